@@ -8,6 +8,7 @@
 //! cargo bench --bench decision                       # 1.5 billion keys
 //! cargo bench --bench decision -- --keys 100000000   # fewer
 //! cargo bench --bench decision -- --delta 10000000   # keys in deltas; one million by default
+//! cargo bench --bench decision -- --cap 10000000     # devices of the cap; one million by default
 //! ```
 
 #![allow(clippy::print_stdout)]
@@ -15,16 +16,20 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
+use rtad::cap::Cap;
 use rtad::catalog::{Audience, Catalog, Serving};
+use rtad::config::CapConfig;
 use rtad::http::api;
 use rtad::platform::{IdReader, Keys};
 use rtad::strategy::{Outcome, Strategy};
 use rtad::telemetry::{Telemetry, count_as_worker};
+use rtad_core::cap::CapTable;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::memory::{Pages, Region};
+use rtad_core::period::PeriodUnit;
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, ChunkReader, Current,
     Delta, ManifestBuilder, Overlay, Snapshot, shards_per_chunk,
@@ -32,6 +37,8 @@ use rtad_core::snapshot::{
 
 /// Decisions per figure; each figure is the best of three rounds.
 const DECISIONS: u64 = 2_000_000;
+/// Rounds of each comparison with and without a cap.
+const ROUNDS: u64 = 9;
 
 fn main() {
     let keys = argument("--keys").unwrap_or(1_500_000_000);
@@ -62,8 +69,10 @@ fn main() {
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };
-    let serving =
-        Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], Vec::new(), &telemetry));
+    let capped = Strategy { name: "capped".to_owned(), ..strategy.clone() };
+    let cap = Cap::new("capped", &cap_config(), SystemTime::now(), Instant::now());
+    let catalog = Catalog::new(vec![audience], vec![strategy, capped], Vec::new(), &telemetry);
+    let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(Arc::new(cap))]));
     let probe = Probe { per_shard };
 
     let (independent_read, dependent_read) = memory_floor(snapshot.filter_bytes());
@@ -86,7 +95,7 @@ fn main() {
     });
     row("lookup in batches of 10,000, per key", &|hit, salt| batched(&snapshot, &probe, hit, salt));
     row("decision on 1 md5: hex → key → strategy → counters, dependent", &|hit, salt| {
-        chain(salt, |i| decide(&serving, &ids, &[probe.hex(i, hit)]))
+        chain(salt, |i| decide(&serving, &ids, &[probe.hex(i, hit)], begun))
     });
     row("decision on 3 md5s, the last one known or none, dependent", &|hit, salt| {
         chain(salt, |i| {
@@ -94,6 +103,7 @@ fn main() {
                 &serving,
                 &ids,
                 &[probe.hex(i, false), probe.hex(i ^ 0x55, false), probe.hex(i ^ 0xaa, hit)],
+                begun,
             )
         })
     });
@@ -111,9 +121,10 @@ fn main() {
                 text(&b),
                 text(&c)
             );
-            api_round_trip(&serving, &ids, body.as_bytes())
+            api_round_trip(&serving, &ids, body.as_bytes(), begun)
         })
     });
+    caps(&serving, &ids, &probe);
     let making = best_of_three(|salt| loop_over(salt, |i| u64::from(probe.hex(i, true)[0])));
     println!();
     deltas(&snapshot, &probe, argument("--delta").unwrap_or(1_000_000));
@@ -121,6 +132,89 @@ fn main() {
         "\nMaking an md5's hex digits, which every decision above includes once per id: \
          {making:.0} ns"
     );
+}
+
+fn cap_config() -> CapConfig {
+    CapConfig {
+        unique_devices: argument("--cap").unwrap_or(1_000_000),
+        per: PeriodUnit::Day,
+        time_zone: "UTC".to_owned(),
+        share: 1.0,
+    }
+}
+
+/// Time per operation in a round with this salt.
+type Round = fn(u64, &dyn Fn(u64) -> u64) -> f64;
+
+/// CPU time per operation of a round: other programs on the machine count less than by the clock.
+fn cpu(run: Round, salt: u64, work: &dyn Fn(u64) -> u64) -> f64 {
+    let used = || -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    let before = used();
+    let elapsed = run(salt, work);
+    match (before, used()) {
+        (Some(before), Some(after)) => (after - before) as f64 / DECISIONS as f64,
+        _ => elapsed,
+    }
+}
+
+/// Decisions of a strategy without and with a cap, alternating. All devices are non-members, so the
+/// cap is asked every time.
+fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
+    let limit = cap_config().unique_devices;
+    // Devices from 0 are counted before, those from `BEYOND` are not.
+    const BEYOND: u64 = 1 << 36;
+    let decide = |strategy, n, at| {
+        let keys: Keys = ids.key(IdKind::Md5 as usize, &probe.hex(n, false)).into_iter().collect();
+        serving.load().decide(strategy, &keys, at).reason as u64
+    };
+    let begun = Instant::now();
+    for n in 0..limit {
+        black_box(decide(1, n, begun));
+    }
+    let counting = begun.elapsed().as_nanos() as f64 / limit as f64;
+    // Some devices are drawn twice.
+    let cap = |catalog: &Catalog| {
+        let cap = catalog.cap_named("capped").expect("a strategy with a cap");
+        (cap.usage().devices, cap.limit())
+    };
+    let drawn_until = (limit..).find(|n| {
+        decide(1, *n, begun);
+        let (devices, limit) = cap(&serving.load());
+        devices == limit
+    });
+    println!(
+        "\nA cap of {limit} devices, {:.1} MB. Counting a new device, independent, with its \
+         decision: {counting:.0} ns\n\n| decision on 1 md5, a non-member, ns of CPU, medians of \
+         {ROUNDS} alternating rounds | without | with cap | difference |\n|---|---|---|---|",
+        CapTable::bytes_for(limit) as f64 / 1e6
+    );
+    let drawn = drawn_until.unwrap_or(limit);
+    for (name, first) in [("counted before", 0), ("beyond the cap", BEYOND)] {
+        let device = |i: u64| first + mix(i) % drawn;
+        let ways: [(&str, Round); 2] = [
+            ("independent", |salt, work| loop_over(salt, work)),
+            ("dependent", |salt, work| chain(salt, work)),
+        ];
+        for (way, run) in ways {
+            let mut rounds: Vec<[f64; 3]> = (0..ROUNDS)
+                .map(|round| {
+                    let at = Instant::now();
+                    let [without, with] = [0, 1]
+                        .map(|strategy| cpu(run, round, &|i| decide(strategy, device(i), at)));
+                    [without, with, with - without]
+                })
+                .collect();
+            let medians = [0, 1, 2].map(|column| {
+                rounds.sort_by(|a, b| a[column].total_cmp(&b[column]));
+                rounds[rounds.len() / 2][column]
+            });
+            let [without, with, difference] = medians;
+            println!("| {name}, {way} | {without:.0} | {with:.0} | {difference:.1} |");
+        }
+    }
 }
 
 /// The same lookups with deltas, and the time to read a delta.
@@ -317,13 +411,13 @@ fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
     nanoseconds as f64 / DECISIONS as f64
 }
 
-fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]]) -> u64 {
+fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u64 {
     let keys: Keys = hex.iter().filter_map(|hex| ids.key(IdKind::Md5 as usize, hex)).collect();
     let catalog = serving.load();
-    catalog.decide(0, &keys).reason as u64
+    catalog.decide(0, &keys, at).reason as u64
 }
 
-fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8]) -> u64 {
+fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -> u64 {
     let request = api::decode(body, ids).expect("a good body");
     let catalog = serving.load();
     let decisions: Vec<_> = request
@@ -331,7 +425,8 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8]) -> u64 {
         .iter()
         .filter_map(|name| catalog.strategy_index(name))
         .map(|index| {
-            (catalog.strategies()[index].name.as_str(), catalog.decide(index, &request.keys))
+            let decision = catalog.decide(index, &request.keys, at);
+            (catalog.strategies()[index].name.as_str(), decision)
         })
         .collect();
     api::encode(request.request_id.as_deref(), decisions.into_iter()).len() as u64

@@ -16,6 +16,7 @@ pub mod memory;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -226,7 +227,7 @@ impl World {
         };
         let served = &self.catalog.platforms()[index];
         let head = Head { headers: &self.head, query: None };
-        let live = Live::new(&self.catalog, served, &self.reader);
+        let live = Live::new(&self.catalog, served, &self.reader, Instant::now());
         let mut decider = Recording::new(live, &self.reader);
         let Answered { bytes, failure } =
             served.platform.respond(Admission::ByHeaders, &head, Ok(body), &mut decider);
@@ -256,7 +257,7 @@ impl World {
             false => request.strategies.iter().filter_map(|name| named(name.as_ref())).collect(),
         };
         let mut decide = |index: usize| {
-            let decision = self.catalog.decide(index, &request.keys);
+            let decision = self.catalog.decide(index, &request.keys, Instant::now());
             bids[index] = Some(decision.outcome == Outcome::Bid);
             (known[index].name.as_str(), decision)
         };

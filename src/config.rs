@@ -49,7 +49,7 @@ pub use platform::{
     StrategiesAs, TimestampUnit, VerdictsConfig, Vocabulary,
 };
 pub use reader::Flags;
-pub use rules::{AudienceConfig, IdsConfig, StrategyConfig};
+pub use rules::{AudienceConfig, CapConfig, IdsConfig, StrategyConfig};
 pub use secret::{Secret, SecretConfig};
 pub use server::ServerConfig;
 pub use store::{StoreConfig, SwapMode};
@@ -124,6 +124,7 @@ impl Config {
             include: Vec::new(),
             no_device: Outcome::NoBid,
             unavailable: Outcome::NoBid,
+            cap: None,
         };
         let required = |name| AudienceConfig { name, required: true, max_age: None };
         self.audiences = audiences.into_iter().map(required).collect();

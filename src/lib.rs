@@ -17,6 +17,7 @@
 //! | `explain` | the reason for an answer, in words |
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
+//! | `cap` | unique caps of strategies: counts per period, and their files |
 //! | `platform` | wire formats |
 //! | `telemetry` | metrics |
 //! | `config` | the configuration, as data |
@@ -27,6 +28,7 @@
 //! A member is always found; a non-member with the false-positive rate that the filter was sized
 //! for. A blank id is never a key. No id is logged.
 
+pub mod cap;
 pub mod catalog;
 pub mod config;
 pub mod explain;

@@ -5,6 +5,7 @@
 //! | the caller's | signals, and the accept loop of the decision port |
 //! | `admin` | the admin port, upkeep of histograms, watching the config |
 //! | `sync` | polling the store: a mount that hangs must not stop the probes |
+//! | `caps` | ends of caps' periods, and their files |
 //! | `worker-N` | connections of the decision port |
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
 
@@ -37,6 +38,7 @@ pub use error::StartError;
 pub use reload::Reread;
 pub use running::Running;
 
+use crate::cap::Caps;
 use crate::catalog::{Catalog, Serving};
 use crate::config::ServerConfig;
 use crate::http::admin_app::AdminApp;
@@ -74,8 +76,9 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let max_connections = permit_connections(config.server.max_connections);
 
     let (commands, received) = mpsc::channel(COMMANDS);
-    let shared = Shared::default();
     let cache_dir = config.store.cache_dir.clone();
+    let caps = Arc::new(Caps::in_cache(cache_dir.as_deref()));
+    let shared = Shared { caps, ..Shared::default() };
     let sync = Sync::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
@@ -91,6 +94,8 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
 
     let priority = Arc::new(Priority::default());
     let first_poll = start_sync(sync, received, &priority)?;
+    let caps = Arc::clone(&parts.shared.caps);
+    spawn("caps", None, async move || caps.run().await)?;
     let admin_address = start_admin_port(&parts, admin, max_connections)?;
     tracing::info!(
         %admin_address,

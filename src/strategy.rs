@@ -58,11 +58,14 @@ pub enum Reason {
     /// An audience that the decision depends on is missing or too old, or the service is
     /// overloaded.
     Unavailable,
+    /// The strategy would bid, but its cap of distinct devices is reached.
+    Capped,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 4] = [Self::Member, Self::NotMember, Self::NoDevice, Self::Unavailable];
+    pub const ALL: [Self; 5] =
+        [Self::Member, Self::NotMember, Self::NoDevice, Self::Unavailable, Self::Capped];
 
     /// The word in answers and in metrics.
     pub const fn as_str(self) -> &'static str {
@@ -71,6 +74,7 @@ impl Reason {
             Self::NotMember => "not_member",
             Self::NoDevice => "no_device",
             Self::Unavailable => "unavailable",
+            Self::Capped => "capped",
         }
     }
 }
@@ -82,6 +86,11 @@ pub struct Decision {
     pub outcome: Outcome,
     /// Its reason.
     pub reason: Reason,
+}
+
+impl Decision {
+    /// No bid, because of a cap.
+    pub const CAPPED: Self = Self { outcome: Outcome::NoBid, reason: Reason::Capped };
 }
 
 /// A rule over audiences, which are named by their indexes in the catalog.

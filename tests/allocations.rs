@@ -3,12 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
+use arrayvec::ArrayVec;
+use rtad::cap::Cap;
 use rtad::catalog::{Audience, Catalog, Serving};
+use rtad::config::CapConfig;
 use rtad::platform::{IdReader, Keys};
-use rtad::strategy::{Outcome, Strategy};
+use rtad::strategy::{Outcome, Reason, Strategy};
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_core::period::PeriodUnit;
 use rtad_core::snapshot::Snapshot;
 use testkit::store::{Spec, snapshot};
 
@@ -39,8 +44,19 @@ fn lookups_and_decisions_do_not_allocate() {
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };
-    let serving =
-        Serving::from_pointee(Catalog::new(vec![audience], vec![strategy], Vec::new(), &telemetry));
+    let with_cap = Strategy { name: "capped".to_owned(), ..strategy.clone() };
+    let config = CapConfig {
+        unique_devices: 2,
+        per: PeriodUnit::Day,
+        time_zone: "Asia/Shanghai".to_owned(),
+        share: 1.0,
+    };
+    let at = Instant::now();
+    let cap = Arc::new(Cap::new("capped", &config, SystemTime::now(), at));
+    let strategies = vec![strategy, with_cap];
+    let catalog = Catalog::new(vec![audience], strategies, Vec::new(), &telemetry);
+    let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(cap)]));
+    let mut capped = ArrayVec::<_, 4>::new();
     // A thread's first load allocates.
     drop(serving.load());
     let mut members = 0;
@@ -55,7 +71,12 @@ fn lookups_and_decisions_do_not_allocate() {
             keys.push(key);
         }
         keys.insert(0, DeviceKey::from_bytes([7; 16]));
-        outcome = Some(catalog.decide(0, &keys).outcome);
+        outcome = Some(catalog.decide(0, &keys, at).outcome);
+        // New devices, counted ones, and those beyond the cap.
+        for n in [1_u8, 2, 3, 1] {
+            let decision = catalog.decide(1, &[DeviceKey::from_bytes([n; 16])], at);
+            capped.push(decision.reason);
+        }
         telemetry.request(
             telemetry.route(Route::CheckOne),
             200,
@@ -63,6 +84,8 @@ fn lookups_and_decisions_do_not_allocate() {
         );
     });
     assert_eq!((members, outcome), (3, Some(Outcome::NoBid)));
+    let expected = [Reason::NotMember, Reason::NotMember, Reason::Capped, Reason::NotMember];
+    assert_eq!(capped[..], expected);
     assert_eq!(counted.count_total, 0, "{} bytes", counted.bytes_total);
     // The counter does count allocations.
     assert_eq!(

@@ -171,7 +171,7 @@ fn answered(serving: &Serving, ids: &IdReader, path: &str, body: Bytes) -> Bytes
     let served = catalog.platform_at(path).expect("a configured platform");
     let headers = HeaderMap::new();
     let head = Head { headers: &headers, query: None };
-    let mut live = Live::new(&catalog, served, ids);
+    let mut live = Live::new(&catalog, served, ids, Instant::now());
     served.platform.answer(&head, Ok(body), &mut live).expect("a good body")
 }
 

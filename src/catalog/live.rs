@@ -1,5 +1,7 @@
 //! Decider of platform requests: turns ids into keys, evaluates strategies, and counts both.
 
+use std::time::{Duration, Instant};
+
 use super::served::{Catalog, ServedPlatform};
 use crate::platform::{Decider, Failure, Id, IdReader, Keys, MAX_READ_IDS};
 use crate::strategy::Decision;
@@ -93,7 +95,7 @@ impl RequestKeys {
         if self.coverage == Coverage::GivenUp { &[] } else { &self.keys }
     }
 
-    /// The decision of the strategy at `index`, not counted.
+    /// The decision of the strategy at `index`, before its cap and not counted.
     ///
     /// # Panics
     ///
@@ -115,13 +117,19 @@ pub struct Live<'a> {
     served: &'a ServedPlatform,
     reader: &'a IdReader,
     request_keys: RequestKeys,
+    at: Instant,
 }
 
 impl<'a> Live<'a> {
-    /// A decider that looks up ids.
+    /// A decider that looks up ids, for a request of the time `at`.
     #[inline]
-    pub fn new(catalog: &'a Catalog, served: &'a ServedPlatform, reader: &'a IdReader) -> Self {
-        Self { catalog, served, reader, request_keys: RequestKeys::default() }
+    pub fn new(
+        catalog: &'a Catalog,
+        served: &'a ServedPlatform,
+        reader: &'a IdReader,
+        at: Instant,
+    ) -> Self {
+        Self { catalog, served, reader, request_keys: RequestKeys::default(), at }
     }
 
     /// Counts one more id, and reads it within the limits. Too many ids are counted once.
@@ -161,9 +169,16 @@ impl Decider for Live<'_> {
 
     #[inline]
     fn decide(&mut self, strategy: usize) -> Decision {
-        let decision = self.request_keys.decide(self.catalog, strategy);
+        let (keys, catalog) = (&self.request_keys, self.catalog);
+        let decision = keys.decide(catalog, strategy);
+        let decision = catalog.within_cap(strategy, decision, keys.keys(), self.at);
         self.served.count(strategy, decision);
         decision
+    }
+
+    #[inline]
+    fn cap_ends_in(&self, strategy: usize) -> Option<Duration> {
+        self.catalog.cap_ends_in(strategy, self.at)
     }
 
     fn give_up(&mut self) {

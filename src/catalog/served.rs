@@ -1,14 +1,16 @@
 //! Catalog: the audiences, strategies and platforms that a pod serves, and their counters.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use metrics::Counter;
 
 use super::audience::Audience;
+use crate::cap::{Cap, CapTables};
 use crate::platform::{Access, Failure, Platform};
-use crate::strategy::{Decision, Membership, Strategy};
+use crate::strategy::{Decision, Membership, Outcome, Strategy};
 use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
 
@@ -20,10 +22,25 @@ pub type Serving = ArcSwap<Catalog>;
 pub struct Catalog {
     audiences: Vec<Audience>,
     strategies: Vec<Strategy>,
+    /// By index of the strategy.
+    caps: Vec<Option<ServedCap>>,
     /// Counters of `/v1/decide`, one per strategy: created once, not looked up per request.
     decisions: Vec<DecisionCounters>,
     platforms: Arc<[ServedPlatform]>,
     api: ApiAccess,
+}
+
+/// A cap, and its tables at the time of the catalog: requests need no second atomic pointer.
+#[derive(Debug, Clone)]
+struct ServedCap {
+    cap: Arc<Cap>,
+    tables: Arc<CapTables>,
+}
+
+impl ServedCap {
+    fn new(cap: Arc<Cap>) -> Self {
+        Self { tables: cap.tables(), cap }
+    }
 }
 
 /// Access control of the `/v1` routes on the decision port.
@@ -99,7 +116,20 @@ impl Catalog {
         let decisions = strategies.iter().map(counters).collect();
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
-        Self { audiences, strategies, decisions, platforms, api: ApiAccess::default() }
+        let caps = vec![None; strategies.len()];
+        Self { audiences, strategies, caps, decisions, platforms, api: ApiAccess::default() }
+    }
+
+    /// Sets the strategies' caps, by index.
+    ///
+    /// # Panics
+    ///
+    /// If their number is not that of the strategies.
+    #[must_use]
+    pub fn with_caps(self, caps: Vec<Option<Arc<Cap>>>) -> Self {
+        assert_eq!(caps.len(), self.strategies.len(), "an entry per strategy");
+        let caps = caps.into_iter().map(|cap| cap.map(ServedCap::new)).collect();
+        Self { caps, ..self }
     }
 
     /// Sets the access control of the `/v1` routes.
@@ -158,20 +188,89 @@ impl Catalog {
         self.platforms.iter().find(|served| served.platform.path == path)
     }
 
-    /// Decides about a device with these keys by the strategy at `index`, and counts the decision.
-    /// The device is a member if any key is. One lookup per key and audience, no allocation.
+    /// Decides about a device with these keys by the strategy at `index`, and counts the decision,
+    /// and the device if the strategy has a cap. `at` is the time of the request. The device is a
+    /// member if any key is. One lookup per key and audience, no allocation.
     ///
     /// # Panics
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn decide(&self, index: usize, keys: &[DeviceKey]) -> Decision {
+    pub fn decide(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Decision {
         let decision = self.decide_uncounted(index, keys);
+        let decision = self.within_cap(index, decision, keys, at);
         self.decisions[index].count(decision);
         decision
     }
 
-    /// [`Self::decide`] without counting.
+    /// A decision of the strategy at `index`, or `capped` if its cap does not admit the device.
+    /// Counts the device.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[inline]
+    pub fn within_cap(
+        &self,
+        index: usize,
+        decision: Decision,
+        keys: &[DeviceKey],
+        at: Instant,
+    ) -> Decision {
+        match &self.caps[index] {
+            Some(cap) if decision.outcome == Outcome::Bid && !cap.tables.admit(keys, at) => {
+                Decision::CAPPED
+            }
+            _ => decision,
+        }
+    }
+
+    /// [`Self::within_cap`] without counting the device.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    pub fn within_cap_uncounted(
+        &self,
+        index: usize,
+        decision: Decision,
+        keys: &[DeviceKey],
+        at: Instant,
+    ) -> Decision {
+        match &self.caps[index] {
+            Some(cap) if decision.outcome == Outcome::Bid && !cap.tables.would_admit(keys, at) => {
+                Decision::CAPPED
+            }
+            _ => decision,
+        }
+    }
+
+    /// Time from `at` until the strategy's cap counts anew; `None` without a cap.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[inline]
+    pub fn cap_ends_in(&self, index: usize, at: Instant) -> Option<Duration> {
+        Some(self.caps[index].as_ref()?.tables.ends_in(at))
+    }
+
+    /// The strategies' caps, in the config's order.
+    pub fn caps(&self) -> impl Iterator<Item = &Arc<Cap>> {
+        self.caps.iter().flatten().map(|served| &served.cap)
+    }
+
+    /// Whether every cap has the tables of this catalog; a copy has the current ones.
+    pub fn has_current_caps(&self) -> bool {
+        self.caps.iter().flatten().all(|served| Arc::ptr_eq(&served.tables, &served.cap.tables()))
+    }
+
+    /// Finds the cap of a strategy by its name.
+    pub fn cap_named(&self, strategy: &str) -> Option<&Arc<Cap>> {
+        self.caps().find(|cap| cap.strategy() == strategy)
+    }
+
+    /// [`Self::decide`] without its cap and without counting.
     ///
     /// # Panics
     ///
@@ -200,8 +299,10 @@ impl Catalog {
         })
     }
 
-    /// A copy of the catalog with some audiences replaced.
+    /// A copy of the catalog with some audiences replaced, and the current tables of the caps.
     pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
+        let renewed =
+            |cap: &Option<ServedCap>| Some(ServedCap::new(Arc::clone(&cap.as_ref()?.cap)));
         let audiences = self
             .audiences
             .iter()
@@ -210,6 +311,7 @@ impl Catalog {
         Self {
             audiences,
             strategies: self.strategies.clone(),
+            caps: self.caps.iter().map(renewed).collect(),
             decisions: self.decisions.clone(),
             platforms: Arc::clone(&self.platforms),
             api: self.api.clone(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use humantime::format_duration;
-use rtad::config::{Config, PlatformConfig, SignatureMode, StrategyConfig};
+use rtad::config::{CapConfig, Config, PlatformConfig, SignatureMode, StrategyConfig};
 
 use super::config::read_config;
 use super::failure::Failure;
@@ -54,6 +54,9 @@ impl Display for Summary<'_> {
         }
         for strategy in strategies {
             writeln!(f, "strategy   {}: {}", strategy.name, rule(strategy))?;
+            if let Some(cap) = &strategy.cap {
+                writeln!(f, "cap        {}: {}", strategy.name, limit(cap))?;
+            }
         }
         for platform in platforms {
             let PlatformConfig { name, kind, path, strategies, .. } = platform;
@@ -84,6 +87,17 @@ fn rule(StrategyConfig { exclude, include, .. }: &StrategyConfig) -> String {
         (include, exclude) if exclude.is_empty() => format!("bid if in {include}"),
         (include, exclude) => format!("bid if in {include}, unless in {exclude}"),
     }
+}
+
+/// How many devices get a bid on this pod.
+fn limit(cap: &CapConfig) -> String {
+    let CapConfig { unique_devices, per, time_zone, share } = cap;
+    let (devices, per) = (cap.limit(), per.as_str());
+    let of = match *share < 1.0 {
+        true => format!(", {share} of {unique_devices}"),
+        false => String::new(),
+    };
+    format!("{devices} distinct devices per {per} in {time_zone}{of}")
 }
 
 /// What admits a request of a platform.

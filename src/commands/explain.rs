@@ -128,7 +128,10 @@ async fn explained(
 ) -> Result<Explanation, Failure> {
     let store = find_audiences(&mut assembly.config).await?;
     let shared = Shared::default();
-    let sync = Sync::new(store, assembly.plan(), shared.clone());
+    let mut plan = assembly.plan();
+    // Counts are in the pods.
+    plan.caps.clear();
+    let sync = Sync::new(store, plan, shared.clone());
     let serving = sync.serving();
     let catalog = serving.load_full();
     let served = catalog.platform_named(platform).expect("the config has it");

@@ -15,7 +15,7 @@ const EVERY_TABLE: &str = include_str!("reference.toml");
 const REQUIRED_ONLY: &str = r#"
 store.url = "."
 audience = [{ name = "a" }]
-strategy = [{ name = "s", exclude = ["a"] }]
+strategy = [{ name = "s", exclude = ["a"], cap = { unique_devices = 1, per = "day" } }]
 
 [[platform]]
 kind = "custom"
@@ -31,9 +31,11 @@ signature = { algorithm = "md5", template = "{secret}", in = "query:sign", secre
 /// Keys that are checked outside `Section::require`.
 const ALSO_REQUIRED: [&str; 3] =
     ["store.url", "platform[].strategies", "platform[].signature.secrets"];
-/// Keys that REQUIRED_ONLY has because one of several must be given, and their defaults.
-const ONE_OF_SEVERAL: [(&str, &str); 4] = [
+/// Keys that REQUIRED_ONLY has because one of several must be given, or for the keys in them, and
+/// their defaults.
+const ONE_OF_SEVERAL: [(&str, &str); 5] = [
     ("strategy[].exclude", "`[]`"),
+    ("strategy[].cap", "unset"),
     ("platform[].signature", "unset"),
     ("platform[].request.ids", "unset"),
     ("platform[].response.accepted", "unset"),
@@ -46,13 +48,14 @@ const FLAGS: [(&str, &str); 4] = [
     ("store.url", "--store"),
 ];
 /// Tables and their headings.
-const TABLES: [(&str, &str); 15] = [
+const TABLES: [(&str, &str); 16] = [
     ("server", "`[server]`"),
     ("server.api", "`[server.api]`"),
     ("store", "`[store]`"),
     ("ids", "`[ids]`"),
     ("audience[]", "`[[audience]]`"),
     ("strategy[]", "`[[strategy]]`"),
+    ("strategy[].cap", "`[strategy.cap]`"),
     ("platform[]", "`[[platform]]`"),
     ("platform[].headers[]", "`platform.headers`"),
     ("platform[].request", "`[platform.request]`"),
@@ -107,6 +110,7 @@ fn description(table: &str, key: &str) -> String {
         ("ids", _) => of::<IdsConfig>(key),
         ("audience[]", _) => of::<AudienceConfig>(key),
         ("strategy[]", _) => of::<StrategyConfig>(key),
+        ("strategy[].cap", _) => of::<CapConfig>(key),
         ("platform[]", _) => of::<PlatformConfig>(key).or(of::<CustomConfig>(key)),
         ("platform[].headers[]", "name") => of::<HeaderConfig>("spelling"),
         ("platform[].headers[]" | "platform[].signature.secrets[]", _) => of::<SecretConfig>(key),

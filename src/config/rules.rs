@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use rtad_core::cap::MAX_DEVICES;
+use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use serde::Serialize;
 
 use super::reader::{Document, Section};
-use super::values::{DAY, NAME, SECOND, as_optional_duration, duplicates, duration};
+use super::values::{DAY, NAME, SECOND, as_optional_duration, duplicates, duration, word};
 use crate::strategy::Outcome;
 
 /// Device ids.
@@ -31,7 +33,7 @@ pub struct AudienceConfig {
 }
 
 /// A rule over audiences.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct StrategyConfig {
     /// Name of the strategy in `/v1/decide`, in metrics and in `[[platform]]`.
@@ -44,6 +46,37 @@ pub struct StrategyConfig {
     pub no_device: Outcome,
     /// Decision if a needed audience is missing or too old, or the service is overloaded.
     pub unavailable: Outcome,
+    /// Cap of the distinct devices that get a bid; see `[strategy.cap]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<CapConfig>,
+}
+
+/// A cap of the distinct devices that get a strategy's bid in a period.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+pub struct CapConfig {
+    /// Most distinct devices that get a bid in a period. Takes 6 bytes of memory each.
+    pub unique_devices: u64,
+    /// The period: each local day or hour counts anew.
+    pub per: PeriodUnit,
+    /// Time zone of the period, from the IANA database in rtad itself.
+    pub time_zone: String,
+    /// This pod's share of the cap: with four pods behind a balancer 0.25. Rounded down to whole
+    /// devices, at least one.
+    pub share: f64,
+}
+
+impl CapConfig {
+    /// Most devices of this pod in a period.
+    pub fn limit(&self) -> u64 {
+        // A share such as 0.29 is slightly less as a float.
+        ((self.unique_devices as f64 * self.share + 1e-6) as u64).max(1)
+    }
+
+    /// The periods.
+    pub fn calendar(&self) -> Calendar {
+        Calendar::new(self.per, Some(&self.time_zone)).expect("reading checked the time zone")
+    }
 }
 
 const YEAR: Duration = DAY.saturating_mul(365);
@@ -128,6 +161,29 @@ fn read_strategy(
     let outcome = |text: &str| text.parse().ok();
     let no_device = section.read(d, "no_device", OUTCOME, outcome).unwrap_or(Outcome::NoBid);
     let unavailable = section.read(d, "unavailable", OUTCOME, outcome).unwrap_or(Outcome::NoBid);
+    let cap = section.section(d, "cap", "a table with unique_devices and per");
+    let cap = cap.and_then(|section| read_cap(d, section));
     section.finish(d);
-    Some(StrategyConfig { name: name?, exclude, include, no_device, unavailable })
+    Some(StrategyConfig { name: name?, exclude, include, no_device, unavailable, cap })
+}
+
+fn read_cap(d: &mut Document<'_>, mut section: Section) -> Option<CapConfig> {
+    let accepted = "a number from 1 to 1000000000";
+    let unique_devices = section.read_required(d, "unique_devices", accepted, |text| {
+        text.parse().ok().filter(|devices| (1..=MAX_DEVICES).contains(devices))
+    });
+    let per = section.read_required(d, "per", "hour or day", word);
+    let zone = |text: &str| {
+        let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
+        Some(calendar.zone_name().to_owned())
+    };
+    let accepted = "a name of the IANA database, such as Asia/Shanghai";
+    let time_zone = section.read(d, "time_zone", accepted, zone).unwrap_or("UTC".to_owned());
+    let accepted = "a number over 0, up to 1";
+    let share = section.read(d, "share", accepted, |text| {
+        text.parse().ok().filter(|share: &f64| *share > 0.0 && *share <= 1.0)
+    });
+    section.finish(d);
+    let share = share.unwrap_or(1.0);
+    Some(CapConfig { unique_devices: unique_devices?, per: per?, time_zone, share })
 }

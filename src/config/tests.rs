@@ -314,3 +314,37 @@ fn invalid_audience_name_is_one_mistake() {
     assert_eq!(mistakes.len(), 1, "{mistakes:?}");
     assert!(mistakes[0].contains("audience[0].name is \"Old\""), "{mistakes:?}");
 }
+
+/// A strategy with these lines of `[strategy.cap]`.
+fn cap(lines: &str) -> Result<Option<CapConfig>, ConfigError> {
+    let rules = "[[audience]]\nname=\"a\"\n[[strategy]]\nname=\"s\"\nexclude=[\"a\"]";
+    let config = read(&format!("[store]\nurl=\"/d\"\n{rules}\n[strategy.cap]\n{lines}"))?;
+    Ok(config.strategies[0].cap.clone())
+}
+
+#[test]
+fn cap_has_defaults_and_the_database_spelling_of_its_zone() {
+    let hourly = cap("unique_devices = 1_000_000\nper = \"hour\"").unwrap().unwrap();
+    assert_eq!((hourly.limit(), hourly.time_zone.as_str()), (1_000_000, "UTC"));
+    let daily = "unique_devices = 7\nper = \"day\"\ntime_zone = \"asia/shanghai\"\nshare = 0.5";
+    let daily = cap(daily).unwrap().unwrap();
+    assert_eq!((daily.limit(), daily.time_zone.as_str()), (3, "Asia/Shanghai"));
+}
+
+#[test]
+fn mistakes_of_a_cap_name_the_accepted_values() {
+    let lines = "unique_devices = 0\nper = \"week\"\ntime_zone = \"CST\"\nshare = 1.5\nshares = 1";
+    let mistakes = cap(lines).unwrap_err().mistakes;
+    for expected in [
+        "strategy[0].cap.unique_devices is \"0\"; accepted: a number from 1 to 1000000000",
+        "strategy[0].cap.per is \"week\"; accepted: hour or day",
+        "strategy[0].cap.time_zone is \"CST\"; accepted: a name of the IANA database",
+        "strategy[0].cap.share is \"1.5\"; accepted: a number over 0, up to 1",
+        "strategy[0].cap.shares is not known",
+    ] {
+        assert!(mistakes.iter().any(|mistake| mistake.contains(expected)), "{mistakes:?}");
+    }
+    let missing = cap("share = 1").unwrap_err().mistakes.join("\n");
+    assert!(missing.contains("cap.unique_devices is missing"), "{missing}");
+    assert!(missing.contains("cap.per is missing"), "{missing}");
+}

@@ -3,6 +3,8 @@
 //! The kind of an id is often unknown. The id is read as every kind that accepts it; kinds that
 //! yield the same key are one reading. Nothing is counted or logged.
 
+use std::time::Instant;
+
 use serde::Serialize;
 
 use super::parts::{canonical, explain_audience, explain_strategy};
@@ -111,13 +113,10 @@ fn read(
     let facts =
         words::Facts { ids: std::slice::from_ref(&found), audiences: &audiences, failure: None };
     let decide = |(index, strategy): (usize, &Strategy)| {
-        explain_strategy(
-            catalog,
-            strategy.name.clone(),
-            index,
-            catalog.decide_uncounted(index, key.as_slice()),
-            &facts,
-        )
+        let decision = catalog.decide_uncounted(index, key.as_slice());
+        let at = Instant::now();
+        let decision = catalog.within_cap_uncounted(index, decision, key.as_slice(), at);
+        explain_strategy(catalog, strategy.name.clone(), index, decision, &facts)
     };
     let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();
     Reading {

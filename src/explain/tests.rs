@@ -1,6 +1,7 @@
 //! Explanations compared with served answers, and their sentences.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -136,7 +137,7 @@ impl Fixture {
         let body = Ok(Bytes::copy_from_slice(body)).and_then(|body: Bytes| {
             if body.len() > 1024 { Err(Failure::TooLarge) } else { Ok(body) }
         });
-        let mut live = Live::new(&self.catalog, served, &self.ids);
+        let mut live = Live::new(&self.catalog, served, &self.ids, Instant::now());
         const_hex::encode(served.platform.respond(Admission::Granted, &head, body, &mut live).bytes)
     }
 }

@@ -4,6 +4,7 @@
 //! counts nothing.
 
 use std::fmt::Display;
+use std::time::{Duration, Instant};
 
 use crate::catalog::{Capacity, Catalog, Kept, RequestKeys};
 use crate::platform::{Decider, Failure, Id, IdReader, MAX_IDS, UNREADABLE};
@@ -65,6 +66,7 @@ pub(super) struct Trace<'a> {
     pub(super) too_many_ids: bool,
     /// Number of entries beyond [`MAX_LISTED`].
     unlisted: usize,
+    at: Instant,
 }
 
 impl<'a> Trace<'a> {
@@ -80,6 +82,7 @@ impl<'a> Trace<'a> {
             decisions: vec![None; catalog.strategies().len()],
             too_many_ids: false,
             unlisted: 0,
+            at: Instant::now(),
         }
     }
 
@@ -168,9 +171,15 @@ impl Decider for Trace<'_> {
     }
 
     fn decide(&mut self, strategy: usize) -> Decision {
-        let decision = self.request_keys.decide(self.catalog, strategy);
+        let (keys, catalog) = (&self.request_keys, self.catalog);
+        let decision = keys.decide(catalog, strategy);
+        let decision = catalog.within_cap_uncounted(strategy, decision, keys.keys(), self.at);
         self.decisions[strategy] = Some(decision);
         decision
+    }
+
+    fn cap_ends_in(&self, strategy: usize) -> Option<Duration> {
+        self.catalog.cap_ends_in(strategy, self.at)
     }
 
     fn give_up(&mut self) {

@@ -107,6 +107,9 @@ impl Facts<'_> {
                     self.names(&strategy.include, "or")
                 )
             }
+            Reason::Capped => {
+                "its cap of distinct devices is reached, and this one was not counted".to_owned()
+            }
             Reason::NoDevice => format!("no id is usable, and its `no_device` answer is {outcome}"),
             Reason::Unavailable => match self.failure {
                 Some(cause) => {

@@ -34,7 +34,9 @@ pub(super) async fn decide(
         };
         let decisions: Vec<_> = indexes
             .into_iter()
-            .map(|index| (known[index].name.as_str(), catalog.decide(index, &keys)))
+            .map(|index| {
+                (known[index].name.as_str(), catalog.decide(index, &keys, arrival.started))
+            })
             .collect();
         Ok(json(api::encode(request_id.as_deref(), decisions.into_iter())))
     })

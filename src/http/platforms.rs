@@ -102,7 +102,7 @@ async fn answer(app: &App, arrival: Arrival, request: Request<Incoming>) -> Resp
         return app.no_route(arrival).await;
     };
     let head = Head { headers: &head.headers, query: head.uri.query() };
-    let mut decider = Live::new(&catalog, served, &app.ids);
+    let mut decider = Live::new(&catalog, served, &app.ids, arrival.started);
     let answered = served.platform.respond(Admission::ByHeaders, &head, body, &mut decider);
     if let Some(failure) = answered.failure {
         served.count_failure(failure);

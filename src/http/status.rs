@@ -1,17 +1,21 @@
 //! Probes, metrics, status and reload.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use rtad_core::cap::CapTable;
+use rtad_core::period::PeriodUnit;
 use rtad_core::snapshot::Overlay;
 use rtad_http::json::json_of;
 use rtad_http::problem::Problem;
 use serde::Serialize;
 
 use super::admin_app::AdminApp;
+use crate::cap::{Cap, Usage};
 use crate::platform::Platform;
 use crate::sync::{LastSync, SyncRun, now_unix_seconds};
 
@@ -42,6 +46,9 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
 pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     let telemetry = &app.shared.telemetry;
     telemetry.ready(app.shared.readiness.is_ready());
+    for cap in app.serving.load().caps() {
+        telemetry.cap(cap.strategy(), cap.usage().devices, cap.limit());
+    }
     let mut response = Response::new(telemetry.render().into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);
@@ -59,7 +66,45 @@ struct Status<'a> {
     refused_config: Option<String>,
     audiences: Vec<AudienceStatus<'a>>,
     strategies: Vec<&'a str>,
+    caps: Vec<CapStatus<'a>>,
     platforms: Vec<PlatformStatus<'a>>,
+}
+
+/// A strategy's cap in its current period.
+#[derive(Serialize)]
+struct CapStatus<'a> {
+    strategy: &'a str,
+    /// Distinct devices counted.
+    devices: u64,
+    /// Most of them on this pod: its share of `unique_devices`.
+    limit: u64,
+    unique_devices: u64,
+    share: f64,
+    per: PeriodUnit,
+    time_zone: &'a str,
+    period_start_unix_seconds: u64,
+    period_end_unix_seconds: u64,
+    memory_bytes: u64,
+}
+
+impl<'a> From<&'a Cap> for CapStatus<'a> {
+    fn from(cap: &'a Cap) -> Self {
+        let (config, Usage { devices, period }) = (cap.config(), cap.usage());
+        let seconds =
+            |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Self {
+            strategy: cap.strategy(),
+            devices,
+            limit: cap.limit(),
+            unique_devices: config.unique_devices,
+            share: config.share,
+            per: config.per,
+            time_zone: &config.time_zone,
+            period_start_unix_seconds: seconds(period.start),
+            period_end_unix_seconds: seconds(period.end),
+            memory_bytes: CapTable::bytes_for(cap.limit()),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -173,6 +218,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         refused_config: app.refusal.borrow().clone(),
         audiences: audiences.collect(),
         strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
+        caps: catalog.caps().map(|cap| CapStatus::from(&**cap)).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
     };
     json_of(StatusCode::OK, &status)

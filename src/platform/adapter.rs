@@ -122,16 +122,27 @@ impl From<&PlatformConfig> for CacheTimes {
     }
 }
 
+/// Cache time of a capped answer if none is configured, unless the period ends before.
+const CAPPED_CACHE: u32 = 3600;
+
 impl CacheTimes {
     /// The cache time of an answer with these verdicts. An answer that depends on a missing
     /// audience carries none: a short outage would be cached for a day. An answer without a
     /// decision carries none either, as it does not depend on the device.
+    ///
+    /// No answer of a strategy with a cap is cached beyond the cap's period: a cached bid would
+    /// not be counted in the next one, a cached `capped` would refuse a device that it admits. So
+    /// an answer with `capped` always carries a time.
     pub(super) fn of(&self, bids: bool, verdicts: &Verdicts<'_>) -> Option<u32> {
-        match verdicts.unavailable || verdicts.made.is_empty() {
-            true => None,
-            false if bids => self.bid,
-            false => self.no_bid,
+        if verdicts.unavailable || verdicts.made.is_empty() {
+            return None;
         }
+        let configured = if bids { self.bid } else { self.no_bid };
+        let Some(left) = verdicts.cap_ends_in else { return configured };
+        // Platforms read 0 as "not given".
+        let left = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1);
+        let usual = configured.or_else(|| verdicts.capped.then_some(CAPPED_CACHE));
+        usual.map(|seconds| seconds.min(left))
     }
 }
 
@@ -179,11 +190,16 @@ pub(super) struct Verdicts<'d> {
     made: ArrayVec<(usize, Decision), MAX_STRATEGIES>,
     /// Whether a needed audience was unavailable for any of them.
     unavailable: bool,
+    /// Whether any of them was capped.
+    capped: bool,
+    /// Time until the first cap of these strategies counts anew.
+    cap_ends_in: Option<Duration>,
 }
 
 impl<'d> Verdicts<'d> {
     pub(super) fn new(decider: &'d mut dyn Decider) -> Self {
-        Self { decider, made: ArrayVec::new(), unavailable: false }
+        let (made, unavailable, capped, cap_ends_in) = Default::default();
+        Self { decider, made, unavailable, capped, cap_ends_in }
     }
 
     /// Records a requested strategy id.
@@ -200,6 +216,9 @@ impl<'d> Verdicts<'d> {
             None => {
                 let decision = self.decider.decide(strategy);
                 self.unavailable |= decision.reason == Reason::Unavailable;
+                self.capped |= decision.reason == Reason::Capped;
+                let ends_in = self.decider.cap_ends_in(strategy);
+                self.cap_ends_in = self.cap_ends_in.into_iter().chain(ends_in).min();
                 self.made.push((strategy, decision));
                 decision
             }

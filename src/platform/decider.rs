@@ -2,6 +2,7 @@
 //! of platform failures.
 
 use std::fmt::{self, Display};
+use std::time::Duration;
 
 use crate::strategy::Decision;
 
@@ -84,6 +85,13 @@ pub trait Decider {
 
     /// Decides with the catalog's strategy at this index about the ids collected so far.
     fn decide(&mut self, strategy: usize) -> Decision;
+
+    /// Time until the strategy's cap counts anew; `None` without a cap. No answer of the strategy
+    /// may be cached for longer.
+    fn cap_ends_in(&self, strategy: usize) -> Option<Duration> {
+        let _ = strategy;
+        None
+    }
 
     /// Marks the request as unreadable: each further decision is the strategy's `unavailable`
     /// answer.

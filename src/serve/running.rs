@@ -106,6 +106,8 @@ impl Running {
             tokio::task::spawn_blocking(move || workers.into_iter().for_each(Workers::join));
         let rest = self.drain_timeout.saturating_sub(started.elapsed());
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
+        let caps = Arc::clone(&self.shared.caps);
+        let _ = tokio::task::spawn_blocking(move || caps.save()).await;
         tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
     }
 

@@ -18,7 +18,7 @@ use super::state::{CatalogPlan, Settings, Sync};
 use crate::catalog::Catalog;
 use rtad_core::snapshot::AudienceName;
 
-/// Time between two checks of ages and expiries.
+/// Time between two checks of ages, expiries and caps.
 const STALE_CHECK: Duration = Duration::from_secs(1);
 /// Most time that the start waits for optional audiences.
 const OPTIONAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -212,6 +212,10 @@ impl Sync {
         self.set(settings);
         let is_kept = |name: &AudienceName| audiences.iter().any(|audience| audience.name == *name);
         self.progress().retain(|name, _| is_kept(name));
+        // Allocates and reads files. A cap that is as before keeps its table.
+        let (known, shared) = ((plan.strategies.clone(), plan.caps), self.shared.clone());
+        let caps = tokio::task::spawn_blocking(move || shared.caps.serve(&known.0, &known.1)).await;
+        let caps = caps.map_err(|_| SyncError::Internal)?;
         // Read last: polls of the served audiences went on.
         let catalog = self.serving.load_full();
         for audience in &mut audiences {
@@ -222,7 +226,7 @@ impl Sync {
         drop(catalog);
         let telemetry = &self.shared.telemetry;
         let catalog = Catalog::new(audiences, plan.strategies, plan.platforms, telemetry);
-        self.swap(catalog.with_api(plan.api));
+        self.swap(catalog.with_api(plan.api).with_caps(caps));
         Ok(())
     }
 }

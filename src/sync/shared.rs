@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::cap::Caps;
 use crate::telemetry::Telemetry;
 use rtad_core::snapshot::AudienceName;
 
@@ -153,6 +154,8 @@ pub struct Shared {
     pub readiness: Arc<Readiness>,
     /// Recent polls.
     pub history: Arc<SyncHistory>,
+    /// Caps of the strategies.
+    pub caps: Arc<Caps>,
 }
 
 /// Guard of the sync thread: dropped when it ends, also by a panic.

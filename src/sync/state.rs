@@ -15,7 +15,7 @@ use super::pace;
 use super::progress::Progress;
 use super::shared::{Shared, now_unix_seconds};
 use crate::catalog::{ApiAccess, Audience, Catalog, Serving};
-use crate::config::SwapMode;
+use crate::config::{CapConfig, SwapMode};
 use crate::platform::Platform;
 use crate::strategy::Strategy;
 use rtad_core::snapshot::{AudienceName, Snapshot};
@@ -28,6 +28,8 @@ pub struct CatalogPlan {
     pub audiences: Vec<Audience>,
     /// Strategies, which name audiences by index.
     pub strategies: Vec<Strategy>,
+    /// Caps of the strategies, by index.
+    pub caps: Vec<Option<CapConfig>>,
     /// Platforms, which name strategies by index.
     pub platforms: Vec<Arc<Platform>>,
     /// Access to rtad's own routes.
@@ -77,9 +79,11 @@ impl Sync {
     /// Sync over `store`, with a catalog of the plan's audiences, none of them loaded.
     pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
         let settings = Settings::from(&plan);
+        let caps = shared.caps.serve(&plan.strategies, &plan.caps);
         let catalog =
             Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry)
-                .with_api(plan.api);
+                .with_api(plan.api)
+                .with_caps(caps);
         Self {
             store,
             serving: Arc::new(Serving::from_pointee(catalog)),
@@ -171,13 +175,14 @@ impl Sync {
         self.serving.load().audience(name.as_str())?.snapshot.clone()
     }
 
-    /// Takes audiences out of service that exceed their `max_age` or have expired.
+    /// Takes audiences out of service that exceed their `max_age` or have expired, and serves the
+    /// caps' new tables. Call every second: a cap's next table exists for ten before it is needed.
     pub(super) fn mark_stale(&self) {
         let catalog = self.serving.load();
         let now = now_unix_seconds();
         let is_outdated =
             |audience: &Audience| audience.is_stale != stale_reason(audience, now).is_some();
-        if catalog.audiences().iter().any(is_outdated) {
+        if catalog.audiences().iter().any(is_outdated) || !catalog.has_current_caps() {
             self.swap(catalog.with_audiences(|_| None));
         }
     }
@@ -210,6 +215,11 @@ impl Sync {
         for dropped in old.audiences().iter().filter(|audience| !kept.contains(&audience.name)) {
             self.shared.telemetry.no_snapshot(dropped.name.as_str());
         }
+        let catalog = self.serving.load();
+        for uncapped in old.caps().filter(|cap| catalog.cap_named(cap.strategy()).is_none()) {
+            self.shared.telemetry.no_cap(uncapped.strategy());
+        }
+        drop(catalog);
         if complete {
             self.shared.readiness.complete();
         }

@@ -87,6 +87,11 @@ pub(super) fn describe() {
         Unit::Seconds,
         "Time at which the newest served change was published"
     );
+    metrics::describe_gauge!(
+        "rtad_cap_devices",
+        "Distinct devices counted by the cap in its period, by strategy"
+    );
+    metrics::describe_gauge!("rtad_cap_limit", "Most of them in a period, on this pod");
     metrics::describe_gauge!("rtad_ready", "1 while /readyz answers 200");
     metrics::describe_gauge!(
         "rtad_max_connections",

@@ -1,4 +1,4 @@
-//! Metrics of the served snapshots and of their deltas.
+//! Metrics of the served snapshots and of their deltas, and of the caps.
 
 use std::time::Duration;
 
@@ -27,6 +27,21 @@ impl Telemetry {
         let audience = manifest.audience().as_str();
         self.set_snapshot(audience, values, fill);
         self.deltas(audience, snapshot.overlay());
+    }
+
+    /// Sets the gauges of a strategy's cap: devices counted in its period, and their limit.
+    pub fn cap(&self, strategy: &str, devices: u64, limit: u64) {
+        self.set_cap(strategy, [devices as f64, limit as f64]);
+    }
+
+    /// Sets the gauges of a removed cap to NaN.
+    pub fn no_cap(&self, strategy: &str) {
+        self.set_cap(strategy, [f64::NAN; 2]);
+    }
+
+    fn set_cap(&self, strategy: &str, [devices, limit]: [f64; 2]) {
+        self.gauge("rtad_cap_devices", &[("strategy", strategy)]).set(devices);
+        self.gauge("rtad_cap_limit", &[("strategy", strategy)]).set(limit);
     }
 
     /// Sets the gauges of a removed audience to NaN: the exporter cannot remove a series, and no

@@ -8,6 +8,7 @@ mod pod;
 mod rtad_process;
 mod server;
 
+mod caps;
 mod cli;
 mod golden;
 mod http_contract;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`device`] | device ids and the 16-byte keys made of them |
 //! | [`period`] | calendar days and hours in a time zone |
+//! | [`cap`] | a limited number of distinct devices |
 //! | [`synth`] | deterministic device ids for tests and load |
 //! | [`memory`] | page-aligned memory for filters |
 //! | [`filter`] | Bloom filter kinds, their sizing and probes |
@@ -51,6 +52,7 @@
 //! A lookup of a member is always positive; that of a non-member with the filter's false-positive
 //! rate. An id that stands for "no id" never becomes a key. No function prints an id.
 
+pub mod cap;
 pub mod device;
 pub mod filter;
 pub mod memory;

@@ -7,7 +7,7 @@ import { problemsOf, rebuildAudiences, showAudiences } from "./audiences.js";
 import { byId, el, keyed, pill, setText } from "./dom.js";
 import { offer, rebuildLookup, startLookup } from "./lookup.js";
 import { Reading, SPAN, Span } from "./metrics.js";
-import { forgetTraffic, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
+import { forgetTraffic, noteTraffic, rebuildTraffic, showCaps, showTraffic } from "./traffic.js";
 import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
 
 const EVERY = 2000;
@@ -101,7 +101,10 @@ function show() {
   showState();
   if (!state.status) return;
   const reading = state.readings.at(-1);
-  if (state.readings.length > 1) showTraffic(span());
+  if (state.readings.length > 1) {
+    showTraffic(span());
+    showCaps(state.status);
+  }
   offer(state.status);
   showProblems(reading);
   showAudiences(state.status, reading, ask);

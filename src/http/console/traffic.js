@@ -3,7 +3,7 @@
 import { Chart, shares } from "./charts.js";
 import { byId, el, facts, keyed, rows, setText, table } from "./dom.js";
 import { SPAN, shareAbove } from "./metrics.js";
-import { count, percent, rate, short, t, took } from "./words.js";
+import { count, moment, percent, rate, short, t, took } from "./words.js";
 
 /** Time span of the charts, in milliseconds. */
 const BACK = 300_000;
@@ -14,7 +14,7 @@ const QUANTILES = [
   ["p99", 0.99],
   ["p99.9", 0.999],
 ];
-const REASONS = ["member", "not_member", "no_device", "unavailable"];
+const REASONS = ["member", "not_member", "no_device", "unavailable", "capped"];
 const COLORS = 6;
 const SCALE = {
   least: 5e-6,
@@ -72,7 +72,7 @@ function build() {
     latency: panel("latency"),
   };
   byId("panels").replaceChildren(...Object.values(panels).map(({ element }) => element));
-  bodies = { routes: el("tbody"), strategies: el("tbody") };
+  bodies = { routes: el("tbody"), strategies: el("tbody"), caps: el("tbody") };
   const quantiles = QUANTILES.map(([name]) => name);
   const routes = table(
     t("by-route"),
@@ -92,9 +92,42 @@ function build() {
   const box = (title, inside, note) =>
     el("article", { class: "card" }, el("h3", {}, t(title)), inside, note);
   bodies.note = el("p", { class: "quiet" }, t("no-decisions"));
+  const caps = table(
+    t("caps"),
+    [t("strategy"), t("cap-counted"), t("cap-limit"), t("cap-used"), t("cap-per"), t("cap-ends")],
+    bodies.caps,
+  );
+  bodies.capsCard = box("caps", caps, el("p", { class: "quiet" }, t("cap-note")));
   byId("tables").replaceChildren(
     box("by-route", routes),
     box("by-strategy", strategies, bodies.note),
+    bodies.capsCard,
+  );
+}
+
+/** Shows the caps of the strategies; none, no table. */
+export function showCaps({ caps }) {
+  if (!panels) build();
+  bodies.capsCard.hidden = caps.length === 0;
+  rows(
+    bodies.caps,
+    caps,
+    ({ strategy }) => strategy,
+    ({ strategy, devices, limit, per, time_zone, period_end_unix_seconds: end }) => {
+      const used = devices / limit;
+      const bar = shares([
+        [used, "bid"],
+        [1 - used, "no-bid"],
+      ]);
+      return [
+        strategy,
+        count(devices),
+        count(limit),
+        el("span", { class: "share" }, bar, el("b", {}, percent(used))),
+        t(per === "hour" ? "per-hour" : "per-day", { zone: time_zone }),
+        moment(end),
+      ];
+    },
   );
 }
 

@@ -36,6 +36,13 @@ class TestShows(Console):
         self.wait_for(lambda: page.evaluate(drawn) > points)
         assert self.traffic.sent > before
 
+    def test_cap_is_shown_with_its_limit(self):
+        rows = self.page.locator("#tables table").nth(2).locator("tbody tr")
+        expect(rows).to_have_count(1)
+        expect(rows.locator("th")).to_have_text("new-vip")
+        expect(rows.locator("td").nth(1)).to_have_text("1,000,000")
+        expect(rows.locator("td").nth(3)).to_have_text("hour in UTC")
+
     def test_audience_details_and_map_are_shown(self):
         card = self.page.locator("#audience-old_users")
         for text in (

@@ -1,0 +1,299 @@
+//! Unique cap: a lock-free table that admits a limited number of distinct devices.
+//!
+//! A table of 32-bit fingerprints with open addressing in buckets of one cache line:
+//!
+//! ```text
+//! keyed hash of the device key, 64 bits
+//! ├── high bits: home bucket, of ⌈limit · 3/2 / 16⌉
+//! └── low 32 bits: fingerprint; 0 is an empty slot, so 0 becomes 1
+//!
+//! bucket: 16 slots of 4 bytes; a full bucket continues in the next one
+//! ```
+//!
+//! * Slots are filled in the order of the search, and never emptied: a search ends at the first
+//!   empty slot.
+//! * A new device reserves one of the limit's counts before it takes a slot by compare-and-swap. So
+//!   no number of threads exceeds the limit. A thread that finds its own fingerprint in the slot
+//!   after all gives its count back.
+//! * A table takes 6 bytes per device of the limit, and is two thirds full at most. A search of a
+//!   new device then compares 11 fingerprints: 3 in 10⁹ are taken for counted ones.
+//! * The hash has a random seed, so senders of ids cannot choose colliding ones.
+//!
+//! `docs/adr/0029-unique-caps-in-a-table-of-fingerprints.md` compares it with a Bloom filter.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::device::DeviceKey;
+
+/// Bytes of a bucket: a cache line.
+pub const BUCKET_BYTES: usize = 64;
+/// Largest limit of a table: 6 GB.
+pub const MAX_DEVICES: u64 = 1_000_000_000;
+
+const SLOTS: usize = BUCKET_BYTES / size_of::<u32>();
+/// Buckets after the last home, for what its neighbors cannot hold.
+const TAIL: usize = 4;
+const EMPTY: u32 = 0;
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Bucket([AtomicU32; SLOTS]);
+
+/// Devices counted. A line of its own: new devices write it, all others only read their buckets.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+/// Seed of a table's hash. `Debug` hides it: with it, fingerprints can be computed from ids.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CapSeed([u64; 2]);
+
+impl CapSeed {
+    /// A random seed.
+    pub fn random() -> Self {
+        Self([0; 2].map(|_: u64| RandomState::new().build_hasher().finish()))
+    }
+
+    /// A seed that was exported.
+    pub const fn from_words(words: [u64; 2]) -> Self {
+        Self(words)
+    }
+
+    /// The seed, for an export.
+    pub const fn words(self) -> [u64; 2] {
+        self.0
+    }
+
+    #[inline]
+    fn hash(self, key: &DeviceKey) -> u64 {
+        let key = u128::from_le_bytes(*key.as_bytes());
+        let [first, second] = self.0;
+        let mixed = fold(key as u64 ^ first, (key >> 64) as u64 ^ second);
+        // The halves of one product share bits; the bucket and the fingerprint must not.
+        fold(mixed ^ second, 0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl std::fmt::Debug for CapSeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CapSeed(hidden)")
+    }
+}
+
+/// Both halves of a 128-bit product, combined.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// A table's answer about a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// Counted before.
+    Before,
+    /// Counted now.
+    Now,
+    /// Not counted: the limit is reached.
+    Full,
+}
+
+/// Devices of one period, up to a limit.
+#[derive(Debug)]
+pub struct CapTable {
+    buckets: Box<[Bucket]>,
+    homes: u64,
+    seed: CapSeed,
+    sized_for: u64,
+    limit: AtomicU64,
+    carried: u64,
+    count: Count,
+}
+
+impl CapTable {
+    /// An empty table. Touches all its memory, 6 bytes per device and 256 bytes: about a third of a
+    /// second per GB.
+    ///
+    /// # Panics
+    ///
+    /// If the limit is 0 or over [`MAX_DEVICES`].
+    pub fn new(limit: u64, seed: CapSeed) -> Self {
+        assert!((1..=MAX_DEVICES).contains(&limit), "a limit of 1 to {MAX_DEVICES} devices");
+        let homes = homes(limit);
+        let buckets = (0..homes as usize + TAIL).map(|_| Bucket::default()).collect();
+        let (sized_for, limit) = (limit, AtomicU64::new(limit));
+        Self { buckets, homes, seed, sized_for, limit, carried: 0, count: Count::default() }
+    }
+
+    /// The table with a number of devices that were counted before, in a table that is gone. They
+    /// are counted again if they come again.
+    #[must_use]
+    pub fn with_carried(mut self, devices: u64) -> Self {
+        let own = self.count() - self.carried;
+        self.carried = devices;
+        *self.count.0.get_mut() = devices + own;
+        self
+    }
+
+    /// Bytes of a table with this limit.
+    pub const fn bytes_for(limit: u64) -> u64 {
+        (homes(limit) + TAIL as u64) * BUCKET_BYTES as u64
+    }
+
+    /// Most devices that are counted.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Changes the limit. A limit under the count admits no new device. Returns false, and changes
+    /// nothing, if the table has no room for so many: up to five sixths of its slots are used.
+    pub fn set_limit(&self, limit: u64) -> bool {
+        let has_room = limit * 6 <= self.homes * SLOTS as u64 * 5;
+        if has_room {
+            self.limit.store(limit, Relaxed);
+        }
+        has_room
+    }
+
+    /// The limit that the table was made for.
+    pub const fn sized_for(&self) -> u64 {
+        self.sized_for
+    }
+
+    /// Devices that were counted in a table that is gone.
+    pub const fn carried(&self) -> u64 {
+        self.carried
+    }
+
+    /// Devices counted so far. For a moment it includes devices that another thread counts too.
+    pub fn count(&self) -> u64 {
+        self.count.0.load(Relaxed)
+    }
+
+    /// Its seed.
+    pub const fn seed(&self) -> CapSeed {
+        self.seed
+    }
+
+    /// Number of its buckets.
+    pub const fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// Counts a device unless it was counted before or the limit is reached. Reads one cache line,
+    /// rarely more; never allocates, blocks or exceeds the limit.
+    ///
+    /// While the last counts are reserved, a device may be refused although one of them is given
+    /// back afterwards.
+    #[inline]
+    pub fn count_device(&self, key: &DeviceKey) -> Counted {
+        let (home, fingerprint) = self.locate(key);
+        let mut reserved = false;
+        let slots = self.buckets.get(home..).unwrap_or_default().iter().flat_map(|it| &it.0);
+        for slot in slots {
+            let found = match slot.load(Acquire) {
+                EMPTY => {
+                    if !reserved && !self.reserve() {
+                        return Counted::Full;
+                    }
+                    reserved = true;
+                    match slot.compare_exchange(EMPTY, fingerprint, AcqRel, Acquire) {
+                        Ok(_) => return Counted::Now,
+                        Err(found) => found,
+                    }
+                }
+                found => found,
+            };
+            if found == fingerprint {
+                if reserved {
+                    self.give_back();
+                }
+                return Counted::Before;
+            }
+        }
+        // All buckets up to the end are full, which takes a hash that is not random.
+        if reserved {
+            self.give_back();
+        }
+        Counted::Full
+    }
+
+    /// The answer that [`Self::count_device`] would give, without counting.
+    pub fn look_up(&self, key: &DeviceKey) -> Counted {
+        let (home, fingerprint) = self.locate(key);
+        let slots = self.buckets[home..].iter().flat_map(|bucket| &bucket.0);
+        let mut searched = slots.map(|slot| slot.load(Acquire)).take_while(|found| *found != EMPTY);
+        if searched.any(|found| found == fingerprint) {
+            Counted::Before
+        } else if self.is_full() {
+            Counted::Full
+        } else {
+            Counted::Now
+        }
+    }
+
+    /// Whether the limit is reached.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.count() >= self.limit()
+    }
+
+    #[inline]
+    fn locate(&self, key: &DeviceKey) -> (usize, u32) {
+        let hash = self.seed.hash(key);
+        let home = (u128::from(hash) * u128::from(self.homes)) >> 64;
+        (home as usize, (hash as u32).max(EMPTY + 1))
+    }
+
+    #[inline]
+    fn reserve(&self) -> bool {
+        let limit = self.limit();
+        let one_more = |count| (count < limit).then_some(count + 1);
+        self.count.0.try_update(Relaxed, Relaxed, one_more).is_ok()
+    }
+
+    #[cold]
+    fn give_back(&self) {
+        self.count.0.fetch_sub(1, Relaxed);
+    }
+
+    /// The table's contents, bucket by bucket from the last to the first, while devices are
+    /// counted.
+    ///
+    /// A device in a later slot is read before the slots that it had found taken. So whatever is
+    /// read later, each device that was read is found again.
+    pub fn export(&self) -> impl ExactSizeIterator<Item = [u8; BUCKET_BYTES]> {
+        self.buckets.iter().rev().map(|bucket| {
+            let mut bytes = [0; BUCKET_BYTES];
+            let words = bytes.as_chunks_mut::<4>().0.iter_mut();
+            for (word, slot) in words.zip(&bucket.0).rev() {
+                *word = slot.load(Acquire).to_le_bytes();
+            }
+            bytes
+        })
+    }
+
+    /// Fills an empty table with an export of one of the same size and seed. Buckets that are
+    /// missing stay empty. Counts the devices anew.
+    pub fn import(&mut self, export: impl Iterator<Item = [u8; BUCKET_BYTES]>) {
+        let mut count = self.carried;
+        for (bucket, bytes) in self.buckets.iter_mut().rev().zip(export) {
+            for (slot, word) in bucket.0.iter_mut().zip(bytes.as_chunks().0) {
+                let fingerprint = u32::from_le_bytes(*word);
+                *slot.get_mut() = fingerprint;
+                count += u64::from(fingerprint != EMPTY);
+            }
+        }
+        *self.count.0.get_mut() = count;
+    }
+}
+
+/// Home buckets: 3 slots for 2 devices.
+const fn homes(limit: u64) -> u64 {
+    (limit * 3).div_ceil(2 * SLOTS as u64)
+}
+
+#[cfg(test)]
+mod tests;

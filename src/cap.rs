@@ -1,0 +1,293 @@
+//! Unique caps: at most so many distinct devices get a bid of a strategy in a day or an hour.
+//!
+//! A cap is asked only if its strategy would bid. A device that was counted in the period gets its
+//! bid even when the limit is reached.
+//!
+//! * The device of a request is its smallest key: the same for any order of its ids.
+//! * A request without a usable id is not counted. It gets its bid until the limit is reached.
+//!
+//! # Periods
+//!
+//! A request compares its time with the end of the period, in monotonic time. The table of the next
+//! period is allocated seconds before, so the first request after the end is counted in it. A
+//! background task reads the clock every second, follows its steps, and drops the old table; sync
+//! puts the tables into the catalog, so that requests load no further pointer.
+//!
+//! The period's number only grows: a clock that is set back extends the period. A clock set back by
+//! more than a day was wrong before, and starts the period of the new time.
+//!
+//! | file | job |
+//! |---|---|
+//! | `keeper` | all caps of a pod: reload, background task |
+//! | `file` | the files that a restart reads |
+
+mod file;
+mod keeper;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use rtad_core::cap::{CapSeed, CapTable, Counted};
+use rtad_core::device::DeviceKey;
+use rtad_core::period::{Calendar, Period};
+
+pub use keeper::Caps;
+
+use crate::config::CapConfig;
+
+/// Time before a period's end at which the next table is allocated.
+const LEAD: Duration = Duration::from_secs(10);
+/// A clock that is set back by more was wrong before.
+const MAX_SET_BACK: Duration = Duration::from_secs(24 * 3600);
+/// Smaller differences between the clocks change nothing around the end of a period.
+const TOLERANCE: Duration = Duration::from_millis(1);
+
+/// The cap of a strategy.
+#[derive(Debug)]
+pub struct Cap {
+    strategy: String,
+    config: CapConfig,
+    calendar: Calendar,
+    state: ArcSwap<CapTables>,
+    /// Replaced states. Requests may still read them, and must not free their tables.
+    replaced: Mutex<Vec<Arc<CapTables>>>,
+    /// The period's number and count in the file.
+    saved: Mutex<Option<(u64, u64)>>,
+}
+
+/// The tables of a cap that requests use: of the current period and, around its end, of the next
+/// one.
+#[derive(Debug)]
+pub struct CapTables {
+    current: Dated,
+    next: Option<Dated>,
+}
+
+/// A table, and the end of its period in monotonic time.
+#[derive(Debug, Clone)]
+struct Dated {
+    counted: Arc<PeriodTable>,
+    ends: Instant,
+}
+
+#[derive(Debug)]
+struct PeriodTable {
+    period: Period,
+    table: CapTable,
+}
+
+/// The devices of a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Distinct devices counted.
+    pub devices: u64,
+    /// The period.
+    pub period: Period,
+}
+
+impl PeriodTable {
+    /// The same table with another limit, or a new one if it has no room.
+    fn with_limit(this: &Arc<Self>, limit: u64) -> Arc<Self> {
+        if this.table.set_limit(limit) {
+            return Arc::clone(this);
+        }
+        let larger = CapTable::new(limit, CapSeed::random());
+        // Read last: requests go on counting in the old table.
+        let table = larger.with_carried(this.table.count());
+        Arc::new(Self { period: this.period, table })
+    }
+}
+
+impl CapTables {
+    #[inline]
+    fn at(&self, at: Instant) -> &Dated {
+        match &self.next {
+            Some(next) if at >= self.current.ends => next,
+            _ => &self.current,
+        }
+    }
+
+    /// Whether a device with these keys may get a bid at the time `at`. Counts the device if it is
+    /// new. Costs a read of memory; no allocation, lock or system call.
+    #[inline]
+    pub fn admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
+        let table = &self.at(at).counted.table;
+        match keys.iter().min() {
+            Some(key) => table.count_device(key) != Counted::Full,
+            None => !table.is_full(),
+        }
+    }
+
+    /// The answer that [`Self::admit`] would give, without counting.
+    pub fn would_admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
+        let table = &self.at(at).counted.table;
+        match keys.iter().min() {
+            Some(key) => table.look_up(key) != Counted::Full,
+            None => !table.is_full(),
+        }
+    }
+
+    /// Time from `at` to the end of its period.
+    #[inline]
+    pub fn ends_in(&self, at: Instant) -> Duration {
+        self.at(at).ends.saturating_duration_since(at)
+    }
+}
+
+impl Cap {
+    /// An empty cap at the time `wall`, which is `now` in monotonic time.
+    pub fn new(strategy: &str, config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
+        let calendar = config.calendar();
+        let table = CapTable::new(config.limit(), CapSeed::random());
+        let counted = Arc::new(PeriodTable { period: calendar.at(wall), table });
+        Self::with_table(strategy, config, counted, (wall, now))
+    }
+
+    fn with_table(
+        strategy: &str,
+        config: &CapConfig,
+        counted: Arc<PeriodTable>,
+        (wall, now): (SystemTime, Instant),
+    ) -> Self {
+        let current = Dated::new(counted, wall, now);
+        Self {
+            strategy: strategy.to_owned(),
+            config: config.clone(),
+            calendar: config.calendar(),
+            state: ArcSwap::from_pointee(CapTables { current, next: None }),
+            replaced: Mutex::default(),
+            saved: Mutex::default(),
+        }
+    }
+
+    /// The cap with another configuration. If its periods are the same it keeps the counts: the
+    /// limit changes, or a larger table starts with the number of devices counted so far. `None` if
+    /// its periods are other ones.
+    fn changed(&self, config: &CapConfig, wall: SystemTime, now: Instant) -> Option<Self> {
+        let periods = |config: &CapConfig| (config.per, config.time_zone.clone());
+        if periods(&self.config) != periods(config) {
+            return None;
+        }
+        let old = self.state.load_full();
+        let with_limit = |dated: &Dated| Dated {
+            counted: PeriodTable::with_limit(&dated.counted, config.limit()),
+            ends: dated.ends,
+        };
+        let state = CapTables {
+            current: with_limit(&old.current),
+            next: old.next.as_ref().map(with_limit),
+        };
+        let cap = Self {
+            strategy: self.strategy.clone(),
+            config: config.clone(),
+            calendar: config.calendar(),
+            state: ArcSwap::from_pointee(state),
+            replaced: Mutex::default(),
+            saved: Mutex::default(),
+        };
+        cap.follow(wall, now);
+        Some(cap)
+    }
+
+    /// Name of the strategy.
+    pub fn strategy(&self) -> &str {
+        &self.strategy
+    }
+
+    /// The configuration.
+    pub const fn config(&self) -> &CapConfig {
+        &self.config
+    }
+
+    /// Most devices of a period on this pod.
+    pub fn limit(&self) -> u64 {
+        self.config.limit()
+    }
+
+    /// The devices counted in the current period.
+    pub fn usage(&self) -> Usage {
+        let state = self.state.load();
+        let PeriodTable { period, table } = &*state.at(Instant::now()).counted;
+        Usage { devices: table.count(), period: *period }
+    }
+
+    /// The tables that requests use until they change.
+    #[inline]
+    pub fn tables(&self) -> Arc<CapTables> {
+        self.state.load_full()
+    }
+
+    /// Follows the clock: ends a period, prepares the next one, and adopts steps of the clock.
+    /// `wall` is `now` in monotonic time. Call every second, from one thread. Allocates a table
+    /// once per period.
+    pub fn follow(&self, wall: SystemTime, now: Instant) {
+        let old = self.state.load_full();
+        let mut current = Arc::clone(&old.current.counted);
+        let mut next = old.next.as_ref().map(|next| Arc::clone(&next.counted));
+        let period = self.calendar.at(wall);
+        let is_wrong = current.period.start > wall + MAX_SET_BACK;
+        if period.number > current.period.number || is_wrong {
+            let (strategy, devices) = (self.strategy(), current.table.count());
+            if is_wrong {
+                tracing::warn!(strategy, "the clock was set back by days: the cap counts anew");
+            } else {
+                tracing::info!(strategy, devices, limit = self.limit(), "the cap's period ended");
+            }
+            let prepared = next.take().filter(|next| next.period.number == period.number);
+            current = prepared.unwrap_or_else(|| self.empty(period));
+        }
+        let left = current.period.end.duration_since(wall).unwrap_or_default();
+        next = match next {
+            None if left <= LEAD => Some(self.empty(self.calendar.at(current.period.end))),
+            // The clock was set back: the table is not needed for long.
+            Some(unused) if left > 2 * LEAD && unused.table.count() == 0 => None,
+            next => next,
+        };
+        let state = CapTables {
+            current: Dated::new(current, wall, now),
+            next: next.map(|next| Dated::new(next, wall, now)),
+        };
+        // Slow drift of the clocks matters at the end only.
+        let tolerance = if left <= 2 * LEAD { TOLERANCE } else { 100 * TOLERANCE };
+        if !state.is_nearly(&old, tolerance) {
+            drop(old);
+            let old = self.state.swap(Arc::new(state));
+            let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+            replaced.push(old);
+        }
+        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        replaced.retain(|state| Arc::strong_count(state) > 1);
+    }
+
+    fn empty(&self, period: Period) -> Arc<PeriodTable> {
+        let table = CapTable::new(self.limit(), CapSeed::random());
+        Arc::new(PeriodTable { period, table })
+    }
+}
+
+impl CapTables {
+    /// Whether the tables are the same, and their ends differ by less than a time.
+    fn is_nearly(&self, other: &Self, tolerance: Duration) -> bool {
+        let is_next_nearly = match (&self.next, &other.next) {
+            (Some(a), Some(b)) => a.is_nearly(b, tolerance),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        is_next_nearly && self.current.is_nearly(&other.current, tolerance)
+    }
+}
+
+impl Dated {
+    fn new(counted: Arc<PeriodTable>, wall: SystemTime, now: Instant) -> Self {
+        let left = counted.period.end.duration_since(wall).unwrap_or_default();
+        Self { counted, ends: now + left }
+    }
+
+    fn is_nearly(&self, other: &Self, tolerance: Duration) -> bool {
+        let apart = self.ends.max(other.ends) - self.ends.min(other.ends);
+        Arc::ptr_eq(&self.counted, &other.counted) && apart < tolerance
+    }
+}
+
+#[cfg(test)]
+mod tests;

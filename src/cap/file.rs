@@ -1,0 +1,209 @@
+//! Files of caps, which let a restarted pod go on counting.
+//!
+//! ```text
+//! {cache_dir}/_caps/{strategy}.cap
+//!
+//! "rtadcap1"                     8 bytes
+//! length of the header, u32 LE   4 bytes
+//! header, JSON
+//! buckets of the table, from the last to the first, 64 bytes each
+//! SHA-256 of all bytes before
+//! ```
+//!
+//! A file holds fingerprints of device ids and the seed of their hash: it is readable by its owner
+//! alone. It appears whole, by a rename after a sync.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable, MAX_DEVICES};
+use rtad_core::period::PeriodUnit;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{Cap, MAX_SET_BACK, PeriodTable};
+use crate::config::CapConfig;
+
+const MAGIC: &[u8; 8] = b"rtadcap1";
+const MAX_HEADER: usize = 4096;
+
+/// Whether a file fits a cap, and its table.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Header {
+    per: PeriodUnit,
+    time_zone: String,
+    sized_for: u64,
+    carried: u64,
+    number: u64,
+    start_unix_seconds: u64,
+    seed: [u64; 2],
+}
+
+/// The reason why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("the file is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+/// The file of a strategy's cap.
+pub(super) fn path(folder: &Path, strategy: &str) -> PathBuf {
+    folder.join(format!("{strategy}.cap"))
+}
+
+impl Cap {
+    /// Writes the cap's file, if devices were counted since the last time. Blocks.
+    pub(super) fn save(&self, folder: &Path) -> io::Result<()> {
+        let state = self.state.load_full();
+        let PeriodTable { period, table } = &*state.at(Instant::now()).counted;
+        let content = (period.number, table.count());
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        if *saved == Some(content) {
+            return Ok(());
+        }
+        let header = Header {
+            per: self.config.per,
+            time_zone: self.config.time_zone.clone(),
+            sized_for: table.sized_for(),
+            carried: table.carried(),
+            number: period.number,
+            start_unix_seconds: unix_seconds(period.start),
+            seed: table.seed().words(),
+        };
+        write(folder, self.strategy(), &header, table)?;
+        *saved = Some(content);
+        Ok(())
+    }
+
+    /// The cap from its file; `None` if there is none, or it is of another period. Blocks.
+    pub(super) fn restore(
+        folder: &Path,
+        strategy: &str,
+        config: &CapConfig,
+    ) -> Result<Option<Self>, FileError> {
+        let file = match File::open(path(folder, strategy)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let size = file.metadata()?.len();
+        let mut file =
+            Hashed { inner: BufReader::with_capacity(1 << 20, file), hash: Sha256::new() };
+        let mut start = [0; 12];
+        file.read_exact(&mut start)?;
+        let (magic, length) = start.split_at(MAGIC.len());
+        let length = length.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX) as usize;
+        if magic != MAGIC || length > MAX_HEADER {
+            return Err(FileError::Damaged("it begins with other bytes"));
+        }
+        let mut header = vec![0; length];
+        file.read_exact(&mut header)?;
+        let header: Header = serde_json::from_slice(&header)
+            .map_err(|_| FileError::Damaged("its header does not parse"))?;
+        let (wall, now) = (SystemTime::now(), Instant::now());
+        let Some(period) = header.period(config, wall) else { return Ok(None) };
+        if !(1..=MAX_DEVICES).contains(&header.sized_for) || header.carried > MAX_DEVICES {
+            return Err(FileError::Damaged("its header has other numbers"));
+        }
+        let table_bytes = CapTable::bytes_for(header.sized_for);
+        if size != (start.len() + length + Sha256::output_size()) as u64 + table_bytes {
+            return Err(FileError::Damaged("its size does not fit its header"));
+        }
+        let seed = CapSeed::from_words(header.seed);
+        let mut table = CapTable::new(header.sized_for, seed).with_carried(header.carried);
+        let mut failed = None;
+        let buckets = (0..table.buckets()).map_while(|_| {
+            let mut bucket = [0; BUCKET_BYTES];
+            file.read_exact(&mut bucket).map_err(|error| failed = Some(error)).ok()?;
+            Some(bucket)
+        });
+        table.import(buckets);
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        let expected = file.hash.finalize();
+        let mut found = [0; 32];
+        file.inner.read_exact(&mut found)?;
+        if expected[..] != found {
+            return Err(FileError::Damaged("its digest does not match"));
+        }
+        let table =
+            PeriodTable::with_limit(&Arc::new(PeriodTable { period, table }), config.limit());
+        Ok(Some(Self::with_table(strategy, config, table, (wall, now))))
+    }
+}
+
+impl Header {
+    /// The period of the file, if it goes on: the clock may have been set back.
+    fn period(&self, config: &CapConfig, wall: SystemTime) -> Option<rtad_core::period::Period> {
+        let fits = (self.per, &self.time_zone) == (config.per, &config.time_zone);
+        let start = UNIX_EPOCH.checked_add(Duration::from_secs(self.start_unix_seconds))?;
+        if !fits || start > wall + MAX_SET_BACK {
+            return None;
+        }
+        let calendar = config.calendar();
+        let period = calendar.at(start);
+        (period.number == self.number && period.number >= calendar.at(wall).number)
+            .then_some(period)
+    }
+}
+
+fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn write(folder: &Path, strategy: &str, header: &Header, table: &CapTable) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    // One writer at a time: the lock of `Caps`. A stale file of a killed pod is overwritten.
+    let staged = folder.join(format!("{strategy}.tmp"));
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = BufWriter::with_capacity(1 << 20, options.open(&staged)?);
+    let mut file = Hashed { inner: file, hash: Sha256::new() };
+    let header = serde_json::to_vec(header)?;
+    file.write_all(MAGIC)?;
+    file.write_all(&(header.len() as u32).to_le_bytes())?;
+    file.write_all(&header)?;
+    for bucket in table.export() {
+        file.write_all(&bucket)?;
+    }
+    let Hashed { mut inner, hash } = file;
+    inner.write_all(&hash.finalize())?;
+    inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    std::fs::rename(staged, path(folder, strategy))?;
+    // The rename itself. Where folders cannot be synced, it is not.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// A reader or writer that hashes what passes.
+struct Hashed<T> {
+    inner: T,
+    hash: Sha256,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        self.hash.update(&bytes[..read]);
+        Ok(read)
+    }
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

@@ -1,0 +1,329 @@
+//! Tests of caps over time: ends of periods, steps of the clock, threads, and files.
+
+use std::time::UNIX_EPOCH;
+
+use proptest::prelude::*;
+use rtad_core::period::PeriodUnit;
+
+use super::*;
+use crate::strategy::{Outcome, Strategy};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn config(unique_devices: u64, per: PeriodUnit) -> CapConfig {
+    CapConfig { unique_devices, per, time_zone: "Asia/Shanghai".to_owned(), share: 1.0 }
+}
+
+fn device(n: u64) -> [DeviceKey; 1] {
+    [DeviceKey::of_canonical(&n.to_le_bytes())]
+}
+
+/// A cap with a wall clock and a monotonic clock of its own.
+struct World {
+    cap: Cap,
+    wall: SystemTime,
+    now: Instant,
+}
+
+impl World {
+    /// 2026-05-04 12:00:00 UTC, 20:00 in Shanghai.
+    fn new(limit: u64, per: PeriodUnit) -> Self {
+        let (wall, now) = (UNIX_EPOCH + Duration::from_secs(1_777_896_000), Instant::now());
+        Self { cap: Cap::new("s", &config(limit, per), wall, now), wall, now }
+    }
+
+    /// Lets time pass, with the background task's seconds only at the end.
+    fn pass(&mut self, time: Duration) {
+        self.wall += time;
+        self.now += time;
+    }
+
+    fn follow(&self) {
+        self.cap.follow(self.wall, self.now);
+    }
+
+    fn admits(&self, n: u64) -> bool {
+        let would = self.cap.tables().would_admit(&device(n), self.now);
+        let admits = self.cap.tables().admit(&device(n), self.now);
+        assert_eq!(would, admits);
+        admits
+    }
+}
+
+#[test]
+fn first_request_after_the_end_is_counted_in_the_next_period() {
+    let mut world = World::new(2, PeriodUnit::Hour);
+    world.pass(HOUR - Duration::from_secs(5));
+    world.follow();
+    assert!(world.admits(1) && world.admits(2) && !world.admits(3));
+    world.pass(Duration::from_secs(5) - Duration::from_nanos(1));
+    assert!(!world.admits(3), "the period has not ended yet");
+    // The background task has not run since.
+    world.pass(Duration::from_nanos(1));
+    assert!(world.admits(3) && world.admits(4) && !world.admits(1));
+    world.pass(Duration::from_millis(700));
+    world.follow();
+    assert!(world.admits(3) && !world.admits(1), "the counts of the new period stay");
+    assert_eq!(world.cap.tables().ends_in(world.now), HOUR - Duration::from_millis(700));
+}
+
+#[test]
+fn next_table_exists_only_around_the_end() {
+    let mut world = World::new(2, PeriodUnit::Hour);
+    let has_next = |world: &World| world.cap.state.load().next.is_some();
+    world.pass(HOUR - LEAD - Duration::from_secs(1));
+    world.follow();
+    assert!(!has_next(&world));
+    world.pass(Duration::from_secs(1));
+    world.follow();
+    assert!(has_next(&world));
+    world.pass(LEAD);
+    world.follow();
+    assert!(!has_next(&world));
+    assert!(world.cap.replaced.lock().unwrap().is_empty());
+}
+
+#[test]
+fn days_end_at_midnight_of_the_time_zone() {
+    let mut world = World::new(1, PeriodUnit::Day);
+    assert!(world.admits(1) && !world.admits(2));
+    assert_eq!(world.cap.tables().ends_in(world.now), 4 * HOUR);
+    world.pass(4 * HOUR);
+    world.follow();
+    assert!(world.admits(2) && !world.admits(1));
+    assert_eq!(world.cap.tables().ends_in(world.now), 24 * HOUR);
+}
+
+#[test]
+fn a_clock_set_back_by_an_hour_does_not_reset_the_cap() {
+    for per in PeriodUnit::ALL {
+        let mut world = World::new(1, per);
+        world.pass(Duration::from_secs(60));
+        world.follow();
+        assert!(world.admits(1) && !world.admits(2));
+        world.wall -= HOUR;
+        world.follow();
+        assert!(world.admits(1) && !world.admits(2), "{per:?}");
+        world.pass(HOUR);
+        world.follow();
+        assert!(world.admits(1) && !world.admits(2), "{per:?}");
+    }
+}
+
+#[test]
+fn a_clock_set_forward_by_an_hour_and_back_starts_one_period() {
+    let mut world = World::new(1, PeriodUnit::Hour);
+    assert!(world.admits(1) && !world.admits(2));
+    world.wall += HOUR;
+    world.follow();
+    assert!(world.admits(2) && !world.admits(1));
+    world.wall -= HOUR;
+    world.follow();
+    assert!(world.admits(2) && !world.admits(1));
+    world.pass(2 * HOUR);
+    world.follow();
+    assert!(world.admits(1) && !world.admits(2));
+}
+
+#[test]
+fn a_clock_that_was_wrong_by_years_counts_anew() {
+    let mut world = World::new(1, PeriodUnit::Day);
+    world.wall += 24 * HOUR * 3650;
+    world.follow();
+    assert!(world.admits(1) && !world.admits(2));
+    world.wall -= 24 * HOUR * 3650;
+    world.follow();
+    assert!(world.admits(2) && !world.admits(1));
+}
+
+#[test]
+fn any_order_of_ids_is_one_device() {
+    let world = World::new(1, PeriodUnit::Day);
+    let [[a], [b]] = [device(1), device(2)];
+    assert!(world.cap.tables().admit(&[a, b], world.now));
+    assert!(world.cap.tables().admit(&[b, a], world.now));
+    assert_eq!(world.cap.usage().devices, 1);
+}
+
+#[test]
+fn requests_without_a_device_pass_until_the_limit_is_reached() {
+    let world = World::new(1, PeriodUnit::Day);
+    assert!(world.cap.tables().admit(&[], world.now));
+    assert_eq!(world.cap.usage().devices, 0);
+    assert!(world.admits(1));
+    assert!(!world.cap.tables().admit(&[], world.now));
+}
+
+#[test]
+fn share_of_a_cap_is_rounded_down_to_at_least_one() {
+    for (unique_devices, share, limit) in
+        [(100, 0.29, 29), (10, 0.25, 2), (3, 0.1, 1), (1_000_000_000, 1.0, 1_000_000_000)]
+    {
+        let config = CapConfig { share, ..config(unique_devices, PeriodUnit::Day) };
+        assert_eq!(config.limit(), limit);
+    }
+}
+
+/// Threads count while the period ends.
+#[test]
+fn both_periods_keep_their_limits_under_threads() {
+    const LIMIT: u64 = 10_000;
+    let mut world = World::new(LIMIT, PeriodUnit::Hour);
+    world.pass(HOUR - Duration::from_secs(1));
+    world.follow();
+    let (before, after) = (world.now, world.now + Duration::from_secs(1));
+    let cap = &world.cap;
+    let counts = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let admitted = |at, first: u64| {
+                        let devices = (first..4 * LIMIT).step_by(8);
+                        devices.filter(|n| cap.tables().admit(&device(*n), at)).count() as u64
+                    };
+                    (admitted(before, thread), admitted(after, thread))
+                })
+            })
+            .collect();
+        world.cap.follow(world.wall + Duration::from_secs(1), after);
+        let add = |(a, b), (c, d)| (a + c, b + d);
+        threads.into_iter().map(|thread| thread.join().unwrap()).fold((0, 0), add)
+    });
+    // Requests that came before the end, and are decided after it, count in the new period.
+    let (first, second) = counts;
+    assert!(first + second <= 2 * LIMIT + LIMIT, "{counts:?}");
+    assert_eq!(world.cap.usage().devices, LIMIT);
+}
+
+fn strategy() -> Strategy {
+    Strategy {
+        name: "s".to_owned(),
+        exclude: Vec::new(),
+        include: Vec::new(),
+        no_device: Outcome::NoBid,
+        unavailable: Outcome::NoBid,
+    }
+}
+
+/// The cap of a pod that starts with this cache.
+fn started(cache: &std::path::Path, config: &CapConfig) -> (Caps, Arc<Cap>) {
+    let caps = Caps::in_cache(Some(cache));
+    let mut served = caps.serve(&[strategy()], &[Some(config.clone())]);
+    let cap = served.pop().flatten().unwrap();
+    (caps, cap)
+}
+
+#[test]
+fn restart_restores_the_counts_of_the_period() {
+    let cache = tempfile::tempdir().unwrap();
+    let config = config(100, PeriodUnit::Day);
+    let (caps, cap) = started(cache.path(), &config);
+    (0..60).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
+    caps.save();
+    let (caps, cap) = started(cache.path(), &config);
+    assert_eq!(cap.usage().devices, 60);
+    let admitted = (40..200).filter(|n| cap.tables().admit(&device(*n), Instant::now()));
+    assert_eq!(admitted.count(), 60, "20 counted before and 40 new ones");
+    caps.save();
+    let (_, cap) = started(cache.path(), &config);
+    assert!(
+        cap.tables().admit(&device(3), Instant::now())
+            && !cap.tables().admit(&device(999), Instant::now())
+    );
+}
+
+#[test]
+fn changed_periods_count_anew() {
+    let cache = tempfile::tempdir().unwrap();
+    let day = config(100, PeriodUnit::Day);
+    let (caps, cap) = started(cache.path(), &day);
+    assert!(cap.tables().admit(&device(1), Instant::now()));
+    caps.save();
+    let other_zone = CapConfig { time_zone: "UTC".to_owned(), ..day.clone() };
+    for other in [config(100, PeriodUnit::Hour), other_zone] {
+        assert_eq!(started(cache.path(), &other).1.usage().devices, 0);
+    }
+    // A file of the day before: a later start of its period does not restore it.
+    let yesterday = SystemTime::now() - 24 * HOUR;
+    let old = Cap::new("s", &day, yesterday, Instant::now());
+    assert!(old.tables().admit(&device(1), Instant::now()));
+    old.save(&cache.path().join("_caps")).unwrap();
+    assert_eq!(started(cache.path(), &day).1.usage().devices, 0);
+}
+
+#[test]
+fn reload_keeps_the_counts_of_unchanged_caps() {
+    let cache = tempfile::tempdir().unwrap();
+    let day = config(100, PeriodUnit::Day);
+    let (caps, cap) = started(cache.path(), &day);
+    assert!(cap.tables().admit(&device(1), Instant::now()));
+    let same = caps.serve(&[strategy()], &[Some(day.clone())]);
+    assert!(Arc::ptr_eq(same[0].as_ref().unwrap(), &cap));
+    let changed = caps.serve(&[strategy()], &[Some(config(100, PeriodUnit::Hour))]);
+    assert_eq!(changed[0].as_ref().unwrap().usage().devices, 0);
+    assert!(caps.serve(&[strategy()], &[None])[0].is_none());
+}
+
+/// The new limit is that of the whole period: by a reload, and by a restart.
+#[test]
+fn changed_limit_keeps_the_counts() {
+    for (limit, new_devices, keeps_devices) in
+        [(50, 0, true), (100, 0, true), (120, 20, true), (1_000, 900, false)]
+    {
+        for restarts in [false, true] {
+            let cache = tempfile::tempdir().unwrap();
+            let (caps, cap) = started(cache.path(), &config(100, PeriodUnit::Day));
+            (0..100).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
+            let other = config(limit, PeriodUnit::Day);
+            let cap = if restarts {
+                caps.save();
+                let (caps, cap) = started(cache.path(), &other);
+                assert_eq!(cap.usage().devices, 100);
+                caps.save();
+                started(cache.path(), &other).1
+            } else {
+                caps.serve(&[strategy()], &[Some(other)])[0].clone().unwrap()
+            };
+            let admits = |n: &u64| cap.tables().admit(&device(*n), Instant::now());
+            assert_eq!((1_000..5_000).filter(admits).count(), new_devices, "{limit}");
+            assert_eq!((0..100).filter(admits).count() == 100, keeps_devices, "{limit}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Any changed, missing or added byte.
+    #[test]
+    fn damaged_file_is_refused(at in any::<prop::sample::Index>(), damage in 0..3, flip in 1_u8..) {
+        let cache = tempfile::tempdir().unwrap();
+        let config = config(100, PeriodUnit::Day);
+        let (caps, cap) = started(cache.path(), &config);
+        (0..60).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
+        caps.save();
+        let folder = cache.path().join("_caps");
+        let path = file::path(&folder, "s");
+        let mut bytes = std::fs::read(&path).unwrap();
+        match damage {
+            0 => { let at = at.index(bytes.len()); bytes[at] ^= flip; }
+            1 => bytes.truncate(at.index(bytes.len())),
+            _ => bytes.push(flip),
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let restored = Cap::restore(&folder, "s", &config);
+        // A changed header may be that of another cap.
+        prop_assert!(!matches!(restored, Ok(Some(_))));
+        prop_assert_eq!(started(cache.path(), &config).1.usage().devices, 0);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn file_is_readable_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let cache = tempfile::tempdir().unwrap();
+    let (caps, _cap) = started(cache.path(), &config(100, PeriodUnit::Day));
+    caps.save();
+    let file = std::fs::metadata(file::path(&cache.path().join("_caps"), "s")).unwrap();
+    assert_eq!(file.permissions().mode() & 0o777, 0o600);
+}

@@ -1,0 +1,239 @@
+//! Caps of distinct devices, through the service: reasons, caches, restarts and reloads.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use prost::Message as _;
+use rtad::platform::tencent::{Device, RtaRequest, RtaResponse};
+use serde_json::{Value, json};
+use testkit::client::{Client, metric_sum};
+use testkit::store::{hex, now_unix_seconds};
+
+use crate::fixture::{FixtureServer, OLD_USERS, TestStore, key};
+
+/// A zone in which it is about noon: no test runs over midnight.
+fn zone() -> String {
+    let hour = (now_unix_seconds() / 3600 % 24) as i64;
+    // Names of this family have the opposite sign.
+    format!("Etc/GMT{:+}", hour - 12)
+}
+
+/// A strategy with a cap of `limit` devices a day, and one without.
+fn rules(limit: u64) -> String {
+    let zone = zone();
+    format!(
+        r#"
+[[audience]]
+name = "old_users"
+[[strategy]]
+name = "capped"
+exclude = ["old_users"]
+no_device = "bid"
+[strategy.cap]
+unique_devices = {limit}
+per = "day"
+time_zone = "{zone}"
+[[strategy]]
+name = "free"
+exclude = ["old_users"]
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = {{ "T1" = "capped" }}
+bid_cache = "7d"
+no_bid_cache = "7d"
+[[platform]]
+kind = "tencent"
+name = "uncached"
+path = "/rta/uncached"
+strategies = {{ "T1" = "capped" }}
+[[platform]]
+kind = "tencent"
+name = "free"
+path = "/rta/free"
+strategies = {{ "T1" = "free" }}
+bid_cache = "7d"
+"#
+    )
+}
+
+/// `/v1/decide` beside platforms.
+const API: &str = "api = { public = true }";
+
+fn start(store: TestStore, limit: u64) -> FixtureServer {
+    FixtureServer::start(store, API, &rules(limit))
+}
+
+fn oaid(n: u64) -> String {
+    format!("c0ffee00-1234-4abc-8def-{n:012x}")
+}
+
+/// Outcome and reason of the strategy with a cap.
+fn decide(client: &mut Client, device: &Value) -> String {
+    let body = json!({ "strategies": ["capped"], "device": device });
+    let answer = client.post("/v1/decide", body.to_string()).ok();
+    let decision = &answer["decisions"][0];
+    let sign = if decision["bid"].as_bool().unwrap() { '+' } else { '-' };
+    format!("{sign}{}", decision["reason"].as_str().unwrap())
+}
+
+fn decide_oaid(client: &mut Client, n: u64) -> String {
+    decide(client, &json!({ "oaid": oaid(n) }))
+}
+
+/// Code and cache time of a platform's answer.
+fn ask(client: &mut Client, path: &str, n: u64) -> (Option<u32>, Option<u32>) {
+    let oaid = hex(&key("oaid", &oaid(n)));
+    let device = Device { oaid_md5sum: Some(Bytes::from(oaid)), ..Device::default() };
+    let request = RtaRequest { device: Some(device), ..RtaRequest::default() };
+    let answer = client.post(path, request.encode_to_vec());
+    let response = RtaResponse::decode(&answer.body[..]).unwrap();
+    (response.code, response.response_cache_time)
+}
+
+/// The series of a platform's capped decisions.
+fn capped_by(platform: &str) -> String {
+    let labels = r#"strategy="capped",decision="no_bid",reason="capped""#;
+    format!("rtad_decisions_total{{platform=\"{platform}\",{labels}}}")
+}
+
+#[test]
+fn devices_beyond_the_cap_get_no_bid_and_counted_ones_still_do() {
+    let server = start(TestStore::with_everything(), 2);
+    let (mut client, mut admin) = (server.connect(), server.connect_admin());
+    let old_user = json!({ "oaid": OLD_USERS[3].1 });
+    assert_eq!(decide(&mut client, &old_user), "-member", "a no-bid is not counted");
+    assert_eq!(decide(&mut client, &json!({})), "+no_device");
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+    // Explanations count nothing.
+    let explain = |admin: &mut Client, n| {
+        let asked = json!({ "id": oaid(n), "kind": "oaid" }).to_string();
+        let explained = admin.post("/v1/explain", asked).ok();
+        explained["readings"][0]["strategies"][0]["reason"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(explain(&mut admin, 2), "not_member");
+    assert_eq!(explain(&mut admin, 3), "not_member");
+    assert_eq!(decide_oaid(&mut client, 2), "+not_member");
+    assert_eq!(decide_oaid(&mut client, 3), "-capped");
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+    assert_eq!(decide(&mut client, &json!({})), "-capped");
+    assert_eq!(decide(&mut client, &old_user), "-member");
+    assert_eq!(explain(&mut admin, 3), "capped");
+    assert_eq!(explain(&mut admin, 1), "not_member");
+
+    let status = admin.get("/v1/status").ok();
+    let cap = &status["caps"][0];
+    assert_eq!(status["caps"].as_array().unwrap().len(), 1);
+    assert_eq!((&cap["strategy"], &cap["devices"]), (&json!("capped"), &json!(2)));
+    assert_eq!((&cap["limit"], &cap["per"]), (&json!(2), &json!("day")));
+    let seconds = |field: &str| cap[field].as_u64().unwrap();
+    let length = seconds("period_end_unix_seconds") - seconds("period_start_unix_seconds");
+    assert_eq!(length, 86_400);
+    let metrics = server.metrics();
+    assert_eq!(metric_sum(&metrics, "rtad_cap_devices{strategy=\"capped\"}"), 2);
+    assert_eq!(metric_sum(&metrics, "rtad_cap_limit{strategy=\"capped\"}"), 2);
+    assert_eq!(metric_sum(&metrics, &capped_by("api")), 2);
+}
+
+#[test]
+fn platforms_share_the_cap_and_cache_no_answer_beyond_its_period() {
+    let server = start(TestStore::with_everything(), 1);
+    let mut client = server.connect();
+    let end = server.connect_admin().get("/v1/status").ok()["caps"][0]["period_end_unix_seconds"]
+        .as_u64()
+        .unwrap();
+    assert_eq!(ask(&mut client, "/rta/tencent", 1).0, Some(0));
+    let left = end - now_unix_seconds();
+    for (n, code) in [(1, 0), (2, 1)] {
+        let (answered, cached) = ask(&mut client, "/rta/tencent", n);
+        assert_eq!(answered, Some(code));
+        let cached = u64::from(cached.unwrap());
+        assert!((left - 60..=left + 1).contains(&cached), "{cached} of {left} seconds");
+    }
+    assert_eq!(ask(&mut client, "/rta/uncached", 1), (Some(0), None));
+    assert_eq!(ask(&mut client, "/rta/uncached", 2), (Some(1), Some(3600)));
+    assert_eq!(ask(&mut client, "/rta/free", 2), (Some(0), Some(7 * 86_400)));
+    assert_eq!(metric_sum(&server.metrics(), &capped_by("tencent")), 1);
+}
+
+/// Rules with a cache directory: they follow the lines of `[store]`.
+fn rules_with_cache(cache: &Path, limit: u64) -> String {
+    format!("cache_dir = {cache:?}\n{}", rules(limit))
+}
+
+#[test]
+fn restarted_pod_goes_on_counting() {
+    let cache = tempfile::tempdir().unwrap();
+    let rules = rules_with_cache(cache.path(), 2);
+    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
+    let mut client = server.connect();
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+    drop(client);
+    let (drained, store) = server.drain();
+    drained.join().unwrap();
+    let server = FixtureServer::start(store, API, &rules);
+    let mut client = server.connect();
+    assert_eq!(decide_oaid(&mut client, 2), "+not_member");
+    assert_eq!(decide_oaid(&mut client, 3), "-capped");
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+}
+
+#[test]
+fn pod_with_a_damaged_file_starts_and_counts_anew() {
+    let cache = tempfile::tempdir().unwrap();
+    std::fs::create_dir(cache.path().join("_caps")).unwrap();
+    std::fs::write(cache.path().join("_caps/capped.cap"), b"rtadcap1 and no more").unwrap();
+    let rules = rules_with_cache(cache.path(), 1);
+    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
+    let mut client = server.connect();
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+    assert_eq!(decide_oaid(&mut client, 2), "-capped");
+}
+
+#[test]
+fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
+    let server = start(TestStore::with_everything(), 1);
+    let (mut client, mut admin) = (server.connect(), server.connect_admin());
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+    let mut reload = |rules: &str| {
+        server.write_config(API, rules);
+        admin.request("POST", "/v1/reload", "", "").ok();
+    };
+    let other = "\n[[strategy]]\nname = \"other\"\nexclude = [\"old_users\"]\n";
+    reload(&format!("{}{other}", rules(1)));
+    assert_eq!(decide_oaid(&mut client, 2), "-capped");
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+    assert!(server.metrics().contains("rtad_cap_devices{strategy=\"capped\"} 1"));
+    // A changed limit is that of the whole period.
+    reload(&rules(2));
+    assert_eq!(decide_oaid(&mut client, 2), "+not_member");
+    assert_eq!(decide_oaid(&mut client, 3), "-capped");
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+    let uncapped = rules(2);
+    let (before, rest) = uncapped.split_once("[strategy.cap]").unwrap();
+    let (_, after) = rest.split_once("[[strategy]]").unwrap();
+    reload(&format!("{before}[[strategy]]{after}"));
+    assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+    assert!(server.metrics().contains("rtad_cap_devices{strategy=\"capped\"} NaN"));
+}
+
+/// Several connections, each with other devices: the service's threads share the table.
+#[test]
+fn concurrent_connections_stay_within_the_cap() {
+    const LIMIT: u64 = 500;
+    let server = start(TestStore::with_everything(), LIMIT);
+    let bids: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4_u64)
+            .map(|thread| {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    let devices = (thread..4 * LIMIT).step_by(4);
+                    devices.filter(|n| decide_oaid(&mut client, *n) == "+not_member").count() as u64
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(bids, LIMIT);
+}
