@@ -188,20 +188,11 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
     );
 }
 
-/// Ten million events with 745,000 duplicates from 64 connections, some of them within one batch:
-/// each key is new exactly once. `EVENTS` sets another number.
-#[test]
-fn each_of_ten_million_events_is_new_once() {
-    let events = std::env::var("EVENTS").map_or(10_000_000, |text| text.parse().unwrap());
-    let duplicates = events / 10_000 * 745;
-    let distinct = events - duplicates;
-    let sandbox = Sandbox::new();
-    let serve = serve(
-        &sandbox,
-        &format!(
-            "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = {distinct}\nfpr = 1e-10\n"
-        ),
-    );
+/// Sends `events` events, of which 7.45 % repeat an earlier key, some within one batch, from
+/// `clients` connections in binary batches of 1,000. Asserts that each key is new once. Returns the
+/// number of distinct keys.
+fn race(serves: &[&Serve], clients: usize, events: u64) -> u64 {
+    let distinct = distinct_of(events);
     // Number `n >= distinct` repeats an earlier key; the stride spreads repeats over all batches.
     let number = |index: u64| {
         let n = index * 6_700_417 % events;
@@ -210,9 +201,10 @@ fn each_of_ten_million_events_is_new_once() {
     let next = AtomicU64::new(0);
     let new = Mutex::new(vec![0_u8; distinct as usize]);
     std::thread::scope(|scope| {
-        for _ in 0..64 {
-            scope.spawn(|| {
-                let mut api = serve.connect();
+        for client in 0..clients {
+            let (next, new) = (&next, &new);
+            scope.spawn(move || {
+                let mut api = serves[client % serves.len()].connect();
                 loop {
                     let first = next.fetch_add(1000, Ordering::Relaxed);
                     if first >= events {
@@ -231,11 +223,37 @@ fn each_of_ten_million_events_is_new_once() {
         }
     });
     assert!(new.into_inner().unwrap().iter().all(|times| *times == 1));
+    distinct
+}
+
+fn distinct_of(events: u64) -> u64 {
+    events - events / 10_000 * 745
+}
+
+/// The number of events: `EVENTS`, or the given one.
+fn events_or(default: u64) -> u64 {
+    std::env::var("EVENTS").map_or(default, |text| text.parse().unwrap())
+}
+
+/// Ten million events with 745,000 duplicates from 64 connections.
+#[test]
+fn each_of_ten_million_events_is_new_once() {
+    let events = events_or(10_000_000);
+    let sandbox = Sandbox::new();
+    let serve = serve(
+        &sandbox,
+        &format!(
+            "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = {}\nfpr = 1e-10\n",
+            distinct_of(events)
+        ),
+    );
+    let distinct = race(&[&serve], 64, events);
     let counted = |result| {
         let name = format!("rtad_window_events_total{{window=\"w\",result=\"{result}\"}}");
         metric(&serve.metrics(), &name) as u64
     };
-    assert_eq!([counted("new"), counted("duplicate"), counted("full")], [distinct, duplicates, 0]);
+    let expected = [distinct, events - distinct, 0];
+    assert_eq!(["new", "duplicate", "full"].map(counted), expected);
 }
 
 /// Sends batches from four connections until the process is killed. Returns the keys acknowledged
@@ -456,8 +474,6 @@ impl Drop for Redis {
 /// Two owners share a window in Redis: each of the events is new once. `EVENTS` sets the number.
 #[test]
 fn owners_share_a_window_in_redis() {
-    let events = std::env::var("EVENTS").map_or(400_000, |text| text.parse::<u64>().unwrap());
-    let distinct = events - events / 10_000 * 745;
     let sandbox = Sandbox::new();
     let redis = Redis::start(&sandbox);
     let window = format!(
@@ -465,35 +481,7 @@ fn owners_share_a_window_in_redis() {
         redis.port
     );
     let serves = [serve(&sandbox, &window), serve(&sandbox, &window)];
-    let number = |index: u64| {
-        let n = index * 6_700_417 % events;
-        if n < distinct { n } else { (n - distinct) * 7 % distinct }
-    };
-    let next = AtomicU64::new(0);
-    let new = Mutex::new(vec![0_u8; distinct as usize]);
-    std::thread::scope(|scope| {
-        for client in 0..8 {
-            let (serves, next, new) = (&serves, &next, &new);
-            scope.spawn(move || {
-                let mut api = serves[client % 2].connect();
-                loop {
-                    let first = next.fetch_add(1000, Ordering::Relaxed);
-                    if first >= events {
-                        return;
-                    }
-                    let numbers: Vec<u64> = (first..events.min(first + 1000)).map(number).collect();
-                    let keys: Vec<DeviceKey> =
-                        numbers.iter().map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
-                    let flags = flags(&api.binary(&path("w", "events"), &keys), keys.len());
-                    let mut new = new.lock().unwrap();
-                    for (number, _) in numbers.iter().zip(&flags).filter(|(_, is_new)| **is_new) {
-                        new[*number as usize] += 1;
-                    }
-                }
-            });
-        }
-    });
-    assert!(new.into_inner().unwrap().iter().all(|times| *times == 1));
+    race(&[&serves[0], &serves[1]], 8, events_or(400_000));
 
     let [mut one, mut other] = [serves[0].connect(), serves[1].connect()];
     let ids = json!({ "kind": "text", "ids": ["a", "b", ""] });
