@@ -25,6 +25,7 @@ mod batch;
 mod bodies;
 mod changes;
 mod commands;
+mod console;
 mod devices;
 mod error;
 mod events;
@@ -102,7 +103,7 @@ pub(super) struct ServeArgs {
     /// Address for writers
     #[arg(long, value_name = "ADDR", env = "RTAD_LOADER_LISTEN", default_value = "127.0.0.1:8070")]
     listen: SocketAddr,
-    /// Address of /livez, /readyz and /metrics, without authentication
+    /// Address of the console, /livez, /readyz, /metrics and /v1/windows, without authentication
     #[arg(
         long,
         value_name = "ADDR",

@@ -21,7 +21,7 @@ use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::windows::config::WhenFull;
 use super::windows::counters::Results;
-use super::windows::{AnyWindow, RemoteInfo, RemoteWindow, ServedWindow, WindowInfo};
+use super::windows::{AnyWindow, FollowedInfo, RemoteInfo, RemoteWindow, ServedWindow, WindowInfo};
 
 /// Ids in one request.
 const MAX_IDS: usize = 10_000;
@@ -354,11 +354,21 @@ impl<'a> Info<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct ListAnswer<T: Serialize> {
-    windows: Vec<T>,
+struct ListAnswer<'a> {
+    windows: Vec<Info<'a>>,
+    /// On the admin port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audiences: Option<Vec<FollowedInfo<'a>>>,
 }
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let windows = app.windows.all().map(Info::of).collect();
-    Ok(json_of(StatusCode::OK, &ListAnswer { windows }))
+    Ok(json_of(StatusCode::OK, &ListAnswer { windows, audiences: None }))
+}
+
+/// The list of the admin port, which the console reads.
+pub(super) async fn list_with_audiences(State(app): State<Arc<App>>) -> Response {
+    let windows = app.windows.all().map(Info::of).collect();
+    let audiences = Some(app.windows.followed().collect());
+    json_of(StatusCode::OK, &ListAnswer { windows, audiences })
 }

@@ -13,7 +13,7 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::app::{App, guard};
 use super::error::ApiError;
-use super::{audiences, devices, events};
+use super::{audiences, console, devices, events};
 
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -48,13 +48,16 @@ async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError)
     app.guard("unknown", (request.method(), request.headers()), async { Err(error) }).await
 }
 
-/// The routes for probes and scrapers.
+/// The routes for probes, scrapers and the console.
 pub(super) fn admin_router(app: Arc<App>) -> Router {
     Router::new()
+        .route("/", get(console::index))
+        .route("/console/{file}", get(console::part))
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .fallback(async || (StatusCode::NOT_FOUND, "accepted: /livez, /readyz, /metrics\n"))
+        .route("/v1/windows", get(events::list_with_audiences))
+        .fallback(async || console::not_found())
         .with_state(app)
 }
 

@@ -18,10 +18,11 @@ mod remote;
 mod reports;
 mod served;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -56,12 +57,21 @@ pub(crate) enum WindowError {
     Backend(RedisError),
 }
 
+/// An audience that follows a window.
+#[derive(Debug, Serialize)]
+pub(super) struct FollowedInfo<'a> {
+    audience: &'a AudienceName,
+    window: &'a AudienceName,
+    min_count: u16,
+    lag_seconds: f64,
+}
+
 /// All windows of the process.
 #[derive(Default)]
 pub(super) struct Windows {
     windows: BTreeMap<AudienceName, AnyWindow>,
-    /// Audiences that follow a window.
-    owned: HashSet<AudienceName>,
+    /// Audiences that follow a window: its name, and the reports that wait.
+    owned: BTreeMap<AudienceName, (AudienceName, Arc<Reports>)>,
     followers: Mutex<Vec<Follower>>,
     tasks: Mutex<JoinSet<()>>,
     stop: watch::Sender<bool>,
@@ -89,7 +99,8 @@ impl Windows {
             let served = served.map_err(WindowError::Files)?;
             let served = Arc::new(served);
             for (audience, reports) in audiences {
-                windows.owned.insert(audience.name.clone());
+                let owned = (window.name.clone(), Arc::clone(&reports));
+                windows.owned.insert(audience.name.clone(), owned);
                 followers.push(Follower {
                     counters: AudienceCounters::new(telemetry, &audience.name),
                     config: audience,
@@ -133,9 +144,19 @@ impl Windows {
         self.windows.values()
     }
 
+    /// The audiences that follow a window.
+    pub(super) fn followed(&self) -> impl Iterator<Item = FollowedInfo<'_>> {
+        self.owned.iter().map(|(audience, (window, reports))| FollowedInfo {
+            audience,
+            window,
+            min_count: reports.min_count,
+            lag_seconds: reports.lag().as_secs_f64(),
+        })
+    }
+
     /// Whether an audience follows a window, so that only tombstones of it may be written.
     pub(super) fn owns(&self, audience: &AudienceName) -> bool {
-        self.owned.contains(audience)
+        self.owned.contains_key(audience)
     }
 
     /// Writes the audiences a last time, and checkpoints.

@@ -192,6 +192,46 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
     );
 }
 
+#[test]
+fn console_of_the_admin_port_shows_windows_and_their_audiences() {
+    let sandbox = Sandbox::new();
+    let follower = "[[audience]]\nname = \"often\"\nfrom_window = \"day\"\nmin_count = 2\n";
+    let serve = serve(&sandbox, &format!("{DAY}{follower}"));
+    serve
+        .connect()
+        .post(&path("day", "events"), &json!({ "kind": "text", "ids": ["a", "a"] }))
+        .ok();
+    let mut admin = serve.admin();
+    let list = admin.get("/v1/windows").ok();
+    assert_eq!(
+        (&list["windows"][0]["window"], &list["windows"][0]["entries"]),
+        (&json!("day"), &json!(1))
+    );
+    let audience = &list["audiences"][0];
+    assert_eq!(
+        (&audience["audience"], &audience["window"], &audience["min_count"]),
+        (&json!("often"), &json!("day"), &json!(2))
+    );
+    assert!(audience["lag_seconds"].is_f64(), "{audience}");
+    serve.connect().0.get("/v1/windows").problem(401, "unauthorized");
+
+    let page = admin.request("GET", "/", "Accept: text/html\r\n", "");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    let script = admin.get("/console/windows.js").text();
+    let names = [(page.text(), "=\"console/"), (script, "from \"./")];
+    for name in names.iter().flat_map(|(text, before)| text.split(before).skip(1)) {
+        let name = name.split('"').next().unwrap();
+        let part = admin.get(&format!("/console/{name}"));
+        assert_eq!((part.status, part.header("x-content-type-options")), (200, Some("nosniff")));
+        let text = part.text().replace("http://www.w3.org/2000/svg", "");
+        assert!(!text.contains("://") && !text.contains("innerHTML"), "{name}");
+    }
+    assert!(admin.get("/").text().contains("\n/v1/windows\n"), "routes for terminals");
+    let unknown = admin.get("/console/main.js");
+    assert!(unknown.status == 404 && unknown.text().starts_with("accepted: /, /livez"));
+}
+
 /// Sends `events` events, of which 7.45 % repeat an earlier key, some within one batch, from
 /// `clients` connections in binary batches of 1,000. Asserts that each key is new once. Returns the
 /// number of distinct keys.

@@ -1,0 +1,73 @@
+//! The console: a page about the windows at `/` of the admin port.
+//!
+//! Its files are compiled in; style and helpers are those of the console of `rtad`. The page reads
+//! `GET /v1/windows` and changes nothing.
+
+use axum::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+
+/// Allows resources of this port only, no frames and no form submission.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const CSS: &str = "text/css; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Path prefix of the files.
+const FOLDER: &str = "/console/";
+
+/// The page's files: names, media types and contents.
+const FILES: [(&str, &str, &str); 5] = [
+    ("console.css", CSS, include_str!("../../../../src/http/console/console.css")),
+    ("dom.js", JS, include_str!("../../../../src/http/console/dom.js")),
+    ("icon.svg", SVG, include_str!("../../../../src/http/console/icon.svg")),
+    ("windows.css", CSS, include_str!("console/windows.css")),
+    ("windows.js", JS, include_str!("console/windows.js")),
+];
+
+/// The admin port's routes, for terminals.
+const ROUTES: &str = "rtad-loader admin port\n\n/\n/livez\n/readyz\n/metrics\n/v1/windows\n";
+
+/// `GET /`: the page for browsers, a list of routes for other clients.
+pub(super) async fn index(headers: HeaderMap) -> Response {
+    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut answer = match accepted.any(|value| value.contains("text/html")) {
+        true => file(HTML, include_str!("console/index.html")),
+        false => file(TEXT, ROUTES),
+    };
+    answer.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    answer
+}
+
+/// `GET /console/{file}`
+pub(super) async fn part(uri: Uri) -> Response {
+    let name = uri.path().strip_prefix(FOLDER);
+    let found = FILES.iter().find(|(file, ..)| Some(*file) == name);
+    found.map_or_else(not_found, |(_, kind, text)| file(kind, text))
+}
+
+pub(super) fn not_found() -> Response {
+    let accepted = "accepted: /, /livez, /readyz, /metrics, /v1/windows\n";
+    (StatusCode::NOT_FOUND, accepted).into_response()
+}
+
+fn file(kind: &'static str, text: &'static str) -> Response {
+    let mut answer = Response::new(text.into());
+    for (name, value) in [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-cache"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
