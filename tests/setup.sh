@@ -5,7 +5,7 @@
 #
 #   bash tests/setup.sh [GROUP...]
 #
-# Groups: test (the default), docs, long, fleet, loadtest, peers, windows, fuzz, screenshots.
+# Groups: test (the default), docs, long, fleet, loadtest, events, peers, windows, fuzz, screenshots.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,6 +20,7 @@ for group in "${@:-test}"; do
             need npm
             need promtool prometheus
             need redis-server
+            need wrk
             [ -n "${CHROMIUM:-}" ] || need chromium
             requirements+=(tests/requirements.txt tests/requirements-docs.txt)
             azurite=target/tools/azurite
@@ -37,6 +38,7 @@ for group in "${@:-test}"; do
             need wrk
             requirements+=(tests/requirements.txt loadtest/requirements.txt)
             ;;
+        events) need wrk ;;
         peers)
             need nginx
             need redis-server
