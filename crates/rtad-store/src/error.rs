@@ -114,6 +114,23 @@ pub enum StoreError {
         #[source]
         source: DeltaError,
     },
+    /// A window's checkpoint or its `CURRENT` is refused.
+    #[error("{path}: {what}")]
+    Checkpoint {
+        /// Its path in the store.
+        path: String,
+        /// What was expected and found.
+        what: String,
+    },
+    /// A local file of an upload or download failed.
+    #[error("could not {action} the window's local file")]
+    Local {
+        /// The operation.
+        action: &'static str,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
     /// More changes than deltas may hold.
     #[error(
         "{audience}: {keys} keys in one delta, the limit is {MAX_DELTA_KEYS}; nothing was changed; \
@@ -189,8 +206,9 @@ impl StoreError {
             | Self::TooManyDeltas { .. }
             | Self::TooManyTombstones { .. }
             | Self::NotLive { .. }
+            | Self::Local { .. }
             | Self::Conflict { .. } => "store",
-            Self::Replaced { .. } => Fault::Digest.as_str(),
+            Self::Replaced { .. } | Self::Checkpoint { .. } => Fault::Digest.as_str(),
             Self::NotFound { .. } => "not_found",
             Self::Signature { .. } => "signature",
             Self::Manifest { source, .. } => source.fault().as_str(),

@@ -7,6 +7,7 @@
 //! {store}/{audience}/deltas/{last}-{digest}.delta exact changes; immutable; `last` is the sequence
 //!                                                 of the CURRENT that first named the delta
 //! {store}/{audience}/GC                           files that a gc is removing; object stores only
+//! {store}/.windows/{window}/                     checkpoints of event windows (`write/window.rs`)
 //! {file}.minisig                                  the signature of a manifest or a delta
 //! ```
 //!
@@ -52,6 +53,25 @@ pub(crate) fn chunk_path(audience: &AudienceName, entry: &ChunkEntry) -> Path {
 
 pub(crate) fn chunk_name(entry: &ChunkEntry) -> String {
     format!("{}.chunk", entry.digest)
+}
+
+/// A folder that no audience can have: their names start with a letter or digit.
+pub(crate) const WINDOWS: &str = ".windows";
+
+pub(crate) fn window_path(window: &AudienceName) -> Path {
+    Path::from(WINDOWS).join(window.as_str())
+}
+
+pub(crate) fn window_current_path(window: &AudienceName) -> Path {
+    window_path(window).join("CURRENT")
+}
+
+pub(crate) fn window_checkpoints_path(window: &AudienceName) -> Path {
+    window_path(window).join("checkpoints")
+}
+
+pub(crate) fn window_checkpoint_path(window: &AudienceName, name: &str) -> Path {
+    window_checkpoints_path(window).join(name)
 }
 
 /// Whether a chunk may have this name. A gc removes no other file from the folder.

@@ -22,6 +22,7 @@
 //! | `publish` | publications: chunks, manifest, `CURRENT` | `writer`, `lock`, `base`, `chunks`, `deltas`, `live`, `gc/guard` |
 //! | `rollback` | an older generation, with later deltas | `publish`, `live`, `put`, `gc/guard` |
 //! | `append` | exact changes | `writer`, `put`, `lock`, `deltas` |
+//! | `window` | checkpoints of event windows | `writer`, `put`, `lock` |
 
 mod append;
 mod base;
@@ -35,6 +36,7 @@ mod publish;
 mod put;
 mod rollback;
 mod sign;
+mod window;
 mod writer;
 
 pub use append::{Appended, Change, Ledger, MAX_TOMBSTONES};
@@ -45,4 +47,5 @@ pub use gc::{Collected, Retention};
 pub(crate) use lock::lock_shared;
 pub use publish::Publication;
 pub use sign::{Sign, check_signer};
+pub use window::{LocalCheckpoint, StoredCheckpoint, WindowCheckpoints, WindowCurrent};
 pub use writer::StoreWriter;

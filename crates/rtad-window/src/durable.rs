@@ -6,6 +6,7 @@
 //! replayed; erasures and undoing do not, and hold `order` for writing.
 
 mod open;
+mod state_dir;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -27,6 +28,7 @@ use crate::window::{Seen, Window, WindowStats};
 use crate::{Key, WindowSpec};
 
 pub use open::OpenError;
+pub use state_dir::StateDir;
 
 /// Bytes that may wait for the log; beyond it events are refused.
 const MAX_QUEUED: usize = 256 << 20;
@@ -84,6 +86,17 @@ pub struct DurableStats {
     pub is_writable: bool,
     /// Failed writes of the log.
     pub failures: u64,
+}
+
+/// A checkpoint that was written. The next one removes its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedCheckpoint {
+    /// The file.
+    pub path: PathBuf,
+    /// Random number of the window's files.
+    pub window_id: u64,
+    /// Its number, which is in its name.
+    pub number: u64,
 }
 
 /// A window whose events survive the process.
@@ -162,6 +175,21 @@ impl Durable {
     /// spec.
     pub fn open(
         dir: &Path,
+        spec: WindowSpec,
+        clock: &str,
+        tick: u64,
+        durability: Durability,
+    ) -> Result<Self, OpenError> {
+        Self::open_locked(StateDir::lock(dir)?, spec, clock, tick, durability)
+    }
+
+    /// As [`Self::open`], of a locked directory.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::open`].
+    pub fn open_locked(
+        dir: StateDir,
         spec: WindowSpec,
         clock: &str,
         tick: u64,
@@ -250,13 +278,13 @@ impl Durable {
     /// Writes a checkpoint beside traffic, and removes the log before it. Blocks for the time that
     /// it takes to compress and write the table.
     ///
-    /// Returns the checkpoint's file; `None` for a window that is not kept, and if the log failed
+    /// Returns the checkpoint; `None` for a window that is not kept, and if the log failed
     /// meanwhile.
     ///
     /// # Errors
     ///
     /// The checkpoint could not be written; the one before stays.
-    pub fn checkpoint(&self, unix_seconds: u64) -> std::io::Result<Option<PathBuf>> {
+    pub fn checkpoint(&self, unix_seconds: u64) -> std::io::Result<Option<SavedCheckpoint>> {
         let _one = lock(&self.checkpointing);
         let shared = &self.shared;
         let Some(files) = &shared.files else { return Ok(None) };
@@ -281,14 +309,18 @@ impl Durable {
         let path = checkpoint::publish(&files.dir, &written, &head)?;
         open::remove_before(&files.dir, segment);
         shared.checkpoint_unix_seconds.store(unix_seconds, Ordering::Relaxed);
-        Ok(Some(path))
+        Ok(Some(SavedCheckpoint { path, window_id: files.id, number: segment }))
     }
 
     /// Writes what is queued, and a checkpoint: the next start reads no log.
-    pub fn close(&self, unix_seconds: u64) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The checkpoint could not be written; the one before and the log stay.
+    pub fn close(&self, unix_seconds: u64) -> std::io::Result<Option<SavedCheckpoint>> {
         let checkpoint = self.checkpoint(unix_seconds);
         self.stop();
-        checkpoint.map(|_| ())
+        checkpoint
     }
 
     fn stop(&self) {

@@ -28,7 +28,10 @@ mod window;
 
 pub use answers::Token;
 pub use checkpoint::CheckpointError;
-pub use durable::{Durability, Durable, DurableStats, Failure, Observed, OpenError, Ticket};
+pub use durable::{
+    Durability, Durable, DurableStats, Failure, Observed, OpenError, SavedCheckpoint, StateDir,
+    Ticket,
+};
 pub use log::LogError;
 pub use spec::{Format, LOAD, SpecError, WindowSpec};
 pub use window::{Seen, Window, WindowStats};

@@ -455,6 +455,13 @@ def counted(board):
         [(f"time() - max by ({window}) ({checkpoint})", "{{window}}")],
         "Its age.",
     )
+    uploaded = of("rtad_window_checkpoint_uploaded_timestamp_seconds")
+    board.graph(
+        "Checkpoint in the store",
+        SECONDS,
+        [(f"time() - max by ({window}) ({uploaded} > 0)", "{{window}}")],
+        "Its age: the events that a lost volume costs.",
+    )
     board.graph(
         "Window memory",
         BYTES,
@@ -463,6 +470,10 @@ def counted(board):
     )
     failures = [
         (sum_by(window, rate("rtad_window_log_failures_total")), "{{window}}: log failures/s"),
+        (
+            sum_by(window, rate("rtad_window_checkpoint_upload_failures_total")),
+            "{{window}}: upload failures/s",
+        ),
         (
             sum_by(window, rate("rtad_window_events_total", 'result="failed"')),
             "{{window}}: events failed/s",

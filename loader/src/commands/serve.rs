@@ -185,7 +185,7 @@ async fn serve(
     let telemetry = Arc::new(Telemetry::default());
     let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
     // Before the port answers: a window that is not read yet would take old keys for new ones.
-    let windows = Windows::open(&config, &store, args.every, &telemetry);
+    let windows = Windows::open(&config, &store, args.every, &telemetry).await;
     let windows = windows.map_err(|error| CommandError::Window(Box::new(error)))?;
     windows.start();
     let app = Arc::new(App {

@@ -9,3 +9,4 @@ mod faults;
 mod refusals;
 mod together;
 mod windows;
+mod windows_store;

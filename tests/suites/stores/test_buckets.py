@@ -32,7 +32,7 @@ STORE_TESTS = (
     [
         # The model of appends never uses a bucket.
         ("--lib", ["--skip", "::model::", *(f"tests::{name}" for name in STORE_TESTS)]),
-        ("--test cli", ["remote::", "appending::", "in_a_bucket"]),
+        ("--test cli", ["remote::", "appending::", "in_a_bucket", "windows_store::"]),
         ("--test service", ["remote_stores::"]),
     ],
 )

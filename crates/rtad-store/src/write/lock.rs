@@ -12,9 +12,12 @@ use std::io;
 use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
+use object_store::path::Path;
+
 use crate::backend::{Backend, Directory};
 use crate::blocking::blocking;
 use crate::error::StoreError;
+use crate::layout::{audience_path, window_path};
 use rtad_core::snapshot::AudienceName;
 
 /// The retry interval and time-out of a lock that is busy.
@@ -33,6 +36,8 @@ impl LockRetry {
     const CURRENT: Self =
         Self { interval: Duration::from_millis(5), timeout: Duration::from_secs(30) };
 }
+
+const CURRENT_HELD: &str = "another writer holds CURRENT.LOCK";
 
 /// The outcome of one try to take a lock.
 enum Try {
@@ -54,7 +59,8 @@ pub(super) async fn lock(
     audience: &AudienceName,
 ) -> Result<Option<File>, StoreError> {
     let reason = "another loader is publishing this audience";
-    retry(backend, audience, LockRetry::EXCLUSIVE, reason, lock_and_sweep).await
+    let folder = audience_path(audience);
+    retry(backend, audience, folder, (LockRetry::EXCLUSIVE, reason), lock_and_sweep).await
 }
 
 /// Takes a share of the audience's lock, for one chunk written before its publication; `None` in an
@@ -68,7 +74,8 @@ pub(crate) async fn lock_shared(
     audience: &AudienceName,
 ) -> Result<Option<File>, StoreError> {
     let reason = "another loader is publishing this audience, or a gc is at work";
-    retry(backend, audience, LockRetry::SHARED, reason, try_lock_shared).await
+    let folder = audience_path(audience);
+    retry(backend, audience, folder, (LockRetry::SHARED, reason), try_lock_shared).await
 }
 
 /// Takes the lock for replacing `CURRENT`; `None` in an object store. Separate from [`lock`], which
@@ -82,21 +89,40 @@ pub(super) async fn lock_current(
     audience: &AudienceName,
 ) -> Result<Option<File>, StoreError> {
     let take = |folder: &FilePath| take_and_sweep(folder, "CURRENT.LOCK", &["", "deltas"]);
-    retry(backend, audience, LockRetry::CURRENT, "another writer holds CURRENT.LOCK", take).await
+    let (folder, why) = (audience_path(audience), (LockRetry::CURRENT, CURRENT_HELD));
+    retry(backend, audience, folder, why, take).await
 }
 
-/// Tries to `take` a lock of the audience's folder until it is taken, held, or busy for too long.
+/// Creates a window's folder, and takes the lock for replacing its `CURRENT`; `None` in an object
+/// store.
+///
+/// # Errors
+///
+/// [`StoreError::Conflict`] if another owner holds it for long.
+pub(super) async fn lock_window(
+    backend: &Backend,
+    window: &AudienceName,
+) -> Result<Option<File>, StoreError> {
+    let take = |folder: &FilePath| {
+        make_folder(folder)?;
+        take_and_sweep(folder, "CURRENT.LOCK", &["", "checkpoints"])
+    };
+    let (folder, why) = (window_path(window), (LockRetry::CURRENT, CURRENT_HELD));
+    retry(backend, window, folder, why, take).await
+}
+
+/// Tries to `take` a lock of the folder until it is taken, held, or busy for too long.
 async fn retry(
     backend: &Backend,
     audience: &AudienceName,
-    retry: LockRetry,
-    reason: &str,
+    folder: Path,
+    (retry, reason): (LockRetry, &str),
     take: fn(&FilePath) -> io::Result<Try>,
 ) -> Result<Option<File>, StoreError> {
     let Backend::Directory(Directory { root, .. }) = backend else { return Ok(None) };
     let begun = Instant::now();
     loop {
-        let folder = root.join(audience.as_str());
+        let folder = root.join(folder.as_ref());
         match blocking(move || take(&folder)).await {
             Ok(Try::Taken(lock)) => return Ok(Some(lock)),
             Ok(Try::Busy) if begun.elapsed() < retry.timeout => {

@@ -1,14 +1,13 @@
 //! Opening a window's directory: lock, last checkpoint, log after it.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
-use super::{Durability, Durable, Files, Shared, lock, writer};
+use super::{Durability, Durable, Files, Shared, StateDir, lock, writer};
 use crate::checkpoint::{self, CheckpointError, Head};
 use crate::log::{self, Frame, LogError, Segment, decode, private, segment_path, sync_dir};
 use crate::window::Window;
@@ -64,20 +63,18 @@ pub enum OpenError {
 }
 
 pub(super) fn open(
-    dir: &Path,
+    StateDir { dir, lock: held }: StateDir,
     spec: WindowSpec,
     clock: &str,
     tick: u64,
     durability: Durability,
 ) -> Result<Durable, OpenError> {
     spec.validate()?;
+    let dir = dir.as_path();
     let io = |path: &Path| {
         let path = path.to_owned();
         move |source| OpenError::Io { path, source }
     };
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    created.map_err(io(dir))?;
-    let held = lock_dir(dir)?;
     let checkpoints = numbered(dir, "checkpoint-").map_err(io(dir))?;
     let segments = numbered(dir, "log-").map_err(io(dir))?;
     let (head, window) = match checkpoints.last() {
@@ -109,7 +106,7 @@ pub(super) fn open(
     })
 }
 
-fn lock_dir(dir: &Path) -> Result<File, OpenError> {
+pub(super) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
     let path = dir.join("LOCK");
     let file = private(OpenOptions::new().create(true).truncate(false).write(true)).open(&path);
     let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
@@ -121,7 +118,7 @@ fn lock_dir(dir: &Path) -> Result<File, OpenError> {
 }
 
 /// Numbers of the files with a prefix, ascending.
-fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
+pub(super) fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name();

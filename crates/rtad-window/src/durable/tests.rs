@@ -78,7 +78,7 @@ async fn checkpoint_replaces_the_log() {
     let durable = open(dir.path(), Durability::Fsync);
     observe(&durable, &[key(1), key(2), key(2)]).await.unwrap();
     durable.window().set_tick(5);
-    let path = durable.checkpoint(77).unwrap().unwrap();
+    let path = durable.checkpoint(77).unwrap().unwrap().path;
     observe(&durable, &[key(3)]).await.unwrap();
     assert_eq!(durable.stats().checkpoint_unix_seconds, 77);
     let copy = crash(&durable);

@@ -47,7 +47,7 @@ pub(super) enum ApiError {
     Owned,
     /// No event of the request found room in the window.
     WindowFull,
-    /// The window's log cannot be written.
+    /// The window's log cannot be written, or another owner has claimed the window.
     NotDurable,
     /// The window's backend failed.
     Backend,
@@ -173,8 +173,8 @@ impl ApiError {
                     .to_owned()
             }
             Self::NotDurable => {
-                "the window's log cannot be written, see the log; nothing was counted, and the \
-                 request may be retried"
+                "the window's log cannot be written, or another owner has claimed the window, see \
+                 the log; nothing was acknowledged, and the request may be retried"
                     .to_owned()
             }
             Self::Unauthorized => {

@@ -6,6 +6,7 @@
 //! | `clock` | ticks of a window |
 //! | `counters` | metrics |
 //! | `reports` | keys whose membership may have changed |
+//! | `stored` | the window's claim and checkpoints in the store |
 //! | `served` | a window with clock, files and metrics |
 //! | `remote` | a window in Redis or Valkey |
 //! | `followed` | the writer of an audience that follows a window |
@@ -17,6 +18,7 @@ mod followed;
 mod remote;
 mod reports;
 mod served;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +40,7 @@ use followed::Follower;
 pub(super) use remote::{RemoteInfo, RemoteWindow};
 use reports::Reports;
 pub(super) use served::{ServedWindow, WindowInfo};
+use stored::ClaimError;
 
 /// A window, by the place of its state.
 #[derive(Clone)]
@@ -53,6 +56,8 @@ pub(super) enum AnyWindow {
 pub(crate) enum WindowError {
     #[error(transparent)]
     Files(OpenError),
+    #[error(transparent)]
+    Claim(ClaimError),
     #[error(transparent)]
     Backend(RedisError),
 }
@@ -78,8 +83,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Opens the files of every window. Blocks while it reads them.
-    pub(super) fn open(
+    /// Claims every window and opens its files. Blocks while it reads them.
+    pub(super) async fn open(
         config: &Config,
         store: &StoreWriter,
         every: Duration,
@@ -95,9 +100,9 @@ impl Windows {
                 .map(|audience| (audience.clone(), Arc::new(Reports::new(audience.min_count))))
                 .collect();
             let reports = audiences.iter().map(|(_, reports)| Arc::clone(reports)).collect();
-            let served = ServedWindow::open(window.clone(), config, reports, telemetry);
-            let served = served.map_err(WindowError::Files)?;
-            let served = Arc::new(served);
+            let opened =
+                ServedWindow::open(window.clone(), config, reports, telemetry, store).await?;
+            let served = Arc::new(opened);
             for (audience, reports) in audiences {
                 let owned = (window.name.clone(), Arc::clone(&reports));
                 windows.owned.insert(audience.name.clone(), owned);
@@ -126,7 +131,10 @@ impl Windows {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         for window in self.windows.values() {
             match window.clone() {
-                AnyWindow::Local(window) => tokio::spawn(window.maintain()),
+                AnyWindow::Local(window) => {
+                    tasks.spawn(Arc::clone(&window).keep_stored(self.stop.subscribe()));
+                    tokio::spawn(window.maintain())
+                }
                 AnyWindow::Remote(window) => tokio::spawn(window.maintain()),
             };
         }
@@ -159,19 +167,16 @@ impl Windows {
         self.owned.contains_key(audience)
     }
 
-    /// Writes the audiences a last time, and checkpoints.
+    /// Writes the audiences a last time, and checkpoints, also to the store.
     pub(super) async fn finish(&self) {
         self.stop.send_replace(true);
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         tasks.join_all().await;
-        let windows: Vec<_> = self.windows.values().cloned().collect();
-        let closed = tokio::task::spawn_blocking(move || {
-            for window in windows {
-                if let AnyWindow::Local(window) = window {
-                    window.close();
-                }
-            }
-        });
-        let _ = closed.await;
+        for window in self.windows.values() {
+            let AnyWindow::Local(window) = window else { continue };
+            let closing = Arc::clone(window);
+            let _ = tokio::task::spawn_blocking(move || closing.close()).await;
+            window.upload_last().await;
+        }
     }
 }

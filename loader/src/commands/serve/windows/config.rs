@@ -20,6 +20,8 @@ const INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::fro
 const DEFAULT_FPR: f64 = 1e-5;
 const DEFAULT_AUDIENCE_FPR: f64 = 1e-4;
 const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
+const CHECKPOINTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(24 * 3600));
+const DEFAULT_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// An invalid config file. Every mistake at once.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +64,7 @@ struct WindowTable {
     when_full: Option<WhenFull>,
     durability: Option<String>,
     sync_interval: Option<String>,
+    checkpoint_interval: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,6 +137,8 @@ pub(super) struct WindowConfig {
     pub(super) spec: WindowSpec,
     pub(super) when_full: WhenFull,
     pub(super) durability: Durability,
+    /// Longest time between checkpoints in the store.
+    pub(super) checkpoint_interval: Duration,
 }
 
 /// A valid `[[window]]` with a `backend`.
@@ -273,6 +278,7 @@ fn remote(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Op
         ("when_full", table.when_full.is_some()),
         ("durability", table.durability.is_some()),
         ("sync_interval", table.sync_interval.is_some()),
+        ("checkpoint_interval", table.checkpoint_interval.is_some()),
     ];
     for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
         reader.mistake(key, "none with backend: the server decides", "a value");
@@ -340,6 +346,13 @@ fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Op
     if table.sync_interval.is_some() && !matches!(durability, Durability::Interval(_)) {
         reader.mistake("sync_interval", "durability = \"interval\" with it", "another durability");
     }
+    let checkpoint_interval = match &table.checkpoint_interval {
+        Some(text) => reader.duration("checkpoint_interval", text, CHECKPOINTS)?,
+        None => DEFAULT_CHECKPOINT_INTERVAL,
+    };
+    if table.checkpoint_interval.is_some() && durability == Durability::None {
+        reader.mistake("checkpoint_interval", "a durability with checkpoints", "\"none\"");
+    }
     let spec = WindowSpec {
         capacity,
         fpr: table.fpr.unwrap_or(DEFAULT_FPR),
@@ -360,6 +373,7 @@ fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Op
         spec,
         when_full: table.when_full.unwrap_or(WhenFull::New),
         durability,
+        checkpoint_interval,
     })
 }
 
@@ -417,6 +431,7 @@ mod tests {
             "state_dir = \"/s\"\n\
              [[window]]\nname = \"clicks\"\nlength = \"day\"\ntime_zone = \"Asia/Shanghai\"\n\
              capacity = 1_000_000\ncount = 3\ndurability = \"fsync\"\n\
+             checkpoint_interval = \"30s\"\n\
              [[window]]\nname = \"dedup\"\nlength = \"10m\"\ncapacity = 1000\n\
              [[audience]]\nname = \"out\"\nfrom_window = \"clicks\"\nmin_count = 3\n",
             "loader.toml",
@@ -427,6 +442,8 @@ mod tests {
         assert_eq!(config.windows[0].spec.lifetime, 1);
         assert_eq!(config.windows[1].spec.lifetime, 129);
         assert_eq!(config.windows[1].durability, Durability::Interval(DEFAULT_INTERVAL));
+        let intervals = [0, 1].map(|index| config.windows[index].checkpoint_interval.as_secs());
+        assert_eq!(intervals, [30, 600]);
         assert_eq!(config.audiences[0].min_count, 3);
     }
 
@@ -438,6 +455,10 @@ mod tests {
              [[window]]\nname = \"B\"\nlength = \"day\"\ntime_zone = \"Mars\"\ncapacity = 1\n\
              [[window]]\nname = \"c\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"yes\"\n\
              [[window]]\nname = \"d\"\nlength = \"10m\"\ncapacity = 1\n\
+             [[window]]\nname = \"e\"\nlength = \"10m\"\ncapacity = 1\n\
+             checkpoint_interval = \"1s\"\n\
+             [[window]]\nname = \"f\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"none\"\n\
+             checkpoint_interval = \"1m\"\n\
              [[window]]\nname = \"r\"\nlength = \"10m\"\ncapacity = 1\ncount = 2\n\
              backend = \"http://redis\"\n\
              [[audience]]\nname = \"x\"\nfrom_window = \"nowhere\"\n\
@@ -457,6 +478,8 @@ mod tests {
             "window \"c\": durability: expected \"fsync\", \"interval\" or \"none\", found \"yes\"",
             "audience \"x\": from_window: expected the name of a [[window]], found nowhere",
             "audience \"y\": min_count: expected 1 to the window's count, 1, found 2",
+            "window \"e\": checkpoint_interval: expected a time of 10s to 1day, found \"1s\"",
+            "window \"f\": checkpoint_interval: expected a durability with checkpoints",
             "state_dir: expected a directory",
         ] {
             assert!(text.contains(expected), "{expected} in {text}");

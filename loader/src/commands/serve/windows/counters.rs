@@ -127,6 +127,23 @@ impl Counters {
     }
 }
 
+/// Metrics of a window's checkpoints in the store.
+pub(super) struct UploadCounters {
+    pub(super) uploaded: Gauge,
+    pub(super) failures: Counter,
+}
+
+impl UploadCounters {
+    pub(super) fn new(telemetry: &Telemetry, window: &AudienceName) -> Self {
+        let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds";
+        let failures = "rtad_window_checkpoint_upload_failures_total";
+        Self {
+            uploaded: telemetry.gauge(uploaded, vec![label(window)]),
+            failures: telemetry.counter(failures, vec![label(window)]),
+        }
+    }
+}
+
 /// Metrics of an audience that follows a window.
 pub(super) struct AudienceCounters {
     pub(super) lag_seconds: Gauge,
@@ -167,6 +184,15 @@ pub(in super::super) fn describe() {
         "rtad_window_checkpoint_timestamp_seconds",
         Unit::Seconds,
         "Time of the last checkpoint"
+    );
+    describe_gauge!(
+        "rtad_window_checkpoint_uploaded_timestamp_seconds",
+        Unit::Seconds,
+        "Time of the last checkpoint that is in the store"
+    );
+    describe_counter!(
+        "rtad_window_checkpoint_upload_failures_total",
+        "Failed uploads of checkpoints to the store"
     );
     describe_gauge!("rtad_window_writable", "1 while events are accepted");
     describe_gauge!(

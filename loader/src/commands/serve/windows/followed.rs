@@ -55,6 +55,10 @@ impl Follower {
                 sleep_until(next).await;
             }
             next = Instant::now() + self.every;
+            if self.window.is_fenced() {
+                // The other owner writes the audience.
+                return;
+            }
             if let Some(due) = self.reports.take() {
                 let written = match &due {
                     Due::All => self.publish().await.map(|keys| {

@@ -6,24 +6,36 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
 use rtad_core::snapshot::AudienceName;
-use rtad_window::{Durability, Durable, Failure, Key, Observed, OpenError, Seen, Ticket, Token};
+use rtad_store::write::{StoreWriter, WindowCheckpoints};
+use rtad_window::{
+    Durability, Durable, Failure, Key, Observed, SavedCheckpoint, Seen, StateDir, Ticket, Token,
+};
 
 use super::super::error::ApiError;
 use super::super::telemetry::Telemetry;
+use super::WindowError;
 use super::clock::{Clock, tick_at};
 use super::config::{Config, Length, WhenFull, WindowConfig};
-use super::counters::{Counters, EventTotals, Results};
+use super::counters::{Counters, EventTotals, Results, UploadCounters};
 use super::reports::Reports;
+use super::stored::{Stored, Uploads, claim};
 
 /// Time between maintenance runs.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 /// Random keys looked up per maintenance run, to measure the false-positive rate.
 const PROBES: usize = 10_000;
+/// Time between requests for the owner in the store, and after a failed upload.
+const OWNER_CHECK: Duration = Duration::from_secs(5);
 
 pub(in super::super) struct ServedWindow {
     pub(super) config: WindowConfig,
     durable: Durable,
+    /// `None` if the window is not kept.
+    uploads: Option<Uploads>,
     clock: Clock,
     counters: Counters,
     reports: Vec<Arc<Reports>>,
@@ -36,13 +48,26 @@ pub(in super::super) struct ServedWindow {
 pub(in super::super) type Retry = Option<(Token, [u8; 16])>;
 
 impl ServedWindow {
-    /// Opens the window's files, or creates them.
-    pub(super) fn open(
+    /// Claims the window, and opens its files: local ones, those in the store, or new ones.
+    pub(super) async fn open(
         config: WindowConfig,
         all: &Config,
         reports: Vec<Arc<Reports>>,
         telemetry: &Telemetry,
-    ) -> Result<Self, OpenError> {
+        store: &StoreWriter,
+    ) -> Result<Self, WindowError> {
+        let mut uploads = None;
+        let mut state_dir = None;
+        if config.durability != Durability::None {
+            let name = &config.name;
+            let dir = StateDir::lock(&all.state_dir.join(name.as_str()));
+            let dir = dir.map_err(WindowError::Files)?;
+            let checkpoints = WindowCheckpoints::new(store.clone(), name.clone());
+            let current = claim(&checkpoints, name, &dir).await.map_err(WindowError::Claim)?;
+            let counters = UploadCounters::new(telemetry, name);
+            uploads = Some(Uploads::new(name.clone(), checkpoints, current, counters));
+            state_dir = Some(dir);
+        }
         let now = SystemTime::now();
         let tick = tick_at(&config.length, now);
         let mut spec = config.spec;
@@ -50,25 +75,44 @@ impl ServedWindow {
             // One more than is shown: a key is reported when its count passes, not at each event.
             spec.count += 1;
         }
-        let durable = match config.durability {
-            Durability::None => Durable::in_memory(spec, tick)?,
-            durability => {
-                let dir = all.state_dir.join(config.name.as_str());
-                Durable::open(&dir, spec, &config.length.clock(), tick, durability)?
+        let durable = match state_dir {
+            None => Durable::in_memory(spec, tick).map_err(Into::into),
+            Some(dir) => {
+                let clock = config.length.clock();
+                Durable::open_locked(dir, spec, &clock, tick, config.durability)
             }
         };
+        let durable = durable.map_err(WindowError::Files)?;
         let clock = Clock::start(&config.length, durable.window().tick(), now);
         let memory_bytes = durable.stats().window.memory_bytes;
         let counters = Counters::new(telemetry, &config, memory_bytes);
         let (probes, false_positives, failures) = Default::default();
-        let window =
-            Self { config, durable, clock, counters, reports, probes, false_positives, failures };
+        let window = Self {
+            config,
+            durable,
+            uploads,
+            clock,
+            counters,
+            reports,
+            probes,
+            false_positives,
+            failures,
+        };
         window.update_gauges();
         Ok(window)
     }
 
     pub(in super::super) fn when_full(&self) -> WhenFull {
         self.config.when_full
+    }
+
+    /// Whether another process owns the window: nothing is written any more.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.uploads.as_ref().is_some_and(Uploads::is_fenced)
+    }
+
+    fn check_fence(&self, events: usize) -> Result<(), ApiError> {
+        if self.is_fenced() { Err(self.failed(Failure::NotWritable, events)) } else { Ok(()) }
     }
 
     fn move_clock(&self) {
@@ -84,6 +128,7 @@ impl ServedWindow {
         keys: &[Key],
         retry: Retry,
     ) -> Result<Observed, ApiError> {
+        self.check_fence(keys.len())?;
         self.move_clock();
         let observed = self.durable.observe(keys, retry, now_seconds());
         let mut observed = observed.map_err(|failure| self.failed(failure, keys.len()))?;
@@ -111,7 +156,8 @@ impl ServedWindow {
         ticket: Ticket,
         events: usize,
     ) -> Result<(), ApiError> {
-        self.durable.committed(ticket).await.map_err(|failure| self.failed(failure, events))
+        self.durable.committed(ticket).await.map_err(|failure| self.failed(failure, events))?;
+        self.check_fence(events)
     }
 
     fn failed(&self, failure: Failure, events: usize) -> ApiError {
@@ -147,6 +193,7 @@ impl ServedWindow {
 
     /// Erases keys. Acknowledged after `committed`.
     pub(in super::super) fn forget(&self, keys: &[Key]) -> Result<(Vec<bool>, Ticket), ApiError> {
+        self.check_fence(0)?;
         self.move_clock();
         let (forgotten, ticket) =
             self.durable.forget(keys).map_err(|failure| self.failed(failure, 0))?;
@@ -211,12 +258,67 @@ impl ServedWindow {
     fn checkpoint(&self) {
         let window = self.config.name.as_str();
         match self.durable.checkpoint(now_seconds()) {
-            Ok(Some(_)) => tracing::info!(window, "checkpoint of the window written"),
+            Ok(Some(saved)) => {
+                tracing::info!(window, "checkpoint of the window written");
+                self.add_upload(&saved);
+            }
             Ok(None) => tracing::warn!(window, "no checkpoint: the window's log failed meanwhile"),
             Err(error) => {
                 let error = error.to_string();
                 tracing::warn!(window, error, "checkpoint of the window not written");
             }
+        }
+    }
+
+    fn add_upload(&self, saved: &SavedCheckpoint) {
+        let Some(uploads) = &self.uploads else { return };
+        if let Err(error) = uploads.add(saved) {
+            let (window, error) = (self.config.name.as_str(), error.to_string());
+            tracing::warn!(window, error, "checkpoint of the window not read");
+        }
+    }
+
+    /// Keeps a checkpoint in the store that is at most one interval old, until `stop` or another
+    /// owner. Begins with an upload: local files may be newer than those in the store.
+    pub(super) async fn keep_stored(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let Some(uploads) = &self.uploads else { return };
+        // Not beside the first events, nor at each restart of a process that ends soon.
+        let mut due = Instant::now() + OWNER_CHECK;
+        let mut wake_at = due;
+        let mut is_first = true;
+        loop {
+            tokio::select! {
+                _ = stop.changed() => {}
+                () = uploads.wake.notified() => {}
+                () = sleep_until(wake_at) => {}
+            }
+            if *stop.borrow() || self.is_fenced() {
+                return;
+            }
+            let is_due = Instant::now() >= due;
+            let has_changed = is_first || self.durable.stats().log_bytes > 0;
+            if is_due && has_changed && !uploads.has_pending() {
+                let window = Arc::clone(&self);
+                let _ = tokio::task::spawn_blocking(move || window.checkpoint()).await;
+            }
+            if uploads.has_pending() {
+                if uploads.upload().await == Stored::Done {
+                    due = Instant::now() + self.config.checkpoint_interval;
+                    is_first = false;
+                }
+            } else if uploads.check_owner().await == Stored::Done && is_due && !has_changed {
+                uploads.is_up_to_date();
+                due = Instant::now() + self.config.checkpoint_interval;
+            }
+            // After a failure too.
+            wake_at = Instant::now() + OWNER_CHECK;
+        }
+    }
+
+    /// Uploads the last checkpoint after `close`.
+    pub(super) async fn upload_last(&self) {
+        if let Some(uploads) = self.uploads.as_ref().filter(|uploads| !uploads.is_fenced()) {
+            uploads.upload().await;
         }
     }
 
@@ -246,7 +348,7 @@ impl ServedWindow {
         counters.oldest_seconds.set(self.oldest(stats.window.oldest_ticks).unwrap_or(0.0));
         counters.log_bytes.set(stats.log_bytes as f64);
         counters.checkpoint.set(stats.checkpoint_unix_seconds as f64);
-        counters.writable.set(f64::from(u8::from(stats.is_writable)));
+        counters.writable.set(f64::from(u8::from(stats.is_writable && !self.is_fenced())));
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         counters.log_failures.increment(stats.failures - *failures);
         *failures = stats.failures;
@@ -266,9 +368,13 @@ impl ServedWindow {
 
     /// Writes what is queued, and a last checkpoint.
     pub(super) fn close(&self) {
-        if let Err(error) = self.durable.close(now_seconds()) {
-            let (window, error) = (self.config.name.as_str(), error.to_string());
-            tracing::warn!(window, error, "last checkpoint of the window not written");
+        match self.durable.close(now_seconds()) {
+            Ok(Some(saved)) => self.add_upload(&saved),
+            Ok(None) => {}
+            Err(error) => {
+                let (window, error) = (self.config.name.as_str(), error.to_string());
+                tracing::warn!(window, error, "last checkpoint of the window not written");
+            }
         }
     }
 
@@ -298,7 +404,7 @@ impl ServedWindow {
                 Durability::Interval(_) => "interval",
                 Durability::Fsync => "fsync",
             },
-            writable: stats.is_writable,
+            writable: stats.is_writable && !self.is_fenced(),
             log_bytes: stats.log_bytes,
             checkpoint_unix_seconds: stats.checkpoint_unix_seconds,
             events: self.counters.events.totals(),

@@ -1,0 +1,439 @@
+//! Checkpoints of event windows: uploads, downloads, and the claim of a window by its owner.
+//!
+//! ```text
+//! {store}/.windows/{window}/CURRENT                               owner, and its last checkpoint
+//! {store}/.windows/{window}/checkpoints/{id}-{epoch}-{number}     immutable; in the window's format
+//! ```
+//!
+//! No audience can have the name `.windows`, so listings and gc ignore the folder. `CURRENT` is
+//! replaced as that of an audience: by a conditional put in a bucket, under a lock in a directory.
+//! The epoch rises with each claim and is a part of the names: two owners write no common file.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _};
+use object_store::{PutMode, PutPayload, UpdateVersion};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::lock::lock_window;
+use super::put::put_if;
+use super::writer::StoreWriter;
+use crate::blocking::blocking;
+use crate::download::RangeReader;
+use crate::error::StoreError;
+use crate::layout::{window_checkpoint_path, window_checkpoints_path, window_current_path};
+use crate::read::read_small;
+use rtad_core::snapshot::{AudienceName, Digest};
+
+/// Version of `CURRENT`.
+const FORMAT: u32 = 1;
+const MAX_CURRENT_BYTES: u64 = 1 << 16;
+/// Bytes in memory during an upload. A bucket takes 10,000 parts: 160 GiB.
+const PART_BYTES: usize = 16 << 20;
+/// Size of a download's requests.
+const REQUEST_BYTES: u64 = 64 << 20;
+
+/// Owner and last checkpoint of a window in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowCurrent {
+    format: u32,
+    /// Number of claims so far.
+    pub epoch: u64,
+    /// Random text that its owner chose for the claim.
+    pub owner: String,
+    /// Time of the claim.
+    pub claimed_unix_seconds: u64,
+    /// The last checkpoint; none before the first upload.
+    pub checkpoint: Option<StoredCheckpoint>,
+}
+
+/// A checkpoint in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredCheckpoint {
+    /// Random number of the window's files.
+    pub window_id: u64,
+    /// Claim of the owner that wrote it.
+    pub epoch: u64,
+    /// Its number in the owner's directory.
+    pub number: u64,
+    /// Size of the file.
+    pub size_bytes: u64,
+    /// Digest of the file.
+    pub sha256: Digest,
+    /// Time of the checkpoint.
+    pub created_unix_seconds: u64,
+}
+
+impl StoredCheckpoint {
+    fn name(&self) -> String {
+        format!("{:016x}-{}-{}", self.window_id, self.epoch, self.number)
+    }
+}
+
+/// The claim of a file's name.
+fn epoch_of(name: &str) -> Option<u64> {
+    name.split('-').nth(1)?.parse().ok()
+}
+
+/// A checkpoint to upload.
+#[derive(Debug)]
+pub struct LocalCheckpoint {
+    /// The file, readable.
+    pub file: File,
+    /// Random number of the window's files.
+    pub window_id: u64,
+    /// Its number in the owner's directory.
+    pub number: u64,
+    /// Time of the checkpoint.
+    pub created_unix_seconds: u64,
+}
+
+/// The checkpoints of one window.
+#[derive(Debug, Clone)]
+pub struct WindowCheckpoints {
+    store: StoreWriter,
+    window: AudienceName,
+}
+
+impl WindowCheckpoints {
+    /// The checkpoints of a window in a store. Sends no request.
+    pub const fn new(store: StoreWriter, window: AudienceName) -> Self {
+        Self { store, window }
+    }
+
+    /// Owner and last checkpoint; `None` if the window was never claimed.
+    ///
+    /// # Errors
+    ///
+    /// A store error, or [`StoreError::Checkpoint`] for a `CURRENT` that is not understood.
+    pub async fn current(&self) -> Result<Option<WindowCurrent>, StoreError> {
+        match self.read().await {
+            Err(StoreError::NoDirectory { .. }) => Ok(None),
+            read => Ok(read?.map(|(current, _)| current)),
+        }
+    }
+
+    /// As [`Self::current`] for an owner that runs: a missing directory is a lost mount.
+    async fn read(&self) -> Result<Option<(WindowCurrent, UpdateVersion)>, StoreError> {
+        let path = window_current_path(&self.window);
+        let objects = self.store.store().objects(&path).await?;
+        let read = read_small(&*objects, &path, MAX_CURRENT_BYTES, "CURRENT of a window").await;
+        let (bytes, version) = match read {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            read => read?,
+        };
+        let current: Option<WindowCurrent> = serde_json::from_slice(&bytes).ok();
+        match current.filter(|current| current.format == FORMAT) {
+            Some(current) => Ok(Some((current, version))),
+            None => Err(refused(&path, format!("expected JSON of format {FORMAT}, found other"))),
+        }
+    }
+
+    /// Makes `owner` the owner, if `CURRENT` is still as found. The checkpoint stays.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if another process wrote `CURRENT` since, or a store error.
+    pub async fn claim(
+        &self,
+        found: Option<&WindowCurrent>,
+        owner: &str,
+    ) -> Result<WindowCurrent, StoreError> {
+        let claimed = WindowCurrent {
+            format: FORMAT,
+            epoch: found.map_or(0, |found| found.epoch) + 1,
+            owner: owner.to_owned(),
+            claimed_unix_seconds: now(),
+            checkpoint: found.and_then(|found| found.checkpoint.clone()),
+        };
+        self.replace(&claimed, |held| held == found).await?;
+        Ok(claimed)
+    }
+
+    /// Whether nobody else claimed the window since. Costs one request.
+    ///
+    /// # Errors
+    ///
+    /// A store error: the owner is unknown.
+    pub async fn is_owned_by(&self, owner: &str) -> Result<bool, StoreError> {
+        Ok(self.read().await?.is_none_or(|(held, _)| held.owner == owner))
+    }
+
+    /// Uploads a checkpoint in parts of 16 MiB, one in memory at a time, and makes it the window's
+    /// last. `mine` is the owner's last `CURRENT`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if another owner has claimed the window, or a store error.
+    pub async fn upload(
+        &self,
+        mine: &WindowCurrent,
+        checkpoint: &LocalCheckpoint,
+    ) -> Result<WindowCurrent, StoreError> {
+        // Not gigabytes for nothing.
+        if !self.is_owned_by(&mine.owner).await? {
+            return Err(self.conflict());
+        }
+        let mut stored = StoredCheckpoint {
+            window_id: checkpoint.window_id,
+            epoch: mine.epoch,
+            number: checkpoint.number,
+            size_bytes: 0,
+            sha256: Digest::of(b""),
+            created_unix_seconds: checkpoint.created_unix_seconds,
+        };
+        let path = window_checkpoint_path(&self.window, &stored.name());
+        let objects = self.store.store().objects(&path).await?;
+        let local = |source| StoreError::Local { action: "read", source };
+        let mut file = checkpoint.file.try_clone().map_err(local)?;
+        file.rewind().map_err(local)?;
+        (stored.size_bytes, stored.sha256) = put_file(&*objects, &path, file).await?;
+        let current = WindowCurrent { checkpoint: Some(stored), ..mine.clone() };
+        let is_mine =
+            |held: Option<&WindowCurrent>| held.is_none_or(|held| held.owner == mine.owner);
+        self.replace(&current, is_mine).await?;
+        Ok(current)
+    }
+
+    /// Removes all files of this owner and of earlier ones but the last checkpoint. The caller has
+    /// just written `current`.
+    ///
+    /// # Errors
+    ///
+    /// A store error; the next call removes the rest.
+    pub async fn remove_older(&self, current: &WindowCurrent) -> Result<(), StoreError> {
+        let last = current.checkpoint.as_ref().map(StoredCheckpoint::name);
+        for object in self.store.backend().list(&window_checkpoints_path(&self.window)).await? {
+            let Some(name) = object.location.filename() else { continue };
+            // A later owner may have begun.
+            let is_ours = epoch_of(name).is_some_and(|epoch| epoch <= current.epoch);
+            if !is_ours || last.as_deref() == Some(name) {
+                continue;
+            }
+            let path = &object.location;
+            match self.store.store().objects(path).await?.delete(path).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(source) => return Err(StoreError::backend("remove", path, source)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Downloads a checkpoint into an empty file, verifies it, and syncs the file.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Checkpoint`] if the content is not that of `CURRENT`,
+    /// [`StoreError::NotFound`] if a later upload has replaced it, or a store error.
+    pub async fn download(
+        &self,
+        checkpoint: &StoredCheckpoint,
+        mut to: File,
+    ) -> Result<(), StoreError> {
+        let path = window_checkpoint_path(&self.window, &checkpoint.name());
+        let objects = self.store.store().objects(&path).await?;
+        let stall = self.store.store().stall_timeout();
+        let reader = RangeReader::new(objects, path.clone(), checkpoint.size_bytes, stall);
+        let mut reader = reader.with_request_bytes(REQUEST_BYTES);
+        let mut hasher = Sha256::new();
+        let local = |source| StoreError::Local { action: "write", source };
+        while let Some(block) = reader.next_block().await? {
+            reader.reset_resumes();
+            let written = blocking(move || {
+                hasher.update(&block);
+                to.write_all(&block).map(|()| (to, hasher))
+            });
+            (to, hasher) = written.await.map_err(local)?;
+        }
+        let found = digest_of(hasher);
+        if found != checkpoint.sha256 {
+            let expected = checkpoint.sha256;
+            let what = format!("damaged: expected sha256 {expected}, found {found}");
+            return Err(refused(&path, what));
+        }
+        blocking(move || to.sync_all()).await.map_err(local)
+    }
+
+    /// Replaces `CURRENT` if the held one passes.
+    async fn replace(
+        &self,
+        current: &WindowCurrent,
+        passes: impl Fn(Option<&WindowCurrent>) -> bool,
+    ) -> Result<(), StoreError> {
+        let backend = self.store.backend();
+        let _lock = lock_window(backend, &self.window).await?;
+        let held = self.read().await?;
+        if !passes(held.as_ref().map(|(held, _)| held)) {
+            return Err(self.conflict());
+        }
+        let mode = match held {
+            // The lock excludes other writers.
+            _ if backend.is_directory() => PutMode::Overwrite,
+            None => PutMode::Create,
+            Some((_, version)) => PutMode::Update(version),
+        };
+        let path = window_current_path(&self.window);
+        let bytes = serde_json::to_vec(current).map_err(|error| refused(&path, error))?;
+        put_if(backend, &self.window, &path, bytes, mode).await.map(|_| ())
+    }
+
+    fn conflict(&self) -> StoreError {
+        let path = window_current_path(&self.window);
+        StoreError::conflict(&self.window, format!("another owner has claimed {path}"), false)
+    }
+}
+
+fn refused(path: &Path, what: impl ToString) -> StoreError {
+    StoreError::Checkpoint { path: path.to_string(), what: what.to_string() }
+}
+
+/// Writes a file as an object: in one request if it is small. Returns its size and digest.
+async fn put_file(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    file: File,
+) -> Result<(u64, Digest), StoreError> {
+    let failed = |source| StoreError::backend("write", path, source);
+    let mut parts = Parts { file, hasher: Sha256::new(), size_bytes: 0 };
+    let first;
+    (parts, first) = parts.next().await?;
+    if first.len() < PART_BYTES {
+        objects.put(path, PutPayload::from(first)).await.map_err(failed)?;
+        return Ok((parts.size_bytes, digest_of(parts.hasher)));
+    }
+    let mut upload = objects.put_multipart(path).await.map_err(failed)?;
+    match put_parts(&mut *upload, path, parts, first).await {
+        Ok(parts) => {
+            upload.complete().await.map_err(failed)?;
+            Ok((parts.size_bytes, digest_of(parts.hasher)))
+        }
+        Err(error) => {
+            // The first error is the one to report.
+            let _ = upload.abort().await;
+            Err(error)
+        }
+    }
+}
+
+async fn put_parts(
+    upload: &mut dyn MultipartUpload,
+    path: &Path,
+    mut parts: Parts,
+    mut part: Vec<u8>,
+) -> Result<Parts, StoreError> {
+    while !part.is_empty() {
+        let put = upload.put_part(PutPayload::from(part)).await;
+        put.map_err(|source| StoreError::backend("write", path, source))?;
+        (parts, part) = parts.next().await?;
+    }
+    Ok(parts)
+}
+
+/// A file that is read part by part.
+struct Parts {
+    file: File,
+    hasher: Sha256,
+    size_bytes: u64,
+}
+
+impl Parts {
+    /// The next part; shorter than [`PART_BYTES`] only at the end.
+    async fn next(mut self) -> Result<(Self, Vec<u8>), StoreError> {
+        let read = blocking(move || -> io::Result<_> {
+            let mut part = Vec::with_capacity(PART_BYTES);
+            (&self.file).take(PART_BYTES as u64).read_to_end(&mut part)?;
+            self.hasher.update(&part);
+            self.size_bytes += part.len() as u64;
+            Ok((self, part))
+        });
+        read.await.map_err(|source| StoreError::Local { action: "read", source })
+    }
+}
+
+fn digest_of(hasher: Sha256) -> Digest {
+    let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Digest::try_from(hex).expect("a digest has 64 digits")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    fn checkpoints(store: &Store) -> WindowCheckpoints {
+        WindowCheckpoints::new(StoreWriter::new(store.clone()).unwrap(), "w".parse().unwrap())
+    }
+
+    fn local(bytes: &[u8], number: u64) -> LocalCheckpoint {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        LocalCheckpoint { file, window_id: 7, number, created_unix_seconds: 1 }
+    }
+
+    async fn downloaded(from: &WindowCheckpoints) -> Result<Vec<u8>, StoreError> {
+        let current = from.current().await?.unwrap();
+        let file = tempfile::tempfile().unwrap();
+        from.download(&current.checkpoint.unwrap(), file.try_clone().unwrap()).await?;
+        let (mut bytes, mut file) = (Vec::new(), file);
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        Ok(bytes)
+    }
+
+    #[tokio::test]
+    async fn later_owner_fences_the_earlier_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
+        for store in [directory, Store::in_memory()] {
+            let window = checkpoints(&store);
+            assert_eq!(window.current().await.unwrap(), None);
+            let mut one = window.claim(None, "one").await.unwrap();
+            assert!(matches!(window.claim(None, "x").await, Err(StoreError::Conflict { .. })));
+            // Parts of 16 MiB, and a file of a single request.
+            let large: Vec<u8> = (0..PART_BYTES as u32 / 2).flat_map(u32::to_le_bytes).collect();
+            for (number, bytes) in [(1, &large[..]), (2, b"small"), (2, b"small")] {
+                one = window.upload(&one, &local(bytes, number)).await.unwrap();
+                window.remove_older(&one).await.unwrap();
+                assert_eq!(downloaded(&window).await.unwrap(), bytes);
+            }
+            let files = store.backend.list(&window_checkpoints_path(&window.window)).await.unwrap();
+            assert_eq!(files.len(), 1, "{files:?}");
+            let two = window.claim(Some(&one), "two").await.unwrap();
+            assert_eq!((two.epoch, &two.checkpoint), (2, &one.checkpoint));
+            assert!(!window.is_owned_by("one").await.unwrap());
+            let refused = window.upload(&one, &local(b"late", 3)).await.unwrap_err();
+            assert!(matches!(refused, StoreError::Conflict { .. }), "{refused}");
+            assert_eq!(downloaded(&window).await.unwrap(), b"small");
+            window.upload(&two, &local(b"next", 3)).await.unwrap();
+            assert_eq!(downloaded(&window).await.unwrap(), b"next");
+            // The folder is no audience.
+            assert_eq!(store.audiences().await.unwrap(), []);
+        }
+    }
+
+    #[tokio::test]
+    async fn damaged_checkpoint_is_refused() {
+        let store = Store::in_memory();
+        let window = checkpoints(&store);
+        let one = window.claim(None, "one").await.unwrap();
+        let one = window.upload(&one, &local(b"content", 1)).await.unwrap();
+        let path = window_checkpoint_path(&window.window, &one.checkpoint.unwrap().name());
+        let objects = store.objects(&path).await.unwrap();
+        objects.put(&path, PutPayload::from_static(b"contemt")).await.unwrap();
+        let refused = downloaded(&window).await.unwrap_err().to_string();
+        assert!(refused.contains("damaged: expected sha256"), "{refused}");
+        objects.put(&path, PutPayload::from_static(b"short")).await.unwrap();
+        downloaded(&window).await.unwrap_err();
+        let current = window_current_path(&window.window);
+        objects.put(&current, PutPayload::from_static(b"{}")).await.unwrap();
+        assert!(matches!(window.current().await, Err(StoreError::Checkpoint { .. })));
+    }
+}
