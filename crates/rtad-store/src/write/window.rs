@@ -1,8 +1,8 @@
 //! Checkpoints of event windows: uploads, downloads, and the claim of a window by its owner.
 //!
 //! ```text
-//! {store}/.windows/{window}/CURRENT                               owner, and its last checkpoint
-//! {store}/.windows/{window}/checkpoints/{id}-{epoch}-{number}     immutable; in the window's format
+//! {store}/.windows/{window}/CURRENT                            owner, and its last checkpoint
+//! {store}/.windows/{window}/checkpoints/{id}-{epoch}-{number}  immutable; in the window's format
 //! ```
 //!
 //! No audience can have the name `.windows`, so listings and gc ignore the folder. `CURRENT` is
