@@ -10,6 +10,8 @@
 //! region is swept before tick values could repeat, whatever the callers do: correctness needs no
 //! background work.
 
+use std::ops::Index;
+
 use crate::Key;
 use crate::position::{Position, Secret};
 use crate::spec::{Format, Layout, SLOTS, TICKS};
@@ -47,7 +49,33 @@ pub(crate) struct Table {
 
 struct Region {
     clock: Mutex<RegionClock>,
-    lanes: Box<[AtomicU32]>,
+    lanes: Lanes,
+}
+
+/// One lane of a bucket: a cache line.
+#[repr(align(64))]
+struct Line([AtomicU32; SLOTS]);
+
+/// Lanes of a region, by index: that of a slot's first lane plus `SLOTS` for each further one.
+struct Lanes(Box<[Line]>);
+
+impl Lanes {
+    fn new(lines: usize) -> Self {
+        let line = |_| Line(std::array::from_fn(|_| AtomicU32::new(0)));
+        Self((0..lines).map(line).collect())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &AtomicU32> {
+        self.0.iter().flat_map(|line| &line.0)
+    }
+}
+
+impl Index<usize> for Lanes {
+    type Output = AtomicU32;
+
+    fn index(&self, at: usize) -> &AtomicU32 {
+        &self.0[at / SLOTS].0[at % SLOTS]
+    }
 }
 
 /// Ticks of a region.
@@ -62,7 +90,7 @@ pub(crate) struct RegionClock {
 /// A locked region at a tick.
 pub(crate) struct Locked<'a> {
     table: &'a Table,
-    lanes: &'a [AtomicU32],
+    lanes: &'a Lanes,
     /// First slot of the region.
     first: u64,
     clock: Guard<'a, RegionClock>,
@@ -80,10 +108,9 @@ const fn age(now: u32, stored: u32) -> u32 {
 
 impl Table {
     pub(crate) fn new(layout: Layout, lifetime: u16, secret: Secret, tick: u64) -> Self {
-        let lanes = layout.buckets * SLOTS * layout.format.lanes();
         let region = |_| Region {
             clock: Mutex::new(RegionClock { tick, swept: tick }),
-            lanes: (0..lanes).map(|_| AtomicU32::new(0)).collect(),
+            lanes: Lanes::new(layout.buckets * layout.format.lanes()),
         };
         let regions = (0..layout.regions).map(region).collect();
         Self { layout, lifetime: u64::from(lifetime), secret, regions }
@@ -130,7 +157,7 @@ impl Table {
     pub(crate) fn copy(&self, region: usize, into: &mut Vec<u8>) -> RegionClock {
         let locked = self.lock_unmoved(region);
         into.clear();
-        for lane in locked.lanes {
+        for lane in locked.lanes.iter() {
             into.extend_from_slice(&lane.load(Relaxed).to_le_bytes());
         }
         *locked.clock
@@ -241,18 +268,19 @@ impl Locked<'_> {
 
     /// Finds the live slot of a key, or the free slot for it: in the emptier bucket.
     fn find(&self, position: &Position, key: &Key) -> Result<usize, Option<usize>> {
+        let (now, lifetime, wrap) = (self.now(), self.table.lifetime as u32, TICKS as u32);
         let mut free = [(0, 0); 2];
         for (bucket, free) in position.buckets.iter().zip(&mut free) {
             let start = self.table.bucket_start(*bucket);
-            let mut heads = [0_u32; SLOTS];
-            for (head, lane) in heads.iter_mut().zip(&self.lanes[start..start + SLOTS]) {
-                *head = lane.load(Relaxed);
-            }
-            let mut matches = 0_u32;
-            let mut live = 0_u32;
+            let Line(line) = &self.lanes.0[start / SLOTS];
+            let heads: [u32; SLOTS] = std::array::from_fn(|slot| line[slot].load(Relaxed));
+            let (mut matches, mut live) = (0_u32, 0_u32);
+            // Without branches: the compiler compares several slots at once.
             for (slot, head) in heads.iter().enumerate() {
+                let stored = head & 0xff;
+                let age = now.wrapping_sub(stored).wrapping_add(wrap * u32::from(stored > now));
                 matches |= u32::from(head & !0xff == position.head) << slot;
-                live |= u32::from(self.is_live(*head)) << slot;
+                live |= u32::from((stored != 0) & (age < lifetime)) << slot;
             }
             let mut candidates = matches & live;
             while candidates != 0 {
