@@ -228,6 +228,15 @@ def decided(board):
         "The configured `no_device` answer.",
         min=0,
     )
+    used = f"max by (pod, strategy) ({of('rtad_cap_devices')} / {of('rtad_cap_limit')})"
+    board.graph(
+        "Unique caps",
+        SHARE,
+        [(used, "{{pod}} {{strategy}}")],
+        "Devices counted in the period, by the cap's limit on the pod. At 100 % new devices get no bid.",
+        min=0,
+        max=1,
+    )
 
 
 def served(board):
@@ -409,7 +418,7 @@ def counted(board):
         "Devices in the window.",
     )
     board.graph(
-        "Time to expiry",
+        "Time to expiry of windows",
         SECONDS,
         [
             (

@@ -50,6 +50,7 @@ WORDS = {
     "route": names("src/telemetry/requests.rs", "Route"),
     "why": [
         "not_configured",
+        "capped",
         *(
             word
             for word in names("crates/rtad-core/src/snapshot/current.rs", "State")
