@@ -92,4 +92,4 @@ def test_cost_is_measured(rows):
 def test_unknown_engine_is_rejected():
     done = run("--engines", "none")
     assert done.returncode == 1
-    assert "engines: expected blocked, " in done.stderr
+    assert "engines: expected rtad-narrow, rtad, blocked, " in done.stderr
