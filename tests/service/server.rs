@@ -137,7 +137,7 @@ impl Server {
 
     /// The audience's part of `/v1/status`; null if it is not served.
     pub(crate) fn status(&mut self, audience: &str) -> Value {
-        let status = self.admin.get("/v1/status").ok();
+        let status = self.connect_admin().get("/v1/status").ok();
         let all = status["audiences"].as_array().unwrap();
         all.iter().find(|one| one["name"] == audience).cloned().unwrap_or_default()
     }
