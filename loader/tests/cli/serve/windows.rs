@@ -18,8 +18,9 @@ use crate::support::{Sandbox, command, ids, stores};
 
 const DAY: &str = "[[window]]\nname = \"day\"\nlength = \"day\"\ntime_zone = \"Asia/Shanghai\"\n\
                    capacity = 100_000\nfpr = 1e-9\ncount = 3\n";
-const FSYNC: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 1_000_000\n\
-                     fpr = 1e-9\ndurability = \"fsync\"\n";
+/// Room for 200 kills: a full window answers `new` without storing the event.
+const FSYNC: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 5_000_000\n\
+                     fpr = 1e-9\nwhen_full = \"error\"\ndurability = \"fsync\"\n";
 
 /// A running service with windows, on a directory.
 fn serve(sandbox: &Sandbox, windows: &str) -> Serve {
