@@ -212,7 +212,7 @@ impl FilterSpec {
     pub fn contains<'a>(&self, filter: impl Into<ShardFilter<'a>>, key: &DeviceKey) -> bool {
         let filter = filter.into();
         let rest = || (filter.second, filter.list);
-        self.contains_at(self.probe_target(filter.first, key), key, rest)
+        self.contains_at(&self.probe_target(filter.first, key), key, rest)
     }
 
     /// The same as [`FilterSpec::contains`] for a target computed earlier for the same key. `rest`
@@ -220,10 +220,13 @@ impl FilterSpec {
     ///
     /// Of a Bloom filter stops at the first clear bit: the branch lets the processor speculate past
     /// the memory read; a test of all bits at once would wait for it.
+    ///
+    /// The target is not copied: a copy reads in one piece what was just written in several, and so
+    /// waits for all reads of memory before it.
     #[inline]
     pub(crate) fn contains_at<'a>(
         &self,
-        target: ProbeTarget<'_>,
+        target: &ProbeTarget<'_>,
         key: &DeviceKey,
         rest: impl FnOnce() -> (&'a [u8], &'a [u8]),
     ) -> bool {

@@ -169,18 +169,18 @@ impl Snapshot {
     /// index, one cache line of the default filter, two of a ribbon filter, and one per delta.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
-        self.contains_located(key, || self.locate(key))
+        self.overlaid(key).unwrap_or_else(|| is_in_filter(&self.locate(key), key))
     }
 
     #[inline]
-    fn contains_located<'a>(&self, key: &DeviceKey, located: impl FnOnce() -> Located<'a>) -> bool {
-        if !self.overlay.is_empty()
-            && let Some(is_member) = self.overlay.membership(key)
-        {
-            return is_member;
-        }
-        let (chunk, target) = located();
-        chunk.is_some_and(|chunk| chunk.contains_at(target, key))
+    fn contains_located(&self, key: &DeviceKey, located: &Located<'_>) -> bool {
+        self.overlaid(key).unwrap_or_else(|| is_in_filter(located, key))
+    }
+
+    /// The membership of a key that a delta or a tombstone names.
+    #[inline]
+    fn overlaid(&self, key: &DeviceKey) -> Option<bool> {
+        if self.overlay.is_empty() { None } else { self.overlay.membership(key) }
     }
 
     /// Reads a byte of each cache line that [`Snapshot::contains`] will read of the filter, and
@@ -198,7 +198,7 @@ impl Snapshot {
         }
         keys.chunks(DEVICE_KEYS).any(|keys| {
             let located = self.locate_and_touch::<DEVICE_KEYS>(keys);
-            keys.iter().zip(located).any(|(key, located)| self.contains_located(key, || located))
+            keys.iter().zip(&located).any(|(key, located)| self.contains_located(key, located))
         })
     }
 
@@ -212,8 +212,8 @@ impl Snapshot {
             keys.chunks(BATCH_KEYS).zip(members[..keys.len()].chunks_mut(BATCH_KEYS))
         {
             let located = self.locate_and_touch::<BATCH_KEYS>(keys);
-            for ((key, member), located) in keys.iter().zip(members).zip(located) {
-                *member = self.contains_located(key, || located);
+            for ((key, member), located) in keys.iter().zip(members).zip(&located) {
+                *member = self.contains_located(key, located);
             }
         }
     }
@@ -239,6 +239,12 @@ impl Snapshot {
     pub fn filter_bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.filters().len() as u64).sum()
     }
+}
+
+/// Whether the filter of a located key contains it.
+#[inline]
+fn is_in_filter((chunk, target): &Located<'_>, key: &DeviceKey) -> bool {
+    chunk.is_some_and(|chunk| chunk.contains_at(target, key))
 }
 
 #[cfg(test)]

@@ -410,7 +410,7 @@ impl Chunk {
 
     /// Looks up a key at the target computed for it.
     #[inline]
-    pub(super) fn contains_at(&self, target: ProbeTarget<'_>, key: &DeviceKey) -> bool {
+    pub(super) fn contains_at(&self, target: &ProbeTarget<'_>, key: &DeviceKey) -> bool {
         let rest = || self.layout.rest(self.index(key.shard()), &self.filters);
         self.spec.contains_at(target, key, rest)
     }
