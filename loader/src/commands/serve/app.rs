@@ -88,3 +88,54 @@ impl<S: Send + Sync> FromRequestParts<S> for NamedAudience {
         name.map(Self).ok_or(ApiError::BadAudience)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use rtad_core::device::DeviceKey;
+    use rtad_core::filter::{FilterKind, FilterSpec};
+    use rtad_store::Store;
+    use rtad_store::write::StoreWriter;
+
+    use super::super::batch::{Op, WriteRequest};
+    use super::super::commands::AudienceChange;
+    use super::super::writer::Pace;
+    use super::*;
+
+    fn add(text: &str) -> WriteRequest {
+        WriteRequest { op: Op::Add, keys: vec![DeviceKey::of_canonical(text.as_bytes())] }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn write_without_an_answer_is_refused_and_counted() {
+        let telemetry = Arc::new(Telemetry::default());
+        let store = StoreWriter::new(Store::in_memory()).unwrap();
+        // The writer pauses after each write for longer than a request may take.
+        let pace = Pace { every: ANSWER_TIMEOUT * 2, max_batch: 1000 };
+        let app = App {
+            tokens: Tokens::disabled(),
+            writers: Writers::new(store, pace, Arc::clone(&telemetry)),
+            windows: Windows::default(),
+            keys: Arc::default(),
+            telemetry: Arc::clone(&telemetry),
+            draining: AtomicBool::new(false),
+        };
+        let audience: AudienceName = "a".parse().unwrap();
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+        app.writers.change(&audience, AudienceChange::Create(filter, 0.0001)).await.unwrap();
+        app.writers.write(&audience, add("1")).await.unwrap();
+
+        let is_counted = |count: u8| {
+            let labels = "{audience=\"a\",op=\"add\",result=\"no_answer\"}";
+            telemetry.render().contains(&format!("rtad_loader_writes_total{labels} {count}\n"))
+        };
+        assert!(is_counted(0));
+        let answer = async {
+            app.writers.write(&audience, add("2")).await?;
+            Ok(StatusCode::OK.into_response())
+        };
+        let response = app.guard("/devices", (&Method::POST, &HeaderMap::new()), answer).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(is_counted(1), "{}", telemetry.render());
+    }
+}

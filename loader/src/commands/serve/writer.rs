@@ -141,8 +141,8 @@ impl Writer {
         }
     }
 
-    /// Takes the requests that fit into one batch with `first`, without those of disconnected
-    /// clients, which were not acknowledged.
+    /// Takes the requests that fit into one batch with `first`, without those that were already
+    /// answered with `no_answer`.
     fn batch(&mut self, first: Write) -> Vec<Write> {
         let mut keys = first.request.keys.len();
         let mut batch = vec![first];

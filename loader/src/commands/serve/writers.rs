@@ -132,7 +132,7 @@ impl Writers {
     }
 }
 
-/// Counts a write on drop, also if its client disconnects.
+/// Counts a write on drop, also after the time limit of its request.
 struct CountOnDrop<'a> {
     telemetry: &'a Telemetry,
     audience: &'a AudienceName,

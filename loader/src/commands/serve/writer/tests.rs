@@ -130,7 +130,7 @@ async fn waiting_requests_are_coalesced() {
 }
 
 #[tokio::test]
-async fn requests_of_disconnected_clients_are_not_written() {
+async fn requests_answered_before_their_write_are_not_written() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
     let first = queue.ask(Op::Add, &[1]);
