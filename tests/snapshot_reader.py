@@ -319,6 +319,8 @@ class Manifest:
         if "expires_unix_seconds" in top.rest:
             # The reader ignores expiry.
             top.integer("expires_unix_seconds", created + 1)
+        if "from_window" in top.rest:
+            top.exactly("from_window", True)
         keys, size_bytes = top.integer("keys"), top.integer("size_bytes")
 
         filters = top.object("filter")

@@ -36,15 +36,62 @@ const SLOTS: usize = BUCKET_BYTES / size_of::<u32>();
 /// Buckets after the last home, for what its neighbors cannot hold.
 const TAIL: usize = 4;
 const EMPTY: u32 = 0;
+/// Bits of the count. A limit is below 2^30, so a count and one carried over fit.
+const COUNT: u64 = u32::MAX as u64;
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket([AtomicU32; SLOTS]);
 
-/// Devices counted. A line of its own: new devices write it, all others only read their buckets.
-#[derive(Debug, Default)]
+/// Devices counted, in the low half, and their limit in the high half: one compare-and-swap decides
+/// by both. A line of its own: new devices write it, all others only read their buckets.
+#[derive(Debug)]
 #[repr(align(128))]
-struct Count(AtomicU64);
+struct CountAndLimit(AtomicU64);
+
+impl CountAndLimit {
+    fn new(limit: u64) -> Self {
+        Self(AtomicU64::new(limit << 32))
+    }
+
+    /// The count, and the limit.
+    fn load(&self) -> (u64, u64) {
+        Self::parts(self.0.load(Relaxed))
+    }
+
+    const fn parts(word: u64) -> (u64, u64) {
+        (word & COUNT, word >> 32)
+    }
+
+    fn set_limit(&self, limit: u64) {
+        self.0.update(Relaxed, Relaxed, |word| word & COUNT | limit << 32);
+    }
+
+    /// Sets the limit to 0; returns what was left of it.
+    fn close(&self) -> u64 {
+        let (count, limit) = Self::parts(self.0.fetch_and(COUNT, Relaxed));
+        limit.saturating_sub(count)
+    }
+
+    /// Adds a device, unless the limit is reached.
+    fn reserve(&self) -> bool {
+        let one_more = |word| {
+            let (count, limit) = Self::parts(word);
+            (count < limit).then_some(word + 1)
+        };
+        self.0.try_update(Relaxed, Relaxed, one_more).is_ok()
+    }
+
+    /// Takes a device back.
+    fn give_back(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    fn set_count(&mut self, count: u64) {
+        let word = self.0.get_mut();
+        *word = *word & !COUNT | count;
+    }
+}
 
 /// Seed of a table's hash. `Debug` hides it: with it, fingerprints can be computed from ids.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,6 +147,28 @@ pub enum Counted {
     Full,
 }
 
+/// A device that is about to be counted.
+#[derive(Debug)]
+pub struct Sought<'a> {
+    table: &'a CapTable,
+    home: usize,
+    fingerprint: u32,
+    /// The first slot of the home bucket. Used, so that the compiler keeps the early read.
+    first: u32,
+}
+
+impl Sought<'_> {
+    /// Ends [`CapTable::count_device`].
+    #[inline]
+    pub fn count(self) -> Counted {
+        // Slots are never emptied: what was found stays.
+        if self.first == self.fingerprint {
+            return Counted::Before;
+        }
+        self.table.count_at(self.home, self.fingerprint)
+    }
+}
+
 /// Devices of one period, up to a limit.
 #[derive(Debug)]
 pub struct CapTable {
@@ -107,9 +176,8 @@ pub struct CapTable {
     homes: u64,
     seed: CapSeed,
     sized_for: u64,
-    limit: AtomicU64,
     carried: u64,
-    count: Count,
+    count: CountAndLimit,
 }
 
 impl CapTable {
@@ -123,8 +191,8 @@ impl CapTable {
         assert!((1..=MAX_DEVICES).contains(&limit), "a limit of 1 to {MAX_DEVICES} devices");
         let homes = homes(limit);
         let buckets = (0..homes as usize + TAIL).map(|_| Bucket::default()).collect();
-        let (sized_for, limit) = (limit, AtomicU64::new(limit));
-        Self { buckets, homes, seed, sized_for, limit, carried: 0, count: Count::default() }
+        let count = CountAndLimit::new(limit);
+        Self { buckets, homes, seed, sized_for: limit, carried: 0, count }
     }
 
     /// The table with a number of devices that were counted before, in a table that is gone. They
@@ -133,7 +201,7 @@ impl CapTable {
     pub fn with_carried(mut self, devices: u64) -> Self {
         let own = self.count() - self.carried;
         self.carried = devices;
-        *self.count.0.get_mut() = devices + own;
+        self.count.set_count(devices + own);
         self
     }
 
@@ -144,17 +212,27 @@ impl CapTable {
 
     /// Most devices that are counted.
     pub fn limit(&self) -> u64 {
-        self.limit.load(Relaxed)
+        self.count.load().1
     }
 
     /// Changes the limit. A limit under the count admits no new device. Returns false, and changes
     /// nothing, if the table has no room for so many: up to five sixths of its slots are used.
     pub fn set_limit(&self, limit: u64) -> bool {
-        let has_room = limit * 6 <= self.homes * SLOTS as u64 * 5;
+        let has_room = self.has_room(limit);
         if has_room {
-            self.limit.store(limit, Relaxed);
+            self.count.set_limit(limit);
         }
         has_room
+    }
+
+    /// Whether [`Self::set_limit`] accepts a limit.
+    pub const fn has_room(&self, limit: u64) -> bool {
+        limit * 6 <= self.homes * SLOTS as u64 * 5
+    }
+
+    /// Sets the limit to 0; returns what was left of it. From then on the count does not grow.
+    pub fn close(&self) -> u64 {
+        self.count.close()
     }
 
     /// The limit that the table was made for.
@@ -169,7 +247,7 @@ impl CapTable {
 
     /// Devices counted so far. For a moment it includes devices that another thread counts too.
     pub fn count(&self) -> u64 {
-        self.count.0.load(Relaxed)
+        self.count.load().0
     }
 
     /// Its seed.
@@ -189,13 +267,26 @@ impl CapTable {
     /// back afterwards.
     #[inline]
     pub fn count_device(&self, key: &DeviceKey) -> Counted {
+        self.seek(key).count()
+    }
+
+    /// Begins [`Self::count_device`] without counting: the wait for the table's memory passes
+    /// beside other work.
+    #[inline]
+    pub fn seek(&self, key: &DeviceKey) -> Sought<'_> {
         let (home, fingerprint) = self.locate(key);
+        let first = self.buckets.get(home).map_or(EMPTY, |bucket| bucket.0[0].load(Acquire));
+        Sought { table: self, home, fingerprint, first }
+    }
+
+    #[inline]
+    fn count_at(&self, home: usize, fingerprint: u32) -> Counted {
         let mut reserved = false;
         let slots = self.buckets.get(home..).unwrap_or_default().iter().flat_map(|it| &it.0);
         for slot in slots {
             let found = match slot.load(Acquire) {
                 EMPTY => {
-                    if !reserved && !self.reserve() {
+                    if !reserved && !self.count.reserve() {
                         return Counted::Full;
                     }
                     reserved = true;
@@ -208,14 +299,14 @@ impl CapTable {
             };
             if found == fingerprint {
                 if reserved {
-                    self.give_back();
+                    self.count.give_back();
                 }
                 return Counted::Before;
             }
         }
         // All buckets up to the end are full, which takes a hash that is not random.
         if reserved {
-            self.give_back();
+            self.count.give_back();
         }
         Counted::Full
     }
@@ -237,7 +328,8 @@ impl CapTable {
     /// Whether the limit is reached.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.count() >= self.limit()
+        let (count, limit) = self.count.load();
+        count >= limit
     }
 
     #[inline]
@@ -245,18 +337,6 @@ impl CapTable {
         let hash = self.seed.hash(key);
         let home = (u128::from(hash) * u128::from(self.homes)) >> 64;
         (home as usize, (hash as u32).max(EMPTY + 1))
-    }
-
-    #[inline]
-    fn reserve(&self) -> bool {
-        let limit = self.limit();
-        let one_more = |count| (count < limit).then_some(count + 1);
-        self.count.0.try_update(Relaxed, Relaxed, one_more).is_ok()
-    }
-
-    #[cold]
-    fn give_back(&self) {
-        self.count.0.fetch_sub(1, Relaxed);
     }
 
     /// The table's contents, bucket by bucket from the last to the first, while devices are
@@ -286,7 +366,7 @@ impl CapTable {
                 count += u64::from(fingerprint != EMPTY);
             }
         }
-        *self.count.0.get_mut() = count;
+        self.count.set_count(count);
     }
 }
 

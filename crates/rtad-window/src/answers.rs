@@ -17,8 +17,10 @@ const OVERHEAD_BYTES: usize = 128;
 /// Answer to a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// Wall clock of the first request.
-    pub(crate) unix_seconds: u64,
+    /// Window's time of the first request.
+    pub(crate) seconds: u64,
+    /// Ticket of its events; 0 for those that a log had. Not part of the log.
+    pub(crate) ticket: u64,
     /// Digest of the request: a token belongs to one request.
     pub(crate) request: [u8; 16],
     /// Outcome per event.
@@ -35,24 +37,24 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn get(&self, token: &Token, unix_seconds: u64) -> Option<&Answer> {
+    pub(crate) fn get(&self, token: &Token, seconds: u64) -> Option<&Answer> {
         let answer = self.by_token.get(token)?;
-        (answer.unix_seconds + KEPT_SECONDS > unix_seconds).then_some(answer)
+        (answer.seconds + KEPT_SECONDS > seconds).then_some(answer)
     }
 
     pub(crate) fn insert(&mut self, token: Token, answer: Answer) {
         while let Some((at, oldest)) = self.order.front().copied() {
-            let is_expired = at + KEPT_SECONDS <= answer.unix_seconds;
+            let is_expired = at + KEPT_SECONDS <= answer.seconds;
             if !is_expired && self.bytes <= MAX_BYTES {
                 break;
             }
             self.order.pop_front();
-            if self.by_token.get(&oldest).is_some_and(|held| held.unix_seconds == at) {
+            if self.by_token.get(&oldest).is_some_and(|held| held.seconds == at) {
                 self.remove(&oldest);
             }
         }
         self.bytes += size_of_answer(&answer);
-        self.order.push_back((answer.unix_seconds, token));
+        self.order.push_back((answer.seconds, token));
         if let Some(replaced) = self.by_token.insert(token, answer) {
             self.bytes -= size_of_answer(&replaced);
         }
@@ -64,11 +66,15 @@ impl Answers {
         }
     }
 
-    /// Answers that a retry may still ask for, oldest first.
-    pub(crate) fn kept(&self, unix_seconds: u64) -> impl Iterator<Item = (&Token, &Answer)> {
+    /// Answers that a retry may still ask for and whose tickets are written, oldest first.
+    pub(crate) fn kept(
+        &self,
+        seconds: u64,
+        written: u64,
+    ) -> impl Iterator<Item = (&Token, &Answer)> {
         self.order.iter().filter_map(move |(at, token)| {
-            let answer = self.get(token, unix_seconds)?;
-            (answer.unix_seconds == *at).then_some((token, answer))
+            let answer = self.get(token, seconds)?;
+            (answer.seconds == *at && answer.ticket <= written).then_some((token, answer))
         })
     }
 }
@@ -81,8 +87,8 @@ fn size_of_answer(answer: &Answer) -> usize {
 mod tests {
     use super::*;
 
-    fn answer(unix_seconds: u64, counts: usize) -> Answer {
-        Answer { unix_seconds, request: [0; 16], counts: vec![1; counts].into() }
+    fn answer(seconds: u64, counts: usize) -> Answer {
+        Answer { seconds, ticket: 0, request: [0; 16], counts: vec![1; counts].into() }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) struct Head {
     pub(crate) clock: String,
     /// Tick when the checkpoint began.
     pub(crate) tick: u64,
+    /// Milliseconds that the wall clock was ahead of the window's time.
+    pub(crate) wall_offset_millis: i64,
     /// Number of regions that follow; 0 for an empty window.
     pub(crate) regions: u64,
 }
@@ -70,10 +72,22 @@ pub(crate) fn checkpoint_path(dir: &Path, segment: u64) -> PathBuf {
     dir.join(format!("checkpoint-{segment:016}"))
 }
 
-/// Writes a checkpoint into a temporary file; `publish` gives it its name.
-pub(crate) fn write(dir: &Path, head: &Head, window: &Window) -> io::Result<PathBuf> {
-    let path = dir.join("checkpoint.tmp");
-    let file = private(OpenOptions::new().create(true).truncate(true).write(true)).open(&path)?;
+/// A checkpoint in a temporary file, which is removed unless `publish` gives it its name. It has
+/// the size of the table: the log would find no space beside it.
+pub(crate) struct Written(PathBuf);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        // After `publish` there is none.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Writes a checkpoint into a temporary file.
+pub(crate) fn write(dir: &Path, head: &Head, window: &Window) -> io::Result<Written> {
+    let written = Written(dir.join("checkpoint.tmp"));
+    let path = &written.0;
+    let file = private(OpenOptions::new().create(true).truncate(true).write(true)).open(path)?;
     let mut file = BufWriter::with_capacity(1 << 20, file);
     let json = serde_json::to_vec(head)?;
     file.write_all(&MAGIC)?;
@@ -95,13 +109,13 @@ pub(crate) fn write(dir: &Path, head: &Head, window: &Window) -> io::Result<Path
         file.write_all(&packed)?;
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    Ok(path)
+    Ok(written)
 }
 
 /// Makes a written checkpoint the current one.
-pub(crate) fn publish(dir: &Path, written: &Path, head: &Head) -> io::Result<PathBuf> {
+pub(crate) fn publish(dir: &Path, written: Written, head: &Head) -> io::Result<PathBuf> {
     let path = checkpoint_path(dir, head.segment);
-    std::fs::rename(written, &path)?;
+    std::fs::rename(&written.0, &path)?;
     sync_dir(dir)?;
     Ok(path)
 }

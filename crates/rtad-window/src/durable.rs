@@ -2,10 +2,14 @@
 //!
 //! An event changes the table first, then its slot's contents are queued for the log. A writer
 //! thread writes all that is queued as one group, with one sync. Order: an event holds `order` for
-//! reading from its change to its place in the queue. Changes of events commute when they are
-//! replayed; erasures and undoing do not, and hold `order` for writing.
+//! reading from its change until it is queued. Changes of events commute when they are replayed;
+//! erasures and undoing do not, and hold `order` for writing.
+//!
+//! The writer holds `order` for writing while it takes the queue. So a group has every change that
+//! was visible before, and an answer that depends on such a change waits for that group.
 
 mod open;
+mod shared;
 mod state_dir;
 #[cfg(test)]
 mod tests;
@@ -13,27 +17,25 @@ mod writer;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
-
-use crate::answers::{Answer, Answers, Token};
+use crate::answers::Token;
 use crate::checkpoint::{self, Head};
-use crate::log::{encode_answer, encode_changes};
-use crate::table::Change;
+use crate::sync::guard;
 use crate::window::{Seen, Window, WindowStats};
 use crate::{Key, WindowSpec};
 
-pub use open::OpenError;
+pub use open::{Loaded, OpenError};
+use shared::{LogPosition, Shared};
 pub use state_dir::StateDir;
 
-/// Bytes that may wait for the log; beyond it events are refused.
-const MAX_QUEUED: usize = 256 << 20;
 /// Log after which a checkpoint is due, at least; else half of the table.
 const MIN_LOG_BYTES: u64 = 64 << 20;
+/// Time from a failed checkpoint to the next: each attempt writes the table.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(60);
 
 /// When an event is safe from the end of the process or machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,64 +105,10 @@ pub struct SavedCheckpoint {
 pub struct Durable {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    checkpointing: Mutex<()>,
+    /// Time of the last checkpoint, if it failed. Held during a checkpoint.
+    checkpointing: Mutex<Option<Instant>>,
     /// Held while the window is open: a second process must not write its files.
     _lock: Option<File>,
-}
-
-struct Shared {
-    window: Window,
-    durability: Durability,
-    files: Option<Files>,
-    order: RwLock<()>,
-    queue: Mutex<Queue>,
-    /// Work for the writer.
-    wake: Condvar,
-    /// Number of tickets whose fate is known.
-    done: watch::Sender<u64>,
-    /// Ranges of tickets that failed: after the first number, up to the second.
-    failed: Mutex<Vec<(u64, u64)>>,
-    answers: Mutex<Answers>,
-    is_writable: AtomicBool,
-    failures: AtomicU64,
-    log_bytes: AtomicU64,
-    checkpoint_unix_seconds: AtomicU64,
-    #[cfg(test)]
-    broken: AtomicBool,
-}
-
-struct Files {
-    dir: PathBuf,
-    id: u64,
-    clock: String,
-}
-
-#[derive(Default)]
-struct Queue {
-    payload: Vec<u8>,
-    undo: Vec<Undo>,
-    /// Number of tickets given.
-    tickets: u64,
-    is_stopping: bool,
-    sync: Option<SyncRequest>,
-}
-
-/// Asks the writer to write all that is queued.
-struct SyncRequest {
-    /// Begin a new segment afterwards.
-    begins_segment: bool,
-    /// Gets the current segment and the next group; dropped after a failure.
-    reply: mpsc::Sender<(u64, u64)>,
-}
-
-enum Undo {
-    Changes(Vec<Change>),
-    Forgotten(Vec<Change>),
-    Answer(Token),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Durable {
@@ -180,22 +128,18 @@ impl Durable {
         tick: u64,
         durability: Durability,
     ) -> Result<Self, OpenError> {
-        Self::open_locked(StateDir::lock(dir)?, spec, clock, tick, durability)
+        let dir = StateDir::lock(dir)?;
+        let loaded = dir.load(spec, clock, |_| tick)?;
+        Self::start(dir, loaded, durability)
     }
 
-    /// As [`Self::open`], of a locked directory.
+    /// Opens a directory with the content that was loaded from it.
     ///
     /// # Errors
     ///
-    /// As of [`Self::open`].
-    pub fn open_locked(
-        dir: StateDir,
-        spec: WindowSpec,
-        clock: &str,
-        tick: u64,
-        durability: Durability,
-    ) -> Result<Self, OpenError> {
-        open::open(dir, spec, clock, tick, durability)
+    /// The directory cannot be written.
+    pub fn start(dir: StateDir, loaded: Loaded, durability: Durability) -> Result<Self, OpenError> {
+        open::start(dir, loaded, durability)
     }
 
     /// Makes an empty window that is not kept.
@@ -208,7 +152,7 @@ impl Durable {
         Ok(Self {
             shared: Arc::new(shared),
             writer: Mutex::new(None),
-            checkpointing: Mutex::new(()),
+            checkpointing: Mutex::default(),
             _lock: None,
         })
     }
@@ -221,7 +165,8 @@ impl Durable {
     /// Counts events in their order; one outcome each.
     ///
     /// A request with a token is answered again as the first time, within ten minutes; `request` is
-    /// its digest. The events are acknowledged to the client after `committed` of the ticket.
+    /// its digest, `seconds` the window's time. The events are acknowledged to the client after
+    /// `committed` of the ticket.
     ///
     /// # Errors
     ///
@@ -230,9 +175,22 @@ impl Durable {
         &self,
         keys: &[Key],
         retry: Option<(Token, [u8; 16])>,
-        unix_seconds: u64,
+        seconds: u64,
     ) -> Result<Observed, Failure> {
-        self.shared.observe(keys, retry, unix_seconds)
+        self.shared.observe(keys, retry, seconds)
+    }
+
+    /// Sets the window's time, which no step of the wall clock changes, and the wall clock at it;
+    /// both since the Unix epoch. A start learns from the last pair how long the process was gone.
+    ///
+    /// Call it about every second. A step of the wall clock of more than a second is logged.
+    pub fn set_time(&self, time: Duration, wall: Duration) {
+        self.shared.set_time(time, wall);
+    }
+
+    /// Milliseconds that the wall clock is ahead of the window's time, as last known.
+    pub fn wall_offset_millis(&self) -> i64 {
+        self.shared.wall_offset_millis.load(Ordering::Acquire)
     }
 
     /// Erases keys; whether each had an entry. Acknowledge after `committed` of the ticket.
@@ -270,7 +228,16 @@ impl Durable {
     }
 
     /// Whether the log has grown so much that a checkpoint is due: 64 MiB, or half of the table.
+    /// For a minute after a failed checkpoint, none is.
     pub fn is_checkpoint_due(&self) -> bool {
+        let failed_at = match self.checkpointing.try_lock() {
+            Ok(failed_at) => *failed_at,
+            Err(TryLockError::Poisoned(failed_at)) => *failed_at.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        if failed_at.is_some_and(|at| at.elapsed() < CHECKPOINT_RETRY) {
+            return false;
+        }
         let bound = (self.shared.window.stats().memory_bytes / 2).max(MIN_LOG_BYTES);
         self.shared.log_bytes.load(Ordering::Relaxed) > bound
     }
@@ -285,12 +252,19 @@ impl Durable {
     ///
     /// The checkpoint could not be written; the one before stays.
     pub fn checkpoint(&self, unix_seconds: u64) -> std::io::Result<Option<SavedCheckpoint>> {
-        let _one = lock(&self.checkpointing);
+        let mut failed_at = guard(self.checkpointing.lock());
+        let saved = self.write_checkpoint(unix_seconds);
+        *failed_at = if matches!(saved, Ok(Some(_))) { None } else { Some(Instant::now()) };
+        saved
+    }
+
+    fn write_checkpoint(&self, unix_seconds: u64) -> std::io::Result<Option<SavedCheckpoint>> {
         let shared = &self.shared;
         let Some(files) = &shared.files else { return Ok(None) };
         let failures = shared.failures.load(Ordering::Acquire);
         // Events from here on are in the new segment; those before are in the table already.
-        let Some((segment, next_group)) = shared.sync(true) else { return Ok(None) };
+        let Some(begun) = shared.sync(true) else { return Ok(None) };
+        let LogPosition { segment, next_group, log_bytes } = begun;
         let head = Head {
             spec: *shared.window.spec(),
             secret: *shared.window.secret(),
@@ -299,6 +273,7 @@ impl Durable {
             next_group,
             clock: files.clock.clone(),
             tick: shared.window.tick(),
+            wall_offset_millis: shared.wall_offset_millis.load(Ordering::Acquire),
             regions: shared.window.regions() as u64,
         };
         let written = checkpoint::write(&files.dir, &head, &shared.window)?;
@@ -306,13 +281,15 @@ impl Durable {
         if shared.sync(false).is_none() || shared.failures.load(Ordering::Acquire) != failures {
             return Ok(None);
         }
-        let path = checkpoint::publish(&files.dir, &written, &head)?;
+        let path = checkpoint::publish(&files.dir, written, &head)?;
         open::remove_before(&files.dir, segment);
+        shared.log_bytes.fetch_sub(log_bytes, Ordering::Relaxed);
         shared.checkpoint_unix_seconds.store(unix_seconds, Ordering::Relaxed);
         Ok(Some(SavedCheckpoint { path, window_id: files.id, number: segment }))
     }
 
-    /// Writes what is queued, and a checkpoint: the next start reads no log.
+    /// Writes what is queued, and a checkpoint: the next start reads no log. Events and checkpoints
+    /// are refused afterwards.
     ///
     /// # Errors
     ///
@@ -324,9 +301,9 @@ impl Durable {
     }
 
     fn stop(&self) {
-        lock(&self.shared.queue).is_stopping = true;
+        guard(self.shared.queue.lock()).is_stopping = true;
         self.shared.wake.notify_one();
-        if let Some(writer) = lock(&self.writer).take() {
+        if let Some(writer) = guard(self.writer.lock()).take() {
             let _ = writer.join();
         }
     }
@@ -335,155 +312,5 @@ impl Durable {
 impl Drop for Durable {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl Shared {
-    fn new(window: Window, durability: Durability, files: Option<Files>) -> Self {
-        Self {
-            window,
-            durability,
-            files,
-            order: RwLock::new(()),
-            queue: Mutex::default(),
-            wake: Condvar::new(),
-            done: watch::Sender::new(0),
-            failed: Mutex::default(),
-            answers: Mutex::default(),
-            is_writable: AtomicBool::new(true),
-            failures: AtomicU64::new(0),
-            log_bytes: AtomicU64::new(0),
-            checkpoint_unix_seconds: AtomicU64::new(0),
-            #[cfg(test)]
-            broken: AtomicBool::new(false),
-        }
-    }
-
-    fn observe(
-        &self,
-        keys: &[Key],
-        retry: Option<(Token, [u8; 16])>,
-        unix_seconds: u64,
-    ) -> Result<Observed, Failure> {
-        let _order = self.order.read().unwrap_or_else(PoisonError::into_inner);
-        if !self.is_writable.load(Ordering::Acquire) {
-            return Err(Failure::NotWritable);
-        }
-        // Held until the answer is kept: a retry that overtakes its request waits here.
-        let mut answers = retry.map(|_| lock(&self.answers));
-        if let (Some(answers), Some((token, request))) = (&answers, &retry)
-            && let Some(answer) = answers.get(token, unix_seconds)
-        {
-            if answer.request != *request || answer.counts.len() != keys.len() {
-                return Err(Failure::TokenReused);
-            }
-            let seen = answer.counts.iter().map(|count| seen_of(*count)).collect();
-            let ticket = Ticket(lock(&self.queue).tickets);
-            return Ok(Observed { seen, ticket, is_repeated: true });
-        }
-        let mut seen = Vec::with_capacity(keys.len());
-        let mut changes = Vec::new();
-        let is_kept = self.files.is_some();
-        let tick = self.window.observe_with(
-            keys,
-            |outcome| seen.push(outcome),
-            |change| {
-                if is_kept {
-                    changes.push(change);
-                }
-            },
-        );
-        let mut payload = Vec::new();
-        if !changes.is_empty() {
-            encode_changes(&mut payload, tick, &changes, self.window.lanes(), false);
-        }
-        let mut undo = vec![Undo::Changes(changes)];
-        if let (Some(answers), Some((token, request))) = (&mut answers, retry) {
-            let counts = seen.iter().map(|seen| code_of(*seen)).collect();
-            let answer = Answer { unix_seconds, request, counts };
-            if is_kept {
-                encode_answer(&mut payload, &token, &answer);
-                undo.push(Undo::Answer(token));
-            }
-            answers.insert(token, answer);
-        }
-        Ok(Observed { seen, ticket: self.enqueue(payload, undo), is_repeated: false })
-    }
-
-    fn forget(&self, keys: &[Key]) -> Result<(Vec<bool>, Ticket), Failure> {
-        let _order = self.order.write().unwrap_or_else(PoisonError::into_inner);
-        if !self.is_writable.load(Ordering::Acquire) {
-            return Err(Failure::NotWritable);
-        }
-        let mut payload = Vec::new();
-        let mut undo = Vec::new();
-        let mut forgotten = Vec::with_capacity(keys.len());
-        for key in keys {
-            let found = self.window.forget_one(key);
-            forgotten.push(found.is_some());
-            if let Some((change, tick)) = found.filter(|_| self.files.is_some()) {
-                encode_changes(&mut payload, tick, &[change], self.window.lanes(), true);
-                undo.push(Undo::Forgotten(vec![change]));
-            }
-        }
-        Ok((forgotten, self.enqueue(payload, undo)))
-    }
-
-    /// Queues a payload. Without one, the ticket is that of the last queued payload: the answer may
-    /// depend on it.
-    fn enqueue(&self, payload: Vec<u8>, undo: Vec<Undo>) -> Ticket {
-        let mut queue = lock(&self.queue);
-        if payload.is_empty() {
-            return Ticket(queue.tickets);
-        }
-        queue.tickets += 1;
-        queue.payload.extend_from_slice(&payload);
-        if self.durability == Durability::Fsync {
-            queue.undo.extend(undo);
-        }
-        if queue.payload.len() > MAX_QUEUED {
-            // The disk is slower than the events. The writer makes the window writable again.
-            self.is_writable.store(false, Ordering::Release);
-        }
-        let ticket = Ticket(queue.tickets);
-        let is_fsync = self.durability == Durability::Fsync;
-        drop(queue);
-        if is_fsync {
-            self.wake.notify_one();
-        }
-        ticket
-    }
-
-    async fn resolved(&self, ticket: Ticket) -> Result<(), Failure> {
-        // The sender lives as long as `self`.
-        let _ = self.done.subscribe().wait_for(|done| *done >= ticket.0).await;
-        let failed = lock(&self.failed);
-        let is_failed = failed.iter().any(|(after, upto)| (after + 1..=*upto).contains(&ticket.0));
-        if is_failed { Err(Failure::NotWritable) } else { Ok(()) }
-    }
-
-    /// Waits until everything queued is durable; the current segment, and the next group in it.
-    fn sync(&self, begins_segment: bool) -> Option<(u64, u64)> {
-        let (reply, answer) = mpsc::channel();
-        lock(&self.queue).sync = Some(SyncRequest { begins_segment, reply });
-        self.wake.notify_one();
-        answer.recv().ok()
-    }
-}
-
-/// Outcome as one number: 0 new, `u16::MAX` full, else the count.
-const fn code_of(seen: Seen) -> u16 {
-    match seen {
-        Seen::New => 0,
-        Seen::Duplicate(count) => count,
-        Seen::Full => u16::MAX,
-    }
-}
-
-const fn seen_of(code: u16) -> Seen {
-    match code {
-        0 => Seen::New,
-        u16::MAX => Seen::Full,
-        count => Seen::Duplicate(count),
     }
 }

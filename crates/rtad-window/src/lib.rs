@@ -29,8 +29,8 @@ mod window;
 pub use answers::Token;
 pub use checkpoint::CheckpointError;
 pub use durable::{
-    Durability, Durable, DurableStats, Failure, Observed, OpenError, SavedCheckpoint, StateDir,
-    Ticket,
+    Durability, Durable, DurableStats, Failure, Loaded, Observed, OpenError, SavedCheckpoint,
+    StateDir, Ticket,
 };
 pub use log::LogError;
 pub use spec::{Format, LOAD, SpecError, WindowSpec};

@@ -8,6 +8,8 @@
 //!           crc u32 (of all three and the payload), payload: frames
 //! frame     kind u8, tick u64, records u32, then the records
 //! record    of changes and erasures: slot u48, lanes u32 each
+//!           of answers: count u16, after the token and the digest of the request
+//!           of the wall offset none: the tick holds it
 //! ```
 //!
 //! All numbers are little-endian. A group is written with one write and one sync; the next group
@@ -15,12 +17,16 @@
 //! before a valid one is damage, and the log is refused. Records are contents, not events:
 //! replaying one twice changes nothing.
 
+mod read;
+
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::answers::{Answer, Token};
 use crate::table::{Change, LANES};
+
+pub(crate) use read::{first_group, read_segment};
 
 const SEGMENT_MAGIC: [u8; 8] = *b"RTADWLOG";
 const VERSION: u32 = 1;
@@ -60,13 +66,16 @@ pub(crate) enum Frame {
     Changes { tick: u64, changes: Vec<Change> },
     /// Erased entries.
     Forgotten { tick: u64, changes: Vec<Change> },
-    /// The answer to a request with a token; the tick is in seconds of the wall clock.
+    /// The answer to a request with a token; the tick is in seconds of the window's time.
     Answered { token: Token, answer: Answer },
+    /// Milliseconds that the wall clock is ahead of the window's time.
+    WallOffset(i64),
 }
 
 const CHANGES: u8 = 1;
 const FORGOTTEN: u8 = 2;
 const ANSWERED: u8 = 3;
+const WALL_OFFSET: u8 = 4;
 
 /// Appends a frame of slot contents to a buffer.
 pub(crate) fn encode_changes(
@@ -91,7 +100,7 @@ pub(crate) fn encode_changes(
 /// Appends a frame with the answer to a request.
 pub(crate) fn encode_answer(into: &mut Vec<u8>, token: &Token, answer: &Answer) {
     into.push(ANSWERED);
-    into.extend_from_slice(&answer.unix_seconds.to_le_bytes());
+    into.extend_from_slice(&answer.seconds.to_le_bytes());
     into.extend_from_slice(&(answer.counts.len() as u32).to_le_bytes());
     into.extend_from_slice(&token.0);
     into.extend_from_slice(&answer.request);
@@ -100,43 +109,47 @@ pub(crate) fn encode_answer(into: &mut Vec<u8>, token: &Token, answer: &Answer) 
     }
 }
 
-/// Splits a payload into frames; `None` if it is not one.
-pub(crate) fn decode(mut payload: &[u8], lanes: usize) -> Option<Vec<Frame>> {
-    let mut frames = Vec::new();
-    while !payload.is_empty() {
-        let kind = take::<1>(&mut payload)?[0];
-        let tick = u64::from_le_bytes(take(&mut payload)?);
-        let records = u32::from_le_bytes(take(&mut payload)?) as usize;
-        frames.push(match kind {
-            CHANGES | FORGOTTEN => {
-                let bytes = split(&mut payload, records.checked_mul(SLOT_BYTES + 4 * lanes)?)?;
-                let record = bytes.chunks_exact(SLOT_BYTES + 4 * lanes).map(|record| {
-                    let mut slot = [0; 8];
-                    slot[..SLOT_BYTES].copy_from_slice(&record[..SLOT_BYTES]);
-                    let mut words = [0; LANES];
-                    for (word, lane) in words.iter_mut().zip(record[SLOT_BYTES..].chunks_exact(4)) {
-                        *word = u32::from_le_bytes([lane[0], lane[1], lane[2], lane[3]]);
-                    }
-                    Change { slot: u64::from_le_bytes(slot), words }
-                });
-                let changes = record.collect();
-                match kind {
-                    CHANGES => Frame::Changes { tick, changes },
-                    _ => Frame::Forgotten { tick, changes },
+/// Appends a frame with the offset of the wall clock.
+pub(crate) fn encode_wall_offset(into: &mut Vec<u8>, millis: i64) {
+    into.push(WALL_OFFSET);
+    into.extend_from_slice(&millis.to_le_bytes());
+    into.extend_from_slice(&0_u32.to_le_bytes());
+}
+
+/// Takes the first frame off a payload; `None` if it is not one.
+pub(crate) fn decode(payload: &mut &[u8], lanes: usize) -> Option<Frame> {
+    let kind = take::<1>(payload)?[0];
+    let tick = u64::from_le_bytes(take(payload)?);
+    let records = u32::from_le_bytes(take(payload)?) as usize;
+    Some(match kind {
+        CHANGES | FORGOTTEN => {
+            let bytes = split(payload, records.checked_mul(SLOT_BYTES + 4 * lanes)?)?;
+            let record = bytes.chunks_exact(SLOT_BYTES + 4 * lanes).map(|record| {
+                let mut slot = [0; 8];
+                slot[..SLOT_BYTES].copy_from_slice(&record[..SLOT_BYTES]);
+                let mut words = [0; LANES];
+                for (word, lane) in words.iter_mut().zip(record[SLOT_BYTES..].chunks_exact(4)) {
+                    *word = u32::from_le_bytes([lane[0], lane[1], lane[2], lane[3]]);
                 }
+                Change { slot: u64::from_le_bytes(slot), words }
+            });
+            let changes = record.collect();
+            match kind {
+                CHANGES => Frame::Changes { tick, changes },
+                _ => Frame::Forgotten { tick, changes },
             }
-            ANSWERED => {
-                let token = Token(take(&mut payload)?);
-                let request = take(&mut payload)?;
-                let counts = split(&mut payload, records.checked_mul(2)?)?;
-                let counts = counts.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
-                let counts = counts.collect();
-                Frame::Answered { token, answer: Answer { unix_seconds: tick, request, counts } }
-            }
-            _ => return None,
-        });
-    }
-    Some(frames)
+        }
+        ANSWERED => {
+            let token = Token(take(payload)?);
+            let request = take(payload)?;
+            let counts = split(payload, records.checked_mul(2)?)?;
+            let counts = counts.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
+            let counts = counts.collect();
+            Frame::Answered { token, answer: Answer { seconds: tick, ticket: 0, request, counts } }
+        }
+        WALL_OFFSET if records == 0 => Frame::WallOffset(tick as i64),
+        _ => return None,
+    })
 }
 
 fn split<'a>(bytes: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
@@ -160,7 +173,10 @@ pub(crate) struct Segment {
     pub(crate) number: u64,
     /// Number of the next group.
     pub(crate) next_group: u64,
-    pub(crate) bytes: u64,
+    /// Bytes that are durable.
+    bytes: u64,
+    #[cfg(test)]
+    fails_sync: bool,
 }
 
 impl Segment {
@@ -180,12 +196,33 @@ impl Segment {
         file.write_all(&header)?;
         file.sync_all()?;
         sync_dir(dir)?;
-        Ok(Self { file, number, next_group, bytes: HEADER_BYTES as u64 })
+        let bytes = HEADER_BYTES as u64;
+        Ok(Self {
+            file,
+            number,
+            next_group,
+            bytes,
+            #[cfg(test)]
+            fails_sync: false,
+        })
     }
 
     /// Appends a group and makes it durable. After an error the segment must not be used further;
     /// the next one begins with the same group number.
     pub(crate) fn append(&mut self, payload: &[u8]) -> io::Result<()> {
+        let appended = self.write_group(payload);
+        if appended.is_ok() {
+            self.next_group += 1;
+            self.bytes += (GROUP_HEADER + payload.len()) as u64;
+        } else {
+            // It may be whole in the page cache, and a start before the next segment would replay
+            // what was refused.
+            let _ = self.file.set_len(self.bytes).and_then(|()| self.file.sync_data());
+        }
+        appended
+    }
+
+    fn write_group(&mut self, payload: &[u8]) -> io::Result<()> {
         let mut header = [0; GROUP_HEADER];
         header[..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
         header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -194,10 +231,11 @@ impl Segment {
         header[16..].copy_from_slice(&crc.to_le_bytes());
         self.file.write_all(&header)?;
         self.file.write_all(payload)?;
-        self.file.sync_data()?;
-        self.next_group += 1;
-        self.bytes += (GROUP_HEADER + payload.len()) as u64;
-        Ok(())
+        #[cfg(test)]
+        if self.fails_sync {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.file.sync_data()
     }
 }
 
@@ -218,207 +256,5 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// What `read_segment` found.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SegmentEnd {
-    /// Number of the group after the last valid one.
-    pub(crate) next_group: u64,
-    /// Bytes after the last valid group.
-    pub(crate) torn_bytes: u64,
-}
-
-/// Reads a segment: calls `each` with the payload of every group from `next_group` on, before
-/// group `until`.
-///
-/// A segment whose last write failed is continued by the next one at the same group: what the
-/// failed write left behind does not count.
-///
-/// # Errors
-///
-/// The file is unreadable, belongs to another window, or is damaged before its last group.
-pub(crate) fn read_segment(
-    path: &Path,
-    id: u64,
-    number: u64,
-    mut next_group: u64,
-    until: Option<u64>,
-    mut each: impl FnMut(&[u8]) -> Option<()>,
-) -> Result<SegmentEnd, LogError> {
-    let bytes = std::fs::read(path);
-    let bytes = bytes.map_err(|source| LogError::Io { path: path.to_owned(), source })?;
-    let damaged = |offset: usize, what| LogError::Damaged {
-        path: path.to_owned(),
-        offset: offset as u64,
-        what,
-    };
-    let Some(first_group) = parse_header(&bytes, id, number).map_err(|what| damaged(0, what))?
-    else {
-        // The crash came before the header was durable.
-        return Ok(SegmentEnd { next_group, torn_bytes: bytes.len() as u64 });
-    };
-    if first_group != next_group {
-        return Err(damaged(32, "the segment does not continue the one before"));
-    }
-    let mut offset = HEADER_BYTES;
-    while let Some((number, payload)) = parse_group(&bytes[offset..]) {
-        if until == Some(next_group) {
-            break;
-        }
-        if number != next_group {
-            return Err(damaged(offset, "a group is missing"));
-        }
-        each(payload).ok_or_else(|| damaged(offset, "a group with unknown content"))?;
-        next_group += 1;
-        offset += GROUP_HEADER + payload.len();
-    }
-    match until {
-        Some(until) if until == next_group => return Ok(SegmentEnd { next_group, torn_bytes: 0 }),
-        Some(_) => return Err(damaged(offset, "the last groups are missing")),
-        None => {}
-    }
-    // A later group that is valid proves that this one was durable once.
-    let later = bytes[offset..].windows(4).skip(1).enumerate();
-    for (at, _) in later.filter(|(_, four)| *four == GROUP_MAGIC.to_le_bytes()) {
-        let group = parse_group(&bytes[offset + 1 + at..]);
-        if group.is_some_and(|(number, _)| number > next_group) {
-            return Err(damaged(offset, "a broken group is followed by a valid one"));
-        }
-    }
-    Ok(SegmentEnd { next_group, torn_bytes: (bytes.len() - offset) as u64 })
-}
-
-/// Number of the first group of a segment; `None` if its header was never complete.
-///
-/// # Errors
-///
-/// The file is unreadable, or not a segment of this window.
-pub(crate) fn first_group(path: &Path, id: u64, number: u64) -> Result<Option<u64>, LogError> {
-    let io = |source| LogError::Io { path: path.to_owned(), source };
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + 1);
-    let file = File::open(path).map_err(io)?;
-    file.take(HEADER_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
-    let damaged = |what| LogError::Damaged { path: path.to_owned(), offset: 0, what };
-    parse_header(&bytes, id, number).map_err(damaged)
-}
-
-/// Number of the first group; `None` for a header that was never complete.
-fn parse_header(bytes: &[u8], id: u64, number: u64) -> Result<Option<u64>, &'static str> {
-    let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
-    let mut fields = header;
-    let magic: Option<[u8; 8]> = take(&mut fields);
-    let version = take(&mut fields).map(u32::from_le_bytes);
-    let found_id = take(&mut fields).map(u64::from_le_bytes);
-    let found_number = take(&mut fields).map(u64::from_le_bytes);
-    let first_group = take(&mut fields).map(u64::from_le_bytes);
-    let crc = take(&mut fields).map(u32::from_le_bytes);
-    if crc != Some(crc32fast::hash(&header[..HEADER_BYTES - 4])) {
-        // Groups are written after the header is durable.
-        return if rest.is_empty() { Ok(None) } else { Err("a header with a wrong checksum") };
-    }
-    if magic != Some(SEGMENT_MAGIC) {
-        return Err("not a log of a window");
-    }
-    if version != Some(VERSION) {
-        return Err("a version of the format that this program does not know");
-    }
-    if found_id != Some(id) || found_number != Some(number) {
-        return Err("a segment of another window");
-    }
-    Ok(first_group)
-}
-
-fn parse_group(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (header, rest) = bytes.split_at_checked(GROUP_HEADER)?;
-    let mut fields = header;
-    let magic = u32::from_le_bytes(take(&mut fields)?);
-    let length = u32::from_le_bytes(take(&mut fields)?) as usize;
-    let number = u64::from_le_bytes(take(&mut fields)?);
-    let crc = u32::from_le_bytes(take(&mut fields)?);
-    let payload = rest.get(..length)?;
-    let is_valid = magic == GROUP_MAGIC && crc == group_crc(&header[..16], payload);
-    is_valid.then_some((number, payload))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn change(slot: u64) -> Change {
-        Change { slot, words: [slot as u32, 2, 3, 4, 5, 6] }
-    }
-
-    fn write(dir: &Path, groups: &[&[u8]]) -> PathBuf {
-        let mut segment = Segment::create(dir, 7, 3, 10).unwrap();
-        for group in groups {
-            segment.append(group).unwrap();
-        }
-        segment_path(dir, 3)
-    }
-
-    fn read(path: &Path) -> Result<(Vec<Vec<u8>>, SegmentEnd), LogError> {
-        let mut groups = Vec::new();
-        let end = read_segment(path, 7, 3, 10, None, |payload| {
-            groups.push(payload.to_vec());
-            Some(())
-        })?;
-        Ok((groups, end))
-    }
-
-    #[test]
-    fn frames_survive_encoding() {
-        let mut bytes = Vec::new();
-        encode_changes(&mut bytes, 9, &[change(1), change(1 << 40)], LANES, false);
-        encode_changes(&mut bytes, 10, &[change(2)], LANES, true);
-        let answer = Answer { unix_seconds: 5, request: [7; 16], counts: [1, 0, 65535].into() };
-        encode_answer(&mut bytes, &Token([8; 16]), &answer);
-        let expected = [
-            Frame::Changes { tick: 9, changes: vec![change(1), change(1 << 40)] },
-            Frame::Forgotten { tick: 10, changes: vec![change(2)] },
-            Frame::Answered { token: Token([8; 16]), answer },
-        ];
-        assert_eq!(decode(&bytes, LANES).unwrap(), expected);
-        for end in 1..bytes.len() {
-            if let Some(frames) = decode(&bytes[..end], LANES) {
-                assert!(frames.len() < 3);
-            }
-        }
-    }
-
-    #[test]
-    fn torn_tail_is_cut_at_every_byte() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = write(dir.path(), &[b"first", b"second, longer"]);
-        let whole = std::fs::read(&path).unwrap();
-        let second = whole.len() - GROUP_HEADER - 14;
-        for length in 0..whole.len() {
-            std::fs::write(&path, &whole[..length]).unwrap();
-            let (groups, end) = read(&path).unwrap();
-            let expected = if length >= second { 1 } else { 0 };
-            assert_eq!((groups.len(), end.next_group), (expected, 10 + expected as u64));
-        }
-    }
-
-    #[test]
-    fn every_flipped_byte_before_the_last_group_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = write(dir.path(), &[b"first", b"second, longer"]);
-        let whole = std::fs::read(&path).unwrap();
-        let second = whole.len() - GROUP_HEADER - 14;
-        for at in 0..whole.len() {
-            let mut bytes = whole.clone();
-            bytes[at] ^= 0x10;
-            std::fs::write(&path, &bytes).unwrap();
-            assert_eq!(read(&path).is_err(), at < second, "byte {at}");
-        }
-    }
-
-    #[test]
-    fn missing_group_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = write(dir.path(), &[b"first", b"second", b"third"]);
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes.drain(HEADER_BYTES..HEADER_BYTES + GROUP_HEADER + 5);
-        std::fs::write(&path, &bytes).unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("a group is missing"));
-    }
-}
+mod tests;

@@ -10,15 +10,15 @@ pub(crate) use std::sync::Mutex;
 #[cfg(not(feature = "model"))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use std::sync::PoisonError;
 pub(crate) use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{LockResult, PoisonError};
 
 #[cfg(feature = "model")]
 pub(crate) type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
 #[cfg(not(feature = "model"))]
 pub(crate) type Guard<'a, T> = std::sync::MutexGuard<'a, T>;
 
-/// Locks, also after a panic of another holder: each change of a slot leaves the table valid.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Guard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// What a lock guards, also after a panic of another holder: each change leaves it valid.
+pub(crate) fn guard<G>(locked: LockResult<G>) -> G {
+    locked.unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,13 +9,21 @@
 //! Each region knows the latest tick that it has seen, and the tick up to which it was swept. A
 //! region is swept before tick values could repeat, whatever the callers do: correctness needs no
 //! background work.
+//!
+//! Whole keys that expire are reported to the caller. Those that leave their slots before the
+//! caller's next sweep wait for it in a list.
+
+mod expiry;
+mod replay;
 
 use std::ops::Index;
 
 use crate::Key;
 use crate::position::{Position, Secret};
 use crate::spec::{Format, Layout, SLOTS, TICKS};
-use crate::sync::{AtomicU32, Guard, Mutex, Relaxed, lock};
+use crate::sync::{AtomicU32, Guard, Mutex, Relaxed, guard};
+
+pub(crate) use expiry::Evicted;
 
 /// Most lanes of a slot.
 pub(crate) const LANES: usize = 6;
@@ -45,6 +53,8 @@ pub(crate) struct Table {
     lifetime: u64,
     secret: Secret,
     regions: Box<[Region]>,
+    /// Locked within a region's lock. Whole slots only.
+    evicted: Mutex<Evicted>,
 }
 
 struct Region {
@@ -113,7 +123,8 @@ impl Table {
             lanes: Lanes::new(layout.buckets * layout.format.lanes()),
         };
         let regions = (0..layout.regions).map(region).collect();
-        Self { layout, lifetime: u64::from(lifetime), secret, regions }
+        let evicted = Mutex::new(Evicted::default());
+        Self { layout, lifetime: u64::from(lifetime), secret, regions, evicted }
     }
 
     pub(crate) const fn secret(&self) -> &Secret {
@@ -145,7 +156,12 @@ impl Table {
     fn lock_unmoved(&self, region: usize) -> Locked<'_> {
         let Region { clock, lanes } = &self.regions[region];
         let slots = (self.layout.buckets * SLOTS) as u64;
-        Locked { table: self, lanes, first: region as u64 * slots, clock: lock(clock) }
+        Locked { table: self, lanes, first: region as u64 * slots, clock: guard(clock.lock()) }
+    }
+
+    /// Expired keys that left their slots since the last call.
+    pub(crate) fn take_evicted(&self) -> Evicted {
+        std::mem::take(&mut *guard(self.evicted.lock()))
     }
 
     /// Region of a slot.
@@ -153,19 +169,37 @@ impl Table {
         (slot / (self.layout.buckets * SLOTS) as u64) as usize
     }
 
-    /// Copies a region, in the layout of `load`.
-    pub(crate) fn copy(&self, region: usize, into: &mut Vec<u8>) -> RegionClock {
-        let locked = self.lock_unmoved(region);
+    /// Copies a region, in the layout of `load`, without what has expired at `tick`.
+    pub(crate) fn copy(&self, region: usize, tick: u64, into: &mut Vec<u8>) -> RegionClock {
+        let locked = self.lock(region, tick);
         into.clear();
-        for lane in locked.lanes.iter() {
-            into.extend_from_slice(&lane.load(Relaxed).to_le_bytes());
+        for lines in locked.lanes.0.chunks(self.layout.format.lanes()) {
+            let live: [bool; SLOTS] =
+                std::array::from_fn(|slot| locked.is_live(lines[0].0[slot].load(Relaxed)));
+            for Line(line) in lines {
+                for (lane, is_live) in line.iter().zip(live) {
+                    let word = if is_live { lane.load(Relaxed) } else { 0 };
+                    into.extend_from_slice(&word.to_le_bytes());
+                }
+            }
         }
-        *locked.clock
+        let tick = locked.tick();
+        RegionClock { tick, swept: tick }
     }
 
     /// Bytes of a copied region.
     pub(crate) fn region_bytes(&self) -> usize {
         self.layout.buckets * SLOTS * self.layout.format.lanes() * 4
+    }
+
+    /// Whether any slot holds a whole key, live or not.
+    #[cfg(test)]
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        (0..self.layout.regions).any(|region| {
+            let locked = self.lock_unmoved(region);
+            let slots = locked.first..locked.first + (self.layout.buckets * SLOTS) as u64;
+            slots.into_iter().any(|slot| key_of(&locked.words(locked.lane_of(slot))) == *key)
+        })
     }
 
     /// Replaces a region by a copy of `region_bytes()` bytes.
@@ -191,42 +225,6 @@ impl Locked<'_> {
     fn is_live(&self, head: u32) -> bool {
         let stored = head & 0xff;
         stored != 0 && u64::from(age(self.now(), stored)) < self.table.lifetime
-    }
-
-    /// Moves the region's tick forward. Sweeps first, if a stored tick could repeat otherwise.
-    fn advance(&mut self, tick: u64) {
-        if tick <= self.clock.tick {
-            return;
-        }
-        // The oldest stored tick is `swept - lifetime + 1`; its age must stay below TICKS.
-        if tick - self.clock.swept + self.table.lifetime > TICKS {
-            self.sweep(tick, |_, _| {});
-        }
-        self.clock.tick = tick;
-    }
-
-    /// Clears what has expired at `tick`, which becomes the region's; reports each cleared slot
-    /// with the ticks that it has outlived.
-    pub(crate) fn sweep(&mut self, tick: u64, mut cleared: impl FnMut(Words, u64)) {
-        let tick = tick.max(self.clock.tick);
-        let passed = tick - self.clock.tick;
-        let now = self.now();
-        let lanes = self.table.layout.format.lanes();
-        for bucket in 0..self.table.layout.buckets {
-            for slot in 0..SLOTS {
-                let at = bucket * SLOTS * lanes + slot;
-                let stored = self.lanes[at].load(Relaxed) & 0xff;
-                if stored == 0 {
-                    continue;
-                }
-                let age = u64::from(age(now, stored)) + passed;
-                if age >= self.table.lifetime {
-                    cleared(self.words(at), age);
-                    self.write(at, [0; LANES]);
-                }
-            }
-        }
-        *self.clock = RegionClock { tick, swept: tick };
     }
 
     /// Index of a slot's first lane.
@@ -315,6 +313,7 @@ impl Locked<'_> {
                     Format::Narrow => {}
                     Format::Wide => words[1] = u32::from(position.tail) << 16 | 1,
                     Format::Whole => {
+                        self.evict(at);
                         words[1] = 1;
                         words[2..].copy_from_slice(&key_words(key));
                     }
@@ -330,8 +329,19 @@ impl Locked<'_> {
         self.find(position, key).map_or(0, |at| self.count(at))
     }
 
-    /// Clears a key's entry, if it is live; returns the former contents.
+    /// Clears a key's entry, if it is live; returns the former contents. Clears its expired slots
+    /// too.
     pub(crate) fn forget(&mut self, position: &Position, key: &Key) -> Option<Change> {
+        for bucket in position.buckets {
+            let start = self.table.bucket_start(bucket);
+            for at in start..start + SLOTS {
+                let head = self.lanes[at].load(Relaxed);
+                let is_expired = head & 0xff != 0 && !self.is_live(head);
+                if is_expired && head & !0xff == position.head && self.is_of(at, position, key) {
+                    self.write(at, [0; LANES]);
+                }
+            }
+        }
         let at = self.find(position, key).ok()?;
         let change = self.change(at);
         self.write(at, [0; LANES]);
@@ -354,79 +364,6 @@ impl Locked<'_> {
         Change { slot: self.slot_of(at), words: self.words(at) }
     }
 
-    /// Takes back one event that stored `change`. The events since may have counted the same entry.
-    ///
-    /// Returns whether the entry is gone.
-    pub(crate) fn undo(&mut self, change: &Change) -> bool {
-        let at = self.lane_of(change.slot);
-        if !self.is_same_entry(at, &change.words) {
-            return false;
-        }
-        match self.count(at) {
-            0 | 1 => {
-                self.write(at, [0; LANES]);
-                true
-            }
-            count => {
-                self.set_count(at, count - 1);
-                false
-            }
-        }
-    }
-
-    /// Puts a forgotten entry back; `false` if its slot is in use again.
-    pub(crate) fn restore(&mut self, change: &Change) -> bool {
-        let at = self.lane_of(change.slot);
-        let is_free = !self.is_live(self.lanes[at].load(Relaxed));
-        if is_free {
-            self.write(at, change.words);
-        }
-        is_free
-    }
-
-    /// Replays a change of a log; `tick` is that of its frame, at most the region's.
-    ///
-    /// Changes of one entry may arrive in any order: the later tick wins, then the higher count.
-    pub(crate) fn redo(&mut self, change: &Change, tick: u64) {
-        let stored = change.words[0] & 0xff;
-        let age_then = u64::from(age(tick_value(tick), stored));
-        let passed = self.clock.tick.saturating_sub(tick);
-        if stored == 0 || age_then + passed >= self.table.lifetime {
-            return;
-        }
-        let at = self.lane_of(change.slot);
-        let held = self.lanes[at].load(Relaxed);
-        let replaces = if self.is_same_entry(at, &change.words) {
-            self.count(at) < change.words[1] as u16
-        } else {
-            !self.is_live(held) || age_then + passed <= u64::from(age(self.now(), held & 0xff))
-        };
-        if replaces {
-            self.write(at, change.words);
-        }
-    }
-
-    /// Replays an erasure.
-    pub(crate) fn redo_forget(&mut self, change: &Change) {
-        let at = self.lane_of(change.slot);
-        if self.is_same_key(at, &change.words) {
-            self.write(at, [0; LANES]);
-        }
-    }
-
-    /// Same key and same tick: everything but the count.
-    fn is_same_entry(&self, at: usize, words: &Words) -> bool {
-        self.lanes[at].load(Relaxed) == words[0] && self.is_same_key(at, words)
-    }
-
-    fn is_same_key(&self, at: usize, words: &Words) -> bool {
-        let held = self.words(at);
-        held[0] & 0xff != 0
-            && (held[0] ^ words[0]) & !0xff == 0
-            && (held[1] ^ words[1]) & 0xffff_0000 == 0
-            && held[2..] == words[2..]
-    }
-
     /// Calls `each` with every live entry: contents, and ticks since its first event.
     pub(crate) fn for_each_live(&self, mut each: impl FnMut(Words, u64)) {
         let lanes = self.table.layout.format.lanes();
@@ -446,6 +383,11 @@ impl Locked<'_> {
 fn key_words(key: &Key) -> [u32; 4] {
     let key = u128::from_le_bytes(*key);
     [key as u32, (key >> 32) as u32, (key >> 64) as u32, (key >> 96) as u32]
+}
+
+/// Count in the contents of a wide or whole slot.
+pub(crate) const fn count_of(words: &Words) -> u16 {
+    words[1] as u16
 }
 
 /// Key in the contents of a whole slot.

@@ -2,14 +2,13 @@
 
 use std::hint::black_box;
 use std::sync::Mutex as StdMutex;
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicI64;
 
 use crate::Key;
 use crate::position::Secret;
 use crate::spec::{TICKS, WindowSpec};
-use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
-use crate::table::{Change, RegionClock, Stored, Table, key_of};
+use crate::sync::{Acquire, AtomicU64, Relaxed, Release, guard};
+use crate::table::{Change, RegionClock, Stored, Table, count_of, key_of};
 
 /// Events whose buckets are read together, before the first lock.
 const TOUCHED: usize = 64;
@@ -111,7 +110,7 @@ impl Window {
 
     /// Moves to a tick; an earlier one than the current changes nothing. Returns the current tick.
     pub fn set_tick(&self, tick: u64) -> u64 {
-        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _moving = guard(self.moving.lock());
         let current = self.tick.load(Acquire);
         if tick <= current {
             return current;
@@ -258,12 +257,18 @@ impl Window {
         self.table.region_bytes()
     }
 
+    /// Copies a region without what has expired: erased keys may be among it.
     pub(crate) fn copy_region(&self, region: usize, into: &mut Vec<u8>) -> RegionClock {
-        self.table.copy(region, into)
+        self.table.copy(region, self.tick(), into)
     }
 
     pub(crate) fn load_region(&self, region: usize, clock: RegionClock, copy: &[u8]) {
         self.table.load(region, clock, copy);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        self.table.holds(key)
     }
 
     /// Computes the statistics again from all entries. Reads the whole table.
@@ -279,17 +284,30 @@ impl Window {
         }
     }
 
-    /// Clears expired entries everywhere and reports each expired key of a window of whole keys,
-    /// with its count. Reads the first lane of the whole table.
-    pub fn expire(&self, mut expired: impl FnMut(Key, u16)) {
+    /// Clears expired entries everywhere. Of a window of whole keys, reports each expired entry
+    /// once: its key, which may be in the window again, and its count. Reads the first lane of the
+    /// whole table.
+    ///
+    /// Returns whether all were reported. Between two calls, 2^20 keys that leave their slots are
+    /// kept; after more, list the window with `for_each_key`.
+    #[must_use]
+    pub fn expire(&self, mut expired: impl FnMut(Key, u16)) -> bool {
         let is_whole = self.spec.whole_keys;
         for region in 0..self.regions() {
-            self.table.lock(region, 0).sweep(self.tick(), |words, _| {
+            self.table.lock(region, 0).sweep(self.tick(), |words| {
                 if is_whole {
-                    expired(key_of(&words), words[1] as u16);
+                    expired(key_of(&words), count_of(&words));
                 }
             });
         }
+        let evicted = self.table.take_evicted();
+        evicted.keys.into_iter().for_each(|(key, count)| expired(key, count));
+        !evicted.is_truncated
+    }
+
+    /// Forgets which keys expired while the files were read.
+    pub(crate) fn discard_evicted(&self) {
+        self.table.take_evicted();
     }
 
     /// Calls `each` with every live key and its count, region by region. Without whole keys there
@@ -300,7 +318,7 @@ impl Window {
         }
         for region in 0..self.regions() {
             let region = self.table.lock(region, self.tick());
-            region.for_each_live(|words, _| each(key_of(&words), words[1] as u16));
+            region.for_each_live(|words, _| each(key_of(&words), count_of(&words)));
         }
     }
 

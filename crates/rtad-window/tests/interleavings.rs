@@ -60,7 +60,7 @@ fn moving_clock_makes_no_key_new_twice() {
         let other = Arc::clone(&window);
         let thread = thread::spawn(move || {
             other.set_tick(401);
-            other.expire(|_, _| {});
+            assert!(other.expire(|_, _| {}));
             other.observe(&[key(1)])
         });
         let seen = window.observe(&[key(1)]);

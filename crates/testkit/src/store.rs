@@ -151,6 +151,8 @@ pub struct Spec {
     pub created_unix_seconds: u64,
     /// End of validity.
     pub expires_unix_seconds: Option<u64>,
+    /// Whether it follows a window of events.
+    pub is_from_window: bool,
     /// Number of rows in the manifest; tests identify generations by it.
     pub rows: u64,
 }
@@ -164,6 +166,7 @@ impl Spec {
             shards_per_chunk: 4096,
             created_unix_seconds: now_unix_seconds(),
             expires_unix_seconds: None,
+            is_from_window: false,
             rows: 0,
         }
     }
@@ -172,6 +175,7 @@ impl Spec {
         let build =
             BuildReport { tool: "test".to_owned(), rows: self.rows, ..BuildReport::default() };
         let manifest = chunks.finish(name(audience), generation, self.created_unix_seconds, build);
+        let manifest = if self.is_from_window { manifest.from_window() } else { manifest };
         match self.expires_unix_seconds {
             Some(expires) => manifest.expiring_at(expires),
             None => manifest,

@@ -1,2 +1,2 @@
-"""Console in headless Chromium with Playwright: a running rtad under traffic, with store changes
-and failures."""
+"""Consoles in headless Chromium with Playwright: a running rtad under traffic, with store changes
+and failures, and a write service under events."""

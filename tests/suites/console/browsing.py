@@ -23,19 +23,22 @@ def chromium():
     return {"executable_path": path, "args": ["--no-sandbox"]}
 
 
-class Console:
-    """Opens the page for each test; browser warnings and errors fail the test."""
+class Pages:
+    """Opens a page for each test; browser warnings and errors fail the test."""
 
-    @pytest.fixture(autouse=True)
-    def open_console(self, pod, traffic, browser):
-        self.pod, self.traffic, self.browser = pod, traffic, browser
-        self.url = f"http://{pod.admin}/"
+    @contextlib.contextmanager
+    def pages(self, browser, url):
+        self.browser, self.url = browser, url
         self.page_errors = []
         self.requests = []
         with contextlib.ExitStack() as self.closing:
             self.page = self.open()
             yield
             assert self.page_errors == []
+
+    def expect_figures(self, page):
+        """Waits until the page shows figures."""
+        raise NotImplementedError
 
     def open(self, url=None, **options):
         context = self.browser.new_context(
@@ -53,20 +56,8 @@ class Console:
         page.on("pageerror", lambda error: self.page_errors.append(str(error)))
         page.on("request", lambda request: self.requests.append(request))
         page.goto(url or self.url)
-        expect(page.locator("#state")).to_contain_text(re.compile("ready|就绪"))
-        # The page computes rates, which need two polls of the metrics.
-        expect(page.locator("#tables tbody tr").first).to_be_visible()
+        self.expect_figures(page)
         return page
-
-    def look_up(self, text, kind=None, page=None):
-        """Submits the lookup form; `kind` is an option of its select box."""
-        page = page or self.page
-        page.fill("#pasted", text)
-        if kind:
-            page.select_option("#what", kind)
-        page.click("form .main")
-        expect(page.locator("#answer article").first).to_be_visible()
-        return page.locator("#answer")
 
     def wait_for(self, condition):
         """Waits for a condition. Playwright's `wait_for_function` needs eval, which the CSP blocks."""
@@ -91,6 +82,59 @@ class Console:
         self.closing.callback(site.server_close)
         self.closing.callback(site.shutdown)
         return site
+
+
+    def check_texts(self, from_rust, equal):
+        """Both languages have the texts that the page uses, and no others. `from_rust` are keys
+        that the page composes; `equal` are beginnings of keys whose texts do not differ."""
+        found = self.page.evaluate(
+            """async () => {
+                const { LANGUAGES } = await import("/console/words.js");
+                const parts = performance.getEntriesByType("resource").map(({ name }) => name)
+                    .filter((name) => /(?<!en|zh)\\.js$/.test(name));
+                const texts = parts.map((url) => fetch(url).then((answer) => answer.text()));
+                const marked = [...document.querySelectorAll("[data-t], [data-t-label]")];
+                return { ...LANGUAGES, code: (await Promise.all(texts)).join("\\n"),
+                    marked: marked.map(({ dataset }) => dataset.t ?? dataset.tLabel) };
+            }"""
+        )
+        en, zh, code = found["en"], found["zh"], found["code"]
+        used = re.findall(r'\bt\("([^"]+)"', code)
+        assert len(used) > 20
+        wanted = {*used, *found["marked"], *from_rust}
+        assert wanted - en.keys() == set(), "missing"
+        idle = [key for key in en if key not in wanted and f'"{key}"' not in code]
+        assert idle == []
+        assert list(en) == list(zh)
+        for key, text in en.items():
+            holes = [sorted(re.findall(r"\{(\w+)\}", each)) for each in (text, zh[key])]
+            assert holes[0] == holes[1], key
+            assert text != zh[key] or key.startswith(equal), key
+
+
+class Console(Pages):
+    """The console of a pod."""
+
+    @pytest.fixture(autouse=True)
+    def open_console(self, pod, traffic, browser):
+        self.pod, self.traffic = pod, traffic
+        with self.pages(browser, f"http://{pod.admin}/"):
+            yield
+
+    def expect_figures(self, page):
+        expect(page.locator("#state")).to_contain_text(re.compile("ready|就绪"))
+        # The page computes rates, which need two polls of the metrics.
+        expect(page.locator("#tables tbody tr").first).to_be_visible()
+
+    def look_up(self, text, kind=None, page=None):
+        """Submits the lookup form; `kind` is an option of its select box."""
+        page = page or self.page
+        page.fill("#pasted", text)
+        if kind:
+            page.select_option("#what", kind)
+        page.click("form .main")
+        expect(page.locator("#answer article").first).to_be_visible()
+        return page.locator("#answer")
 
 
 def proxy_handler(address):

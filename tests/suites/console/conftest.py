@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from suites.console.browsing import WAIT_MILLISECONDS, chromium
+from suites.console.owner import Owner
 from suites.console.pod import Pod, Traffic
 
 
@@ -11,6 +12,12 @@ from suites.console.pod import Pod, Traffic
 def pod(tmp_path_factory):
     with Pod(tmp_path_factory.mktemp("console")) as pod:
         yield pod
+
+
+@pytest.fixture(scope="package")
+def owner(tmp_path_factory):
+    with Owner(tmp_path_factory.mktemp("owner")) as owner:
+        yield owner
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,13 @@ def variants(path, kind):
     return found([re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in names], path, kind)
 
 
+def durabilities():
+    """The words for a window's durability."""
+    path = "loader/src/commands/serve/windows/served/info.rs"
+    kinds = re.findall(r'Durability::\w+(?:\(_\))? => "(\w+)"', (ROOT / path).read_text())
+    return found(kinds, path, "Durability")
+
+
 def found(words, path, kind):
     assert words, f"{path} has no words of {kind}"
     return words
@@ -59,3 +66,5 @@ WORDS = {
     ],
 }
 KEYS = [f"{begin}-{word}" for begin, words in WORDS.items() for word in words]
+# Of the windows' page.
+WINDOW_KEYS = [f"durability-{word}" for word in durabilities()]

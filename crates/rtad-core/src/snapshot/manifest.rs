@@ -104,6 +104,8 @@ struct ManifestFields {
     created_unix_seconds: u64,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     expires_unix_seconds: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    from_window: bool,
     keys: u64,
     size_bytes: u64,
     #[serde(deserialize_with = "object")]
@@ -153,6 +155,7 @@ impl Manifest {
             generation,
             created_unix_seconds,
             expires_unix_seconds: None,
+            from_window: false,
             keys: sum(|chunk| chunk.keys),
             size_bytes: sum(|chunk| chunk.size_bytes),
             filter: FilterFields {
@@ -288,6 +291,19 @@ impl Manifest {
     /// Whether its validity has ended at `now`, in seconds since 1970 UTC.
     pub fn is_expired(&self, now_unix_seconds: u64) -> bool {
         self.fields.expires_unix_seconds.is_some_and(|expires| now_unix_seconds >= expires)
+    }
+
+    /// Marks the audience as one that follows a window of events.
+    #[must_use]
+    pub const fn from_window(mut self) -> Self {
+        self.fields.from_window = true;
+        self
+    }
+
+    /// Whether the audience follows a window of events: it changes at any second, and readers poll
+    /// it more often.
+    pub const fn is_from_window(&self) -> bool {
+        self.fields.from_window
     }
 
     /// Distinct device keys.

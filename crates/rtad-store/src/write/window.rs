@@ -47,6 +47,13 @@ pub struct WindowCurrent {
     pub owner: String,
     /// Time of the claim.
     pub claimed_unix_seconds: u64,
+    /// Time that the owner acknowledges events without word from the store; 0 after a clean stop.
+    #[serde(default)]
+    pub lease_seconds: u64,
+    /// Time from the claim that the owner waits before its first event, for the lease of the owner
+    /// before; 0 once it is over.
+    #[serde(default)]
+    pub wait_seconds: u64,
     /// The last checkpoint; none before the first upload.
     pub checkpoint: Option<StoredCheckpoint>,
 }
@@ -66,6 +73,17 @@ pub struct StoredCheckpoint {
     pub sha256: Digest,
     /// Time of the checkpoint.
     pub created_unix_seconds: u64,
+}
+
+/// Owner and times of a claim.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimTerms<'a> {
+    /// Random text.
+    pub owner: &'a str,
+    /// As in [`WindowCurrent`].
+    pub lease_seconds: u64,
+    /// As in [`WindowCurrent`].
+    pub wait_seconds: u64,
 }
 
 impl StoredCheckpoint {
@@ -133,7 +151,7 @@ impl WindowCheckpoints {
         }
     }
 
-    /// Makes `owner` the owner, if `CURRENT` is still as found. The checkpoint stays.
+    /// Makes a process the owner, if `CURRENT` is still as found. The checkpoint stays.
     ///
     /// # Errors
     ///
@@ -141,16 +159,21 @@ impl WindowCheckpoints {
     pub async fn claim(
         &self,
         found: Option<&WindowCurrent>,
-        owner: &str,
+        terms: ClaimTerms<'_>,
     ) -> Result<WindowCurrent, StoreError> {
         let claimed = WindowCurrent {
             format: FORMAT,
             epoch: found.map_or(0, |found| found.epoch) + 1,
-            owner: owner.to_owned(),
+            owner: terms.owner.to_owned(),
             claimed_unix_seconds: now(),
+            lease_seconds: terms.lease_seconds,
+            wait_seconds: terms.wait_seconds,
             checkpoint: found.and_then(|found| found.checkpoint.clone()),
         };
-        self.replace(&claimed, |held| held == found).await?;
+        let is_found = |held: Option<&WindowCurrent>| {
+            if held == found { Ok(()) } else { Err(self.conflict()) }
+        };
+        self.replace(&claimed, is_found).await?;
         Ok(claimed)
     }
 
@@ -158,9 +181,13 @@ impl WindowCheckpoints {
     ///
     /// # Errors
     ///
-    /// A store error: the owner is unknown.
+    /// A store error: the owner is unknown. [`StoreError::NotFound`] without `CURRENT`, as of a
+    /// lost mount: the claim of another owner may be elsewhere.
     pub async fn is_owned_by(&self, owner: &str) -> Result<bool, StoreError> {
-        Ok(self.read().await?.is_none_or(|(held, _)| held.owner == owner))
+        match self.read().await? {
+            Some((held, _)) => Ok(held.owner == owner),
+            None => Err(self.missing()),
+        }
     }
 
     /// Uploads a checkpoint in parts of 16 MiB, one in memory at a time, and makes it the window's
@@ -193,10 +220,22 @@ impl WindowCheckpoints {
         file.rewind().map_err(local)?;
         (stored.size_bytes, stored.sha256) = put_file(&*objects, &path, file).await?;
         let current = WindowCurrent { checkpoint: Some(stored), ..mine.clone() };
-        let is_mine =
-            |held: Option<&WindowCurrent>| held.is_none_or(|held| held.owner == mine.owner);
-        self.replace(&current, is_mine).await?;
+        self.update(&current).await?;
         Ok(current)
+    }
+
+    /// Replaces the owner's `CURRENT` by `mine`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::upload`].
+    pub async fn update(&self, mine: &WindowCurrent) -> Result<(), StoreError> {
+        let is_mine = |held: Option<&WindowCurrent>| match held {
+            Some(held) if held.owner == mine.owner => Ok(()),
+            Some(_) => Err(self.conflict()),
+            None => Err(self.missing()),
+        };
+        self.replace(mine, is_mine).await
     }
 
     /// Removes all files of this owner and of earlier ones but the last checkpoint. The caller has
@@ -262,14 +301,12 @@ impl WindowCheckpoints {
     async fn replace(
         &self,
         current: &WindowCurrent,
-        passes: impl Fn(Option<&WindowCurrent>) -> bool,
+        check: impl Fn(Option<&WindowCurrent>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let backend = self.store.backend();
         let _lock = lock_window(backend, &self.window).await?;
         let held = self.read().await?;
-        if !passes(held.as_ref().map(|(held, _)| held)) {
-            return Err(self.conflict());
-        }
+        check(held.as_ref().map(|(held, _)| held))?;
         let mode = match held {
             // The lock excludes other writers.
             _ if backend.is_directory() => PutMode::Overwrite,
@@ -279,6 +316,10 @@ impl WindowCheckpoints {
         let path = window_current_path(&self.window);
         let bytes = serde_json::to_vec(current).map_err(|error| refused(&path, error))?;
         put_if(backend, &self.window, &path, bytes, mode).await.map(|_| ())
+    }
+
+    fn missing(&self) -> StoreError {
+        StoreError::NotFound { path: window_current_path(&self.window).to_string() }
     }
 
     fn conflict(&self) -> StoreError {
@@ -364,76 +405,4 @@ fn now() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Store;
-
-    fn checkpoints(store: &Store) -> WindowCheckpoints {
-        WindowCheckpoints::new(StoreWriter::new(store.clone()).unwrap(), "w".parse().unwrap())
-    }
-
-    fn local(bytes: &[u8], number: u64) -> LocalCheckpoint {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(bytes).unwrap();
-        LocalCheckpoint { file, window_id: 7, number, created_unix_seconds: 1 }
-    }
-
-    async fn downloaded(from: &WindowCheckpoints) -> Result<Vec<u8>, StoreError> {
-        let current = from.current().await?.unwrap();
-        let file = tempfile::tempfile().unwrap();
-        from.download(&current.checkpoint.unwrap(), file.try_clone().unwrap()).await?;
-        let (mut bytes, mut file) = (Vec::new(), file);
-        file.rewind().unwrap();
-        file.read_to_end(&mut bytes).unwrap();
-        Ok(bytes)
-    }
-
-    #[tokio::test]
-    async fn later_owner_fences_the_earlier_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let directory = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
-        for store in [directory, Store::in_memory()] {
-            let window = checkpoints(&store);
-            assert_eq!(window.current().await.unwrap(), None);
-            let mut one = window.claim(None, "one").await.unwrap();
-            assert!(matches!(window.claim(None, "x").await, Err(StoreError::Conflict { .. })));
-            // Parts of 16 MiB, and a file of a single request.
-            let large: Vec<u8> = (0..PART_BYTES as u32 / 2).flat_map(u32::to_le_bytes).collect();
-            for (number, bytes) in [(1, &large[..]), (2, b"small"), (2, b"small")] {
-                one = window.upload(&one, &local(bytes, number)).await.unwrap();
-                window.remove_older(&one).await.unwrap();
-                assert_eq!(downloaded(&window).await.unwrap(), bytes);
-            }
-            let files = store.backend.list(&window_checkpoints_path(&window.window)).await.unwrap();
-            assert_eq!(files.len(), 1, "{files:?}");
-            let two = window.claim(Some(&one), "two").await.unwrap();
-            assert_eq!((two.epoch, &two.checkpoint), (2, &one.checkpoint));
-            assert!(!window.is_owned_by("one").await.unwrap());
-            let refused = window.upload(&one, &local(b"late", 3)).await.unwrap_err();
-            assert!(matches!(refused, StoreError::Conflict { .. }), "{refused}");
-            assert_eq!(downloaded(&window).await.unwrap(), b"small");
-            window.upload(&two, &local(b"next", 3)).await.unwrap();
-            assert_eq!(downloaded(&window).await.unwrap(), b"next");
-            // The folder is no audience.
-            assert_eq!(store.audiences().await.unwrap(), []);
-        }
-    }
-
-    #[tokio::test]
-    async fn damaged_checkpoint_is_refused() {
-        let store = Store::in_memory();
-        let window = checkpoints(&store);
-        let one = window.claim(None, "one").await.unwrap();
-        let one = window.upload(&one, &local(b"content", 1)).await.unwrap();
-        let path = window_checkpoint_path(&window.window, &one.checkpoint.unwrap().name());
-        let objects = store.objects(&path).await.unwrap();
-        objects.put(&path, PutPayload::from_static(b"contemt")).await.unwrap();
-        let refused = downloaded(&window).await.unwrap_err().to_string();
-        assert!(refused.contains("damaged: expected sha256"), "{refused}");
-        objects.put(&path, PutPayload::from_static(b"short")).await.unwrap();
-        downloaded(&window).await.unwrap_err();
-        let current = window_current_path(&window.window);
-        objects.put(&current, PutPayload::from_static(b"{}")).await.unwrap();
-        assert!(matches!(window.current().await, Err(StoreError::Checkpoint { .. })));
-    }
-}
+mod tests;

@@ -1,13 +1,18 @@
 //! Opening a window's directory: lock, last checkpoint, log after it.
+//!
+//! It has two steps, so that a caller can take over the window between them: `load` finds every
+//! error of the files, `start` begins to write.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
-use super::{Durability, Durable, Files, Shared, StateDir, lock, writer};
+use super::shared::{Files, Shared};
+use super::{Durability, Durable, StateDir, writer};
+use crate::answers::Answers;
 use crate::checkpoint::{self, CheckpointError, Head};
 use crate::log::{self, Frame, LogError, Segment, decode, private, segment_path, sync_dir};
 use crate::window::Window;
@@ -34,13 +39,10 @@ pub enum OpenError {
         dir: PathBuf,
     },
     /// The files belong to a window of another shape.
-    #[error(
-        "{dir}: the files are of another window: expected {expected}, found {found}; give the \
-         window another name, or remove the directory to start empty"
-    )]
+    #[error("{path}: a window of another shape: expected {expected}, found {found}")]
     Other {
-        /// The directory.
-        dir: PathBuf,
+        /// The checkpoint.
+        path: PathBuf,
         /// The window of the config.
         expected: String,
         /// The window of the files.
@@ -62,37 +64,89 @@ pub enum OpenError {
     },
 }
 
-pub(super) fn open(
-    StateDir { dir, lock: held }: StateDir,
+/// Content of a window's files, or an empty window if there are none.
+pub struct Loaded {
+    head: Head,
+    window: Window,
+    answers: Answers,
+    /// Whether the first checkpoint is still to be written.
+    is_new: bool,
+    /// Number of the last segment.
+    last: u64,
+    next_group: u64,
+    log_bytes: u64,
+}
+
+impl Loaded {
+    /// Moves to the current tick after everything is read.
+    fn at(self, tick: impl FnOnce(i64) -> u64) -> Self {
+        self.window.set_tick(tick(self.head.wall_offset_millis));
+        self.window.recount();
+        self.window.discard_evicted();
+        self
+    }
+}
+
+/// Reads a directory. Changes nothing but a torn end of the log.
+pub(super) fn load(
+    dir: &Path,
     spec: WindowSpec,
     clock: &str,
-    tick: u64,
+    tick: impl FnOnce(i64) -> u64,
+) -> Result<Loaded, OpenError> {
+    spec.validate()?;
+    let io = |source| OpenError::Io { path: dir.to_owned(), source };
+    let checkpoints = numbered(dir, "checkpoint-").map_err(io)?;
+    let segments = numbered(dir, "log-").map_err(io)?;
+    let Some(number) = checkpoints.last() else {
+        if !segments.is_empty() {
+            return Err(OpenError::NoCheckpoint { dir: dir.to_owned() });
+        }
+        return new(spec, clock, tick(0)).map_err(io);
+    };
+    let path = checkpoint::checkpoint_path(dir, *number);
+    let mut loaded = load_checkpoint(&path, *number, spec, clock)?;
+    replay(&mut loaded, dir, &segments)?;
+    Ok(loaded.at(tick))
+}
+
+/// Reads a checkpoint that no log follows.
+pub(super) fn load_download(
+    path: &Path,
+    number: u64,
+    spec: WindowSpec,
+    clock: &str,
+    tick: impl FnOnce(i64) -> u64,
+) -> Result<Loaded, OpenError> {
+    spec.validate()?;
+    Ok(load_checkpoint(path, number, spec, clock)?.at(tick))
+}
+
+/// Begins to write: the first checkpoint of a new window, and a segment of the log.
+pub(super) fn start(
+    StateDir { dir, lock: held }: StateDir,
+    loaded: Loaded,
     durability: Durability,
 ) -> Result<Durable, OpenError> {
-    spec.validate()?;
     let dir = dir.as_path();
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |source| OpenError::Io { path, source }
-    };
-    let checkpoints = numbered(dir, "checkpoint-").map_err(io(dir))?;
-    let segments = numbered(dir, "log-").map_err(io(dir))?;
-    let (head, window) = match checkpoints.last() {
-        Some(number) => load(dir, *number, &spec, clock)?,
-        None if segments.is_empty() => create(dir, &spec, clock, tick).map_err(io(dir))?,
-        None => return Err(OpenError::NoCheckpoint { dir: dir.to_owned() }),
-    };
-    let files = Files { dir: dir.to_owned(), id: head.id, clock: clock.to_owned() };
-    let shared = Shared::new(window, durability, Some(files));
-    let (last, group, bytes) = replay(&shared, &head, &segments)?;
-    shared.window.set_tick(tick);
-    shared.window.recount();
-    shared.log_bytes.store(bytes, Ordering::Relaxed);
+    let io = |source| OpenError::Io { path: dir.to_owned(), source };
+    let Loaded { head, window, answers, is_new, last, next_group, log_bytes } = loaded;
+    if is_new {
+        // It fixes the secret of the hash.
+        let written = checkpoint::write(dir, &head, &window).map_err(io)?;
+        checkpoint::publish(dir, written, &head).map_err(io)?;
+        dir.parent().map_or(Ok(()), sync_dir).map_err(io)?;
+    }
     let path = checkpoint::checkpoint_path(dir, head.segment);
     let modified = path.metadata().and_then(|metadata| metadata.modified()).unwrap_or(UNIX_EPOCH);
     let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-    shared.checkpoint_unix_seconds.store(modified.as_secs(), Ordering::Relaxed);
-    let segment = Segment::create(dir, head.id, last + 1, group).map_err(io(dir))?;
+    let files = Files { dir: dir.to_owned(), id: head.id, clock: head.clock };
+    let mut shared = Shared::new(window, durability, Some(files));
+    shared.answers = Mutex::new(answers);
+    shared.wall_offset_millis = AtomicI64::new(head.wall_offset_millis);
+    shared.log_bytes = AtomicU64::new(log_bytes);
+    shared.checkpoint_unix_seconds = AtomicU64::new(modified.as_secs());
+    let segment = Segment::create(dir, head.id, last + 1, next_group).map_err(io)?;
     let shared = Arc::new(shared);
     let thread = std::thread::Builder::new().name("window-log".to_owned()).spawn({
         let shared = Arc::clone(&shared);
@@ -100,8 +154,8 @@ pub(super) fn open(
     });
     Ok(Durable {
         shared,
-        writer: Mutex::new(Some(thread.map_err(io(dir))?)),
-        checkpointing: Mutex::new(()),
+        writer: Mutex::new(Some(thread.map_err(io)?)),
+        checkpointing: Mutex::default(),
         _lock: Some(held),
     })
 }
@@ -115,6 +169,17 @@ pub(super) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
     }
+}
+
+/// Removes what a killed process did not finish: the log may need the space.
+pub(super) fn remove_temporary(dir: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "tmp") {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Numbers of the files with a prefix, ascending.
@@ -144,82 +209,90 @@ pub(super) fn remove_before(dir: &Path, number: u64) {
     }
 }
 
-/// Begins an empty window: its first checkpoint fixes the secret of the hash.
-fn create(dir: &Path, spec: &WindowSpec, clock: &str, tick: u64) -> io::Result<(Head, Window)> {
-    let window = Window::new(*spec, tick).map_err(io::Error::other)?;
+/// An empty window.
+fn new(spec: WindowSpec, clock: &str, tick: u64) -> io::Result<Loaded> {
+    let window = Window::new(spec, tick).map_err(io::Error::other)?;
     let head = Head {
-        spec: *spec,
+        spec,
         secret: *window.secret(),
         id: getrandom::u64()?,
         segment: 1,
         next_group: 1,
         clock: clock.to_owned(),
         tick,
+        wall_offset_millis: 0,
         regions: 0,
     };
-    let written = checkpoint::write(dir, &head, &window)?;
-    checkpoint::publish(dir, &written, &head)?;
-    if let Some(parent) = dir.parent() {
-        sync_dir(parent)?;
-    }
-    Ok((head, window))
+    Ok(Loaded { is_new: true, ..of_checkpoint(head, window) })
 }
 
-fn load(
-    dir: &Path,
+fn of_checkpoint(head: Head, window: Window) -> Loaded {
+    Loaded {
+        window,
+        answers: Answers::default(),
+        is_new: false,
+        last: head.segment.saturating_sub(1),
+        next_group: head.next_group,
+        log_bytes: 0,
+        head,
+    }
+}
+
+fn load_checkpoint(
+    path: &Path,
     number: u64,
-    spec: &WindowSpec,
+    spec: WindowSpec,
     clock: &str,
-) -> Result<(Head, Window), OpenError> {
-    let path = checkpoint::checkpoint_path(dir, number);
-    let (head, file) = checkpoint::read_head(&path)?;
+) -> Result<Loaded, OpenError> {
+    let (head, file) = checkpoint::read_head(path)?;
     if head.segment != number {
         let what = "a checkpoint under the name of another";
-        return Err(CheckpointError::Damaged { path, what }.into());
+        return Err(CheckpointError::Damaged { path: path.to_owned(), what }.into());
     }
     let is_same = head.spec.layout() == spec.layout()
         && head.spec.lifetime == spec.lifetime
         && head.clock == clock;
     if !is_same {
         return Err(OpenError::Other {
-            dir: dir.to_owned(),
-            expected: describe(spec, clock),
+            path: path.to_owned(),
+            expected: describe(&spec, clock),
             found: describe(&head.spec, &head.clock),
         });
     }
-    let window = Window::with_secret(*spec, head.tick, head.secret);
-    checkpoint::read_regions(&path, &head, file, &window)?;
-    Ok((head, window))
+    let window = Window::with_secret(spec, head.tick, head.secret);
+    checkpoint::read_regions(path, &head, file, &window)?;
+    Ok(of_checkpoint(head, window))
 }
 
 fn describe(spec: &WindowSpec, clock: &str) -> String {
     format!("{clock}, capacity {}, {:?} slots", spec.capacity, spec.format()).to_lowercase()
 }
 
-/// Replays the log from the checkpoint on. Returns the last segment, the next group, and the bytes.
-fn replay(shared: &Shared, head: &Head, segments: &[u64]) -> Result<(u64, u64, u64), OpenError> {
-    let Some(Files { dir, .. }) = &shared.files else { return Ok((0, 0, 0)) };
+/// Replays the log from the checkpoint on.
+fn replay(loaded: &mut Loaded, dir: &Path, segments: &[u64]) -> Result<(), OpenError> {
+    let id = loaded.head.id;
     let mut segments: Vec<u64> =
-        segments.iter().copied().filter(|number| *number >= head.segment).collect();
+        segments.iter().copied().filter(|number| *number >= loaded.head.segment).collect();
     segments.sort_unstable();
-    let (mut group, mut bytes) = (head.next_group, 0);
     for (index, number) in segments.iter().enumerate() {
         let path = segment_path(dir, *number);
         let next = segments.get(index + 1);
         let until = match next {
-            Some(next) => log::first_group(&segment_path(dir, *next), head.id, *next)?,
+            Some(next) => log::first_group(&segment_path(dir, *next), id, *next)?,
             None => None,
         };
-        let end = log::read_segment(&path, head.id, *number, group, until, |payload| {
-            bytes += payload.len() as u64;
-            apply(shared, payload)
+        let group = loaded.next_group;
+        let end = log::read_segment(&path, id, *number, group, until, |payload| {
+            loaded.log_bytes += payload.len() as u64;
+            apply(loaded, payload)
         })?;
-        group = end.next_group;
+        loaded.next_group = end.next_group;
+        loaded.last = *number;
         if end.torn_bytes > 0 {
             cut(&path, end.torn_bytes)?;
         }
     }
-    Ok((segments.last().copied().unwrap_or(head.segment - 1), group, bytes))
+    Ok(())
 }
 
 /// Cuts a torn tail, so that a later start finds whole groups only.
@@ -235,14 +308,18 @@ fn cut(path: &Path, torn_bytes: u64) -> Result<(), LogError> {
     Ok(())
 }
 
-fn apply(shared: &Shared, payload: &[u8]) -> Option<()> {
-    let window = &shared.window;
-    for frame in decode(payload, window.lanes())? {
-        let (tick, changes, is_forget) = match frame {
+fn apply(loaded: &mut Loaded, mut payload: &[u8]) -> Option<()> {
+    let window = &loaded.window;
+    while !payload.is_empty() {
+        let (tick, changes, is_forget) = match decode(&mut payload, window.lanes())? {
             Frame::Changes { tick, changes } => (tick, changes, false),
             Frame::Forgotten { tick, changes } => (tick, changes, true),
             Frame::Answered { token, answer } => {
-                lock(&shared.answers).insert(token, answer);
+                loaded.answers.insert(token, answer);
+                continue;
+            }
+            Frame::WallOffset(millis) => {
+                loaded.head.wall_offset_millis = millis;
                 continue;
             }
         };

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use super::open::{OpenError, lock_dir, numbered};
+use super::open::{self, Loaded, OpenError, lock_dir, numbered};
+use crate::WindowSpec;
 use crate::checkpoint::checkpoint_path;
 use crate::log::{private, sync_dir};
 
@@ -17,7 +18,7 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Creates the directory if it is missing, and locks it.
+    /// Creates the directory if it is missing, locks it, and removes files that were not finished.
     ///
     /// # Errors
     ///
@@ -25,7 +26,9 @@ impl StateDir {
     pub fn lock(dir: &Path) -> Result<Self, OpenError> {
         let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         created.map_err(|source| OpenError::Io { path: dir.to_owned(), source })?;
-        Ok(Self { dir: dir.to_owned(), lock: lock_dir(dir)? })
+        let lock = lock_dir(dir)?;
+        open::remove_temporary(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
+        Ok(Self { dir: dir.to_owned(), lock })
     }
 
     /// The directory.
@@ -43,6 +46,26 @@ impl StateDir {
             && numbered(&self.dir, "log-")?.is_empty())
     }
 
+    /// Reads the last checkpoint and the log after it; an empty directory is an empty window.
+    /// Changes nothing but a torn end of the log.
+    ///
+    /// `clock` says in the caller's words what a tick is; files of another clock are refused.
+    /// `tick` gets the milliseconds that the wall clock was ahead of the window's time when that
+    /// was last known, 0 for an empty window, and returns the current tick. Cost: reading the
+    /// files; a log of half the table at most.
+    ///
+    /// # Errors
+    ///
+    /// The files are unreadable, damaged, or of another spec.
+    pub fn load(
+        &self,
+        spec: WindowSpec,
+        clock: &str,
+        tick: impl FnOnce(i64) -> u64,
+    ) -> Result<Loaded, OpenError> {
+        open::load(&self.dir, spec, clock, tick)
+    }
+
     /// An empty file for a checkpoint from elsewhere; `install` makes it the window's.
     ///
     /// # Errors
@@ -52,7 +75,26 @@ impl StateDir {
         private(OpenOptions::new().create(true).truncate(true).write(true)).open(self.download())
     }
 
-    /// Makes the downloaded file the checkpoint of this number. It is verified by `Durable::open`.
+    /// As `load`, of the downloaded file, which is the checkpoint of this number.
+    ///
+    /// # Errors
+    ///
+    /// As of `load`. The download is then removed.
+    pub fn load_download(
+        &self,
+        number: u64,
+        spec: WindowSpec,
+        clock: &str,
+        tick: impl FnOnce(i64) -> u64,
+    ) -> Result<Loaded, OpenError> {
+        let path = self.download();
+        open::load_download(&path, number, spec, clock, tick).inspect_err(|_| {
+            // It has the size of the table; the next download would replace it.
+            let _ = std::fs::remove_file(&path);
+        })
+    }
+
+    /// Makes the downloaded file the checkpoint of this number, after `load_download`.
     ///
     /// # Errors
     ///

@@ -1,7 +1,11 @@
+use std::sync::mpsc;
+
 use proptest::prelude::*;
 
+use super::shared::Undo;
 use super::*;
-use crate::log::LogError;
+use crate::answers::Answer;
+use crate::log::{Frame, LogError, encode_answer, encode_changes};
 
 const SPEC: WindowSpec =
     WindowSpec { capacity: 1000, fpr: 1e-9, count: 3, whole_keys: false, lifetime: 129 };
@@ -221,6 +225,211 @@ fn segment_path_of(dir: &Path) -> PathBuf {
     crate::log::segment_path(dir, 1)
 }
 
+#[tokio::test]
+async fn closed_window_refuses_and_does_not_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let durable = open(dir.path(), Durability::Fsync);
+    durable.close(0).unwrap().unwrap();
+    assert_eq!(observe(&durable, &[key(1)]).await, Err(Failure::NotWritable));
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || done.send(durable.checkpoint(0).unwrap().is_none()));
+    assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(true));
+}
+
+#[tokio::test]
+async fn log_bytes_count_from_the_published_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let durable = open(dir.path(), Durability::Fsync);
+    observe(&durable, &[key(1)]).await.unwrap();
+    let before = durable.stats().log_bytes;
+    let obstacle = checkpoint::checkpoint_path(dir.path(), 2);
+    std::fs::create_dir(&obstacle).unwrap();
+    assert!(durable.checkpoint(1).is_err());
+    assert_eq!(durable.stats().log_bytes, before);
+    observe(&durable, &[key(2)]).await.unwrap();
+    assert_eq!(durable.stats().log_bytes, 2 * before);
+    // As after a restart.
+    std::fs::remove_dir(obstacle).unwrap();
+    let copy = crash(&durable);
+    assert_eq!(open(copy.path(), LONG).stats().log_bytes, 2 * before);
+    durable.checkpoint(1).unwrap().unwrap();
+    assert_eq!(durable.stats().log_bytes, 0);
+}
+
+/// A batch of duplicates has nothing to log itself; it depends on a first event that is in the
+/// table and not yet in the queue.
+#[test]
+fn duplicate_shares_the_fate_of_the_first_event() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for is_broken in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = WindowSpec { count: 1, ..SPEC };
+        let durable = Durable::open(dir.path(), spec, "ticks", 0, Durability::Fsync).unwrap();
+        let shared = &durable.shared;
+        let order = shared.order.read().unwrap();
+        let mut changes = Vec::new();
+        let tick = shared.window.observe_with(&[key(1)], |_| {}, |change| changes.push(change));
+        let second = durable.observe(&[key(1)], None, 0).unwrap();
+        assert_eq!(second.seen, [Seen::Duplicate(1)]);
+        let early = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_millis(50), durable.committed(second.ticket)).await
+        });
+        assert!(early.is_err(), "acknowledged before the first event");
+        shared.broken.store(is_broken, Ordering::Relaxed);
+        let mut payload = Vec::new();
+        encode_changes(&mut payload, tick, &changes, shared.window.lanes(), false);
+        let first = shared.enqueue(payload, vec![Undo::Changes(changes)]);
+        drop(order);
+        for ticket in [first, second.ticket] {
+            assert_eq!(runtime.block_on(durable.committed(ticket)).is_err(), is_broken);
+        }
+    }
+}
+
+fn temporary_files(dir: &Path) -> usize {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "tmp")).count()
+}
+
+#[tokio::test]
+async fn failed_checkpoint_leaves_no_temporary_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let durable = open(dir.path(), Durability::Fsync);
+    observe(&durable, &[key(1)]).await.unwrap();
+    // The rename fails.
+    let obstacle = checkpoint::checkpoint_path(dir.path(), 2);
+    std::fs::create_dir(&obstacle).unwrap();
+    assert!(durable.checkpoint(1).is_err());
+    assert_eq!(temporary_files(dir.path()), 0);
+    std::fs::remove_dir(obstacle).unwrap();
+    drop(durable);
+    for name in ["checkpoint.tmp", "download.tmp", "CLAIMS.tmp"] {
+        std::fs::write(dir.path().join(name), b"of a killed process").unwrap();
+    }
+    let locked = StateDir::lock(dir.path()).unwrap();
+    assert_eq!(temporary_files(dir.path()), 0);
+    drop(locked);
+    assert_eq!(open(dir.path(), LONG).window().counts(&[key(1)]), [1]);
+}
+
+/// Day windows are swept seldom, and a device of yesterday may be erased today.
+#[tokio::test]
+async fn expired_keys_are_not_in_checkpoints() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = WindowSpec { whole_keys: true, lifetime: 1, ..SPEC };
+    let durable = Durable::open(dir.path(), spec, "days", 0, Durability::Fsync).unwrap();
+    observe(&durable, &[key(1), key(2)]).await.unwrap();
+    durable.window().set_tick(1);
+    observe(&durable, &[key(3)]).await.unwrap();
+    let path = durable.checkpoint(0).unwrap().unwrap().path;
+    let (head, file) = checkpoint::read_head(&path).unwrap();
+    let window = Window::with_secret(spec, head.tick, head.secret);
+    checkpoint::read_regions(&path, &head, file, &window).unwrap();
+    let held = [key(1), key(2), key(3)].map(|key| window.holds(&key));
+    assert_eq!(held, [false, false, true]);
+}
+
+/// A segment begins with the kept answers, but not with one whose events wait in the queue.
+#[test]
+fn answer_becomes_durable_with_its_events() {
+    let dir = tempfile::tempdir().unwrap();
+    let durable = open(dir.path(), LONG);
+    let shared = &durable.shared;
+    std::thread::scope(|scope| {
+        // The writer takes the queue, and waits for the answers.
+        let mut answers = guard(shared.answers.lock());
+        let checkpoint = scope.spawn(|| durable.checkpoint(0).unwrap().unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let mut changes = Vec::new();
+        let tick = shared.window.observe_with(&[key(1)], |_| {}, |change| changes.push(change));
+        let mut payload = Vec::new();
+        encode_changes(&mut payload, tick, &changes, shared.window.lanes(), false);
+        let answer = Answer { seconds: 5, ticket: 0, request: [1; 16], counts: [0].into() };
+        encode_answer(&mut payload, &Token([9; 16]), &answer);
+        let ticket = shared.enqueue(payload, Vec::new()).0;
+        answers.insert(Token([9; 16]), Answer { ticket, ..answer });
+        drop(answers);
+        checkpoint.join().unwrap();
+    });
+    let path = crate::log::segment_path(dir.path(), 2);
+    let id = shared.files.as_ref().unwrap().id;
+    let first = crate::log::first_group(&path, id, 2).unwrap().unwrap();
+    let mut answered = 0;
+    crate::log::read_segment(&path, id, 2, first, None, |mut payload| {
+        let mut frames = Vec::new();
+        while !payload.is_empty() {
+            frames.push(crate::log::decode(&mut payload, shared.window.lanes())?);
+        }
+        let has = |is: fn(&Frame) -> bool| frames.iter().any(is);
+        if has(|frame| matches!(frame, Frame::Answered { .. })) {
+            answered += 1;
+            assert!(has(|frame| matches!(frame, Frame::Changes { .. })));
+        }
+        Some(())
+    })
+    .unwrap();
+    assert_eq!(answered, 1);
+}
+
+/// Milliseconds that the wall clock is ahead of the window's time, as a start learns it.
+fn loaded_offset(durable: &Durable) -> i64 {
+    let copy = crash(durable);
+    let mut offset = None;
+    let load = StateDir::lock(copy.path()).unwrap().load(SPEC, "ticks", |millis| {
+        offset = Some(millis);
+        0
+    });
+    drop(load.unwrap());
+    offset.unwrap()
+}
+
+#[tokio::test]
+async fn step_of_the_wall_clock_is_known_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let durable = open(dir.path(), Durability::Fsync);
+    let set_time = |time, wall_millis| {
+        durable.set_time(Duration::from_secs(time), Duration::from_millis(wall_millis));
+    };
+    set_time(1000, 1_000_400);
+    observe(&durable, &[key(1)]).await.unwrap();
+    assert_eq!(loaded_offset(&durable), 0);
+    // A step by an hour, and a slow change of less than a second.
+    set_time(1010, 4_610_000);
+    set_time(1011, 4_611_500);
+    observe(&durable, &[key(2)]).await.unwrap();
+    assert_eq!(loaded_offset(&durable), 3_600_000);
+    durable.checkpoint(0).unwrap().unwrap();
+    assert_eq!(loaded_offset(&durable), 3_600_000);
+    // A step back that the log misses at first.
+    durable.shared.broken.store(true, Ordering::Relaxed);
+    while durable.stats().is_writable {
+        set_time(1012, 1_012_000);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    durable.shared.broken.store(false, Ordering::Relaxed);
+    while !durable.stats().is_writable {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    set_time(1014, 1_014_000);
+    observe(&durable, &[key(3)]).await.unwrap();
+    assert_eq!(loaded_offset(&durable), 0);
+}
+
+#[tokio::test]
+async fn answers_are_kept_by_the_time_of_the_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let durable = open(dir.path(), Durability::Fsync);
+    let retry = Some((Token([9; 16]), [1; 16]));
+    durable.set_time(Duration::from_secs(1000), Duration::from_secs(1000));
+    let observed = durable.observe(&[key(1)], retry, 1000).unwrap();
+    durable.committed(observed.ticket).await.unwrap();
+    // The checkpoint moves the answers to its segment.
+    durable.set_time(Duration::from_secs(1001), Duration::from_secs(9000));
+    durable.checkpoint(0).unwrap().unwrap();
+    let restarted = open(crash(&durable).path(), Durability::Fsync);
+    assert!(restarted.observe(&[key(1)], retry, 1002).unwrap().is_repeated);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Observe(Vec<u64>),
@@ -320,7 +529,7 @@ fn checkpoints_beside_traffic_lose_nothing() {
                         (0..500).map(|n| key((task << 40) + batch * 500 + n)).collect();
                     let seen = observe(&durable, &keys).await.unwrap();
                     assert!(seen.iter().all(|seen| *seen == Seen::New));
-                    lock(&acknowledged).extend(keys);
+                    guard(acknowledged.lock()).extend(keys);
                 }
             })
         })
@@ -329,7 +538,7 @@ fn checkpoints_beside_traffic_lose_nothing() {
         durable.checkpoint(0).unwrap();
         // What is acknowledged before the copy begins must be in it. Files that a checkpoint
         // removes meanwhile do not exist here: this thread takes the checkpoints.
-        let expected = lock(&acknowledged).clone();
+        let expected = guard(acknowledged.lock()).clone();
         let copy = crash(&durable);
         let restarted = Durable::open(copy.path(), spec, "ticks", 0, LONG).unwrap();
         assert!(restarted.window().counts(&expected).iter().all(|count| *count == 1));

@@ -1,11 +1,12 @@
 //! Writer thread: the only one that writes the log.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use super::{Durability, MAX_QUEUED, Queue, Shared, SyncRequest, Undo, lock};
+use super::Durability;
+use super::shared::{LogPosition, MAX_QUEUED, Queue, Shared, SyncRequest, Undo};
 use crate::log::{Segment, encode_answer};
+use crate::sync::guard;
 
 /// Time between attempts to write a log that failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -33,7 +34,9 @@ impl Writer<'_> {
         let mut held = Queue::default();
         loop {
             self.wait(!held.payload.is_empty());
-            let mut queue = lock(&self.shared.queue);
+            // Waits for the events that have changed the table and are not queued yet.
+            let order = guard(self.shared.order.write());
+            let mut queue = guard(self.shared.queue.lock());
             if held.payload.is_empty() {
                 std::mem::swap(&mut held.payload, &mut queue.payload);
             } else {
@@ -41,24 +44,30 @@ impl Writer<'_> {
             }
             held.undo.append(&mut queue.undo);
             held.tickets = queue.tickets;
+            queue.taken = queue.tickets;
             held.sync = queue.sync.take();
             let is_stopping = queue.is_stopping;
             drop(queue);
+            if is_stopping {
+                // Nobody would write the events after these.
+                self.shared.is_writable.store(false, Ordering::Release);
+            }
+            drop(order);
             match self.write(&held.payload) {
                 Ok(()) => {
                     held.payload.clear();
                     held.undo.clear();
                     self.shared.done.send_replace(held.tickets);
-                    self.shared.is_writable.store(true, Ordering::Release);
+                    self.shared.is_writable.store(!is_stopping, Ordering::Release);
                     if let Some(SyncRequest { begins_segment, reply }) = held.sync.take()
-                        && let Some(position) = self.position(begins_segment)
+                        && let Some(position) = self.position(begins_segment, held.tickets)
                     {
                         // A caller that is gone needs no answer.
                         let _ = reply.send(position);
                     }
                 }
                 Err(error) => {
-                    if self.shared.is_writable.load(Ordering::Acquire) {
+                    if is_stopping || self.shared.is_writable.load(Ordering::Acquire) {
                         let error = error.to_string();
                         tracing::error!(error, "log of a window not written; events are refused");
                     }
@@ -76,7 +85,7 @@ impl Writer<'_> {
 
     /// Waits for work: a group, a new segment, the end; after a failure, for the next attempt.
     fn wait(&self, is_retry: bool) {
-        let mut queue = lock(&self.shared.queue);
+        let mut queue = guard(self.shared.queue.lock());
         if self.segment.is_none() || is_retry {
             if !queue.is_stopping {
                 drop(self.shared.wake.wait_timeout(queue, RETRY));
@@ -89,16 +98,15 @@ impl Writer<'_> {
             _ => None,
         };
         let has_work = |queue: &Queue| {
-            let has_payload = !queue.payload.is_empty();
             queue.is_stopping
                 || queue.sync.is_some()
-                || (has_payload && interval.is_none())
+                || (queue.tickets > queue.taken && interval.is_none())
                 || queue.payload.len() > MAX_QUEUED / 4
         };
         match interval {
             None => {
                 while !has_work(&queue) {
-                    queue = self.shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    queue = guard(self.shared.wake.wait(queue));
                 }
             }
             Some(interval) => {
@@ -134,21 +142,26 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The current segment and its next group, in a new segment if asked for.
-    fn position(&mut self, begins_segment: bool) -> Option<(u64, u64)> {
-        if begins_segment { self.rotate() } else { Some((self.number, self.group)) }
+    /// The end of the log, in a new segment if asked for.
+    fn position(&mut self, begins_segment: bool, written: u64) -> Option<LogPosition> {
+        if begins_segment { self.rotate(written) } else { Some(self.end()) }
     }
 
-    /// Begins a segment for a checkpoint. The answers that retries may ask for move to it.
-    fn rotate(&mut self) -> Option<(u64, u64)> {
+    fn end(&self) -> LogPosition {
+        let log_bytes = self.shared.log_bytes.load(Ordering::Relaxed);
+        LogPosition { segment: self.number, next_group: self.group, log_bytes }
+    }
+
+    /// Begins a segment for a checkpoint. The answers that retries may ask for move to it, except
+    /// those whose events wait in the queue: an answer must not be durable before its events.
+    fn rotate(&mut self, written: u64) -> Option<LogPosition> {
         let mut payload = Vec::new();
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        for (token, answer) in lock(&self.shared.answers).kept(now.as_secs()) {
+        let now = self.shared.seconds.load(Ordering::Relaxed);
+        for (token, answer) in guard(self.shared.answers.lock()).kept(now, written) {
             encode_answer(&mut payload, token, answer);
         }
         let begun = self.begin(self.group).and_then(|()| {
-            self.shared.log_bytes.store(0, Ordering::Relaxed);
-            let first = (self.number, self.group);
+            let first = self.end();
             self.write(&payload).map(|()| first)
         });
         if let Err(error) = &begun {
@@ -161,14 +174,14 @@ impl Writer<'_> {
     /// Undoes what was not acknowledged, or keeps what was.
     fn fail(&mut self, held: &mut Queue) {
         let shared = self.shared;
-        let _order = shared.order.write().unwrap_or_else(PoisonError::into_inner);
+        let _order = guard(shared.order.write());
         shared.is_writable.store(false, Ordering::Release);
         shared.failures.fetch_add(1, Ordering::AcqRel);
         if shared.durability != Durability::Fsync {
             // Acknowledged: written at the next attempt.
             return;
         }
-        let mut queue = lock(&shared.queue);
+        let mut queue = guard(shared.queue.lock());
         held.payload.clear();
         queue.payload.clear();
         held.undo.append(&mut queue.undo);
@@ -178,18 +191,22 @@ impl Writer<'_> {
                 Undo::Forgotten(changes) => {
                     changes.iter().rev().for_each(|c| shared.window.restore(c));
                 }
-                Undo::Answer(token) => lock(&shared.answers).remove(&token),
+                Undo::Answer(token) => guard(shared.answers.lock()).remove(&token),
+                Undo::WallOffset(before) => {
+                    shared.wall_offset_millis.store(before, Ordering::Release);
+                }
             }
         }
         let done = *shared.done.borrow();
         if queue.tickets > done {
-            let mut failed = lock(&shared.failed);
+            let mut failed = guard(shared.failed.lock());
             if failed.len() >= MAX_FAILED {
                 failed.remove(0);
             }
             failed.push((done, queue.tickets));
         }
         held.tickets = queue.tickets;
+        queue.taken = queue.tickets;
         shared.done.send_replace(queue.tickets);
     }
 }

@@ -39,12 +39,21 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Model {
     entries: HashMap<u64, (u64, u16)>,
     tick: u64,
+    /// Expired since the last `expire`, and erased.
+    expired: Vec<(Key, u16)>,
+    erased: Vec<Key>,
 }
 
 impl Model {
     fn live(&mut self, spec: &WindowSpec) -> &mut HashMap<u64, (u64, u16)> {
         let tick = self.tick;
-        self.entries.retain(|_, (first, _)| tick - *first < u64::from(spec.lifetime));
+        self.entries.retain(|n, (first, count)| {
+            let is_live = tick - *first < u64::from(spec.lifetime);
+            if !is_live {
+                self.expired.push((key(*n), *count));
+            }
+            is_live
+        });
         &mut self.entries
     }
 }
@@ -82,6 +91,8 @@ proptest! {
                 }
                 Step::Forget(n) => {
                     let expected = model.live(&spec).remove(&n).is_some();
+                    // An expired entry of it may be reported or not.
+                    model.erased.push(key(n));
                     prop_assert_eq!(window.forget(&[key(n)]), [expected]);
                 }
                 Step::Check(n) => {
@@ -92,7 +103,17 @@ proptest! {
                     model.tick += ticks;
                     window.set_tick(model.tick);
                 }
-                Step::Expire => window.expire(|_, _| {}),
+                Step::Expire => {
+                    model.live(&spec);
+                    let mut expired = Vec::new();
+                    prop_assert!(window.expire(|key, count| expired.push((key, count))));
+                    expired.retain(|(key, _)| !model.erased.contains(key));
+                    expired.sort_unstable();
+                    model.expired.retain(|(key, _)| whole_keys && !model.erased.contains(key));
+                    model.expired.sort_unstable();
+                    prop_assert_eq!(expired, std::mem::take(&mut model.expired));
+                    model.erased.clear();
+                }
             }
             let now = model.tick;
             let live = model.live(&spec);
@@ -124,9 +145,74 @@ fn expired_keys_are_reported_once() {
     let mut expired = Vec::new();
     for tick in 13..20 {
         window.set_tick(tick);
-        window.expire(|key, count| expired.push((tick, key, count)));
+        assert!(window.expire(|key, count| expired.push((tick, key, count))));
     }
     assert_eq!(expired, [(15, key(1), 2), (17, key(2), 1)]);
+}
+
+/// Two buckets of whole keys that live for two ticks.
+fn small_whole() -> Window {
+    let spec = WindowSpec { capacity: 1, whole_keys: true, lifetime: 2, ..SPEC };
+    Window::new(spec, 0).unwrap()
+}
+
+fn expired(window: &Window) -> Vec<Key> {
+    let mut expired = Vec::new();
+    assert!(window.expire(|key, _| expired.push(key)));
+    expired.sort_unstable();
+    expired
+}
+
+fn sorted(numbers: std::ops::Range<u64>) -> Vec<Key> {
+    let mut keys: Vec<Key> = numbers.map(key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn expired_keys_are_reported_after_their_slots_are_reused() {
+    let window = small_whole();
+    window.observe(&sorted(0..32));
+    window.set_tick(2);
+    window.observe(&sorted(100..120));
+    assert_eq!(expired(&window), sorted(0..32));
+    assert!(expired(&window).is_empty());
+}
+
+#[test]
+fn expired_keys_are_reported_after_a_sweep_within_an_event() {
+    let window = small_whole();
+    window.observe(&sorted(0..32));
+    window.set_tick(300);
+    assert_eq!(window.counts(&[key(0)]), [0]);
+    assert_eq!(expired(&window), sorted(0..32));
+    assert!(expired(&window).is_empty());
+}
+
+/// What bounds the list of keys that wait for `expire`.
+#[test]
+fn expired_keys_that_nobody_asks_for_are_bounded() {
+    let window = small_whole();
+    let keys: Vec<Key> = (0..32).map(key).collect();
+    let lifetimes = (1 << 20) / 32 + 10;
+    for lifetime in 0..lifetimes {
+        window.set_tick(lifetime * 2);
+        window.observe(&keys);
+    }
+    let mut reported = 0;
+    assert!(!window.expire(|_, _| reported += 1));
+    assert_eq!(reported, 1 << 20);
+    window.set_tick(lifetimes * 2);
+    assert_eq!(expired(&window).len(), 32);
+}
+
+#[test]
+fn forget_clears_expired_slots_of_the_key() {
+    let window = small_whole();
+    window.observe(&sorted(0..32));
+    window.set_tick(2);
+    assert_eq!(window.forget(&[key(7)]), [false]);
+    assert!(!window.holds(&key(7)) && window.holds(&key(8)));
 }
 
 /// Several lifetimes with the window at its capacity: expiry empties buckets unevenly.

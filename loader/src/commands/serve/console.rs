@@ -1,7 +1,7 @@
 //! The console: a page about the windows at `/` of the admin port.
 //!
-//! Its files are compiled in; style and helpers are those of the console of `rtad`. The page reads
-//! `GET /v1/windows` and changes nothing.
+//! Its files are compiled in; style, helpers and the choice of a language are those of `rtad`'s
+//! console, the texts its own. The page reads `GET /v1/windows` and changes nothing.
 
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
@@ -24,12 +24,15 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const FOLDER: &str = "/console/";
 
 /// The page's files: names, media types and contents.
-const FILES: [(&str, &str, &str); 5] = [
+const FILES: [(&str, &str, &str); 8] = [
     ("console.css", CSS, include_str!("../../../../src/http/console/console.css")),
     ("dom.js", JS, include_str!("../../../../src/http/console/dom.js")),
+    ("en.js", JS, include_str!("console/en.js")),
     ("icon.svg", SVG, include_str!("../../../../src/http/console/icon.svg")),
     ("windows.css", CSS, include_str!("console/windows.css")),
     ("windows.js", JS, include_str!("console/windows.js")),
+    ("words.js", JS, include_str!("../../../../src/http/console/words.js")),
+    ("zh.js", JS, include_str!("console/zh.js")),
 ];
 
 /// The admin port's routes, for terminals.

@@ -64,8 +64,12 @@ pub(super) async fn write(
     if app.windows.owns(&audience) && !op.is_about_tombstones() {
         return Err(ApiError::Owned);
     }
-    let Written { sequence, generation, entombed, new } =
-        app.writers.write(&audience, request).await?;
+    // A window's events since the tombstone are not in its audience.
+    let is_reported = op == Op::Lift && app.windows.owns(&audience);
+    let lifted = if is_reported { request.keys.clone() } else { Vec::new() };
+    let written = app.writers.write(&audience, request).await?;
+    app.windows.report(&audience, &lifted);
+    let Written { sequence, generation, entombed, new } = written;
     let new = (op == Op::AddIfAbsent).then(|| flags_per_id(&new, ids, &rejected));
     let answer = Answer { sequence, generation, accepted, rejected, entombed, new };
     Ok(json_of(StatusCode::OK, &answer))

@@ -47,7 +47,8 @@ pub(super) enum ApiError {
     Owned,
     /// No event of the request found room in the window.
     WindowFull,
-    /// The window's log cannot be written, or another owner has claimed the window.
+    /// The window's log cannot be written, or its owner has no lease, or another owner has claimed
+    /// the window.
     NotDurable,
     /// The window's backend failed.
     Backend,
@@ -173,8 +174,9 @@ impl ApiError {
                     .to_owned()
             }
             Self::NotDurable => {
-                "the window's log cannot be written, or another owner has claimed the window, see \
-                 the log; nothing was acknowledged, and the request may be retried"
+                "the window's log cannot be written, or this owner has no lease, or another owner \
+                 has claimed the window, see the log; nothing was acknowledged: retry with the \
+                 same Idempotency-Key"
                     .to_owned()
             }
             Self::Unauthorized => {

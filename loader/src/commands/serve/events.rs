@@ -201,15 +201,16 @@ async fn remote_events(
     request: Request,
     token: Option<Token>,
 ) -> Result<Response, ApiError> {
-    let batch = with_keys(app, request, false, Ok).await?;
+    let batch = with_keys(app, request, token.is_some(), Ok).await?;
     let new = window.observe(&batch.keys, token).await?;
     let news = new.iter().filter(|new| **new).count() as u64;
-    window.count(Results {
+    let results = Results {
         new: news,
         duplicate: new.len() as u64 - news,
         unusable: batch.unusable(),
         ..Results::default()
-    });
+    };
+    window.count(token.zip(batch.digest), results);
     Ok(flags(&batch, &new))
 }
 

@@ -15,6 +15,7 @@ mod clock;
 pub(in crate::commands) mod config;
 pub(super) mod counters;
 mod followed;
+mod lease;
 mod remote;
 mod reports;
 mod served;
@@ -28,10 +29,11 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
+use rtad_redis::RedisError;
 use rtad_store::write::StoreWriter;
 use rtad_window::OpenError;
-use rtad_window_redis::RedisError;
 
 use super::telemetry::Telemetry;
 use config::Config;
@@ -39,6 +41,7 @@ use counters::AudienceCounters;
 use followed::Follower;
 pub(super) use remote::{RemoteInfo, RemoteWindow};
 use reports::Reports;
+use served::ReadWindow;
 pub(super) use served::{ServedWindow, WindowInfo};
 use stored::ClaimError;
 
@@ -83,7 +86,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Claims every window and opens its files. Blocks while it reads them.
+    /// Reads every window, and claims them all afterwards: a window that cannot be opened leaves
+    /// every other one to its owner. Blocks meanwhile.
     pub(super) async fn open(
         config: &Config,
         store: &StoreWriter,
@@ -91,18 +95,24 @@ impl Windows {
         telemetry: &Telemetry,
     ) -> Result<Self, WindowError> {
         let mut windows = Self::default();
-        let mut followers = Vec::new();
+        let mut read = Vec::new();
         for window in &config.windows {
+            let window = window.clone();
+            read.push(ReadWindow::read(window, &config.state_dir, config.lease, store).await?);
+        }
+        for config in &config.remote {
+            // Its URL was checked with the config; a CA file may be unreadable.
+            let remote = RemoteWindow::new(config, telemetry).map_err(WindowError::Backend)?;
+            windows.windows.insert(config.name.clone(), AnyWindow::Remote(Arc::new(remote)));
+        }
+        let mut followers = Vec::new();
+        for (window, read) in config.windows.iter().zip(read) {
             let audiences: Vec<_> = config
-                .audiences
-                .iter()
-                .filter(|audience| audience.from_window == window.name)
+                .audiences_of(&window.name)
                 .map(|audience| (audience.clone(), Arc::new(Reports::new(audience.min_count))))
                 .collect();
             let reports = audiences.iter().map(|(_, reports)| Arc::clone(reports)).collect();
-            let opened =
-                ServedWindow::open(window.clone(), config, reports, telemetry, store).await?;
-            let served = Arc::new(opened);
+            let served = Arc::new(read.claim(reports, telemetry).await?);
             for (audience, reports) in audiences {
                 let owned = (window.name.clone(), Arc::clone(&reports));
                 windows.owned.insert(audience.name.clone(), owned);
@@ -117,11 +127,6 @@ impl Windows {
             }
             windows.windows.insert(window.name.clone(), AnyWindow::Local(served));
         }
-        for config in &config.remote {
-            // Its URL was checked with the config; a CA file may be unreadable.
-            let remote = RemoteWindow::new(config, telemetry).map_err(WindowError::Backend)?;
-            windows.windows.insert(config.name.clone(), AnyWindow::Remote(Arc::new(remote)));
-        }
         windows.followers = Mutex::new(followers);
         Ok(windows)
     }
@@ -133,6 +138,7 @@ impl Windows {
             match window.clone() {
                 AnyWindow::Local(window) => {
                     tasks.spawn(Arc::clone(&window).keep_stored(self.stop.subscribe()));
+                    tasks.spawn(Arc::clone(&window).watch_owner(self.stop.subscribe()));
                     tokio::spawn(window.maintain())
                 }
                 AnyWindow::Remote(window) => tokio::spawn(window.maintain()),
@@ -167,16 +173,55 @@ impl Windows {
         self.owned.contains_key(audience)
     }
 
+    /// Reports keys whose membership another writer may have changed.
+    pub(super) fn report(&self, audience: &AudienceName, keys: &[DeviceKey]) {
+        if let Some((_, reports)) = self.owned.get(audience) {
+            reports.add(keys.iter().map(DeviceKey::as_bytes));
+        }
+    }
+
     /// Writes the audiences a last time, and checkpoints, also to the store.
     pub(super) async fn finish(&self) {
         self.stop.send_replace(true);
-        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-        tasks.join_all().await;
+        let mut tasks =
+            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        while let Some(ended) = tasks.join_next().await {
+            // The panic is logged already. The other tasks finish, and the files are complete.
+            if let Err(error) = ended {
+                tracing::error!(error = error.to_string(), "task of a window failed");
+            }
+        }
         for window in self.windows.values() {
             let AnyWindow::Local(window) = window else { continue };
             let closing = Arc::clone(window);
             let _ = tokio::task::spawn_blocking(move || closing.close()).await;
-            window.upload_last().await;
+            window.release().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::served::tests::Owner;
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_of_one_task_leaves_the_last_checkpoint_to_the_windows() {
+        let owner = Owner::start("length = \"1h\"").await;
+        let windows = Windows::default();
+        let window = Arc::clone(&owner.window);
+        let finished = Arc::clone(&window);
+        let windows = Windows {
+            windows: BTreeMap::from([(window.config.name.clone(), AnyWindow::Local(window))]),
+            ..windows
+        };
+        let mut stop = windows.stop.subscribe();
+        windows.tasks.lock().unwrap().spawn(async move {
+            let _ = stop.changed().await;
+            panic!("a task that fails");
+        });
+        owner.observe(&[[1; 16]]);
+        windows.finish().await;
+        assert!(finished.has_stored_all());
     }
 }

@@ -1,8 +1,10 @@
 //! Clock of a window: its current tick. A tick never goes back.
 //!
-//! A sliding window counts ticks with the monotonic clock, so that a step of the wall clock makes
-//! nothing expire early or late; the wall clock decides only how long a stopped process was gone. A
-//! day follows the wall clock: a step over midnight begins the next day at once, and a step back
+//! The window's time is that of the monotonic clock, so that a step of the wall clock makes nothing
+//! expire early or late. Ticks of a sliding window and kept answers follow it. The wall clock
+//! decides only how long a stopped process was gone: the files know by how much it was ahead.
+//!
+//! A day follows the wall clock: a step over midnight begins the next day at once, and a step back
 //! over midnight leaves the new day running.
 
 use std::sync::{Mutex, PoisonError};
@@ -13,19 +15,43 @@ use rtad_core::period::{Calendar, Period};
 use super::config::{Length, TICKS};
 
 pub(super) enum Clock {
-    Sliding { started: Instant, first: u64, tick: Duration },
-    Day { calendar: Calendar, today: Mutex<Period> },
+    Sliding { time: WindowTime, tick: Duration },
+    Day { time: WindowTime, calendar: Calendar, today: Mutex<Period> },
+}
+
+/// Time of a window: steady while the process runs.
+pub(super) struct WindowTime {
+    started: Instant,
+    /// Since the Unix epoch.
+    at_start: Duration,
+}
+
+/// The window's time at a time of the wall clock, which is ahead of it by an offset.
+fn time_at(wall_offset_millis: i64, now: SystemTime) -> Duration {
+    let wall = since_epoch(now);
+    let offset = Duration::from_millis(wall_offset_millis.unsigned_abs());
+    if wall_offset_millis < 0 { wall + offset } else { wall.saturating_sub(offset) }
+}
+
+pub(super) fn since_epoch(now: SystemTime) -> Duration {
+    now.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Unix time of the wall clock.
+pub(super) fn now_seconds() -> u64 {
+    since_epoch(SystemTime::now()).as_secs()
 }
 
 /// The tick at a time, for a window that is opened.
-pub(super) fn tick_at(length: &Length, now: SystemTime) -> u64 {
+pub(super) fn tick_at(length: &Length, wall_offset_millis: i64, now: SystemTime) -> u64 {
     match length {
-        Length::Sliding(length) => {
-            let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-            (since.as_nanos() / tick_of(*length).as_nanos()) as u64
-        }
+        Length::Sliding(length) => ticks_in(time_at(wall_offset_millis, now), tick_of(*length)),
         Length::Day(calendar) => calendar.at(now).number,
     }
+}
+
+fn ticks_in(time: Duration, tick: Duration) -> u64 {
+    (time.as_nanos() / tick.as_nanos()) as u64
 }
 
 fn tick_of(length: Duration) -> Duration {
@@ -34,30 +60,45 @@ fn tick_of(length: Duration) -> Duration {
 
 impl Clock {
     /// Starts a clock at the tick of an opened window, which is `tick_at` or later.
-    pub(super) fn start(length: &Length, tick: u64, now: SystemTime) -> Self {
+    pub(super) fn start(
+        length: &Length,
+        tick: u64,
+        wall_offset_millis: i64,
+        now: SystemTime,
+    ) -> Self {
+        let mut at_start = time_at(wall_offset_millis, now);
+        let started = Instant::now();
         match length {
             Length::Sliding(length) => {
-                Self::Sliding { started: Instant::now(), first: tick, tick: tick_of(*length) }
+                let length = tick_of(*length);
+                let first = length.as_nanos().saturating_mul(u128::from(tick));
+                at_start = at_start.max(Duration::from_nanos_u128(first));
+                Self::Sliding { time: WindowTime { started, at_start }, tick: length }
             }
             Length::Day(calendar) => {
                 let today = Mutex::new(calendar.at(now));
-                Self::Day { calendar: calendar.clone(), today }
+                let time = WindowTime { started, at_start };
+                Self::Day { time, calendar: calendar.clone(), today }
             }
         }
+    }
+
+    /// The window's time.
+    pub(super) fn time(&self) -> Duration {
+        let (Self::Sliding { time, .. } | Self::Day { time, .. }) = self;
+        time.at_start + time.started.elapsed()
     }
 
     /// The current tick; may lie before an earlier one after a step of the wall clock.
     pub(super) fn tick(&self) -> u64 {
         match self {
-            Self::Sliding { started, first, tick } => {
-                first + (started.elapsed().as_nanos() / tick.as_nanos()) as u64
-            }
+            Self::Sliding { tick, .. } => ticks_in(self.time(), *tick),
             Self::Day { .. } => self.day(SystemTime::now()),
         }
     }
 
     fn day(&self, now: SystemTime) -> u64 {
-        let Self::Day { calendar, today } = self else { return 0 };
+        let Self::Day { calendar, today, .. } = self else { return 0 };
         let mut today = today.lock().unwrap_or_else(PoisonError::into_inner);
         if !today.contains(now) {
             *today = calendar.at(now);
@@ -77,7 +118,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use rtad_core::period::PeriodUnit;
-    use rtad_window::{Seen, Window, WindowSpec};
+    use rtad_window::{Durability, Durable, Seen, StateDir, Window, WindowSpec};
 
     use super::*;
 
@@ -87,7 +128,7 @@ mod tests {
         // 2026-10-24T22:00Z to 2026-10-25T23:00Z: a day of 25 hours.
         let midnight = UNIX_EPOCH + Duration::from_secs(1_792_879_200);
         let day = Length::Day(calendar);
-        let at = |hours: u64| tick_at(&day, midnight + Duration::from_secs(hours * 3600));
+        let at = |hours: u64| tick_at(&day, 0, midnight + Duration::from_secs(hours * 3600));
         assert_eq!(at(0), at(24));
         assert_eq!(at(25), at(0) + 1);
     }
@@ -96,17 +137,47 @@ mod tests {
     fn sliding_ticks_continue_after_the_opened_tick() {
         let length = Length::Sliding(Duration::from_millis(1280));
         let now = SystemTime::now();
-        let opened = tick_at(&length, now) + 5;
-        let clock = Clock::start(&length, opened, now);
+        let opened = tick_at(&length, 0, now) + 5;
+        let clock = Clock::start(&length, opened, 0, now);
         assert!((opened..opened + 3).contains(&clock.tick()));
         std::thread::sleep(Duration::from_millis(50));
         assert!(clock.tick() >= opened + 5);
     }
 
+    /// The wall clock steps by an hour while the process runs; then the process is gone for 20 s.
+    #[test]
+    fn step_and_restart_count_the_time_gone_only() {
+        let length = Length::Sliding(Duration::from_secs(1800));
+        let hour = Duration::from_secs(3600);
+        let begin = SystemTime::now();
+        for stepped in [begin + hour, begin - hour] {
+            let clock = Clock::start(&length, tick_at(&length, 0, begin), 0, begin);
+            let spec =
+                WindowSpec { capacity: 100, fpr: 1e-9, count: 1, whole_keys: false, lifetime: 129 };
+            let dir = tempfile::tempdir().unwrap();
+            let open = |tick: &dyn Fn(i64) -> u64| {
+                let dir = StateDir::lock(dir.path()).unwrap();
+                let loaded = dir.load(spec, "ticks", tick).unwrap();
+                Durable::start(dir, loaded, Durability::Fsync).unwrap()
+            };
+            let window = open(&|offset| tick_at(&length, offset, begin));
+            let time = clock.time();
+            window.set_time(time, since_epoch(stepped));
+            drop(window);
+            let later = stepped + Duration::from_secs(20);
+            let window = open(&|offset| tick_at(&length, offset, later));
+            let offset = window.wall_offset_millis();
+            let restarted = Clock::start(&length, window.window().tick(), offset, later);
+            let gone = restarted.time() - time;
+            assert!((19_900..21_000).contains(&gone.as_millis()), "{gone:?}");
+            assert!(restarted.tick() - clock.tick() <= 2);
+        }
+    }
+
     fn day(zone: &str, now: SystemTime) -> Clock {
         let calendar = Calendar::new(PeriodUnit::Day, Some(zone)).unwrap();
         let length = Length::Day(calendar);
-        Clock::start(&length, tick_at(&length, now), now)
+        Clock::start(&length, tick_at(&length, 0, now), 0, now)
     }
 
     /// Steps of the wall clock by an hour, also over midnight: within a day nothing is new twice,

@@ -1,5 +1,7 @@
 //! Config file of the write service: event windows, and audiences that follow them.
 
+mod remote;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
+use rtad_redis::RedisConfig;
 use rtad_window::{Durability, WindowSpec};
-use rtad_window_redis::RedisConfig;
+
+use remote::remote;
 
 /// Ticks of a sliding window's length: an entry may live this part longer.
 pub(super) const TICKS: u16 = 128;
@@ -21,6 +25,8 @@ const DEFAULT_FPR: f64 = 1e-5;
 const DEFAULT_AUDIENCE_FPR: f64 = 1e-4;
 const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
 const CHECKPOINTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(24 * 3600));
+const LEASES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 3600));
+const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 const DEFAULT_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// An invalid config file. Every mistake at once.
@@ -32,8 +38,9 @@ pub(crate) enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    #[error("--config {path}: {what}")]
-    Syntax { path: String, what: String },
+    /// Without the text of the line: it may contain a password.
+    #[error("--config {path}: line {line}: {what}")]
+    Syntax { path: String, line: usize, what: String },
     #[error("--config {path}:\n  {}", mistakes.join("\n  "))]
     Values { path: String, mistakes: Vec<String> },
 }
@@ -42,6 +49,7 @@ pub(crate) enum ConfigError {
 #[serde(deny_unknown_fields)]
 struct File {
     state_dir: Option<PathBuf>,
+    lease: Option<String>,
     #[serde(default)]
     window: Vec<WindowTable>,
     #[serde(default)]
@@ -160,12 +168,26 @@ pub(super) struct AudienceConfig {
 }
 
 /// A valid config.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Config {
     pub(super) state_dir: PathBuf,
+    /// Time that the owner acknowledges events without word from the store.
+    pub(super) lease: Duration,
     pub(super) windows: Vec<WindowConfig>,
     pub(super) remote: Vec<RemoteConfig>,
     pub(super) audiences: Vec<AudienceConfig>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            state_dir: PathBuf::new(),
+            lease: DEFAULT_LEASE,
+            windows: Vec::new(),
+            remote: Vec::new(),
+            audiences: Vec::new(),
+        }
+    }
 }
 
 impl Config {
@@ -177,11 +199,20 @@ impl Config {
         Self::parse(&text, &shown)
     }
 
+    /// The audiences that follow a window.
+    pub(super) fn audiences_of<'a>(
+        &'a self,
+        window: &'a AudienceName,
+    ) -> impl Iterator<Item = &'a AudienceConfig> {
+        self.audiences.iter().filter(move |audience| audience.from_window == *window)
+    }
+
     fn parse(text: &str, path: &str) -> Result<Self, ConfigError> {
         let path = path.to_owned();
-        let file: File = toml::from_str(text).map_err(|error| ConfigError::Syntax {
-            path: path.clone(),
-            what: error.to_string().trim_end().to_owned(),
+        let file: File = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = 1 + before.matches('\n').count();
+            ConfigError::Syntax { path: path.clone(), line, what: without_values(error.message()) }
         })?;
         let mut mistakes = Vec::new();
         let config = check(file, &mut mistakes);
@@ -189,8 +220,28 @@ impl Config {
     }
 }
 
+/// The message without text of the file but names of keys. A wrong type is quoted: `invalid type:
+/// string "…", expected …`.
+fn without_values(message: &str) -> String {
+    let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) if quotes.iter().any(|quote| message.starts_with(quote)) => {
+            format!("invalid value: expected {expected}")
+        }
+        _ => message.to_owned(),
+    }
+}
+
 fn check(file: File, mistakes: &mut Vec<String>) -> Config {
     let mut config = Config::default();
+    if let Some(text) = &file.lease {
+        match duration(text, LEASES) {
+            Ok(lease) => config.lease = lease,
+            Err(expected) => {
+                mistakes.push(format!("lease: expected {expected}, found {text:?}"));
+            }
+        }
+    }
     let mut names = HashSet::new();
     let followed: HashSet<&str> =
         file.audience.iter().map(|audience| audience.from_window.as_str()).collect();
@@ -252,71 +303,25 @@ impl Reader<'_> {
         parsed
     }
 
-    fn duration(
-        &mut self,
-        key: &str,
-        text: &str,
-        (least, most): (Duration, Duration),
-    ) -> Option<Duration> {
-        let duration = humantime::parse_duration(text).ok();
-        let duration = duration.filter(|duration| (least..=most).contains(duration));
-        if duration.is_none() {
-            let range = [least, most].map(|bound| humantime::format_duration(bound).to_string());
-            let also = if key == "length" { ", or \"day\"" } else { "" };
-            let expected = format!("a time of {} to {}{also}", range[0], range[1]);
-            self.mistake(key, expected, &format!("{text:?}"));
+    fn duration(&mut self, key: &str, text: &str, range: (Duration, Duration)) -> Option<Duration> {
+        match duration(text, range) {
+            Ok(duration) => Some(duration),
+            Err(expected) => {
+                let also = if key == "length" { ", or \"day\"" } else { "" };
+                self.mistake(key, expected + also, &format!("{text:?}"));
+                None
+            }
         }
-        duration
     }
 }
 
-/// A window in Redis: what Redis decides must not be configured here.
-fn remote(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Option<RemoteConfig> {
-    let given = [
-        ("capacity", table.capacity.is_some()),
-        ("fpr", table.fpr.is_some()),
-        ("when_full", table.when_full.is_some()),
-        ("durability", table.durability.is_some()),
-        ("sync_interval", table.sync_interval.is_some()),
-        ("checkpoint_interval", table.checkpoint_interval.is_some()),
-    ];
-    for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
-        reader.mistake(key, "none with backend: the server decides", "a value");
-    }
-    if table.count.is_some_and(|count| count > 1) {
-        let expected = "1 with backend: a counter cannot tell a repeated request from an event";
-        reader.mistake("count", expected, "more");
-    }
-    if is_followed {
-        reader.mistake("backend", "none for a window that an [[audience]] follows", "a value");
-    }
-    let url = match (&table.backend, &table.backend_file) {
-        (Some(url), None) => url.clone(),
-        (None, Some(path)) => match std::fs::read_to_string(path) {
-            Ok(text) => text.trim().to_owned(),
-            Err(error) => {
-                let found = format!("{}: {error}", path.display());
-                reader.mistake("backend_file", "a readable file with a URL", &found);
-                return None;
-            }
-        },
-        _ => {
-            reader.mistake("backend_file", "no backend beside it", "both");
-            return None;
-        }
-    };
-    let (name, length) = (reader.name(&table.name), length(table, reader));
-    let mut redis = RedisConfig::new(url, name.as_ref()?.as_str());
-    redis.ca_file.clone_from(&table.backend_ca_file);
-    if let Some(namespace) = &table.namespace {
-        redis.namespace.clone_from(namespace);
-    }
-    // Its message shows no password. Connecting is lazy: this only reads the URL.
-    if let Err(error) = redis.validate() {
-        reader.mistakes.push(format!("{}: backend: {error}", reader.table));
-        return None;
-    }
-    Some(RemoteConfig { name: name?, length: length?, redis })
+/// A time within a range, or what is expected.
+fn duration(text: &str, (least, most): (Duration, Duration)) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).ok();
+    duration.filter(|duration| (least..=most).contains(duration)).ok_or_else(|| {
+        let range = [least, most].map(|bound| humantime::format_duration(bound).to_string());
+        format!("a time of {} to {}", range[0], range[1])
+    })
 }
 
 fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Option<WindowConfig> {
@@ -367,6 +372,11 @@ fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Op
         reader.mistakes.push(format!("{}: {error}", reader.table));
         return None;
     }
+    if table_spec(&spec).validate().is_err() {
+        let expected = format!("less than {} for a window with an [[audience]]", spec.count);
+        reader.mistake("count", expected, &spec.count.to_string());
+        return None;
+    }
     Some(WindowConfig {
         name: name?,
         length: length?,
@@ -375,6 +385,12 @@ fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Op
         durability,
         checkpoint_interval,
     })
+}
+
+/// Spec of the table: with an audience, it counts to one more than is shown. So a key is reported
+/// when its count passes, not at each event.
+pub(super) fn table_spec(spec: &WindowSpec) -> WindowSpec {
+    WindowSpec { count: spec.count + u16::from(spec.whole_keys), ..*spec }
 }
 
 fn length(table: &WindowTable, reader: &mut Reader<'_>) -> Option<Length> {
@@ -418,72 +434,4 @@ fn audience(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mistakes(text: &str) -> String {
-        Config::parse(text, "loader.toml").unwrap_err().to_string()
-    }
-
-    #[test]
-    fn valid_file_is_read() {
-        let config = Config::parse(
-            "state_dir = \"/s\"\n\
-             [[window]]\nname = \"clicks\"\nlength = \"day\"\ntime_zone = \"Asia/Shanghai\"\n\
-             capacity = 1_000_000\ncount = 3\ndurability = \"fsync\"\n\
-             checkpoint_interval = \"30s\"\n\
-             [[window]]\nname = \"dedup\"\nlength = \"10m\"\ncapacity = 1000\n\
-             [[audience]]\nname = \"out\"\nfrom_window = \"clicks\"\nmin_count = 3\n",
-            "loader.toml",
-        );
-        let config = config.unwrap();
-        assert_eq!(config.windows[0].length.clock(), "day in Asia/Shanghai");
-        assert!(config.windows[0].spec.whole_keys && !config.windows[1].spec.whole_keys);
-        assert_eq!(config.windows[0].spec.lifetime, 1);
-        assert_eq!(config.windows[1].spec.lifetime, 129);
-        assert_eq!(config.windows[1].durability, Durability::Interval(DEFAULT_INTERVAL));
-        let intervals = [0, 1].map(|index| config.windows[index].checkpoint_interval.as_secs());
-        assert_eq!(intervals, [30, 600]);
-        assert_eq!(config.audiences[0].min_count, 3);
-    }
-
-    #[test]
-    fn every_mistake_is_named_at_once() {
-        let text = mistakes(
-            "[[window]]\nname = \"a\"\nlength = \"soon\"\ncapacity = 1\n\
-             [[window]]\nname = \"a\"\nlength = \"10m\"\ntime_zone = \"UTC\"\ncapacity = 0\n\
-             [[window]]\nname = \"B\"\nlength = \"day\"\ntime_zone = \"Mars\"\ncapacity = 1\n\
-             [[window]]\nname = \"c\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"yes\"\n\
-             [[window]]\nname = \"d\"\nlength = \"10m\"\ncapacity = 1\n\
-             [[window]]\nname = \"e\"\nlength = \"10m\"\ncapacity = 1\n\
-             checkpoint_interval = \"1s\"\n\
-             [[window]]\nname = \"f\"\nlength = \"10m\"\ncapacity = 1\ndurability = \"none\"\n\
-             checkpoint_interval = \"1m\"\n\
-             [[window]]\nname = \"r\"\nlength = \"10m\"\ncapacity = 1\ncount = 2\n\
-             backend = \"http://redis\"\n\
-             [[audience]]\nname = \"x\"\nfrom_window = \"nowhere\"\n\
-             [[audience]]\nname = \"y\"\nfrom_window = \"d\"\nmin_count = 2\n",
-        );
-        for expected in [
-            "window \"a\": length: expected a time of 1s to 28days, or \"day\", \
-             found \"soon\"",
-            "window \"a\": name: expected a name that no other window has",
-            "window \"a\": time_zone: expected length = \"day\" with it",
-            "window \"r\": capacity: expected none with backend: the server decides, found a value",
-            "window \"r\": count: expected 1 with backend",
-            "window \"r\": backend:",
-            "window \"a\": capacity: expected 1 to 20000000000, found 0",
-            "window \"B\": name: expected 1 to 64",
-            "window \"B\": time_zone: unknown time zone \"Mars\"",
-            "window \"c\": durability: expected \"fsync\", \"interval\" or \"none\", found \"yes\"",
-            "audience \"x\": from_window: expected the name of a [[window]], found nowhere",
-            "audience \"y\": min_count: expected 1 to the window's count, 1, found 2",
-            "window \"e\": checkpoint_interval: expected a time of 10s to 1day, found \"1s\"",
-            "window \"f\": checkpoint_interval: expected a durability with checkpoints",
-            "state_dir: expected a directory",
-        ] {
-            assert!(text.contains(expected), "{expected} in {text}");
-        }
-        assert!(mistakes("[[window]]\nnmae = 1").contains("unknown field `nmae`"));
-    }
-}
+mod tests;

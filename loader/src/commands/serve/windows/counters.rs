@@ -134,7 +134,11 @@ pub(super) struct UploadCounters {
 }
 
 impl UploadCounters {
-    pub(super) fn new(telemetry: &Telemetry, window: &AudienceName) -> Self {
+    pub(super) fn new(telemetry: &Telemetry, config: &WindowConfig) -> Self {
+        let window = &config.name;
+        let interval = "rtad_window_checkpoint_interval_seconds";
+        let seconds = config.checkpoint_interval.as_secs_f64();
+        telemetry.gauge(interval, vec![label(window)]).set(seconds);
         let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds";
         let failures = "rtad_window_checkpoint_upload_failures_total";
         Self {
@@ -189,6 +193,11 @@ pub(in super::super) fn describe() {
         "rtad_window_checkpoint_uploaded_timestamp_seconds",
         Unit::Seconds,
         "Time of the last checkpoint that is in the store"
+    );
+    describe_gauge!(
+        "rtad_window_checkpoint_interval_seconds",
+        Unit::Seconds,
+        "Longest time between checkpoints in the store"
     );
     describe_counter!(
         "rtad_window_checkpoint_upload_failures_total",

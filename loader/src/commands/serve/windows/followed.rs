@@ -1,7 +1,9 @@
 //! An audience that follows a window: its only writer.
 //!
 //! Changes are written as deltas. The whole audience is published as a new generation at the start,
-//! after failures, at midnight for days, and when the deltas have outgrown the generation.
+//! after events were undone, at midnight for days, when the deltas have outgrown the generation,
+//! and when another process has changed the audience: an earlier owner that does not know of this
+//! one yet, or a command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{BuildReport, BuiltChunk, ManifestBuilder, chunk_runs, shards_per_chunk};
+use rtad_core::snapshot::{
+    BuildReport, BuiltChunk, Current, DeltaEntry, ManifestBuilder, State, chunk_runs,
+    shards_per_chunk,
+};
 use rtad_http::error_chain::error_chain;
 use rtad_store::StoreError;
 use rtad_store::write::{Change, Ledger, StoreWriter};
@@ -26,6 +31,36 @@ use super::served::ServedWindow;
 const MAX_DELTA_KEYS: u64 = 200_000;
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
+/// Time between reads of an idle audience.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// Content of an audience, as this task wrote it last. Tombstones are of other writers.
+#[derive(Default)]
+struct Content {
+    generation: u64,
+    deltas: Vec<DeltaEntry>,
+}
+
+impl Content {
+    fn of(current: &Current) -> Self {
+        Self { generation: current.generation, deltas: current.deltas.clone() }
+    }
+
+    fn is_of(&self, ledger: &Ledger) -> bool {
+        let current = ledger.current();
+        (self.generation, &self.deltas) == (current.generation, &current.deltas)
+    }
+}
+
+/// State between writes.
+#[derive(Default)]
+struct Session {
+    /// `None` after an error: it may be stale.
+    ledger: Option<Ledger>,
+    written: Content,
+    /// Members of the generation.
+    generation_keys: u64,
+}
 
 pub(super) struct Follower {
     pub(super) config: AudienceConfig,
@@ -40,9 +75,9 @@ pub(super) struct Follower {
 impl Follower {
     /// Writes until `stop`; then once more, so that pods see every acknowledged event.
     pub(super) async fn run(self, mut stop: watch::Receiver<bool>) {
-        let mut ledger = None;
-        let mut generation_keys = 0;
+        let mut session = Session::default();
         let mut next = Instant::now();
+        let mut check_at = next + CHECK;
         loop {
             let is_stopping = *stop.borrow();
             if !is_stopping {
@@ -59,69 +94,109 @@ impl Follower {
                 // The other owner writes the audience.
                 return;
             }
-            if let Some(due) = self.reports.take() {
+            let due = self.reports.take();
+            if due.is_none() && Instant::now() < check_at {
+                self.update_lag();
+            } else {
                 let written = match &due {
-                    Due::All => self.publish().await.map(|keys| {
-                        generation_keys = keys;
-                        self.counters.generations.increment(1);
-                        ledger = None;
-                    }),
-                    Due::Changes(keys) => self.append(&mut ledger, keys, generation_keys).await,
+                    Some(Due::All) => self.publish(&mut session).await.map(|()| true),
+                    Some(Due::Changes(keys)) => self.append(&mut session, keys).await,
+                    None => self.is_unchanged(&mut session).await,
                 };
-                match written {
-                    Ok(()) => self.reports.done(),
-                    Err(error) => {
-                        let audience = self.config.name.as_str();
-                        let error_text = error_chain(&error);
-                        tracing::warn!(audience, error = error_text, "audience not written");
-                        // The ledger may be stale, or the audience deleted.
-                        ledger = None;
-                        self.reports.retry(match error {
-                            StoreError::NotFound { .. } | StoreError::TooManyDeltas { .. } => {
-                                Due::All
-                            }
-                            _ => due,
-                        });
-                        next = Instant::now() + RETRY;
-                    }
+                if !self.finish(&mut session, due, written) {
+                    next = Instant::now() + RETRY;
                 }
+                check_at = Instant::now() + CHECK;
+                self.update_lag();
             }
-            self.update_lag();
             if is_stopping {
                 return;
             }
         }
     }
 
+    /// Ends an attempt; returns whether it succeeded. `Ok(false)` is an audience that another
+    /// process has changed.
+    fn finish(
+        &self,
+        session: &mut Session,
+        due: Option<Due>,
+        written: Result<bool, StoreError>,
+    ) -> bool {
+        let audience = self.config.name.as_str();
+        let again = match written {
+            Ok(true) => {
+                self.reports.done();
+                return true;
+            }
+            Ok(false) => {
+                tracing::warn!(audience, "audience changed by another process; published again");
+                Some(Due::All)
+            }
+            Err(error) => {
+                let error_text = error_chain(&error);
+                tracing::warn!(audience, error = error_text, "audience not written");
+                match error {
+                    // Deleted by another process, or too many deltas.
+                    StoreError::NotFound { .. }
+                    | StoreError::TooManyDeltas { .. }
+                    | StoreError::NotLive { state: State::Deleted, .. } => Some(Due::All),
+                    _ => due,
+                }
+            }
+        };
+        session.ledger = None;
+        if let Some(due) = again {
+            self.reports.retry(due);
+        }
+        false
+    }
+
     fn update_lag(&self) {
         self.counters.lag_seconds.set(self.reports.lag().as_secs_f64());
     }
 
-    /// Writes the changes of keys as a delta.
-    async fn append(
-        &self,
-        ledger: &mut Option<Ledger>,
-        keys: &[[u8; 16]],
-        generation_keys: u64,
-    ) -> Result<(), StoreError> {
-        let change = self.change(keys);
+    /// Reads the audience; whether its content is what this task wrote last.
+    async fn is_unchanged(&self, session: &mut Session) -> Result<bool, StoreError> {
+        let Session { ledger, written, .. } = session;
+        let ledger = match ledger {
+            Some(ledger) => {
+                ledger.refresh().await?;
+                ledger
+            }
+            None => ledger.insert(self.store.ledger(&self.config.name).await?),
+        };
+        Ok(written.is_of(ledger) && ledger.current().state != State::Deleted)
+    }
+
+    /// Writes the changes of keys as a delta. `false`: another process has changed the audience,
+    /// so that further deltas would not make it right.
+    async fn append(&self, session: &mut Session, keys: &[[u8; 16]]) -> Result<bool, StoreError> {
+        let Session { ledger, written, .. } = session;
         let ledger = match ledger {
             Some(ledger) => ledger,
             None => ledger.insert(self.store.ledger(&self.config.name).await?),
         };
-        let appended = match ledger.append(change).await {
-            // Another writer, of tombstones: once more over its state.
+        if !written.is_of(ledger) {
+            return Ok(false);
+        }
+        let appended = match ledger.append(self.change(keys)).await {
             Err(StoreError::Conflict { .. }) => {
+                // A writer of tombstones: once more over its state.
                 ledger.refresh().await?;
+                if !written.is_of(ledger) {
+                    return Ok(false);
+                }
                 ledger.append(self.change(keys)).await?
             }
             appended => appended?,
         };
+        *written = Content::of(ledger.current());
         self.counters.writes.increment(1);
-        if appended.delta_keys > MAX_DELTA_KEYS.max(generation_keys / 2) {
+        if appended.delta_keys > MAX_DELTA_KEYS.max(session.generation_keys / 2) {
             self.reports.renew();
         }
-        Ok(())
+        Ok(true)
     }
 
     fn change(&self, keys: &[[u8; 16]]) -> Change {
@@ -133,8 +208,8 @@ impl Follower {
         change
     }
 
-    /// Publishes all members as a new generation; returns their number.
-    async fn publish(&self) -> Result<u64, StoreError> {
+    /// Publishes all members as a new generation.
+    async fn publish(&self, session: &mut Session) -> Result<(), StoreError> {
         let name = &self.config.name;
         let base = self.store.base(name).await?;
         let folded = base.folded();
@@ -180,8 +255,16 @@ impl Follower {
             BuildReport::default(),
             folded,
             ExpiryArgs::default(),
-        );
-        publication.commit(&manifest).await?;
-        Ok(keys.len() as u64)
+        )
+        .from_window();
+        let generation = publication.commit(&manifest).await?;
+        self.counters.generations.increment(1);
+        // Deltas that another process appended meanwhile are not among the written.
+        let written = Content { generation, deltas: Vec::new() };
+        *session = Session { ledger: None, written, generation_keys: keys.len() as u64 };
+        Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

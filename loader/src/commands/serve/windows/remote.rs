@@ -1,32 +1,88 @@
 //! A window in Redis or Valkey, which several processes may serve.
 
+use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use metrics::Gauge;
 use serde::Serialize;
 
 use rtad_core::snapshot::AudienceName;
+use rtad_redis::{Lifetime, RedisError, RedisWindow, Seen};
 use rtad_window::{Key, Token};
-use rtad_window_redis::{Lifetime, RedisError, RedisWindow, Seen};
 
 use super::super::error::ApiError;
 use super::super::telemetry::Telemetry;
 use super::config::{Length, RemoteConfig};
 use super::counters::{EventCounters, EventTotals, Results};
+use super::served::Retry;
 
 /// Time between probes of the server.
 const PROBE: Duration = Duration::from_secs(5);
+/// Requests whose repetitions are recognized: some 5 MB.
+const MAX_COUNTED: usize = 1 << 16;
 
 pub(in super::super) struct RemoteWindow {
     name: AudienceName,
     length: Length,
     redis: RedisWindow,
     counters: EventCounters,
+    counted: Mutex<Counted>,
     writable: Gauge,
     is_writable: AtomicBool,
+    health: Health,
+}
+
+/// Whether the server fails, for the log: the beginning and the end of a failure, not each request.
+#[derive(Default)]
+struct Health {
+    is_failing: AtomicBool,
+    /// A request failed since the last probe.
+    has_failed: AtomicBool,
+}
+
+impl Health {
+    /// A request or a probe failed; whether that begins a failure.
+    fn fail(&self) -> bool {
+        self.has_failed.store(true, Ordering::Relaxed);
+        !self.is_failing.swap(true, Ordering::Relaxed)
+    }
+
+    /// A probe succeeded; whether that ends a failure. Of a cluster, only some nodes may fail.
+    fn pass(&self) -> bool {
+        !self.has_failed.swap(false, Ordering::Relaxed)
+            && self.is_failing.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// The last requests with a key that makes them idempotent. The server answers a repetition as the
+/// first time, but does not tell that it is one.
+#[derive(Default)]
+struct Counted {
+    requests: HashSet<Request>,
+    /// Oldest first.
+    order: VecDeque<Request>,
+}
+
+/// Token, and digest of the body.
+type Request = (Token, [u8; 16]);
+
+impl Counted {
+    /// Adds a request; whether it is none of the last.
+    fn insert(&mut self, request: Request) -> bool {
+        if !self.requests.insert(request) {
+            return false;
+        }
+        self.order.push_back(request);
+        if self.order.len() > MAX_COUNTED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.requests.remove(&oldest);
+        }
+        true
+    }
 }
 
 impl RemoteWindow {
@@ -40,8 +96,10 @@ impl RemoteWindow {
             name: config.name.clone(),
             length: config.length.clone(),
             counters,
+            counted: Mutex::default(),
             writable,
             is_writable: AtomicBool::new(false),
+            health: Health::default(),
         })
     }
 
@@ -98,17 +156,28 @@ impl RemoteWindow {
         Ok(forgotten)
     }
 
-    /// Adds to the metrics.
-    pub(in super::super) fn count(&self, results: Results) {
-        self.counters.add(results);
+    /// Adds the results of a request to the metrics; those of a repeated one only once.
+    pub(in super::super) fn count(&self, retry: Retry, results: Results) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = retry.is_none_or(|request| counted.insert(request));
+        drop(counted);
+        if is_first {
+            self.counters.add(results);
+        }
     }
 
     fn failed(&self, error: &RedisError) -> ApiError {
-        let (window, cause) = (self.name.as_str(), error.cause());
-        tracing::warn!(window, cause, error = error.to_string(), "backend of a window failed");
+        self.log_failure(error);
         match error {
             RedisError::OutOfMemory { .. } => ApiError::WindowFull,
             _ => ApiError::Backend,
+        }
+    }
+
+    fn log_failure(&self, error: &RedisError) {
+        if self.health.fail() {
+            let (window, cause) = (self.name.as_str(), error.cause());
+            tracing::warn!(window, cause, error = error.to_string(), "backend of a window failed");
         }
     }
 
@@ -116,7 +185,15 @@ impl RemoteWindow {
     pub(super) async fn maintain(self: Arc<Self>) {
         let mut has_warned = false;
         loop {
-            let is_writable = self.redis.probe().await.is_ok();
+            let probed = self.redis.probe().await;
+            let is_writable = probed.is_ok();
+            match probed {
+                Ok(()) if self.health.pass() => {
+                    tracing::info!(window = self.name.as_str(), "backend of a window works again");
+                }
+                Ok(()) => {}
+                Err(error) => self.log_failure(&error),
+            }
             self.writable.set(f64::from(u8::from(is_writable)));
             self.is_writable.store(is_writable, Ordering::Relaxed);
             if is_writable
@@ -156,4 +233,32 @@ pub(in super::super) struct RemoteInfo<'a> {
     backend: &'static str,
     writable: bool,
     events: EventTotals,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_of_the_server_begins_and_ends_once() {
+        let health = Health::default();
+        assert!(!health.pass());
+        assert_eq!([(); 3].map(|()| health.fail()), [true, false, false]);
+        // Requests failed since the last probe.
+        assert!(!health.pass());
+        assert!(health.pass() && !health.pass());
+        assert!(health.fail());
+    }
+
+    #[test]
+    fn counted_requests_are_bounded_and_the_oldest_go_first() {
+        let request = |n: u64| (Token([1; 16]), u128::from(n).to_le_bytes());
+        let mut counted = Counted::default();
+        let last = MAX_COUNTED as u64;
+        assert!((0..=last).all(|n| counted.insert(request(n))));
+        assert_eq!((counted.requests.len(), counted.order.len()), (MAX_COUNTED, MAX_COUNTED));
+        assert!(!counted.insert(request(1)) && !counted.insert(request(last)));
+        assert!(counted.insert(request(0)));
+        assert!(counted.insert(request(1)));
+    }
 }

@@ -1,0 +1,88 @@
+use testkit::store::Depot;
+use testkit::wait_until;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use super::super::super::telemetry::Telemetry;
+use super::super::served::tests::Owner;
+use super::*;
+
+const WINDOW: &str = "length = \"1h\"\ndurability = \"none\"";
+
+/// An owner of the window that feeds audience `a`, and its running follower.
+struct Following {
+    owner: Owner,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Following {
+    fn start(runtime: &Runtime, depot: &Depot, keys: &[[u8; 16]]) -> Self {
+        let owner = runtime.block_on(Owner::over(depot.writer(), WINDOW));
+        owner.observe(keys);
+        owner.reports.renew();
+        let follower = Follower {
+            config: owner.audience.clone(),
+            window: Arc::clone(&owner.window),
+            reports: Arc::clone(&owner.reports),
+            store: depot.writer(),
+            every: Duration::from_millis(5),
+            counters: AudienceCounters::new(&Telemetry::default(), &owner.audience.name),
+        };
+        let stop = watch::Sender::new(false);
+        let task = runtime.spawn(follower.run(stop.subscribe()));
+        Self { owner, stop, task }
+    }
+
+    fn stop(self, runtime: &Runtime) {
+        self.stop.send_replace(true);
+        runtime.block_on(self.task).unwrap();
+    }
+}
+
+fn has(depot: &Depot, key: u8) -> bool {
+    let current = depot.current("a");
+    current.is_some() && depot.read("a").is_ok_and(|snapshot| snapshot.contains(&device(key)))
+}
+
+fn device(key: u8) -> DeviceKey {
+    DeviceKey::from_bytes([key; 16])
+}
+
+#[test]
+fn later_owner_repairs_what_the_earlier_one_wrote() {
+    let runtime = Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let depot = Depot::new();
+    let earlier = Following::start(&runtime, &depot, &[[1; 16]]);
+    wait_until("the first owner's audience", || has(&depot, 1));
+    let later = Following::start(&runtime, &depot, &[[2; 16]]);
+    wait_until("the later owner's audience", || has(&depot, 2) && !has(&depot, 1));
+    earlier.owner.observe(&[[3; 16]]);
+    wait_until("a write of the earlier owner", || has(&depot, 3));
+    earlier.stop(&runtime);
+    later.owner.observe(&[[4; 16]]);
+    wait_until("the repaired audience", || {
+        has(&depot, 2) && has(&depot, 4) && !has(&depot, 1) && !has(&depot, 3)
+    });
+    // Without further events, too.
+    let mut change = Change::default();
+    change.add(device(5));
+    change.remove(device(2));
+    depot.append("a", change);
+    wait_until("the audience of an idle owner", || has(&depot, 2) && !has(&depot, 5));
+    later.stop(&runtime);
+}
+
+#[test]
+fn audience_deleted_by_another_process_is_published_again() {
+    let runtime = Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let depot = Depot::new();
+    let following = Following::start(&runtime, &depot, &[[1; 16]]);
+    wait_until("the audience", || has(&depot, 1));
+    depot.delete("a");
+    following.owner.observe(&[[2; 16]]);
+    wait_until("a new generation", || has(&depot, 1) && has(&depot, 2));
+    following.stop(&runtime);
+}

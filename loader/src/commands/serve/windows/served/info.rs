@@ -1,0 +1,86 @@
+//! A window in `GET /v1/windows`.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use rtad_core::snapshot::AudienceName;
+use rtad_window::Durability;
+
+use super::super::clock::Clock;
+use super::super::config::WhenFull;
+use super::super::counters::EventTotals;
+use super::ServedWindow;
+
+impl ServedWindow {
+    /// Entry of `GET /v1/windows`.
+    pub(in super::super::super) fn info(&self) -> WindowInfo<'_> {
+        self.move_clock();
+        let stats = self.durable.stats();
+        let probes = self.probes.load(Ordering::Relaxed);
+        WindowInfo {
+            window: &self.config.name,
+            length: self.config.length.to_string(),
+            time_zone: self.config.length.time_zone(),
+            capacity: self.config.spec.capacity,
+            count: self.config.spec.count,
+            entries: stats.window.entries,
+            fill_ratio: stats.window.entries as f64 / self.config.spec.capacity as f64,
+            target_fpr: self.config.spec.fpr,
+            expected_fpr: stats.window.expected_fpr,
+            measured_fpr: (probes > 0)
+                .then(|| self.false_positives.load(Ordering::Relaxed) as f64 / probes as f64),
+            measured_keys: probes,
+            oldest_seconds: self.oldest(stats.window.oldest_ticks),
+            memory_bytes: stats.window.memory_bytes,
+            when_full: self.config.when_full,
+            durability: match self.config.durability {
+                Durability::None => "none",
+                Durability::Interval(_) => "interval",
+                Durability::Fsync => "fsync",
+            },
+            writable: stats.is_writable && self.is_held(),
+            log_bytes: stats.log_bytes,
+            checkpoint_unix_seconds: stats.checkpoint_unix_seconds,
+            events: self.counters.events.totals(),
+        }
+    }
+
+    /// Age of the oldest entry in seconds.
+    pub(super) fn oldest(&self, ticks: Option<u64>) -> Option<f64> {
+        match &self.clock {
+            Clock::Day { today, .. } => {
+                let start = today.lock().unwrap_or_else(PoisonError::into_inner).start;
+                let since = SystemTime::now().duration_since(start).unwrap_or_default();
+                ticks.map(|_| since.as_secs_f64())
+            }
+            Clock::Sliding { .. } => self.clock.age(ticks?).map(|age| age.as_secs_f64()),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(in super::super::super) struct WindowInfo<'a> {
+    window: &'a AudienceName,
+    length: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_zone: Option<&'a str>,
+    capacity: u64,
+    count: u16,
+    entries: u64,
+    fill_ratio: f64,
+    target_fpr: f64,
+    expected_fpr: f64,
+    measured_fpr: Option<f64>,
+    measured_keys: u64,
+    oldest_seconds: Option<f64>,
+    memory_bytes: u64,
+    when_full: WhenFull,
+    durability: &'static str,
+    writable: bool,
+    log_bytes: u64,
+    checkpoint_unix_seconds: u64,
+    events: EventTotals,
+}
