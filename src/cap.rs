@@ -18,21 +18,27 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `keeper` | all caps of a pod: reload, background task |
+//! | `keeper` | all caps of a pod: reload, background tasks |
+//! | `lease` | parts of caps from Redis or Valkey |
+//! | `folder` | their folder, for one process |
 //! | `file` | the files that a restart reads |
 
 mod file;
+mod folder;
 mod keeper;
+mod lease;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use rtad_core::cap::{CapSeed, CapTable, Counted};
+use rtad_core::cap::{CapSeed, CapTable, Counted, Sought};
 use rtad_core::device::DeviceKey;
 use rtad_core::period::{Calendar, Period};
 
 pub use keeper::Caps;
+pub use lease::LeaseState;
 
 use crate::config::CapConfig;
 
@@ -52,8 +58,8 @@ pub struct Cap {
     state: ArcSwap<CapTables>,
     /// Replaced states. Requests may still read them, and must not free their tables.
     replaced: Mutex<Vec<Arc<CapTables>>>,
-    /// The period's number and count in the file.
-    saved: Mutex<Option<(u64, u64)>>,
+    /// The period's number, count and leased devices in the file.
+    saved: Mutex<Option<[u64; 3]>>,
 }
 
 /// The tables of a cap that requests use: of the current period and, around its end, of the next
@@ -75,6 +81,8 @@ struct Dated {
 struct PeriodTable {
     period: Period,
     table: CapTable,
+    /// Devices that this pod has leased in the period: the limit, while the cap is leased.
+    leased: AtomicU64,
 }
 
 /// The devices of a period.
@@ -82,20 +90,69 @@ struct PeriodTable {
 pub struct Usage {
     /// Distinct devices counted.
     pub devices: u64,
+    /// Most of them on this pod, by now: what it has leased grows.
+    pub limit: u64,
     /// The period.
     pub period: Period,
 }
 
 impl PeriodTable {
-    /// The same table with another limit, or a new one if it has no room.
-    fn with_limit(this: &Arc<Self>, limit: u64) -> Arc<Self> {
-        if this.table.set_limit(limit) {
+    /// An empty table. If it is leased it admits no device yet.
+    fn new(period: Period, config: &CapConfig) -> Arc<Self> {
+        let table = CapTable::new(config.capacity(), CapSeed::random());
+        if config.leased {
+            table.set_limit(0);
+        }
+        Arc::new(Self { period, table, leased: AtomicU64::new(0) })
+    }
+
+    /// Devices that were leased.
+    fn leased(&self) -> u64 {
+        self.leased.load(Ordering::Relaxed)
+    }
+
+    /// Raises the limit by leased devices.
+    fn raise(&self, devices: u64) {
+        let before = self.leased.fetch_add(devices, Ordering::Relaxed);
+        self.table.set_limit(before + devices);
+    }
+
+    /// The same table with the limit of another configuration, or a new one if it has no room. What
+    /// was leased stays leased, also while the cap has a share.
+    fn under(this: &Arc<Self>, config: &CapConfig) -> Arc<Self> {
+        let (capacity, leased) = (config.capacity(), this.leased());
+        let limit = if config.leased { leased } else { capacity };
+        if this.table.has_room(capacity) {
+            this.table.set_limit(limit);
             return Arc::clone(this);
         }
-        let larger = CapTable::new(limit, CapSeed::random());
-        // Read last: requests go on counting in the old table.
+        let larger = CapTable::new(capacity, CapSeed::random());
+        larger.set_limit(limit);
+        // Requests use the old table until the new one is in the catalog: it must not count on.
+        this.table.close();
         let table = larger.with_carried(this.table.count());
-        Arc::new(Self { period: this.period, table })
+        Arc::new(Self { period: this.period, table, leased: AtomicU64::new(leased) })
+    }
+}
+
+/// A device that asks for a bid.
+#[derive(Debug)]
+pub enum Applicant<'a> {
+    /// Its place in the table.
+    Device(Sought<'a>),
+    /// A request without a usable id.
+    Unknown(&'a CapTable),
+}
+
+impl Applicant<'_> {
+    /// Whether the device may get a bid. Counts it if it is new. Costs a read of memory; no
+    /// allocation, lock or system call.
+    #[inline]
+    pub fn admit(self) -> bool {
+        match self {
+            Self::Device(sought) => sought.count() != Counted::Full,
+            Self::Unknown(table) => !table.is_full(),
+        }
     }
 }
 
@@ -108,18 +165,18 @@ impl CapTables {
         }
     }
 
-    /// Whether a device with these keys may get a bid at the time `at`. Counts the device if it is
-    /// new. Costs a read of memory; no allocation, lock or system call.
+    /// Begins [`Applicant::admit`] for a device with these keys at the time `at`, without counting:
+    /// call it before other work, beside which the wait for the table's memory passes.
     #[inline]
-    pub fn admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
+    pub fn seek(&self, keys: &[DeviceKey], at: Instant) -> Applicant<'_> {
         let table = &self.at(at).counted.table;
         match keys.iter().min() {
-            Some(key) => table.count_device(key) != Counted::Full,
-            None => !table.is_full(),
+            Some(key) => Applicant::Device(table.seek(key)),
+            None => Applicant::Unknown(table),
         }
     }
 
-    /// The answer that [`Self::admit`] would give, without counting.
+    /// The answer that [`Applicant::admit`] would give, without counting.
     pub fn would_admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
         let table = &self.at(at).counted.table;
         match keys.iter().min() {
@@ -139,8 +196,7 @@ impl Cap {
     /// An empty cap at the time `wall`, which is `now` in monotonic time.
     pub fn new(strategy: &str, config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let calendar = config.calendar();
-        let table = CapTable::new(config.limit(), CapSeed::random());
-        let counted = Arc::new(PeriodTable { period: calendar.at(wall), table });
+        let counted = PeriodTable::new(calendar.at(wall), config);
         Self::with_table(strategy, config, counted, (wall, now))
     }
 
@@ -161,23 +217,21 @@ impl Cap {
         }
     }
 
-    /// The cap with another configuration. If its periods are the same it keeps the counts: the
-    /// limit changes, or a larger table starts with the number of devices counted so far. `None` if
-    /// its periods are other ones.
-    fn changed(&self, config: &CapConfig, wall: SystemTime, now: Instant) -> Option<Self> {
+    /// Whether a configuration has the same periods.
+    fn has_periods_of(&self, config: &CapConfig) -> bool {
         let periods = |config: &CapConfig| (config.per, config.time_zone.clone());
-        if periods(&self.config) != periods(config) {
-            return None;
-        }
+        periods(&self.config) == periods(config)
+    }
+
+    /// The cap with another configuration of the same periods. It keeps the counts: the limit
+    /// changes, or a larger table starts with the number of devices counted so far.
+    fn changed(&self, config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let old = self.state.load_full();
-        let with_limit = |dated: &Dated| Dated {
-            counted: PeriodTable::with_limit(&dated.counted, config.limit()),
+        let under = |dated: &Dated| Dated {
+            counted: PeriodTable::under(&dated.counted, config),
             ends: dated.ends,
         };
-        let state = CapTables {
-            current: with_limit(&old.current),
-            next: old.next.as_ref().map(with_limit),
-        };
+        let state = CapTables { current: under(&old.current), next: old.next.as_ref().map(under) };
         let cap = Self {
             strategy: self.strategy.clone(),
             config: config.clone(),
@@ -187,7 +241,7 @@ impl Cap {
             saved: Mutex::default(),
         };
         cap.follow(wall, now);
-        Some(cap)
+        cap
     }
 
     /// Name of the strategy.
@@ -200,16 +254,20 @@ impl Cap {
         &self.config
     }
 
-    /// Most devices of a period on this pod.
-    pub fn limit(&self) -> u64 {
-        self.config.limit()
-    }
-
     /// The devices counted in the current period.
     pub fn usage(&self) -> Usage {
         let state = self.state.load();
-        let PeriodTable { period, table } = &*state.at(Instant::now()).counted;
-        Usage { devices: table.count(), period: *period }
+        let PeriodTable { period, table, .. } = &*state.at(Instant::now()).counted;
+        Usage { devices: table.count(), limit: table.limit(), period: *period }
+    }
+
+    /// Raises the limit of a period by leased devices.
+    fn raise(&self, period: Period, devices: u64) {
+        let state = self.state.load();
+        let tables = [Some(&state.current), state.next.as_ref()].into_iter().flatten();
+        for dated in tables.filter(|dated| dated.counted.period == period) {
+            dated.counted.raise(devices);
+        }
     }
 
     /// The tables that requests use until they change.
@@ -228,18 +286,22 @@ impl Cap {
         let period = self.calendar.at(wall);
         let is_wrong = current.period.start > wall + MAX_SET_BACK;
         if period.number > current.period.number || is_wrong {
-            let (strategy, devices) = (self.strategy(), current.table.count());
+            let strategy = self.strategy();
+            let (devices, limit) = (current.table.count(), current.table.limit());
             if is_wrong {
                 tracing::warn!(strategy, "the clock was set back by days: the cap counts anew");
             } else {
-                tracing::info!(strategy, devices, limit = self.limit(), "the cap's period ended");
+                tracing::info!(strategy, devices, limit, "the cap's period ended");
             }
             let prepared = next.take().filter(|next| next.period.number == period.number);
-            current = prepared.unwrap_or_else(|| self.empty(period));
+            current = prepared.unwrap_or_else(|| PeriodTable::new(period, &self.config));
         }
         let left = current.period.end.duration_since(wall).unwrap_or_default();
         next = match next {
-            None if left <= LEAD => Some(self.empty(self.calendar.at(current.period.end))),
+            None if left <= LEAD => {
+                let period = self.calendar.at(current.period.end);
+                Some(PeriodTable::new(period, &self.config))
+            }
             // The clock was set back: the table is not needed for long.
             Some(unused) if left > 2 * LEAD && unused.table.count() == 0 => None,
             next => next,
@@ -258,11 +320,6 @@ impl Cap {
         }
         let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
         replaced.retain(|state| Arc::strong_count(state) > 1);
-    }
-
-    fn empty(&self, period: Period) -> Arc<PeriodTable> {
-        let table = CapTable::new(self.limit(), CapSeed::random());
-        Arc::new(PeriodTable { period, table })
     }
 }
 

@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
+//! | `leases` | `[cap_leases]` |
 //! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]`; `api` has `[server.api]` |
 //! | `secret` | secrets, in the config or in a file |
@@ -26,6 +27,7 @@
 //! | `mistake` | mistakes and their locations |
 
 mod api;
+mod leases;
 mod mistake;
 mod platform;
 mod reader;
@@ -42,6 +44,7 @@ use rtad_core::snapshot::AudienceName;
 use serde::Serialize;
 
 pub use api::ApiConfig;
+pub use leases::LeasesConfig;
 pub use mistake::{ConfigError, Location, Mistake, Mistakes, Named};
 pub use platform::{
     Algorithm, Body, CodeConfig, CustomConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
@@ -75,6 +78,9 @@ pub struct Config {
     /// `[[strategy]]`
     #[serde(rename = "strategy")]
     pub strategies: Vec<StrategyConfig>,
+    /// `[cap_leases]`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap_leases: Option<LeasesConfig>,
     /// `[[platform]]`
     #[serde(rename = "platform")]
     pub platforms: Vec<PlatformConfig>,
@@ -101,12 +107,15 @@ impl Config {
         let (audiences, audience_names) = rules::read_audiences(d);
         let (strategies, mut strategy_names) = rules::read_strategies(d, &audience_names);
         rules::check_names(d, &audiences, &strategies);
+        let cap_leases = leases::read(d);
+        rules::check_leases(d, &strategies, cap_leases.is_some());
         if strategy_names.is_empty() && audience_names.is_empty() {
             strategy_names.push(DEFAULT_STRATEGY.to_owned());
         }
         let platforms = platform::read_all(d, &strategy_names, vocabulary);
         let fingerprint = d.fingerprint();
-        let config = Self { server, store, ids, audiences, strategies, platforms, fingerprint };
+        let config =
+            Self { server, store, ids, audiences, strategies, cap_leases, platforms, fingerprint };
         (config, document.finish())
     }
 

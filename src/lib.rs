@@ -17,7 +17,7 @@
 //! | `explain` | the reason for an answer, in words |
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
-//! | `cap` | unique caps of strategies: counts per period, and their files |
+//! | `cap` | unique caps of strategies: counts per period, their files and leases |
 //! | `platform` | wire formats |
 //! | `telemetry` | metrics |
 //! | `config` | the configuration, as data |

@@ -49,7 +49,8 @@ fn lookups_and_decisions_do_not_allocate() {
         unique_devices: 2,
         per: PeriodUnit::Day,
         time_zone: "Asia/Shanghai".to_owned(),
-        share: 1.0,
+        share: Some(1.0),
+        leased: false,
     };
     let at = Instant::now();
     let cap = Arc::new(Cap::new("capped", &config, SystemTime::now(), at));

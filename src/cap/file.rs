@@ -16,11 +16,12 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable, MAX_DEVICES};
-use rtad_core::period::PeriodUnit;
+use rtad_core::period::{Calendar, PeriodUnit};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -29,6 +30,9 @@ use crate::config::CapConfig;
 
 const MAGIC: &[u8; 8] = b"rtadcap1";
 const MAX_HEADER: usize = 4096;
+/// Extensions of files: whole ones, and those being written.
+pub(super) const SAVED: &str = "cap";
+pub(super) const STAGED: &str = "tmp";
 
 /// Whether a file fits a cap, and its table.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +44,9 @@ struct Header {
     number: u64,
     start_unix_seconds: u64,
     seed: [u64; 2],
+    /// Devices that were leased.
+    #[serde(default)]
+    leased: u64,
 }
 
 /// The reason why a file was not read.
@@ -47,21 +54,51 @@ struct Header {
 pub(super) enum FileError {
     #[error(transparent)]
     Io(#[from] io::Error),
+    #[error("another process uses the folder")]
+    InUse,
     #[error("the file is damaged: {0}")]
     Damaged(&'static str),
 }
 
 /// The file of a strategy's cap.
 pub(super) fn path(folder: &Path, strategy: &str) -> PathBuf {
-    folder.join(format!("{strategy}.cap"))
+    folder.join(format!("{strategy}.{SAVED}"))
+}
+
+/// Whether a file is of a period that is over. An unreadable one is. Blocks.
+pub(super) fn has_ended(path: &Path, now: SystemTime) -> bool {
+    let header = File::open(path).map_err(FileError::from).and_then(read_header);
+    let end = header.ok().and_then(|(header, _)| {
+        let calendar = Calendar::new(header.per, Some(&header.time_zone)).ok()?;
+        let start = UNIX_EPOCH.checked_add(Duration::from_secs(header.start_unix_seconds))?;
+        Some(calendar.at(start).end)
+    });
+    end.is_none_or(|end| end <= now)
+}
+
+/// The header at the beginning of a file, and the bytes up to its end.
+fn read_header(mut file: impl Read) -> Result<(Header, usize), FileError> {
+    let mut start = [0; 12];
+    file.read_exact(&mut start)?;
+    let (magic, length) = start.split_at(MAGIC.len());
+    let length = length.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX) as usize;
+    if magic != MAGIC || length > MAX_HEADER {
+        return Err(FileError::Damaged("it begins with other bytes"));
+    }
+    let mut header = vec![0; length];
+    file.read_exact(&mut header)?;
+    let header = serde_json::from_slice(&header)
+        .map_err(|_| FileError::Damaged("its header does not parse"))?;
+    Ok((header, start.len() + length))
 }
 
 impl Cap {
     /// Writes the cap's file, if devices were counted since the last time. Blocks.
     pub(super) fn save(&self, folder: &Path) -> io::Result<()> {
         let state = self.state.load_full();
-        let PeriodTable { period, table } = &*state.at(Instant::now()).counted;
-        let content = (period.number, table.count());
+        let counted = &*state.at(Instant::now()).counted;
+        let PeriodTable { period, table, .. } = counted;
+        let content = [period.number, table.count(), counted.leased()];
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         if *saved == Some(content) {
             return Ok(());
@@ -74,6 +111,7 @@ impl Cap {
             number: period.number,
             start_unix_seconds: unix_seconds(period.start),
             seed: table.seed().words(),
+            leased: counted.leased(),
         };
         write(folder, self.strategy(), &header, table)?;
         *saved = Some(content);
@@ -93,24 +131,14 @@ impl Cap {
         let size = file.metadata()?.len();
         let mut file =
             Hashed { inner: BufReader::with_capacity(1 << 20, file), hash: Sha256::new() };
-        let mut start = [0; 12];
-        file.read_exact(&mut start)?;
-        let (magic, length) = start.split_at(MAGIC.len());
-        let length = length.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX) as usize;
-        if magic != MAGIC || length > MAX_HEADER {
-            return Err(FileError::Damaged("it begins with other bytes"));
-        }
-        let mut header = vec![0; length];
-        file.read_exact(&mut header)?;
-        let header: Header = serde_json::from_slice(&header)
-            .map_err(|_| FileError::Damaged("its header does not parse"))?;
+        let (header, header_bytes) = read_header(&mut file)?;
         let (wall, now) = (SystemTime::now(), Instant::now());
         let Some(period) = header.period(config, wall) else { return Ok(None) };
         if !(1..=MAX_DEVICES).contains(&header.sized_for) || header.carried > MAX_DEVICES {
             return Err(FileError::Damaged("its header has other numbers"));
         }
         let table_bytes = CapTable::bytes_for(header.sized_for);
-        if size != (start.len() + length + Sha256::output_size()) as u64 + table_bytes {
+        if size != (header_bytes + Sha256::output_size()) as u64 + table_bytes {
             return Err(FileError::Damaged("its size does not fit its header"));
         }
         let seed = CapSeed::from_words(header.seed);
@@ -131,8 +159,9 @@ impl Cap {
         if expected[..] != found {
             return Err(FileError::Damaged("its digest does not match"));
         }
-        let table =
-            PeriodTable::with_limit(&Arc::new(PeriodTable { period, table }), config.limit());
+        // The rest of the lease was given back, or is used by nobody.
+        let leased = AtomicU64::new(header.leased.min(table.count()));
+        let table = PeriodTable::under(&Arc::new(PeriodTable { period, table, leased }), config);
         Ok(Some(Self::with_table(strategy, config, table, (wall, now))))
     }
 }
@@ -157,9 +186,8 @@ fn unix_seconds(time: SystemTime) -> u64 {
 }
 
 fn write(folder: &Path, strategy: &str, header: &Header, table: &CapTable) -> io::Result<()> {
-    std::fs::create_dir_all(folder)?;
-    // One writer at a time: the lock of `Caps`. A stale file of a killed pod is overwritten.
-    let staged = folder.join(format!("{strategy}.tmp"));
+    // One writer at a time: the locks of the folder and of `Caps`.
+    let staged = folder.join(format!("{strategy}.{STAGED}"));
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]

@@ -1,12 +1,17 @@
 //! The caps of a pod: kept over reloads, and served by a background task.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rtad_core::period::Period;
+
+use super::file::FileError;
+use super::folder::Folder;
+use super::lease::{self, LeaseState, Leases};
 use super::{Cap, file};
-use crate::config::CapConfig;
+use crate::config::{CapConfig, LeasesConfig};
 use crate::strategy::Strategy;
 
 /// Time between two reads of the clock.
@@ -15,16 +20,15 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Most of the time that is spent writing: one part in so many. Matters from 50 million devices on.
 const SAVE_SHARE: u32 = 20;
-/// Folder in the cache. No audience has its name, as those begin with a letter or a digit.
-const FOLDER: &str = "_caps";
 
 /// All caps of a pod.
 #[derive(Debug, Default)]
 pub struct Caps {
-    folder: Option<PathBuf>,
+    folder: Option<Folder>,
     served: Mutex<Vec<Arc<Cap>>>,
-    /// Held while files are written.
-    saving: Mutex<()>,
+    leases: Leases,
+    /// Held while files are written. Whether it was the last time.
+    saving: Mutex<bool>,
     /// A failure is logged once.
     failed: AtomicBool,
 }
@@ -32,38 +36,84 @@ pub struct Caps {
 impl Caps {
     /// Caps with files in a cache folder; without one, a restart counts anew.
     pub fn in_cache(cache_dir: Option<&Path>) -> Self {
-        Self { folder: cache_dir.map(|folder| folder.join(FOLDER)), ..Self::default() }
+        Self { folder: cache_dir.map(Folder::in_cache), ..Self::default() }
     }
 
     /// The caps of these strategies, by index. A cap that is served with the same periods keeps its
-    /// counts; a new one reads its file. `caps` may be empty. Blocks.
+    /// counts; a new one reads its file. `caps` may be empty. Blocks. Call from one thread.
     pub fn serve(
         &self,
         strategies: &[Strategy],
         caps: &[Option<CapConfig>],
+        leases: Option<&LeasesConfig>,
     ) -> Vec<Option<Arc<Cap>>> {
-        let served = self.served().clone();
-        let cap = |(index, strategy): (usize, &Strategy)| {
+        self.leases.use_backend(leases);
+        let old = self.served().clone();
+        let started = |(index, strategy): (usize, &Strategy)| {
             let config = caps.get(index)?.as_ref()?;
-            let old = served.iter().find(|cap| cap.strategy() == strategy.name);
-            match old {
-                Some(same) if same.config() == config => Some(Arc::clone(same)),
-                _ => {
-                    let now = (SystemTime::now(), Instant::now());
-                    let changed = old.and_then(|old| old.changed(config, now.0, now.1));
-                    let cap = changed.unwrap_or_else(|| self.start(&strategy.name, config));
-                    Some(Arc::new(cap))
-                }
-            }
+            let old = old.iter().find(|cap| cap.strategy() == strategy.name);
+            let goes_on = old.is_some_and(|old| old.has_periods_of(config));
+            (!goes_on).then(|| Arc::new(self.start(&strategy.name, config)))
         };
-        let caps: Vec<_> = strategies.iter().enumerate().map(cap).collect();
-        *self.served() = caps.iter().flatten().cloned().collect();
+        let started: Vec<_> = strategies.iter().enumerate().map(started).collect();
+        // Nothing is granted to a cap while it changes.
+        let mut served = self.served();
+        let cap = |(index, started): (usize, Option<Arc<Cap>>)| {
+            let config = caps.get(index)?.as_ref()?;
+            let old = || old.iter().find(|cap| cap.strategy() == strategies[index].name);
+            Some(match started {
+                Some(started) => started,
+                None => match old()? {
+                    same if same.config() == config => Arc::clone(same),
+                    old => Arc::new(old.changed(config, SystemTime::now(), Instant::now())),
+                },
+            })
+        };
+        let caps: Vec<_> = started.into_iter().enumerate().map(cap).collect();
+        *served = caps.iter().flatten().cloned().collect();
+        if let Some(folder) = &self.folder {
+            folder.clean(|strategy| served.iter().any(|cap| cap.strategy() == strategy));
+        }
         caps
+    }
+
+    /// State of the leases of a cap; `None` if it has a share.
+    pub fn leases(&self, cap: &Cap) -> Option<LeaseState> {
+        cap.config().leased.then(|| self.leases.state(cap.strategy()))
+    }
+
+    /// Raises the limit of a cap's period by leased devices, if it is still leased.
+    pub(super) fn grant(&self, cap: &Cap, period: Period, devices: u64) {
+        let served = self.served();
+        let is_leased =
+            |other: &&Arc<Cap>| other.strategy() == cap.strategy() && other.config().leased;
+        if let Some(cap) = served.iter().find(is_leased) {
+            cap.raise(period, devices);
+        }
+    }
+
+    /// Writes the files for the last time; if no requests are left, gives back what was leased and
+    /// not used.
+    pub async fn close(self: Arc<Self>, is_idle: bool) {
+        let served = self.served().clone();
+        if is_idle {
+            self.leases.close(&served).await;
+        }
+        let _ = tokio::task::spawn_blocking(move || {
+            self.save();
+            let mut is_closed = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            *is_closed = true;
+            if let Some(folder) = &self.folder {
+                folder.unlock();
+            }
+        })
+        .await;
     }
 
     fn start(&self, strategy: &str, config: &CapConfig) -> Cap {
         let (wall, now) = (SystemTime::now(), Instant::now());
-        let restored = self.folder.as_ref().map(|folder| Cap::restore(folder, strategy, config));
+        let restore = |folder: &Folder| Cap::restore(folder.lock()?, strategy, config);
+        let restored = self.folder.as_ref().map(restore);
         match restored {
             Some(Ok(Some(cap))) => {
                 let devices = cap.usage().devices;
@@ -71,7 +121,7 @@ impl Caps {
                 cap
             }
             Some(Err(error)) => {
-                let path = self.folder.as_deref().map(|folder| file::path(folder, strategy));
+                let path = self.folder.as_ref().map(|it| file::path(it.path(), strategy));
                 let path = path.unwrap_or_default();
                 tracing::warn!(
                     strategy, path = %path.display(), %error,
@@ -83,8 +133,20 @@ impl Caps {
         }
     }
 
-    /// Follows the clock and writes the files, without end.
+    /// Follows the clock, leases, and writes the files, without end.
     pub async fn run(self: Arc<Self>) {
+        let lease = async {
+            loop {
+                let served = self.served().clone();
+                let grant = |cap: &Arc<Cap>, period, devices| self.grant(cap, period, devices);
+                self.leases.renew(&served, grant).await;
+                tokio::time::sleep(lease::TICK).await;
+            }
+        };
+        tokio::join!(lease, Arc::clone(&self).follow());
+    }
+
+    async fn follow(self: Arc<Self>) {
         let (mut saved, mut pause) = (Instant::now(), SAVE_INTERVAL);
         let mut saving: Option<tokio::task::JoinHandle<Duration>> = None;
         loop {
@@ -111,14 +173,21 @@ impl Caps {
     /// Writes the files of all caps that have changed. A failure is logged. Blocks.
     pub fn save(&self) {
         let Some(folder) = &self.folder else { return };
-        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_closed = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_closed {
+            return;
+        }
         let served = self.served().clone();
-        let saved: std::io::Result<()> = served.iter().try_for_each(|cap| cap.save(folder));
+        let save = || -> Result<(), FileError> {
+            let path = folder.lock()?;
+            Ok(served.iter().try_for_each(|cap| cap.save(path))?)
+        };
+        let saved = save();
         let had_failed = self.failed.swap(saved.is_err(), Ordering::Relaxed);
         if let Err(error) = saved.as_ref().map_err(ToString::to_string)
             && !had_failed
         {
-            let folder = folder.display();
+            let folder = folder.path().display();
             tracing::warn!(%folder, error, "caps were not saved: a restart counts devices anew");
         }
     }

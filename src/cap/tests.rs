@@ -11,7 +11,13 @@ use crate::strategy::{Outcome, Strategy};
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn config(unique_devices: u64, per: PeriodUnit) -> CapConfig {
-    CapConfig { unique_devices, per, time_zone: "Asia/Shanghai".to_owned(), share: 1.0 }
+    CapConfig {
+        unique_devices,
+        per,
+        time_zone: "Asia/Shanghai".to_owned(),
+        share: Some(1.0),
+        leased: false,
+    }
 }
 
 fn device(n: u64) -> [DeviceKey; 1] {
@@ -44,7 +50,7 @@ impl World {
 
     fn admits(&self, n: u64) -> bool {
         let would = self.cap.tables().would_admit(&device(n), self.now);
-        let admits = self.cap.tables().admit(&device(n), self.now);
+        let admits = self.cap.tables().seek(&device(n), self.now).admit();
         assert_eq!(would, admits);
         admits
     }
@@ -140,18 +146,18 @@ fn a_clock_that_was_wrong_by_years_counts_anew() {
 fn any_order_of_ids_is_one_device() {
     let world = World::new(1, PeriodUnit::Day);
     let [[a], [b]] = [device(1), device(2)];
-    assert!(world.cap.tables().admit(&[a, b], world.now));
-    assert!(world.cap.tables().admit(&[b, a], world.now));
+    assert!(world.cap.tables().seek(&[a, b], world.now).admit());
+    assert!(world.cap.tables().seek(&[b, a], world.now).admit());
     assert_eq!(world.cap.usage().devices, 1);
 }
 
 #[test]
 fn requests_without_a_device_pass_until_the_limit_is_reached() {
     let world = World::new(1, PeriodUnit::Day);
-    assert!(world.cap.tables().admit(&[], world.now));
+    assert!(world.cap.tables().seek(&[], world.now).admit());
     assert_eq!(world.cap.usage().devices, 0);
     assert!(world.admits(1));
-    assert!(!world.cap.tables().admit(&[], world.now));
+    assert!(!world.cap.tables().seek(&[], world.now).admit());
 }
 
 #[test]
@@ -159,8 +165,8 @@ fn share_of_a_cap_is_rounded_down_to_at_least_one() {
     for (unique_devices, share, limit) in
         [(100, 0.29, 29), (10, 0.25, 2), (3, 0.1, 1), (1_000_000_000, 1.0, 1_000_000_000)]
     {
-        let config = CapConfig { share, ..config(unique_devices, PeriodUnit::Day) };
-        assert_eq!(config.limit(), limit);
+        let config = CapConfig { share: Some(share), ..config(unique_devices, PeriodUnit::Day) };
+        assert_eq!(config.capacity(), limit);
     }
 }
 
@@ -179,7 +185,8 @@ fn both_periods_keep_their_limits_under_threads() {
                 scope.spawn(move || {
                     let admitted = |at, first: u64| {
                         let devices = (first..4 * LIMIT).step_by(8);
-                        devices.filter(|n| cap.tables().admit(&device(*n), at)).count() as u64
+                        devices.filter(|n| cap.tables().seek(&device(*n), at).admit()).count()
+                            as u64
                     };
                     (admitted(before, thread), admitted(after, thread))
                 })
@@ -205,10 +212,15 @@ fn strategy() -> Strategy {
     }
 }
 
+/// Whether a device gets a bid now.
+fn admits(cap: &Cap, n: u64) -> bool {
+    cap.tables().seek(&device(n), Instant::now()).admit()
+}
+
 /// The cap of a pod that starts with this cache.
 fn started(cache: &std::path::Path, config: &CapConfig) -> (Caps, Arc<Cap>) {
     let caps = Caps::in_cache(Some(cache));
-    let mut served = caps.serve(&[strategy()], &[Some(config.clone())]);
+    let mut served = caps.serve(&[strategy()], &[Some(config.clone())], None);
     let cap = served.pop().flatten().unwrap();
     (caps, cap)
 }
@@ -218,18 +230,17 @@ fn restart_restores_the_counts_of_the_period() {
     let cache = tempfile::tempdir().unwrap();
     let config = config(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &config);
-    (0..60).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
+    (0..60).for_each(|n| assert!(admits(&cap, n)));
     caps.save();
+    drop(caps);
     let (caps, cap) = started(cache.path(), &config);
     assert_eq!(cap.usage().devices, 60);
-    let admitted = (40..200).filter(|n| cap.tables().admit(&device(*n), Instant::now()));
+    let admitted = (40..200).filter(|n| admits(&cap, *n));
     assert_eq!(admitted.count(), 60, "20 counted before and 40 new ones");
     caps.save();
-    let (_, cap) = started(cache.path(), &config);
-    assert!(
-        cap.tables().admit(&device(3), Instant::now())
-            && !cap.tables().admit(&device(999), Instant::now())
-    );
+    drop(caps);
+    let (_caps, cap) = started(cache.path(), &config);
+    assert!(admits(&cap, 3) && !admits(&cap, 999));
 }
 
 #[test]
@@ -237,8 +248,9 @@ fn changed_periods_count_anew() {
     let cache = tempfile::tempdir().unwrap();
     let day = config(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &day);
-    assert!(cap.tables().admit(&device(1), Instant::now()));
+    assert!(admits(&cap, 1));
     caps.save();
+    drop(caps);
     let other_zone = CapConfig { time_zone: "UTC".to_owned(), ..day.clone() };
     for other in [config(100, PeriodUnit::Hour), other_zone] {
         assert_eq!(started(cache.path(), &other).1.usage().devices, 0);
@@ -246,7 +258,7 @@ fn changed_periods_count_anew() {
     // A file of the day before: a later start of its period does not restore it.
     let yesterday = SystemTime::now() - 24 * HOUR;
     let old = Cap::new("s", &day, yesterday, Instant::now());
-    assert!(old.tables().admit(&device(1), Instant::now()));
+    assert!(admits(&old, 1));
     old.save(&cache.path().join("_caps")).unwrap();
     assert_eq!(started(cache.path(), &day).1.usage().devices, 0);
 }
@@ -256,12 +268,12 @@ fn reload_keeps_the_counts_of_unchanged_caps() {
     let cache = tempfile::tempdir().unwrap();
     let day = config(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &day);
-    assert!(cap.tables().admit(&device(1), Instant::now()));
-    let same = caps.serve(&[strategy()], &[Some(day.clone())]);
+    assert!(admits(&cap, 1));
+    let same = caps.serve(&[strategy()], &[Some(day.clone())], None);
     assert!(Arc::ptr_eq(same[0].as_ref().unwrap(), &cap));
-    let changed = caps.serve(&[strategy()], &[Some(config(100, PeriodUnit::Hour))]);
+    let changed = caps.serve(&[strategy()], &[Some(config(100, PeriodUnit::Hour))], None);
     assert_eq!(changed[0].as_ref().unwrap().usage().devices, 0);
-    assert!(caps.serve(&[strategy()], &[None])[0].is_none());
+    assert!(caps.serve(&[strategy()], &[None], None)[0].is_none());
 }
 
 /// The new limit is that of the whole period: by a reload, and by a restart.
@@ -273,18 +285,20 @@ fn changed_limit_keeps_the_counts() {
         for restarts in [false, true] {
             let cache = tempfile::tempdir().unwrap();
             let (caps, cap) = started(cache.path(), &config(100, PeriodUnit::Day));
-            (0..100).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
+            (0..100).for_each(|n| assert!(admits(&cap, n)));
             let other = config(limit, PeriodUnit::Day);
             let cap = if restarts {
                 caps.save();
+                drop(caps);
                 let (caps, cap) = started(cache.path(), &other);
                 assert_eq!(cap.usage().devices, 100);
                 caps.save();
+                drop(caps);
                 started(cache.path(), &other).1
             } else {
-                caps.serve(&[strategy()], &[Some(other)])[0].clone().unwrap()
+                caps.serve(&[strategy()], &[Some(other)], None)[0].clone().unwrap()
             };
-            let admits = |n: &u64| cap.tables().admit(&device(*n), Instant::now());
+            let admits = |n: &u64| admits(&cap, *n);
             assert_eq!((1_000..5_000).filter(admits).count(), new_devices, "{limit}");
             assert_eq!((0..100).filter(admits).count() == 100, keeps_devices, "{limit}");
         }
@@ -299,8 +313,9 @@ proptest! {
         let cache = tempfile::tempdir().unwrap();
         let config = config(100, PeriodUnit::Day);
         let (caps, cap) = started(cache.path(), &config);
-        (0..60).for_each(|n| assert!(cap.tables().admit(&device(n), Instant::now())));
+        (0..60).for_each(|n| assert!(admits(&cap, n)));
         caps.save();
+        drop(caps);
         let folder = cache.path().join("_caps");
         let path = file::path(&folder, "s");
         let mut bytes = std::fs::read(&path).unwrap();
@@ -326,4 +341,139 @@ fn file_is_readable_by_its_owner_alone() {
     caps.save();
     let file = std::fs::metadata(file::path(&cache.path().join("_caps"), "s")).unwrap();
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
+}
+
+/// A killed pod may have used all that it had leased: what its file counts less is not leased.
+#[test]
+fn restored_pod_has_no_lease_left() {
+    let cache = tempfile::tempdir().unwrap();
+    let config = CapConfig { share: None, leased: true, ..config(100, PeriodUnit::Day) };
+    let (caps, cap) = started(cache.path(), &config);
+    assert!(!admits(&cap, 1), "nothing is leased");
+    let period = cap.usage().period;
+    caps.grant(&cap, period, 60);
+    assert_eq!((0..100).filter(|n| admits(&cap, *n)).count(), 60);
+    caps.grant(&cap, period, 20);
+    caps.save();
+    drop(caps);
+    let (caps, cap) = started(cache.path(), &config);
+    let Usage { devices, limit, .. } = cap.usage();
+    assert_eq!((devices, limit), (60, 60));
+    assert!(admits(&cap, 1) && !admits(&cap, 60));
+    caps.grant(&cap, period, 1);
+    assert!(admits(&cap, 60) && !admits(&cap, 61));
+
+    // With a share, what was leased stays leased, and what the share adds is not.
+    caps.save();
+    drop(caps);
+    let share = CapConfig { share: Some(1.0), leased: false, ..config.clone() };
+    let (caps, cap) = started(cache.path(), &share);
+    assert_eq!(cap.usage().limit, 100);
+    caps.save();
+    assert!(admits(&cap, 98) && admits(&cap, 99));
+    caps.save();
+    drop(caps);
+    let (_, cap) = started(cache.path(), &config);
+    assert_eq!((cap.usage().devices, cap.usage().limit), (63, 61));
+}
+
+/// Devices that were counted without a lease are leased later, also after a restart.
+#[test]
+fn devices_of_a_share_are_not_leased() {
+    let cache = tempfile::tempdir().unwrap();
+    let share = config(100, PeriodUnit::Day);
+    let leased = CapConfig { share: None, leased: true, ..share.clone() };
+    let (caps, cap) = started(cache.path(), &share);
+    (0..40).for_each(|n| assert!(admits(&cap, n)));
+    let cap = caps.serve(&[strategy()], &[Some(leased.clone())], None)[0].clone().unwrap();
+    assert_eq!((cap.usage().devices, cap.usage().limit), (40, 0));
+    // The server does not answer.
+    caps.save();
+    drop(caps);
+    let (caps, cap) = started(cache.path(), &leased);
+    assert_eq!((cap.usage().devices, cap.usage().limit), (40, 0));
+    caps.grant(&cap, cap.usage().period, 50);
+    // A reload to a share and back.
+    for (config, limit) in [(&share, 100), (&leased, 50)] {
+        let cap = caps.serve(&[strategy()], &[Some(config.clone())], None)[0].clone().unwrap();
+        assert_eq!((cap.usage().devices, cap.usage().limit), (40, limit));
+    }
+}
+
+/// Requests use the old table until the catalog has the new one.
+#[test]
+fn old_table_of_a_raised_cap_counts_no_further_device() {
+    let cache = tempfile::tempdir().unwrap();
+    let (caps, old) = started(cache.path(), &config(100, PeriodUnit::Day));
+    (0..50).for_each(|n| assert!(admits(&old, n)));
+    let raised = config(1_000, PeriodUnit::Day);
+    let new = caps.serve(&[strategy()], &[Some(raised)], None)[0].clone().unwrap();
+    assert!((50..100).all(|n| !admits(&old, n)) && (0..50).all(|n| admits(&old, n)));
+    assert_eq!((1_000..5_000).filter(|n| admits(&new, *n)).count(), 950);
+}
+
+#[test]
+fn one_process_uses_the_files() {
+    let cache = tempfile::tempdir().unwrap();
+    let config = config(100, PeriodUnit::Day);
+    let (first, cap) = started(cache.path(), &config);
+    assert!(admits(&cap, 1));
+    first.save();
+    let file = || std::fs::read(file::path(&cache.path().join("_caps"), "s")).unwrap();
+    let saved = file();
+    // Another one counts on its own, and takes over when the first has ended.
+    let (second, other) = started(cache.path(), &config);
+    assert_eq!(other.usage().devices, 0);
+    (10..15).for_each(|n| assert!(admits(&other, n)));
+    second.save();
+    assert!(file() == saved);
+    drop(first);
+    second.save();
+    drop(second);
+    assert_eq!(started(cache.path(), &config).1.usage().devices, 5);
+}
+
+#[test]
+fn ended_files_of_removed_caps_are_deleted() {
+    let cache = tempfile::tempdir().unwrap();
+    let folder = cache.path().join("_caps");
+    let day = config(100, PeriodUnit::Day);
+    let (caps, cap) = started(cache.path(), &day);
+    assert!(admits(&cap, 1));
+    caps.save();
+    for (name, wall) in [("old", SystemTime::now() - 48 * HOUR), ("new", SystemTime::now())] {
+        let cap = Cap::new(name, &day, wall, Instant::now());
+        assert!(admits(&cap, 1));
+        cap.save(&folder).unwrap();
+    }
+    std::fs::write(folder.join("s.tmp"), "a killed process").unwrap();
+    let files = || {
+        let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    caps.serve(&[strategy()], &[Some(day)], None);
+    assert_eq!(files(), ["LOCK", "new.cap", "s.cap"]);
+    // A removed cap may come back within its period.
+    caps.serve(&[strategy()], &[None], None);
+    assert_eq!(files(), ["LOCK", "new.cap", "s.cap"]);
+}
+
+/// A larger cap takes a larger table; the lease goes on, and grants find it.
+#[test]
+fn changed_limit_keeps_what_was_leased() {
+    let cache = tempfile::tempdir().unwrap();
+    let leased = |limit| CapConfig { share: None, leased: true, ..config(limit, PeriodUnit::Day) };
+    let (caps, cap) = started(cache.path(), &leased(100));
+    let period = cap.usage().period;
+    caps.grant(&cap, period, 50);
+    (0..30).for_each(|n| assert!(admits(&cap, n)));
+    for limit in [90, 10_000] {
+        let new = caps.serve(&[strategy()], &[Some(leased(limit))], None)[0].clone().unwrap();
+        assert_eq!((new.usage().devices, new.usage().limit), (30, 50));
+    }
+    caps.grant(&cap, period, 5);
+    let new = caps.serve(&[strategy()], &[Some(leased(10_000))], None)[0].clone().unwrap();
+    assert_eq!(new.usage().limit, 55);
 }

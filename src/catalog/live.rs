@@ -170,8 +170,8 @@ impl Decider for Live<'_> {
     #[inline]
     fn decide(&mut self, strategy: usize) -> Decision {
         let (keys, catalog) = (&self.request_keys, self.catalog);
-        let decision = keys.decide(catalog, strategy);
-        let decision = catalog.within_cap(strategy, decision, keys.keys(), self.at);
+        let decide = || keys.decide(catalog, strategy);
+        let decision = catalog.within_cap(strategy, keys.keys(), self.at, decide);
         self.served.count(strategy, decision);
         decision
     }

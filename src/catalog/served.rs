@@ -197,14 +197,13 @@ impl Catalog {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn decide(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Decision {
-        let decision = self.decide_uncounted(index, keys);
-        let decision = self.within_cap(index, decision, keys, at);
+        let decision = self.within_cap(index, keys, at, || self.decide_uncounted(index, keys));
         self.decisions[index].count(decision);
         decision
     }
 
     /// A decision of the strategy at `index`, or `capped` if its cap does not admit the device.
-    /// Counts the device.
+    /// Counts the device. `decide` runs while the cap's memory is on its way.
     ///
     /// # Panics
     ///
@@ -213,19 +212,22 @@ impl Catalog {
     pub fn within_cap(
         &self,
         index: usize,
-        decision: Decision,
         keys: &[DeviceKey],
         at: Instant,
+        decide: impl FnOnce() -> Decision,
     ) -> Decision {
-        match &self.caps[index] {
-            Some(cap) if decision.outcome == Outcome::Bid && !cap.tables.admit(keys, at) => {
-                Decision::CAPPED
-            }
-            _ => decision,
+        let Some(cap) = &self.caps[index] else { return decide() };
+        let applicant = cap.tables.seek(keys, at);
+        let decision = decide();
+        if decision.outcome == Outcome::Bid && !applicant.admit() {
+            Decision::CAPPED
+        } else {
+            decision
         }
     }
 
-    /// [`Self::within_cap`] without counting the device.
+    /// A decision of the strategy at `index`, or `capped` if its cap would not admit the device,
+    /// which is not counted.
     ///
     /// # Panics
     ///

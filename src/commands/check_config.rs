@@ -91,11 +91,12 @@ fn rule(StrategyConfig { exclude, include, .. }: &StrategyConfig) -> String {
 
 /// How many devices get a bid on this pod.
 fn limit(cap: &CapConfig) -> String {
-    let CapConfig { unique_devices, per, time_zone, share } = cap;
-    let (devices, per) = (cap.limit(), per.as_str());
-    let of = match *share < 1.0 {
-        true => format!(", {share} of {unique_devices}"),
-        false => String::new(),
+    let CapConfig { unique_devices, per, time_zone, share, leased } = cap;
+    let (devices, per) = (cap.capacity(), per.as_str());
+    let of = match share {
+        Some(share) if *share < 1.0 => format!(", {share} of {unique_devices}"),
+        _ if *leased => ", leased by all pods together".to_owned(),
+        _ => String::new(),
     };
     format!("{devices} distinct devices per {per} in {time_zone}{of}")
 }

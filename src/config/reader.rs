@@ -188,7 +188,7 @@ impl<'a> Document<'a> {
         if !self.is_readable {
             self.mistakes.keep_first();
         }
-        let accepted = "server, store, ids, audience, strategy, platform";
+        let accepted = "server, store, ids, audience, strategy, cap_leases, platform";
         for (name, Entry { line, .. }) in std::mem::take(&mut self.sections) {
             self.mistake(Some(line), &name, "is not known", accepted);
         }

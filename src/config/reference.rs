@@ -16,6 +16,7 @@ const REQUIRED_ONLY: &str = r#"
 store.url = "."
 audience = [{ name = "a" }]
 strategy = [{ name = "s", exclude = ["a"], cap = { unique_devices = 1, per = "day" } }]
+cap_leases = { backend = "redis://localhost" }
 
 [[platform]]
 kind = "custom"
@@ -33,9 +34,10 @@ const ALSO_REQUIRED: [&str; 3] =
     ["store.url", "platform[].strategies", "platform[].signature.secrets"];
 /// Keys that REQUIRED_ONLY has because one of several must be given, or for the keys in them, and
 /// their defaults.
-const ONE_OF_SEVERAL: [(&str, &str); 5] = [
+const ONE_OF_SEVERAL: [(&str, &str); 6] = [
     ("strategy[].exclude", "`[]`"),
     ("strategy[].cap", "unset"),
+    ("cap_leases.backend", "unset"),
     ("platform[].signature", "unset"),
     ("platform[].request.ids", "unset"),
     ("platform[].response.accepted", "unset"),
@@ -48,7 +50,7 @@ const FLAGS: [(&str, &str); 4] = [
     ("store.url", "--store"),
 ];
 /// Tables and their headings.
-const TABLES: [(&str, &str); 16] = [
+const TABLES: [(&str, &str); 17] = [
     ("server", "`[server]`"),
     ("server.api", "`[server.api]`"),
     ("store", "`[store]`"),
@@ -56,6 +58,7 @@ const TABLES: [(&str, &str); 16] = [
     ("audience[]", "`[[audience]]`"),
     ("strategy[]", "`[[strategy]]`"),
     ("strategy[].cap", "`[strategy.cap]`"),
+    ("cap_leases", "`[cap_leases]`"),
     ("platform[]", "`[[platform]]`"),
     ("platform[].headers[]", "`platform.headers`"),
     ("platform[].request", "`[platform.request]`"),
@@ -111,6 +114,7 @@ fn description(table: &str, key: &str) -> String {
         ("audience[]", _) => of::<AudienceConfig>(key),
         ("strategy[]", _) => of::<StrategyConfig>(key),
         ("strategy[].cap", _) => of::<CapConfig>(key),
+        ("cap_leases", _) => of::<LeasesConfig>(key),
         ("platform[]", _) => of::<PlatformConfig>(key).or(of::<CustomConfig>(key)),
         ("platform[].headers[]", "name") => of::<HeaderConfig>("spelling"),
         ("platform[].headers[]" | "platform[].signature.secrets[]", _) => of::<SecretConfig>(key),

@@ -62,15 +62,20 @@ pub struct CapConfig {
     /// Time zone of the period, from the IANA database in rtad itself.
     pub time_zone: String,
     /// This pod's share of the cap: with four pods behind a balancer 0.25. Rounded down to whole
-    /// devices, at least one.
-    pub share: f64,
+    /// devices, at least one. Unset with `leased`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Whether the pods lease their parts of the cap from `[cap_leases]`, in place of a share. Each
+    /// pod takes memory for the whole cap.
+    pub leased: bool,
 }
 
 impl CapConfig {
-    /// Most devices of this pod in a period.
-    pub fn limit(&self) -> u64 {
+    /// Most devices of this pod in a period: its share, or all if it leases them.
+    pub fn capacity(&self) -> u64 {
         // A share such as 0.29 is slightly less as a float.
-        ((self.unique_devices as f64 * self.share + 1e-6) as u64).max(1)
+        let part = |share| (self.unique_devices as f64 * share + 1e-6) as u64;
+        self.share.map_or(self.unique_devices, part).max(1)
     }
 
     /// The periods.
@@ -113,6 +118,18 @@ pub(super) fn read_strategies(
     let strategies =
         sections.into_iter().filter_map(|section| read_strategy(d, section, audiences)).collect();
     (strategies, named)
+}
+
+/// Records caps that are leased without a server.
+pub(super) fn check_leases(d: &mut Document<'_>, strategies: &[StrategyConfig], has_leases: bool) {
+    let is_leased =
+        |strategy: &&StrategyConfig| strategy.cap.as_ref().is_some_and(|cap| cap.leased);
+    if let Some(strategy) = strategies.iter().find(is_leased)
+        && !has_leases
+    {
+        let key = format!("strategy {:?}: cap.leased", strategy.name);
+        d.mistake(None, &key, "is true without a server", "[cap_leases] with a backend");
+    }
 }
 
 /// Records duplicate names.
@@ -183,7 +200,14 @@ fn read_cap(d: &mut Document<'_>, mut section: Section) -> Option<CapConfig> {
     let share = section.read(d, "share", accepted, |text| {
         text.parse().ok().filter(|share: &f64| *share > 0.0 && *share <= 1.0)
     });
+    let leased = section.read(d, "leased", "true or false", |text| text.parse().ok());
+    let leased = leased.unwrap_or(false);
+    if leased && share.is_some() {
+        let line = section.line_of("share");
+        let share = format!("{}.share", section.path());
+        d.mistake(line, &share, "is beside leased = true", "one of share and leased");
+    }
     section.finish(d);
-    let share = share.unwrap_or(1.0);
-    Some(CapConfig { unique_devices: unique_devices?, per: per?, time_zone, share })
+    let share = (!leased).then(|| share.unwrap_or(1.0));
+    Some(CapConfig { unique_devices: unique_devices?, per: per?, time_zone, share, leased })
 }

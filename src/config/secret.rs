@@ -56,39 +56,7 @@ const REDACTED: &str = "<redacted>";
 pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<SecretConfig> {
     const ACCEPTED: &str = "value, or value_file with the path of a file";
     let (line, path) = (section.line(), section.path().to_owned());
-    let value = section.read(d, "value", ACCEPTED, |text| Some(text.to_owned()));
-    let file = section.read(d, "value_file", ACCEPTED, |text| Some(text.to_owned()));
-    let secret = match (value, &file) {
-        (Some(value), None) => value.into_bytes(),
-        (None, Some(file)) => {
-            let beside = d.beside(file);
-            match std::fs::read(&beside) {
-                Ok(text) => {
-                    d.saw(&text);
-                    text.trim_ascii_end().to_vec()
-                }
-                Err(error) => {
-                    let found = format!("is {:?}: {error}", beside.display().to_string());
-                    d.mistake(
-                        line,
-                        &format!("{path}.value_file"),
-                        &found,
-                        "a file that can be read",
-                    );
-                    return None;
-                }
-            }
-        }
-        (None, None) if section.had("value") || section.had("value_file") => return None,
-        _ => {
-            d.mistake(line, &path, "needs exactly one of value and value_file", ACCEPTED);
-            return None;
-        }
-    };
-    if secret == REDACTED.as_bytes() {
-        d.mistake(line, &path, "is redacted, as check-config prints it", "the secret itself");
-        return None;
-    }
+    let (secret, file) = read_either(d, section, ["value", "value_file"], ACCEPTED)?;
     if secret.is_empty() || !secret.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
         d.mistake(
             line,
@@ -100,4 +68,50 @@ pub(super) fn read(d: &mut Document<'_>, section: &mut Section) -> Option<Secret
     }
     let value = file.is_none().then_some(REDACTED);
     Some(SecretConfig { value, value_file: file, secret: Secret::new(secret) })
+}
+
+/// Reads a text from the first key, or from the file that the second one names, and the file's
+/// name.
+pub(super) fn read_either(
+    d: &mut Document<'_>,
+    section: &mut Section,
+    [value, value_file]: [&'static str; 2],
+    accepted: &str,
+) -> Option<(Vec<u8>, Option<String>)> {
+    let (line, path) = (section.line(), section.path().to_owned());
+    let text = section.read(d, value, accepted, |text| Some(text.to_owned()));
+    let file = section.read(d, value_file, accepted, |text| Some(text.to_owned()));
+    let secret = match (text, &file) {
+        (Some(text), None) => text.into_bytes(),
+        (None, Some(file)) => {
+            let beside = d.beside(file);
+            match std::fs::read(&beside) {
+                Ok(text) => {
+                    d.saw(&text);
+                    text.trim_ascii_end().to_vec()
+                }
+                Err(error) => {
+                    let found = format!("is {:?}: {error}", beside.display().to_string());
+                    d.mistake(
+                        line,
+                        &format!("{path}.{value_file}"),
+                        &found,
+                        "a file that can be read",
+                    );
+                    return None;
+                }
+            }
+        }
+        (None, None) if section.had(value) || section.had(value_file) => return None,
+        _ => {
+            let found = format!("needs exactly one of {value} and {value_file}");
+            d.mistake(line, &path, &found, accepted);
+            return None;
+        }
+    };
+    if secret == REDACTED.as_bytes() {
+        d.mistake(line, &path, "is redacted, as check-config prints it", "the secret itself");
+        return None;
+    }
+    Some((secret, file))
 }

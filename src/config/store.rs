@@ -17,8 +17,8 @@ pub struct StoreConfig {
     /// Store of the snapshots.
     pub url: String,
     /// Time between polls, with jitter of up to 10 %. While the store fails, backoff extends it up
-    /// to sixfold. An audience that changed within the last five minutes is polled four times as
-    /// often, but at most once a second.
+    /// to sixfold. The audience of an event window is polled four times as often, but at most once
+    /// a second.
     #[serde(serialize_with = "as_duration")]
     pub poll_interval: Duration,
     /// Largest snapshot that is loaded. A larger one is rejected.

@@ -287,7 +287,7 @@ fn mistake_is_one_line_whatever_its_key() {
             "rtad.toml:3: store.a\\nb is not known; accepted: url, poll_interval, \
              max_snapshot_size, stall_timeout, swap, cache_dir, public_keys, public_keys_file",
             "rtad.toml:4: c\\u{1b} is not known; accepted: server, store, ids, audience, \
-             strategy, platform",
+             strategy, cap_leases, platform",
         ]
     );
 }
@@ -325,10 +325,62 @@ fn cap(lines: &str) -> Result<Option<CapConfig>, ConfigError> {
 #[test]
 fn cap_has_defaults_and_the_database_spelling_of_its_zone() {
     let hourly = cap("unique_devices = 1_000_000\nper = \"hour\"").unwrap().unwrap();
-    assert_eq!((hourly.limit(), hourly.time_zone.as_str()), (1_000_000, "UTC"));
+    assert_eq!((hourly.capacity(), hourly.time_zone.as_str()), (1_000_000, "UTC"));
     let daily = "unique_devices = 7\nper = \"day\"\ntime_zone = \"asia/shanghai\"\nshare = 0.5";
     let daily = cap(daily).unwrap().unwrap();
-    assert_eq!((daily.limit(), daily.time_zone.as_str()), (3, "Asia/Shanghai"));
+    assert_eq!((daily.capacity(), daily.time_zone.as_str()), (3, "Asia/Shanghai"));
+}
+
+/// A leased cap with these lines of `[cap_leases]`.
+fn leases(lines: &str) -> Result<Config, ConfigError> {
+    let rules = "[[audience]]\nname=\"a\"\n[[strategy]]\nname=\"s\"\nexclude=[\"a\"]";
+    let cap = "unique_devices = 8\nper = \"hour\"\nleased = true";
+    read(&format!("[store]\nurl=\"/d\"\n{rules}\n[strategy.cap]\n{cap}\n{lines}"))
+}
+
+#[test]
+fn leased_cap_has_the_whole_capacity_and_prints_no_password() {
+    let config = leases("[cap_leases]\nbackend = \"rediss://me:pass%2Fword@cache:1/2\"").unwrap();
+    let cap = config.strategies[0].cap.as_ref().unwrap();
+    assert_eq!((cap.capacity(), cap.share, cap.leased), (8, None, true));
+    let server = config.cap_leases.as_ref().unwrap();
+    assert_eq!(server.redis.url, "rediss://me:pass%2Fword@cache:1/2");
+    assert_eq!(server.server(), "rediss://<redacted>@cache:1/2");
+    let printed = format!("{} {config:?}", config.to_toml());
+    assert!(printed.contains("<redacted>@cache") && !printed.contains("%2F"), "{printed}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("url");
+    std::fs::write(&file, "redis://:secret@cache\n").unwrap();
+    let config = leases(&format!("[cap_leases]\nbackend_file = {file:?}")).unwrap();
+    assert_eq!(config.cap_leases.unwrap().redis.url, "redis://:secret@cache");
+}
+
+#[test]
+fn mistakes_of_leases_name_the_accepted_values() {
+    for (lines, expected) in [
+        ("", "strategy \"s\": cap.leased is true without a server; accepted: [cap_leases]"),
+        ("share = 0.5", "strategy[0].cap.share is beside leased = true; accepted: one of share"),
+        ("[cap_leases]", "cap_leases needs exactly one of backend and backend_file"),
+        (
+            "[cap_leases]\nbackend = \"http://me:pass@h\"",
+            "cap_leases is not accepted: Redis config: url: scheme: expected redis, rediss",
+        ),
+        ("[cap_leases]\nbackend_file = \"/nowhere\"", "cap_leases.backend_file is \"/nowhere\""),
+        (
+            "[cap_leases]\nbackend = \"redis://h\"\nnamespace = \"a:b\"",
+            "cap_leases.namespace is \"a:b\"; accepted: 1 to 64 of a-z, 0-9, _ and -",
+        ),
+        (
+            "[cap_leases]\nbackend = \"rediss://h\"\nbackend_ca_file = \"/nowhere\"",
+            "cap_leases is not accepted: Redis config: ca_file /nowhere: ",
+        ),
+        ("[cap_leases]\nbackend = \"redis://h\"\nblock = 1", "cap_leases.block is not known"),
+        ("[cap_leases]\nbackend = \"redis://<redacted>@h\"", "cap_leases is redacted"),
+    ] {
+        let mistakes = leases(lines).unwrap_err().mistakes.join("\n");
+        assert!(mistakes.contains(expected) && !mistakes.contains("pass@"), "{lines}: {mistakes}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use rtad_http::problem::Problem;
 use serde::Serialize;
 
 use super::admin_app::AdminApp;
-use crate::cap::{Cap, Usage};
+use crate::cap::{Cap, Caps, LeaseState, Usage};
 use crate::platform::Platform;
 use crate::sync::{LastSync, SyncRun, now_unix_seconds};
 
@@ -47,7 +47,11 @@ pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     let telemetry = &app.shared.telemetry;
     telemetry.ready(app.shared.readiness.is_ready());
     for cap in app.serving.load().caps() {
-        telemetry.cap(cap.strategy(), cap.usage().devices, cap.limit());
+        let Usage { devices, limit, .. } = cap.usage();
+        telemetry.cap(cap.strategy(), devices, limit);
+        if let Some(leases) = app.shared.caps.leases(cap) {
+            telemetry.cap_leases(cap.strategy(), leases);
+        }
     }
     let mut response = Response::new(telemetry.render().into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -76,10 +80,13 @@ struct CapStatus<'a> {
     strategy: &'a str,
     /// Distinct devices counted.
     devices: u64,
-    /// Most of them on this pod: its share of `unique_devices`.
+    /// Most of them on this pod: its share of `unique_devices`, or what it has leased so far.
     limit: u64,
     unique_devices: u64,
-    share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leases: Option<LeaseState>,
     per: PeriodUnit,
     time_zone: &'a str,
     period_start_unix_seconds: u64,
@@ -87,22 +94,23 @@ struct CapStatus<'a> {
     memory_bytes: u64,
 }
 
-impl<'a> From<&'a Cap> for CapStatus<'a> {
-    fn from(cap: &'a Cap) -> Self {
-        let (config, Usage { devices, period }) = (cap.config(), cap.usage());
+impl<'a> CapStatus<'a> {
+    fn of(cap: &'a Cap, caps: &Caps) -> Self {
+        let (config, Usage { devices, limit, period }) = (cap.config(), cap.usage());
         let seconds =
             |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Self {
             strategy: cap.strategy(),
             devices,
-            limit: cap.limit(),
+            limit,
             unique_devices: config.unique_devices,
             share: config.share,
+            leases: caps.leases(cap),
             per: config.per,
             time_zone: &config.time_zone,
             period_start_unix_seconds: seconds(period.start),
             period_end_unix_seconds: seconds(period.end),
-            memory_bytes: CapTable::bytes_for(cap.limit()),
+            memory_bytes: CapTable::bytes_for(config.capacity()),
         }
     }
 }
@@ -218,7 +226,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         refused_config: app.refusal.borrow().clone(),
         audiences: audiences.collect(),
         strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
-        caps: catalog.caps().map(|cap| CapStatus::from(&**cap)).collect(),
+        caps: catalog.caps().map(|cap| CapStatus::of(cap, &app.shared.caps)).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
     };
     json_of(StatusCode::OK, &status)

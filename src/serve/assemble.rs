@@ -82,6 +82,7 @@ impl Assembly {
             audiences: config.audiences.iter().map(audience).collect(),
             strategies: config.strategies.iter().map(strategy).collect(),
             caps: config.strategies.iter().map(|strategy| strategy.cap.clone()).collect(),
+            cap_leases: config.cap_leases.clone(),
             platforms: self.platforms.clone(),
             api: ApiAccess { is_public: api.public, tokens: Access::any_of(tokens.collect()) },
             poll_interval: config.store.poll_interval,

@@ -107,7 +107,7 @@ impl Running {
         let rest = self.drain_timeout.saturating_sub(started.elapsed());
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
         let caps = Arc::clone(&self.shared.caps);
-        let _ = tokio::task::spawn_blocking(move || caps.save()).await;
+        caps.close(in_time).await;
         tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
     }
 

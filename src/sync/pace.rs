@@ -1,16 +1,15 @@
-//! Poll pacing: jitter, shorter intervals for live audiences, exponential backoff, and the store's
-//! `Retry-After`.
+//! Poll pacing: jitter, shorter intervals for audiences of windows, exponential backoff, and the
+//! store's `Retry-After`.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest backoff while the store fails, in poll intervals.
 const MAX_BACKOFF: u32 = 6;
-/// An audience that changed within this time is live: it is polled more often.
-const LIVE: Duration = Duration::from_secs(300);
-/// Polls of a live audience per poll interval, but not more than one per `LIVE_INTERVAL`.
-const LIVE_POLLS: u32 = 4;
-const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Polls of an audience of a window per poll interval, but not more than one per
+/// `LEAST_WINDOW_INTERVAL`.
+const WINDOW_POLLS: u32 = 4;
+const LEAST_WINDOW_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest `Retry-After` that is honored.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// Longest delay of the first chunk: this, or a tenth of the poll interval.
@@ -23,8 +22,8 @@ pub(super) struct Pace {
     /// Consecutive polls with a store failure.
     failures: u32,
     retry_after: Option<Duration>,
-    /// The last change of the served audience.
-    changed: Option<Instant>,
+    /// Whether the served audience follows a window, and changes at any second.
+    is_from_window: bool,
 }
 
 impl Pace {
@@ -34,13 +33,9 @@ impl Pace {
         self.retry_after = failure.flatten().map(|wanted| wanted.min(MAX_RETRY_AFTER));
     }
 
-    /// Records a change of the audience. The first load is none.
-    pub(super) fn record_change(&mut self, now: Instant) {
-        self.changed = Some(now);
-    }
-
-    fn is_live(&self) -> bool {
-        self.failures == 0 && self.changed.is_some_and(|changed| changed.elapsed() < LIVE)
+    /// Records whether the audience that is served now follows a window.
+    pub(super) const fn record_source(&mut self, is_from_window: bool) {
+        self.is_from_window = is_from_window;
     }
 
     /// Time until the next poll. After repeated failures the jitter is wider, because the whole
@@ -48,9 +43,10 @@ impl Pace {
     pub(super) fn delay(&self, poll_interval: Duration) -> Duration {
         // No backoff after the first failure: most are transient.
         let doublings = self.failures.saturating_sub(1).min(8);
-        let poll_interval = match self.is_live() {
-            true => (poll_interval / LIVE_POLLS).max(LIVE_INTERVAL).min(poll_interval),
-            false => poll_interval,
+        let poll_interval = if self.is_from_window && self.failures == 0 {
+            (poll_interval / WINDOW_POLLS).max(LEAST_WINDOW_INTERVAL).min(poll_interval)
+        } else {
+            poll_interval
         };
         let backed_off = poll_interval * (1 << doublings).min(MAX_BACKOFF);
         let delay = if doublings == 0 {
@@ -109,9 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn live_audiences_are_polled_four_times_as_often() {
+    fn audiences_of_windows_are_polled_four_times_as_often() {
         let mut pace = Pace::default();
-        pace.record_change(Instant::now());
+        pace.record_source(true);
         assert_between(&pace, 2.25, 2.75);
         assert!(pace.delay(2 * SECOND) >= SECOND * 9 / 10, "once a second at most");
         assert!(pace.delay(SECOND / 10) <= SECOND * 11 / 100, "no slower than configured");
@@ -119,10 +115,9 @@ mod tests {
         assert_between(&pace, 9.0, 11.0);
         pace.record(None);
         assert_between(&pace, 2.25, 2.75);
-        if let Some(long_ago) = Instant::now().checked_sub(LIVE) {
-            pace.record_change(long_ago);
-            assert_between(&pace, 9.0, 11.0);
-        }
+        // A build took the audience over.
+        pace.record_source(false);
+        assert_between(&pace, 9.0, 11.0);
     }
 
     #[test]

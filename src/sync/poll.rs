@@ -66,7 +66,6 @@ impl Sync {
         progress: &mut Progress,
     ) -> Result<Option<Arc<Snapshot>>, SyncError> {
         let begun = Instant::now();
-        let was_served = audience.snapshot.is_some();
         let unloaded = Audience { snapshot: None, ..audience.clone() };
         let result = loop {
             // A panic fails this poll, not the audience's task.
@@ -105,9 +104,6 @@ impl Sync {
         }
         let outage = result.as_ref().err().filter(|error| error.is_outage());
         progress.pace.record(outage.map(SyncError::retry_after));
-        if was_served && matches!(result, Ok((PollOutcome::Loaded, _))) {
-            progress.pace.record_change(Instant::now());
-        }
         let snapshot = match result {
             Ok((_, snapshot)) => snapshot,
             Err(error) => {
@@ -124,6 +120,7 @@ impl Sync {
         };
         if let Some(snapshot) = &snapshot {
             let manifest = snapshot.manifest();
+            progress.pace.record_source(manifest.is_from_window());
             let [added, removed, tombstones] = snapshot.overlay().keys();
             tracing::info!(
                 audience = name,

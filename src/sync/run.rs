@@ -213,8 +213,11 @@ impl Sync {
         let is_kept = |name: &AudienceName| audiences.iter().any(|audience| audience.name == *name);
         self.progress().retain(|name, _| is_kept(name));
         // Allocates and reads files. A cap that is as before keeps its table.
-        let (known, shared) = ((plan.strategies.clone(), plan.caps), self.shared.clone());
-        let caps = tokio::task::spawn_blocking(move || shared.caps.serve(&known.0, &known.1)).await;
+        let (strategies, shared) = (plan.strategies.clone(), self.shared.clone());
+        let caps = tokio::task::spawn_blocking(move || {
+            shared.caps.serve(&strategies, &plan.caps, plan.cap_leases.as_ref())
+        });
+        let caps = caps.await;
         let caps = caps.map_err(|_| SyncError::Internal)?;
         // Read last: polls of the served audiences went on.
         let catalog = self.serving.load_full();

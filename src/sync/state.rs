@@ -15,7 +15,7 @@ use super::pace;
 use super::progress::Progress;
 use super::shared::{Shared, now_unix_seconds};
 use crate::catalog::{ApiAccess, Audience, Catalog, Serving};
-use crate::config::{CapConfig, SwapMode};
+use crate::config::{CapConfig, LeasesConfig, SwapMode};
 use crate::platform::Platform;
 use crate::strategy::Strategy;
 use rtad_core::snapshot::{AudienceName, Snapshot};
@@ -30,6 +30,8 @@ pub struct CatalogPlan {
     pub strategies: Vec<Strategy>,
     /// Caps of the strategies, by index.
     pub caps: Vec<Option<CapConfig>>,
+    /// The server of the leases of caps.
+    pub cap_leases: Option<LeasesConfig>,
     /// Platforms, which name strategies by index.
     pub platforms: Vec<Arc<Platform>>,
     /// Access to rtad's own routes.
@@ -79,7 +81,7 @@ impl Sync {
     /// Sync over `store`, with a catalog of the plan's audiences, none of them loaded.
     pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
         let settings = Settings::from(&plan);
-        let caps = shared.caps.serve(&plan.strategies, &plan.caps);
+        let caps = shared.caps.serve(&plan.strategies, &plan.caps, plan.cap_leases.as_ref());
         let catalog =
             Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry)
                 .with_api(plan.api)

@@ -67,6 +67,11 @@ pub(super) fn describe() {
         Unit::Seconds,
         "Duration of a poll, by audience"
     );
+    metrics::describe_gauge!(
+        "rtad_sync_caught_up_timestamp_seconds",
+        Unit::Seconds,
+        "Start of the last poll after which all published changes were served, by audience"
+    );
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
     metrics::describe_counter!("rtad_chunks_read_total", "Chunks read and verified, by source");
     metrics::describe_counter!(
@@ -92,6 +97,14 @@ pub(super) fn describe() {
         "Distinct devices counted by the cap in its period, by strategy"
     );
     metrics::describe_gauge!("rtad_cap_limit", "Most of them in a period, on this pod");
+    metrics::describe_gauge!(
+        "rtad_cap_leased_devices",
+        "Devices that all pods have leased of the cap in its period, by strategy"
+    );
+    metrics::describe_counter!(
+        "rtad_cap_lease_calls_total",
+        "Calls to the server of the caps' leases, by strategy and result"
+    );
     metrics::describe_gauge!("rtad_ready", "1 while /readyz answers 200");
     metrics::describe_gauge!(
         "rtad_max_connections",

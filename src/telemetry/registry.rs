@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metrics::{Counter, Gauge, Label};
 use metrics_exporter_prometheus::{
@@ -190,13 +190,19 @@ impl Telemetry {
         self.gauge("rtad_sync_alive", &[]).set(f64::from(u8::from(alive)));
     }
 
-    /// Counts a poll of the store.
+    /// Counts a poll of the store that ends now.
     pub fn sync(&self, audience: &str, result: &str, duration: Duration) {
         self.counter("rtad_sync_total", &[("audience", audience), ("result", result)]).increment(1);
         metrics::with_local_recorder(&self.recorder, || {
             metrics::histogram!("rtad_sync_duration_seconds", "audience" => audience.to_owned())
                 .record(duration);
         });
+        if let "ok" | "unchanged" = result {
+            let began = SystemTime::now() - duration;
+            let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.gauge("rtad_sync_caught_up_timestamp_seconds", &[("audience", audience)])
+                .set(began.as_secs_f64());
+        }
     }
 
     pub(super) fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {

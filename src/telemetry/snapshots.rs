@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::registry::Telemetry;
+use crate::cap::LeaseState;
 use rtad_core::snapshot::{Overlay, Snapshot};
 
 impl Telemetry {
@@ -34,9 +35,24 @@ impl Telemetry {
         self.set_cap(strategy, [devices as f64, limit as f64]);
     }
 
+    /// Sets the metrics of a cap's leases.
+    pub fn cap_leases(&self, strategy: &str, leases: LeaseState) {
+        let LeaseState { all_devices, answered, failed, .. } = leases;
+        self.set_cap_leased(strategy, all_devices as f64);
+        for (result, calls) in [("answered", answered), ("failed", failed)] {
+            let labels = [("strategy", strategy), ("result", result)];
+            self.counter("rtad_cap_lease_calls_total", &labels).absolute(calls);
+        }
+    }
+
     /// Sets the gauges of a removed cap to NaN.
     pub fn no_cap(&self, strategy: &str) {
         self.set_cap(strategy, [f64::NAN; 2]);
+        self.set_cap_leased(strategy, f64::NAN);
+    }
+
+    fn set_cap_leased(&self, strategy: &str, devices: f64) {
+        self.gauge("rtad_cap_leased_devices", &[("strategy", strategy)]).set(devices);
     }
 
     fn set_cap(&self, strategy: &str, [devices, limit]: [f64; 2]) {
@@ -48,6 +64,8 @@ impl Telemetry {
     /// comparison with NaN holds, so no alert on its age fires.
     pub fn no_snapshot(&self, audience: &str) {
         self.set_snapshot(audience, [f64::NAN; 9], [f64::NAN; 3]);
+        self.gauge("rtad_sync_caught_up_timestamp_seconds", &[("audience", audience)])
+            .set(f64::NAN);
         self.no_deltas(audience);
     }
 

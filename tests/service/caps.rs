@@ -1,4 +1,6 @@
-//! Caps of distinct devices, through the service: reasons, caches, restarts and reloads.
+//! Caps of distinct devices, through the service: reasons, caches, restarts, reloads and leases.
+
+mod leases;
 
 use std::path::Path;
 

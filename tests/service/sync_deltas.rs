@@ -82,7 +82,19 @@ fn append_fetches_only_the_delta_and_shares_filters() {
     assert_eq!(server.sync_count(AUDIENCE, "unchanged"), 2);
 }
 
-/// Full-size version of the previous test, with a polling pod.
+#[test]
+fn audience_of_a_window_is_polled_more_often() {
+    let depot = Depot::new();
+    let members = keys(1, 100, |shard| shard);
+    depot.publish("nightly", &members, &Spec::small());
+    depot.publish("clicked", &members, &Spec { is_from_window: true, ..Spec::small() });
+    let names = "[[audience]]\nname = \"nightly\"\n[[audience]]\nname = \"clicked\"\n";
+    let mut server = Server::start(config(depot.url(), names, Duration::from_secs(4)));
+    wait_until("six polls", || server.sync_count("clicked", "unchanged") >= 6);
+    assert!(server.sync_count("nightly", "unchanged") <= 3);
+}
+
+/// Full-size version of `append_fetches_only_the_delta_and_shares_filters`, with a polling pod.
 #[test]
 #[ignore = "100 million keys: 5 GB of memory and a minute in release; the full_size suite runs it"]
 fn pod_with_100_million_keys_fetches_changes_within_two_polls() {

@@ -13,7 +13,7 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Current, Digest, Manifest};
 use serde_json::Value;
 
-use testkit::client::Client;
+use testkit::client::{Client, metric};
 use testkit::store::{Depot, Files, Spec, keys};
 use testkit::wait_until;
 
@@ -169,6 +169,7 @@ impl Bench {
         let context = &damage.name;
         let served = self.server.generation(AUDIENCE);
         let counted = self.server.sync_count(AUDIENCE, damage.result);
+        let caught_up = self.caught_up();
         for (path, bytes) in &damage.files {
             self.depot.put(AUDIENCE, path, bytes.as_deref());
         }
@@ -181,6 +182,7 @@ impl Bench {
             damage.words
         );
         assert_eq!(self.server.sync_count(AUDIENCE, damage.result), counted + 1, "{context}");
+        assert_eq!(self.caught_up(), caught_up, "{context}");
         self.assert_serves(served, context);
         for (path, _) in &damage.files {
             match candidate.sound.get(path) {
@@ -188,6 +190,12 @@ impl Bench {
                 None => self.depot.put(AUDIENCE, path, None),
             }
         }
+    }
+
+    /// Time up to which all published changes are served.
+    fn caught_up(&self) -> f64 {
+        let series = format!("rtad_sync_caught_up_timestamp_seconds{{audience=\"{AUDIENCE}\"}}");
+        metric(&self.server.metrics(), &series)
     }
 
     /// Asserts that the repaired candidate is served.

@@ -82,7 +82,10 @@ export const en = {
   "cap-used": "Used",
   "cap-per": "Period",
   "cap-ends": "Ends",
-  "cap-note": "Of this pod: its share of the cap. A device that was counted still gets bids.",
+  "cap-leased": "all pods have leased {all} of {total}",
+  "cap-lease-failing": "leasing fails: {cause}",
+  "cap-note":
+    "Of this pod: its share of the cap, or what it has leased so far. A device that was counted still gets bids.",
   "per-day": "day in {zone}",
   "per-hour": "hour in {zone}",
   "route-check_one": "check, single",

@@ -113,8 +113,9 @@ export function showCaps({ caps }) {
     bodies.caps,
     caps,
     ({ strategy }) => strategy,
-    ({ strategy, devices, limit, per, time_zone, period_end_unix_seconds: end }) => {
-      const used = devices / limit;
+    ({ strategy, devices, limit, unique_devices: total, leases, ...cap }) => {
+      const { per, time_zone, period_end_unix_seconds: end } = cap;
+      const used = limit > 0 ? devices / limit : 0;
       const bar = shares([
         [used, "bid"],
         [1 - used, "no-bid"],
@@ -122,13 +123,20 @@ export function showCaps({ caps }) {
       return [
         strategy,
         count(devices),
-        count(limit),
+        leases ? leased(count(limit), leases, total) : count(limit),
         el("span", { class: "share" }, bar, el("b", {}, percent(used))),
         t(per === "hour" ? "per-hour" : "per-day", { zone: time_zone }),
         moment(end),
       ];
     },
   );
+}
+
+/** A limit that grows by leases. */
+function leased(limit, { all_devices: all, failing }, total) {
+  const of = t("cap-leased", { all: count(all), total: count(total) });
+  const fails = failing ? [el("div", { class: "pill bad" }, t("cap-lease-failing", { cause: failing }))] : [];
+  return el("span", {}, limit, el("div", { class: "quiet" }, of), ...fails);
 }
 
 /** Rebuilds the section in the current language. */

@@ -101,6 +101,7 @@ fn metrics_have_documented_names_and_closed_label_sets() {
         ("rtad_snapshot_fill_ratio", "gauge"),
         ("rtad_sync_total", "counter"),
         ("rtad_sync_duration_seconds", "histogram"),
+        ("rtad_sync_caught_up_timestamp_seconds", "gauge"),
         ("rtad_chunks_read_total", "counter"),
         ("rtad_cache_errors_total", "counter"),
         ("rtad_ready", "gauge"),
@@ -194,9 +195,14 @@ fn counters_match_the_requests() {
     // Fewer than configured, if the machine permits fewer open files.
     let max_connections = metric(&metrics, "rtad_max_connections");
     assert!((1.0..=20_000.0).contains(&max_connections), "{max_connections}");
+    let caught_up = r#"rtad_sync_caught_up_timestamp_seconds{audience="vip"}"#;
+    let before = metric(&metrics, caught_up);
+    assert!(before > 1.7e9, "{before}");
+    assert!(!metrics.contains(r#"rtad_sync_caught_up_timestamp_seconds{audience="missing"}"#));
     server.poll();
     let metrics = server.metrics();
     assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="unchanged"}"#), 1.0);
+    assert!(metric(&metrics, caught_up) > before);
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Folder of the caps' files in the cache: used by one process, emptied of what has ended.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::file::{self, FileError};
+
+/// Folder in the cache. No audience has its name, as those begin with a letter or a digit.
+const NAME: &str = "_caps";
+const LOCK: &str = "LOCK";
+
+/// A folder that one process uses at a time: another one would restore the counts of this one.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    lock: Mutex<Option<File>>,
+}
+
+impl Folder {
+    pub(super) fn in_cache(cache_dir: &Path) -> Self {
+        Self { path: cache_dir.join(NAME), lock: Mutex::default() }
+    }
+
+    /// Its path, used or not.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path, after locking it for this process. Blocks.
+    pub(super) fn lock(&self) -> Result<&Path, FileError> {
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_none() {
+            std::fs::create_dir_all(&self.path)?;
+            let mut options = OpenOptions::new();
+            let file =
+                options.create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
+            match file.try_lock() {
+                Ok(()) => *held = Some(file),
+                Err(TryLockError::WouldBlock) => return Err(FileError::InUse),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        Ok(&self.path)
+    }
+
+    /// Lets another process use it.
+    pub(super) fn unlock(&self) {
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Removes what killed processes have left, and the files of strategies without a cap once
+    /// their period has ended: they hold fingerprints of ids. Blocks.
+    pub(super) fn clean(&self, has_cap: impl Fn(&str) -> bool) {
+        let Ok(entries) = self.lock().map(std::fs::read_dir) else { return };
+        for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            let is_over = match path.extension().and_then(|extension| extension.to_str()) {
+                Some(file::STAGED) => true,
+                Some(file::SAVED) => {
+                    !stem.is_some_and(&has_cap) && file::has_ended(&path, SystemTime::now())
+                }
+                _ => false,
+            };
+            if is_over && let Err(error) = std::fs::remove_file(&path) {
+                let (path, error) = (path.display().to_string(), error.to_string());
+                tracing::warn!(path, error, "old file of a cap not removed");
+            }
+        }
+    }
+}

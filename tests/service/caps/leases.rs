@@ -1,0 +1,137 @@
+//! Caps that pods lease from Redis.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde_json::Value;
+use testkit::client::metric_sum;
+use testkit::redis::Redis;
+use testkit::wait_until;
+
+use super::{API, decide_oaid, rules};
+use crate::fixture::{FixtureServer, TestStore};
+
+/// The rules with leases from this URL.
+fn leased_rules(limit: u64, redis: &str) -> String {
+    let lease = format!("[cap_leases]\nbackend = {redis:?}\n[[audience]]");
+    let rules = rules(limit).replace("per = \"day\"", "per = \"day\"\nleased = true");
+    rules.replacen("[[audience]]", &lease, 1)
+}
+
+fn start(limit: u64, redis: &Redis) -> FixtureServer {
+    let server =
+        FixtureServer::start(TestStore::with_everything(), API, &leased_rules(limit, &redis.url()));
+    wait_until("the first lease", || cap(&server)["limit"].as_u64() > Some(0));
+    server
+}
+
+/// The cap in `/v1/status`.
+fn cap(server: &FixtureServer) -> Value {
+    server.connect_admin().get("/v1/status").ok()["caps"][0].clone()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is a number"))
+}
+
+/// Bids for new devices until one is refused; returns their number.
+fn use_up(server: &FixtureServer, from: u64) -> u64 {
+    let mut client = server.connect();
+    (from..).take_while(|n| decide_oaid(&mut client, *n) == "+not_member").count() as u64
+}
+
+#[test]
+fn pods_bid_for_exactly_the_cap_together() {
+    const LIMIT: u64 = 3_000;
+    let redis = Redis::start();
+    let servers: Vec<_> = (0..4).map(|_| start(LIMIT, &redis)).collect();
+    let (bids, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    let refused = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for (pod, server) in servers.iter().enumerate() {
+            let (mut client, bids, refused, ends) = (server.connect(), &bids, &refused, &ends);
+            scope.spawn(move || {
+                let mut devices = pod as u64 * 1_000_000..;
+                while !ends.load(Ordering::Relaxed) {
+                    match &*decide_oaid(&mut client, devices.next().unwrap()) {
+                        "+not_member" => bids.fetch_add(1, Ordering::Relaxed),
+                        "-capped" => refused.fetch_add(1, Ordering::Relaxed),
+                        other => panic!("{other}"),
+                    };
+                }
+            });
+        }
+        wait_until("all is used", || bids.load(Ordering::Relaxed) >= LIMIT);
+        let before = refused.load(Ordering::Relaxed);
+        wait_until("more are refused", || refused.load(Ordering::Relaxed) > before + 5_000);
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(bids.into_inner(), LIMIT);
+    let devices: u64 = servers.iter().map(|server| number(&cap(server)["devices"])).sum();
+    assert_eq!(devices, LIMIT);
+    wait_until("all pods know", || {
+        servers.iter().all(|server| number(&cap(server)["leases"]["all_devices"]) == LIMIT)
+    });
+    let metrics = servers[0].metrics();
+    assert_eq!(metric_sum(&metrics, "rtad_cap_leased_devices{strategy=\"capped\"}"), LIMIT);
+    let answered = "rtad_cap_lease_calls_total{strategy=\"capped\",result=\"answered\"}";
+    assert!(metric_sum(&metrics, answered) > 0);
+}
+
+#[test]
+fn pod_without_redis_goes_on_with_what_it_has_leased() {
+    let mut redis = Redis::start();
+    let server = start(100_000, &redis);
+    redis.kill();
+    let leased = number(&cap(&server)["limit"]);
+    assert_eq!(use_up(&server, 0), leased);
+    wait_until("the failure is reported", || cap(&server)["leases"]["failing"] == "unreachable");
+    let failed = "rtad_cap_lease_calls_total{strategy=\"capped\",result=\"failed\"}";
+    assert!(metric_sum(&server.metrics(), failed) > 0);
+    assert_eq!(decide_oaid(&mut server.connect(), 0), "+not_member", "counted before");
+
+    // The server has lost its data, and learns from the pod what was leased.
+    redis.start_again();
+    wait_until("it is told", || cap(&server)["leases"].get("failing").is_none());
+    let other = start(100_000, &redis);
+    let expected = leased + number(&cap(&other)["limit"]);
+    wait_until("both count", || number(&cap(&other)["leases"]["all_devices"]) >= expected);
+}
+
+#[test]
+fn drained_pod_gives_back_what_it_did_not_use() {
+    let redis = Redis::start();
+    let first = start(100_000, &redis);
+    let mut client = first.connect();
+    (0..5).for_each(|n| assert_eq!(decide_oaid(&mut client, n), "+not_member"));
+    drop(client);
+    let (drained, _store) = first.drain();
+    drained.join().unwrap();
+    let second = start(100_000, &redis);
+    let known = || number(&cap(&second)["leases"]["all_devices"]);
+    wait_until("the second knows", || known() > 0);
+    assert_eq!(known(), 5 + number(&cap(&second)["limit"]));
+}
+
+/// A reload from a share to leases leases what was counted too; one back ends them.
+#[test]
+fn reload_changes_between_share_and_leases() {
+    let redis = Redis::start();
+    let server = FixtureServer::start(TestStore::with_everything(), API, &rules(300));
+    let mut client = server.connect();
+    (0..200).for_each(|n| assert_eq!(decide_oaid(&mut client, n), "+not_member"));
+    let reload = |rules: &str| {
+        server.write_config(API, rules);
+        server.connect_admin().request("POST", "/v1/reload", "", "").ok();
+    };
+    reload(&leased_rules(300, &redis.url()));
+    let mut bids = 200;
+    wait_until("the rest is leased and used", || {
+        bids += use_up(&server, 1_000 + bids);
+        bids == 300
+    });
+    assert_eq!(use_up(&server, 10_000), 0);
+    assert_eq!(decide_oaid(&mut client, 5), "+not_member", "counted before");
+    reload(&rules(310));
+    assert_eq!(use_up(&server, 20_000), 10);
+    assert!(cap(&server).get("leases").is_none());
+}
