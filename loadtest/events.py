@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from suites.testkit.client import says_yes
+from suites.testkit import s3
+from suites.testkit.client import ask, says_yes
 from suites.testkit.process import Process, Rtad
 from suites.testkit.programs import LOADER, ROOT
 
@@ -79,13 +80,14 @@ class Row(NamedTuple):
 class Server(Process):
     """`rtad-loader serve` with windows in `folder`."""
 
-    def __init__(self, folder, windows, cores=None):
+    def __init__(self, folder, windows, cores=None, store=None):
         config = folder / "loader.toml"
         config.write_text(f"state_dir = {json.dumps(str(folder / 'state'))}\n{windows}")
         pin = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
         super().__init__(
-            *(*pin, LOADER, "serve", "--config", config, "--store", folder / "store"),
-            *("--no-token", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
+            *(*pin, LOADER, "serve", "--config", config),
+            *("--store", store or folder / "store", "--no-token"),
+            *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
             log=folder / "loader.log",
         )
         self.address = self.field("address")
@@ -224,12 +226,12 @@ def measure(options, folder):
 class Pod:
     """A pod that follows the audience, and the sampled events that it does not answer yet."""
 
-    def __init__(self, folder, name, poll_interval):
+    def __init__(self, folder, name, poll_interval, store):
         config = folder / f"{name}.toml"
         config.write_text(POD.format(poll_interval=poll_interval))
         self.name, self.waiting, self.seconds, self.lock = name, {}, [], threading.Lock()
         self.process = Rtad(
-            *("--config", config, "--store", folder / "store", "--workers", "1"),
+            *("--config", config, "--store", store, "--workers", "1"),
             log=folder / f"{name}.log",
         )
 
@@ -265,10 +267,16 @@ def freshness(options, folder):
         del intervals["10 s, the default"]
     stopped, total = threading.Event(), 0
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(Server(folder, windows))
-        server.until("audience", (folder / "store/clicked/CURRENT").exists)
+        store = folder / "store"
+        if options.s3:
+            os.environ |= stack.enter_context(s3.server(folder))
+            store = os.environ["RTAD_TEST_BUCKET"]
+        server = stack.enter_context(Server(folder, windows, store=store))
+        published = 'rtad_window_audience_generations_total{audience="clicked"} 1'
+        admin = server.field("admin_address")
+        server.until("audience", lambda: published in ask(admin, "/metrics").text())
         pods = {
-            title: Pod(folder, f"pod-{number}", setting)
+            title: Pod(folder, f"pod-{number}", setting, store)
             for number, (title, setting) in enumerate(intervals.items())
         }
         for pod in pods.values():
@@ -315,12 +323,13 @@ def freshness(options, folder):
         stopped.set()
         for thread in threads:
             thread.join()
-    print("| poll interval | events/s | samples | min, s | median, s | max, s | missing |")
-    print("|---|---|---|---|---|---|---|")
+    print("| store | poll interval | events/s | samples | min, s | median, s | max, s | missing |")
+    print("|---|---|---|---|---|---|---|---|")
     for title, pod in pods.items():
         found = pod.seconds or [float("nan")]
         figures = (min(found), statistics.median(found), max(found))
-        cells = (title, f"{total / took:,.0f}", len(pod.seconds))
+        cells = ("S3" if options.s3 else "directory", title)
+        cells += (f"{total / took:,.0f}", len(pod.seconds))
         cells += (*(f"{figure:.2f}" for figure in figures), len(pod.waiting))
         print("| " + " | ".join(map(str, cells)) + " |")
     if any(pod.waiting or not pod.seconds for pod in pods.values()):
@@ -331,12 +340,13 @@ def main():
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--freshness", action="store_true")
+    parser.add_argument("--s3", action="store_true")
     parser.add_argument("--state", type=Path, default=ROOT / "target/loadtest/events")
     names = ("seconds", "rounds", "connections", "batch", "capacity", "server-cores")
     for name in (*names, "rate", "samples"):
         parser.add_argument(f"--{name}", type=int)
     options = parser.parse_args()
-    defaults = {"seconds": 5, "rounds": 3, "capacity": 100_000_000, "rate": 2000, "samples": 20}
+    defaults = {"seconds": 5, "rounds": 3, "capacity": 100_000_000, "rate": 2000, "samples": 100}
     defaults |= {"connections": 16, "batch": 1000, "server_cores": 1}
     if options.freshness:
         defaults["seconds"] = 20

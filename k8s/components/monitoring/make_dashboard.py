@@ -237,6 +237,15 @@ def decided(board):
         min=0,
         max=1,
     )
+    leased = f"max by (strategy) ({of('rtad_cap_leased_devices')})"
+    failing = rate("rtad_cap_lease_calls_total", 'result="failed"')
+    board.graph(
+        "Leases of caps",
+        COUNT,
+        [(leased, "leased {{strategy}}"), (f"sum by (pod, strategy) ({failing})", "failed calls/s {{pod}} {{strategy}}")],
+        "Devices of a cap that all pods have leased in its period. Pods whose calls fail go on with what they have.",
+        min=0,
+    )
 
 
 def served(board):
@@ -321,6 +330,14 @@ def served(board):
         (mean, "{{audience}}, mean"),
     ]
     board.graph("Duration of a poll", SECONDS, durations, "Includes loading a new snapshot.")
+    behind = f"time() - {of('rtad_sync_caught_up_timestamp_seconds')}"
+    board.graph(
+        "Time since all changes were served",
+        SECONDS,
+        [(f"max by ({audience}) ({behind})", "{{audience}}")],
+        "By the pod that is furthest behind the store. Normal: up to a poll interval.",
+        min=0,
+    )
     board.graph(
         "Deltas",
         COUNT,
@@ -440,7 +457,8 @@ def counted(board):
         "Audience lag",
         SECONDS,
         [(f"max by ({audience}) ({of('rtad_window_audience_lag_seconds')})", "{{audience}}")],
-        "Age of the oldest event that is not published yet. RtadWindowLag fires at 30 s.",
+        "Age of the oldest event that is not published yet. RtadWindowLag fires at 30 s. Pods add"
+        " the time since all changes were served.",
         min=0,
     )
     published = [
@@ -468,8 +486,15 @@ def counted(board):
     board.graph(
         "Checkpoint in the store",
         SECONDS,
-        [(f"time() - max by ({window}) ({uploaded} > 0)", "{{window}}")],
-        "Its age: the events that a lost volume costs.",
+        [
+            (f"time() - max by ({window}) ({uploaded} > 0)", "{{window}}"),
+            (
+                f"2 * max by ({window}) ({of('rtad_window_checkpoint_interval_seconds')}) + 600",
+                "{{window}}: alert",
+            ),
+        ],
+        "Its age: the events that a lost volume costs. Beyond its alert line,"
+        " RtadWindowCheckpointOld fires.",
     )
     board.graph(
         "Window memory",

@@ -58,6 +58,9 @@ class Fleet:
         self.folder = folder
         self.store = self.folder / "store"
         self.ids = synth(2000)
+        self.config = self.folder / "rtad.toml"
+        leases = f'\n[cap_leases]\nbackend = "redis://{HOST}:{self.redis()}"\n'
+        self.config.write_text((HERE / "rtad.toml").read_text() + leases)
         self.publish("old_users", self.ids[:1000])
         self.publish("vip", self.ids[900:1100])
         to = ["--store", self.store, "--audience", "old_users"]
@@ -71,10 +74,19 @@ class Fleet:
         options = ["--quiet", "--expires", "72h", "--max-shrink", "1", "-"]
         loader("build", *to, *options, given="\n".join(ids))
 
+    def redis(self):
+        """Starts a Redis; returns its port."""
+        port = free_port()
+        flags = ["--port", port, "--save", "", "--bind", HOST]
+        server = Process("redis-server", *flags, log=self.folder / "redis.log", cwd=self.folder)
+        self.ending.enter_context(server)
+        server.wait_for("Ready to accept connections")
+        return port
+
     def rtad(self, name, store):
         """Starts a pod; returns the addresses of its two ports."""
         variables = {"RTAD_STORE": str(store), "RTAD_STORE_CACHE_DIR": str(self.folder / "cache")}
-        flags = ["--config", HERE / "rtad.toml"]
+        flags = ["--config", self.config]
         log = self.folder / f"{name}.log"
         pod = Rtad(*flags, log=log, variables=variables, cwd=self.folder)
         self.ending.enter_context(pod)

@@ -172,6 +172,23 @@ def test_consumers_of_a_group_share_the_work_of_a_killed_one(stream):
     stream.assert_each_new_once()
 
 
+def test_rebalance_during_a_batch_ends_no_consumer(stream):
+    started = []
+
+    def join():
+        logging = ("--set", "debug=cgrp")
+        started.append(stream.start(proxy.url, EXAMPLES / "kafka_consumer.py", *logging))
+        # The group waits for the first consumer, whose commit is then refused.
+        started[-1].wait_for("wait-join")
+
+    with Proxy(stream.writer.address, lose=1, on_loss=join) as proxy:
+        started.append(stream.start(proxy.url))
+        wait_until("two consumers", lambda: len(started) == 2)
+        stream.finish()
+    assert [one.wait() for one in started] == [0, 0]
+    stream.assert_each_new_once()
+
+
 def test_unreachable_write_service_is_asked_again(stream):
     with Proxy("127.0.0.1:1") as unreachable:
         consumer = stream.start(unreachable.url)

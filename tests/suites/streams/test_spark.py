@@ -1,9 +1,7 @@
 """docs/examples/streams/spark_job.py on a local Spark: lost answers, and a killed driver."""
 
-import collections
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -11,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from suites.streams.clicks import Clicks
 from suites.streams.writer import Proxy
 from suites.testkit.ports import HOST
 from suites.testkit.process import Process
-from suites.testkit.programs import ROOT, synth
+from suites.testkit.programs import ROOT
 
 pytestmark = pytest.mark.long
 
 SCRIPT = ROOT / "docs/examples/streams/spark_job.py"
-DEVICES, REPEATED, UNUSABLE, FILES = 3000, 1500, 60, 6
 # Reads the result: device, and the columns of the job, as JSON lines.
 READ = """
 import sys
@@ -37,13 +35,7 @@ class Job:
         self.folder, self.writer = folder, writer
         self.home = Path(pyspark.__file__).parent
         self.runs = 0
-        (folder / "clicks").mkdir()
-        self.devices = synth(DEVICES, "--id-kind", "oaid")
-        ids = [*self.devices, *self.devices[:REPEATED], *[None] * UNUSABLE]
-        random.Random(1).shuffle(ids)
-        for number in range(FILES):
-            lines = [json.dumps({"id": one}) for one in ids[number::FILES]]
-            (folder / f"clicks/{number}.json").write_text("\n".join(lines) + "\n")
+        self.clicks = Clicks(folder / "clicks")
         self.environment = os.environ | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -57,7 +49,7 @@ class Job:
         return [str(word) for word in (self.home / "bin/spark-submit", *flags, *words)]
 
     def start(self, url):
-        flags = ["--source", self.folder / "clicks", "--to", self.folder / "counted"]
+        flags = ["--source", self.clicks.folder, "--to", self.folder / "counted"]
         flags += ["--checkpoint", self.folder / "checkpoint", "--url", url, "--window", "clicks"]
         flags += ["--kind", "oaid", "--token-file", self.writer.token]
         # Several requests in a partition, and several micro-batches.
@@ -81,19 +73,10 @@ class Job:
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def assert_each_new_once(self):
-        expected = {"new": DEVICES, "duplicate": REPEATED, "unusable": UNUSABLE}
-        assert self.writer.events() == expected
-        rows = self.result()
-        assert len(rows) == DEVICES + REPEATED + UNUSABLE
-        new = collections.Counter(row["id"] for row in rows if row.get("new"))
-        assert sorted(new) == sorted(self.devices)
-        assert set(new.values()) == {1}
-        counts = collections.Counter(row.get("count") for row in rows)
-        assert counts == {1: DEVICES, 2: REPEATED, None: UNUSABLE}
+        self.clicks.assert_each_new_once(self.writer, self.result())
 
     def assert_no_id_is_logged(self):
-        logs = "".join(path.read_text() for path in self.folder.glob("spark-*.log"))
-        assert [one for one in self.devices if one in logs] == []
+        self.clicks.assert_no_id_is_logged(self.folder.glob("spark-*.log"))
 
 
 @pytest.fixture
