@@ -29,7 +29,7 @@ mod keeper;
 mod lease;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -39,6 +39,7 @@ use rtad_core::period::{Calendar, Period};
 
 pub use keeper::Caps;
 pub use lease::LeaseState;
+use lease::Record;
 
 use crate::config::CapConfig;
 
@@ -83,6 +84,8 @@ struct PeriodTable {
     table: CapTable,
     /// Devices that this pod has leased in the period: the limit, while the cap is leased.
     leased: AtomicU64,
+    /// Shared with the table that replaces this one in the period.
+    record: Arc<Mutex<Record>>,
 }
 
 /// The devices of a period.
@@ -103,7 +106,16 @@ impl PeriodTable {
         if config.leased {
             table.set_limit(0);
         }
-        Arc::new(Self { period, table, leased: AtomicU64::new(0) })
+        Arc::new(Self::with_leased(period, table, 0))
+    }
+
+    /// A table of which this many devices were leased by a process that has ended.
+    fn with_leased(period: Period, table: CapTable, devices: u64) -> Self {
+        Self { period, table, leased: AtomicU64::new(devices), record: Arc::default() }
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Devices that were leased.
@@ -131,7 +143,8 @@ impl PeriodTable {
         // Requests use the old table until the new one is in the catalog: it must not count on.
         this.table.close();
         let table = larger.with_carried(this.table.count());
-        Arc::new(Self { period: this.period, table, leased: AtomicU64::new(leased) })
+        let (leased, record) = (AtomicU64::new(leased), Arc::clone(&this.record));
+        Arc::new(Self { period: this.period, table, leased, record })
     }
 }
 

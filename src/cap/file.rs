@@ -16,7 +16,6 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -160,8 +159,9 @@ impl Cap {
             return Err(FileError::Damaged("its digest does not match"));
         }
         // The rest of the lease was given back, or is used by nobody.
-        let leased = AtomicU64::new(header.leased.min(table.count()));
-        let table = PeriodTable::under(&Arc::new(PeriodTable { period, table, leased }), config);
+        let leased = header.leased.min(table.count());
+        let restored = Arc::new(PeriodTable::with_leased(period, table, leased));
+        let table = PeriodTable::under(&restored, config);
         Ok(Some(Self::with_table(strategy, config, table, (wall, now))))
     }
 }

@@ -71,8 +71,11 @@ impl Caps {
         };
         let caps: Vec<_> = started.into_iter().enumerate().map(cap).collect();
         *served = caps.iter().flatten().cloned().collect();
+        drop(served);
         if let Some(folder) = &self.folder {
-            folder.clean(|strategy| served.iter().any(|cap| cap.strategy() == strategy));
+            // A file that is being written must not be removed.
+            let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            folder.clean(|strategy| caps.iter().flatten().any(|cap| cap.strategy() == strategy));
         }
         caps
     }
@@ -180,7 +183,9 @@ impl Caps {
         let served = self.served().clone();
         let save = || -> Result<(), FileError> {
             let path = folder.lock()?;
-            Ok(served.iter().try_for_each(|cap| cap.save(path))?)
+            // A file that cannot be written keeps no other one from it.
+            let saved: Vec<_> = served.iter().map(|cap| cap.save(path)).collect();
+            Ok(saved.into_iter().collect::<Result<(), _>>()?)
         };
         let saved = save();
         let had_failed = self.failed.swap(saved.is_err(), Ordering::Relaxed);

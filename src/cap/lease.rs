@@ -7,16 +7,18 @@
 //! After a call without an answer, the next ones only ask: a server that executes calls and fails
 //! to answer wastes one block at most.
 //!
+//! What a pod has leased belongs to the period's table, not to the server or the configuration: it
+//! stays when a cap gets a share, and another server learns of it.
+//!
 //! A pod that ends gives back what it has not used. What a killed pod had left is used by nobody,
 //! so a file of the cap restores devices, not leases.
 
 mod account;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 use rtad_core::period::Period;
@@ -25,18 +27,20 @@ use serde::Serialize;
 
 use super::{Cap, PeriodTable};
 use crate::config::LeasesConfig;
-use account::{Account, Call, start};
+pub(super) use account::Record;
+use account::{Account, Call};
 
-/// Time between two looks at the counts.
+/// Interval of the polls of the counts.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// The leases of a pod.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Leases {
-    /// Name of this process in the records.
-    member: u64,
     backend: Mutex<Option<Backend>>,
+    /// By strategy. They stay when a cap ends: counters of calls do not fall.
     accounts: Mutex<HashMap<String, Account>>,
+    /// Held during calls.
+    calling: tokio::sync::Mutex<()>,
     is_closed: AtomicBool,
 }
 
@@ -62,16 +66,21 @@ pub struct LeaseState {
 }
 
 /// A call for a cap's period.
-struct Order {
+struct PendingCall {
     cap: Arc<Cap>,
     counted: Arc<PeriodTable>,
     call: Call,
 }
 
-impl Order {
+impl PendingCall {
     fn name(&self) -> String {
-        let (per, start) = (self.cap.config().per, start(self.counted.period));
-        format!("{}:{}:{start}", self.cap.strategy(), per.as_str())
+        let since = self.counted.period.start.duration_since(UNIX_EPOCH);
+        let start = since.map_or(0, |since| since.as_secs());
+        format!("{}:{}:{start}", self.cap.strategy(), self.cap.config().per.as_str())
+    }
+
+    fn member(&self) -> u64 {
+        self.counted.record().member
     }
 
     fn quota<'a>(&self, name: &'a str) -> Quota<'a> {
@@ -80,23 +89,12 @@ impl Order {
     }
 }
 
-impl Default for Leases {
-    fn default() -> Self {
-        Self {
-            member: RandomState::new().build_hasher().finish(),
-            backend: Mutex::default(),
-            accounts: Mutex::default(),
-            is_closed: AtomicBool::default(),
-        }
-    }
-}
-
 impl Leases {
     /// Uses this server from now on; `None` leases no more.
     pub(super) fn use_backend(&self, config: Option<&LeasesConfig>) {
         let mut backend = lock(&self.backend);
         let is_same = match (&*backend, config) {
-            (Some(old), Some(new)) => old.config.redis == new.redis,
+            (Some(old), Some(new)) => (&old.config.redis, &old.config.ca) == (&new.redis, &new.ca),
             (old, new) => old.is_none() && new.is_none(),
         };
         if is_same {
@@ -121,57 +119,56 @@ impl Leases {
     pub(super) async fn renew(&self, caps: &[Arc<Cap>], grant: impl Fn(&Arc<Cap>, Period, u64)) {
         let backend = lock(&self.backend).clone();
         let Some(Backend { config, client }) = backend else { return };
+        let _calling = self.calling.lock().await;
         if self.is_closed.load(Ordering::Relaxed) {
             return;
         }
-        let orders = self.orders(caps, Instant::now());
-        let calls = orders.iter().map(async |order| {
-            let name = order.name();
-            let Call { recorded, units } = order.call;
-            client.take(order.quota(&name), self.member, recorded, units).await
+        let pending = self.pending(caps, Instant::now());
+        let calls = pending.iter().map(async |pending| {
+            let name = pending.name();
+            let Call { recorded, units } = pending.call;
+            client.take(pending.quota(&name), pending.member(), recorded, units).await
         });
         let answers = join_all(calls).await;
-        for (order, answer) in orders.iter().zip(answers) {
-            self.note(&config, order, &answer);
-            if let Ok(Lease { granted, .. }) = answer
-                && granted > 0
-            {
-                grant(&order.cap, order.counted.period, granted);
+        for (pending, answer) in pending.iter().zip(answers) {
+            let granted = self.record(&config, pending, &answer);
+            if granted > 0 {
+                grant(&pending.cap, pending.counted.period, granted);
             }
         }
     }
 
-    fn orders(&self, caps: &[Arc<Cap>], now: Instant) -> Vec<Order> {
+    fn pending(&self, caps: &[Arc<Cap>], now: Instant) -> Vec<PendingCall> {
         let mut accounts = lock(&self.accounts);
-        let leased = || caps.iter().filter(|cap| cap.config().leased);
-        accounts.retain(|strategy, _| leased().any(|cap| cap.strategy() == strategy));
-        let mut orders = Vec::new();
-        for cap in leased() {
+        let mut pending = Vec::new();
+        for cap in caps.iter().filter(|cap| cap.config().leased) {
             let account =
                 accounts.entry(cap.strategy().to_owned()).or_insert_with(|| Account::new(now));
             let state = cap.tables();
-            account.look(&state.current.counted, now);
-            let counted =
-                [Some(&state.current), state.next.as_ref()].map(|it| it.map(|it| &it.counted));
-            let all = account.keep(counted.map(|counted| Some(counted?.period)));
+            account.measure_rate(&state.current.counted, now);
             let total = cap.config().unique_devices;
-            account.state.all_devices = all.min(total);
-            for counted in counted.into_iter().flatten() {
-                if let Some(call) = account.call(counted, total, now) {
-                    let (cap, counted) = (Arc::clone(cap), Arc::clone(counted));
-                    orders.push(Order { cap, counted, call });
+            account.state.all_devices = state.current.counted.record().all().min(total);
+            for dated in [Some(&state.current), state.next.as_ref()].into_iter().flatten() {
+                if let Some(call) = account.call(&dated.counted, total, now) {
+                    let (cap, counted) = (Arc::clone(cap), Arc::clone(&dated.counted));
+                    pending.push(PendingCall { cap, counted, call });
                 }
             }
         }
-        orders
+        pending
     }
 
-    /// Keeps an answer.
-    fn note(&self, config: &LeasesConfig, order: &Order, answer: &Result<Lease, RedisError>) {
-        let (strategy, server) = (order.cap.strategy(), config.server());
+    /// Keeps an answer. Returns the units that the pod may use in addition.
+    fn record(
+        &self,
+        config: &LeasesConfig,
+        pending: &PendingCall,
+        answer: &Result<Lease, RedisError>,
+    ) -> u64 {
+        let (strategy, server) = (pending.cap.strategy(), config.server());
         let mut accounts = lock(&self.accounts);
-        let Some(account) = accounts.get_mut(strategy) else { return };
-        let (period, now) = (order.counted.period, Instant::now());
+        let Some(account) = accounts.get_mut(strategy) else { return 0 };
+        let now = Instant::now();
         match answer {
             Ok(lease) => {
                 if lease.was_lost {
@@ -181,12 +178,14 @@ impl Leases {
                         "the server of leases lost data: the cap may be exceeded"
                     );
                 }
-                if account.answered(period, lease, now) {
+                let (granted, had_failed) = account.answered(&pending.counted, lease, now);
+                if had_failed {
                     tracing::info!(strategy, server, "the cap is leased again");
                 }
+                granted
             }
             Err(error) => {
-                if account.failed(period, error.cause(), now) {
+                if account.failed(&pending.counted, error, now) {
                     let error = error.to_string();
                     tracing::warn!(
                         strategy,
@@ -194,39 +193,40 @@ impl Leases {
                         "leasing failed: the cap goes on with what it has"
                     );
                 }
+                0
             }
         }
     }
 
-    /// What these caps have leased and not used. Their tables admit no further device.
-    fn unused(&self, caps: &[Arc<Cap>]) -> Vec<Order> {
-        let accounts = lock(&self.accounts);
+    /// Leased devices that these caps have not used. Their tables admit no further device.
+    fn unused(&self, caps: &[Arc<Cap>]) -> Vec<PendingCall> {
         let mut unused = Vec::new();
         for cap in caps.iter().filter(|cap| cap.config().leased) {
             let state = cap.tables();
             for dated in [Some(&state.current), state.next.as_ref()].into_iter().flatten() {
                 let (cap, counted) = (Arc::clone(cap), Arc::clone(&dated.counted));
                 let units = counted.table.close();
-                let account = accounts.get(cap.strategy());
-                let recorded = account.and_then(|account| account.recorded(counted.period));
-                if units > 0 {
-                    unused.push(Order { cap, counted, call: Call { recorded, units } });
+                let recorded = counted.record().recorded;
+                // Restored devices are of the process before.
+                if (1..=recorded).contains(&units) {
+                    unused.push(PendingCall { cap, counted, call: Call { recorded, units } });
                 }
             }
         }
         unused
     }
 
-    /// Leases no more, and gives back what these caps have left.
+    /// Leases no more, and gives back what these caps have left. Waits for calls in progress.
     pub(super) async fn close(&self, caps: &[Arc<Cap>]) {
         self.is_closed.store(true, Ordering::Relaxed);
+        let _calling = self.calling.lock().await;
         let backend = lock(&self.backend).clone();
         let Some(Backend { client, .. }) = backend else { return };
         let left = self.unused(caps);
-        let calls = left.iter().map(async |order| {
-            let name = order.name();
-            let Call { recorded, units } = order.call;
-            client.give_back(order.quota(&name), self.member, recorded.unwrap_or(0), units).await
+        let calls = left.iter().map(async |pending| {
+            let name = pending.name();
+            let Call { recorded, units } = pending.call;
+            client.give_back(pending.quota(&name), pending.member(), recorded, units).await
         });
         for error in join_all(calls).await.into_iter().filter_map(Result::err) {
             let error = error.to_string();

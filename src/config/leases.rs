@@ -34,6 +34,9 @@ pub struct LeasesConfig {
     /// The config of the client.
     #[serde(skip)]
     pub redis: RedisConfig,
+    /// Content of the CA file: a reload with another one connects anew.
+    #[serde(skip)]
+    pub ca: Vec<u8>,
 }
 
 impl LeasesConfig {
@@ -75,6 +78,8 @@ pub(super) fn read(d: &mut Document<'_>) -> Option<LeasesConfig> {
     if let Some(namespace) = namespace {
         redis.namespace = namespace;
     }
+    let ca = redis.ca_file.as_ref().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+    d.saw(&ca);
     // Connects only when used, but reads the CA file. Its message shows no password.
     if let Err(error) = RedisLeases::connect(&redis) {
         d.mistake(line, &path, &format!("is not accepted: {error}"), ACCEPTED);
@@ -85,5 +90,6 @@ pub(super) fn read(d: &mut Document<'_>) -> Option<LeasesConfig> {
         backend_ca_file: ca_file.map(PathBuf::from),
         namespace: redis.namespace.clone(),
         redis,
+        ca,
     })
 }

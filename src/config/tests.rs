@@ -356,6 +356,23 @@ fn leased_cap_has_the_whole_capacity_and_prints_no_password() {
     assert_eq!(config.cap_leases.unwrap().redis.url, "redis://:secret@cache");
 }
 
+/// A reload compares fingerprints, and connects anew with another CA.
+#[test]
+fn replaced_ca_file_of_leases_is_another_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    let with_new_ca = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let ca = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+        std::fs::write(&file, ca.pem()).unwrap();
+        leases(&format!("[cap_leases]\nbackend = \"rediss://h\"\nbackend_ca_file = {file:?}"))
+            .unwrap()
+    };
+    let [one, other] = [with_new_ca(), with_new_ca()];
+    assert_ne!(one.fingerprint, other.fingerprint);
+    assert_ne!(one.cap_leases.unwrap().ca, other.cap_leases.unwrap().ca);
+}
+
 #[test]
 fn mistakes_of_leases_name_the_accepted_values() {
     for (lines, expected) in [

@@ -49,9 +49,7 @@ pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     for cap in app.serving.load().caps() {
         let Usage { devices, limit, .. } = cap.usage();
         telemetry.cap(cap.strategy(), devices, limit);
-        if let Some(leases) = app.shared.caps.leases(cap) {
-            telemetry.cap_leases(cap.strategy(), leases);
-        }
+        telemetry.cap_leases(cap.strategy(), app.shared.caps.leases(cap));
     }
     let mut response = Response::new(telemetry.render().into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -96,7 +96,10 @@ pub(super) fn describe() {
         "rtad_cap_devices",
         "Distinct devices counted by the cap in its period, by strategy"
     );
-    metrics::describe_gauge!("rtad_cap_limit", "Most of them in a period, on this pod");
+    metrics::describe_gauge!(
+        "rtad_cap_limit",
+        "Most distinct devices of the cap on this pod in its period, by strategy"
+    );
     metrics::describe_gauge!(
         "rtad_cap_leased_devices",
         "Devices that all pods have leased of the cap in its period, by strategy"

@@ -35,8 +35,9 @@ impl Telemetry {
         self.set_cap(strategy, [devices as f64, limit as f64]);
     }
 
-    /// Sets the metrics of a cap's leases.
-    pub fn cap_leases(&self, strategy: &str, leases: LeaseState) {
+    /// Sets the metrics of a cap's leases; `None` of a cap with a share.
+    pub fn cap_leases(&self, strategy: &str, leases: Option<LeaseState>) {
+        let Some(leases) = leases else { return self.set_cap_leased(strategy, f64::NAN) };
         let LeaseState { all_devices, answered, failed, .. } = leases;
         self.set_cap_leased(strategy, all_devices as f64);
         for (result, calls) in [("answered", answered), ("failed", failed)] {

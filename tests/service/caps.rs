@@ -3,6 +3,7 @@
 mod leases;
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -14,15 +15,15 @@ use testkit::store::{hex, now_unix_seconds};
 use crate::fixture::{FixtureServer, OLD_USERS, TestStore, key};
 
 /// A zone in which it is about noon: no test runs over midnight.
-fn zone() -> String {
+static ZONE: LazyLock<String> = LazyLock::new(|| {
     let hour = (now_unix_seconds() / 3600 % 24) as i64;
     // Names of this family have the opposite sign.
     format!("Etc/GMT{:+}", hour - 12)
-}
+});
 
 /// A strategy with a cap of `limit` devices a day, and one without.
 fn rules(limit: u64) -> String {
-    let zone = zone();
+    let zone = &*ZONE;
     format!(
         r#"
 [[audience]]

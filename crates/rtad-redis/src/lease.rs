@@ -31,8 +31,10 @@ pub struct Quota<'a> {
 /// Answer to a call for units.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lease {
-    /// Units that the caller has now in addition.
+    /// Units of this call that the caller has now in addition.
     pub granted: u64,
+    /// Units of earlier calls without an answer, if all recorded units are within the total.
+    pub unanswered: u64,
     /// Units of all members so far, with wasted ones and those beyond the total.
     pub all: u64,
     /// Units recorded for this member: `recorded` of its next call.
@@ -70,38 +72,38 @@ impl RedisLeases {
     }
 
     /// Leases up to `units` of a quota to a member; 0 only asks. `recorded` is that of the member's
-    /// last answer, `None` before the first. One round trip, about 200 bytes; another one after a
-    /// loss. A call with units is not repeated after a lost connection.
-    ///
-    /// Units of earlier calls without an answer are granted too, while the quota is not used up.
+    /// last answer, 0 before the first. One round trip, about 200 bytes; another one after a loss.
+    /// A call with units is not repeated after a lost connection.
     ///
     /// # Errors
     ///
     /// No units were granted, but they may be recorded: call with 0 units until there is an answer.
+    /// After [`RedisError::Unreachable`] and [`RedisError::Timeout`] its [`Lease::unanswered`] may
+    /// be used. After a refusal it may not: the member's record may have units that the sum of all
+    /// members lacks.
     pub async fn take(
         &self,
         quota: Quota<'_>,
         member: u64,
-        recorded: Option<u64>,
+        recorded: u64,
         units: u64,
     ) -> Result<Lease, RedisError> {
         let deadline = self.deadline();
         let (all, own) = self.add(quota, member, signed(units), deadline).await?;
-        let expected = recorded.unwrap_or(0).saturating_add(units);
+        let expected = recorded.saturating_add(units);
         if own < expected {
             let missing = signed(expected - own);
             let (all, recorded) = self.add(quota, member, missing, deadline).await?;
-            return Ok(Lease { granted: 0, all, recorded, was_lost: true });
+            return Ok(Lease { granted: 0, unanswered: 0, all, recorded, was_lost: true });
         }
-        let unanswered = if recorded.is_some() { own - expected } else { 0 };
-        let granted = if all <= quota.total {
+        let (granted, unanswered) = if all <= quota.total {
             // All recorded units of all members are within the total.
-            units + unanswered
+            (units, own - expected)
         } else {
             let before = all.saturating_sub(units);
-            quota.total.saturating_sub(before).min(units)
+            (quota.total.saturating_sub(before).min(units), 0)
         };
-        Ok(Lease { granted, all, recorded: own, was_lost: false })
+        Ok(Lease { granted, unanswered, all, recorded: own, was_lost: false })
     }
 
     /// Gives back units that the member was granted and has not used; `recorded` is that of its

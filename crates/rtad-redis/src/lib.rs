@@ -97,8 +97,8 @@
 //! own. `HINCRBY` answers with the sum, so each member knows which units of the order are its own:
 //! those beyond the total are nobody's.
 //!
-//! - A lost answer wastes its units, and so does a member that dies: the quota is used less, never
-//!   more.
+//! - A lost answer wastes at most its units, and so does a member that dies: the quota is used
+//!   less, never more.
 //! - Each call compares the member's field with what it was before. If it is less, the server has
 //!   lost data: the units are added again, and the call grants none. Members that died before, and
 //!   units that members lease until the others have called too, are not accounted for.

@@ -5,6 +5,7 @@
 //! | [`wait`] | waits for a condition, within a deadline |
 //! | [`client`] | an HTTP/1.1 client over a bare socket |
 //! | [`process`] | child processes of the programs under test |
+//! | [`port`] | free ports |
 //! | [`redis`] | a Redis server |
 //! | [`server`] | a file server with injected faults |
 //! | [`store`] | keys, signatures, snapshots, and test stores |
@@ -18,6 +19,7 @@
 
 pub mod client;
 pub mod platform;
+pub mod port;
 pub mod process;
 pub mod redis;
 pub mod reference;

@@ -1,10 +1,11 @@
 //! A Redis server without persistence.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::port::free_port;
 use crate::wait_until;
 
 /// A Redis server, ended on drop.
@@ -18,7 +19,7 @@ pub struct Redis {
 impl Redis {
     /// Starts a server on a free port.
     pub fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let folder = tempfile::tempdir().unwrap();
         Self { process: spawn(port, &folder), port, folder }
     }

@@ -1,10 +1,9 @@
-//! Account of a cap's leases: what the server has recorded, and what to lease next.
+//! Leases of a cap: what the server has recorded, and what to lease next.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::{Duration, Instant};
 
-use rtad_core::period::Period;
-use rtad_redis::Lease;
+use rtad_redis::{Lease, RedisError};
 
 use super::super::PeriodTable;
 use super::LeaseState;
@@ -20,49 +19,74 @@ const LOSS_PAUSE: Duration = Duration::from_secs(10);
 /// Pause after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The leases of a strategy's cap.
+/// Rate of a strategy's new devices, and the state of its calls.
 #[derive(Debug)]
 pub(super) struct Account {
-    /// The count when it was last looked at, and its period.
-    seen: (u64, u64, Instant),
+    /// Period and count at the last poll, and its time.
+    last_count: (u64, u64, Instant),
     /// New devices per second: follows a rise at once, a fall within seconds.
     rate: f64,
-    /// By the start of the period.
-    periods: HashMap<u64, Record>,
     pub(super) state: LeaseState,
 }
 
-/// What the server has recorded for a period.
-#[derive(Debug, Default)]
-struct Record {
-    /// Units of this process; `None` before the first answer.
-    recorded: Option<u64>,
-    /// The last call had no answer. The server may have recorded its units.
-    is_uncertain: bool,
+/// The server's record of a cap's period. It lives as long as the table that counts with it, also
+/// while the cap has a share: a server that loses its data learns from it what was leased.
+#[derive(Debug)]
+pub(in crate::cap) struct Record {
+    /// Name of the record at the server: a random number. A table that starts anew has a new one,
+    /// so it is never granted what an earlier table has used.
+    pub(super) member: u64,
+    /// Units that the server has recorded, as of its last answer.
+    pub(super) recorded: u64,
+    last_call: LastCall,
     all: u64,
     last_block: u64,
     next_call: Option<Instant>,
     asked: Option<Instant>,
 }
 
+/// Outcome of the last call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastCall {
+    Answered,
+    /// The server may have recorded its units. They are used after the next answer.
+    Unanswered,
+    /// The server refused it, and may have recorded its units in part. They are wasted.
+    Refused,
+}
+
 /// A call to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Call {
-    /// Units of this process that the server has recorded, as of its last answer.
-    pub(super) recorded: Option<u64>,
+    /// Units that the server has recorded, as of its last answer.
+    pub(super) recorded: u64,
     /// Units to lease; 0 only asks.
     pub(super) units: u64,
 }
 
+impl Default for Record {
+    fn default() -> Self {
+        Self {
+            member: RandomState::new().build_hasher().finish(),
+            recorded: 0,
+            last_call: LastCall::Answered,
+            all: 0,
+            last_block: 0,
+            next_call: None,
+            asked: None,
+        }
+    }
+}
+
 impl Account {
     pub(super) fn new(now: Instant) -> Self {
-        let (seen, state) = ((0, 0, now), LeaseState::default());
-        Self { seen, rate: 0.0, periods: HashMap::new(), state }
+        let (last_count, state) = ((0, 0, now), LeaseState::default());
+        Self { last_count, rate: 0.0, state }
     }
 
     /// Measures the rate.
-    pub(super) fn look(&mut self, counted: &PeriodTable, now: Instant) {
-        let (period, count, at) = self.seen;
+    pub(super) fn measure_rate(&mut self, counted: &PeriodTable, now: Instant) {
+        let (period, count, at) = self.last_count;
         let found = (counted.period.number, counted.table.count());
         let passed = now.duration_since(at).as_secs_f64();
         if found.0 == period && passed > 0.0 {
@@ -70,25 +94,12 @@ impl Account {
             let kept = self.rate * (-passed / AHEAD.as_secs_f64()).exp();
             self.rate = rate.max(kept);
         }
-        self.seen = (found.0, found.1, now);
-    }
-
-    /// Forgets all periods but these; returns what all pods have leased of the first one.
-    pub(super) fn keep(&mut self, periods: [Option<Period>; 2]) -> u64 {
-        let starts = periods.map(|period| period.map(start));
-        self.periods.retain(|period, _| starts.contains(&Some(*period)));
-        let [current, _] = starts;
-        current.and_then(|current| self.periods.get(&current)).map_or(0, |record| record.all)
-    }
-
-    /// Units of this process that the server has recorded for a period.
-    pub(super) fn recorded(&self, period: Period) -> Option<u64> {
-        self.periods.get(&start(period))?.recorded
+        self.last_count = (found.0, found.1, now);
     }
 
     /// The call to make for a period now.
-    pub(super) fn call(&mut self, counted: &PeriodTable, total: u64, now: Instant) -> Option<Call> {
-        let record = self.periods.entry(start(counted.period)).or_default();
+    pub(super) fn call(&self, counted: &PeriodTable, total: u64, now: Instant) -> Option<Call> {
+        let record = counted.record();
         if record.next_call.is_some_and(|at| now < at) {
             return None;
         }
@@ -99,45 +110,68 @@ impl Account {
             ahead = ahead.max(record.last_block.saturating_mul(2));
         }
         let wanted = (count + ahead).saturating_sub(limit);
-        let left = total.saturating_sub(record.all);
+        // A server that lost its data may know of less than this pod has.
+        let left = total.saturating_sub(record.all.max(limit));
         let units = if wanted * 2 > ahead { wanted.min(left) } else { 0 };
         let is_due = record.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_INTERVAL);
         let recorded = record.recorded;
-        if record.is_uncertain {
+        if record.last_call != LastCall::Answered {
             return Some(Call { recorded, units: 0 });
         }
         (units > 0 || is_due).then_some(Call { recorded, units })
     }
 
-    /// Keeps an answer. Returns whether the call before had failed.
-    pub(super) fn answered(&mut self, period: Period, lease: &Lease, now: Instant) -> bool {
-        let record = self.periods.entry(start(period)).or_default();
+    /// Keeps an answer. Returns the units that the pod may use in addition, and whether the call
+    /// before had failed.
+    pub(super) fn answered(
+        &mut self,
+        counted: &PeriodTable,
+        lease: &Lease,
+        now: Instant,
+    ) -> (u64, bool) {
+        let mut record = counted.record();
+        let is_refused = record.last_call == LastCall::Refused;
+        let granted = lease.granted + if is_refused { 0 } else { lease.unanswered };
         *record = Record {
-            recorded: Some(lease.recorded),
-            is_uncertain: false,
+            member: record.member,
+            recorded: lease.recorded,
+            last_call: LastCall::Answered,
             all: lease.all,
-            last_block: lease.granted,
+            last_block: granted,
             next_call: lease.was_lost.then(|| now + LOSS_PAUSE),
             asked: Some(now),
         };
         self.state.answered += 1;
-        self.state.failing.take().is_some()
+        (granted, self.state.failing.take().is_some())
     }
 
     /// Keeps a failure. Returns whether the call before had not failed.
-    pub(super) fn failed(&mut self, period: Period, cause: &'static str, now: Instant) -> bool {
-        let record = self.periods.entry(start(period)).or_default();
-        record.is_uncertain = true;
+    pub(super) fn failed(
+        &mut self,
+        counted: &PeriodTable,
+        error: &RedisError,
+        now: Instant,
+    ) -> bool {
+        let mut record = counted.record();
+        let is_unanswered =
+            matches!(error, RedisError::Unreachable { .. } | RedisError::Timeout { .. });
+        if !is_unanswered {
+            record.last_call = LastCall::Refused;
+        } else if record.last_call == LastCall::Answered {
+            record.last_call = LastCall::Unanswered;
+        }
         record.asked = Some(now);
         record.next_call = Some(now + FAILURE_PAUSE);
         self.state.failed += 1;
-        self.state.failing.replace(cause).is_none()
+        self.state.failing.replace(error.cause()).is_none()
     }
 }
 
-/// Start of a period in seconds since 1970.
-pub(super) fn start(period: Period) -> u64 {
-    period.start.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+impl Record {
+    /// Units of all pods that the server has recorded.
+    pub(super) const fn all(&self) -> u64 {
+        self.all
+    }
 }
 
 #[cfg(test)]
@@ -173,14 +207,18 @@ mod tests {
 
     /// An answered call.
     fn lease(account: &mut Account, table: &PeriodTable, granted: u64, all: u64, now: Instant) {
-        let recorded = account.recorded(table.period).unwrap_or(0) + granted;
-        account.answered(table.period, &Lease { granted, all, recorded, was_lost: false }, now);
-        table.raise(granted);
+        let recorded = table.record().recorded + granted;
+        let lease = Lease { granted, unanswered: 0, all, recorded, was_lost: false };
+        table.raise(account.answered(table, &lease, now).0);
     }
 
     /// A call that leases units.
     fn units(recorded: u64, units: u64) -> Option<Call> {
-        Some(Call { recorded: Some(recorded), units })
+        Some(Call { recorded, units })
+    }
+
+    fn timeout() -> RedisError {
+        RedisError::Timeout { server: "redis://host".to_owned(), stage: "answer" }
     }
 
     #[test]
@@ -188,12 +226,8 @@ mod tests {
         let (table, begun) = (table(), Instant::now());
         let after = |seconds: f64| begun + Duration::from_secs_f64(seconds);
         let mut account = Account::new(begun);
-        account.look(&table, begun);
-        assert_eq!(
-            account.call(&table, TOTAL, begun),
-            Some(Call { recorded: None, units: 100 }),
-            "a thousandth at first"
-        );
+        account.measure_rate(&table, begun);
+        assert_eq!(account.call(&table, TOTAL, begun), units(0, 100), "a thousandth at first");
         lease(&mut account, &table, 100, 100, begun);
         assert_eq!(account.call(&table, TOTAL, begun), None);
         // 50 of 100 are enough, 49 are not.
@@ -203,19 +237,19 @@ mod tests {
         assert_eq!(account.call(&table, TOTAL, begun), units(100, 51));
         // The rest within half a second: the rate may be higher than the lease allowed.
         count(&table, 51..120);
-        account.look(&table, after(0.5));
+        account.measure_rate(&table, after(0.5));
         assert_eq!(account.call(&table, TOTAL, after(0.5)), units(100, 2_000));
         lease(&mut account, &table, 2_000, 2_100, after(0.5));
         // 1,000 per second, then nothing: the rate falls.
         count(&table, 120..1_100);
-        account.look(&table, after(1.5));
+        account.measure_rate(&table, after(1.5));
         assert!(account.call(&table, TOTAL, after(1.5)).unwrap().units > 8_000);
-        account.look(&table, after(60.0));
+        account.measure_rate(&table, after(60.0));
         assert_eq!(account.call(&table, TOTAL, after(60.0)), units(2_100, 0), "only asks");
     }
 
     #[test]
-    fn no_more_is_asked_for_than_is_left() {
+    fn calls_ask_for_no_more_than_is_left() {
         let (table, now) = (table(), Instant::now());
         let mut account = Account::new(now);
         account.call(&table, TOTAL, now);
@@ -233,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_without_a_lease_is_leased_too() {
+    fn devices_counted_before_are_leased() {
         let (table, now) = (table(), Instant::now());
         table.table.set_limit(5_000);
         count(&table, 0..5_000);
         table.table.set_limit(0);
-        let mut account = Account::new(now);
-        assert_eq!(account.call(&table, TOTAL, now), Some(Call { recorded: None, units: 5_100 }));
+        let account = Account::new(now);
+        assert_eq!(account.call(&table, TOTAL, now), units(0, 5_100));
     }
 
     /// The server may have executed the call: only one block may be wasted.
@@ -247,16 +281,58 @@ mod tests {
     fn nothing_is_leased_until_a_failed_call_is_answered() {
         let (table, now) = (table(), Instant::now());
         let mut account = Account::new(now);
-        assert_eq!(account.call(&table, TOTAL, now).map(|call| call.units), Some(100));
+        assert_eq!(account.call(&table, TOTAL, now), units(0, 100));
         for second in 0..20 {
             let at = now + second * FAILURE_PAUSE;
-            assert_eq!(account.failed(table.period, "timeout", at), second == 0);
+            assert_eq!(account.failed(&table, &timeout(), at), second == 0);
             assert_eq!(account.call(&table, TOTAL, at), None);
-            let call = account.call(&table, TOTAL, at + FAILURE_PAUSE);
-            assert_eq!(call, Some(Call { recorded: None, units: 0 }));
+            assert_eq!(account.call(&table, TOTAL, at + FAILURE_PAUSE), units(0, 0));
         }
-        let answer = Lease { granted: 0, all: 100, recorded: 100, was_lost: false };
-        assert!(account.answered(table.period, &answer, now));
-        assert_eq!(account.call(&table, TOTAL, now), units(100, 100));
+        let answer =
+            Lease { granted: 0, unanswered: 100, all: 100, recorded: 100, was_lost: false };
+        assert_eq!(account.answered(&table, &answer, now), (100, true));
+        table.raise(100);
+        count(&table, 0..60);
+        assert_eq!(account.call(&table, TOTAL, now), units(100, 60));
+    }
+
+    /// The member's record may have units that the sum lacks.
+    #[test]
+    fn units_of_a_refused_call_are_wasted() {
+        let (table, now) = (table(), Instant::now());
+        let mut account = Account::new(now);
+        let full = RedisError::OutOfMemory { server: "redis://host".to_owned() };
+        account.failed(&table, &full, now);
+        account.failed(&table, &timeout(), now);
+        let answer =
+            |granted| Lease { granted, unanswered: 100, all: 200, recorded: 200, was_lost: false };
+        assert_eq!(account.answered(&table, &answer(0), now), (0, true));
+        assert_eq!(account.answered(&table, &answer(7), now), (107, false));
+    }
+
+    #[test]
+    fn loss_of_data_pauses_leasing() {
+        let (table, now) = (table(), Instant::now());
+        let mut account = Account::new(now);
+        lease(&mut account, &table, 100, 100, now);
+        count(&table, 0..100);
+        let answer = Lease { granted: 0, unanswered: 0, all: 150, recorded: 150, was_lost: true };
+        account.answered(&table, &answer, now);
+        let at = |time| account.call(&table, TOTAL, now + time);
+        assert_eq!(at(LOSS_PAUSE - Duration::from_millis(1)), None);
+        assert_eq!(at(LOSS_PAUSE), units(150, 100));
+    }
+
+    /// The server lost data and knows of less than the pod has.
+    #[test]
+    fn pod_never_leases_more_than_the_cap() {
+        let (table, now) = (table(), Instant::now());
+        let mut account = Account::new(now);
+        table.raise(TOTAL - 10);
+        count(&table, 0..TOTAL - 10);
+        assert_eq!(account.call(&table, TOTAL, now), units(0, 10));
+        lease(&mut account, &table, 10, 10, now);
+        count(&table, TOTAL - 10..TOTAL);
+        assert_eq!(account.call(&table, TOTAL, now), None);
     }
 }

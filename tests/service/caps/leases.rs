@@ -60,14 +60,18 @@ fn pods_bid_for_exactly_the_cap_together() {
                 }
             });
         }
-        wait_until("all is used", || bids.load(Ordering::Relaxed) >= LIMIT);
+        let leased = || number(&cap(&servers[0])["leases"]["all_devices"]);
+        wait_until("all is leased", || leased() == LIMIT);
         let before = refused.load(Ordering::Relaxed);
         wait_until("more are refused", || refused.load(Ordering::Relaxed) > before + 5_000);
         ends.store(true, Ordering::Relaxed);
     });
-    assert_eq!(bids.into_inner(), LIMIT);
-    let devices: u64 = servers.iter().map(|server| number(&cap(server)["devices"])).sum();
-    assert_eq!(devices, LIMIT);
+    let (bids, of_pods) = (bids.into_inner(), |field: &str| -> u64 {
+        servers.iter().map(|server| number(cap(server).pointer(field).unwrap())).sum()
+    });
+    assert_eq!(bids, of_pods("/devices"));
+    // On a busy machine an answer may be late: its block is wasted at the end of the cap.
+    assert!(bids == LIMIT || bids < LIMIT && of_pods("/leases/failed") > 0, "{bids}");
     wait_until("all pods know", || {
         servers.iter().all(|server| number(&cap(server)["leases"]["all_devices"]) == LIMIT)
     });
@@ -110,6 +114,27 @@ fn drained_pod_gives_back_what_it_did_not_use() {
     let known = || number(&cap(&second)["leases"]["all_devices"]);
     wait_until("the second knows", || known() > 0);
     assert_eq!(known(), 5 + number(&cap(&second)["limit"]));
+}
+
+/// While a cap has a share, what was leased before stays leased: a server that lost its data learns
+/// of it afterwards.
+#[test]
+fn lease_outlives_a_share_and_the_data_of_the_server() {
+    let mut redis = Redis::start();
+    let server = start(100_000, &redis);
+    let leased = number(&cap(&server)["limit"]);
+    redis.kill();
+    let reload = |rules: &str| {
+        server.write_config(API, rules);
+        server.connect_admin().request("POST", "/v1/reload", "", "").ok();
+    };
+    reload(&rules(100_000));
+    let gauge = "rtad_cap_leased_devices{strategy=\"capped\"} NaN";
+    wait_until("the gauge ends", || server.metrics().contains(gauge));
+    redis.start_again();
+    reload(&leased_rules(100_000, &redis.url()));
+    assert_eq!(number(&cap(&server)["limit"]), leased);
+    wait_until("the server is told", || number(&cap(&server)["leases"]["all_devices"]) == leased);
 }
 
 /// A reload from a share to leases leases what was counted too; one back ends them.

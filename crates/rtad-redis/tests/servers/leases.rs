@@ -16,6 +16,10 @@ fn quota(total: u64) -> Quota<'static> {
     Quota { name: NAME, total, end: SystemTime::now() + Duration::from_secs(3600) }
 }
 
+fn lease([granted, unanswered, all, recorded]: [u64; 4]) -> Lease {
+    Lease { granted, unanswered, all, recorded, was_lost: false }
+}
+
 fn leases(url: &str) -> RedisLeases {
     RedisLeases::connect(&config(url)).unwrap()
 }
@@ -30,12 +34,12 @@ async fn members_get_exactly_the_total(url: String) {
     let members = (0..16).map(|member: u64| {
         let leases = leases(&url);
         tokio::spawn(async move {
-            let (mut granted, mut recorded) = (0, None);
+            let (mut granted, mut recorded) = (0, 0);
             loop {
                 let lease = leases.take(quota(total), member, recorded, 90 + member).await.unwrap();
                 assert!(!lease.was_lost);
                 granted += lease.granted;
-                recorded = Some(lease.recorded);
+                recorded = lease.recorded;
                 if lease.granted == 0 {
                     return granted;
                 }
@@ -92,14 +96,14 @@ async fn lost_answer_is_asked_for_and_granted() {
     let server = Server::redis(&[]);
     let proxy = Proxy::before(server.port).await;
     let leases = leases(&proxy.url());
-    let first = leases.take(quota(1000), 1, None, 100).await.unwrap();
-    assert_eq!(first, Lease { granted: 100, all: 100, recorded: 100, was_lost: false });
+    let first = leases.take(quota(1000), 1, 0, 100).await.unwrap();
+    assert_eq!(first, lease([100, 0, 100, 100]));
     proxy.drop_answers();
-    let call = async { is_lost(leases.take(quota(1000), 1, Some(100), 100).await) };
+    let call = async { is_lost(leases.take(quota(1000), 1, 100, 100).await) };
     lose_answer(&server, &proxy, call, 200).await;
-    let asked = leases.take(quota(1000), 1, Some(100), 0).await.unwrap();
-    assert_eq!(asked, Lease { granted: 100, all: 200, recorded: 200, was_lost: false });
-    let rest = leases.take(quota(1000), 1, Some(200), 900).await.unwrap();
+    let asked = leases.take(quota(1000), 1, 100, 0).await.unwrap();
+    assert_eq!(asked, lease([0, 100, 200, 200]));
+    let rest = leases.take(quota(1000), 1, 200, 900).await.unwrap();
     assert_eq!((rest.granted, rest.all), (800, 1100));
 }
 
@@ -109,24 +113,14 @@ async fn lost_answer_beyond_the_total_wastes_its_units() {
     let server = Server::redis(&[]);
     let proxy = Proxy::before(server.port).await;
     let leases = leases(&proxy.url());
-    leases.take(quota(1000), 1, None, 100).await.unwrap();
+    leases.take(quota(1000), 1, 0, 100).await.unwrap();
     proxy.drop_answers();
-    let call = async { is_lost(leases.take(quota(1000), 1, Some(100), 800).await) };
+    let call = async { is_lost(leases.take(quota(1000), 1, 100, 800).await) };
     lose_answer(&server, &proxy, call, 900).await;
-    let other = leases.take(quota(1000), 2, None, 200).await.unwrap();
+    let other = leases.take(quota(1000), 2, 0, 200).await.unwrap();
     assert_eq!((other.granted, other.all), (100, 1100));
-    let asked = leases.take(quota(1000), 1, Some(100), 0).await.unwrap();
-    assert_eq!(asked, Lease { granted: 0, all: 1100, recorded: 900, was_lost: false });
-}
-
-/// A new process may have the number of an old one: what that one had leased is not granted.
-#[tokio::test]
-async fn first_call_grants_only_its_units() {
-    let server = Server::redis(&[]);
-    let leases = leases(&server.url());
-    leases.take(quota(1000), 1, None, 100).await.unwrap();
-    let lease = leases.take(quota(1000), 1, None, 10).await.unwrap();
-    assert_eq!((lease.granted, lease.recorded), (10, 110));
+    let asked = leases.take(quota(1000), 1, 100, 0).await.unwrap();
+    assert_eq!(asked, lease([0, 0, 1100, 900]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,14 +128,14 @@ async fn units_are_given_back_at_most_once() {
     let server = Server::redis(&[]);
     let proxy = Proxy::before(server.port).await;
     let leases = leases(&proxy.url());
-    leases.take(quota(1000), 1, None, 1000).await.unwrap();
+    leases.take(quota(1000), 1, 0, 1000).await.unwrap();
     leases.give_back(quota(1000), 1, 1000, 300).await.unwrap();
     assert_eq!([field(&server, "all"), field(&server, "0000000000000001")], [700; 2]);
     // The record is read first.
     proxy.drop_answers_after(1);
     let call = async { is_lost(leases.give_back(quota(1000), 1, 700, 100).await) };
     lose_answer(&server, &proxy, call, 600).await;
-    let others = leases.take(quota(1000), 2, None, 1000).await.unwrap();
+    let others = leases.take(quota(1000), 2, 0, 1000).await.unwrap();
     assert_eq!(others.granted, 400);
 }
 
@@ -149,20 +143,20 @@ async fn units_are_given_back_at_most_once() {
 async fn server_that_lost_its_data_learns_what_was_leased() {
     let mut server = Server::redis(&["--save", "", "--appendonly", "no"]);
     let (a, b) = (leases(&server.url()), leases(&server.url()));
-    assert_eq!(a.take(quota(1000), 1, None, 600).await.unwrap().granted, 600);
-    assert_eq!(b.take(quota(1000), 2, None, 300).await.unwrap().granted, 300);
+    assert_eq!(a.take(quota(1000), 1, 0, 600).await.unwrap().granted, 600);
+    assert_eq!(b.take(quota(1000), 2, 0, 300).await.unwrap().granted, 300);
     server.kill();
     server.start_again();
     // Both only ask, and find that their records are gone.
-    let lease = a.take(quota(1000), 1, Some(600), 0).await.unwrap();
-    assert_eq!(lease, Lease { granted: 0, all: 600, recorded: 600, was_lost: true });
+    let asked = a.take(quota(1000), 1, 600, 0).await.unwrap();
+    assert_eq!(asked, Lease { was_lost: true, ..lease([0, 0, 600, 600]) });
     // One asks for more: it gets nothing this time, and wastes what it asked for. Its connection is
     // new: a call with units is not repeated over a lost one.
     let other = Quota { name: "other", ..quota(1000) };
-    b.take(other, 2, None, 0).await.unwrap();
-    let lease = b.take(quota(1000), 2, Some(300), 50).await.unwrap();
-    assert_eq!(lease, Lease { granted: 0, all: 950, recorded: 350, was_lost: true });
-    let lease = b.take(quota(1000), 2, Some(350), 100).await.unwrap();
+    b.take(other, 2, 0, 0).await.unwrap();
+    let asked = b.take(quota(1000), 2, 300, 50).await.unwrap();
+    assert_eq!(asked, Lease { was_lost: true, ..lease([0, 0, 950, 350]) });
+    let lease = b.take(quota(1000), 2, 350, 100).await.unwrap();
     assert_eq!((lease.granted, lease.was_lost), (50, false));
 }
 
@@ -170,11 +164,11 @@ async fn server_that_lost_its_data_learns_what_was_leased() {
 async fn nothing_is_given_back_to_a_server_that_lost_it() {
     let server = Server::redis(&[]);
     let leases = leases(&server.url());
-    let lease = leases.take(quota(1000), 1, None, 100).await.unwrap();
+    let lease = leases.take(quota(1000), 1, 0, 100).await.unwrap();
     let () = server.command("FLUSHALL");
     leases.give_back(quota(1000), 1, lease.recorded, 60).await.unwrap();
     assert_eq!(field(&server, "all"), 0);
-    assert_eq!(leases.take(quota(1000), 2, None, 10).await.unwrap().granted, 10);
+    assert_eq!(leases.take(quota(1000), 2, 0, 10).await.unwrap().granted, 10);
 }
 
 /// An ACL without `EXPIRE`: `HINCRBY` is executed, and the call fails.
@@ -184,7 +178,7 @@ async fn refused_expiry_fails_the_call() {
     let () = server.command("ACL SETUSER pod on >secret ~rtad:* -@all +hincrby");
     let leases = leases(&server.url().replace("redis://", "redis://pod:secret@"));
     for units in [5, 0, 0] {
-        leases.take(quota(10), 1, None, units).await.unwrap_err();
+        leases.take(quota(10), 1, 0, units).await.unwrap_err();
         assert_eq!(field(&server, "all"), 5);
     }
 }
@@ -192,16 +186,16 @@ async fn refused_expiry_fails_the_call() {
 #[tokio::test]
 async fn refused_and_unexpected_answers_grant_nothing() {
     let server = Server::redis(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
-    let full = leases(&server.url()).take(quota(10), 1, None, 5).await.unwrap_err();
+    let full = leases(&server.url()).take(quota(10), 1, 0, 5).await.unwrap_err();
     assert!(matches!(full, RedisError::OutOfMemory { .. }), "{full:?}");
 
     let server = Server::redis(&[]);
     let () = server.command(&format!("SET rtad:day.leases:{NAME} text"));
-    let other = leases(&server.url()).take(quota(10), 1, None, 5).await.unwrap_err();
+    let other = leases(&server.url()).take(quota(10), 1, 0, 5).await.unwrap_err();
     assert!(matches!(other, RedisError::Other { .. }), "{other:?}");
     let () = server.command(&format!("DEL rtad:day.leases:{NAME}"));
     let () = server.command(&format!("HSET rtad:day.leases:{NAME} all -1000"));
-    let negative = leases(&server.url()).take(quota(10), 1, None, 5).await.unwrap_err();
+    let negative = leases(&server.url()).take(quota(10), 1, 0, 5).await.unwrap_err();
     assert!(negative.to_string().contains("unexpected answer to HINCRBY"), "{negative}");
 }
 
@@ -212,6 +206,6 @@ async fn documented_acl_of_a_member_is_enough() {
     let () = server.command(acl);
     let url = server.url().replace("redis://", "redis://pod:secret@");
     let leases = Arc::new(leases(&url));
-    assert_eq!(leases.take(quota(10), 1, None, 5).await.unwrap().granted, 5);
+    assert_eq!(leases.take(quota(10), 1, 0, 5).await.unwrap().granted, 5);
     leases.give_back(quota(10), 1, 5, 5).await.unwrap();
 }

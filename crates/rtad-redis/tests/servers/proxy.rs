@@ -83,6 +83,8 @@ impl Proxy {
 
     /// Closes all connections; new ones have no fault.
     pub(crate) fn close(&self) {
+        // An answer on its way must not pass.
+        self.stall();
         self.faults.drops_answers.store(false, SeqCst);
         self.closed.send_modify(|count| *count += 1);
     }

@@ -2,45 +2,14 @@
 //! drop.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use redis::{Connection, FromRedisValue};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Waits until a check passes.
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut check: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !check() {
-        assert!(begun.elapsed() < DEADLINE, "timed out waiting for: {what}");
-        sleep(Duration::from_millis(5));
-    }
-}
-
-/// A port below the ephemeral ones, so that a restarted server gets it back. Each is returned once.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    const LOWEST: u32 = 10_000;
-    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
-    let ephemeral: u32 = range.split_whitespace().next().unwrap().parse().unwrap();
-    // Each process begins at another port, as several may run at once.
-    let begin = std::process::id().wrapping_mul(101);
-    loop {
-        let offset = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(LOWEST + offset % (ephemeral - LOWEST)).unwrap();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
+use testkit::port::free_port;
+use testkit::wait_until;
 
 /// Path of `redis-server` or `redis-cli`: a variable such as `REDIS_SERVER`, or in `PATH`.
 pub(crate) fn redis_program(name: &str) -> PathBuf {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rtad_redis::{RedisConfig, RedisError, RedisWindow, Seen};
 use tempfile::TempDir;
+use testkit::port::free_port;
 
-use crate::server::{Server, free_port};
+use crate::server::Server;
 use crate::{HOUR, all, config, keys};
 
 /// A private certificate authority, with its files.
