@@ -227,15 +227,21 @@ impl Durable {
         }
     }
 
-    /// Whether the log has grown so much that a checkpoint is due: 64 MiB, or half of the table.
-    /// For a minute after a failed checkpoint, none is.
-    pub fn is_checkpoint_due(&self) -> bool {
+    /// Whether a checkpoint may begin: none is being written, and none has failed within a minute.
+    /// Each attempt takes the disk space of a table, and copies the kept answers to a new segment.
+    pub fn may_checkpoint(&self) -> bool {
         let failed_at = match self.checkpointing.try_lock() {
             Ok(failed_at) => *failed_at,
             Err(TryLockError::Poisoned(failed_at)) => *failed_at.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        if failed_at.is_some_and(|at| at.elapsed() < CHECKPOINT_RETRY) {
+        failed_at.is_none_or(|at| at.elapsed() >= CHECKPOINT_RETRY)
+    }
+
+    /// Whether the log has grown so much that a checkpoint is due, and one may begin: half of the
+    /// table, at least 64 MiB.
+    pub fn is_checkpoint_due(&self) -> bool {
+        if !self.may_checkpoint() {
             return false;
         }
         let bound = (self.shared.window.stats().memory_bytes / 2).max(MIN_LOG_BYTES);

@@ -53,7 +53,7 @@ class TestShows(Windows):
         assert bar == pytest.approx(entries() / 100_000, rel=0.2)
         expect(self.fact("clicks", "Duplicates")).to_have_text("75%")
         expect(self.fact("clicks", "Length")).to_have_text("1 h 30 min")
-        expect(self.fact("clicks", "Durability")).to_have_text("fsync per event")
+        expect(self.fact("clicks", "Durability")).to_have_text("fsync before each answer")
         expect(self.fact("clicks", "Log")).to_have_text(re.compile(r"^[1-9][\d.]* (B|kB|MB)$"))
         expect(self.fact("clicks", "False positives")).to_have_text("almost none")
 

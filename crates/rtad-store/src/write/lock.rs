@@ -94,7 +94,7 @@ pub(super) async fn lock_current(
 }
 
 /// Creates a window's folder, and takes the lock for replacing its `CURRENT`; `None` in an object
-/// store.
+/// store. Only a claim removes half-written checkpoints: they may be those of a later owner.
 ///
 /// # Errors
 ///
@@ -102,10 +102,18 @@ pub(super) async fn lock_current(
 pub(super) async fn lock_window(
     backend: &Backend,
     window: &AudienceName,
+    is_claim: bool,
 ) -> Result<Option<File>, StoreError> {
-    let take = |folder: &FilePath| {
-        make_folder(folder)?;
-        take_and_sweep(folder, "CURRENT.LOCK", &["", "checkpoints"])
+    let take: fn(&FilePath) -> io::Result<Try> = if is_claim {
+        |folder| {
+            make_folder(folder)?;
+            take_and_sweep(folder, "CURRENT.LOCK", &["", "checkpoints"])
+        }
+    } else {
+        |folder| {
+            make_folder(folder)?;
+            take_and_sweep(folder, "CURRENT.LOCK", &[""])
+        }
     };
     let (folder, why) = (window_path(window), (LockRetry::CURRENT, CURRENT_HELD));
     retry(backend, window, folder, why, take).await

@@ -173,7 +173,7 @@ impl WindowCheckpoints {
         let is_found = |held: Option<&WindowCurrent>| {
             if held == found { Ok(()) } else { Err(self.conflict()) }
         };
-        self.replace(&claimed, is_found).await?;
+        self.replace(&claimed, true, is_found).await?;
         Ok(claimed)
     }
 
@@ -235,7 +235,7 @@ impl WindowCheckpoints {
             Some(_) => Err(self.conflict()),
             None => Err(self.missing()),
         };
-        self.replace(mine, is_mine).await
+        self.replace(mine, false, is_mine).await
     }
 
     /// Removes all files of this owner and of earlier ones but the last checkpoint. The caller has
@@ -301,10 +301,11 @@ impl WindowCheckpoints {
     async fn replace(
         &self,
         current: &WindowCurrent,
+        is_claim: bool,
         check: impl Fn(Option<&WindowCurrent>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let backend = self.store.backend();
-        let _lock = lock_window(backend, &self.window).await?;
+        let _lock = lock_window(backend, &self.window, is_claim).await?;
         let held = self.read().await?;
         check(held.as_ref().map(|(held, _)| held))?;
         let mode = match held {

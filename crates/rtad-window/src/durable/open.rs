@@ -304,7 +304,7 @@ fn cut(path: &Path, torn_bytes: u64) -> Result<(), LogError> {
     };
     cut().map_err(|source| LogError::Io { path: path.to_owned(), source })?;
     let path = path.display().to_string();
-    tracing::warn!(path, torn_bytes, "torn end of a window's log cut; it was never acknowledged");
+    tracing::warn!(path, torn_bytes, "torn end of a window's log cut");
     Ok(())
 }
 

@@ -17,6 +17,8 @@ use crate::window::{Seen, Window};
 
 /// Bytes that may wait for the log; beyond it events are refused.
 pub(super) const MAX_QUEUED: usize = 256 << 20;
+/// Bytes that the writer writes before its interval is over.
+pub(super) const WRITE_AT_ONCE: usize = MAX_QUEUED / 4;
 /// Change of the wall offset that is logged.
 const WALL_STEP_MILLIS: u64 = 1000;
 
@@ -165,23 +167,33 @@ impl Shared {
             answers.insert(token, Answer { ticket: ticket.0, ..answer });
         }
         drop(answers);
+        let failures = self.failures.load(Ordering::Acquire);
         drop(order);
         if !is_logged {
-            ticket = self.ticket_of_duplicates();
+            ticket = self.ticket_of_duplicates(failures)?;
         }
         Ok(Observed { seen, ticket, is_repeated: false })
     }
 
     /// Ticket of an answer without a payload. It depends on events of others, which may not be
-    /// queued yet.
-    pub(super) fn ticket_of_duplicates(&self) -> Ticket {
+    /// queued yet. `failures` were counted while `order` was held.
+    ///
+    /// # Errors
+    ///
+    /// The log has failed since: the events may be undone, and later tickets do not tell.
+    pub(super) fn ticket_of_duplicates(&self, failures: u64) -> Result<Ticket, Failure> {
         let is_quiet = self.order.try_write().is_ok();
         let mut queue = guard(self.queue.lock());
         if !is_quiet && self.durability == Durability::Fsync {
             queue.tickets += 1;
             self.wake.notify_one();
         }
-        Ticket(queue.tickets)
+        // `fail` counts before it ends the tickets so far.
+        if self.failures.load(Ordering::Acquire) == failures {
+            Ok(Ticket(queue.tickets))
+        } else {
+            Err(Failure::NotWritable)
+        }
     }
 
     pub(super) fn forget(&self, keys: &[Key]) -> Result<(Vec<bool>, Ticket), Failure> {
@@ -241,9 +253,9 @@ impl Shared {
             self.is_writable.store(false, Ordering::Release);
         }
         let ticket = Ticket(queue.tickets);
-        let is_fsync = self.durability == Durability::Fsync;
+        let has_work = self.durability == Durability::Fsync || queue.payload.len() > WRITE_AT_ONCE;
         drop(queue);
-        if is_fsync {
+        if has_work {
             self.wake.notify_one();
         }
         ticket

@@ -26,6 +26,15 @@ async fn observe(durable: &Durable, keys: &[Key]) -> Result<Vec<Seen>, Failure> 
     Ok(seen)
 }
 
+#[track_caller]
+fn wait_until(check: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !check() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "timed out");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// The files as a crash would leave them: the log without a last checkpoint.
 fn crash(durable: &Durable) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
@@ -329,6 +338,33 @@ async fn expired_keys_are_not_in_checkpoints() {
     assert_eq!(held, [false, false, true]);
 }
 
+/// The writer writes a large queue before its interval is over.
+#[test]
+fn long_interval_does_not_fill_the_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let durable = open(dir.path(), LONG);
+    let ticket = durable.shared.enqueue(vec![0; shared::WRITE_AT_ONCE + 1], Vec::new());
+    wait_until(|| *durable.shared.done.borrow() >= ticket.0);
+    assert!(durable.stats().is_writable);
+}
+
+/// A duplicate of an event that is undone before the duplicate has its ticket.
+#[tokio::test]
+async fn duplicate_of_an_undone_event_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let durable = open(dir.path(), Durability::Fsync);
+    let shared = &durable.shared;
+    let before = shared.failures.load(Ordering::Acquire);
+    shared.broken.store(true, Ordering::Relaxed);
+    observe(&durable, &[key(1)]).await.unwrap_err();
+    shared.broken.store(false, Ordering::Relaxed);
+    wait_until(|| durable.stats().is_writable);
+    observe(&durable, &[key(2)]).await.unwrap();
+    assert!(shared.ticket_of_duplicates(before).is_err());
+    let ticket = shared.ticket_of_duplicates(shared.failures.load(Ordering::Acquire)).unwrap();
+    durable.committed(ticket).await.unwrap();
+}
+
 /// A segment begins with the kept answers, but not with one whose events wait in the queue.
 #[test]
 fn answer_becomes_durable_with_its_events() {
@@ -338,8 +374,12 @@ fn answer_becomes_durable_with_its_events() {
     std::thread::scope(|scope| {
         // The writer takes the queue, and waits for the answers.
         let mut answers = guard(shared.answers.lock());
+        let order = guard(shared.order.read());
         let checkpoint = scope.spawn(|| durable.checkpoint(0).unwrap().unwrap());
-        std::thread::sleep(Duration::from_millis(300));
+        let is_asked = || guard(shared.queue.lock()).sync.is_some();
+        wait_until(is_asked);
+        drop(order);
+        wait_until(|| !is_asked());
         let mut changes = Vec::new();
         let tick = shared.window.observe_with(&[key(1)], |_| {}, |change| changes.push(change));
         let mut payload = Vec::new();

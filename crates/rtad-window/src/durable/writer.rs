@@ -1,10 +1,10 @@
 //! Writer thread: the only one that writes the log.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Durability;
-use super::shared::{LogPosition, MAX_QUEUED, Queue, Shared, SyncRequest, Undo};
+use super::shared::{LogPosition, Queue, Shared, SyncRequest, Undo, WRITE_AT_ONCE};
 use crate::log::{Segment, encode_answer};
 use crate::sync::guard;
 
@@ -15,8 +15,8 @@ const MAX_FAILED: usize = 1000;
 
 /// Runs until the window is closed and everything queued is written.
 pub(super) fn run(shared: &Shared, segment: Segment) {
-    Writer { shared, number: segment.number, group: segment.next_group, segment: Some(segment) }
-        .run();
+    let (number, group, taken_at) = (segment.number, segment.next_group, Instant::now());
+    Writer { shared, number, group, segment: Some(segment), taken_at }.run();
 }
 
 struct Writer<'a> {
@@ -27,6 +27,8 @@ struct Writer<'a> {
     number: u64,
     /// Number of the next group.
     group: u64,
+    /// Time at which the queue was taken: its earlier content waits since then at most.
+    taken_at: Instant,
 }
 
 impl Writer<'_> {
@@ -45,6 +47,7 @@ impl Writer<'_> {
             held.undo.append(&mut queue.undo);
             held.tickets = queue.tickets;
             queue.taken = queue.tickets;
+            self.taken_at = Instant::now();
             held.sync = queue.sync.take();
             let is_stopping = queue.is_stopping;
             drop(queue);
@@ -68,8 +71,14 @@ impl Writer<'_> {
                 }
                 Err(error) => {
                     if is_stopping || self.shared.is_writable.load(Ordering::Acquire) {
+                        let dir = self.shared.files.as_ref().map(|files| files.dir.display());
+                        let dir = dir.map(tracing::field::display);
                         let error = error.to_string();
-                        tracing::error!(error, "log of a window not written; events are refused");
+                        tracing::error!(
+                            dir,
+                            error,
+                            "log of a window not written; events are refused"
+                        );
                     }
                     self.segment = None;
                     self.fail(&mut held);
@@ -101,7 +110,7 @@ impl Writer<'_> {
             queue.is_stopping
                 || queue.sync.is_some()
                 || (queue.tickets > queue.taken && interval.is_none())
-                || queue.payload.len() > MAX_QUEUED / 4
+                || queue.payload.len() > WRITE_AT_ONCE
         };
         match interval {
             None => {
@@ -110,8 +119,9 @@ impl Writer<'_> {
                 }
             }
             Some(interval) => {
+                let rest = interval.saturating_sub(self.taken_at.elapsed());
                 let waited =
-                    self.shared.wake.wait_timeout_while(queue, interval, |queue| !has_work(queue));
+                    self.shared.wake.wait_timeout_while(queue, rest, |queue| !has_work(queue));
                 drop(waited);
             }
         }

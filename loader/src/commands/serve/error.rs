@@ -164,8 +164,8 @@ impl ApiError {
                     .to_owned()
             }
             Self::WindowFull => {
-                "events found no room in the window, and when_full is \"error\"; those that found \
-                 room were counted; raise its capacity"
+                "events found no room in the window; those that found room were counted: move to a \
+                 larger window under another name, or raise maxmemory of the backend"
                     .to_owned()
             }
             Self::Backend => {

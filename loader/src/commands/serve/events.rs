@@ -285,7 +285,7 @@ pub(super) async fn check(
     let (batch, counts) = match window {
         AnyWindow::Local(window) => {
             let checked = with_keys(&app, request, false, move |batch| {
-                let counts = window.counts(&batch.keys);
+                let counts = window.counts(&batch.keys)?;
                 Ok((batch, counts))
             });
             checked.await?

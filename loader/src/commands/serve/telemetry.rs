@@ -94,6 +94,7 @@ impl Telemetry {
                 ApiError::Store,
                 ApiError::Contended,
                 ApiError::DeltasFull,
+                ApiError::TombstonesFull,
                 ApiError::Overloaded,
                 ApiError::NoAnswer,
                 ApiError::Internal,

@@ -7,19 +7,33 @@ mod events;
 mod start;
 
 use std::collections::HashSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use rtad_core::device::DeviceKey;
 use serde_json::Value;
 use testkit::client::Answer;
-use testkit::store::Depot;
+use testkit::store::{Depot, now_unix_seconds};
 
 use super::process::{Api, Serve};
 use crate::support::Sandbox;
 
-const DAY: &str = "[[window]]\nname = \"day\"\nlength = \"day\"\ntime_zone = \"Asia/Shanghai\"\n\
-                   capacity = 100_000\nfpr = 1e-9\ncount = 3\n";
+/// A zone in which it is about noon: no test runs over midnight.
+static ZONE: LazyLock<String> = LazyLock::new(|| {
+    let hour = (now_unix_seconds() / 3600 % 24) as i64;
+    // Names of this family have the opposite sign.
+    format!("Etc/GMT{:+}", hour - 12)
+});
+
+/// A window of days with counts.
+fn day() -> String {
+    let zone = &*ZONE;
+    format!(
+        "[[window]]\nname = \"day\"\nlength = \"day\"\ntime_zone = \"{zone}\"\ncapacity = \
+         100_000\nfpr = 1e-9\ncount = 3\n"
+    )
+}
+
 /// Full windows refuse events.
 const FSYNC: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 5_000_000\n\
                      fpr = 1e-9\nwhen_full = \"error\"\ndurability = \"fsync\"\n";

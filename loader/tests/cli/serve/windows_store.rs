@@ -1,8 +1,9 @@
 //! Checkpoints of windows in the store: an owner with an empty directory starts from them, and the
-//! owner before it is fenced.
+//! previous owner is fenced.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
@@ -63,10 +64,17 @@ fn is_acknowledged(api: &mut Api) -> bool {
 
 /// Number of new keys.
 fn send(api: &mut Api, keys: std::ops::Range<u64>) -> usize {
+    static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let keys: Vec<DeviceKey> = keys.map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
-    // A busy machine may let a short lease end.
+    let body: Vec<u8> = keys.iter().flat_map(DeviceKey::as_bytes).copied().collect();
+    let request = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let headers = format!(
+        "Authorization: Bearer {TOKEN}\r\nContent-Type: \
+         application/octet-stream\r\nIdempotency-Key: {request}\r\n"
+    );
+    // A busy machine may let a short lease end, also after the events were counted.
     let answer = wait_until("a lease", || {
-        let answer = api.binary(EVENTS, &keys);
+        let answer = api.0.request("POST", EVENTS, &headers, &body);
         (answer.status != 503).then_some(answer)
     });
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -140,7 +148,8 @@ fn two_owners_never_acknowledge_at_a_time() {
     // The earlier owner cannot know of the later one.
     std::fs::remove_file(&way).unwrap();
     let two = serve(&sandbox, "{}/s", "two");
-    let refusing = "owner before did not stop cleanly; events are refused until its lease is over";
+    let refusing =
+        "previous owner did not stop cleanly; events are refused until its lease is over";
     two.log(refusing, 1);
     // One that is killed while it waits, waits again.
     two.kill();

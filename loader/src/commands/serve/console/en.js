@@ -38,7 +38,7 @@ export const en = {
   durability: "Durability",
   "durability-none": "none: lost at a restart",
   "durability-interval": "interval",
-  "durability-fsync": "fsync per event",
+  "durability-fsync": "fsync before each answer",
   log: "Log",
   checkpoint: "Checkpoint age",
   memory: "Memory",

@@ -38,7 +38,7 @@ export const zh = {
   durability: "持久化",
   "durability-none": "无，重启后丢失",
   "durability-interval": "定时落盘",
-  "durability-fsync": "每个事件落盘",
+  "durability-fsync": "应答前落盘",
   log: "日志",
   checkpoint: "距上次检查点",
   memory: "内存",

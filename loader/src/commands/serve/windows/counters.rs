@@ -192,7 +192,7 @@ pub(in super::super) fn describe() {
     describe_gauge!(
         "rtad_window_checkpoint_uploaded_timestamp_seconds",
         Unit::Seconds,
-        "Time of the last checkpoint that is in the store"
+        "Time up to which the store has all events; 0 before the first checkpoint"
     );
     describe_gauge!(
         "rtad_window_checkpoint_interval_seconds",

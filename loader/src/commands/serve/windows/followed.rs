@@ -1,7 +1,7 @@
 //! An audience that follows a window: its only writer.
 //!
 //! Changes are written as deltas. The whole audience is published as a new generation at the start,
-//! after events were undone, at midnight for days, when the deltas have outgrown the generation,
+//! after events were undone, at midnight for days, when the deltas exceed half of the generation,
 //! and when another process has changed the audience: an earlier owner that does not know of this
 //! one yet, or a command.
 
@@ -27,7 +27,8 @@ use super::counters::AudienceCounters;
 use super::reports::{Due, Reports};
 use super::served::ServedWindow;
 
-/// Keys in deltas beyond which the audience becomes a new generation, if it has fewer keys itself.
+/// Keys in deltas beyond which the audience becomes a new generation: so many, or half of its keys
+/// if that is more.
 const MAX_DELTA_KEYS: u64 = 200_000;
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! Lease of a window: how long its owner may acknowledge events without word from the store.
 //!
 //! Each confirmation of the store renews the lease from the time of the request. A later owner
-//! waits for the lease of the owner before, unless that one stopped cleanly or has certainly ended:
-//! the later one holds the lock of its directory, on the same machine since it booted. So no two
-//! owners acknowledge events, also while the earlier one cannot reach the store. Both count by
+//! waits for the lease of the previous owner, unless that one stopped cleanly or has certainly
+//! ended: the later one holds the lock of its directory, on the same machine since it booted. So no
+//! two owners acknowledge events, also while the earlier one cannot reach the store. Both count by
 //! their monotonic clocks, which need not agree about the time.
 
 use std::io;
@@ -15,7 +15,8 @@ use rtad_window::StateDir;
 
 /// For answers that are on their way when a lease ends.
 const ANSWER_SECONDS: u64 = 1;
-/// A monotonic clock runs fast or slow by less than 500 ppm; two apart by less than this part.
+/// A monotonic clock runs fast or slow by less than 500 ppm: two drift apart by less than this
+/// part.
 const DRIFT: u64 = 1000;
 /// Time between requests for the owner in the store, at most.
 const MAX_CHECK: Duration = Duration::from_secs(5);
@@ -28,7 +29,7 @@ const RELEASED: u64 = u64::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseState {
     Held,
-    /// The lease of the owner before may still run.
+    /// The lease of the previous owner may still run.
     Waiting,
     /// The store has not confirmed the owner for the length of the lease.
     Lapsed,
@@ -77,7 +78,7 @@ impl Lease {
         }
     }
 
-    /// Whether the wait for the owner before is over.
+    /// Whether the wait for the previous owner is over.
     pub(super) fn has_waited(&self) -> bool {
         Instant::now() >= self.wait_ends
     }
@@ -97,7 +98,9 @@ impl Lease {
 /// directory, whose lock excludes the process that made them if it ran under the same boot.
 pub(super) fn wait_seconds(before: Option<&WindowCurrent>, own: &[String], boot: &str) -> u64 {
     let Some(before) = before else { return 0 };
-    let has_ended = own.contains(&before.owner) && before.owner.ends_with(boot);
+    // An unknown boot proves nothing.
+    let is_of_boot = !boot.is_empty() && before.owner.ends_with(&format!("-{boot}"));
+    let has_ended = own.contains(&before.owner) && is_of_boot;
     if has_ended || before.lease_seconds == 0 {
         // It may have ended while it waited itself.
         return before.wait_seconds;
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn new_owner_waits_for_the_lease_before_it() {
+    fn new_owner_waits_for_the_previous_lease() {
         let waits = |lease, wait, own: &[String], boot| {
             wait_seconds(Some(&current(lease, wait)), own, boot)
         };
@@ -163,6 +166,8 @@ mod tests {
         assert_eq!((waits(60, 0, &own, "boot"), waits(60, 301, &own, "boot")), (0, 301));
         // Of a volume that has moved, or a machine that was booted again.
         assert_eq!((waits(60, 0, &own, "other"), waits(0, 0, &own, "other")), (62, 0));
+        // Of a system that hides its boot.
+        assert_eq!((waits(60, 0, &own, ""), waits(60, 0, &own, "oot")), (62, 62));
         let began = Instant::now();
         let lease = Lease::claimed(Duration::from_secs(10), began, 3);
         assert_eq!(lease.state(began + Duration::from_secs(1)), LeaseState::Waiting);

@@ -35,6 +35,8 @@ pub(in super::super) struct ServedWindow {
     changes: AtomicU64,
     /// Events or erasures were undone that may have been published.
     has_undone: AtomicBool,
+    /// The wall clock is more than a day before the window's day.
+    is_late: AtomicBool,
 }
 
 /// Request with a key that makes it idempotent, and the digest of its body.
@@ -146,13 +148,17 @@ impl ServedWindow {
         self.counters.events.add(results);
     }
 
-    /// Counts of keys, without a change.
-    pub(in super::super) fn counts(&self, keys: &[Key]) -> Vec<u16> {
+    /// Counts of keys, without a change. Also without a lease, but not of a window that another
+    /// process owns: it lacks the later events.
+    pub(in super::super) fn counts(&self, keys: &[Key]) -> Result<Vec<u16>, ApiError> {
+        if self.is_fenced() {
+            return Err(ApiError::NotDurable);
+        }
         self.move_clock();
         self.counters.events.checks.increment(keys.len() as u64);
         let mut counts = self.durable.window().counts(keys);
         counts.iter_mut().for_each(|count| *count = (*count).min(self.config.spec.count));
-        counts
+        Ok(counts)
     }
 
     /// Counts without the cap of the config, for the audiences.

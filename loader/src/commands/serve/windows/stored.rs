@@ -1,6 +1,6 @@
 //! Checkpoints of a window in the store: the claim at the start, and the uploads.
 //!
-//! A claim fences the owner before it. So a start reads everything first, and claims last: an error
+//! A claim fences the previous owner. So a start reads everything first, and claims last: an error
 //! of the files leaves the window to its owner.
 
 use std::fs::File;
@@ -141,7 +141,7 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// [`ClaimError`]. Unless the store's answer was lost, the owner before is still the owner.
+    /// [`ClaimError`]. Unless the store's answer was lost, the previous owner is still the owner.
     pub(super) async fn claim(
         self,
         mut content: Content,
@@ -191,7 +191,7 @@ impl Candidate {
                 window,
                 epoch,
                 wait = humantime::format_duration(wait).to_string(),
-                "owner before did not stop cleanly; events are refused until its lease is over"
+                "previous owner did not stop cleanly; events are refused until its lease is over"
             );
         }
         let durable = Durable::start(self.dir, content.loaded, durability);
@@ -313,7 +313,12 @@ impl Uploads {
             number: saved.number,
             created_unix_seconds: begun.unix_seconds,
         };
-        *self.pending() = Some(Pending { checkpoint, begun });
+        let mut pending = self.pending();
+        // Two may end at the same time: an older one must not replace a newer one.
+        if pending.as_ref().is_none_or(|held| held.checkpoint.number <= checkpoint.number) {
+            *pending = Some(Pending { checkpoint, begun });
+        }
+        drop(pending);
         self.wake.notify_one();
         Ok(())
     }

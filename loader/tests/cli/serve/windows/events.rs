@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use testkit::client::metric;
 
 use super::super::process::{Api, TOKEN};
-use super::{DAY, FSYNC, distinct_of, events_or, flags, info, keys, path, race, serve};
+use super::{FSYNC, ZONE, day, distinct_of, events_or, flags, info, keys, path, race, serve};
 use crate::support::Sandbox;
 
 #[test]
 fn events_are_new_once_and_counted() {
     let sandbox = Sandbox::new();
-    let serve = serve(&sandbox, DAY);
+    let serve = serve(&sandbox, &day());
     let mut api = serve.connect();
     let events = path("day", "events");
     let batch = json!({ "kind": "text", "ids": ["click-1", "click-2", "click-1", "", null] });
@@ -44,7 +44,7 @@ fn events_are_new_once_and_counted() {
     assert_eq!(flags(&api.binary(&path("day", "check"), &two), 2), [true, true]);
 
     let info = info(&mut api, "day");
-    assert_eq!((&info["length"], &info["time_zone"]), (&json!("day"), &json!("Asia/Shanghai")));
+    assert_eq!((&info["length"], &info["time_zone"]), (&json!("day"), &json!(*ZONE)));
     assert_eq!((&info["entries"], &info["events"]["duplicate"]), (&json!(4), &json!(4)));
     let metrics = serve.metrics();
     let counted = |result| {
@@ -56,7 +56,7 @@ fn events_are_new_once_and_counted() {
 #[test]
 fn invalid_requests_are_refused_and_counted_nowhere() {
     let sandbox = Sandbox::new();
-    let serve = serve(&sandbox, DAY);
+    let serve = serve(&sandbox, &day());
     let mut api = serve.connect();
     let events = path("day", "events");
     let one = json!({ "ids": ["0123456789abcdef0123456789abcdef"] });
@@ -120,7 +120,7 @@ fn full_window_answers_as_configured() {
         assert_eq!((&answer["new"][99], &answer["counts"][99]), (&expected, &Value::Null));
         let answer = api.post(&events, &text(200..201));
         match name {
-            "error" => assert!(answer.problem(503, "window_full").contains("raise its capacity")),
+            "error" => assert!(answer.problem(503, "window_full").contains("larger window")),
             _ => assert_eq!(answer.ok()["new"], json!([expected])),
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::process::TOKEN;
-use super::{DAY, FSYNC, path, serve};
+use super::{FSYNC, day, path, serve};
 use crate::support::Sandbox;
 
 #[test]
@@ -29,7 +29,7 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
 fn console_of_the_admin_port_shows_windows_and_their_audiences() {
     let sandbox = Sandbox::new();
     let follower = "[[audience]]\nname = \"often\"\nfrom_window = \"day\"\nmin_count = 2\n";
-    let serve = serve(&sandbox, &format!("{DAY}{follower}"));
+    let serve = serve(&sandbox, &format!("{}{follower}", day()));
     serve
         .connect()
         .post(&path("day", "events"), &json!({ "kind": "text", "ids": ["a", "a"] }))

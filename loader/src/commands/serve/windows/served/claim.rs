@@ -75,7 +75,8 @@ impl ReadWindow {
         let clock = Clock::start(&config.length, tick, offset, now);
         let memory_bytes = durable.stats().window.memory_bytes;
         let counters = Counters::new(telemetry, &config, memory_bytes);
-        let (probes, false_positives, failures, changes, has_undone) = Default::default();
+        let (probes, false_positives, failures, changes) = Default::default();
+        let (has_undone, is_late) = Default::default();
         let window = ServedWindow {
             config,
             durable,
@@ -88,6 +89,7 @@ impl ReadWindow {
             failures,
             changes,
             has_undone,
+            is_late,
         };
         if !window.reports.is_empty() {
             // Of the day before, if the process was stopped over midnight.

@@ -44,6 +44,7 @@ impl ServedWindow {
         self.set_time();
         self.move_clock();
         let tick = self.durable.window().tick();
+        self.report_late_clock(tick);
         if self.has_undone.swap(false, Ordering::AcqRel) {
             // Once per run, however many requests failed.
             self.reports.iter().for_each(|reports| reports.renew());
@@ -64,6 +65,23 @@ impl ServedWindow {
         self.probe();
         self.update_gauges();
         tick
+    }
+
+    /// Logs once that the day of the window is far ahead: the wall clock was wrong, and no midnight
+    /// resets the window until the clock has reached that day.
+    fn report_late_clock(&self, tick: u64) {
+        let is_late = matches!(self.config.length, Length::Day(_)) && self.clock.tick() + 1 < tick;
+        if is_late && !self.is_late.swap(true, Ordering::Relaxed) {
+            let days = tick - self.clock.tick();
+            tracing::error!(
+                window = self.config.name.as_str(),
+                days,
+                "the clock was set back by days: the window is not reset until it has caught up"
+            );
+        }
+        if !is_late {
+            self.is_late.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Clears expired entries, which the next checkpoint must not contain: devices that nobody can
@@ -166,7 +184,7 @@ impl ServedWindow {
         let due = stored.map_or(first_due, |stored| stored.at + self.config.checkpoint_interval);
         let is_due = begun.at >= due;
         let has_changed = stored.is_none_or(|stored| stored.changes != begun.changes);
-        if is_due && has_changed && !uploads.has_pending() {
+        if is_due && has_changed && !uploads.has_pending() && self.durable.may_checkpoint() {
             let window = Arc::clone(self);
             let _ = tokio::task::spawn_blocking(move || window.checkpoint()).await;
         }

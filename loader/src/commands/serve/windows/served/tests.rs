@@ -114,11 +114,16 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
     owner.observe(&[[2; 16]]);
     let before = owner.stored_unix_seconds();
     wait_until("another second", || now_seconds() > before);
+    let segments = || std::fs::read_dir(owner.files()).unwrap().count();
+    owner.store().await;
+    let after_one = segments();
     for _ in 0..3 {
         owner.store().await;
         assert_eq!(owner.stored_unix_seconds(), before);
     }
+    assert_eq!(segments(), after_one, "no attempt within a minute");
     std::fs::remove_dir(&in_the_way).unwrap();
+    owner.window.checkpoint();
     owner.store().await;
     assert!(owner.window.has_stored_all() && owner.stored_unix_seconds() > before);
     // Nothing has changed: the age is that of the check.
@@ -151,6 +156,7 @@ async fn later_owner_is_found_during_an_upload() {
     wait_until("the earlier owner is fenced", || owner.window.is_fenced());
     drop(uploading);
     owner.window.observe(&[[1; 16]], None).unwrap_err();
+    owner.window.counts(&[[1; 16]]).unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread")]
