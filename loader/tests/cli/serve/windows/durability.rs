@@ -67,7 +67,7 @@ fn kills() -> u64 {
 
 /// Room for the events of all rounds: a full window refuses events.
 fn with_room(windows: &str) -> String {
-    windows.replace("5_000_000", &5_000_000.max(kills() * 50_000).to_string())
+    windows.replace("5_000_000", &5_000_000.max(kills() * 120_000).to_string())
 }
 
 /// `KILLS` sets the number of kills.
