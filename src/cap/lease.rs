@@ -7,8 +7,8 @@
 //! After a call without an answer, the next ones only ask: a server that executes calls and fails
 //! to answer wastes one block at most.
 //!
-//! What a pod has leased belongs to the period's table, not to the server or the configuration: it
-//! stays when a cap gets a share, and another server learns of it.
+//! A lease belongs to the period's table, not to the server or the configuration: it stays when a
+//! cap gets a share, and another server learns of it.
 //!
 //! A pod that ends gives back what it has not used. What a killed pod had left is used by nobody,
 //! so a file of the cap restores devices, not leases.

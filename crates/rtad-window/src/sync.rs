@@ -18,7 +18,7 @@ pub(crate) type Guard<'a, T> = loom::sync::MutexGuard<'a, T>;
 #[cfg(not(feature = "model"))]
 pub(crate) type Guard<'a, T> = std::sync::MutexGuard<'a, T>;
 
-/// What a lock guards, also after a panic of another holder: each change leaves it valid.
+/// Content of a lock, also after a panic of another holder: each change leaves it valid.
 pub(crate) fn guard<G>(locked: LockResult<G>) -> G {
     locked.unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,7 +9,7 @@ use super::{GROUP_HEADER, GROUP_MAGIC, HEADER_BYTES, LogError, SEGMENT_MAGIC, VE
 /// Bytes read at a time.
 pub(super) const READ_BYTES: usize = 256 << 10;
 
-/// What `read_segment` found.
+/// End of a segment, as `read_segment` found it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SegmentEnd {
     /// Number of the group after the last valid one.

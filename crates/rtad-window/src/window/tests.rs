@@ -189,7 +189,7 @@ fn expired_keys_are_reported_after_a_sweep_within_an_event() {
     assert!(expired(&window).is_empty());
 }
 
-/// What bounds the list of keys that wait for `expire`.
+/// The list of keys that wait for `expire` has a bound.
 #[test]
 fn expired_keys_that_nobody_asks_for_are_bounded() {
     let window = small_whole();
