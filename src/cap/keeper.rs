@@ -25,10 +25,10 @@ const SAVE_SHARE: u32 = 20;
 #[derive(Debug, Default)]
 pub struct Caps {
     folder: Option<Folder>,
-    served: Mutex<Vec<Arc<Cap>>>,
+    pub(super) served: Mutex<Vec<Arc<Cap>>>,
     leases: Leases,
     /// Held while files are written. Whether it was the last time.
-    saving: Mutex<bool>,
+    pub(super) saving: Mutex<bool>,
     /// A failure is logged once.
     failed: AtomicBool,
 }

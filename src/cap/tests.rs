@@ -469,11 +469,35 @@ fn changed_limit_keeps_what_was_leased() {
     let period = cap.usage().period;
     caps.grant(&cap, period, 50);
     (0..30).for_each(|n| assert!(admits(&cap, n)));
+    let record = |cap: &Cap| Arc::clone(&cap.tables().current.counted.record);
     for limit in [90, 10_000] {
         let new = caps.serve(&[strategy()], &[Some(leased(limit))], None)[0].clone().unwrap();
         assert_eq!((new.usage().devices, new.usage().limit), (30, 50));
+        assert!(Arc::ptr_eq(&record(&new), &record(&cap)));
     }
     caps.grant(&cap, period, 5);
     let new = caps.serve(&[strategy()], &[Some(leased(10_000))], None)[0].clone().unwrap();
     assert_eq!(new.usage().limit, 55);
+    // Another period is another quota, also if both began at the same time.
+    let hourly = CapConfig { per: PeriodUnit::Hour, ..leased(100) };
+    let new = caps.serve(&[strategy()], &[Some(hourly)], None)[0].clone().unwrap();
+    assert_eq!((new.usage().devices, new.usage().limit), (0, 0));
+    assert!(!Arc::ptr_eq(&record(&new), &record(&cap)));
+}
+
+/// The file that a save is writing.
+#[test]
+fn reload_waits_for_a_save_before_it_cleans() {
+    let cache = tempfile::tempdir().unwrap();
+    let (caps, _) = started(cache.path(), &config(100, PeriodUnit::Day));
+    let staged = cache.path().join("_caps/s.tmp");
+    let saving = caps.saving.lock().unwrap();
+    std::fs::write(&staged, "half").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| caps.serve(&[strategy()], &[None], None));
+        testkit::wait_until("the reload", || caps.served.lock().unwrap().is_empty());
+        assert!(staged.exists());
+        drop(saving);
+    });
+    assert!(!staged.exists());
 }

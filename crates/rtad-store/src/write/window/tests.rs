@@ -56,6 +56,24 @@ async fn later_owner_fences_the_earlier_one() {
     }
 }
 
+/// A half-written file may be the upload of a later owner; that of a killed one goes with a claim.
+#[tokio::test]
+async fn only_a_claim_removes_half_written_checkpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
+    let window = checkpoints(&store);
+    let one = window.claim(None, terms("one")).await.unwrap();
+    let one = window.upload(&one, &local(b"content", 1)).await.unwrap();
+    let staged = folder.path().join("s/.windows/w/checkpoints/later#1");
+    std::fs::write(&staged, "half").unwrap();
+    window.update(&one).await.unwrap();
+    window.upload(&one, &local(b"next", 2)).await.unwrap();
+    assert!(staged.exists());
+    let one = window.current().await.unwrap().unwrap();
+    window.claim(Some(&one), terms("two")).await.unwrap();
+    assert!(!staged.exists());
+}
+
 #[tokio::test]
 async fn missing_current_confirms_no_owner_and_stays_missing() {
     let store = Store::in_memory();

@@ -11,6 +11,7 @@ use super::super::super::telemetry::Telemetry;
 use super::super::clock::now_seconds;
 use super::super::config::{AudienceConfig, Config};
 use super::super::reports::Due;
+use super::super::stored::Stored;
 use super::*;
 
 /// A window with an audience, on a directory and a store in memory.
@@ -143,6 +144,25 @@ async fn checkpoint_is_due_one_interval_after_it_was_begun() {
     owner.store().await;
     let stored = owner.window.uploads.as_ref().unwrap().stored().unwrap();
     assert!((before..=after).contains(&stored.at));
+}
+
+/// Two that end at the same time, as at a stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_checkpoint_does_not_replace_a_newer_one() {
+    let owner = Owner::start(FSYNC).await;
+    let uploads = owner.window.uploads.as_ref().unwrap();
+    let checkpoint = || owner.window.durable.checkpoint(now_seconds()).unwrap().unwrap();
+    let mut older = checkpoint();
+    // The next one removes its file.
+    let copy = owner.dir.path().join("older");
+    std::fs::copy(&older.path, &copy).unwrap();
+    older.path = copy;
+    let newer = checkpoint();
+    uploads.add(&newer, owner.window.begun()).unwrap();
+    uploads.add(&older, owner.window.begun()).unwrap();
+    assert_eq!(uploads.upload().await, Stored::Done);
+    let stored = uploads.hold().await.checkpoint.clone().unwrap();
+    assert_eq!(stored.number, newer.number);
 }
 
 #[tokio::test(flavor = "multi_thread")]
