@@ -1,5 +1,6 @@
 //! Tests of caps over time: ends of periods, steps of the clock, threads, and files.
 
+use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
 
 use proptest::prelude::*;
@@ -217,6 +218,18 @@ fn admits(cap: &Cap, n: u64) -> bool {
     cap.tables().seek(&device(n), Instant::now()).admit()
 }
 
+/// A zone in which it is about noon: no test runs over midnight.
+static ZONE: LazyLock<String> = LazyLock::new(|| {
+    let hour = (testkit::store::now_unix_seconds() / 3600 % 24) as i64;
+    // Names of this family have the opposite sign.
+    format!("Etc/GMT{:+}", hour - 12)
+});
+
+/// [`config`] in that zone.
+fn at_noon(unique_devices: u64, per: PeriodUnit) -> CapConfig {
+    CapConfig { time_zone: ZONE.clone(), ..config(unique_devices, per) }
+}
+
 /// The cap of a pod that starts with this cache.
 fn started(cache: &std::path::Path, config: &CapConfig) -> (Caps, Arc<Cap>) {
     let caps = Caps::in_cache(Some(cache));
@@ -228,7 +241,7 @@ fn started(cache: &std::path::Path, config: &CapConfig) -> (Caps, Arc<Cap>) {
 #[test]
 fn restart_restores_the_counts_of_the_period() {
     let cache = tempfile::tempdir().unwrap();
-    let config = config(100, PeriodUnit::Day);
+    let config = at_noon(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &config);
     (0..60).for_each(|n| assert!(admits(&cap, n)));
     caps.save();
@@ -246,13 +259,13 @@ fn restart_restores_the_counts_of_the_period() {
 #[test]
 fn changed_periods_count_anew() {
     let cache = tempfile::tempdir().unwrap();
-    let day = config(100, PeriodUnit::Day);
+    let day = at_noon(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &day);
     assert!(admits(&cap, 1));
     caps.save();
     drop(caps);
     let other_zone = CapConfig { time_zone: "UTC".to_owned(), ..day.clone() };
-    for other in [config(100, PeriodUnit::Hour), other_zone] {
+    for other in [at_noon(100, PeriodUnit::Hour), other_zone] {
         assert_eq!(started(cache.path(), &other).1.usage().devices, 0);
     }
     // A file of the day before: a later start of its period does not restore it.
@@ -266,12 +279,12 @@ fn changed_periods_count_anew() {
 #[test]
 fn reload_keeps_the_counts_of_unchanged_caps() {
     let cache = tempfile::tempdir().unwrap();
-    let day = config(100, PeriodUnit::Day);
+    let day = at_noon(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &day);
     assert!(admits(&cap, 1));
     let same = caps.serve(&[strategy()], &[Some(day.clone())], None);
     assert!(Arc::ptr_eq(same[0].as_ref().unwrap(), &cap));
-    let changed = caps.serve(&[strategy()], &[Some(config(100, PeriodUnit::Hour))], None);
+    let changed = caps.serve(&[strategy()], &[Some(at_noon(100, PeriodUnit::Hour))], None);
     assert_eq!(changed[0].as_ref().unwrap().usage().devices, 0);
     assert!(caps.serve(&[strategy()], &[None], None)[0].is_none());
 }
@@ -284,9 +297,9 @@ fn changed_limit_keeps_the_counts() {
     {
         for restarts in [false, true] {
             let cache = tempfile::tempdir().unwrap();
-            let (caps, cap) = started(cache.path(), &config(100, PeriodUnit::Day));
+            let (caps, cap) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
             (0..100).for_each(|n| assert!(admits(&cap, n)));
-            let other = config(limit, PeriodUnit::Day);
+            let other = at_noon(limit, PeriodUnit::Day);
             let cap = if restarts {
                 caps.save();
                 drop(caps);
@@ -311,7 +324,7 @@ proptest! {
     #[test]
     fn damaged_file_is_refused(at in any::<prop::sample::Index>(), damage in 0..3, flip in 1_u8..) {
         let cache = tempfile::tempdir().unwrap();
-        let config = config(100, PeriodUnit::Day);
+        let config = at_noon(100, PeriodUnit::Day);
         let (caps, cap) = started(cache.path(), &config);
         (0..60).for_each(|n| assert!(admits(&cap, n)));
         caps.save();
@@ -337,7 +350,7 @@ proptest! {
 fn file_is_readable_by_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let cache = tempfile::tempdir().unwrap();
-    let (caps, _cap) = started(cache.path(), &config(100, PeriodUnit::Day));
+    let (caps, _cap) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
     caps.save();
     let file = std::fs::metadata(file::path(&cache.path().join("_caps"), "s")).unwrap();
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
@@ -347,7 +360,7 @@ fn file_is_readable_by_its_owner_alone() {
 #[test]
 fn restored_pod_has_no_lease_left() {
     let cache = tempfile::tempdir().unwrap();
-    let config = CapConfig { share: None, leased: true, ..config(100, PeriodUnit::Day) };
+    let config = CapConfig { share: None, leased: true, ..at_noon(100, PeriodUnit::Day) };
     let (caps, cap) = started(cache.path(), &config);
     assert!(!admits(&cap, 1), "nothing is leased");
     let period = cap.usage().period;
@@ -381,7 +394,7 @@ fn restored_pod_has_no_lease_left() {
 #[test]
 fn devices_of_a_share_are_not_leased() {
     let cache = tempfile::tempdir().unwrap();
-    let share = config(100, PeriodUnit::Day);
+    let share = at_noon(100, PeriodUnit::Day);
     let leased = CapConfig { share: None, leased: true, ..share.clone() };
     let (caps, cap) = started(cache.path(), &share);
     (0..40).for_each(|n| assert!(admits(&cap, n)));
@@ -404,9 +417,9 @@ fn devices_of_a_share_are_not_leased() {
 #[test]
 fn old_table_of_a_raised_cap_counts_no_further_device() {
     let cache = tempfile::tempdir().unwrap();
-    let (caps, old) = started(cache.path(), &config(100, PeriodUnit::Day));
+    let (caps, old) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
     (0..50).for_each(|n| assert!(admits(&old, n)));
-    let raised = config(1_000, PeriodUnit::Day);
+    let raised = at_noon(1_000, PeriodUnit::Day);
     let new = caps.serve(&[strategy()], &[Some(raised)], None)[0].clone().unwrap();
     assert!((50..100).all(|n| !admits(&old, n)) && (0..50).all(|n| admits(&old, n)));
     assert_eq!((1_000..5_000).filter(|n| admits(&new, *n)).count(), 950);
@@ -415,7 +428,7 @@ fn old_table_of_a_raised_cap_counts_no_further_device() {
 #[test]
 fn one_process_uses_the_files() {
     let cache = tempfile::tempdir().unwrap();
-    let config = config(100, PeriodUnit::Day);
+    let config = at_noon(100, PeriodUnit::Day);
     let (first, cap) = started(cache.path(), &config);
     assert!(admits(&cap, 1));
     first.save();
@@ -437,7 +450,7 @@ fn one_process_uses_the_files() {
 fn ended_files_of_removed_caps_are_deleted() {
     let cache = tempfile::tempdir().unwrap();
     let folder = cache.path().join("_caps");
-    let day = config(100, PeriodUnit::Day);
+    let day = at_noon(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &day);
     assert!(admits(&cap, 1));
     caps.save();
@@ -464,7 +477,7 @@ fn ended_files_of_removed_caps_are_deleted() {
 #[test]
 fn changed_limit_keeps_what_was_leased() {
     let cache = tempfile::tempdir().unwrap();
-    let leased = |limit| CapConfig { share: None, leased: true, ..config(limit, PeriodUnit::Day) };
+    let leased = |limit| CapConfig { share: None, leased: true, ..at_noon(limit, PeriodUnit::Day) };
     let (caps, cap) = started(cache.path(), &leased(100));
     let period = cap.usage().period;
     caps.grant(&cap, period, 50);
@@ -489,7 +502,7 @@ fn changed_limit_keeps_what_was_leased() {
 #[test]
 fn reload_waits_for_a_save_before_it_cleans() {
     let cache = tempfile::tempdir().unwrap();
-    let (caps, _) = started(cache.path(), &config(100, PeriodUnit::Day));
+    let (caps, _) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
     let staged = cache.path().join("_caps/s.tmp");
     let saving = caps.saving.lock().unwrap();
     std::fs::write(&staged, "half").unwrap();
