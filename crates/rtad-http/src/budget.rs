@@ -1,8 +1,8 @@
 //! Memory for requests that are not answered yet, shared by all connections of a port.
 //!
 //! A connection buffers up to [`FREE_BYTES`] of its own. Further bytes of a head or a body are
-//! taken from the budget as they arrive, and returned after the answer is written. Without budget
-//! left, the connection ends: a head gets 503, and reading a body fails with [`OverBudget`].
+//! taken from the budget as they arrive, and returned after the answer is written. An exhausted
+//! budget ends the connection: a head gets 503, and reading a body fails with [`OverBudget`].
 //!
 //! Small reads of a large body cost more than its decision. A connection with a large request
 //! therefore takes [`LARGE_BYTES`] for the rest of its life, and reads as much at a time, as long
@@ -92,7 +92,7 @@ pub(crate) struct Account {
     budget: Arc<ByteBudget>,
     /// Bytes read since the last answer was written.
     unanswered: AtomicUsize,
-    /// How many of them need no more budget; also the largest read.
+    /// Number of them that need no more budget; also the largest read.
     free: AtomicUsize,
 }
 
@@ -101,8 +101,8 @@ impl Account {
         Self { budget, unanswered: AtomicUsize::new(0), free: AtomicUsize::new(FREE_BYTES) }
     }
 
-    /// Size of the largest read. Below [`FREE_BYTES`], the size of hyper's first buffer, as hyper
-    /// doubles a buffer that a read has filled, and keeps it while the connection is idle.
+    /// Size of the largest read. It stays below [`FREE_BYTES`], the size of hyper's first buffer,
+    /// as hyper doubles a buffer that a read has filled, and keeps it while the connection is idle.
     #[inline]
     pub(crate) fn largest_read(&self) -> usize {
         match self.free.load(Relaxed) {

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::budget::{Account, ByteBudget};
 use crate::timing::{ReadyAt, TimestampWaker};
 
-/// During shutdown, time for the first request of a connection that was just accepted.
+/// Time for the first request of a connection that was just accepted, during shutdown.
 const FIRST_REQUEST: Duration = Duration::from_millis(100);
 
 /// State of one connection. Only the task that serves it writes the counters.

@@ -92,7 +92,7 @@ pub async fn accept<P>(
                 }
             },
             Err(error) if is_connection_error(&error) => {}
-            // Out of file descriptors or memory.
+            // The process has no file descriptors or memory left.
             Err(error) => {
                 failures += 1;
                 if reported.is_none_or(|reported| reported.elapsed() >= REPORT_INTERVAL) {

@@ -88,7 +88,7 @@ fn examples_of<'r>(reference: &'r str, command: &str) -> Option<&'r str> {
 fn exit_codes(reference: &str) -> impl Iterator<Item = (String, String)> {
     let (_, section) = reference.split_once("## Exit codes\n").unwrap_or_default();
     let lines = section.lines().take_while(|line| !line.starts_with('#'));
-    // After the header and the delimiter row.
+    // The rows follow the header and the delimiter row.
     lines.filter(|line| line.starts_with('|')).skip(2).filter_map(|line| {
         let mut cells = line.split('|').skip(1).map(|cell| cell.trim().replace('`', ""));
         Some((cells.next()?, cells.next()?))

@@ -1,13 +1,14 @@
 //! Cross-site request forgery: detection of requests that a browser sends for another site's page.
 //!
-//! A port without log-in is not reachable for a page of another site, but the operator's browser
-//! reaches it and sends requests for that page. The page cannot read the answer to a `GET`, as no
-//! route allows other origins. It must not cause a change either. Browsers state the origin of such
-//! a request; other clients do not.
+//! A page of another site cannot reach a port of the internal network, but the operator's browser
+//! can, and it sends requests for that page. The page cannot read the answer to a `GET`, as no
+//! route allows other origins. A `POST` must not cause a change either. Browsers state the origin
+//! of such a request; other clients do not.
 //!
-//! With DNS rebinding the page has a name of its own that resolves to this port: origin and host
-//! are equal. So a browser's request must also name a host that no public name server can resolve
-//! for others: an address, a name without dots or of a private domain, or a name of the config.
+//! A page that uses DNS rebinding has a name of its own that resolves to this port, so origin and
+//! host are equal. A browser's request must therefore name a host that no public name server can
+//! resolve for others: an address, a name without dots or of a private domain, or a name of the
+//! config.
 
 use std::net::IpAddr;
 
@@ -63,7 +64,7 @@ mod tests {
             ("", "", "", false),
             ("", "", "rtad:9090", false),
             ("same-origin", "http://rtad:9090", "rtad:9090", false),
-            // Behind a proxy with another name.
+            // The proxy in front has another name.
             ("same-origin", "https://console.example", "rtad:9090", false),
             ("none", "", "rtad:9090", false),
             ("same-site", "http://rtad:3000", "rtad:9090", true),

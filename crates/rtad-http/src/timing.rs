@@ -54,8 +54,7 @@ pub(crate) fn unpark() {
 
 /// Start, queueing delay and peer of one request.
 ///
-/// As an axum extractor, reads the request's extension; without one, the request starts at
-/// extraction.
+/// The axum extractor reads the request's extension. A request without one starts at extraction.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// Address of the client, or of the balancer before it.

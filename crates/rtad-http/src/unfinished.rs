@@ -18,7 +18,7 @@ struct Peers {
 }
 
 impl Unfinished {
-    /// Up to `limit` requests. One peer may have half of them: it cannot shed all others.
+    /// Allows up to `limit` requests. One peer may have half of them: it cannot shed all others.
     pub fn new(limit: usize) -> Self {
         Self { limit, peers: Mutex::default() }
     }

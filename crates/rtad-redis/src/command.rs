@@ -48,8 +48,8 @@ impl Command {
             Self::Probe => {
                 keyed(pipeline, "SET", name, asking).arg("1").arg("PX").arg(1000);
             }
-            // In this order: a failover loses the last writes. It may lose the member's record of
-            // units that `all` has, but not the reverse.
+            // The order protects the quota: a failover loses the last writes. It may lose the
+            // member's record of units that `all` has, but not the reverse.
             Self::Lease { member, units, seconds } => {
                 for field in [ALL, member] {
                     keyed(pipeline, "HINCRBY", name, asking).arg(field).arg(*units);

@@ -37,7 +37,7 @@ pub enum RedisError {
         /// The server's error code: `NOAUTH`, `WRONGPASS`, `NOPERM`, `DENIED`.
         code: String,
     },
-    /// The server is a replica. After a failover the URL may name the old primary.
+    /// The server is a replica. The URL may name the old primary after a failover.
     #[error("Redis server {server}: read-only replica: expected a primary")]
     ReadOnly {
         /// `host:port`.

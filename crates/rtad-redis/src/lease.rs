@@ -78,8 +78,8 @@ impl RedisLeases {
     /// # Errors
     ///
     /// No units were granted, but they may be recorded: call with 0 units until there is an answer.
-    /// After [`RedisError::Unreachable`] and [`RedisError::Timeout`] its [`Lease::unanswered`] may
-    /// be used. After a refusal it may not: the member's record may have units that the sum of all
+    /// The [`Lease::unanswered`] of [`RedisError::Unreachable`] and [`RedisError::Timeout`] may be
+    /// used. That of a refusal may not: the member's record may have units that the sum of all
     /// members lacks.
     pub async fn take(
         &self,

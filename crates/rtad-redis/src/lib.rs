@@ -64,19 +64,19 @@
 //!
 //! # Guarantee and its limits
 //!
-//! Of all events of a key in a window, one is [`Seen::New`], as long as the server keeps its data
-//! and the request that wrote the key gets its answer, if need be by a repetition. In detail:
+//! Exactly one event of a key in a window is [`Seen::New`], as long as the server keeps its data
+//! and the request that wrote the key gets its answer, if need be by a repetition. The limits:
 //!
 //! - **Requests given up.** If a failed request is not repeated, its keys may be recorded although
 //!   no caller got `New`. A hanging server executes requests later than their time-out.
 //! - **Eviction.** `maxmemory-policy` must be `noeviction`: then a full server refuses new keys
-//!   ([`RedisError::OutOfMemory`]). With any other policy, also the `volatile-` ones, it deletes
+//!   ([`RedisError::OutOfMemory`]). A server with any other policy, also a `volatile-` one, deletes
 //!   keys, whose next event is new again. [`RedisWindow::capabilities`] returns a warning.
 //! - **Failover.** Replication is asynchronous: the replica that takes over may lack the last
 //!   writes, whose keys are new again. `min-replicas-to-write` and `min-replicas-max-lag` bound the
 //!   loss to some seconds: the primary refuses writes without replicas (`NOREPLICAS`).
-//! - **Restart.** Without persistence all keys are new again. With `appendfsync everysec` the last
-//!   second may be lost, with `appendfsync always` nothing.
+//! - **Restart.** A server without persistence loses all keys. `appendfsync everysec` may lose the
+//!   last second, `appendfsync always` nothing.
 //! - **Replicas** are never read.
 //!
 //! # Clusters
@@ -85,7 +85,7 @@
 //! tag, so that keys spread over all slots. A batch of 1,000 keys is one request per node. It fails
 //! as a whole if one node fails: a repetition with the same token completes it.
 //!
-//! With TLS, certificates must be valid for the names that nodes announce:
+//! TLS needs certificates that are valid for the names that nodes announce:
 //! `cluster-preferred-endpoint-type hostname`.
 //!
 //! Sentinels are not asked. Use the name of the primary that a service or a proxy follows; after

@@ -282,7 +282,8 @@ impl Router {
     }
 }
 
-/// The node that a `MOVED` or `ASK` names. Without a host it has that of the answering node.
+/// The node that a `MOVED` or `ASK` names. A redirect without a host means that of the answering
+/// node.
 fn redirect_address(error: &ServerError, answering: &Node) -> Option<Address> {
     let (_, address) = error.details()?.split_once(' ')?;
     let (host, port) = address.trim().rsplit_once(':')?;

@@ -28,8 +28,8 @@ const MAX_LIFETIME: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// Lifetime of a key, from its first event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lifetime {
-    /// A rolling window: this long after the first event the key is new again. Later events do not
-    /// extend it. At least a millisecond, at most a hundred years.
+    /// A rolling window: a key is new again this long after its first event. Later events do not
+    /// extend it. The accepted range is a millisecond to a hundred years.
     For(Duration),
     /// A calendar window, such as a day: the key is new again in the next period.
     Until {
@@ -104,7 +104,7 @@ impl RedisWindow {
 
     /// Records an event for each key, and tells which keys are new, in the order of `keys`.
     ///
-    /// Of all calls for a key and window, by all owners, one gets `New`. Identical keys of a batch
+    /// One of all calls for a key and window, by all owners, gets `New`. Identical keys of a batch
     /// have one event: the first may be new, the others are duplicates.
     ///
     /// `token` names the request: random, or derived from the client's idempotency key with a
@@ -135,7 +135,7 @@ impl RedisWindow {
             seen.push(match &answers[..] {
                 [Value::Okay, _] => Seen::New,
                 [Value::Nil, Value::BulkString(found)] if *found == own => Seen::New,
-                // Without a value, the key has expired since the first command.
+                // The key has expired since the first command.
                 [Value::Nil, Value::BulkString(_) | Value::Nil] => Seen::Duplicate,
                 _ => return Err(self.unexpected("SET")),
             });
@@ -166,7 +166,7 @@ impl RedisWindow {
 
     /// Removes the keys from the window; returns whether each was there. A key's next event is new.
     ///
-    /// After a lost connection the keys are removed again, and those of the first attempt are
+    /// A lost connection repeats the removal, and keys that the first attempt removed are then
     /// `false`.
     ///
     /// # Errors
@@ -197,8 +197,8 @@ impl RedisWindow {
         Ok(())
     }
 
-    /// Product, version and eviction policy of the server. Of a cluster, those of one primary, with
-    /// the worst eviction policy of all.
+    /// Product, version and eviction policy of the server. A cluster reports those of one primary,
+    /// with the worst eviction policy of all.
     ///
     /// # Errors
     ///

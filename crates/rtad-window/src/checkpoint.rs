@@ -63,7 +63,7 @@ pub enum CheckpointError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was expected and found.
+        /// The fault: expected and found content.
         what: &'static str,
     },
 }
@@ -78,7 +78,7 @@ pub(crate) struct Written(PathBuf);
 
 impl Drop for Written {
     fn drop(&mut self) {
-        // After `publish` there is none.
+        // The file is gone if `publish` gave it its name.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -42,9 +42,9 @@ const CHECKPOINT_RETRY: Duration = Duration::from_secs(60);
 pub enum Durability {
     /// Never: a restart begins empty.
     None,
-    /// After at most this time; a crash loses the events of it.
+    /// The event is safe after at most this time; a crash loses the last events.
     Interval(Duration),
-    /// Before it is acknowledged.
+    /// The event is safe before it is acknowledged.
     Fsync,
 }
 
@@ -202,8 +202,8 @@ impl Durable {
         self.shared.forget(keys)
     }
 
-    /// Waits until the fate of a ticket is known. With `fsync` that is the sync of its group; else
-    /// there is nothing to wait for.
+    /// Waits until the outcome of a ticket is known. With `fsync` that is the sync of its group;
+    /// the other settings do not wait.
     ///
     /// # Errors
     ///

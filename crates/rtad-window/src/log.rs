@@ -54,7 +54,7 @@ pub enum LogError {
         path: PathBuf,
         /// Where the damage begins.
         offset: u64,
-        /// What was expected and found.
+        /// The fault: expected and found content.
         what: &'static str,
     },
 }
@@ -207,8 +207,8 @@ impl Segment {
         })
     }
 
-    /// Appends a group and makes it durable. After an error the segment must not be used further;
-    /// the next one begins with the same group number.
+    /// Appends a group and makes it durable. An error makes the segment unusable; the next one
+    /// begins with the same group number.
     pub(crate) fn append(&mut self, payload: &[u8]) -> io::Result<()> {
         let appended = self.write_group(payload);
         if appended.is_ok() {

@@ -1,7 +1,7 @@
 //! Keyed hash of a key: region, two candidate buckets, fingerprint.
 //!
-//! Two folded 64 × 64-bit products under a secret, as in wyhash. Without the secret a client cannot
-//! choose keys that share buckets or fingerprints.
+//! The hash is two folded 64 × 64-bit products under a secret, as in wyhash. Clients do not know
+//! the secret, so they cannot choose keys that share buckets or fingerprints.
 
 use crate::Key;
 use crate::spec::Layout;

@@ -1,4 +1,4 @@
-//! Locks and atomics of the table. With the feature `model` they are loom's, which tries every
+//! Locks and atomics of the table. The feature `model` replaces them by loom's, which tries every
 //! interleaving.
 
 #[cfg(feature = "model")]

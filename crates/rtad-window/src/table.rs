@@ -273,7 +273,7 @@ impl Locked<'_> {
             let Line(line) = &self.lanes.0[start / SLOTS];
             let heads: [u32; SLOTS] = std::array::from_fn(|slot| line[slot].load(Relaxed));
             let (mut matches, mut live) = (0_u32, 0_u32);
-            // Without branches: the compiler compares several slots at once.
+            // The loop has no branches, so the compiler compares several slots at once.
             for (slot, head) in heads.iter().enumerate() {
                 let stored = head & 0xff;
                 let age = now.wrapping_sub(stored).wrapping_add(wrap * u32::from(stored > now));

@@ -129,7 +129,7 @@ impl Window {
 
     /// Counts events in their order; one outcome each.
     ///
-    /// Of several events of a key, in one batch or in several threads, exactly one is `New`. Cost:
+    /// Exactly one of several events of a key is `New`, in one batch or in several threads. Cost:
     /// some 100 ns per event in batches, dominated by two cache misses that overlap.
     pub fn observe(&self, keys: &[Key]) -> Vec<Seen> {
         let mut seen = Vec::with_capacity(keys.len());
@@ -137,7 +137,8 @@ impl Window {
         seen
     }
 
-    /// As `observe`; `changed` gets each changed slot. Returns the latest tick of the changes.
+    /// Counts events like `observe`; `changed` gets each changed slot. Returns the latest tick of
+    /// the changes.
     pub(crate) fn observe_with(
         &self,
         keys: &[Key],
@@ -192,9 +193,9 @@ impl Window {
         keys.iter().map(count).collect()
     }
 
-    /// Erases keys; whether each had an entry.
+    /// Erases keys. Returns whether each had an entry.
     ///
-    /// With fingerprints, the entry may have been that of another key, with the probability of a
+    /// A table of fingerprints may have erased the entry of another key, with the probability of a
     /// false positive.
     pub fn forget(&self, keys: &[Key]) -> Vec<bool> {
         keys.iter().map(|key| self.forget_one(key).is_some()).collect()
@@ -284,12 +285,12 @@ impl Window {
         }
     }
 
-    /// Clears expired entries everywhere. Of a window of whole keys, reports each expired entry
-    /// once: its key, which may be in the window again, and its count. Reads the first lane of the
-    /// whole table.
+    /// Clears expired entries everywhere. A window of whole keys reports each expired entry once:
+    /// its key, which may be in the window again, and its count. Reads the first lane of the whole
+    /// table.
     ///
-    /// Returns whether all were reported. Between two calls, 2^20 keys that leave their slots are
-    /// kept; after more, list the window with `for_each_key`.
+    /// Returns whether all were reported. The window keeps 2^20 keys that leave their slots between
+    /// two calls; after more, list it with `for_each_key`.
     #[must_use]
     pub fn expire(&self, mut expired: impl FnMut(Key, u16)) -> bool {
         let is_whole = self.spec.whole_keys;
@@ -310,8 +311,8 @@ impl Window {
         self.table.take_evicted();
     }
 
-    /// Calls `each` with every live key and its count, region by region. Without whole keys there
-    /// is nothing to list.
+    /// Calls `each` with every live key and its count, region by region. A table of fingerprints
+    /// has no keys to list.
     pub fn for_each_key(&self, mut each: impl FnMut(Key, u16)) {
         if !self.spec.whole_keys {
             return;

@@ -236,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Queues a payload. Without one, the ticket is the last one: an erasure that found nothing
+    /// Queues a payload. An empty payload gets the last ticket: an erasure that found nothing
     /// depends on all that is queued.
     pub(super) fn enqueue(&self, payload: Vec<u8>, undo: Vec<Undo>) -> Ticket {
         let mut queue = guard(self.queue.lock());

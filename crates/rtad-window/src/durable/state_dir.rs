@@ -75,11 +75,11 @@ impl StateDir {
         private(OpenOptions::new().create(true).truncate(true).write(true)).open(self.download())
     }
 
-    /// As `load`, of the downloaded file, which is the checkpoint of this number.
+    /// Loads the downloaded file, which is the checkpoint of this number.
     ///
     /// # Errors
     ///
-    /// As of `load`. The download is then removed.
+    /// The errors of `load`. The download is then removed.
     pub fn load_download(
         &self,
         number: u64,

@@ -102,7 +102,7 @@ impl Writer<'_> {
             return;
         }
         let interval = match self.shared.durability {
-            // Half for the wait, half for the sync.
+            // The wait takes one half of the interval, the sync the other.
             Durability::Interval(interval) => Some(interval / 2),
             _ => None,
         };

@@ -5,8 +5,8 @@ use crate::Key;
 use crate::spec::{Format, SLOTS, TICKS};
 use crate::sync::{Relaxed, guard};
 
-/// Most expired keys that wait for the next sweep: 18 MiB. Whoever follows a window lists all of
-/// its keys again rather than so many changes.
+/// Maximum number of expired keys that wait for the next sweep: 18 MiB. A follower of the window
+/// lists all of its keys again rather than so many changes.
 const MAX_EVICTED: usize = 1 << 20;
 
 /// Expired whole keys that left their slots since the last sweep.
