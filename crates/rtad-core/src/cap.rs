@@ -230,7 +230,7 @@ impl CapTable {
         limit * 6 <= self.homes * SLOTS as u64 * 5
     }
 
-    /// Sets the limit to 0; returns what was left of it. From then on the count does not grow.
+    /// Sets the limit to 0; returns what was left of it. The count does not grow any more.
     pub fn close(&self) -> u64 {
         self.count.close()
     }
@@ -245,7 +245,7 @@ impl CapTable {
         self.carried
     }
 
-    /// Devices counted so far. For a moment it includes devices that another thread counts too.
+    /// Devices counted so far, including for a moment devices that another thread counts too.
     pub fn count(&self) -> u64 {
         self.count.load().0
     }

@@ -218,7 +218,7 @@ impl FilterSpec {
     /// The same as [`FilterSpec::contains`] for a target computed earlier for the same key. `rest`
     /// gives the second and the third part of the filter; one key of a hundred needs them.
     ///
-    /// Of a Bloom filter stops at the first clear bit: the branch lets the processor speculate past
+    /// A Bloom filter stops at the first clear bit: the branch lets the processor speculate past
     /// the memory read; a test of all bits at once would wait for it.
     ///
     /// The target is not copied: a copy reads in one piece what was just written in several, and so
@@ -253,8 +253,9 @@ impl FilterSpec {
         }
     }
 
-    /// The false-positive rate computed from a shard's filter. Of a Bloom filter by its fill:
-    /// `fill^k`, for block512 the mean over its blocks. Of a ribbon filter by its thresholds.
+    /// The false-positive rate computed from a shard's filter. A Bloom filter's follows from its
+    /// fill: `fill^k`, for block512 the mean over its blocks. A ribbon filter's follows from its
+    /// thresholds.
     pub fn expected_fpr<'a>(&self, shard: u16, filter: impl Into<ShardFilter<'a>>) -> f64 {
         let ShardFilter { first, second, list } = filter.into();
         if self.kind() == FilterKind::Ribbon {

@@ -15,7 +15,7 @@
 //!
 //! # Example
 //!
-//! From ids to lookups, without files:
+//! A lookup from ids, without files:
 //!
 //! ```
 //! use std::sync::Arc;

@@ -53,7 +53,7 @@ impl IdField {
     ///
     /// # Panics
     ///
-    /// At compile time, if there is no such field.
+    /// There is no such field; the panic is at compile time.
     pub const fn at(name: &str) -> usize {
         let mut index = 0;
         while index < Self::ALL.len() {

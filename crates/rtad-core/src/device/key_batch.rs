@@ -19,9 +19,9 @@ pub struct KeyBatch {
 enum Pending {
     /// Known without a hash.
     Known(Result<DeviceKey, Unusable>),
-    /// With one hash: its index.
+    /// The index of the one hash.
     One { hash: usize, has_shape: bool },
-    /// Of valid shape, with a hash for each of three cases: the index of the first.
+    /// The index of the first of three hashes, one for each case; the shape is valid.
     Three { first: usize },
 }
 

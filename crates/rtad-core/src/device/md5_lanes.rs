@@ -96,7 +96,7 @@ const SINES: [u32; 64] = [
 pub(super) struct Md5Lanes {
     /// The lanes' blocks, word by word.
     words: [[u32; LANES]; 16],
-    /// For each filled lane, the index of its digest.
+    /// The index of the digest of each filled lane.
     indexes: [usize; LANES],
     filled: usize,
     digests: Vec<DeviceKey>,
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn published_digests_match() {
-        // RFC 1321, A.5.
+        // The examples of RFC 1321, A.5.
         for (message, digest) in [
             ("", "d41d8cd98f00b204e9800998ecf8427e"),
             ("message digest", "f96b697d7cb7938d525a2f31aaf161d0"),

@@ -31,9 +31,9 @@ const LINE_BITS: usize = 8 * LINE_BYTES;
 pub(super) const BITS: std::ops::RangeInclusive<u32> = 12..=16;
 /// The second tier's: with a hundredth of the keys it may be wasteful.
 const SECOND_BITS: u32 = 15;
-/// With fewer keys a tier has no lines: the list takes all of them.
+/// Minimum keys of a tier with lines: the list takes fewer keys.
 const MIN_TIER_KEYS: u32 = 32;
-/// With fewer keys a list is smaller than a second tier.
+/// Minimum keys of a second tier: a list of fewer keys is smaller.
 const MIN_SECOND_KEYS: u32 = 3000;
 /// Keys per 100 slots: of a first tier before a list, before a second tier, and of a second tier.
 const LOADS: [u64; 3] = [98, 100, 94];

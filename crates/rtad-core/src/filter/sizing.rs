@@ -22,7 +22,7 @@ use crate::device::SHARDS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterSpec {
     kind: FilterKind,
-    /// Of a ribbon filter: the fingerprint bits of most shards, and the end of the range of those
+    /// The fingerprint bits of most shards of a ribbon filter, and the end of the range of those
     /// that have one more.
     fingerprint_bits: u8,
     longer: u16,
@@ -214,8 +214,8 @@ impl FilterSpec {
         }
     }
 
-    /// The false-positive rate of `keys` keys in a filter of `bytes` bytes, by the formula. For a
-    /// ribbon filter it does not depend on them.
+    /// The false-positive rate of `keys` keys in a filter of `bytes` bytes, by the formula. The
+    /// rate of a ribbon filter does not depend on them.
     pub fn theoretical_fpr(&self, keys: u32, bytes: u64) -> f64 {
         if keys == 0 || bytes == 0 {
             return 0.0;
@@ -270,7 +270,7 @@ fn fpr_at(kind: FilterKind, hashes: u32, bits_per_key: f64) -> f64 {
             let block = f64::from(BLOCK_BITS);
             let mean = block / bits_per_key;
             let clear = (1.0 - 1.0 / block).powf(k);
-            // Beyond mean + 12 standard deviations a Poisson term is under 1e-30: negligible.
+            // A Poisson term beyond mean + 12 standard deviations is under 1e-30: negligible.
             let last = (mean + 12.0 * mean.sqrt() + 12.0) as u32;
             let mut probability = (-mean).exp();
             let mut fpr = 0.0;

@@ -63,7 +63,7 @@ pub struct FilterStats {
     sum: f64,
     shards: u32,
     fpr_sum: f64,
-    /// Of ribbon filters, which have no fill.
+    /// Diverted keys of ribbon filters, which have no fill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ribbon: Option<RibbonStats>,
 }

@@ -341,8 +341,8 @@ impl<'a> ChunkShard<'a> {
         Self { shard, keys, diverted_keys, listed_keys, filter }
     }
 
-    /// Keys that the first tier of a ribbon filter does not hold. In a small shard all of them are
-    /// in the list.
+    /// Keys that the first tier of a ribbon filter does not hold. A small shard has all of them in
+    /// the list.
     pub fn outside_first_tier(&self) -> u32 {
         self.diverted_keys.max(self.listed_keys)
     }

@@ -25,7 +25,7 @@ pub struct Current {
     pub manifest_size_bytes: u64,
     /// Digest of its manifest.
     pub manifest_sha256: Digest,
-    /// After a rollback, the highest generation that was live before: readers may still have it.
+    /// The highest generation that was live before a rollback: readers may still have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_from: Option<u64>,
     /// Deltas up to this sequence are not merged with later ones, so that a rollback can omit them.

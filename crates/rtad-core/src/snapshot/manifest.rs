@@ -53,10 +53,10 @@ struct FilterFields {
     millibits_per_key: u32,
     target_fpr: f64,
     expected_fpr: f64,
-    /// Of Bloom filters.
+    /// The fill of Bloom filters.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
     fill_ratio: Option<FillRatio>,
-    /// Of ribbon filters.
+    /// Keys outside the first tier of ribbon filters.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     diverted_keys: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]

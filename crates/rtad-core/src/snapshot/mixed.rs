@@ -1,5 +1,5 @@
-//! Mixed snapshot: shards of two generations, while one replaces the other chunk by chunk. For a
-//! pod without memory for both.
+//! Mixed snapshot: shards of two generations, while one replaces the other chunk by chunk. It
+//! serves a pod without memory for both.
 //!
 //! ```text
 //! shards   0 ────────────────────────────────────────────── 65,535

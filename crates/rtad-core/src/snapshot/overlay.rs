@@ -13,7 +13,7 @@ use crate::device::DeviceKey;
 /// Verified deltas of one generation, in memory.
 #[derive(Debug, Clone, Default)]
 pub struct Overlay {
-    /// In the order of lookups.
+    /// The layers in the order of lookups.
     layers: Vec<Arc<Delta>>,
     has_tombstones: bool,
     /// Number of layers that `CURRENT` names; the rest belong to the generation before
@@ -140,7 +140,7 @@ impl Overlay {
         self.layers.is_empty()
     }
 
-    /// Whether the key is a member: `None` if no layer names it. For most such keys, one memory
+    /// Whether the key is a member: `None` if no layer names it. Most such keys cost one memory
     /// read per layer.
     #[inline]
     pub fn membership(&self, key: &DeviceKey) -> Option<bool> {

@@ -14,7 +14,7 @@ pub(super) struct ShardIndex {
     shift: u32,
 }
 
-/// Past the end of any list.
+/// An index past the end of any list.
 const NO_CHUNK: u32 = u32::MAX;
 
 impl ShardIndex {

@@ -221,7 +221,7 @@ fn eliminate<T: Tier>(work: &mut Vec<Row>, slot: usize, found: &mut [Row]) {
 const GROUP: usize = 4;
 /// Groups of the longest line.
 const GROUPS: usize = 42_usize.div_ceil(GROUP);
-/// For each slot of a group, ones in the entries of a table that have the slot.
+/// Ones in the entries of a table that have the slot, for each slot of a group.
 const ENTRIES: [[u16; 1 << GROUP]; GROUP] = {
     let mut masks = [[0; 1 << GROUP]; GROUP];
     let mut i = 0;

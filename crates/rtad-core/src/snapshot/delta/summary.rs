@@ -3,13 +3,13 @@
 //! Most keys that are looked up are in no delta. The two lists need four dependent memory reads to
 //! find that out; the summary needs one. It is computed when a delta is read and is not stored.
 //!
-//! All bits of a key are in one 64-bit word: one comparison and one predictable branch. For a
-//! cached key, the shards' filters, which stop at the first clear bit, are several times slower.
+//! One 64-bit word holds all bits of a key: one comparison and one predictable branch. The shards'
+//! filters, which stop at the first clear bit, are several times slower for a cached key.
 
 use super::keys::SortedKeys;
 use crate::device::DeviceKey;
 
-/// 12 bits per key. With four bits set per key, the false-positive rate is 1 in 80.
+/// 12 bits per key. Four bits set per key give a false-positive rate of 1 in 80.
 const WORDS_PER_16_KEYS: usize = 3;
 const BITS_SET: u32 = 4;
 
