@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(parsed(&[("retry-after", " 3600 ")]), HOUR);
         assert_eq!(parsed(&[("date", now), ("retry-after", later)]), HOUR);
         assert_eq!(parsed(&[("date", later), ("retry-after", now)]), Some(Duration::ZERO));
-        // Past by the local clock.
+        // The local clock is past it.
         assert_eq!(parsed(&[("retry-after", later)]), Some(Duration::ZERO));
         assert_eq!(parsed(&[("date", "today"), ("retry-after", later)]), Some(Duration::ZERO));
         let far = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100_000));

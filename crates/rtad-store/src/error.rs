@@ -22,7 +22,7 @@ pub enum StoreError {
     /// The environment lacks settings for the store, or they contradict each other.
     #[error("store {url:?} cannot be opened")]
     Open {
-        /// As it was given.
+        /// The URL as it was given.
         url: String,
         /// The fault.
         #[source]
@@ -31,7 +31,7 @@ pub enum StoreError {
     /// A write to a read-only store.
     #[error("store {url:?} is read-only: nothing can be published or removed over plain HTTP")]
     ReadOnly {
-        /// As it was given.
+        /// The URL as it was given.
         url: String,
     },
     /// A listing of a store that only serves objects by name.
@@ -40,7 +40,7 @@ pub enum StoreError {
          --audience) or the generation (--generation)"
     )]
     NoListing {
-        /// As it was given.
+        /// The URL as it was given.
         url: String,
     },
     /// The store's directory is missing: never created, removed, or not mounted.
@@ -119,7 +119,7 @@ pub enum StoreError {
     Checkpoint {
         /// Its path in the store.
         path: String,
-        /// What was expected and found.
+        /// The fault: expected and found content.
         what: String,
     },
     /// A local file of an upload or download failed.

@@ -24,7 +24,7 @@ pub struct Object {
 }
 
 impl std::fmt::Debug for Object {
-    /// Without the client, which may hold credentials.
+    /// Leaves out the client, which may hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Object").field("size_bytes", &self.size_bytes()).finish_non_exhaustive()
     }

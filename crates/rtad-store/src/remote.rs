@@ -29,7 +29,7 @@ use super::url::BucketKind;
 
 /// Time for connecting, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time without a byte of the answer. For a write it covers the whole body of up to 16 MiB, so a
+/// Time without a byte of the answer. A write's time covers the whole body of up to 16 MiB, so a
 /// link needs about 0.27 MiB/s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_REDIRECTS: usize = 5;

@@ -6,8 +6,8 @@
 //! a newer number.
 //!
 //! * The signature is written first: a reader that sees the file sees its signature.
-//! * With public keys, a file is verified before it is parsed (`read/signed.rs`). Any one key is
-//!   enough, so keys can be rotated. Without keys, no signature is read.
+//! * A store with public keys verifies a file before it is parsed (`read/signed.rs`). Any one key
+//!   is enough, so keys can be rotated. A store without keys reads no signature.
 //! * Signatures are made by the caller of the write side ([`crate::write::Sign`]).
 //!
 //! `CURRENT` is not signed: it is replaced by conditional puts, and names its manifest by a digest.
@@ -38,7 +38,7 @@ pub struct Signed {
     pub signature: Option<Vec<u8>>,
 }
 
-/// The accepted public keys. Cheap to clone. Without keys, the default, no signature is required.
+/// The accepted public keys. Cheap to clone. The default has no keys and requires no signature.
 #[derive(Debug, Clone, Default)]
 pub struct Trust(Arc<[PublicKey]>);
 

@@ -98,7 +98,7 @@ fn parse(url: &str) -> Result<Location, &'static str> {
 pub fn redacted(url: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = url.split_once("://") else { return Cow::Borrowed(url) };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
-    // Up to the last `@`: a password may contain an unencoded slash.
+    // The user name ends at the last `@`: a password may contain an unencoded slash.
     let user = rest[..end].rfind('@');
     if user.is_none() && end == rest.len() {
         return Cow::Borrowed(url);

@@ -179,7 +179,7 @@ impl RangeReader {
             error: StoreError::backend("read", &self.path, error),
         })?;
         self.stall.progress(bytes.len());
-        // Without ranges, the body starts at byte 0: skip the bytes already read.
+        // A body of a server without ranges starts at byte 0: skip the bytes already read.
         let skipped = (bytes.len() as u64).min(self.offset - body.offset);
         body.offset += bytes.len() as u64;
         if body.offset > body.end {

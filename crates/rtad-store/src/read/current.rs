@@ -74,12 +74,12 @@ impl Store {
         }
     }
 
-    /// As [`Store::live`], with a conditional request; `last` if nothing has changed. A missing
-    /// directory is an error: for a reader it is a lost mount.
+    /// Reads the live generation like [`Store::live`], with a conditional request; returns `last`
+    /// if nothing has changed. A missing directory is an error: for a reader it is a lost mount.
     ///
     /// # Errors
     ///
-    /// As of [`Store::live`]; [`StoreError::NoDirectory`].
+    /// The errors of [`Store::live`]; [`StoreError::NoDirectory`].
     pub async fn live_since(
         &self,
         audience: &AudienceName,
@@ -106,7 +106,7 @@ impl Store {
         let (bytes, version) = match read {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             Err(error) => {
-                // To a request without a condition, 304 is a fault of the server.
+                // A server that answers 304 to a request without a condition is faulty.
                 return match last.filter(|_| is_conditional && is_not_modified(&error)) {
                     Some(last) => Ok(Some(last.clone())),
                     None => Err(error),

@@ -37,7 +37,7 @@ impl Store {
         Ok((manifest, file))
     }
 
-    /// The manifest of any generation, and its bytes. Without a known digest: only its fields are
+    /// The manifest of any generation, and its bytes. Its digest is unknown, so only its fields are
     /// checked, and its signature if there are public keys.
     ///
     /// # Errors

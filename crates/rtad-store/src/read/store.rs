@@ -72,8 +72,8 @@ impl Store {
         Self { stall_timeout, ..self }
     }
 
-    /// The same store, with required signatures: by one of these keys. Without keys, signatures are
-    /// not read.
+    /// The same store, which requires a signature by one of these keys. An empty list disables
+    /// verification.
     #[must_use]
     pub fn with_public_keys(self, keys: impl Into<Arc<[PublicKey]>>) -> Self {
         Self { trust: Trust::new(keys), ..self }

@@ -4,9 +4,9 @@
 //! read CURRENT ─▶ change ─▶ delta, merged with younger ones ─▶ put its file ─▶ replace CURRENT
 //! ```
 //!
-//! The write is conditional on the `CURRENT` that was read. Of two concurrent writers, one loses,
-//! reads again and appends to the other's. So all readers see changes in one order, and none is
-//! lost. A build folds in the deltas of its base and leaves later ones in `CURRENT`
+//! The write is conditional on the `CURRENT` that was read. One of two concurrent writers loses,
+//! reads again and appends to the other's. All readers therefore see changes in one order, and none
+//! is lost. A build folds in the deltas of its base and leaves later ones in `CURRENT`
 //! (`write/live.rs`).
 //!
 //! A new delta is merged with earlier ones of less than four times its size. This keeps the list
@@ -260,7 +260,7 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// As of [`Ledger::append`], but for the state.
+    /// The errors of [`Ledger::append`], but for the state.
     pub async fn set(
         &mut self,
         state: State,
@@ -291,7 +291,8 @@ impl Ledger {
         let through = self.live.current.no_merge_through.unwrap_or(0);
         let mut unmerged = deltas.partition_point(|delta| delta.last <= through);
         if unmerged >= MAX_DELTAS {
-            // Left by an older rtad. The first may be the residual, which a rollback omits by name.
+            // An older rtad left them. The first may be the residual, which a rollback omits by
+            // name.
             let oldest: Vec<_> = deltas.drain(1..=unmerged - MAX_DELTAS + 2).collect();
             let joined = self.joined(&oldest, None).await?;
             unmerged = unmerged + 1 - oldest.len();
@@ -351,7 +352,7 @@ impl Ledger {
             let bytes = built.bytes.clone();
             put_delta(&self.writer, &self.audience, built.delta.entry(), bytes).await?;
         }
-        // After a conflict, `put_if` compares contents: another writer's must not equal this one's.
+        // `put_if` compares contents after a conflict: another writer's must not equal this one's.
         let mut next = next.clone();
         next.owner = Some(random_owner());
         self.live =

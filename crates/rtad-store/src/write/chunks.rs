@@ -27,8 +27,8 @@ const FRESH: Duration = Duration::from_secs(30 * 60);
 
 impl StoreWriter {
     /// Writes a chunk, durably, before its publication is opened, unless the store holds it.
-    /// Returns whether it was written. May be called concurrently. In a bucket, costs a read of the
-    /// live manifest.
+    /// Returns whether it was written. May be called concurrently. Costs a read of the live
+    /// manifest in a bucket.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl StoreWriter {
     }
 }
 
-/// In an object store, the live chunks, which no gc removes while `CURRENT` is unchanged.
+/// The live chunks of an object store, which no gc removes while `CURRENT` is unchanged.
 pub(super) async fn safe_chunks(
     store: &Store,
     audience: &AudienceName,
@@ -77,7 +77,7 @@ pub(super) async fn put_unless_held(
     safe_chunks: &HashSet<Digest>,
 ) -> Result<bool, StoreError> {
     let path = chunk_path(audience, &chunk.entry);
-    // In a directory, a corrupt file is repaired. Object stores keep checksums of their own, and a
+    // A corrupt file of a directory is repaired. Object stores keep checksums of their own, and a
     // comparison would fetch the whole snapshot.
     let is_held = holds_chunk(backend, audience, &chunk.entry, safe_chunks).await?
         && (!backend.is_directory() || holds_bytes(backend, &path, &chunk.bytes).await?);
@@ -107,7 +107,7 @@ pub(super) async fn holds_chunk(
 }
 
 /// Syncs the chunks of a manifest in a directory, and the folder: a chunk that this publish found
-/// there may be of a loader that was killed before its sync. In an object store, does nothing.
+/// there may be of a loader that was killed before its sync. Does nothing in an object store.
 pub(super) async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
     let Backend::Directory(Directory { root, .. }) = backend else { return Ok(()) };
     let audience = manifest.audience();

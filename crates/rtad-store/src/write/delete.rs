@@ -9,7 +9,7 @@
 //! | before `CURRENT` is replaced | the audience | nothing |
 //! | after | none | files; the next deletion or gc removes them |
 //!
-//! A build that began earlier fails, because `CURRENT` changed. In a directory the build holds the
+//! A build that began earlier fails, because `CURRENT` changed. A build in a directory holds the
 //! lock, so the deletion is refused while it runs.
 
 use std::time::Duration;
@@ -42,10 +42,10 @@ impl StoreWriter {
     /// # Errors
     ///
     /// A store error; [`StoreError::NotFound`] if nothing was ever published;
-    /// [`StoreError::Conflict`] if a build, a gc or another deletion is running. After an error
-    /// files may be left: delete it again.
+    /// [`StoreError::Conflict`] if a build, a gc or another deletion is running. An error may leave
+    /// files behind: delete the audience again.
     pub async fn delete(&self, audience: &AudienceName) -> Result<Deletion, StoreError> {
-        // Before the lock, which creates the folder.
+        // The check precedes the lock, which creates the folder.
         self.store().require_live(audience, None).await?;
         let _locks =
             (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);

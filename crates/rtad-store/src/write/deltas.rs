@@ -116,8 +116,8 @@ pub(super) async fn highest_sequence(
     Ok(highest)
 }
 
-/// Deltas in the order of their last sequence. Of those with the same one, keeps the one with the
-/// most keys, which contains the others.
+/// Deltas in the order of their last sequence. Keeps one of those with the same sequence: the one
+/// with the most keys, which contains the others.
 pub(super) fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
     let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
     deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));

@@ -6,12 +6,12 @@
 //! * the newest few generations;
 //! * all files younger than a minimum age.
 //!
-//! Of a deleted audience (`write/delete.rs`) only higher generations and young files are kept. A
-//! manifest is removed before its signature and its chunks, so a killed gc never leaves a manifest
-//! without chunks. A signature without a manifest is removed once a higher generation is live,
-//! because its publish has failed.
+//! A deleted audience (`write/delete.rs`) keeps only higher generations and young files. A manifest
+//! is removed before its signature and its chunks, so a killed gc never leaves a manifest without
+//! chunks. A signature without a manifest is removed once a higher generation is live, because its
+//! publish has failed.
 //!
-//! In a directory the audience's lock excludes loaders. An object store has no lock and deletes
+//! The lock of an audience in a directory excludes loaders. An object store has no lock and deletes
 //! unconditionally, so a publish could rely on an old chunk and lose it. Both sides therefore write
 //! first and check afterwards:
 //!
@@ -21,7 +21,7 @@
 //! | 2. plans again, and spares newly named files | 2. reads `GC`; fails if it names a needed file |
 //! | 3. deletes, then removes `GC` | 3. checks that every chunk exists; 4. puts `CURRENT` |
 //!
-//! At least one side sees the other. If gc planned before the manifest was written, either the
+//! One side at least sees the other. If gc planned before the manifest was written, either the
 //! publish sees `GC` in step 2, or `GC` and the chunks are gone, which it sees in step 3. No clock
 //! decides this. The minimum age only makes failed publishes rare. A rollback relies on it, because
 //! it rewrites an old manifest instead of writing a new one.
@@ -60,7 +60,7 @@ impl StoreWriter {
     ///
     /// A store error; [`StoreError::NotFound`] if nothing is live; [`StoreError::Manifest`] if a
     /// kept manifest is refused, as its needs are then unknown; [`StoreError::Conflict`] if a
-    /// loader or another gc is at work. After an error a gc may have removed a part.
+    /// loader or another gc is at work. A failed gc may have removed a part.
     pub async fn collect(
         &self,
         audience: &AudienceName,
@@ -73,7 +73,7 @@ impl StoreWriter {
                 .await?
                 .collected());
         }
-        // Before the lock, which creates the folder.
+        // The check precedes the lock, which creates the folder.
         store.require_live(audience, None).await?;
         let _locks =
             (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
@@ -100,7 +100,7 @@ pub(super) async fn collect_locked(
     }
     let begun = Instant::now();
     let (mark, marked_at) = GcMark::write(backend, audience, &plan, mark_age).await?;
-    // From here on by the store's clock: the second plan must see files older than the mark.
+    // The store's clock decides from here on: the second plan must see files older than the mark.
     let mut confirmed = match GcPlan::read(store, audience, retention, marked_at).await {
         Ok(confirmed) => confirmed,
         Err(error) => {
@@ -110,9 +110,10 @@ pub(super) async fn collect_locked(
         }
     };
     confirmed.retain_those_of(&plan);
-    // After its minimum age, another gc may take over the mark. Without one, no other gc runs.
+    // Another gc may take over the mark after its minimum age. A minimum age of 0 means that no
+    // other gc runs.
     let in_time = || mark_age.is_zero() || begun.elapsed() < mark_age / 2;
-    // After a failure the mark stays: a delete without an answer may still be executed.
+    // A failure leaves the mark: a delete without an answer may still be executed.
     remove(store, audience, &confirmed, in_time).await?;
     mark.remove(backend, audience).await?;
     Ok(confirmed.collected())

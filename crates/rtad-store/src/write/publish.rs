@@ -11,10 +11,10 @@
 //! | before `commit` writes `CURRENT` | the old generation | chunks, perhaps a signature or a manifest, whose number is skipped |
 //! | after | the new generation | nothing |
 //!
-//! In a directory the lock file is held throughout (`write/lock.rs`), so a second loader fails
-//! before it writes. In an object store, the put of `CURRENT` is conditional on the base, and the
-//! second loader fails there. Between the manifest and `CURRENT`, the publication checks that no gc
-//! has removed its files (`write/gc/guard.rs`).
+//! A loader holds the lock file of a directory throughout (`write/lock.rs`), so a second loader
+//! fails before it writes. The put of `CURRENT` into an object store is conditional on the base,
+//! and the second loader fails there. The publication checks between the manifest and `CURRENT`
+//! that no gc has removed its files (`write/gc/guard.rs`).
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -44,13 +44,13 @@ pub struct Publication<'w> {
     pub(super) writer: &'w StoreWriter,
     pub(super) base: Base,
     generation: u64,
-    /// In an object store, the live chunks, which no gc removes while `CURRENT` is unchanged.
+    /// The live chunks of an object store, which no gc removes while `CURRENT` is unchanged.
     safe_chunks: HashSet<Digest>,
     _lock: Option<File>,
 }
 
 impl StoreWriter {
-    /// Opens a publication over `base`. In a directory, creates the folder and takes the lock.
+    /// Opens a publication over `base`. Creates the folder of a directory and takes the lock.
     ///
     /// # Errors
     ///
@@ -60,11 +60,11 @@ impl StoreWriter {
         let lock = lock(self.backend(), audience).await?;
         let live = store.live(audience).await?;
         base.check_is_live(live.as_ref())?;
-        // Above every manifest and signature, those of killed publishes included, and above the
-        // generations that were rolled back from.
+        // The new generation is above every manifest and signature, those of killed publishes
+        // included, and above the generations that were rolled back from.
         let published = store.listed_manifests(audience).await?.highest();
         let named = live.as_ref().map_or(0, |live| live.current.highest_generation());
-        // At u64::MAX (a forged `CURRENT`), commit fails because the manifest exists.
+        // A forged `CURRENT` with u64::MAX makes commit fail, because the manifest exists.
         let generation = published.max(named).saturating_add(1);
         let safe_chunks = safe_chunks(store, audience, live.as_ref()).await?;
         Ok(Publication { writer: self, base, generation, safe_chunks, _lock: lock })
@@ -82,7 +82,7 @@ impl Publication<'_> {
         self.generation
     }
 
-    /// As if opened before another loader used the number.
+    /// Uses a number as if opened before another loader used it.
     #[cfg(test)]
     pub(crate) const fn renumber(&mut self, generation: u64) {
         self.generation = generation;
@@ -109,8 +109,8 @@ impl Publication<'_> {
         holds_chunk(self.writer.backend(), self.audience(), entry, &self.safe_chunks).await
     }
 
-    /// The chunks that the store does not list: never written, or removed by a gc. In an object
-    /// store a gc may remove more; [`Publication::commit`] checks again.
+    /// The chunks that the store does not list: never written, or removed by a gc. A gc of an
+    /// object store may remove more; [`Publication::commit`] checks again.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Publication<'_> {
 
     /// The manifest with the folded deltas as they are live now: those that the build read may have
     /// been merged and removed. Merged deltas may contain later changes, which are applied again.
-    /// Before them come the deltas that the manifest carries on from its base.
+    /// The deltas that the manifest carries on from its base come first.
     async fn with_folded_deltas(&self, manifest: &Manifest) -> Result<Manifest, StoreError> {
         let Some(folded) = manifest.folded().cloned() else { return Ok(manifest.clone()) };
         let live = self.writer.store().live(self.audience()).await?;
@@ -243,8 +243,8 @@ impl Publication<'_> {
 
     /// Removes the manifest of a failed publish. Ignores errors: the caller reports the first one.
     ///
-    /// In an object store, the client may repeat a delete whose answer was lost, when another
-    /// loader has already written a manifest of this number. So the number stays reserved by its
+    /// The client may repeat a delete in an object store whose answer was lost, when another loader
+    /// has already written a manifest of this number. The number therefore stays reserved by its
     /// signature, an empty one if there is no signer, until a gc removes it.
     async fn withdraw(&self, path: &Path) {
         let store = self.writer.store();

@@ -82,8 +82,8 @@ async fn version_of(
     Ok((held == bytes).then_some(version))
 }
 
-/// Replaces `CURRENT` if it is still `live`, and returns the new one. In a directory the caller
-/// holds the lock, and has read `live` under it.
+/// Replaces `CURRENT` if it is still `live`, and returns the new one. The caller holds the lock of
+/// a directory, and has read `live` under it.
 pub(super) async fn replace_current(
     backend: &Backend,
     audience: &AudienceName,

@@ -147,7 +147,8 @@ impl LaterDeltas {
         let later = store.generations(audience).await?;
         let mut later: Vec<u64> =
             later.into_iter().filter(|later| *later > target.generation()).collect();
-        // Even if it is not listed: without the live manifest, its deltas would be lost silently.
+        // The live manifest is read even if it is not listed: without it, its deltas would be lost
+        // silently.
         let live =
             live.map(|current| current.generation).filter(|live| *live > target.generation());
         later.extend(live.filter(|live| !later.contains(live)));

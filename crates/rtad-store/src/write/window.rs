@@ -80,9 +80,9 @@ pub struct StoredCheckpoint {
 pub struct ClaimTerms<'a> {
     /// Random text.
     pub owner: &'a str,
-    /// As in [`WindowCurrent`].
+    /// The field of [`WindowCurrent`].
     pub lease_seconds: u64,
-    /// As in [`WindowCurrent`].
+    /// The field of [`WindowCurrent`].
     pub wait_seconds: u64,
 }
 
@@ -135,7 +135,7 @@ impl WindowCheckpoints {
         }
     }
 
-    /// As [`Self::current`] for an owner that runs: a missing directory is a lost mount.
+    /// Reads [`Self::current`] for an owner that runs: a missing directory is a lost mount.
     async fn read(&self) -> Result<Option<(WindowCurrent, UpdateVersion)>, StoreError> {
         let path = window_current_path(&self.window);
         let objects = self.store.store().objects(&path).await?;
@@ -228,7 +228,7 @@ impl WindowCheckpoints {
     ///
     /// # Errors
     ///
-    /// As [`Self::upload`].
+    /// The errors of [`Self::upload`].
     pub async fn update(&self, mine: &WindowCurrent) -> Result<(), StoreError> {
         let is_mine = |held: Option<&WindowCurrent>| match held {
             Some(held) if held.owner == mine.owner => Ok(()),

@@ -47,7 +47,7 @@ impl StoreWriter {
         Self::new(Store::open(url)?)
     }
 
-    /// Sets the signer. Without a signer, files are not signed.
+    /// Sets the signer. A writer without a signer signs no files.
     #[must_use]
     pub fn with_signer(self, signer: Option<Arc<dyn Sign>>) -> Self {
         Self { signer, ..self }
@@ -91,7 +91,7 @@ impl StoreWriter {
                 put_if(self.backend(), audience, &signature_path(path), signature, mode.clone())
                     .await?;
             }
-            // With public keys and no signer, the file would be refused by its own readers.
+            // Readers with public keys would refuse the unsigned file.
             None if trust.is_required() => {
                 let source = SignatureError::Missing;
                 return Err(StoreError::Signature { path: path.to_string(), source });

@@ -1,6 +1,6 @@
 //! Guard of a publication against a concurrent gc in an object store, checked after its manifest.
 //!
-//! In a directory the audience's lock excludes a gc, and nothing is checked.
+//! The lock of an audience in a directory excludes a gc, and nothing is checked.
 
 use std::collections::BTreeSet;
 

@@ -74,7 +74,7 @@ impl GcMark {
         if !mark.put(backend, &path, PutMode::Create).await? {
             let reason = "another gc is at work, or was killed less than --min-age ago";
             let busy = || StoreError::conflict(audience, reason, true);
-            // Before reading: a mark replaced in between is not taken over.
+            // The version is read before the content: a mark replaced in between is not taken over.
             let meta = match objects.head(&path).await {
                 // Its gc has just ended.
                 Err(object_store::Error::NotFound { .. }) => return Err(busy()),

@@ -56,8 +56,8 @@ pub(super) struct GcPlan {
 const NEVER: Duration = Duration::from_secs(1 << 33);
 
 impl Retention {
-    /// The time that ages are relative to, by this host's clock. Without a minimum age no file is
-    /// young: the store's clock may be ahead of this one.
+    /// The time that ages are relative to, by this host's clock. No file is young if there is no
+    /// minimum age: the store's clock may be ahead of this one.
     pub(super) fn now(self) -> SystemTime {
         let now = SystemTime::now();
         if self.min_age.is_zero() { now + NEVER } else { now }
