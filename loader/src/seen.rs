@@ -30,7 +30,7 @@ impl Seen {
     ///
     /// # Errors
     ///
-    /// Out of memory.
+    /// The memory is exhausted.
     #[inline]
     pub(crate) fn is_new(&mut self, key: &DeviceKey) -> Result<bool, TryReserveError> {
         match self {
@@ -132,7 +132,7 @@ impl Bloom {
     ///
     /// # Errors
     ///
-    /// Out of memory.
+    /// The memory is exhausted.
     pub(crate) fn new(spec: FilterSpec, expected: u32) -> Result<Self, TryReserveError> {
         let bytes = spec.filter_bytes(expected) as usize;
         let mut filter = Vec::new();

@@ -76,7 +76,7 @@ struct ChangeArgs {
     /// Read stdin continuously and publish by --every and --max-ids
     #[arg(long, conflicts_with_all = ["rejects", "dry_run", "format"])]
     follow: bool,
-    /// With --follow: publish at least this often
+    /// Publish at least this often; with --follow
     #[arg(
         long,
         value_name = "TIME",
@@ -85,7 +85,7 @@ struct ChangeArgs {
         requires = "follow"
     )]
     every: Duration,
-    /// With --follow: publish at once after this many ids
+    /// Publish at once after this many ids; with --follow
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "follow")]
     max_ids: usize,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,

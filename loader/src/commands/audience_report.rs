@@ -40,10 +40,10 @@ pub(super) struct FilterReport {
     pub(super) millibits_per_key: u32,
     pub(super) target_fpr: f64,
     pub(super) expected_fpr: f64,
-    /// Of Bloom filters.
+    /// The fill of Bloom filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     fill_ratio: Option<FillRatio>,
-    /// Of ribbon filters.
+    /// Keys outside the first tier of ribbon filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) diverted_keys: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

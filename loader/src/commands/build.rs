@@ -116,7 +116,7 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
         return compact(&args, output);
     }
     let dir = Arc::new(args.memory.spill_dir()?);
-    // Until the directory is known to belong to this build.
+    // The files stay until the directory is known to belong to this build.
     dir.keep(dir.is_named() && dir.read_note(STATE)?.is_some());
     run_in(&args, &dir, output).map_err(|error| match dir.is_named() && error.is_resumable() {
         true if matches!(dir.read_note(STATE), Ok(Some(_))) => {

@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// From shards of one key to shards of thousands, where rounding and chance are at their worst.
+    /// The shards have one key to thousands, with the worst rounding and chance.
     #[test]
     fn sound_filters_pass_at_any_size_and_rate() {
         for kind in [FilterKind::Block512, FilterKind::Classic] {

@@ -76,7 +76,7 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         }
         let (mut survey, spec) = (FilterSurvey::default(), manifest.filter());
         progress.expect(manifest.chunks().len() as u64);
-        // In order, so that floating-point sums are reproducible.
+        // The order makes floating-point sums reproducible.
         let read = |entry| {
             let file = store.chunk_file(&manifest, entry);
             async move { Ok::<_, StoreError>((entry, file.await?)) }

@@ -14,7 +14,7 @@
 //! - `publish` alone, run once by one process, changes the live generation. It rejects reports
 //!   that do not add up.
 //!
-//! Each step reports one line per input. Of a retried step only one line may be used.
+//! Each step reports one line per input. Only one line of a retried step may be used.
 
 mod begin;
 mod chunk;

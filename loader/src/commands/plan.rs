@@ -132,7 +132,7 @@ impl FilterPlan {
             _ => mean_filter_bytes(&spec, keys as f64 / SHARDS as f64) * SHARDS as f64,
         };
         let per_chunk = u64::from(shards_per_chunk(&spec, keys));
-        // With few keys some chunks are empty.
+        // A few keys leave some chunks empty.
         let chunks = (SHARDS as u64 / per_chunk).min(keys);
         let arrays = if kind == FilterKind::Ribbon { 3 } else { 1 };
         let headers = chunks * (64 + 4 * arrays * per_chunk);
@@ -149,7 +149,7 @@ impl FilterPlan {
     }
 }
 
-/// How a pod of this memory can replace a snapshot.
+/// The value of `store.swap` with which a pod of this memory can replace a snapshot.
 const fn swap_mode(snapshot_bytes: u64, pod_bytes: u64) -> &'static str {
     if pod_bytes >= 2 * snapshot_bytes + BESIDE_WHOLE {
         "whole"
@@ -275,7 +275,8 @@ mod tests {
     #[test]
     fn sample_has_the_size_of_the_audience() {
         let spec = FilterSpec::for_fpr(FilterKind::Ribbon, 0.0001).unwrap();
-        // Below 32 keys a shard: a list of 4 bytes each. Then measured figures of large shards.
+        // A shard below 32 keys is a list of 4 bytes each. The other figures were measured with
+        // large shards.
         assert_eq!(sampled_filter_bytes(&spec, 100_000), 400_000.0);
         for (keys, low, high) in [(100_000_000_u64, 13.8, 14.1), (1_500_000_000, 13.6, 13.9)] {
             let bits = sampled_filter_bytes(&spec, keys) * 8.0 / keys as f64;

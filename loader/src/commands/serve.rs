@@ -178,13 +178,13 @@ async fn serve(
     store: StoreWriter,
     config: Config,
 ) -> Result<(), CommandError> {
-    // Before any client can connect: without a handler SIGHUP ends the process.
+    // The handler precedes the first client: a SIGHUP without a handler ends the process.
     let mut signals = Signals::listen().map_err(CommandError::Runtime)?;
     let listener = listen("--listen", args.listen)?;
     let admin_listener = listen("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
     let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
-    // Before the port answers: a window that is not read yet would take old keys for new ones.
+    // Windows are read before the port answers: an unread window would take old keys for new ones.
     let windows = Windows::open(&config, &store, args.every, &telemetry).await;
     let windows = windows.map_err(|error| CommandError::Window(Box::new(error)))?;
     windows.start();

@@ -8,7 +8,7 @@ use super::open::Source;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: String,
-    /// At least one. An id is of the first kind that accepts it.
+    /// The kinds, at least one. An id is of the first kind that accepts it.
     pub(crate) kinds: Vec<IdKind>,
 }
 

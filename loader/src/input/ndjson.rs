@@ -63,7 +63,7 @@ impl Members {
         }
     }
 
-    /// Fills `found` with the value of each column. After an error its contents are undefined.
+    /// Fills `found` with the value of each column. An error leaves its contents undefined.
     pub(super) fn find<'a>(
         &self,
         row: &'a [u8],

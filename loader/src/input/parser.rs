@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
             self.keys.clear();
             let counts = std::mem::replace(&mut self.counts, before);
             self.counts.add(&counts);
-            // Before `parsed`: a resumed build does not read a parsed block again.
+            // Rejects precede `parsed`: a resumed build does not read a parsed block again.
             if let Some(rejects) = self.rejects {
                 rejects.write(&mut self.rejected);
             }

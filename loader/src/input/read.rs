@@ -34,8 +34,7 @@ pub(crate) fn read<S: KeySink>(
     read_rest(input, &[], sinks, rejects, progress)
 }
 
-/// Like [`read`], without the sources of these indexes, which were read before. The indexes are
-/// sorted.
+/// Reads like [`read`], without the sources of these sorted indexes, which were read before.
 pub(crate) fn read_rest<S: KeySink>(
     input: &Input,
     ended: &[usize],

@@ -12,11 +12,11 @@ const MIB: u64 = 1 << 20;
 
 /// Program, stacks and allocator.
 const PROCESS_BYTES: u64 = 24 * MIB;
-/// Per thread: 1 MiB blocks queued, being read or parsed, and the keys of one.
+/// Memory of a thread: 1 MiB blocks queued, being read or parsed, and the keys of one.
 const READING_BYTES: u64 = 6 * MIB;
-/// With less, a thread would make many small writes.
+/// Least memory of a thread: less would make many small writes.
 const LEAST_PER_THREAD: u64 = 10 * MIB;
-/// With less, a partition would be read many times.
+/// Least memory of a unit: less would read a partition many times.
 const LEAST_UNIT: u64 = 4 * MIB;
 /// Memory reserved for one chunk of the usual size.
 const MIN_CHUNKS: u64 = 20 * MIB;
@@ -100,27 +100,27 @@ impl Budget {
         held + self.threads * partition + 2 * chunk <= self.rest
     }
 
-    /// For keys on disk in partitions of up to `partition` bytes: who builds chunks, and the bytes
+    /// Who builds chunks from keys on disk, in partitions of up to `partition` bytes, and the bytes
     /// of all chunks.
     pub(crate) fn units(&self, largest_chunk: u64, partition: u64) -> (Builders, u64) {
         let chunks = largest_chunk.max(MIN_CHUNKS).max(self.rest / 5);
         let chunks =
             chunks.min((self.rest / 2).max(self.rest.saturating_sub(self.threads * LEAST_UNIT)));
         let keys = self.rest - chunks;
-        // A thread that reads keys waits for the disk, and the others use its core. With less than
-        // a partition per thread they would read keys more than once.
+        // A thread that reads keys waits for the disk, and the others use its core. Threads with
+        // less than a partition each would read keys more than once.
         let fits = |threads: &u64| keys / threads >= partition;
         let more = self.threads + 1..=BUILDERS_PER_THREAD * self.threads;
         let threads = more.rev().find(fits).unwrap_or(self.threads);
         (Builders { threads: threads as usize, unit_bytes: (keys / threads) as usize }, chunks)
     }
 
-    /// For keys in memory: who builds chunks. Nothing is read.
+    /// Who builds chunks from keys in memory. Nothing is read.
     pub(crate) const fn builders_in_memory(&self) -> Builders {
         Builders { threads: self.threads(), unit_bytes: 0 }
     }
 
-    /// For keys in memory: bytes of all chunks.
+    /// Bytes of all chunks, built from keys in memory.
     pub(crate) fn chunks_beside(&self, held: u64, partition: u64) -> u64 {
         self.rest.saturating_sub(held + self.threads * partition).max(MIB)
     }

@@ -1,8 +1,8 @@
 //! Spill directory: files for keys that do not fit memory.
 //!
-//! By default its files have no name and end with the process, `kill -9` included. In a directory
-//! from `--spill-dir` they have names, so that a later build can resume. Dropping the directory
-//! removes them unless [`keep`](SpillDir::keep) was called. The directory itself is the lock.
+//! The files have no name by default and end with the process, `kill -9` included. A directory from
+//! `--spill-dir` gives them names, so that a later build can resume. Dropping the directory removes
+//! them unless [`keep`](SpillDir::keep) was called. The directory itself is the lock.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -96,7 +96,7 @@ impl SpillDir {
             .map(|named| named.changing.lock().expect("nothing panics under this lock"))
     }
 
-    /// Blocks creating and removing files from now on. For a process that is about to exit.
+    /// Blocks creating and removing files from now on, before the process exits.
     pub(crate) fn freeze(&self) {
         std::mem::forget(self.changing());
     }

@@ -133,8 +133,8 @@ impl<'d> Spill<'d> {
     }
 
     /// Writes the segments of one partition that `take` returns, and returns them. `take` runs
-    /// under the file's lock, so no write to that file is in flight. After a failure, writes
-    /// nothing.
+    /// under the file's lock, so no write to that file is in flight. A file that has failed is not
+    /// written again.
     pub(super) fn write<'m>(
         &self,
         partition: usize,

@@ -184,7 +184,7 @@ impl Units<'_> {
         let shard = partition * SHARDS_PER_PARTITION + local_shard;
         let Worker { unit, block } = worker;
         let unit = &mut unit[..self.unit_keys];
-        // With less than a quarter free after each sort, the sorts would dominate.
+        // Sorts would dominate if each left less than a quarter free.
         let most = self.unit_keys / 4 * 3;
         let (mut len, mut too_large) = (0, false);
         let read = file.read(block, |keys| {

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! While the store fails, keys wait, the channel fills and the pipe blocks: nothing is dropped, and
-//! the producer slows down. After each publish one line reports the number of durable rows, so
-//! that a client can commit its offset.
+//! the producer slows down. Each publish reports the number of durable rows in one line, so that a
+//! client can commit its offset.
 
 use std::io::{self, BufRead};
 use std::time::Duration;
@@ -113,7 +113,7 @@ pub(super) async fn run(
             _ = ends.recv() => true,
             _ = interrupts.recv() => true,
         };
-        // After a signal, also take the batches read so far.
+        // A signal also publishes the batches read so far.
         if is_last {
             drain(&mut batches, &mut totals, &mut waiting);
         }
@@ -227,7 +227,7 @@ fn read_lines(
     mut send: impl FnMut(Batch) -> bool,
 ) {
     let mut reader = io::BufReader::with_capacity(BUFFER_BYTES, input);
-    // Start of a line that the last read cut.
+    // The start of a line that the last read cut.
     let (mut begun, mut is_too_long) = (Vec::new(), false);
     loop {
         let mut batch = Batch::default();

@@ -183,7 +183,7 @@ impl<'a> ChunkPipeline<'a> {
     pub(super) fn max_bytes(&self, shards: Range<usize>) -> u64 {
         let most = |shard| u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
         let filters: u64 = shards.clone().map(|shard| self.filter.filter_bytes(most(shard))).sum();
-        // One shard at a time.
+        // One shard is built at a time.
         filters + self.filter.construction_bytes(shards.map(most).max().unwrap_or(0))
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct MemoryArgs {
     /// Continue the interrupted build in --spill-dir; start over if there is none
     #[arg(long, requires = "spill_dir")]
     pub(super) resume: bool,
-    /// With --spill-dir: interval between checkpoints of the reading progress
+    /// Interval between checkpoints of the reading progress; with --spill-dir
     #[arg(
         long,
         value_name = "TIME",

@@ -1,9 +1,9 @@
 //! Publish step of `build`: stores chunks as they are built, then commits the manifest.
 //!
-//! Chunk boundaries depend on the exact number of distinct keys. For keys in memory that number
-//! is known in advance. For keys on disk it is known only after all were sorted, which also
-//! builds their chunks. The number is therefore estimated, and a wrong estimate rebuilds all
-//! chunks. No manifest names the chunks of a wrong estimate, so `gc` removes them.
+//! Chunk boundaries depend on the exact number of distinct keys. That number is known in advance
+//! for keys in memory. The number for keys on disk is known only after all were sorted, which also
+//! builds their chunks. It is therefore estimated, and a wrong estimate rebuilds all chunks. No
+//! manifest names the chunks of a wrong estimate, so `gc` removes them.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::HashMap;

@@ -55,7 +55,7 @@ impl<'a> LineKeys<'a> {
     ) -> Result<(), CommandError> {
         let (mut line, mut keys, mut is_first) = (Vec::new(), Vec::new(), true);
         while let Some(is_whole) = next_line(reader, &mut line)? {
-            // With --text every byte counts.
+            // Every byte counts with --text.
             let is_id = self.kind.is_some();
             let text = line.strip_suffix(b"\r").filter(|_| is_id).unwrap_or(&line);
             let is_marked = std::mem::replace(&mut is_first, false) && is_id;

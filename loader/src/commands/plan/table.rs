@@ -162,7 +162,7 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// For k = 8 and m/n = 30 the rate is (1 − e^(−8/30))^8.
+    /// The rate for k = 8 and m/n = 30 is (1 − e^(−8/30))^8.
     #[test]
     fn rows_match_the_formula() {
         let row = Row::new(7_000_000, 30, 8, false, &Progress::new(false));

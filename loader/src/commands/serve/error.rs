@@ -19,7 +19,7 @@ use super::batch::Op;
 pub(super) enum ApiError {
     /// No token, or a wrong one.
     Unauthorized,
-    /// Without tokens: a browser sent the request for a page of another origin.
+    /// A browser sent the request for a page of another origin; tokens are not configured.
     CrossSite,
     /// The body is invalid for the route.
     BadBody(String),

@@ -47,7 +47,7 @@ impl FromRequestParts<Arc<App>> for NamedWindow {
 /// Keys of a request; `None` for unusable ids.
 struct Batch {
     keys: Vec<Key>,
-    /// For each id, whether it has a key.
+    /// Whether each id has a key.
     usable: Vec<bool>,
     is_binary: bool,
     /// Digest of the body, for requests with an idempotency key.
@@ -357,7 +357,7 @@ impl<'a> Info<'a> {
 #[derive(Debug, Serialize)]
 struct ListAnswer<'a> {
     windows: Vec<Info<'a>>,
-    /// On the admin port.
+    /// Audiences that follow a window, on the admin port.
     #[serde(skip_serializing_if = "Option::is_none")]
     audiences: Option<Vec<FollowedInfo<'a>>>,
 }

@@ -13,7 +13,7 @@ use super::error::ApiError;
 #[serde(transparent)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// At most `MAX` ids; further ones are counted but not kept.
+/// The first `MAX` ids; further ones are counted but not kept.
 pub(super) struct Ids<'a, const MAX: usize> {
     kept: Vec<Option<Text<'a>>>,
     count: usize,

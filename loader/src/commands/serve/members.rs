@@ -1,8 +1,8 @@
 //! Filters of the live generation, for the membership check of `add_if_absent`.
 //!
-//! The filters are loaded on first use, concurrently with other writes, and kept. For a new
-//! generation only its new chunks are loaded, after unused ones were dropped, so an audience takes
-//! memory once. Each batch applies the current deltas; loaded deltas are shared.
+//! The filters are loaded on first use, concurrently with other writes, and kept. A new generation
+//! loads only its new chunks, after unused ones were dropped, so an audience takes memory once.
+//! Each batch applies the current deltas; loaded deltas are shared.
 
 use std::collections::HashMap;
 use std::sync::Arc;

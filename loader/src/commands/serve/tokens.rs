@@ -47,7 +47,7 @@ impl Tokens {
         Self { file: None, tokens: RwLock::new(Arc::new([])) }
     }
 
-    /// Rereads the file. After an error the old tokens stay valid.
+    /// Rereads the file. An error leaves the old tokens valid.
     pub(super) fn reload(&self) -> Result<(), TokenError> {
         if let Some(path) = &self.file {
             let tokens = read(path)?;

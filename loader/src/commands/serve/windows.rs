@@ -48,9 +48,9 @@ use stored::ClaimError;
 /// A window, by the place of its state.
 #[derive(Clone)]
 pub(super) enum AnyWindow {
-    /// In this process.
+    /// A window in this process.
     Local(Arc<ServedWindow>),
-    /// In Redis or Valkey.
+    /// A window in Redis or Valkey.
     Remote(Arc<RemoteWindow>),
 }
 

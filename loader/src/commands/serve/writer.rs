@@ -5,9 +5,9 @@
 //! the store's error.
 //!
 //! Other processes may write the same audience; the store resolves conflicts (`rtad_store`,
-//! `write/append.rs`). After a conflict the task rereads `CURRENT`, coalesces its requests again
-//! over the new state, and retries. Answers therefore reflect the state at the time of the write.
-//! A batch without effect is answered only after `CURRENT` was found unchanged.
+//! `write/append.rs`). A conflict makes the task reread `CURRENT`, coalesce its requests again over
+//! the new state, and retry. Answers therefore reflect the state at the time of the write. A batch
+//! without effect is answered only after `CURRENT` was found unchanged.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -185,7 +185,7 @@ impl Writer {
         match self.append(batch).await {
             Ok(()) => Attempt::Done,
             Err((batch, error)) => {
-                // After any error the known state may be stale.
+                // Any error may leave the known state stale.
                 self.careful = CAREFUL_BATCHES;
                 match error {
                     StoreError::Conflict { .. } => Attempt::Again(batch),

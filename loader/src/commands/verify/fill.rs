@@ -36,10 +36,10 @@ pub(crate) struct ShardFigures {
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct FilterSurvey {
     pub(crate) shards: u32,
-    /// Of Bloom filters.
+    /// The fill of Bloom filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fill: Option<Spread>,
-    /// Of ribbon filters.
+    /// The diverted keys of ribbon filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) diverted: Option<Spread>,
     pub(crate) expected_fpr: Spread,

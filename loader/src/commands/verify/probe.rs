@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn interval_matches_published_tables() {
-        // 10 of 100: 0.0552 to 0.1744.
+        // 10 of 100 give 0.0552 to 0.1744.
         let (low, high) = wilson(10, 100);
         assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");
         assert_eq!(wilson(0, 1000).0, 0.0);

@@ -22,7 +22,7 @@ pub(super) enum Clock {
 /// Time of a window: steady while the process runs.
 pub(super) struct WindowTime {
     started: Instant,
-    /// Since the Unix epoch.
+    /// Time from the Unix epoch to the start.
     at_start: Duration,
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    /// Without the text of the line: it may contain a password.
+    /// The message leaves out the text of the line: it may contain a password.
     #[error("--config {path}: line {line}: {what}")]
     Syntax { path: String, line: usize, what: String },
     #[error("--config {path}:\n  {}", mistakes.join("\n  "))]
@@ -96,9 +96,9 @@ pub(in super::super) enum WhenFull {
 /// Span of time of a window.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Length {
-    /// Since the first event of a key.
+    /// A window from the first event of a key.
     Sliding(Duration),
-    /// From midnight to midnight.
+    /// A window from midnight to midnight.
     Day(Calendar),
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rtad_store::write::WindowCurrent;
 use rtad_window::StateDir;
 
-/// For answers that are on their way when a lease ends.
+/// Time for answers that are on their way when a lease ends.
 const ANSWER_SECONDS: u64 = 1;
 /// A monotonic clock runs fast or slow by less than 500 ppm: two drift apart by less than this
 /// part.
@@ -158,15 +158,15 @@ mod tests {
         };
         let own = ["one-boot".to_owned()];
         assert_eq!(wait_seconds(None, &[], "boot"), 0);
-        // Of another directory: it runs, stopped cleanly, or was still waiting itself.
+        // The other directory's owner runs, stopped cleanly, or was still waiting itself.
         assert_eq!((waits(60, 0, &[], "boot"), waits(0, 0, &[], "boot")), (62, 0));
         assert_eq!((waits(60, 301, &[], "boot"), waits(0, 301, &[], "boot")), (301, 301));
         assert_eq!(waits(86_400, 0, &[], "boot"), 86_488);
-        // Of the same directory, which was still waiting or not.
+        // The same directory's owner was still waiting or not.
         assert_eq!((waits(60, 0, &own, "boot"), waits(60, 301, &own, "boot")), (0, 301));
-        // Of a volume that has moved, or a machine that was booted again.
+        // The volume has moved, or the machine was booted again.
         assert_eq!((waits(60, 0, &own, "other"), waits(0, 0, &own, "other")), (62, 0));
-        // Of a system that hides its boot.
+        // The system hides its boot.
         assert_eq!((waits(60, 0, &own, ""), waits(60, 0, &own, "oot")), (62, 62));
         let began = Instant::now();
         let lease = Lease::claimed(Duration::from_secs(10), began, 3);

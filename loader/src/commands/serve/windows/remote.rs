@@ -50,7 +50,8 @@ impl Health {
         !self.is_failing.swap(true, Ordering::Relaxed)
     }
 
-    /// A probe succeeded; whether that ends a failure. Of a cluster, only some nodes may fail.
+    /// A probe succeeded. Returns whether that ends a failure. A cluster may fail in some nodes
+    /// only.
     fn pass(&self) -> bool {
         !self.has_failed.swap(false, Ordering::Relaxed)
             && self.is_failing.swap(false, Ordering::Relaxed)

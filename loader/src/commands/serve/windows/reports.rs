@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use rtad_window::Key;
 
-/// Reports that wait at most: 64 MiB. Beyond it the whole audience is published.
+/// Maximum number of waiting reports: 64 MiB. More reports publish the whole audience.
 const MAX_WAITING: usize = 4 << 20;
 
 pub(super) struct Reports {
@@ -29,7 +29,7 @@ struct State {
     renews: bool,
 }
 
-/// What is to be published.
+/// Reports to publish.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// The changes of these keys.
@@ -94,12 +94,12 @@ impl Reports {
         Some(Due::Changes(keys))
     }
 
-    /// What was taken is published.
+    /// Removes the reports taken, which are published.
     pub(super) fn done(&self) {
         self.state().writing = None;
     }
 
-    /// What was taken is not published: it is due again.
+    /// Returns the reports taken, which are not published: they wait again.
     pub(super) fn retry(&self, due: Due) {
         let mut state = self.state();
         state.waiting = state.writing.take().or(state.waiting);

@@ -161,7 +161,7 @@ impl Candidate {
             let began = Instant::now();
             match self.checkpoints.claim(content.found.as_ref(), terms).await {
                 Err(StoreError::Conflict { .. }) if attempt < ATTEMPTS => {
-                    // Memory for one table, not two.
+                    // The drop leaves memory for one table, not two.
                     drop(content);
                     content = self.read().await?;
                 }
@@ -264,7 +264,7 @@ pub(super) struct Uploads {
     pub(super) wake: Notify,
     is_fenced: AtomicBool,
     lease: Lease,
-    /// As the log shows it.
+    /// The state as last logged.
     lease_state: Mutex<LeaseState>,
     counters: UploadCounters,
 }
@@ -386,7 +386,7 @@ impl Uploads {
                 let text = error_chain(&error);
                 tracing::warn!(window, error = text, "checkpoint not uploaded to the store");
                 match error {
-                    // Of a put or a lock; a lost claim is permanent.
+                    // A put or a lock conflicts for a time; a lost claim is permanent.
                     StoreError::Conflict { is_transient: false, .. } => self.fence(),
                     _ => Stored::Failed,
                 }
@@ -394,8 +394,8 @@ impl Uploads {
         }
     }
 
-    /// Asks the store for the owner, also during an upload. Without an answer, this process goes on
-    /// until its lease ends.
+    /// Asks the store for the owner, also during an upload. A store that does not answer lets this
+    /// process go on until its lease ends.
     pub(super) async fn check_owner(&self) -> Stored {
         let asked = Instant::now();
         let owned = self.checkpoints.is_owned_by(&self.owner);
@@ -416,8 +416,8 @@ impl Uploads {
         self.lease.check_interval()
     }
 
-    /// Tells the store, once the wait is over, that a restart need not wait again. After a failure,
-    /// the next call does.
+    /// Tells the store, once the wait is over, that a restart need not wait again. A failure leaves
+    /// that to the next call.
     pub(super) async fn end_wait(&self) {
         let mut current = self.current.lock().await;
         if current.wait_seconds > 0 && self.lease.has_waited() {

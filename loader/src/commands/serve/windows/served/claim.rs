@@ -92,7 +92,7 @@ impl ReadWindow {
             is_late,
         };
         if !window.reports.is_empty() {
-            // Of the day before, if the process was stopped over midnight.
+            // Removes the entries of the day before, if the process was stopped over midnight.
             let _ = window.expire(|_, _| {});
         }
         window.update_gauges();

@@ -172,7 +172,7 @@ impl ServedWindow {
             }
             self.store_once(uploads, first_due).await;
             uploads.end_wait().await;
-            // After a failure too.
+            // A failure waits as long.
             wake_at = Instant::now() + UPLOAD_RETRY;
         }
     }
