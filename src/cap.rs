@@ -129,8 +129,8 @@ impl PeriodTable {
         self.table.set_limit(before + devices);
     }
 
-    /// The same table with the limit of another configuration, or a new one if it has no room. What
-    /// was leased stays leased, also while the cap has a share.
+    /// The same table with the limit of another configuration, or a new one if it has no room.
+    /// Leased units stay leased, also while the cap has a share.
     fn under(this: &Arc<Self>, config: &CapConfig) -> Arc<Self> {
         let (capacity, leased) = (config.capacity(), this.leased());
         let limit = if config.leased { leased } else { capacity };

@@ -104,7 +104,7 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     );
     // Fails only if the sync thread is gone, and then there is nothing to wait for.
     let _ = first_poll.await;
-    // Until now there were no requests to delay.
+    // The first requests may come now, so loading must not delay them.
     priority.lower();
     warn_of_open_api(&parts.server, &parts.serving.load());
     let (phase, phases) = watch::channel(Phase::Serving);

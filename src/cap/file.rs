@@ -205,7 +205,7 @@ fn write(folder: &Path, strategy: &str, header: &Header, table: &CapTable) -> io
     inner.write_all(&hash.finalize())?;
     inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     std::fs::rename(staged, path(folder, strategy))?;
-    // The rename itself. Where folders cannot be synced, it is not.
+    // The sync makes the rename durable, except where folders cannot be synced.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Leases of caps: the pods take their parts of a cap from Redis or Valkey, block by block.
 //!
 //! Requests see a table whose limit grows. A background task keeps each limit ahead of the count by
-//! what the pod counts in ten seconds, and leases for the next period before it begins. Without
-//! Redis a pod goes on with what it has leased.
+//! what the pod counts in ten seconds, and leases for the next period before it begins. A pod that
+//! cannot reach Redis goes on with what it has leased.
 //!
-//! After a call without an answer, the next ones only ask: a server that executes calls and fails
+//! The calls that follow a call without an answer only ask: a server that executes calls and fails
 //! to answer wastes one block at most.
 //!
 //! A lease belongs to the period's table, not to the server or the configuration: it stays when a
@@ -37,7 +37,7 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     backend: Mutex<Option<Backend>>,
-    /// By strategy. They stay when a cap ends: counters of calls do not fall.
+    /// The accounts by strategy. They stay when a cap ends: counters of calls do not fall.
     accounts: Mutex<HashMap<String, Account>>,
     /// Held during calls.
     calling: tokio::sync::Mutex<()>,

@@ -68,7 +68,7 @@ impl Display for Summary<'_> {
     }
 }
 
-/// Who may call rtad's own routes, and where.
+/// Callers of rtad's own routes, and the address that serves them.
 fn api(config: &Config) -> String {
     let api = &config.server.api;
     let port = api.listen.map_or("the decision port".to_owned(), |address| address.to_string());
@@ -89,7 +89,7 @@ fn rule(StrategyConfig { exclude, include, .. }: &StrategyConfig) -> String {
     }
 }
 
-/// How many devices get a bid on this pod.
+/// The number of devices that get a bid on this pod.
 fn limit(cap: &CapConfig) -> String {
     let CapConfig { unique_devices, per, time_zone, share, leased } = cap;
     let (devices, per) = (cap.capacity(), per.as_str());
@@ -101,7 +101,7 @@ fn limit(cap: &CapConfig) -> String {
     format!("{devices} distinct devices per {per} in {time_zone}{of}")
 }
 
-/// What admits a request of a platform.
+/// The condition that admits a request of a platform.
 fn access(platform: &PlatformConfig) -> &'static str {
     let signature = platform.custom.as_ref().and_then(|custom| custom.signature.as_ref());
     let is_signed = signature.is_some_and(|signature| signature.mode == SignatureMode::Enforce);

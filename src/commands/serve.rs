@@ -35,7 +35,8 @@ pub(super) async fn serve(arguments: Serve) -> Result<(), Failure> {
     let reread: Reread = Box::new(move || {
         read_config(file.as_ref(), &flags).map_err(|failure| error_chain(&failure))
     });
-    // Before the start: without a handler, a SIGHUP during the first load would end the process.
+    // The handler precedes the start: a SIGHUP without a handler would end the process during the
+    // first load.
     let mut signals = Signals::listen()?;
     if let Some(running) = process::start(&mut signals, assembly, reread).await? {
         process::serve_until_stopped(&mut signals, running).await;

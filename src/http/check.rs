@@ -55,7 +55,7 @@ pub(super) async fn many(
         snapshot_of(&app.serving.load(), &audience)?;
         let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY), arrival).await?;
         if arrival.queued > app.max_wait {
-            // In favor of bid requests on the same worker.
+            // A late batch is shed, in favor of bid requests on the same worker.
             app.telemetry.shed();
             return Err(ApiError::Overloaded);
         }

@@ -13,8 +13,8 @@ use super::segment::{decoded, raw};
 use super::tagged::tagged;
 
 /// 65,536 little-endian `u32`, in shard order. Costs about 100 µs. The answer of a generation never
-/// changes, so it has an entity tag. During a rolling swap the snapshot mixes two generations, and
-/// the answer has no tag.
+/// changes, so it has an entity tag. A rolling swap mixes two generations in the snapshot, and its
+/// answer has no tag.
 pub(super) async fn shards(
     State(app): State<Arc<AdminApp>>,
     uri: Uri,

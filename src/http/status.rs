@@ -143,7 +143,7 @@ struct SnapshotStatus<'a> {
     filter: &'a str,
     target_fpr: f64,
     expected_fpr: f64,
-    /// Of a ribbon filter: keys in second tiers and in lists.
+    /// Keys in second tiers and in lists of a ribbon filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     diverted_keys: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -132,7 +132,7 @@ impl Reloader {
             let found = fingerprint(&self.read().await);
             let state = self.state.lock().await;
             let is_refused = state.refused.as_ref() == Some(&found);
-            // After a refusal, the served config is reloaded once too, so that its recovery is
+            // The served config is reloaded once after a refusal too, so that its recovery is
             // reported.
             let is_served = state.refused.is_none() && state.served == found;
             drop(state);

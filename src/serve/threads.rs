@@ -21,8 +21,8 @@ struct Threads {
 }
 
 impl Priority {
-    /// Gives present and future threads the lowest priority, so that hashing delays no request by
-    /// a time slice. Without effect on kernels without thread priorities.
+    /// Gives present and future threads the lowest priority, so that hashing delays no request by a
+    /// time slice. Has no effect on kernels without thread priorities.
     pub(super) fn lower(&self) {
         let mut threads = self.threads();
         threads.is_low = true;

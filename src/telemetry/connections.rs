@@ -49,7 +49,7 @@ pub struct ConnectionPermit(Arc<OpenConnections>);
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        // Before the count: a reader of count 0 must not see an older time.
+        // The time precedes the count: a reader of count 0 must not see an older time.
         self.0.closed.store(self.0.started.elapsed().as_millis() as u64, Ordering::Release);
         self.0.count.fetch_sub(1, Ordering::Release);
     }

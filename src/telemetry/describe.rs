@@ -124,6 +124,6 @@ pub(super) fn set_initial_values() {
     metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     metrics::gauge!("rtad_ready").set(0.0);
     metrics::gauge!("rtad_config_last_reload_successful").set(1.0);
-    // From 0, so that the first error is an increase.
+    // The counter begins at 0, so that the first error is an increase.
     let _ = metrics::counter!("rtad_cache_errors_total");
 }

@@ -38,9 +38,9 @@ pub struct Telemetry {
 #[derive(Default)]
 struct LabeledCounters {
     platform_routes: BTreeMap<String, RouteMetrics>,
-    /// By platform and strategy.
+    /// The counters by platform and strategy.
     decisions: BTreeMap<(String, String), DecisionCounters>,
-    /// By kind.
+    /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
 }
 

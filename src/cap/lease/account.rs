@@ -259,9 +259,9 @@ mod tests {
         lease(&mut account, &table, 7, TOTAL, now);
         count(&table, 100..107);
         assert_eq!(account.call(&table, TOTAL, now), None, "all is leased");
-        // A larger cap, by a reload.
+        // A reload makes the cap larger.
         assert_eq!(account.call(&table, TOTAL + 5, now), units(107, 5));
-        // Or another pod gave back.
+        // Another pod gave units back.
         let later = now + ASK_INTERVAL;
         assert_eq!(account.call(&table, TOTAL, later), units(107, 0));
     }
