@@ -7,8 +7,8 @@
 //!
 //! # Modules
 //!
-//! Each module uses only those below it in the table, and the crates `rtad-core`, `rtad-store` and
-//! `rtad-http`.
+//! Each module uses only those below it in the table, and the crates `rtad-core`, `rtad-store`,
+//! `rtad-http` and `rtad-redis`.
 //!
 //! | module | job |
 //! |---|---|
@@ -17,9 +17,9 @@
 //! | `explain` | the reason for an answer, in words |
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
-//! | `cap` | unique caps of strategies: counts per period, their files and leases |
 //! | `platform` | wire formats |
 //! | `telemetry` | metrics |
+//! | `cap` | unique caps of strategies: counts per period, their files and leases |
 //! | `config` | the configuration, as data |
 //! | `strategy` | rules over audiences |
 //!

@@ -5,7 +5,7 @@
 //! | the caller's | signals, and the accept loop of the decision port |
 //! | `admin` | the admin port, upkeep of histograms, watching the config |
 //! | `sync` | polling the store: a mount that hangs must not stop the probes |
-//! | `caps` | ends of caps' periods, and their files |
+//! | `caps` | ends of caps' periods, their files and leases |
 //! | `worker-N` | connections of the decision port |
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
 
