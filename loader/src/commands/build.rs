@@ -100,8 +100,7 @@ pub(super) struct BuildArgs {
     #[arg(long)]
     dry_run: bool,
     /// Read no input: add the keys of deltas to the live filters, which become fuller. Removed keys
-    /// stay in a
-    /// delta. A full build avoids both effects
+    /// stay in a delta. A full build avoids both effects
     #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter",
         "allow_empty", "keep_carried", "max_carried_loss", "metrics_file"])]
     compact: bool,

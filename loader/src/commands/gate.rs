@@ -28,8 +28,7 @@ const FILL_MARGIN: f64 = 0.1;
 #[derive(Debug, Args)]
 pub(super) struct GateArgs {
     /// Publish nothing if the audience loses more than this fraction of the live generation's keys;
-    /// 1 disables the
-    /// comparison
+    /// 1 disables the comparison
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     max_shrink: f64,
     /// Publish nothing if the expected false-positive rate is higher than this [default: twice
@@ -37,8 +36,8 @@ pub(super) struct GateArgs {
     #[arg(long, value_name = "P", value_parser = parse_ratio)]
     max_fpr: Option<f64>,
     /// Publish nothing if any shard has a higher fraction of bits set [default: 0.1 above the fill
-    /// of filters of
-    /// this kind and rate; 0.49 for block512 at the default rate; ribbon filters have no fill]
+    /// of filters of this kind and rate; 0.49 for block512 at the default rate; ribbon filters have
+    /// no fill]
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_fill: Option<f64>,
 }

@@ -17,8 +17,7 @@ pub(super) struct RollbackArgs {
     #[command(flatten)]
     sign: SignArgs,
     /// Roll back even if a later manifest is unreadable and the deltas merged into that generation
-    /// are therefore
-    /// unknown. Those deltas are lost, including removals. Tombstones are kept
+    /// are therefore unknown. Those deltas are lost, including removals. Tombstones are kept
     #[arg(long)]
     lose_deltas: bool,
     /// Generation to make live; a newer one undoes a rollback

@@ -17,8 +17,7 @@ use crate::sign::Signer;
 #[derive(Debug, Args)]
 pub(super) struct SignArgs {
     /// Sign the publication with this minisign secret key; the password of a protected key is read
-    /// from the
-    /// environment variable RTAD_SIGN_PASSWORD
+    /// from the environment variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
 }
@@ -46,8 +45,7 @@ impl SignArgs {
     }
 
     /// The signer, if there is one, checked against the store's public keys now rather than after
-    /// an
-    /// hour of reading.
+    /// an hour of reading.
     pub(super) fn signer(
         &self,
         store: &Store,

@@ -8,8 +8,7 @@ use rtad_store::{PublicKey, Store};
 #[derive(Debug, Args)]
 pub(super) struct TrustArgs {
     /// Accept only manifests signed by this minisign key, or by a key of this file, as a pod with
-    /// this key in its
-    /// config does; repeatable, one valid signature is enough
+    /// this key in its config does; repeatable, one valid signature is enough
     #[arg(long = "public-key", value_name = "KEY|FILE", value_parser = keys)]
     public_keys: Vec<Keys>,
 }

@@ -18,8 +18,8 @@ pub(super) struct MemoryArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     memory: u64,
     /// Spill keys to files in DIR, which is created if needed, instead of unnamed files in the
-    /// system's temporary
-    /// directory. The files survive an interruption, and --resume continues from them
+    /// system's temporary directory. The files survive an interruption, and --resume continues from
+    /// them
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
     /// Continue the interrupted build in --spill-dir; start over if there is none

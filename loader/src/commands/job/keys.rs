@@ -31,8 +31,7 @@ pub(in super::super) struct KeysArgs {
     #[command(flatten)]
     input: InputArgs,
     /// Write frames for `rtad-loader distinct`: a header of 8 bytes (u16 bucket, u16 0, u32 count,
-    /// little-endian),
-    /// then the sorted, distinct keys that start with the 12 bits of the bucket
+    /// little-endian), then the sorted, distinct keys that start with the 12 bits of the bucket
     #[arg(long)]
     frames: bool,
     /// Write the report to FILE instead of stderr
