@@ -158,7 +158,7 @@ impl Cap {
         if expected[..] != found {
             return Err(FileError::Damaged("its digest does not match"));
         }
-        // The rest of the lease was given back, or is used by nobody.
+        // The rest of the lease was given back, or stays unused.
         let leased = header.leased.min(table.count());
         let restored = Arc::new(PeriodTable::with_leased(period, table, leased));
         let table = PeriodTable::under(&restored, config);

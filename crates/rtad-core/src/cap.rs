@@ -195,8 +195,8 @@ impl CapTable {
         Self { buckets, homes, seed, sized_for: limit, carried: 0, count }
     }
 
-    /// The table with a number of devices that were counted before, in a table that is gone. They
-    /// are counted again if they come again.
+    /// The table with a number of devices that were counted before, in a table that was dropped.
+    /// They are counted again if they come again.
     #[must_use]
     pub fn with_carried(mut self, devices: u64) -> Self {
         let own = self.count() - self.carried;
@@ -240,7 +240,7 @@ impl CapTable {
         self.sized_for
     }
 
-    /// Devices that were counted in a table that is gone.
+    /// Devices that were counted in a table that was dropped.
     pub const fn carried(&self) -> u64 {
         self.carried
     }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::error::RedisError;
 use crate::node::Node;
 
-/// Properties of a server, as far as it tells.
+/// Properties of a server, as far as it reports them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -32,12 +32,12 @@ pub enum Eviction {
         /// Such as `allkeys-lru`.
         policy: String,
     },
-    /// The server tells no policy.
+    /// The server reports no policy.
     Unknown,
 }
 
 impl Capabilities {
-    /// A warning for the log: the server may forget keys.
+    /// A warning for the log: the server may delete keys.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         match &self.eviction {

@@ -24,7 +24,7 @@ pub struct Quota<'a> {
     pub name: &'a str,
     /// Units of all members together.
     pub total: u64,
-    /// Its end. Redis forgets it a day later.
+    /// End of the period. Redis deletes the quota a day later.
     pub end: SystemTime,
 }
 

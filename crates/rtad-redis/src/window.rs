@@ -36,8 +36,8 @@ pub enum Lifetime {
         /// Number of the period, such as days since 1970 in the window's time zone. It is part of
         /// the name in Redis, so that a period begins at once, for all owners.
         period: u64,
-        /// End of the period. The key expires five minutes later, so that the clocks of owners may
-        /// differ. Events of an ended period are still told apart, each key for five minutes.
+        /// End of the period. The key expires five minutes later, because the clocks of owners may
+        /// differ. Repeated events of an ended period are detected for these five minutes.
         end: SystemTime,
     },
 }

@@ -32,7 +32,7 @@ pub use open::{Loaded, OpenError};
 use shared::{LogPosition, Shared};
 pub use state_dir::StateDir;
 
-/// Log after which a checkpoint is due, at least; else half of the table.
+/// Minimum size of the log before a checkpoint; half of the table if that is larger.
 const MIN_LOG_BYTES: u64 = 64 << 20;
 /// Time from a failed checkpoint to the next: each attempt writes the table.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(60);

@@ -28,8 +28,8 @@ impl Unusable {
 pub(super) enum Form {
     /// The id is a digest or a placeholder: no hash is needed.
     Known(Result<DeviceKey, Unusable>),
-    /// The id is to be hashed: in its case if it has the shape of its kind, otherwise as it is, to
-    /// tell junk from a malformed id.
+    /// The id needs a hash. An id with the shape of its kind is hashed in its case, any other id as
+    /// it is, to distinguish placeholders from malformed ids.
     Unhashed { has_shape: bool },
 }
 

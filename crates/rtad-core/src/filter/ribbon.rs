@@ -270,7 +270,7 @@ fn parities(words: [u64; 8]) -> u64 {
     bytes.wrapping_mul(0x8040_2010_0804_0201) >> 56
 }
 
-/// Looks up a row in its two lines. Most non-members are told from the first eight columns.
+/// Looks up a row in its two lines. The first eight columns reject most non-members.
 #[inline]
 fn lookup<T: Tier, const R: usize>(lines: &[Line; 2], hash: Hash, offset: u64) -> TierAnswer {
     let [first, second] = lines;

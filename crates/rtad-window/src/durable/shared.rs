@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) queue: Mutex<Queue>,
     /// Work for the writer.
     pub(super) wake: Condvar,
-    /// Number of tickets whose fate is known.
+    /// Number of tickets whose outcome is known.
     pub(super) done: watch::Sender<u64>,
     /// Ranges of tickets that failed: after the first number, up to the second.
     pub(super) failed: Mutex<Vec<(u64, u64)>>,
@@ -57,8 +57,8 @@ pub(super) struct Files {
 pub(super) struct Queue {
     pub(super) payload: Vec<u8>,
     pub(super) undo: Vec<Undo>,
-    /// Number of tickets given. A ticket is for a payload, or for an answer that depends on events
-    /// that are not queued yet.
+    /// Number of tickets. A payload has one, and so has an answer that depends on events that are
+    /// not queued yet.
     pub(super) tickets: u64,
     /// Number of tickets that the writer has taken.
     pub(super) taken: u64,
@@ -180,7 +180,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The log has failed since: the events may be undone, and later tickets do not tell.
+    /// The log has failed since: the events may be undone, and later tickets do not report it.
     pub(super) fn ticket_of_duplicates(&self, failures: u64) -> Result<Ticket, Failure> {
         let is_quiet = self.order.try_write().is_ok();
         let mut queue = guard(self.queue.lock());

@@ -58,8 +58,8 @@ impl Health {
     }
 }
 
-/// The last requests with a key that makes them idempotent. The server answers a repetition as the
-/// first time, but does not tell that it is one.
+/// The last requests with an idempotency key. The server gives a repetition the first answer and
+/// does not mark it as one.
 #[derive(Default)]
 struct Counted {
     requests: HashSet<Request>,

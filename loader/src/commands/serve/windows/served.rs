@@ -110,7 +110,7 @@ impl ServedWindow {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Remembers if events or erasures are undone. Their client may be gone before.
+    /// Records whether events or erasures are undone, as their client may have disconnected.
     fn watch(self: &Arc<Self>, ticket: Ticket) {
         if self.reports.is_empty() || self.config.durability != Durability::Fsync {
             return;

@@ -84,8 +84,8 @@ impl ServedWindow {
         }
     }
 
-    /// Clears expired entries, which the next checkpoint must not contain: devices that nobody can
-    /// erase any more. Returns whether all expired keys were given to `each`.
+    /// Clears expired entries, which the next checkpoint must not contain: `forget` does not find
+    /// them any more. Returns whether all expired keys were given to `each`.
     #[must_use]
     pub(super) fn expire(&self, mut each: impl FnMut(Key, u16)) -> bool {
         let mut has_expired = false;
