@@ -10,8 +10,8 @@
 //! A lease belongs to the period's table, not to the server or the configuration: it stays when a
 //! cap gets a share, and another server learns of it.
 //!
-//! A pod that ends gives back what it has not used. What a killed pod had left is used by nobody,
-//! so a file of the cap restores devices, not leases.
+//! A pod that ends gives back its unused units. Those of a killed pod stay unused, so a file of the
+//! cap restores devices, not leases.
 
 mod account;
 

@@ -6,8 +6,8 @@
 //!
 //! Names have no hash tag. All commands have one key, so that a tag would win nothing, and the
 //! slots of whole names spread evenly over the nodes. 256 tags would use at most 256 of 16,384
-//! slots: an imbalance of several percent with three nodes, and of half with a hundred. Where the
-//! device key itself contains `{…}`, client and server hash only its content.
+//! slots: an imbalance of several percent with three nodes, and of half with a hundred. Client and
+//! server hash only the content of a `{…}` that the device key itself contains.
 
 use crc::{CRC_16_XMODEM, Crc};
 

@@ -12,8 +12,8 @@
 //!   They are *diverted* to a second, smaller tier of the same kind, and a threshold in the line
 //!   where a row starts says which rows may have been diverted. Dillinger, Hübschle-Schneider,
 //!   Sanders and Walzer, *Fast succinct retrieval and approximate membership using ribbon* (BuRR,
-//!   2022). What the second tier diverts is a sorted list of 32-bit hashes, as are all keys of a
-//!   shard of fewer than [`MIN_TIER_KEYS`].
+//!   2022). Keys that the second tier diverts are a sorted list of 32-bit hashes, as are all keys
+//!   of a shard of fewer than [`MIN_TIER_KEYS`].
 //! * **A line** has 64 bytes: r columns of [`Shape::SLOTS`] bits, one bit per slot, then the
 //!   threshold. A column's bits under a row are a mask and a parity.
 //!
