@@ -158,5 +158,5 @@ def test():
 
 def document():
     return json.dumps(
-        {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test()]}
+        {"rule_files": ["rules.yaml"], "evaluation_interval": "2m", "tests": [test()]}
     )
