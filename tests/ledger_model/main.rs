@@ -14,9 +14,10 @@ use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any};
 use proptest::prop_oneof;
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
+use tokio::runtime::Runtime;
 
 use faulty_store::LostAnswer;
-use model::{KEYS, Keys, Kind};
+use model::{KEYS, Keys, Kind, bit};
 use world::World;
 
 /// Writers with a ledger each.
@@ -121,17 +122,39 @@ fn random_schedules_agree_with_the_model() {
         failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
         ..Config::default()
     };
-    // Paused: retries do not wait.
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let runtime = paused_runtime();
     let run = |steps: Vec<Step>| {
-        runtime.block_on(async {
-            let mut world = World::new();
-            for step in steps {
-                world.take(step).await;
-            }
-        });
+        runtime.block_on(run(steps));
         Ok(())
     };
     TestRunner::new(config).run(&steps(), run).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Regression: the model knew the states at polls only. The pod answers from the state between the
+/// lifted tombstone and the build.
+#[test]
+fn failed_poll_may_answer_from_a_state_between_polls() {
+    let keys = |numbers: &[u8]| numbers.iter().fold(0, |keys, number| keys | bit(*number));
+    let append = |kind| Step::Append { writer: 0, changes: vec![(9, kind)], lost: None };
+    paused_runtime().block_on(run(vec![
+        Step::Build { input: keys(&[9, 10]) },
+        append(Kind::Entomb),
+        Step::Poll { chunk_reads: None },
+        append(Kind::Lift),
+        Step::Build { input: keys(&[0, 4, 7, 10]) },
+        Step::Poll { chunk_reads: Some(0) },
+    ]));
+}
+
+/// Retries do not wait: the clock is paused.
+fn paused_runtime() -> Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap()
+}
+
+async fn run(steps: Vec<Step>) {
+    let mut world = World::new();
+    for step in steps {
+        world.take(step).await;
+    }
 }

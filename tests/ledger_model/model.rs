@@ -46,6 +46,8 @@ pub(crate) struct Model {
     /// The live generation; none before the first and after a deletion.
     live: Option<u64>,
     is_disabled: bool,
+    /// Members in each state since the pod's last whole poll. Mixed chunks answer from any of them.
+    states: Vec<Keys>,
 }
 
 pub(crate) const fn bit(key: u8) -> Keys {
@@ -63,6 +65,25 @@ impl Model {
         let generation = self.generations[&self.live?];
         let keys = self.applied(generation.keys, generation.through, u64::MAX);
         Some(keys & !self.tombstones)
+    }
+
+    /// Members that the pod may answer from after a failed poll.
+    pub(crate) fn states(&self) -> &[Keys] {
+        &self.states
+    }
+
+    /// Records a poll. After a whole one, and after one that saw a deletion, the pod answers from
+    /// the present state alone.
+    pub(crate) fn polled(&mut self, is_whole: bool) {
+        if is_whole || self.live.is_none() {
+            self.states = self.published().into_iter().collect();
+        }
+    }
+
+    /// Records the present state. The pod may read it at any time until the next one, or later: it
+    /// applies the newest tombstones to chunks of an older generation.
+    fn record(&mut self) {
+        self.states.extend(self.published());
     }
 
     /// The keys of a build from `input`, whose base is at `through`.
@@ -109,6 +130,7 @@ impl Model {
                 self.appends.push(Appended { sequence, key, is_added });
             }
         }
+        self.record();
     }
 
     /// The last change that the live generation's build saw of a key, if any. None for keys that
@@ -123,10 +145,12 @@ impl Model {
         let from = self.live.map_or(0, |live| self.generations[&live].through);
         self.generations.insert(generation, Generation { keys, from, through });
         self.live = Some(generation);
+        self.record();
     }
 
     pub(crate) fn roll_back(&mut self, generation: u64) {
         self.live = Some(generation);
+        self.record();
     }
 
     pub(crate) fn delete(&mut self) {

@@ -39,11 +39,9 @@ fn key(number: u8) -> DeviceKey {
     DeviceKey::from_bytes(bytes)
 }
 
-/// The pod: its sync, and the answers that it may give.
+/// The pod: its sync and its cache.
 struct Pod {
     sync: Sync,
-    /// Members in each state since its last whole swap. Mixed chunks answer from any of them.
-    allowed: Vec<Keys>,
     _cache: TempDir,
 }
 
@@ -80,7 +78,7 @@ impl World {
             ledgers: [const { None }; WRITERS],
             model: Model::default(),
             build: None,
-            pod: Pod { sync, allowed: Vec::new(), _cache: cache },
+            pod: Pod { sync, _cache: cache },
             fillers: 0,
         }
     }
@@ -290,14 +288,11 @@ impl World {
     /// chunk may still answer from a state since the last whole one, but not from before a
     /// deletion, and not at all while the audience is disabled.
     async fn poll(&mut self, chunk_reads: Option<usize>) {
-        let (members, published) = (self.model.members(), self.model.published());
-        if published.is_none() {
-            self.pod.allowed.clear();
-        }
-        self.pod.allowed.extend(published);
+        let members = self.model.members();
         self.faults.limit_chunk_reads(chunk_reads);
         self.pod.sync.poll_all().await;
         self.faults.limit_chunk_reads(None);
+        self.model.polled(false);
         let catalog = self.pod.sync.serving().load_full();
         let audience = &catalog.audiences()[0];
         let snapshot = audience.available();
@@ -307,16 +302,16 @@ impl World {
                 let answer = snapshot.contains(&key(number));
                 let is_allowed = |members: &Keys| (members & bit(number) != 0) == answer;
                 assert!(
-                    self.pod.allowed.iter().any(is_allowed),
+                    self.model.states().iter().any(is_allowed),
                     "key {number} is {answer}; allowed: {:?}",
-                    self.pod.allowed
+                    self.model.states()
                 );
             }
         }
         if chunk_reads.is_none() {
             assert_eq!(snapshot.is_some(), members.is_some(), "after a poll without faults");
             assert!(snapshot.is_none_or(|snapshot| !snapshot.is_mixed()));
-            self.pod.allowed = published.into_iter().collect();
+            self.model.polled(true);
         }
     }
 
