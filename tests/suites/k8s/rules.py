@@ -8,23 +8,10 @@ import kubernetes_validate
 
 from suites.k8s.rendered import matches, name_of, quantity, seconds
 
-# From the operator's API, whose schema the package lacks.
-SERVICE_MONITOR = {"selector", "endpoints", "namespaceSelector", "jobLabel", "targetLabels"}
-ENDPOINT = {
-    "port",
-    "path",
-    "interval",
-    "scrapeTimeout",
-    "scheme",
-    "honorLabels",
-    "relabelings",
-    "metricRelabelings",
-}
-GROUP = {"name", "interval", "labels", "rules"}
-ALERT = {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
-RECORD = {"record", "expr", "labels"}
 # Created manually, see docs/guides/kubernetes.md: the repository has no secrets.
-SECRETS_BY_HAND = {"rtad-secrets", "rtad-store-keys", "rtad-writer-token"}
+SECRETS_BY_HAND = {
+    ("Secret", name) for name in ("rtad-secrets", "rtad-store-keys", "rtad-writer-token")
+}
 # Seconds for the last checkpoint of the write service.
 CHECKPOINT = 30
 # Overlays for small nodes, without dedicated CPUs.
@@ -44,191 +31,82 @@ def schema(overlay):
                 yield f"{name_of(document)}: {'.'.join(map(str, error.path))}: {error.message} (Kubernetes {version})"
 
 
-def monitors(overlay):
-    for document in overlay.documents:
-        if document["apiVersion"].startswith("monitoring.coreos.com/"):
-            unknown = {"ServiceMonitor": service_monitor, "PrometheusRule": prometheus_rule}[
-                document["kind"]
-            ]
-            yield from (
-                f"{name_of(document)}: {problem}" for problem in unknown(overlay, document["spec"])
-            )
-
-
-def service_monitor(overlay, spec):
-    for field in (set(spec) - SERVICE_MONITOR).union(
-        *(set(endpoint) - ENDPOINT for endpoint in spec["endpoints"])
-    ):
-        yield f"has an unknown field {field}"
-    for endpoint in spec["endpoints"]:
-        if seconds(endpoint["scrapeTimeout"]) > seconds(endpoint["interval"]):
-            yield "a scrape may take longer than the time between two"
-    services = [
-        one
-        for one in overlay.of_kind("Service")
-        if matches(spec["selector"], one["metadata"].get("labels", {}))
-    ]
-    ports = [{port["name"] for port in service["spec"]["ports"]} for service in services]
-    wanted = {endpoint["port"] for endpoint in spec["endpoints"]}
-    if not services or not all(wanted <= names for names in ports):
-        yield "selects no Service, or one without its ports"
-
-
-def prometheus_rule(_, spec):
-    names = [group["name"] for group in spec["groups"]]
-    if set(spec) != {"groups"} or len(set(names)) < len(names):
-        yield "has two groups of one name, or unknown fields"
-    for group in spec["groups"]:
-        for field in set(group) - GROUP:
-            yield f"group {group['name']}: has an unknown field {field}"
-        for rule in group["rules"]:
-            known = ALERT if "alert" in rule else RECORD
-            if set(rule) - known or not rule.get("expr"):
-                yield f"group {group['name']}: a rule without an expression, or with unknown fields {sorted(set(rule) - known)}"
-
-
 def selectors(overlay):
-    templates = [
-        (template["metadata"].get("labels", {}), template["spec"])
-        for _, _, template in overlay.pods()
-    ]
-
-    def ports_of(selector):
-        pods = [spec["containers"] for labels, spec in templates if matches(selector, labels)]
-        ports = [
-            {port["name"] for container in pod for port in container.get("ports", [])}
-            for pod in pods
-        ]
-        return set.intersection(*ports) if ports else None
-
-    for document in overlay.of_kind("Deployment", "StatefulSet"):
-        labels = document["spec"]["template"]["metadata"]["labels"]
-        if not matches(document["spec"]["selector"], labels):
-            yield f"{name_of(document)}: its selector is not of its own pods"
-        for constraint in document["spec"]["template"]["spec"].get("topologySpreadConstraints", []):
-            if not matches(constraint["labelSelector"], labels):
-                yield f"{name_of(document)}: a topology spread constraint is not of its own pods"
-            if (constraint["whenUnsatisfiable"], constraint.get("nodeTaintsPolicy")) != (
-                "ScheduleAnyway",
-                "Honor",
-            ):
-                yield f"{name_of(document)}: a topology spread constraint blocks scheduling, or counts unusable nodes"
-    selecting = [
-        (one, one["spec"]["selector"], []) for one in overlay.of_kind("PodDisruptionBudget")
-    ]
+    """Selectors find pods with the ports that they name."""
+    pods = [(one["metadata"]["labels"], one["spec"]) for _, _, one in overlay.pods()]
+    selecting = [(one, one["spec"]["selector"], []) for one in overlay.of_kind("PodDisruptionBudget")]
     for one in overlay.of_kind("Service"):
-        selecting.append(
-            (
-                one,
-                {"matchLabels": one["spec"]["selector"]},
-                [port["targetPort"] for port in one["spec"]["ports"]],
-            )
-        )
+        ports = [port["targetPort"] for port in one["spec"]["ports"]]
+        selecting.append((one, {"matchLabels": one["spec"]["selector"]}, ports))
     for one in overlay.of_kind("NetworkPolicy"):
         ports = [port["port"] for rule in one["spec"].get("ingress", []) for port in rule["ports"]]
         selecting.append((one, one["spec"]["podSelector"], ports))
     for document, selector, ports in selecting:
-        found = ports_of(selector)
-        if found is None:
+        found = [spec["containers"] for labels, spec in pods if matches(selector, labels)]
+        named = [{port["name"] for one in pod for port in one.get("ports", [])} for pod in found]
+        if not found:
             yield f"{name_of(document)}: selects no pod"
-        elif not set(ports) <= found:
-            yield f"{name_of(document)}: its pods have no ports {sorted(set(ports) - found)}"
+        elif missing := sorted(set(ports) - set.intersection(*named)):
+            yield f"{name_of(document)}: its pods have no ports {missing}"
+    for monitor in overlay.of_kind("ServiceMonitor"):
+        wanted = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
+        ports = [
+            {port["name"] for port in service["spec"]["ports"]}
+            for service in overlay.of_kind("Service")
+            if matches(monitor["spec"]["selector"], service["metadata"].get("labels", {}))
+        ]
+        if not ports or not all(wanted <= names for names in ports):
+            yield f"{name_of(monitor)}: selects no Service, or one without its ports"
+    for document in overlay.of_kind("Deployment", "StatefulSet"):
+        template = document["spec"]["template"]
+        for spread in template["spec"].get("topologySpreadConstraints", []):
+            expected = {"whenUnsatisfiable": "ScheduleAnyway", "nodeTaintsPolicy": "Honor"}
+            if not matches(spread["labelSelector"], template["metadata"]["labels"]):
+                yield f"{name_of(document)}: a topology spread constraint is not of its own pods"
+            if not expected.items() <= spread.items():
+                yield f"{name_of(document)}: a topology spread constraint blocks scheduling"
 
 
 def references(overlay):
     """References have targets."""
-
-    def missing(document, kind, name):
-        if not overlay.has(kind, name):
-            yield f"{name_of(document)}: there is no {kind}/{name}"
-
-    for document, job, template in overlay.pods():
-        spec = template["spec"]
-        yield from (
-            missing(document, "ServiceAccount", spec["serviceAccountName"])
-            if "serviceAccountName" in spec
-            else ()
-        )
-        claims = document["spec"].get("volumeClaimTemplates", [])
-        volumes = {volume["name"] for volume in spec.get("volumes", [])}
-        volumes |= {claim["metadata"]["name"] for claim in claims}
+    for document, _, template in overlay.pods():
+        spec, made = template["spec"], []
         if "serviceName" in document["spec"]:
-            yield from missing(document, "Service", document["spec"]["serviceName"])
+            made.append(("Service", document["spec"]["serviceName"]))
+        if "serviceAccountName" in spec:
+            made.append(("ServiceAccount", spec["serviceAccountName"]))
         for volume in spec.get("volumes", []):
-            if "configMap" in volume:
-                yield from missing(document, "ConfigMap", volume["configMap"]["name"])
-            if "persistentVolumeClaim" in volume:
-                yield from missing(
-                    document, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]
-                )
-            if "secret" in volume and volume["secret"]["secretName"] not in SECRETS_BY_HAND:
-                yield f"{name_of(document)}: nobody makes Secret/{volume['secret']['secretName']}"
-        names = {container["name"] for container in spec["containers"]}
+            made += [("ConfigMap", one["name"]) for one in [volume.get("configMap")] if one]
+            claim = volume.get("persistentVolumeClaim")
+            made += [("PersistentVolumeClaim", claim["claimName"])] if claim else []
+            made += [("Secret", one["secretName"]) for one in [volume.get("secret")] if one]
         for container in spec["containers"]:
             for source in container.get("envFrom", []):
-                if "configMapRef" in source:
-                    yield from missing(document, "ConfigMap", source["configMapRef"]["name"])
-                elif source["secretRef"]["name"] not in SECRETS_BY_HAND:
-                    yield f"{name_of(document)}: nobody makes Secret/{source['secretRef']['name']}"
-            for mount in container.get("volumeMounts", []):
-                if mount["name"] not in volumes:
-                    yield f"{name_of(document)}: there is no volume {mount['name']}"
-                if "subPath" in mount or "subPathExpr" in mount:
-                    yield f"{name_of(document)}: {mount['mountPath']} is mounted by subPath and never updated"
-        for rule in (job or {}).get("podFailurePolicy", {}).get("rules", []):
-            if rule.get("onExitCodes", {}).get("containerName", "rtad-loader") not in names:
-                yield f"{name_of(document)}: podFailurePolicy names no container of it"
+                [(kind, target)] = source.items()
+                made.append(({"configMapRef": "ConfigMap"}.get(kind, "Secret"), target["name"]))
+            if any("subPath" in mount for mount in container.get("volumeMounts", [])):
+                yield f"{name_of(document)}: a file is mounted by subPath and never updated"
+        for kind, name in made:
+            if not overlay.has(kind, name) and (kind, name) not in SECRETS_BY_HAND:
+                yield f"{name_of(document)}: there is no {kind}/{name}"
     for scaler in overlay.of_kind("HorizontalPodAutoscaler"):
         target = scaler["spec"]["scaleTargetRef"]
-        yield from missing(scaler, target["kind"], target["name"])
+        if not overlay.has(target["kind"], target["name"]):
+            yield f"{name_of(scaler)}: there is no {target['kind']}/{target['name']}"
 
 
 def restricted(overlay):
-    """Pod Security Standard `restricted`, read-only root, no service account token."""
-    volumes = {
-        "name",
-        "configMap",
-        "csi",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "persistentVolumeClaim",
-        "projected",
-        "secret",
-    }
-    for document, _, template in overlay.pods():
-        spec, name = template["spec"], name_of(document)
-        own = spec.get("securityContext", {})
-        strange = [one for one in spec.get("volumes", []) if set(one) - volumes]
-        if strange or any(spec.get(host) for host in ("hostNetwork", "hostPID", "hostIPC")):
-            yield f"{name}: uses a namespace of its host"
-        if (
-            not own.get("runAsNonRoot")
-            or not own.get("runAsUser")
-            or own.get("seccompProfile") != {"type": "RuntimeDefault"}
-        ):
-            yield f"{name}: may run as root, or without a seccomp profile"
-        if spec.get("automountServiceAccountToken") is not False:
-            yield f"{name}: mounts a service account token"
-        for container in spec["containers"]:
-            context = container.get("securityContext", {})
-            if context.get("allowPrivilegeEscalation") is not False or context.get(
-                "capabilities"
-            ) != {"drop": ["ALL"]}:
-                yield f"{name}: keeps capabilities or may gain privileges"
-            if context.get("readOnlyRootFilesystem") is not True:
-                yield f"{name}: has a writable root"
-            if any("hostPort" in port for port in container.get("ports", [])):
-                yield f"{name}: uses a host port"
-    for account in overlay.of_kind("ServiceAccount"):
-        if account.get("automountServiceAccountToken") is not False:
-            yield f"{name_of(account)}: gives a token to its pods"
+    """Beyond the Pod Security Standard `restricted`, which Kubernetes enforces for the namespace: a
+    read-only root, and no service account token."""
+    enforce = "pod-security.kubernetes.io/enforce"
     for namespace in overlay.of_kind("Namespace"):
-        if (
-            namespace["metadata"]["labels"].get("pod-security.kubernetes.io/enforce")
-            != "restricted"
-        ):
+        if namespace["metadata"]["labels"].get(enforce) != "restricted":
             yield f"{name_of(namespace)}: does not enforce restricted"
+    for document, template, container in overlay.containers():
+        if template["spec"].get("automountServiceAccountToken") is not False:
+            yield f"{name_of(document)}: mounts a service account token"
+        if container.get("securityContext", {}).get("readOnlyRootFilesystem") is not True:
+            yield f"{name_of(document)}: has a writable root"
 
 
 def resources(overlay):
@@ -349,13 +227,6 @@ def images(overlay):
         yield f"the images are {sorted(used)}: expected one, with a version tag"
 
 
-def namespaces(overlay):
-    [namespace] = [document["metadata"]["name"] for document in overlay.of_kind("Namespace")]
-    for document in overlay.documents:
-        if document["kind"] != "Namespace" and document["metadata"].get("namespace") != namespace:
-            yield f"{name_of(document)}: is not in namespace {namespace}"
-
-
 def sizes(overlay):
     """`kubectl apply` stores the manifest in an annotation, whose size is limited."""
     for document in overlay.documents:
@@ -365,7 +236,6 @@ def sizes(overlay):
 
 RULES = [
     schema,
-    monitors,
     selectors,
     references,
     restricted,
@@ -374,7 +244,6 @@ RULES = [
     owners,
     jobs,
     images,
-    namespaces,
     sizes,
 ]
 

@@ -64,30 +64,11 @@ def read_by_rustc():
     return {os.path.relpath(file, root) for file in files}
 
 
-def lint(text):
-    return subprocess.run(
-        ["hadolint", "--failure-threshold", "style", "-"],
-        input=text,
-        capture_output=True,
-        text=True,
-    )
-
-
 class TestDockerfile:
     def test_hadolint_finds_no_problems(self):
-        result = lint(DOCKERFILE)
+        command = ["hadolint", "--failure-threshold", "style", "Dockerfile"]
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-
-    def test_hadolint_detects_problems(self):
-        for old, new, rule in (
-            ("FROM ${BASE_IMAGE}", "FROM debian:latest", "DL3007"),
-            ("WORKDIR /src", "WORKDIR src", "DL3000"),
-            ('CMD ["rtad", "serve"]', "CMD rtad serve", "DL3025"),
-        ):
-            assert old in DOCKERFILE
-            result = lint(DOCKERFILE.replace(old, new))
-            assert result.returncode != 0
-            assert rule in result.stdout
 
     def test_versions_match_the_repository(self):
         rust, base = re.findall(
@@ -153,30 +134,20 @@ class TestContext:
         ):
             assert not let_in(path, patterns()), path
 
-    def build(self, context, patterns):
-        """Runs the cargo command of the image in a copy of the context, for a missing program:
-        cargo reads all manifests and the lock file, then fails without compiling."""
-        shutil.rmtree(context, ignore_errors=True)
+    def test_cargo_accepts_the_context_with_the_lock_file(self, tmp_path):
+        """The cargo command of the image, in a copy of the context and for a missing program: cargo
+        reads all manifests and the lock file, then fails without compiling."""
         for path in tracked():
-            if let_in(path, patterns):
-                (context / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / path, context / path)
+            if let_in(path, patterns()):
+                (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / path, tmp_path / path)
         [command] = re.findall(r"^RUN (cargo build --release --locked .*)$", DOCKERFILE, re.M)
         result = subprocess.run(
             [*command.split(), "--offline", "--bin", "none-of-these"],
-            cwd=context,
+            cwd=tmp_path,
             capture_output=True,
             text=True,
         )
-        return result.stderr
-
-    def test_cargo_accepts_the_context_with_the_lock_file(self, tmp_path):
-        output = self.build(tmp_path, patterns())
+        output = result.stderr
         assert "no bin target named `none-of-these`" in output
         assert "available bin targets:\n    rtad\n    rtad-loader\n" in output
-
-    def test_cargo_fails_without_a_needed_file(self, tmp_path):
-        for left_out in ("!benches", "!loadtest/peers", "!loadtest/windows", "!Cargo.lock"):
-            assert "none-of-these" not in self.build(
-                tmp_path, [pattern for pattern in patterns() if pattern != left_out]
-            ), left_out
