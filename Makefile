@@ -1,5 +1,5 @@
 # All commands. `make demo` needs Rust; `make test` also python3, and installs its other tools.
-.PHONY: demo fleet test test-all lint doc docs bench loadtest fuzz golden
+.PHONY: demo fleet test test-all lint doc docs pictures bench loadtest fuzz golden
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints
 # requests to paste. Its profile omits link-time optimization, which takes minutes.
@@ -39,6 +39,12 @@ docs:
 	bash tests/setup.sh docs
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python3 -m mkdocs build
 	@echo "target/site/index.html"
+
+# The pictures of the console in docs/img, from a running pod: takes five minutes.
+pictures:
+	cargo build --workspace --bins
+	bash tests/setup.sh test screenshots
+	PYTHONPATH=tests .venv/bin/python3 -m suites.console.screenshots docs/img
 
 # The tables of docs/explanation/performance.md: filters, decisions and servers at 1.5 billion keys,
 # loading at 1.3 billion. Takes about 45 minutes, 9 GB of memory and 29 GB of disk in TMPDIR.

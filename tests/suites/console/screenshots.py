@@ -1,7 +1,6 @@
 """Screenshots for docs/: the console of a pod with traffic for the whole range of its charts.
 
-bash tests/setup.sh test screenshots
-PYTHONPATH=tests .venv/bin/python3 -m suites.console.screenshots docs/img    # five minutes
+`make pictures` takes them.
 """
 
 import os
