@@ -7,7 +7,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(os.environ.get("TEST_PROGRAMS", ROOT / "target/debug")).resolve()
 RTAD, LOADER, PEERS = FOLDER / "rtad", FOLDER / "rtad-loader", FOLDER / "rtad-peers"
-WINDOW_PEERS = FOLDER / "rtad-window-peers"
 
 
 def loader(*words, given=None, env=None):

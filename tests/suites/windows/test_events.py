@@ -3,7 +3,11 @@
 import os
 import subprocess
 
+import pytest
+
 from suites.testkit.programs import FOLDER, ROOT
+
+pytestmark = pytest.mark.long
 
 
 def table(tmp_path, *flags):
