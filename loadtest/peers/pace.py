@@ -39,7 +39,7 @@ FIELDS = re.compile(r"(\w+) (-?\d+)")
 
 
 def main() -> None:
-    rtad, loader, peers, store, work, devices, seconds, hours, table = sys.argv[1:]
+    rtad, loader, peers, load, store, work, devices, seconds, hours, table = sys.argv[1:]
     work, seconds = pathlib.Path(work), int(seconds)
     # For many connections, also of the load generator, which is a child.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -57,7 +57,7 @@ def main() -> None:
             "taskset",
             "-c",
             servers.CLIENT_CORE,
-            peers,
+            load,
             "pace",
             "--address",
             running.address,

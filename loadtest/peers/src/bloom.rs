@@ -33,23 +33,3 @@ impl Bloom {
         )
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn size_follows_the_formula() {
-        let bloom = Bloom::of(1_000_000);
-        assert_eq!((bloom.bits, bloom.hashes, bloom.size_bytes()), (19_170_117, 13, 2_396_265));
-    }
-
-    #[test]
-    fn bit_offsets_depend_only_on_the_md5() {
-        let bloom = Bloom { bits: 1000, hashes: 3 };
-        let offsets =
-            bloom.bit_offsets("0000000000000007000000000000000a").map(Iterator::collect::<Vec<_>>);
-        assert_eq!(offsets, Some(vec![7, 18, 29]));
-        assert!(bloom.bit_offsets("7").is_none());
-    }
-}

@@ -1,4 +1,4 @@
-//! Peer servers and load generators that rtad is measured with, one single-threaded process each:
+//! Peer servers that rtad is measured with, one single-threaded process each:
 //! see `run.sh`.
 //!
 //! | command | purpose |
@@ -8,31 +8,22 @@
 //! | `axum-redis-exists` | one `EXISTS` per request: a service with ids as keys in Redis |
 //! | `axum-redis-bloom` | a pipeline of `GETBIT`s per request: a Bloom filter in a Redis bitmap |
 //! | `set-commands`, `bitmap` | load ids into Redis for these two |
-//! | `pace` | load generator at fixed rates |
-//! | `steady` | load generator until the end of its input, with verified answers: for `tests/suites/fleet` |
 //!
 //! A server listens on a free loopback port, prints its address to standard output, and serves
 //! until killed.
 
 mod bare;
 mod bloom;
-mod connection;
 mod epoll;
 mod fill;
-mod latency;
 mod lookup;
-mod pace;
-mod steady;
 
 use std::error::Error;
 use std::io::Write as _;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Peer servers and load generators for measuring rtad.
+/// Peer servers for measuring rtad.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
@@ -67,45 +58,6 @@ enum Command {
         #[arg(long)]
         ids: u64,
     },
-    /// Send requests at fixed rates
-    Pace {
-        /// Address of the server
-        #[arg(long)]
-        address: SocketAddr,
-        /// File of requests
-        #[arg(long)]
-        requests: PathBuf,
-        /// Number of keep-alive connections, with one request in flight on each
-        #[arg(long)]
-        connections: usize,
-        /// Deadline of an answer in milliseconds
-        #[arg(long, default_value = "60")]
-        in_time: u64,
-        /// Longest wait for an idle connection in milliseconds, after which a request is dropped
-        #[arg(long, default_value = "1000")]
-        max_wait: u64,
-        /// Requests per second and duration of each phase
-        #[arg(required = true, value_name = "RATE:SECONDS")]
-        phases: Vec<pace::Phase>,
-    },
-    /// Send requests at a fixed rate until the end of standard input, and verify every answer
-    Steady {
-        /// Address of the server
-        #[arg(long)]
-        address: SocketAddr,
-        /// File of requests, each with its answers before and after a change
-        #[arg(long)]
-        requests: PathBuf,
-        /// Number of keep-alive connections, with one request in flight on each
-        #[arg(long)]
-        connections: usize,
-        /// Deadline of an answer in milliseconds
-        #[arg(long, default_value = "60")]
-        in_time: u64,
-        /// Requests per second
-        #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-        rate: u32,
-    },
     /// Read md5 ids, one per line; write a SET of each for `redis-cli --pipe`
     SetCommands,
     /// Read md5 ids, one per line; write the bitmap of their Bloom filter
@@ -139,13 +91,6 @@ fn main() -> Outcome {
         }
         Command::AxumRedisExists { redis } => block_on(lookup::serve_exists(redis)),
         Command::AxumRedisBloom { redis, ids } => block_on(lookup::serve_bloom(redis, ids)),
-        Command::Pace { address, requests, connections, in_time, max_wait, phases } => {
-            let [in_time, max_wait] = [in_time, max_wait].map(Duration::from_millis);
-            pace::run(address, &requests, connections, in_time, max_wait, &phases)
-        }
-        Command::Steady { address, requests, connections, in_time, rate } => {
-            steady::run(address, &requests, connections, Duration::from_millis(in_time), rate)
-        }
         Command::SetCommands => fill::set_commands(),
         Command::Bitmap { ids } => fill::bitmap(ids),
     }

@@ -65,31 +65,3 @@ pub(crate) fn apbf_fpr(hashes: u64, generations: u64) -> f64 {
     }
     matched
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plain_size_follows_the_formula() {
-        // 2^-20 with half of the bits set: 20 hashes, 20 / ln 2 bits per key.
-        let bits = plain_bits_per_key(20, 0.5f64.powi(20));
-        assert!((bits - 20.0 / std::f64::consts::LN_2).abs() < 1e-9, "{bits}");
-    }
-
-    #[test]
-    fn blocks_need_more_bits_than_one_filter() {
-        let (hashes, bits) = blocked(21, 1e-6);
-        assert!((8..=16).contains(&hashes), "{hashes}");
-        assert!(bits > plain_bits_per_key(hashes, 1e-6) && bits < 60.0, "{bits}");
-        assert!(blocked_fpr(hashes, bits) <= 1e-6);
-    }
-
-    #[test]
-    fn apbf_rate_is_that_of_all_runs() {
-        // One hash, two full slices and the current one: all are filled to a half.
-        assert!((apbf_fpr(1, 2) - 0.875).abs() < 1e-12);
-        let hashes = apbf_hashes(60, 1e-6).unwrap();
-        assert!(apbf_fpr(hashes, 60) <= 1e-6 && apbf_fpr(hashes - 1, 60) > 1e-6);
-    }
-}

@@ -181,27 +181,3 @@ fn retention(engine: &dyn Engine, sizing: &Sizing, now: u64) -> Outcome<f64> {
     }
     Ok((now - kept) as f64 / sizing.ticks as f64)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn first_events_are_sent_once_and_repeats_are_in_the_window() {
-        let mut prepared = Prepared { keys: Vec::new(), is_first: Vec::new() };
-        prepare(&mut prepared, 500, 1000..2000, 0.2);
-        let (mut first, mut repeated) = (HashSet::new(), 0);
-        let window: HashSet<Key> = (500..1000).map(|index| key(0, index)).collect();
-        for (key, is_first) in prepared.keys.iter().zip(&prepared.is_first) {
-            if *is_first {
-                assert!(first.insert(*key) && !window.contains(key));
-            } else {
-                assert!(window.contains(key));
-                repeated += 1;
-            }
-        }
-        assert_eq!((first.len(), repeated), (1000, 250));
-    }
-}

@@ -1,4 +1,4 @@
-"""Load: `rtad-peers steady`, open-loop traffic at a fixed rate with verified answers."""
+"""Load: `load steady`, open-loop traffic at a fixed rate with verified answers."""
 
 import json
 import pathlib
@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from suites.fleet.balancer import Balancer
-from suites.testkit.programs import PEERS
+from suites.testkit.programs import LOAD
 
 CONNECTIONS = 64
 # Quiet time after each operation, so that its effects are over.
@@ -16,7 +16,7 @@ CALM_SECONDS = 1
 class Load:
     def __init__(self, balancer: Balancer, requests: pathlib.Path, rate: int):
         self.rate, self.balancer, self.rows = rate, balancer, []
-        command = [PEERS, "steady", "--address", balancer.address, "--requests", str(requests)]
+        command = [LOAD, "steady", "--address", balancer.address, "--requests", str(requests)]
         command += ["--connections", str(CONNECTIONS), str(rate)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

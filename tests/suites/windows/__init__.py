@@ -1,1 +1,1 @@
-"""loadtest/windows with few keys: exactness, rates and expiry of the engines that it measures."""
+"""loadtest/events.sh with few events."""
