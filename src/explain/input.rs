@@ -70,8 +70,8 @@ impl Encoding {
     }
 }
 
-/// Decodes a body from `encoding`. Without one it tries hex, then base64, and else takes the bytes
-/// themselves; white space alone is binary.
+/// Decodes a body from `encoding`. A body without one is read as hex, then as base64, and else as
+/// the bytes themselves; white space alone is binary.
 ///
 /// # Errors
 ///

@@ -28,8 +28,8 @@ use rtad_core::filter::FilterKind;
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, ChunkVerifier, Manifest, Snapshot};
 use rtad_store::Signed;
 
-/// Most time to wait until replaced chunks are freed. Requests take far less. After it, the next
-/// chunk is read anyway if memory allows.
+/// Maximum time to wait until replaced chunks are freed. Requests take far less. The next chunk is
+/// then read anyway if memory allows.
 const FREE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One chunk to read, and the shards that it moves to the new generation: its own, and the ones

@@ -75,8 +75,8 @@ pub struct LastSync {
     pub error: Option<String>,
 }
 
-/// Consecutive polls with one result. Each load is a run of its own. Of several failures, the last
-/// error is kept.
+/// Consecutive polls with one result. Each load is a run of its own. Several failures keep the last
+/// error.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct SyncRun {
     /// Time of the first poll, in seconds since 1970.

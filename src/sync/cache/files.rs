@@ -72,7 +72,7 @@ pub(super) fn verified<R: ChunkReader>(
             }
         }
     };
-    // Out of memory says nothing about the file.
+    // A lack of memory says nothing about the file.
     if !matches!(refused, ChunkError::Memory { .. }) {
         errors.delete_damaged(path, &refused);
     }
