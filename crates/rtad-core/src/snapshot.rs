@@ -35,14 +35,14 @@ pub use builder::{
 pub use chunk::{
     Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, ChunkShard, ChunkVerifier,
 };
-pub use current::{Current, State};
+pub use current::{Current, State, Validity};
 pub use delta::{
     BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys,
 };
 pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
 pub use manifest::{BuildReport, FillRatio, Folded, Manifest};
 pub use name::{AudienceName, Digest, NameError};
-pub use overlay::Overlay;
+pub use overlay::{Newer, Overlay};
 
 use crate::device::DeviceKey;
 use crate::filter::{ProbeTarget, ShardFilter};

@@ -88,6 +88,31 @@ impl State {
     }
 }
 
+/// State and end of validity of an audience.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Validity {
+    /// Whether the audience may be served.
+    pub state: State,
+    /// End of validity, in seconds since 1970 UTC; `None` is without end.
+    pub expires_unix_seconds: Option<u64>,
+}
+
+impl Validity {
+    /// The stricter state, and the earlier end of validity. A deletion cannot be undone.
+    #[must_use]
+    pub fn stricter(self, later: Self) -> Self {
+        let state = match (self.state, later.state) {
+            (State::Deleted, _) | (_, State::Live) => self.state,
+            _ => later.state,
+        };
+        let expires_unix_seconds = match (self.expires_unix_seconds, later.expires_unix_seconds) {
+            (Some(expires), Some(later)) => Some(expires.min(later)),
+            (expires, later) => expires.or(later),
+        };
+        Self { state, expires_unix_seconds }
+    }
+}
+
 impl Current {
     /// A `CURRENT` that names a manifest by its bytes.
     pub fn new(
@@ -204,13 +229,15 @@ impl Current {
         }
     }
 
+    /// The state and the end of validity.
+    pub const fn validity(&self) -> Validity {
+        Validity { state: self.state, expires_unix_seconds: self.expires_unix_seconds }
+    }
+
     /// Restricts this `CURRENT` to the stricter state and the earlier expiry of both.
     #[must_use]
     pub fn restricted_by(self, later: &Self) -> Self {
-        let (state, expires_unix_seconds) = stricter(
-            (self.state, self.expires_unix_seconds),
-            (later.state, later.expires_unix_seconds),
-        );
+        let Validity { state, expires_unix_seconds } = self.validity().stricter(later.validity());
         Self { state, expires_unix_seconds, ..self }
     }
 
@@ -223,22 +250,6 @@ impl Current {
     pub fn to_bytes(&self) -> Vec<u8> {
         to_json(self)
     }
-}
-
-/// The stricter state, and the earlier end of validity. A deletion cannot be undone.
-pub(super) fn stricter(
-    (state, expires): (State, Option<u64>),
-    (later_state, later_expires): (State, Option<u64>),
-) -> (State, Option<u64>) {
-    let state = match (state, later_state) {
-        (State::Deleted, _) | (_, State::Live) => state,
-        _ => later_state,
-    };
-    let expires = match (expires, later_expires) {
-        (Some(expires), Some(later)) => Some(expires.min(later)),
-        (expires, later) => expires.or(later),
-    };
-    (state, expires)
 }
 
 /// Checks that the deltas are valid and ordered from oldest to newest.

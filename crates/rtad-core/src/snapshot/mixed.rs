@@ -15,9 +15,7 @@
 //! * A chunk stays in memory while a shard uses it. The generations may have different chunk
 //!   boundaries and filters.
 //! * Until the last step, a mixed snapshot has the old generation's manifest and the deltas of both
-//!   generations ([`Overlay::layered_over`]).
-//!
-//! [`Overlay::layered_over`]: super::Overlay::layered_over
+//!   generations ([`Newer::Deltas`]).
 //!
 //! Only [`Snapshot::with_chunks`] makes mixed snapshots.
 
@@ -27,6 +25,7 @@ use std::sync::Arc;
 
 use super::Snapshot;
 use super::chunk::Chunk;
+use super::overlay::{Newer, Overlay};
 use super::shard_index::ShardIndex;
 
 impl Snapshot {
@@ -71,7 +70,7 @@ impl Snapshot {
             manifest: self.manifest.clone(),
             chunks: kept,
             shard_index: ShardIndex::new(&chunk_of_shard),
-            overlay: self.overlay.clone().joined(),
+            overlay: Overlay::over(&self.overlay, Newer::Filters),
             is_mixed: true,
         }
     }

@@ -3,30 +3,55 @@
 //! A lookup goes from the newest delta to the oldest; the first that names the key decides.
 //! Tombstones come before all deltas. Successive snapshots share deltas. The overlay also has the
 //! other fields of `CURRENT`: the state and the end of validity.
+//!
+//! A pod learns about a newer `CURRENT` step by step. [`Overlay::over`] is the one way from the
+//! served overlay to the next:
+//!
+//! | step ([`Newer`]) | state and expiry | tombstones | deltas |
+//! |---|---|---|---|
+//! | `Current`: only `CURRENT` is read | the stricter of both | served | served |
+//! | `Tombstones`: only they are read | served | newer | served |
+//! | `Deltas`: all but the filters is read | newer, but a deletion stays | newer | newer, then those that the served filters need |
+//! | `Filters`: the first ones are served | served | served | served |
 
 use std::sync::Arc;
 
-use super::current::{Current, State, stricter};
+use super::current::{Current, State, Validity};
 use super::delta::{Delta, DeltaEntry};
 use crate::device::DeviceKey;
 
 /// Verified deltas of one generation, in memory.
 #[derive(Debug, Clone, Default)]
 pub struct Overlay {
-    /// The layers in the order of lookups.
+    /// The layers in the order of lookups: tombstones, the deltas of `CURRENT`, and while the
+    /// served filters are of the generation before, its deltas.
     layers: Vec<Arc<Delta>>,
     has_tombstones: bool,
-    /// Number of layers that `CURRENT` names; the rest belong to the generation before
-    /// ([`Overlay::layered_over`]).
+    /// Number of layers that `CURRENT` names.
     current_layers: usize,
-    /// Whether `CURRENT` names a generation of which no filters are loaded yet.
+    /// Whether `CURRENT` names a generation of which no filters are served yet.
     is_ahead: bool,
     /// Identifies the publish of the generation.
     published_sequence: u64,
     sequence: u64,
     appended_unix_seconds: Option<u64>,
-    state: State,
-    expires_unix_seconds: Option<u64>,
+    validity: Validity,
+}
+
+/// A part of a newer `CURRENT` that is known, in the order in which a poll reads them.
+#[derive(Debug, Clone)]
+pub enum Newer<'a> {
+    /// The file `CURRENT` alone. It restricts: making an audience available takes its deltas. A
+    /// deletion has none, and is complete.
+    Current(&'a Current),
+    /// Its tombstones, while its other files cannot be read or are refused: erasures apply to every
+    /// generation.
+    Tombstones(Option<Arc<Delta>>),
+    /// Its deltas and tombstones. The served filters are those of `CURRENT`, or of an earlier
+    /// generation.
+    Deltas(Overlay),
+    /// The first filters of the generation that it names. Its deltas are served already.
+    Filters,
 }
 
 impl Overlay {
@@ -49,76 +74,68 @@ impl Overlay {
             current_layers: deltas.len() + usize::from(tombstones.is_some()),
             has_tombstones: tombstones.is_some(),
             layers: tombstones.into_iter().chain(deltas.into_iter().rev()).collect(),
-            ..Self::default().with_current(current)
-        }
-    }
-
-    /// The same deltas with the other fields of `current`.
-    #[must_use]
-    pub fn with_current(self, current: &Current) -> Self {
-        Self {
-            sequence: current.sequence,
+            is_ahead: false,
             published_sequence: current.published_sequence(),
+            sequence: current.sequence,
             appended_unix_seconds: current.appended_unix_seconds,
-            state: current.state,
-            expires_unix_seconds: current.expires_unix_seconds,
-            ..self
+            validity: current.validity(),
         }
     }
 
-    /// The same deltas with the stricter state and end of validity of both: `current` is known
-    /// before its deltas are.
+    /// The overlay to serve after `served`, once a part of a newer `CURRENT` is known. The table of
+    /// the module shows its content.
     #[must_use]
-    pub fn restricted_by(self, current: &Current) -> Self {
-        let (state, expires_unix_seconds) = stricter(
-            (self.state, self.expires_unix_seconds),
-            (current.state, current.expires_unix_seconds),
-        );
-        Self { state, expires_unix_seconds, ..self }
+    pub fn over(served: &Self, newer: Newer<'_>) -> Self {
+        match newer {
+            Newer::Current(current) if current.state == State::Deleted => Self {
+                published_sequence: current.published_sequence(),
+                sequence: current.sequence,
+                appended_unix_seconds: current.appended_unix_seconds,
+                validity: current.validity(),
+                ..served.clone()
+            },
+            Newer::Current(current) => {
+                Self { validity: served.validity.stricter(current.validity()), ..served.clone() }
+            }
+            Newer::Tombstones(tombstones) => {
+                let deltas = &served.layers[usize::from(served.has_tombstones)..];
+                let current_deltas = served.current_layers - usize::from(served.has_tombstones);
+                Self {
+                    current_layers: current_deltas + usize::from(tombstones.is_some()),
+                    has_tombstones: tombstones.is_some(),
+                    layers: tombstones.into_iter().chain(deltas.iter().cloned()).collect(),
+                    ..served.clone()
+                }
+            }
+            Newer::Deltas(mut next) => {
+                next.is_ahead =
+                    served.is_ahead || next.published_sequence != served.published_sequence;
+                next.layers.extend(served.needed_below(&next));
+                // The filters of a deleted audience must not answer again.
+                if served.state() == State::Deleted {
+                    next.validity.state = State::Deleted;
+                }
+                next
+            }
+            Newer::Filters => Self { is_ahead: false, ..served.clone() },
+        }
     }
 
-    /// Adds the deltas of the loaded generation below this one's, while its shards are replaced.
-    /// The old shards need both; for the new ones the older deltas are merged already and change
-    /// nothing. Deltas of another `CURRENT` are dropped if no loaded shard needs them: otherwise
-    /// the layers would grow with every append, and with every generation that is refused. Over a
-    /// deletion the result stays deleted: the old shards must not answer again.
-    #[must_use]
-    pub fn layered_over(mut self, old: &Self) -> Self {
-        let is_same_publish = self.published_sequence == old.published_sequence;
-        let first = if is_same_publish || old.is_ahead {
-            old.current_layers
+    /// The deltas that the served filters need below those of `next`. The filters of `next` have
+    /// them merged, so that they change nothing there. Other deltas are dropped: otherwise the
+    /// layers would grow with every append, and with every generation that is refused.
+    fn needed_below(&self, next: &Self) -> Vec<Arc<Delta>> {
+        // The deltas that `self.current_layers` counts belong to no served filter if the filters
+        // are still those of an earlier generation, or if `next` is a later CURRENT of the same.
+        let is_same_publish = self.published_sequence == next.published_sequence;
+        let first = if is_same_publish || self.is_ahead {
+            self.current_layers
         } else {
-            usize::from(old.has_tombstones)
+            usize::from(self.has_tombstones)
         };
-        self.is_ahead = !is_same_publish || old.is_ahead;
-        // The next CURRENT may drop this one's deltas, but not those of the loaded generation.
-        let is_kept = |delta: &&Arc<Delta>| self.is_ahead || self.find(delta.entry()).is_none();
-        let older: Vec<_> = old.layers[first..].iter().filter(is_kept).cloned().collect();
-        self.layers.extend(older);
-        if old.state == State::Deleted {
-            self.state = State::Deleted;
-        }
-        self
-    }
-
-    /// The same layers, once the first shards of the generation that `CURRENT` names are loaded.
-    #[must_use]
-    pub fn joined(self) -> Self {
-        Self { is_ahead: false, ..self }
-    }
-
-    /// The same deltas with other tombstones: erasures apply to a loaded generation although the
-    /// next one is refused.
-    #[must_use]
-    pub fn with_tombstones(mut self, tombstones: Option<Arc<Delta>>) -> Self {
-        if self.has_tombstones {
-            self.layers.remove(0);
-            self.current_layers -= 1;
-        }
-        self.has_tombstones = tombstones.is_some();
-        self.current_layers += usize::from(self.has_tombstones);
-        self.layers.splice(0..0, tombstones);
-        self
+        // The next CURRENT may drop a delta of `next`, but not one that served filters need.
+        let is_needed = |delta: &&Arc<Delta>| next.is_ahead || next.find(delta.entry()).is_none();
+        self.layers[first..].iter().filter(is_needed).cloned().collect()
     }
 
     /// Number of deltas, tombstones included.
@@ -128,10 +145,10 @@ impl Overlay {
 
     /// Reason why the audience may not be served at `now`, in seconds since 1970 UTC.
     pub fn not_served(&self, now_unix_seconds: u64) -> Option<&'static str> {
-        if !self.state.is_live() {
-            return Some(self.state.as_str());
+        if !self.state().is_live() {
+            return Some(self.state().as_str());
         }
-        self.expires_unix_seconds.is_some_and(|end| end <= now_unix_seconds).then_some("expired")
+        self.expires_unix_seconds().is_some_and(|end| end <= now_unix_seconds).then_some("expired")
     }
 
     /// Whether there are no deltas and no tombstones.
@@ -176,12 +193,17 @@ impl Overlay {
 
     /// Whether the audience may be served.
     pub const fn state(&self) -> State {
-        self.state
+        self.validity.state
+    }
+
+    /// The state and the end of validity.
+    pub const fn validity(&self) -> Validity {
+        self.validity
     }
 
     /// End of validity, in seconds since 1970 UTC; not served from then on.
     pub const fn expires_unix_seconds(&self) -> Option<u64> {
-        self.expires_unix_seconds
+        self.validity.expires_unix_seconds
     }
 
     /// When the newest delta was published, in seconds since 1970 UTC.

@@ -40,6 +40,78 @@ fn changes() -> impl Strategy<Value = Vec<Changes>> {
     prop::collection::vec(prop::collection::btree_map(0..DEVICES, any::<bool>(), 0..8), 0..5)
 }
 
+fn over(served: &Overlay, next: Overlay) -> Overlay {
+    Overlay::over(served, Newer::Deltas(next))
+}
+
+/// The table of the module's documentation. A layer is named by the device that it adds; device 0
+/// is erased by tombstones.
+#[test]
+fn overlay_over_a_served_one_follows_the_table() {
+    let layer = |number: u32| delta(u64::from(number), &Changes::from([(number, true)])).unwrap();
+    let erasure = || delta(1, &Changes::from([(0, false)]));
+    let current = |publish: u64, numbers: &[u32], is_erased: bool, state: State| {
+        let mut current = Current::new(publish, publish, b"", None);
+        (0..100).for_each(|_| current = current.next());
+        current.deltas = numbers.iter().map(|number| layer(*number).entry().clone()).collect();
+        current.tombstones = is_erased.then(|| erasure().unwrap().entry().clone());
+        current.state = state;
+        current
+    };
+    let whole = |current: &Current, numbers: &[u32]| {
+        let deltas = numbers.iter().map(|number| layer(*number)).collect();
+        Overlay::new(current, deltas, current.tombstones.as_ref().and_then(|_| erasure()))
+    };
+    let shown = |overlay: &Overlay| {
+        let names = overlay.deltas().rev().map(|delta| delta.entry().last).collect::<Vec<_>>();
+        (overlay.state(), overlay.tombstones().is_some(), names)
+    };
+    use State::{Deleted, Disabled, Live};
+    // Served: the first publish with delta 3, and two states that a poll may leave behind.
+    let first = whole(&current(1, &[3], false, Live), &[3]);
+    let second = current(2, &[5], true, Live);
+    let ahead = over(&first, whole(&second, &[5]));
+    let mixed = Overlay::over(&ahead, Newer::Filters);
+    let deleted = Overlay::over(&first, Newer::Current(&current(2, &[], false, Deleted)));
+    let later = |state| current(2, &[5, 6], false, state);
+    let third = current(3, &[7], false, Live);
+    for (served, newer, expected) in [
+        // CURRENT restricts, and makes nothing available.
+        (&first, Newer::Current(&second), (Live, false, vec![3])),
+        (&first, Newer::Current(&later(Disabled)), (Disabled, false, vec![3])),
+        (&first, Newer::Current(&later(Deleted)), (Deleted, false, vec![3])),
+        (&deleted, Newer::Current(&third), (Deleted, false, vec![3])),
+        // Tombstones come and go without deltas.
+        (&first, Newer::Tombstones(erasure()), (Live, true, vec![3])),
+        (&ahead, Newer::Tombstones(None), (Live, false, vec![5, 3])),
+        // Deltas of the same generation replace its own.
+        (
+            &first,
+            Newer::Deltas(whole(&current(1, &[3, 4], true, Live), &[3, 4])),
+            (Live, true, vec![4, 3]),
+        ),
+        (
+            &first,
+            Newer::Deltas(whole(&current(1, &[4], false, Disabled), &[4])),
+            (Disabled, false, vec![4]),
+        ),
+        // Deltas of the next generation come above those of the served filters.
+        (&first, Newer::Deltas(whole(&second, &[5])), (Live, true, vec![5, 3])),
+        (&ahead, Newer::Deltas(whole(&later(Live), &[5, 6])), (Live, false, vec![6, 5, 3])),
+        // The filters of generation 2 are not served: its deltas go with it.
+        (&ahead, Newer::Deltas(whole(&third, &[7])), (Live, false, vec![7, 3])),
+        // Some are served: they need its deltas, and the first ones need theirs.
+        (&mixed, Newer::Deltas(whole(&third, &[7])), (Live, false, vec![7, 5, 3])),
+        (&mixed, Newer::Deltas(whole(&later(Live), &[5, 6])), (Live, false, vec![6, 5, 3])),
+        // Filters of a deleted audience answer no more.
+        (&deleted, Newer::Deltas(whole(&third, &[7])), (Deleted, false, vec![7, 3])),
+        (&ahead, Newer::Filters, (Live, true, vec![5, 3])),
+    ] {
+        let step = format!("{newer:?}");
+        assert_eq!(shown(&Overlay::over(served, newer)), expected, "{step} over {served:?}");
+    }
+}
+
 /// A pod that fails to load a generation polls many `CURRENT`s of it, each with other deltas.
 #[test]
 fn repeated_layering_does_not_grow() {
@@ -53,7 +125,7 @@ fn repeated_layering_does_not_grow() {
             current = current.next();
         }
         current.deltas = vec![delta.entry().clone()];
-        served = Overlay::new(&current, vec![delta], None).layered_over(&served);
+        served = over(&served, Overlay::new(&current, vec![delta], None));
         assert_eq!(served.deltas().count(), 2, "the accepted one and the newest");
         assert_eq!(
             (served.membership(&device(1)), served.membership(&device(2 + step))),
@@ -62,9 +134,10 @@ fn repeated_layering_does_not_grow() {
     }
     // Another generation: the deltas of the one before are kept if shards of it are loaded.
     let current = Current::new(500, 3, b"", None);
-    let next = || Overlay::new(&current, Vec::new(), None);
-    assert_eq!(next().layered_over(&served.clone().joined()).deltas().count(), 2);
-    assert_eq!(next().layered_over(&served).deltas().count(), 1);
+    let next = Overlay::new(&current, Vec::new(), None);
+    let mixed = Overlay::over(&served, Newer::Filters);
+    assert_eq!(over(&mixed, next.clone()).deltas().count(), 2);
+    assert_eq!(over(&served, next).deltas().count(), 1);
 }
 
 /// The loaded generation and a refused one share a delta. Another generation without it drops the
@@ -78,8 +151,8 @@ fn shared_delta_of_a_refused_generation_stays() {
         Overlay::new(&current, deltas.to_vec(), None)
     };
     let loaded = with(1, 1, &[Arc::clone(&shared)]);
-    let refused = with(3, 2, &[shared]).layered_over(&loaded);
-    let next = with(4, 3, &[]).layered_over(&refused);
+    let refused = over(&loaded, with(3, 2, &[shared]));
+    let next = over(&refused, with(4, 3, &[]));
     assert_eq!(next.membership(&device(1)), Some(true));
 }
 
@@ -118,7 +191,7 @@ proptest! {
         let erased: Vec<u32> = erased.into_iter().collect();
         let before = overlay(2, &older, &lifted);
         let after = overlay(10, &newer, &erased);
-        let both = after.clone().layered_over(&before);
+        let both = over(&before, after.clone());
         let last = |all: &[Changes], number: u32| {
             all.iter().rev().find_map(|changes| changes.get(&number).copied())
         };
