@@ -19,19 +19,25 @@
 //! | `load` | reading and verifying a generation | `cache`, `headroom`, `error` |
 //! | `state` | [`Sync`] itself; the swap | `load` and the leaves |
 //! | `roll` | replacing a generation chunk by chunk | `state`, `load` |
-//! | `poll` | one poll of one audience | `state`, `roll`, `load` |
+//! | `plan` | the work that a `CURRENT` asks for | the leaves |
+//! | `start` | the cache at the start of a pod | `state`, `load` |
+//! | `poll` | one poll of one audience: read, plan, apply | `apply`, `start`, `plan` |
+//! | `apply` | the work of a plan | `state`, `roll`, `load` |
 //! | `run` | the loop: polls, commands, reload | `state`, `poll` |
 
+mod apply;
 mod cache;
 mod error;
 mod headroom;
 mod load;
 mod pace;
+mod plan;
 mod poll;
 mod progress;
 mod roll;
 mod run;
 mod shared;
+mod start;
 mod state;
 
 pub use cache::cached_audiences;

@@ -103,13 +103,6 @@ impl Sync {
         self.settings().swap == SwapMode::Rolling && self.cache.is_some()
     }
 
-    /// Whether the audience is served from two generations.
-    pub(super) fn is_mixed(&self, audience: &str) -> bool {
-        let catalog = self.serving.load();
-        let snapshot = catalog.audience(audience).and_then(|audience| audience.snapshot.as_ref());
-        snapshot.is_some_and(|snapshot| snapshot.is_mixed())
-    }
-
     /// Replaces the served generation with the one of a manifest, and returns it, without deltas,
     /// when all its chunks are served. Takes the served snapshot by value, as its chunks must be
     /// freed. Its deltas and those of the new generation are served already.

@@ -1,0 +1,264 @@
+//! Application of a plan: the changes to the served snapshot, in the order in which files are read.
+//!
+//! 1. `CURRENT` restricts the served snapshot at once: a disable or an expiry needs no file.
+//! 2. The small files are read: the manifest, tombstones and deltas. Each read has a deadline. They
+//!    apply to the served generation. If they cannot be read, the tombstones apply alone.
+//! 3. The chunks of a new generation are loaded, for as long as it takes. Meanwhile `CURRENT` and
+//!    its deltas are read at the poll interval, and applied.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::SyncError;
+use super::pace::Pace;
+use super::plan::Plan;
+use super::poll::Polled;
+use super::progress::Progress;
+use super::state::Sync;
+use crate::catalog::Audience;
+use rtad_core::snapshot::{AudienceName, Current, Manifest, Newer, Overlay, Snapshot, State};
+use rtad_http::error_chain::error_chain;
+use rtad_store::{Live, Signed};
+
+/// The `CURRENT` being loaded, and its deltas: newer ones may come during the load.
+struct Loading {
+    current: Current,
+    overlay: Overlay,
+}
+
+/// The small files of a generation.
+struct SmallFiles {
+    manifest: Manifest,
+    manifest_file: Signed,
+    overlay: Overlay,
+}
+
+/// A snapshot, and the `CURRENT` that it is the whole of.
+struct Loaded {
+    current: Current,
+    snapshot: Snapshot,
+}
+
+impl Sync {
+    /// Does the work of a plan for `current`. An accepted snapshot is committed to the cache. Takes
+    /// the audience by value: the chunks that a new generation replaces must be freed.
+    pub(super) async fn apply(
+        &self,
+        plan: Plan,
+        audience: Audience,
+        current: Current,
+        progress: &mut Progress,
+    ) -> Result<Polled, SyncError> {
+        let Audience { name, snapshot: held, .. } = audience;
+        if plan == Plan::Nothing {
+            return Ok(Polled::Unchanged);
+        }
+        self.restrict(&name, &current).await;
+        let loaded = match (plan, held) {
+            (Plan::Refused(cause), _) => {
+                progress.count_skipped();
+                return Ok(Polled::Skipped(cause));
+            }
+            // The held snapshot stays loaded but unavailable: a build after a mistaken deletion
+            // can share its chunks. The cache keeps the deletion: a start without the store must
+            // not serve the audience again.
+            (Plan::Control, Some(held)) => {
+                let overlay = Overlay::over(held.overlay(), Newer::Current(&current));
+                let snapshot = held.with_overlay(overlay);
+                Ok(Some(Loaded { current: current.clone(), snapshot }))
+            }
+            (Plan::Deltas, Some(held)) => self.refresh(&name, &held, &current).await.map(Some),
+            (_, held) => {
+                drop(held);
+                self.load_named(&name, &current, progress.live.clone()).await
+            }
+        };
+        match loaded {
+            Ok(None) => Ok(Polled::Superseded),
+            Ok(Some(Loaded { current, snapshot })) => {
+                progress.accept(&current);
+                if let Some(cache) = &self.cache {
+                    cache.commit(snapshot.manifest(), &current).await;
+                }
+                Ok(Polled::Loaded(Arc::new(snapshot)))
+            }
+            Err(error) => {
+                // Any other error is the store's: the next poll tries again.
+                if error.is_refusal() {
+                    progress.refuse(current, error.cause());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Applies the state and the end of validity of `current` before its deltas are read, which may
+    /// fail. Never makes the audience available: that takes the deltas.
+    async fn restrict(&self, name: &AudienceName, current: &Current) {
+        let Some(held) = self.served(name) else { return };
+        let overlay = Overlay::over(held.overlay(), Newer::Current(current));
+        if overlay.validity() == held.overlay().validity() {
+            return;
+        }
+        drop(held);
+        self.update(name, |held| held.with_overlay(overlay.clone()));
+        // A start without the store must not lift the restriction.
+        if let Some(cache) = &self.cache {
+            cache.restrict(name, current).await;
+        }
+    }
+
+    /// Applies the tombstones of a `current` whose other files cannot be read, or are refused.
+    async fn erase(&self, name: &AudienceName, current: &Current) {
+        let Some(held) = self.served(name).map(|held| held.overlay().clone()) else { return };
+        let entry = current.tombstones.as_ref();
+        let size_bytes = entry.map_or(0, |entry| entry.size_bytes());
+        let is_same = held.tombstones().map(|delta| delta.entry()) == entry;
+        if is_same || size_bytes > self.settings().max_snapshot_bytes {
+            return;
+        }
+        let loader = self.loader();
+        let read = loader.tombstones(name, Some(&held), current);
+        if let Ok(tombstones) = loader.within(size_bytes, format!("{name}/deltas"), read).await {
+            self.update(name, |held| {
+                held.with_overlay(Overlay::over(
+                    held.overlay(),
+                    Newer::Tombstones(tombstones.clone()),
+                ))
+            });
+        }
+    }
+
+    /// The held generation with the deltas of `current`.
+    async fn refresh(
+        &self,
+        name: &AudienceName,
+        held: &Snapshot,
+        current: &Current,
+    ) -> Result<Loaded, SyncError> {
+        let loader = self.loader();
+        let read = async {
+            loader.check(held.manifest(), current)?;
+            loader.overlay(name, Some(held.overlay()), current).await
+        };
+        match read.await {
+            Ok(overlay) => {
+                Ok(Loaded { current: current.clone(), snapshot: held.with_overlay(overlay) })
+            }
+            Err(error) => {
+                self.erase(name, current).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The generation that `current` names, with the `CURRENT` that was read last; `None` if that
+    /// one names another generation.
+    async fn load_named(
+        &self,
+        name: &AudienceName,
+        current: &Current,
+        live: Option<Live>,
+    ) -> Result<Option<Loaded>, SyncError> {
+        let held = self.served(name);
+        let overlay = held.as_ref().map(|held| held.overlay());
+        let files = match self.small_files(name, overlay, current).await {
+            Ok(read) => read,
+            Err(error) => {
+                drop(held);
+                self.erase(name, current).await;
+                return Err(error);
+            }
+        };
+        let SmallFiles { manifest, manifest_file, overlay } = files;
+        // Changes apply to the old generation too, even if loading the new one fails.
+        self.layer(name, &overlay);
+        let loading = Mutex::new(Loading { current: current.clone(), overlay });
+        let load = async {
+            match held {
+                Some(held) if self.rolls() => self.roll(name, held, manifest, manifest_file).await,
+                held => self.loader().load(held.as_deref(), manifest, manifest_file).await,
+            }
+        };
+        let snapshot = tokio::select! {
+            loaded = load => loaded?,
+            () = self.follow(name, &loading, live) => return Ok(None),
+        };
+        let Loading { current, overlay } =
+            loading.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Some(Loaded { current, snapshot: snapshot.with_overlay(overlay) }))
+    }
+
+    /// The manifest and the deltas of a new generation. Deltas of a refused one are not read.
+    async fn small_files(
+        &self,
+        name: &AudienceName,
+        held: Option<&Overlay>,
+        current: &Current,
+    ) -> Result<SmallFiles, SyncError> {
+        let loader = self.loader();
+        let read = async { Ok(self.store.manifest_named(name, current).await?) };
+        let (manifest, manifest_file) =
+            loader.within(current.manifest_size_bytes, format!("{name}/manifests"), read).await?;
+        loader.check(&manifest, current)?;
+        let overlay = loader.overlay(name, held, current).await?;
+        Ok(SmallFiles { manifest, manifest_file, overlay })
+    }
+
+    /// Serves the deltas of a new generation over those of the served one.
+    fn layer(&self, name: &AudienceName, overlay: &Overlay) {
+        self.update(name, |held| {
+            held.with_overlay(Overlay::over(held.overlay(), Newer::Deltas(overlay.clone())))
+        });
+    }
+
+    /// Follows `CURRENT` while its generation is loaded. Returns when it names another one.
+    async fn follow(&self, name: &AudienceName, loading: &Mutex<Loading>, mut live: Option<Live>) {
+        let lock = || loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock().current.clone();
+        loop {
+            tokio::time::sleep(Pace::default().delay(self.settings().poll_interval)).await;
+            match self.read_current(name, live.as_ref()).await {
+                Ok(read) => live = read,
+                Err(error) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(
+                        audience = name.as_str(),
+                        error,
+                        "CURRENT not read during a load"
+                    );
+                    continue;
+                }
+            }
+            let newer = live.as_ref().map(|live| &live.current);
+            let Some(current) = newer.filter(|newer| newer.sequence > known.sequence) else {
+                continue;
+            };
+            self.restrict(name, current).await;
+            if current.state == State::Deleted || current.manifest_sha256 != known.manifest_sha256 {
+                return;
+            }
+            let held = {
+                let mut loading = lock();
+                loading.current = loading.current.clone().restricted_by(current);
+                loading.overlay = Overlay::over(&loading.overlay, Newer::Current(current));
+                loading.overlay.clone()
+            };
+            match self.loader().overlay(name, Some(&held), current).await {
+                Ok(overlay) => {
+                    self.layer(name, &overlay);
+                    *lock() = Loading { current: current.clone(), overlay };
+                    known = current.clone();
+                }
+                Err(error) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(
+                        audience = name.as_str(),
+                        error,
+                        "deltas not read during a load"
+                    );
+                    self.erase(name, current).await;
+                }
+            }
+        }
+    }
+}

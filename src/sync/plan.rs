@@ -1,0 +1,126 @@
+//! Plan of a poll: the work that a `CURRENT` asks for, given what is served. It reads nothing.
+
+use super::error::SyncError;
+use super::progress::Progress;
+use rtad_core::snapshot::{AudienceName, Current, Snapshot, State};
+
+/// Work of a poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// No work: `CURRENT` is served already.
+    Nothing,
+    /// No work but the restriction by `CURRENT`: its files were refused for this cause, and are
+    /// backed off.
+    Refused(&'static str),
+    /// A change without files: the audience is deleted.
+    Control,
+    /// Other deltas, tombstones, state or expiry over the served filters.
+    Deltas,
+    /// All files of a generation.
+    Generation,
+}
+
+/// The served snapshot, as far as a plan depends on it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Served {
+    pub(super) generation: u64,
+    /// Whether a rolling swap to another generation is unfinished.
+    pub(super) is_mixed: bool,
+}
+
+impl Served {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        Self { generation: snapshot.manifest().generation(), is_mixed: snapshot.is_mixed() }
+    }
+}
+
+impl Plan {
+    /// The work for `current`, over `served` if the audience is loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError::Stale`] if `current` is older than the one read before, and
+    /// [`SyncError::Deleted`] if the audience is deleted and not loaded.
+    pub(super) fn new(
+        audience: &AudienceName,
+        current: &Current,
+        served: Option<Served>,
+        progress: &Progress,
+    ) -> Result<Self, SyncError> {
+        if let Some(Served { generation, is_mixed }) = served {
+            let is_same = current.sequence == progress.sequence && current.generation == generation;
+            if is_same && !is_mixed {
+                return Ok(Self::Nothing);
+            }
+            // An unfinished roll is undone by rolling back to the generation it started from.
+            if !is_same && !progress.is_superseded_by(current, generation) {
+                return Err(SyncError::Stale { found: current.generation, served: generation });
+            }
+        }
+        if let Some(cause) = progress.refusal(current) {
+            return Ok(Self::Refused(cause));
+        }
+        match served {
+            None if current.state == State::Deleted => {
+                Err(SyncError::Deleted { audience: audience.clone() })
+            }
+            Some(_) if current.state == State::Deleted => Ok(Self::Control),
+            Some(Served { generation, is_mixed: false })
+                if current.generation == generation && progress.has_accepted_manifest(current) =>
+            {
+                Ok(Self::Deltas)
+            }
+            _ => Ok(Self::Generation),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plan_depends_on_current_and_the_served_generation() {
+        let current = |sequence, generation, manifest: &str| {
+            Current::new(sequence, generation, manifest.as_bytes(), None)
+        };
+        let with_state = |sequence, generation, state| {
+            let mut current = current(sequence, generation, "a");
+            current.state = state;
+            current
+        };
+        let deleted = |sequence, generation| with_state(sequence, generation, State::Deleted);
+        let disabled = with_state(6, 5, State::Disabled);
+        let served = |generation| Some(Served { generation, is_mixed: false });
+        let mixed = |generation| Some(Served { generation, is_mixed: true });
+        let mut progress = Progress::default();
+        progress.accept(&current(5, 5, "a"));
+        let refused = current(9, 9, "refused");
+        for _ in 0..2 {
+            progress.refuse(refused.clone(), "digest");
+        }
+        for (current, served, expected) in [
+            (current(5, 5, "a"), None, "Ok(Generation)"),
+            (current(5, 5, "a"), served(5), "Ok(Nothing)"),
+            // The roll to generation 5 is unfinished.
+            (current(5, 5, "a"), mixed(5), "Ok(Generation)"),
+            (current(6, 5, "a"), served(5), "Ok(Deltas)"),
+            (disabled, served(5), "Ok(Deltas)"),
+            (current(6, 5, "a"), mixed(5), "Ok(Generation)"),
+            // A generation that was built again has another manifest.
+            (current(6, 5, "b"), served(5), "Ok(Generation)"),
+            (current(6, 6, "b"), served(5), "Ok(Generation)"),
+            (current(4, 4, "a"), served(5), "Err(Stale { found: 4, served: 5 })"),
+            (current(4, 5, "a"), mixed(5), "Err(Stale { found: 5, served: 5 })"),
+            (deleted(6, 5), served(5), "Ok(Control)"),
+            (deleted(6, 5), mixed(5), "Ok(Control)"),
+            (deleted(6, 5), None, "Err(Deleted { audience: AudienceName(\"a\") })"),
+            (refused.clone(), served(5), "Ok(Refused(\"digest\"))"),
+            (refused, None, "Ok(Refused(\"digest\"))"),
+            (current(10, 9, "mended"), served(5), "Ok(Generation)"),
+        ] {
+            let plan = Plan::new(&"a".parse().unwrap(), &current, served, &progress);
+            assert_eq!(format!("{plan:?}"), expected, "{current:?} over {served:?}");
+        }
+    }
+}
