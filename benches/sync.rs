@@ -193,7 +193,7 @@ fn row(name: &str, bytes: u64, url: &str, cache: Option<&str>, is_empty: bool) {
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = text.rsplit(')').next().expect("a name").split_whitespace().collect();
-    // In hundredths of a second.
+    // Times are hundredths of a second.
     (fields[11].parse::<f64>().expect("utime") + fields[12].parse::<f64>().expect("stime")) / 100.0
 }
 

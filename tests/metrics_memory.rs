@@ -51,7 +51,7 @@ fn memory_stays_flat_when_nobody_scrapes() {
         assert_eq!(count.parse::<u64>().unwrap(), ROUNDS * PER_ROUND, "{name}");
     }
 
-    // Without draining, memory grows: the measurement works.
+    // Memory grows if nothing drains it: the measurement works.
     let grown = growth(|duration| telemetry.sync("old_users", "ok", duration), || {});
     assert!(grown > (ROUNDS - 3) * PER_ROUND * BYTES_EACH, "grew by {grown} bytes");
 }

@@ -89,7 +89,7 @@ fn pod_started_after_deletion_does_not_answer() {
     assert_eq!(answers(&mut server.connect()), None, "what the cache has is the deletion");
 }
 
-/// Without a config, a pod waits for all audiences of the store except deleted ones.
+/// A pod without a config waits for all audiences of the store except deleted ones.
 #[test]
 fn readiness_does_not_wait_for_deleted_audiences() {
     let depot = Depot::new();

@@ -250,7 +250,7 @@ fn cache_serves_its_deltas_or_nothing() {
     assert_eq!((count(&mut client, &new), count(&mut client, &members[..10])), (100, 0));
     assert_eq!(count(&mut client, &members), 1990);
 
-    // Without the tombstones it would serve erased devices: so it serves nothing.
+    // A pod without the tombstones would serve erased devices: so it serves nothing.
     let deltas: Vec<_> = std::fs::read_dir(cache.path().join(AUDIENCE))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -297,7 +297,7 @@ fn disabled_expired_or_deleted_audience_is_unavailable() {
     assert!(!late.is_ready());
     let (result, error) = late.last_sync(AUDIENCE);
     assert_eq!((result.as_str(), error.contains("was deleted")), ("not_found", true), "{error}");
-    // After a new publish it is served.
+    // A new publish is served.
     depot.publish(AUDIENCE, &members, &Spec::small());
     for server in [&server, &late] {
         server.poll();

@@ -206,7 +206,7 @@ impl Bench {
         self.assert_serves(candidate.generation(), context);
     }
 
-    /// For each damage, publishes a generation: rejected, repaired, served.
+    /// Publishes a generation for each damage: rejected, repaired, served.
     #[track_caller]
     fn survives_each(&mut self, damages: impl Fn(&Candidate) -> Vec<Damage>) {
         let mut index = 0;

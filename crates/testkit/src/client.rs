@@ -162,7 +162,7 @@ impl Client {
                 true
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
-            // With a timeout, a read is not restarted after a signal.
+            // A read with a timeout is not restarted after a signal.
             Err(error) if error.kind() == ErrorKind::Interrupted => self.receive(),
             Err(error) => panic!("no answer: {error}"),
         }

@@ -32,7 +32,7 @@ pub enum Fault {
     Hiccup,
     /// `Short` for every other request.
     ShortOnce,
-    /// For every other request, half of the body, then silence.
+    /// Every other request gets half of the body, then silence.
     StallOnce,
     /// A chunked body that never ends.
     EndlessChunked,

@@ -9,7 +9,7 @@ fn key(n: u64) -> DeviceKey {
     DeviceKey::of_canonical(&n.to_le_bytes())
 }
 
-/// In one shard of partition 7.
+/// Keys in one shard of partition 7.
 fn key_in(shard: u8, n: u64) -> DeviceKey {
     let mut bytes = *key(n).as_bytes();
     (bytes[0], bytes[1]) = (7, shard);

@@ -201,7 +201,7 @@ fn tombstone_survives_appends_builds_and_rollbacks() {
         assert_eq!((&appended["entombed"], &appended["added"]), (&20.into(), &10.into()));
         let text = target.run("list", "").stdout;
         assert!(text.contains("20 tombstones, live"), "{text}");
-        // Until lifted.
+        // The tombstone holds until it is lifted.
         let lifted = target.over("append --lift-tombstone", &erased[..5]).json();
         assert_eq!((&lifted["tombstones"], &lifted["added"]), (&15.into(), &5.into()));
         assert_eq!(target.members(erased), 5);
@@ -334,7 +334,7 @@ fn killed_follow_keeps_durable_rows() {
             for batch in batches {
                 pipe.write_all(lines(batch).as_bytes()).unwrap();
             }
-            // During one of the next two publishes.
+            // The kill comes during one of the next two publishes.
             std::thread::sleep(Duration::from_millis(round as u64 * 3));
             follower.kill().unwrap();
             let mut rest = String::new();

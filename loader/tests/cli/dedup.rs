@@ -13,7 +13,7 @@ use crate::support::{Sandbox, command, gzip, ids, lines};
 /// Runs `dedup`; returns its output and report.
 #[track_caller]
 fn dedup(sandbox: &Sandbox, arguments: &str, stdin: &[u8]) -> (String, Value) {
-    // Through a file: a command that writes while it reads would need another thread to feed it.
+    // The input is a file: a thread would have to feed a command that writes while it reads.
     let stdin = sandbox.file("stdin", stdin);
     let mut command = command(sandbox.path(), &format!("dedup --json {arguments}"));
     let child = command

@@ -42,7 +42,7 @@ has 1000; nothing was published; --max-shrink {needed} allows it"
         sandbox.run(&format!("{BUILD} {flags}")).fails(3, &said);
         assert_eq!(sandbox.store(), before, "{flags}: nothing was written");
     }
-    // At the limit, beyond it with an override, and growth.
+    // The cases are the limit, beyond it with an override, and growth.
     for (generation, flags) in [
         "{}/500",
         "--max-shrink 0.999 {}/1",

@@ -214,7 +214,7 @@ fn csv_columns_may_have_different_kinds() {
     assert_eq!((&built["values"], &built["rejected"]["missing_column"]), (&203.into(), &1.into()));
     let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
     let reasons: Vec<_> = rejects.lines().map(|row| row.split_once('\t').unwrap().1).collect();
-    // After 1 header and 100 rows of two lines each.
+    // The row follows 1 header and 100 rows of two lines each.
     assert_eq!(
         reasons,
         ["202\tblank\t\tidfa", "202\tblank\t\timei \"raw\"", "203\tmissing_column\t\tidfa"]
@@ -290,7 +290,7 @@ fn reject_ratio_decides_and_rejects_file_lists_rows() {
     let mode = std::fs::metadata(sandbox.path().join("rejects")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    // At the limit; blank ids do not count.
+    // The ratio is at the limit; blank ids do not count.
     let built = sandbox.build("--max-reject-ratio 0.03 {}/dump");
     assert_eq!((counts(&built), &built["generation"]), ([102, 98, 0, 1, 3], &2.into()));
     let outcome = sandbox.run("build --store {}/s --audience a --rejects {}/dump {}/dump");

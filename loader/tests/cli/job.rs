@@ -279,7 +279,7 @@ fn missing_part_is_detected() {
     steps
         .publish("", &with(&[&all[..], &all[2..3]].concat()))
         .fails(3, "bucket 256 is in two reports");
-    // As after a job with fewer parts in the same folder.
+    // A job with fewer parts leaves such a line in the same folder.
     let whole = absent.to_string().replace("256", "512");
     steps
         .publish("", &with(&[&steps.lines[..], &[whole]].concat()))

@@ -38,7 +38,7 @@ fn check_spilled(built: &Value, keys: u64) {
 fn memory_does_not_change_the_chunks() {
     let sandbox = Sandbox::new();
     write_ids(&sandbox, "ids", 0..MANY);
-    // In reverse order, a third of them twice.
+    // The order is reversed, and a third of them come twice.
     write_ids(&sandbox, "backwards", (0..MANY).rev().chain((0..MANY).step_by(3)));
     let mut expected: Option<Vec<String>> = None;
     for (how, spills) in [

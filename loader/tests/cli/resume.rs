@@ -90,7 +90,7 @@ fn repeatedly_killed_build_gives_the_same_chunks() {
     let mut kills = 0;
     let built = loop {
         let mut child = start(&sandbox, &resume);
-        // With increasing delays, so that the build finishes.
+        // The delays increase, so that the build finishes.
         std::thread::sleep(Duration::from_millis(30).mul_f64(1.35_f64.powi(kills)));
         if child.try_wait().unwrap().is_some() {
             break outcome(child).json();

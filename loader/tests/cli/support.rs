@@ -90,7 +90,7 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("a Vec takes what is written")
 }
 
-/// With a checksum, as `zstd` writes it.
+/// The frame has a checksum, as `zstd` writes it.
 pub(crate) fn zst(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("level 1 exists");
     encoder.include_checksum(true).expect("the frame has not begun");

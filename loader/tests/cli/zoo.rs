@@ -275,7 +275,7 @@ fn fed(arguments: &str, feed: impl FnOnce(&mut dyn Write)) -> (Outcome, u64) {
     let status = format!("/proc/{}/status", child.id());
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
-        // Until the process ends and the line disappears.
+        // The loop ends when the process ends and the line disappears.
         while let Ok(status) = std::fs::read_to_string(&status) {
             let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
                 break;

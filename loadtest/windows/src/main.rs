@@ -159,7 +159,7 @@ impl Cli {
             )
             .into());
         }
-        // Without expiry by a clock.
+        // No clock expires keys.
         let sizing_of_race = Sizing { window: Duration::from_secs(3600), ..sizing.clone() };
         let (engine, _) = (entry.build)(&sizing_of_race)?;
         let batch = if entry.is_network { self.batch } else { LOCAL_RACE_BATCH };

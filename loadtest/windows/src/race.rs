@@ -52,7 +52,7 @@ fn run(
         if is_reversed {
             batch.reverse();
         }
-        // After a failure the other thread still needs a partner to wait for.
+        // The other thread still needs a partner to wait for after a failure.
         if is_second && first / race.per_tick > tick && result.is_ok() {
             tick += 1;
             result = engine.advance(tick);

@@ -184,7 +184,7 @@ fn early_answer_is_not_lost_to_a_reset() {
         client.send(format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n"));
         let part = "x".repeat(100_000);
         for _ in 0..9 {
-            // After a reset, sending fails, and many clients then do not look for an answer.
+            // Sending fails after a reset, and many clients then do not look for an answer.
             assert_eq!(client.send_until_blocked(&part, 1), 1, "{path}");
             std::thread::sleep(Duration::from_millis(5));
         }

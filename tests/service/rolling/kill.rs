@@ -13,14 +13,14 @@ fn pod_killed_between_generations_starts_with_a_complete_one() {
     site.assert_mixed(&members, 1, 2);
     drop(pod);
 
-    // Without the store: the last complete generation.
+    // A pod without the store serves the last complete generation.
     site.unruly.misbehave(Fault::Dead, "");
     let mut pod = site.pod("");
     assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
     site.assert_answers(&mut pod.client, 1);
     drop(pod);
 
-    // With the store: the live generation; the cache has all its chunks but the damaged one.
+    // A pod with the store serves the live generation; only the damaged chunk is not cached.
     site.unruly.behave();
     let requests = site.unruly.requests("chunks/");
     let mut pod = site.pod("");
@@ -39,7 +39,8 @@ fn pod_killed_at_any_moment_starts_with_a_complete_generation() {
         assert_eq!(pod.generation(), serving);
         let next = site.publish();
         site.unruly.behave();
-        // From before the first fetch to after the last replacement; the prime spreads the moments.
+        // The kills begin before the first fetch and end after the last replacement; the prime
+        // spreads them.
         std::thread::sleep(Duration::from_micros(kill * 39_119 % 300_000));
         drop(pod);
 

@@ -9,7 +9,7 @@ fn truncated_current_is_rejected_until_repaired() {
     let mut bench = Bench::new();
     let candidate = bench.publish();
     let whole = candidate.sound["CURRENT"].clone();
-    // Without its final newline, the file is complete.
+    // The file is complete without its final newline.
     for cut in 0..whole.len() - 1 {
         let damage =
             Damage::new(format!("cut at {cut}"), "format", NOT_JSON).file("CURRENT", &whole[..cut]);
@@ -154,7 +154,7 @@ fn directory_named_current_is_rejected() {
 
 #[test]
 fn symlinked_store_is_followed_when_the_link_changes() {
-    // As a ConfigMap or git-sync: a new directory, then a rename of the link.
+    // A ConfigMap or git-sync makes a new directory, then renames the link.
     let bench = Bench::new();
     let root = bench.depot.root.parent().unwrap().to_owned();
     let link = root.join("link");

@@ -196,7 +196,7 @@ fn start_from_the_cache_verifies_signatures() {
         unruly.behave();
         generation
     };
-    // Without keys, signatures are not fetched.
+    // A pod without keys fetches no signatures.
     assert_eq!(start(&[]).generation(AUDIENCE), 1);
     assert!(!cached("1.json.minisig").exists());
     assert_eq!((dead(&[]), dead(&[&key])), (1, 0));

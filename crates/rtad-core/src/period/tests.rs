@@ -76,14 +76,14 @@ fn a_day_without_midnight_starts_with_its_first_instant() {
     assert_eq!(day.end, utc("2022-03-27T21:00:00Z"));
 }
 
-/// In Sao Paulo the clock went back at midnight, so Saturday had a second hour before it.
+/// The clock of Sao Paulo went back at midnight, so Saturday had a second hour before it.
 #[test]
 fn an_hour_repeated_before_midnight_belongs_to_the_old_day() {
     let sao_paulo = calendar(PeriodUnit::Day, "America/Sao_Paulo");
     assert_starts(&sao_paulo, &["2018-02-17T02:00:00Z", "2018-02-18T03:00:00Z"]);
 }
 
-/// In St. John's the clock went back at 00:01, from the new date to the old one.
+/// The clock of St. John's went back at 00:01, from the new date to the old one.
 #[test]
 fn a_date_that_has_begun_is_not_left_again() {
     let st_johns = calendar(PeriodUnit::Day, "America/St_Johns");

@@ -32,7 +32,7 @@ async fn early_chunks_are_published_later() {
             "chunks alone are not live"
         );
 
-        // With a base from another process.
+        // The base is from another process.
         let base = Base::new(audience(), base.current().cloned());
         let publication = fixture.writer.publish(base.clone()).await.unwrap();
         let (manifest, _) = build(publication.generation(), &members);

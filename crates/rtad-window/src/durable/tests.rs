@@ -224,7 +224,7 @@ async fn damage_in_the_middle_is_refused() {
     std::fs::write(&path, &bytes).unwrap();
     let refused = Durable::open(copy.path(), SPEC, "ticks", 0, LONG).err().unwrap();
     assert!(matches!(refused, OpenError::Log(LogError::Damaged { .. })), "{refused}");
-    // Without a segment in between, too.
+    // The same holds without a segment in between.
     std::fs::remove_file(copy.path().join("checkpoint-0000000000000001")).unwrap();
     let refused = Durable::open(copy.path(), SPEC, "ticks", 0, LONG).err().unwrap();
     assert!(matches!(refused, OpenError::NoCheckpoint { .. }), "{refused}");
@@ -257,7 +257,7 @@ async fn log_bytes_count_from_the_published_checkpoint() {
     assert_eq!(durable.stats().log_bytes, before);
     observe(&durable, &[key(2)]).await.unwrap();
     assert_eq!(durable.stats().log_bytes, 2 * before);
-    // As after a restart.
+    // The state equals that after a restart.
     std::fs::remove_dir(obstacle).unwrap();
     let copy = crash(&durable);
     assert_eq!(open(copy.path(), LONG).stats().log_bytes, 2 * before);

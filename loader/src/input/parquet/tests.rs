@@ -183,7 +183,7 @@ fn unsupported_column_is_named_with_its_type() {
         };
         assert!(source.to_string().starts_with(expected), "{name}: {source}");
     }
-    // For any other kind of id 16 bytes are text.
+    // 16 bytes of any other kind of id are text.
     let (cells, _) = read(&file, &columns(&[("digest", IdKind::Openid)])).unwrap();
     assert_ne!(cells[0].2.len(), 32);
 }

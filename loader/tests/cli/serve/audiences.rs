@@ -77,7 +77,7 @@ fn audience_lifecycle() {
     assert!(info["state"] == "deleted" && info.get("keys").is_none(), "{info}");
     assert_eq!(states(&api.get("/v1/audiences").ok()), [("a", "deleted")]);
     assert_eq!(
-        // And its tombstones.
+        // The tombstones stay too.
         sandbox.store().into_keys().filter(|path| !path.ends_with(".delta")).collect::<Vec<_>>(),
         ["a/CURRENT"]
     );

@@ -154,7 +154,7 @@ fn oversized_bodies_are_rejected() {
     let mut stated = serve.connect();
     stated.0.send(format!("{head}Content-Length: {}\r\n\r\n", (16 << 20) + 1));
     stated.0.next().unwrap().problem(413, "too_large");
-    // Without a length the body is read up to the limit.
+    // A body without a length is read up to the limit.
     let mut chunked = serve.connect();
     chunked.0.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n"));
     for _ in 0..17 {
@@ -254,7 +254,7 @@ fn unfinished_chunked_bodies_do_not_refuse_other_writes() {
     );
     let mut stalled: Vec<Api> = (0..40).map(|_| serve.connect()).collect();
     stalled.iter_mut().for_each(|Api(client)| client.send(&head));
-    // Until they are all being read; without it, a fault could be missed.
+    // The wait ends when they are all being read; a fault could be missed without it.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let id = "5f93f983524def3dca464469d2cf9f3e";
     let body = format!(r#"{{"op":"add","ids":["{id}"]}}"#);

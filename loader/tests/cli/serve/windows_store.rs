@@ -136,7 +136,7 @@ fn two_owners_never_acknowledge_at_a_time() {
     let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
     wait_until("an upload", || metric(&one.metrics(), uploaded) > 0.0);
 
-    // Without the store, an owner goes on for its lease.
+    // An owner without the store goes on for its lease.
     std::fs::remove_file(&way).unwrap();
     wait_until("the lease ends", || !is_acknowledged(&mut earlier));
     one.log("store has not confirmed the owner for the time of its lease; events are refused", 1);

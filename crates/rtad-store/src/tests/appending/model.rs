@@ -20,7 +20,7 @@ enum Step {
     Build(Vec<usize>),
     /// Adds the appended devices to the live filters.
     Compact,
-    /// To the generation this many back.
+    /// A rollback to the generation this many back.
     RollBack(usize),
     Collect(usize),
 }
@@ -135,9 +135,9 @@ pub(super) fn adding(keys: impl IntoIterator<Item = DeviceKey>) -> Change {
 /// The expected state, by the rules alone.
 #[derive(Debug, Default)]
 struct Model {
-    /// For each generation, its input and the number of changes folded into it.
+    /// The input of each generation, and the number of changes folded into it.
     generations: BTreeMap<u64, (BTreeSet<usize>, usize)>,
-    /// For each compacted generation, the removed devices that are still a delta.
+    /// The removed devices that are still a delta of each compacted generation.
     residuals: BTreeMap<u64, BTreeSet<usize>>,
     changes: Vec<(usize, bool)>,
     buried: BTreeSet<usize>,

@@ -55,7 +55,7 @@ fn sequential_chunks(
     chunk_runs(&keys, shards_per_chunk).map(|run| BuiltChunk::build(&filter, run).entry).collect()
 }
 
-/// From chunks that span sixteen partitions to sixteen chunks in one partition.
+/// The cases go from chunks that span sixteen partitions to sixteen chunks in one partition.
 #[test]
 fn parallel_chunks_equal_sequential_chunks() {
     let keys: Vec<_> = (0..5000).chain(0..50).map(key).collect();

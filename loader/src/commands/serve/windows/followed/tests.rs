@@ -65,7 +65,7 @@ fn later_owner_repairs_what_the_earlier_one_wrote() {
     wait_until("the repaired audience", || {
         has(&depot, 2) && has(&depot, 4) && !has(&depot, 1) && !has(&depot, 3)
     });
-    // Without further events, too.
+    // No further event is needed.
     let mut change = Change::default();
     change.add(device(5));
     change.remove(device(2));
