@@ -3,8 +3,8 @@
 //!
 //! A snapshot that does not fit is refused, instead of the kernel killing the pod. Both versions of
 //! cgroups are read, for every group from the process's own up to the root: the tightest limit
-//! kills. The page cache counts as free, because the kernel reclaims it first. Without a limit or a
-//! cgroup, nothing is refused.
+//! kills. The page cache counts as free, because the kernel reclaims it first. A process without a
+//! limit or a cgroup refuses nothing.
 //!
 //! Loads of several audiences reserve their memory from each other. Other allocations are not seen.
 
@@ -17,7 +17,7 @@ use super::error::SyncError;
 
 /// Files of a cgroup: limit, use and statistics.
 struct Version {
-    /// Below the root of the file system.
+    /// The path below the root of the file system.
     mount: &'static str,
     limit: &'static str,
     used: &'static str,
@@ -73,7 +73,7 @@ impl Memory {
     /// Reserves memory. Waits while another load has reserved it; refuses more than there is.
     pub(super) async fn reserve(&self, bytes: u64) -> Result<Reservation<'_>, SyncError> {
         loop {
-            // Before the check, so that no release is missed.
+            // The registration precedes the check, so that no release is missed.
             let released = self.released.notified();
             if self.try_reserve(bytes)? {
                 return Ok(Reservation { memory: self, bytes });
@@ -140,8 +140,8 @@ impl Headroom {
         limits.min()
     }
 
-    /// The least headroom of the group and its ancestors. In a container the group's path may be
-    /// the host's, which is not mounted: the root of the mount is then the container's own group.
+    /// The least headroom of the group and its ancestors. The group's path may be the host's in a
+    /// container, and then it is not mounted: the root of the mount is the container's own group.
     fn tightest(&self, version: &Version, group: &str) -> Option<u64> {
         let mount = self.root.join(version.mount);
         let own = mount.join(group.trim_start_matches('/'));

@@ -38,8 +38,8 @@ impl Pace {
         self.is_from_window = is_from_window;
     }
 
-    /// Time until the next poll. After repeated failures the jitter is wider, because the whole
-    /// fleet retries.
+    /// Time until the next poll. Repeated failures widen the jitter, because the whole fleet
+    /// retries.
     pub(super) fn delay(&self, poll_interval: Duration) -> Duration {
         // No backoff after the first failure: most are transient.
         let doublings = self.failures.saturating_sub(1).min(8);

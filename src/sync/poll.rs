@@ -46,7 +46,8 @@ impl Sync {
         let progress = self.progress_of(name);
         let mut progress = progress.lock().await;
         let Some(audience) = self.serving.load().audience(name.as_str()).cloned() else { return };
-        // By value: the retired catalog must hold the old snapshot last, not this task.
+        // The snapshot is passed by value: the retired catalog must hold the old snapshot last, not
+        // this task.
         if let Ok(Some(snapshot)) = self.poll(audience, &mut progress).await {
             self.serve(name, &snapshot);
         }

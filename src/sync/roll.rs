@@ -1,9 +1,9 @@
 //! Rolling swap: a new generation served chunk by chunk, for pods whose memory cannot hold two.
 //!
 //! 1. All missing chunks are fetched into the cache and verified there, without loading their
-//!    filters. Until all are on disk, nothing changes.
-//! 2. In shard order, each chunk is read from the disk and verified again. The catalog is swapped,
-//!    and the replaced chunks are freed before the next step (`snapshot/mixed.rs`).
+//!    filters. Nothing changes until all are on disk.
+//! 2. Chunks are read from the disk in shard order and verified again. The catalog is swapped, and
+//!    the replaced chunks are freed before the next step (`snapshot/mixed.rs`).
 //!
 //! Memory holds one snapshot and one or two chunks more. Each key is answered by one generation at
 //! any time. The new manifest is reported with the last chunk.

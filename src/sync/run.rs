@@ -55,7 +55,7 @@ impl Sync {
         let sync = Arc::clone(&self);
         tasks.spawn_local(async move {
             first.await;
-            // Without required audiences, nothing was waited for.
+            // A pod without required audiences has waited for nothing.
             if sync.serving.load().is_complete() {
                 sync.shared.readiness.complete();
             }
@@ -88,7 +88,7 @@ impl Sync {
                         });
                     }
                     Some(Command::Reload(plan, done)) => {
-                        // As in `poll`: a panic fails this reload, not the task.
+                        // A panic fails this reload, not the task, as in `poll`.
                         let reloaded = AssertUnwindSafe(self.reload(*plan)).catch_unwind().await;
                         let reloaded = reloaded.unwrap_or(Err(SyncError::Internal));
                         self.start_polling(&mut tasks, &mut polled);
