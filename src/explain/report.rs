@@ -35,6 +35,7 @@ pub(super) struct BodyRead {
 /// Result of the header check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub(super) enum AccessChecked {
     /// The platform has no headers configured.
     Open,

@@ -409,3 +409,27 @@ fn explanation_of_a_hostile_body_is_bounded() {
         json!({ "what": "ids, strategies and notes that are not listed", "value": "688" });
     assert_eq!(*last, expected, "344 of each");
 }
+
+#[test]
+fn every_word_of_an_explanation_has_a_text() {
+    use documented::DocumentedFieldsOpt as _;
+    use testkit::reference::assert_texts;
+
+    use crate::strategy::Reason;
+    use crate::telemetry::Route;
+
+    let ids = super::trace::Found::FIELD_NAMES;
+    assert_texts("id", ids);
+    assert_texts("because", ids.iter().filter(|&&word| word != "Usable"));
+    assert_texts("access", super::report::AccessChecked::FIELD_NAMES);
+    assert_texts("encoding", Encoding::ALL.map(Encoding::as_str));
+    assert_texts("failure", Failure::ALL.map(Failure::as_str));
+    assert_texts("reason", Reason::ALL.map(Reason::as_str));
+    assert_texts("route", Route::ALL.map(Route::as_str));
+    assert_texts("why", ["not_configured", "capped", "disabled", "deleted"]);
+    // Lists of the console.
+    let kinds = format!("KINDS = {:?};", rtad_core::device::IdKind::ALL.map(|kind| kind.as_str()));
+    assert!(include_str!("../http/console/lookup.js").contains(&kinds));
+    let reasons = format!("REASONS = {:?};", Reason::ALL.map(Reason::as_str));
+    assert!(include_str!("../http/console/traffic.js").contains(&reasons));
+}

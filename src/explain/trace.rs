@@ -19,6 +19,7 @@ const SKIPPED: &str = "id skipped";
 /// The result of reading an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub(super) enum Found {
     /// Its key is checked.
     Usable,

@@ -153,7 +153,7 @@ mod tests {
     use documented::DocumentedFieldsOpt as _;
     use rtad_core::snapshot::{Fault, ManifestError};
     use rtad_http::error_chain::error_chain;
-    use testkit::reference::{assert_every_variant, assert_listed};
+    use testkit::reference::{assert_every_variant, assert_listed, assert_texts};
 
     use super::*;
 
@@ -180,8 +180,10 @@ mod tests {
         assert_every_variant(SyncError::FIELD_NAMES, &errors);
         let faults = [Fault::Digest, Fault::Truncated, Fault::Format, Fault::TooLarge];
         let of_files = faults.map(Fault::as_str).into_iter().chain(["signature"]);
-        let causes = errors.iter().map(SyncError::cause).chain(of_files);
-        assert_listed("errors.md", "Sync results", causes.map(|cause| [cause.to_owned()]));
+        let causes: Vec<_> = errors.iter().map(SyncError::cause).chain(of_files).collect();
+        assert_texts("sync", causes.iter().chain(&["ok", "unchanged"]));
+        assert_texts("do", &causes);
+        assert_listed("errors.md", "Sync results", causes.iter().map(|&cause| [cause.to_owned()]));
     }
 
     #[test]

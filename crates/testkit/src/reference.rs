@@ -72,6 +72,30 @@ pub fn assert_every_variant<T: std::fmt::Debug>(variants: &[&str], values: &[T])
     assert_eq!(covered, expected, "left: variants with a value, right: variants of the enum");
 }
 
+/// Asserts that the console has a text for every word, in both languages, under the key
+/// `{prefix}-{word}`. Names of enum variants count as words in snake case.
+///
+/// # Panics
+///
+/// If a language lacks a text.
+pub fn assert_texts(prefix: &str, words: impl IntoIterator<Item = impl AsRef<str>>) {
+    let folder = page_path("").join("../../src/http/console");
+    let texts = ["en.js", "zh.js"].map(|file| std::fs::read_to_string(folder.join(file)).unwrap());
+    for word in words {
+        let word = word.as_ref();
+        let mut key = prefix.to_owned();
+        for (index, letter) in word.char_indices() {
+            if index == 0 || letter.is_uppercase() {
+                key.push(if index == 0 { '-' } else { '_' });
+            }
+            key.push(letter.to_ascii_lowercase());
+        }
+        for text in &texts {
+            assert!(text.contains(&format!("  \"{key}\": ")), "the console has no text {key}");
+        }
+    }
+}
+
 /// The text of a committed page.
 pub fn page(name: &str) -> String {
     std::fs::read_to_string(page_path(name)).unwrap()

@@ -79,7 +79,7 @@ class TestShows(Console):
         expect(self.page.locator("#updated")).to_contain_text("paused")
         self.page.wait_for_load_state("networkidle")
         before = len(self.requests)
-        self.page.wait_for_timeout(5000)
+        self.page.wait_for_timeout(1000)
         assert len(self.requests) == before
         # Opening a map still fetches it.
         self.page.locator("#audience-vip summary").click()
