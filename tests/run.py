@@ -26,8 +26,8 @@ BUILD_RELEASE = ["cargo", "build", "--workspace", "--release", "--quiet"]
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
 # Every interleaving of the locks of event windows.
 MODELS = ["cargo", "test", "-p", "rtad-window", "--features", "model", "--test", "interleavings"]
-# Suites mostly wait, so two run at a time, the longest first.
-AT_ONCE = 2
+# Suites mostly wait, so three run at a time, the longest first.
+AT_ONCE = 3
 FIRST = ["fleet", "stores", "console", "monitoring"]
 NO_TESTS = 5
 

@@ -3,14 +3,14 @@
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from suites.console import pod as pods
 from suites.console.browsing import WAIT_MILLISECONDS, chromium
 from suites.console.owner import Owner
-from suites.console.pod import Pod, Traffic
 
 
 @pytest.fixture(scope="package")
 def pod(tmp_path_factory):
-    with Pod(tmp_path_factory.mktemp("console")) as pod:
+    with pods.Pod(tmp_path_factory.mktemp("console")) as pod:
         yield pod
 
 
@@ -22,8 +22,8 @@ def owner(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def traffic(pod):
-    with Traffic(pod.decisions) as traffic:
-        yield traffic
+    with pods.traffic(pod.decisions) as sent:
+        yield sent
 
 
 @pytest.fixture(scope="package")

@@ -7,11 +7,10 @@ import json
 import math
 import pathlib
 import shutil
-import threading
 import time
 
 from suites.testkit.client import ask
-from suites.testkit.process import Rtad
+from suites.testkit.process import Rtad, repeating
 from suites.testkit.programs import loader, synth
 
 HERE = pathlib.Path(__file__).parent
@@ -112,7 +111,7 @@ class Pod:
         return answer.status, answer.json()
 
     def status(self):
-        return ask(self.admin, "/v1/status").json()
+        return self.rtad.status()
 
 
 def with_a_hole(count):
@@ -123,44 +122,30 @@ def with_a_hole(count):
             yield digest.hex()
 
 
-class Traffic(threading.Thread):
-    """Sends platform and /v1/decide requests until stopped; in waves for screenshots."""
+@contextlib.contextmanager
+def traffic(decisions, pause=0.002, in_waves=False):
+    """Sends platform and /v1/decide requests; in waves for screenshots. Yields the paths sent."""
+    connection = http.client.HTTPConnection(decisions, timeout=20)
+    sent, begun = [], time.monotonic()
 
-    def __init__(self, decisions, pause=0.002, in_waves=False):
-        super().__init__(daemon=True)
-        self.decisions, self.pause, self.in_waves = decisions, pause, in_waves
-        self.is_stopped = threading.Event()
-        self.sent = 0
+    def send(number):
+        device = (NON_MEMBERS if number % 3 else MEMBERS)[number % 200]
+        if number % 4 == 0:
+            body = {"device": {"imei": device if number % 20 else "__IMEI__"}}
+            request = ("POST", "/v1/decide", json.dumps(body))
+        elif number % 7 == 0:
+            request = ("GET", f"/v1/check/old_users/{md5(device)}")
+        else:
+            request = ("POST", "/rta/tencent", tencent(device))
+        connection.request(*request)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.status
+        answer.read()
+        sent.append(request[1])
+        if in_waves:
+            seconds = time.monotonic() - begun
+            wave = 1.6 + math.sin(seconds / 23) + 0.2 * math.sin(seconds / 3)
+            time.sleep(pause * max(0, 1 / wave - 1))
 
-    def run(self):
-        connection = http.client.HTTPConnection(self.decisions, timeout=20)
-        begun = time.monotonic()
-        while not self.is_stopped.is_set():
-            self.sent += 1
-            is_member = self.sent % 3 == 0
-            device = (MEMBERS if is_member else NON_MEMBERS)[self.sent % 200]
-            if self.sent % 4 == 0:
-                body = {"device": {"imei": "__IMEI__" if self.sent % 20 == 0 else device}}
-                connection.request("POST", "/v1/decide", json.dumps(body))
-            elif self.sent % 7 == 0:
-                connection.request("GET", f"/v1/check/old_users/{md5(device)}")
-            else:
-                connection.request("POST", "/rta/tencent", tencent(device))
-            answer = connection.getresponse()
-            assert answer.status == 200, answer.status
-            answer.read()
-            wave = (
-                1.6
-                + math.sin((time.monotonic() - begun) / 23)
-                + 0.2 * math.sin((time.monotonic() - begun) / 3)
-            )
-            time.sleep(self.pause * (1 / wave if self.in_waves else 1))
-        connection.close()
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.is_stopped.set()
-        self.join()
+    with contextlib.closing(connection), repeating(send, pause):
+        yield sent

@@ -12,13 +12,13 @@ import tempfile
 from playwright.sync_api import sync_playwright
 
 from suites.console.browsing import chromium
-from suites.console.pod import MEMBERS, Pod, Traffic
+from suites.console.pod import MEMBERS, Pod, traffic
 
 CHARTS_SECONDS = 300
 
 
 def take(pod, folder):
-    with sync_playwright() as playwright, Traffic(pod.decisions, 0.004, in_waves=True):
+    with sync_playwright() as playwright, traffic(pod.decisions, 0.004, in_waves=True):
         browser = playwright.chromium.launch(**chromium())
         wide = browser.new_page(locale="en-GB", viewport={"width": 1280, "height": 800})
         wide.goto(f"http://{pod.admin}/")

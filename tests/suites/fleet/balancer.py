@@ -35,23 +35,24 @@ class Balancer:
     def __init__(
         self,
         work: pathlib.Path,
-        pods: list,
+        ports: list[list[int]],
         platforms: str,
         address: str,
         store: str,
         s3: str,
     ):
-        """`platforms`, `address` and `store` are listen addresses: for platforms, for all requests,
-        and of the store; `s3` is the address of the real store."""
-        self.platforms, self.address, self.pods = platforms, address, pods
+        """`ports` has both ports of each pod. `platforms`, `address` and `store` are listen
+        addresses: for platforms, for all requests, and of the store; `s3` is the address of the
+        real store."""
+        self.platforms, self.address = platforms, address
         self.socket, self.log = work / "haproxy.sock", work / "haproxy.log"
         more = work / "more.cfg"
         more.write_text(MORE.format(socket=self.socket, store=store, s3=s3))
         environment = os.environ | {"FLEET_LISTEN": platforms, "FLEET_INTERNAL": address}
-        for number, pod in enumerate(pods, 1):
+        for number, (port, admin_port) in enumerate(ports, 1):
             environment |= {
-                f"POD_{number}": f"127.0.0.1:{pod.port}",
-                f"POD_{number}_ADMIN": str(pod.admin_port),
+                f"POD_{number}": f"127.0.0.1:{port}",
+                f"POD_{number}_ADMIN": str(admin_port),
             }
         command = ["haproxy", "-db", "-f", str(CONFIG), "-f", str(more)]
         checked = subprocess.run([*command, "-c"], env=environment, capture_output=True, text=True)

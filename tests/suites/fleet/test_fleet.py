@@ -77,14 +77,15 @@ def fleet(request, s3_server, tmp_path_factory):
     platforms, front, cut = (f"{HOST}:{port}" for port in (platforms, front, cut))
     # Through HAProxy.
     reads = s3_server | {"RTAD_STORE": store.url, "AWS_ENDPOINT_URL": f"http://{cut}"}
-    pods = [Pod(f"pod{n + 1}", work, ports[2 * n : 2 * n + 2], reads) for n in range(3)]
+    of_pods = [ports[2 * number : 2 * number + 2] for number in range(3)]
     with contextlib.ExitStack() as stack:
         s3 = s3_server["AWS_ENDPOINT_URL"].removeprefix("http://")
-        balancer = Balancer(work, pods, platforms, front, cut, s3)
+        balancer = Balancer(work, of_pods, platforms, front, cut, s3)
         stack.callback(balancer.stop)
-        for pod in pods:
-            stack.callback(pod.stop)
-            pod.start()
+        pods = []
+        for number, both in enumerate(of_pods, 1):
+            pods.append(Pod(f"pod{number}", work, both, reads))
+            stack.callback(pods[-1].kill)
         for pod in pods:
             pod.until_ready()
             balancer.until("UP", pod)
@@ -93,7 +94,7 @@ def fleet(request, s3_server, tmp_path_factory):
         running = Fleet(pods, balancer, load, store, others)
         yield running
         for pod in pods:
-            print(f"== {pod.name} ==", pod.rtad.last_warnings(), sep="\n")
+            print(f"== {pod.name} ==", pod.last_warnings(), sep="\n")
         print("== HAProxy ==", balancer.process.text()[-2000:], sep="\n")
 
 
@@ -133,7 +134,7 @@ def replace(fleet: Fleet, pod: Pod) -> None:
     pod.signal(signal.SIGTERM)
     # It is not ready, but keeps answering until HAProxy has noticed.
     fleet.balancer.until("DOWN", pod)
-    assert pod.ends() == 0, f"{pod.name} ended with {pod.rtad.process.returncode}"
+    assert pod.wait() == 0, f"{pod.name} ended with {pod.process.returncode}"
     comes_back(fleet, pod)
 
 
@@ -169,7 +170,7 @@ def test_killed_pod_loses_only_its_requests_in_flight(fleet):
     pod.signal(signal.SIGSTOP)
     in_flight = wait_until("it has requests in flight", lambda: fleet.balancer.in_flight(pod))
     pod.signal(signal.SIGKILL)
-    assert pod.ends() == -signal.SIGKILL, f"{pod.name} ended with {pod.rtad.process.returncode}"
+    assert pod.wait() == -signal.SIGKILL, f"{pod.name} ended with {pod.process.returncode}"
     killed = time.time()
     fleet.balancer.until("DOWN", pod)
     stats = fleet.load.report(f"a pod is killed, with {in_flight} in flight")
@@ -228,7 +229,7 @@ def test_pods_serve_without_the_store(fleet):
     assert with_cache.serves() == started_with, f"it serves {with_cache.serves()} from its cache"
     # A pod without store and cache gets no requests, and does not affect the others.
     without.signal(signal.SIGTERM)
-    assert without.ends() == 0, f"{without.name} ended with {without.rtad.process.returncode}"
+    assert without.wait() == 0, f"{without.name} ended with {without.process.returncode}"
     shutil.rmtree(without.cache)
     without.start()
     wait_until(f"{without.name} is there", without.is_live)
@@ -256,7 +257,11 @@ def reload(pod: Pod, by_signal: bool, expected: str) -> str:
     level = "INFO" if expected == RELOADED else "WARN"
 
     def matching() -> list[dict]:
-        return [event for event in pod.events(level) if event["message"] == expected]
+        return [
+            event
+            for event in pod.events()
+            if (event["level"], event["message"]) == (level, expected)
+        ]
 
     before = len(matching())
     pod.signal(signal.SIGHUP)
@@ -274,16 +279,16 @@ def test_bad_config_is_refused_completely(fleet):
     good = fleet.pods[0].config.read_text() + MORE_RULES
     for event in push(fleet, good + MISTAKE, REFUSED):
         assert "nobody" in event, f"the mistake is not named: {event}"
-    assert all(pod.strategies() == [STRATEGY] for pod in fleet.pods), (
+    assert all(pod.status()["strategies"] == [STRATEGY] for pod in fleet.pods), (
         "part of a bad config is in effect"
     )
     # A rollout stops at the first pod, which does not start.
     first = fleet.pods[0]
     first.signal(signal.SIGTERM)
-    assert first.ends() == 0, f"{first.name} ended with {first.rtad.process.returncode}"
+    assert first.wait() == 0, f"{first.name} ended with {first.process.returncode}"
     first.start()
-    assert first.ends() == 2, (
-        f"with a bad config {first.name} ended with {first.rtad.process.returncode}"
+    assert first.wait() == 2, (
+        f"with a bad config {first.name} ended with {first.process.returncode}"
     )
     first.config.write_text(good)
     comes_back(fleet, first)
@@ -304,7 +309,7 @@ def test_every_request_has_a_result(fleet):
     """Runs last: ends the load."""
     fleet.load.end()
     for pod in fleet.pods:
-        pod.rtad.check_log()
+        pod.check_log()
     table = about(fleet.load.rate, fleet.others) + "\n\n" + fleet.load.table()
     print(table)
     if page := os.environ.get("TABLE"):

@@ -7,20 +7,18 @@ import contextlib
 import http.client
 import itertools
 import json
-import threading
 from pathlib import Path
 
 import yaml
 
 from suites.monitoring import sources
-from suites.testkit.client import ask, says_yes
-from suites.testkit.ports import HOST, free_port, free_ports
-from suites.testkit.process import Process, Rtad
-from suites.testkit.programs import LOADER, loader, synth
+from suites.testkit.client import says_yes
+from suites.testkit.ports import HOST, free_port
+from suites.testkit.process import Process, Rtad, Writer, repeating
+from suites.testkit.programs import loader, synth
 from suites.testkit.waiting import WAIT_SECONDS
 
 HERE = Path(__file__).parent
-TOKEN = "a-token-of-24-characters"
 # Requests of Tencent with two hashed ids, and of Ocean Engine, made with protoc.
 TENCENT = bytes.fromhex(
     "0a164a6f383235775f75456532784c6c4a554146777653512a4808021a20386433656264333635346662343661323833323239363636396366316235"
@@ -94,45 +92,25 @@ class Fleet:
 
     def writer(self):
         """Starts `rtad-loader serve` with a window, and writes to both."""
-        address, admin = (f"{HOST}:{port}" for port in free_ports(2))
-        token = self.folder / "token"
-        token.write_text(TOKEN)
-        (self.folder / "rtad-loader.toml").write_text(WINDOWS)
-        flags = ["--config", "rtad-loader.toml", "--store", self.store, "--token-file", token]
-        flags += ["--listen", address, "--admin-listen", admin]
-        log = self.folder / "writer.log"
-        writer = Process(LOADER, "serve", *flags, log=log, cwd=self.folder)
-        self.ending.enter_context(writer)
-        writer.wait_for("listening for writes")
-        body = json.dumps({"op": "add", "ids": self.ids[1001:1003]})
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        written = ask(address, "/v1/audiences/old_users/devices", body, headers=headers)
+        writer = self.ending.enter_context(Writer(self.folder, WINDOWS))
+        body = {"op": "add", "ids": self.ids[1001:1003]}
+        written = writer.post("/v1/audiences/old_users/devices", body)
         assert written.status == 200, written
-        events = json.dumps({"ids": [*self.ids[:5], self.ids[0], ""]})
-        counted = ask(address, "/v1/windows/clicks/events", events, headers=headers)
+        counted = self.count(writer, [*self.ids[:5], self.ids[0], ""])
         assert counted.json()["new"] == [*[True] * 5, False, None], counted
-        self.repeat(lambda number: self.count(address, headers, number), 0.2)
-        return admin
+        # Events of a new device, and of a known one.
+        some = lambda number: [self.ids[number % 1000 + 5], self.ids[0]]  # noqa: E731
+        self.repeat(lambda number: self.count(writer, some(number)), 0.2)
+        return writer.admin
 
-    def count(self, address, headers, number):
-        """Sends an event of a new device, and one of a known device."""
-        events = json.dumps({"ids": [self.ids[number % 1000 + 5], self.ids[0]]})
-        assert ask(address, "/v1/windows/clicks/events", events, headers=headers).status == 200
+    def count(self, writer, ids):
+        answer = writer.post("/v1/windows/clicks/events", {"ids": ids})
+        assert answer.status == 200, answer
+        return answer
 
     def repeat(self, action, seconds):
         """Runs an action in a thread at this interval until the end."""
-        stop = threading.Event()
-
-        def run():
-            for number in itertools.count():
-                if stop.wait(seconds):
-                    return
-                action(number)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        self.ending.callback(thread.join)
-        self.ending.callback(stop.set)
+        self.ending.enter_context(repeating(action, seconds))
 
     def prometheus(self, pods, writer):
         """Starts a Prometheus that scrapes and evaluates rules twice a second."""
@@ -172,7 +150,6 @@ class Fleet:
     def traffic(self, address):
         """Sends a request every few milliseconds to all routes until the end: valid, blank,
         malformed, unknown, and without the token."""
-        stop = threading.Event()
         connection = http.client.HTTPConnection(address, timeout=WAIT_SECONDS)
         token, member, non_member = {"X-Rta-Token": "hush-hush"}, self.ids[0], self.ids[1999]
         check = [
@@ -199,18 +176,11 @@ class Fleet:
             ("GET", "/nowhere", None, {}),
         ]
 
-        def ask_all():
-            with contextlib.closing(connection):
-                ask_on()
+        requests = itertools.cycle(check + decide + platforms + others)
 
-        def ask_on():
-            for method, path, body, headers in itertools.cycle(check + decide + platforms + others):
-                if stop.wait(0.005):
-                    return
-                connection.request(method, path, body, headers)
-                connection.getresponse().read()
+        def ask_next(_):
+            connection.request(*next(requests))
+            connection.getresponse().read()
 
-        thread = threading.Thread(target=ask_all)
-        thread.start()
-        self.ending.callback(thread.join)
-        self.ending.callback(stop.set)
+        self.ending.callback(connection.close)
+        self.repeat(ask_next, 0.005)

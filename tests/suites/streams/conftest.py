@@ -2,12 +2,12 @@
 
 import pytest
 
-from suites.streams.writer import Writer
+from suites.streams.writer import ClickWriter
 
 
 @pytest.fixture
 def writer(tmp_path):
     folder = tmp_path / "writer"
     folder.mkdir()
-    with Writer(folder) as writer:
+    with ClickWriter(folder) as writer:
         yield writer

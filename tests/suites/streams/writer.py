@@ -2,19 +2,16 @@
 
 import contextlib
 import http.client
-import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from suites.testkit.client import ask
-from suites.testkit.ports import HOST, free_ports
-from suites.testkit.process import Process
-from suites.testkit.programs import LOADER
+from suites.testkit.client import metrics
+from suites.testkit.ports import HOST
+from suites.testkit.process import Writer
 from suites.testkit.waiting import WAIT_SECONDS
 
-TOKEN = "a-token-of-24-characters"
 CONFIG = """
-state_dir = "@state"
+state_dir = "state"
 
 [[window]]
 name = "clicks"
@@ -28,25 +25,16 @@ durability = "fsync"
 """
 
 
-class Writer(Process):
-    """`rtad-loader serve --config` with the window `clicks`."""
+class ClickWriter(Writer):
+    """The write service with the window `clicks`."""
 
     def __init__(self, folder):
-        self.token = folder / "token"
-        self.token.write_text(TOKEN)
-        config = folder / "rtad-loader.toml"
-        config.write_text(CONFIG.replace("@state", str(folder / "state")))
-        (folder / "store").mkdir()
-        self.address, self.admin = (f"{HOST}:{port}" for port in free_ports(2))
-        flags = ["--config", config, "--store", folder / "store", "--token-file", self.token]
-        flags += ["--listen", self.address, "--admin-listen", self.admin]
-        self.command, self.folder, self.starts = (LOADER, "serve", *flags), folder, 0
-        self.start()
+        self.starts = 0
+        super().__init__(folder, CONFIG)
 
     def start(self):
         self.starts += 1
-        super().__init__(*self.command, log=self.folder / f"writer-{self.starts}.log")
-        self.wait_for("listening for writes")
+        super().start()
 
     def crash(self):
         """Kills it, and starts it again with its state directory, on the same ports."""
@@ -55,12 +43,9 @@ class Writer(Process):
 
     def events(self):
         """Events of the window by result, from the metrics."""
-        found = re.findall(
-            r'^rtad_window_events_total\{(?=.*window="clicks").*result="(\w+)".*\} (\d+)$',
-            ask(self.admin, "/metrics").text(),
-            re.MULTILINE,
-        )
-        return {result: int(count) for result, count in found if int(count)}
+        name = "rtad_window_events_total"
+        found = [(dict(labels), value) for one, labels, value in metrics(self.admin) if one == name]
+        return {labels["result"]: int(value) for labels, value in found if value}
 
 
 class Proxy:

@@ -1,14 +1,18 @@
 """Processes under test: output in a log file, addresses read from it, stopped after the test."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 from . import programs
+from .client import ask, says_yes
+from .ports import HOST, free_ports
 from .waiting import WAIT_SECONDS, wait_until
 
 ANY_PORTS = {"RTAD_LISTEN": "127.0.0.1:0", "RTAD_ADMIN_LISTEN": "127.0.0.1:0"}
@@ -19,11 +23,15 @@ class Process:
     ended early or panicked."""
 
     def __init__(self, *command, log, **options):
-        self.log = Path(log)
-        command = [str(word) for word in command]
-        self.name = Path(command[0]).name
+        self.command, self.options = [str(word) for word in command], options
+        self.log, self.name = Path(log), Path(self.command[0]).name
+        self.start()
+
+    def start(self):
+        """Starts it, also again after its end."""
         with self.log.open("ab") as to:
-            self.process = subprocess.Popen(command, **{"stdout": to, "stderr": to} | options)
+            streams = {"stdout": to, "stderr": to}
+            self.process = subprocess.Popen(self.command, **streams | self.options)
         self.pid = self.process.pid
 
     def __enter__(self):
@@ -106,6 +114,9 @@ class Rtad(Process):
         env = os.environ | ANY_PORTS | (variables or {})
         super().__init__(programs.RTAD, "serve", *flags, log=log, env=env, **options)
 
+    def status(self):
+        return ask(self.admin, "/v1/status").json()
+
     @property
     def admin(self):
         return self.field("admin_address")
@@ -114,3 +125,55 @@ class Rtad(Process):
     def decisions(self):
         """Available after the first snapshots are loaded."""
         return self.field("decision_address")
+
+
+class Writer(Process):
+    """`rtad-loader serve` with a config in `folder`, on ports that outlive a restart. Its working
+    directory is the folder, and so is that of the store, `store`."""
+
+    TOKEN = "a-token-of-24-characters"
+
+    def __init__(self, folder, config):
+        self.token = folder / "token"
+        self.token.write_text(self.TOKEN)
+        (folder / "rtad-loader.toml").write_text(config)
+        (folder / "store").mkdir(exist_ok=True)
+        self.address, self.admin = (f"{HOST}:{port}" for port in free_ports(2))
+        flags = ["--config", "rtad-loader.toml", "--store", "store", "--token-file", self.token]
+        flags += ["--listen", self.address, "--admin-listen", self.admin]
+        super().__init__(programs.LOADER, "serve", *flags, log=folder / "writer.log", cwd=folder)
+
+    def start(self):
+        super().start()
+        self.until("listening", lambda: says_yes(self.admin, "/livez"))
+
+    def post(self, path, body):
+        """The answer to a JSON body, as an authorized caller."""
+        headers = {"Authorization": f"Bearer {self.TOKEN}"}
+        return ask(self.address, path, json.dumps(body), headers=headers)
+
+
+@contextlib.contextmanager
+def repeating(action, seconds):
+    """Calls an action with 0, 1, … in a thread, with this pause before each. A failure fails the
+    test at the end."""
+    stop, failures = threading.Event(), []
+
+    def run():
+        for number in itertools.count():
+            if stop.wait(seconds):
+                return
+            try:
+                action(number)
+            except Exception as error:
+                failures.append(error)
+                return
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures, failures
