@@ -28,11 +28,12 @@ mod folder;
 mod keeper;
 mod lease;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use rtad_core::cap::{CapSeed, CapTable, Counted, Sought};
 use rtad_core::device::DeviceKey;
 use rtad_core::period::{Calendar, Period};
@@ -115,7 +116,7 @@ impl PeriodTable {
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        self.record.lock()
     }
 
     /// Devices that were leased.
@@ -328,10 +329,10 @@ impl Cap {
         if !state.is_nearly(&old, tolerance) {
             drop(old);
             let old = self.state.swap(Arc::new(state));
-            let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut replaced = self.replaced.lock();
             replaced.push(old);
         }
-        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = self.replaced.lock();
         replaced.retain(|state| Arc::strong_count(state) > 1);
     }
 }

@@ -16,7 +16,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable, MAX_DEVICES};
@@ -98,7 +98,7 @@ impl Cap {
         let counted = &*state.at(Instant::now()).counted;
         let PeriodTable { period, table, .. } = counted;
         let content = [period.number, table.count(), counted.leased()];
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut saved = self.saved.lock();
         if *saved == Some(content) {
             return Ok(());
         }

@@ -2,8 +2,9 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
+
+use parking_lot::Mutex;
 
 use super::file::{self, FileError};
 
@@ -30,7 +31,7 @@ impl Folder {
 
     /// The path, after locking it for this process. Blocks.
     pub(super) fn lock(&self) -> Result<&Path, FileError> {
-        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.lock.lock();
         if held.is_none() {
             std::fs::create_dir_all(&self.path)?;
             let mut options = OpenOptions::new();
@@ -47,7 +48,7 @@ impl Folder {
 
     /// Lets another process use it.
     pub(super) fn unlock(&self) {
-        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.lock.lock() = None;
     }
 
     /// Removes what killed processes have left, and the files of strategies without a cap once

@@ -1,9 +1,11 @@
 //! The caps of a pod: kept over reloads, and served by a background task.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use rtad_core::period::Period;
 
@@ -74,7 +76,7 @@ impl Caps {
         drop(served);
         if let Some(folder) = &self.folder {
             // A file that is being written must not be removed.
-            let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            let _saving = self.saving.lock();
             folder.clean(|strategy| caps.iter().flatten().any(|cap| cap.strategy() == strategy));
         }
         caps
@@ -104,7 +106,7 @@ impl Caps {
         }
         let _ = tokio::task::spawn_blocking(move || {
             self.save();
-            let mut is_closed = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut is_closed = self.saving.lock();
             *is_closed = true;
             if let Some(folder) = &self.folder {
                 folder.unlock();
@@ -176,7 +178,7 @@ impl Caps {
     /// Writes the files of all caps that have changed. A failure is logged. Blocks.
     pub fn save(&self) {
         let Some(folder) = &self.folder else { return };
-        let is_closed = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_closed = self.saving.lock();
         if *is_closed {
             return;
         }
@@ -198,6 +200,6 @@ impl Caps {
     }
 
     fn served(&self) -> MutexGuard<'_, Vec<Arc<Cap>>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+        self.served.lock()
     }
 }

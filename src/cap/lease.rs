@@ -16,11 +16,12 @@
 mod account;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use rtad_core::period::Period;
 use rtad_redis::{Lease, Quota, RedisError, RedisLeases};
 use serde::Serialize;
@@ -92,7 +93,7 @@ impl PendingCall {
 impl Leases {
     /// Uses this server from now on; `None` leases no more.
     pub(super) fn use_backend(&self, config: Option<&LeasesConfig>) {
-        let mut backend = lock(&self.backend);
+        let mut backend = self.backend.lock();
         let is_same = match (&*backend, config) {
             (Some(old), Some(new)) => (&old.config.redis, &old.config.ca) == (&new.redis, &new.ca),
             (old, new) => old.is_none() && new.is_none(),
@@ -112,12 +113,12 @@ impl Leases {
 
     /// State of a strategy's leases.
     pub(super) fn state(&self, strategy: &str) -> LeaseState {
-        lock(&self.accounts).get(strategy).map(|account| account.state).unwrap_or_default()
+        self.accounts.lock().get(strategy).map(|account| account.state).unwrap_or_default()
     }
 
     /// Leases what these caps need by now. `grant` raises the limit of a cap's period.
     pub(super) async fn renew(&self, caps: &[Arc<Cap>], grant: impl Fn(&Arc<Cap>, Period, u64)) {
-        let backend = lock(&self.backend).clone();
+        let backend = self.backend.lock().clone();
         let Some(Backend { config, client }) = backend else { return };
         let _calling = self.calling.lock().await;
         if self.is_closed.load(Ordering::Relaxed) {
@@ -139,7 +140,7 @@ impl Leases {
     }
 
     fn pending(&self, caps: &[Arc<Cap>], now: Instant) -> Vec<PendingCall> {
-        let mut accounts = lock(&self.accounts);
+        let mut accounts = self.accounts.lock();
         let mut pending = Vec::new();
         for cap in caps.iter().filter(|cap| cap.config().leased) {
             let account =
@@ -166,7 +167,7 @@ impl Leases {
         answer: &Result<Lease, RedisError>,
     ) -> u64 {
         let (strategy, server) = (pending.cap.strategy(), config.server());
-        let mut accounts = lock(&self.accounts);
+        let mut accounts = self.accounts.lock();
         let Some(account) = accounts.get_mut(strategy) else { return 0 };
         let now = Instant::now();
         match answer {
@@ -220,7 +221,7 @@ impl Leases {
     pub(super) async fn close(&self, caps: &[Arc<Cap>]) {
         self.is_closed.store(true, Ordering::Relaxed);
         let _calling = self.calling.lock().await;
-        let backend = lock(&self.backend).clone();
+        let backend = self.backend.lock().clone();
         let Some(Backend { client, .. }) = backend else { return };
         let left = self.unused(caps);
         let calls = left.iter().map(async |pending| {
@@ -233,8 +234,4 @@ impl Leases {
             tracing::warn!(error, "the rest of a lease was not given back: no pod uses it");
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -87,7 +87,7 @@ fn next_table_exists_only_around_the_end() {
     world.pass(LEAD);
     world.follow();
     assert!(!has_next(&world));
-    assert!(world.cap.replaced.lock().unwrap().is_empty());
+    assert!(world.cap.replaced.lock().is_empty());
 }
 
 #[test]
@@ -504,11 +504,11 @@ fn reload_waits_for_a_save_before_it_cleans() {
     let cache = tempfile::tempdir().unwrap();
     let (caps, _) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
     let staged = cache.path().join("_caps/s.tmp");
-    let saving = caps.saving.lock().unwrap();
+    let saving = caps.saving.lock();
     std::fs::write(&staged, "half").unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| caps.serve(&[strategy()], &[None], None));
-        testkit::wait_until("the reload", || caps.served.lock().unwrap().is_empty());
+        testkit::wait_until("the reload", || caps.served.lock().is_empty());
         assert!(staged.exists());
         drop(saving);
     });

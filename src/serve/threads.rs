@@ -1,6 +1,8 @@
 //! Threads beside the workers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::error::StartError;
 
@@ -52,7 +54,7 @@ impl Priority {
     }
 
     fn threads(&self) -> MutexGuard<'_, Threads> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -6,7 +6,9 @@
 //! 3. The chunks of a new generation are loaded, for as long as it takes. Meanwhile `CURRENT` and
 //!    its deltas are read at the poll interval, and applied.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::error::SyncError;
 use super::pace::Pace;
@@ -183,8 +185,7 @@ impl Sync {
             loaded = load => loaded?,
             () = self.follow(name, &loading, live) => return Ok(None),
         };
-        let Loading { current, overlay } =
-            loading.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Loading { current, overlay } = loading.into_inner();
         Ok(Some(Loaded { current, snapshot: snapshot.with_overlay(overlay) }))
     }
 
@@ -213,7 +214,7 @@ impl Sync {
 
     /// Follows `CURRENT` while its generation is loaded. Returns when it names another one.
     async fn follow(&self, name: &AudienceName, loading: &Mutex<Loading>, mut live: Option<Live>) {
-        let lock = || loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || loading.lock();
         let mut known = lock().current.clone();
         loop {
             tokio::time::sleep(Pace::default().delay(self.settings().poll_interval)).await;

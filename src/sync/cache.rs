@@ -26,7 +26,9 @@ mod signed;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use copy::ChunkCopy;
 use errors::CacheErrors;
@@ -217,8 +219,8 @@ impl Cache {
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<AudienceName, Current>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, HashMap<AudienceName, Current>> {
+        self.known.lock()
     }
 }
 

@@ -9,8 +9,8 @@
 //! Loads of several audiences reserve their memory from each other. Other allocations are not seen.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::error::SyncError;
@@ -84,7 +84,7 @@ impl Memory {
 
     /// False if there will be more memory once other loads have ended.
     fn try_reserve(&self, bytes: u64) -> Result<bool, SyncError> {
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = self.reserved.lock();
         let is_enough = self.check(bytes.saturating_add(*reserved)).is_ok();
         if !is_enough && *reserved == 0 {
             self.check(bytes)?;
@@ -99,7 +99,7 @@ impl Memory {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        let mut reserved = self.memory.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = self.memory.reserved.lock();
         *reserved = reserved.saturating_sub(self.bytes);
         self.memory.released.notify_waiters();
     }

@@ -1,9 +1,11 @@
 //! State that sync shares with the ports: metrics, readiness, and the results of recent polls.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::cap::Caps;
 use crate::telemetry::Telemetry;
@@ -141,7 +143,7 @@ impl SyncHistory {
     }
 
     fn audiences(&self) -> MutexGuard<'_, BTreeMap<AudienceName, VecDeque<SyncRun>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

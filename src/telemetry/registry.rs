@@ -1,13 +1,15 @@
 //! Registry of all metrics: the recorder, the workers' counters, and the text of a scrape.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metrics::{Counter, Gauge, Label};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use parking_lot::{Mutex, MutexGuard};
+
 use rtad_http::budget::ByteBudget;
 
 use super::connections::{ConnectionPermit, OpenConnections};
@@ -237,7 +239,7 @@ impl Telemetry {
     }
 
     fn labeled(&self) -> MutexGuard<'_, LabeledCounters> {
-        self.labeled.lock().expect("nothing panics under this lock")
+        self.labeled.lock()
     }
 
     /// Drains the exporter's histograms: without it, memory grows until a scrape.

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::io;
 use std::net::TcpStream as StdStream;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use socket2::TcpKeepalive;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -145,7 +146,7 @@ impl<S> Connections<S> {
     }
 
     fn open(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.open.lock().expect("no panic while locked")
+        self.open.lock()
     }
 
     fn prepare(&self, stream: StdStream) -> io::Result<TcpStream> {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Counts requests that wait for the rest of their bodies.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Unfinished {
     }
 
     fn peers(&self) -> MutexGuard<'_, Peers> {
-        self.peers.lock().expect("no panic while locked")
+        self.peers.lock()
     }
 }
 

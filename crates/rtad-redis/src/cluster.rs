@@ -1,11 +1,12 @@
 //! Nodes of a cluster and its slot map, which is read again when an answer contradicts it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::select_ok;
+use parking_lot::Mutex;
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, timeout_at};
 
@@ -51,7 +52,7 @@ impl Cluster {
     }
 
     pub(crate) fn node(&self, address: &Address) -> Arc<Node> {
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.nodes.lock();
         let node = nodes.entry(address.clone()).or_insert_with(|| {
             Arc::new(Node::new(address.clone(), Arc::clone(&self.connector), self.limits))
         });
@@ -64,7 +65,7 @@ impl Cluster {
     }
 
     fn known_slots(&self) -> Option<(Instant, Arc<SlotMap>)> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.slots.lock().clone()
     }
 
     pub(crate) fn without_owner(&self) -> RedisError {
@@ -95,11 +96,11 @@ impl Cluster {
             Ok(slots) => {
                 let slots = Arc::new(slots);
                 // A node without slots is of no use; a seed may be a name of many nodes.
-                self.nodes.lock().unwrap_or_else(PoisonError::into_inner).retain(|address, _| {
+                self.nodes.lock().retain(|address, _| {
                     slots.primaries().contains(address) || self.seeds.contains(address)
                 });
                 self.stale.store(false, Ordering::Relaxed);
-                let mut current = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut current = self.slots.lock();
                 *current = Some((Instant::now(), Arc::clone(&slots)));
                 Ok(slots)
             }

@@ -1,8 +1,9 @@
 //! A server with at most one open connection, which is replaced after a failure.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -157,7 +158,7 @@ impl Node {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Blocks: whole rows of one input, passed from readers to parsers.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::rejects::Reason;
 
@@ -48,8 +48,7 @@ pub(super) struct Pool(Mutex<Vec<Vec<u8>>>);
 
 impl Pool {
     pub(super) fn take(&self, len: usize) -> Vec<u8> {
-        let mut bytes =
-            self.0.lock().expect("nothing panics under this lock").pop().unwrap_or_default();
+        let mut bytes = self.0.lock().pop().unwrap_or_default();
         if bytes.len() < len {
             bytes.resize(len, 0);
         }
@@ -57,6 +56,6 @@ impl Pool {
     }
 
     pub(super) fn give_back(&self, bytes: Vec<u8>) {
-        self.0.lock().expect("nothing panics under this lock").push(bytes);
+        self.0.lock().push(bytes);
     }
 }

@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 use std::io::Write as _;
 use std::mem::take;
-use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
+
+use parking_lot::Mutex;
 
 use rtad_core::device::{DeviceKey, IdKind, KeyBatch};
 
@@ -76,7 +77,7 @@ impl<'a> Parser<'a> {
     ) {
         loop {
             // Held while waiting: the others could get no block either.
-            let block = blocks.lock().expect("nothing panics under this lock").recv();
+            let block = blocks.lock().recv();
             let Ok(block) = block else { return };
             if let Rows::End { blocks } = block.rows {
                 sink.ended(block.source, blocks);

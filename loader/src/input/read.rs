@@ -1,9 +1,11 @@
 //! Reader and parser threads: sources to blocks to keys.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use super::block::{Block, Pool, Rows};
 use super::error::InputError;

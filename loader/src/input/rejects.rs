@@ -8,7 +8,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use rtad_core::device::Unusable;
 
@@ -100,7 +101,7 @@ impl Rejects {
         if rows.is_empty() {
             return;
         }
-        let mut file = self.file.lock().expect("nothing panics under this lock");
+        let mut file = self.file.lock();
         if let Ok(open) = file.as_mut()
             && let Err(error) = open.write_all(rows)
         {
@@ -111,7 +112,7 @@ impl Rejects {
 
     /// Returns the first write failure, if any.
     pub(crate) fn finish(self) -> Result<(), RejectError> {
-        let file = self.file.into_inner().expect("nothing panics under this lock");
+        let file = self.file.into_inner();
         let failed = |source| RejectError::Write { path: self.path.display().to_string(), source };
         file.map(drop).map_err(failed)
     }

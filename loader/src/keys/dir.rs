@@ -9,7 +9,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::error::SpillError;
 use super::partition::PARTITIONS;
@@ -91,9 +92,7 @@ impl SpillDir {
     }
 
     fn changing(&self) -> Option<MutexGuard<'_, ()>> {
-        self.named
-            .as_ref()
-            .map(|named| named.changing.lock().expect("nothing panics under this lock"))
+        self.named.as_ref().map(|named| named.changing.lock())
     }
 
     /// Blocks creating and removing files from now on, before the process exits.

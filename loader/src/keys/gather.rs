@@ -1,7 +1,8 @@
 //! Gathering: partitions of keys, filled by all parsers and spilled when memory is full.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use rtad_core::device::DeviceKey;
 
@@ -38,7 +39,7 @@ impl<'m, 'd> Keys<'m, 'd> {
     }
 
     fn partition(&self, partition: usize) -> MutexGuard<'_, Vec<Segment<'m>>> {
-        self.full[partition].lock().expect("nothing panics under this lock")
+        self.full[partition].lock()
     }
 
     /// Takes a full segment and returns an empty one, with no capacity if spilling failed.
@@ -132,8 +133,7 @@ impl<'m, 'd> Keys<'m, 'd> {
         checks: KeyChecks<'_>,
         done: impl Fn(u64) + Sync,
     ) -> Sorted<'m> {
-        let unlocked =
-            |segments: Mutex<_>| segments.into_inner().expect("nothing panics under this lock");
+        let unlocked = |segments: Mutex<_>| segments.into_inner();
         Sorted::sort(self.full.into_iter().map(unlocked).collect(), threads, checks, done)
     }
 
@@ -184,6 +184,6 @@ impl<'k, 'm> Filler<'k, 'm> {
     }
 
     fn open(&self) -> MutexGuard<'_, Vec<Segment<'m>>> {
-        self.open.lock().expect("nothing panics under this lock")
+        self.open.lock()
     }
 }

@@ -6,8 +6,9 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::slice::ChunksExactMut;
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use rtad_core::memory::{Pages, Region};
 
@@ -146,9 +147,8 @@ impl<'m> Pool<'m> {
 
     /// Waits until a segment is returned, at most [`MAX_WAIT`]: another thread may take it first.
     pub(super) fn wait(&self) {
-        let free = self.lock();
-        let waited = self.returned.wait_timeout_while(free, MAX_WAIT, |free| free.used.is_empty());
-        drop(waited.expect("nothing panics under this lock"));
+        let mut free = self.lock();
+        self.returned.wait_while_for(&mut free, |free| free.used.is_empty(), MAX_WAIT);
     }
 
     /// Number of segments ever handed out, which are resident.
@@ -157,6 +157,6 @@ impl<'m> Pool<'m> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Free<'m>> {
-        self.free.lock().expect("nothing panics under this lock")
+        self.free.lock()
     }
 }

@@ -1,7 +1,8 @@
 //! Shard keys: the interface through which gathered keys are read, from memory or from disk.
 
 use std::ops::Range;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use super::distinct::Distinct;
 use super::error::SpillError;
@@ -39,5 +40,5 @@ pub(crate) trait ShardKeys: Sync {
 
 /// The next item of a queue shared by several threads.
 pub(crate) fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
-    queue.lock().expect("nothing panics under this lock").next()
+    queue.lock().next()
 }

@@ -1,7 +1,8 @@
 //! Keys in memory: each partition is sorted in a scratch buffer and copied back to its segments.
 
 use std::ops::Range;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use super::distinct::{Distinct, KeyChecks, sort_and_dedup};
 use super::error::SpillError;

@@ -10,9 +10,10 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
 
+use parking_lot::Mutex;
 #[cfg(target_os = "linux")]
 use rustix::fs::OFlags;
 
@@ -145,7 +146,7 @@ impl<'d> Spill<'d> {
             return take();
         }
         let written = self.files().map(|files| {
-            let mut file = files[partition].lock().expect("nothing panics under this lock");
+            let mut file = files[partition].lock();
             // The previous holder of the lock may have written partially.
             if self.has_failed() {
                 return;
@@ -168,12 +169,12 @@ impl<'d> Spill<'d> {
 
     /// Records the first failure and stops all writes.
     fn fail(&self, error: SpillError) {
-        self.failure.lock().expect("nothing panics under this lock").get_or_insert(error);
+        self.failure.lock().get_or_insert(error);
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
     fn files(&self) -> Result<&[Mutex<SpillFile>], SpillError> {
-        let _guard = self.creating.lock().expect("nothing panics under this lock");
+        let _guard = self.creating.lock();
         if let Some(files) = self.files.get() {
             return Ok(files);
         }
@@ -218,7 +219,7 @@ impl<'d> Spill<'d> {
             let failed = |error| self.dir.failed(error, self.bytes());
             // Release the lock before waiting for the disk.
             let (file, keys) = {
-                let file = file.lock().expect("nothing panics under this lock");
+                let file = file.lock();
                 (file.file.try_clone().map_err(failed)?, file.keys)
             };
             // The system reports a lost write once; a second sync would succeed.
@@ -242,7 +243,7 @@ impl<'d> Spill<'d> {
 
     /// The first failure.
     pub(super) fn take_failure(&self) -> Option<SpillError> {
-        self.failure.lock().expect("nothing panics under this lock").take()
+        self.failure.lock().take()
     }
 
     /// Bytes written.
@@ -261,9 +262,6 @@ impl<'d> Spill<'d> {
         }
         self.files()?;
         let files = self.files.into_inner().expect("`files` creates them");
-        Ok(files
-            .into_iter()
-            .map(|file| file.into_inner().expect("nothing panics under this lock"))
-            .collect())
+        Ok(files.into_iter().map(Mutex::into_inner).collect())
     }
 }

@@ -5,8 +5,8 @@
 //! A [`MemoryPool`] bounds the memory of all chunks that are built, queued or written.
 
 use std::ops::Range;
-use std::sync::{Condvar, Mutex};
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc;
 
 use rtad_core::device::SHARDS;
@@ -45,17 +45,14 @@ impl MemoryPool {
     /// Waits until `bytes` are free. A request for more than the pool waits for the whole pool.
     fn take(&self, bytes: u64) -> MemoryLease<'_> {
         let bytes = bytes.min(self.total);
-        let free = self.free.lock().expect("nothing panics under this lock");
-        let mut free = self
-            .released
-            .wait_while(free, |free| *free < bytes)
-            .expect("nothing panics under this lock");
+        let mut free = self.free.lock();
+        self.released.wait_while(&mut free, |free| *free < bytes);
         *free -= bytes;
         MemoryLease { pool: self, bytes }
     }
 
     fn release(&self, bytes: u64) {
-        *self.free.lock().expect("nothing panics under this lock") += bytes;
+        *self.free.lock() += bytes;
         self.released.notify_all();
     }
 }

@@ -12,9 +12,9 @@
 //! crash of the machine may have left garbage beyond it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::DeviceKey;
@@ -181,7 +181,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     fn ledger(&self) -> MutexGuard<'_, ReadProgress> {
-        self.ledger.lock().expect("nothing panics under this lock")
+        self.ledger.lock()
     }
 
     /// Indices of completed inputs.
@@ -217,11 +217,12 @@ impl<'a> Checkpoints<'a> {
 
     fn save_at_intervals(&self, mut saved: usize, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>]) {
         loop {
-            let is_over = self.is_over.lock().expect("nothing panics under this lock");
-            let waited = self.over.wait_timeout_while(is_over, self.every, |is_over| !*is_over);
-            if *waited.expect("nothing panics under this lock").0 {
+            let mut is_over = self.is_over.lock();
+            self.over.wait_while_for(&mut is_over, |is_over| !*is_over, self.every);
+            if *is_over {
                 return;
             }
+            drop(is_over);
             let ended = self.ended().len();
             if ended > saved && self.save(keys, fillers, false).is_ok() {
                 saved = ended;
@@ -260,7 +261,7 @@ struct StopOnDrop<'c, 'a>(&'c Checkpoints<'a>);
 
 impl Drop for StopOnDrop<'_, '_> {
     fn drop(&mut self) {
-        *self.0.is_over.lock().expect("nothing panics under this lock") = true;
+        *self.0.is_over.lock() = true;
         self.0.over.notify_all();
     }
 }

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use clap::Args;
+use parking_lot::Mutex;
 
 use rtad_core::device::DeviceKey;
 
@@ -57,7 +57,7 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     let counts = input::read(&input, &mut sinks, None, &progress)?;
     sinks.iter_mut().for_each(KeyWriter::flush);
     drop(progress);
-    let mut out = out.into_inner().expect("nothing panics under this lock");
+    let mut out = out.into_inner();
     let flushed = out.failed.take().map_or_else(|| out.file.flush(), Err);
     flushed.map_err(CommandError::Output)?;
     lines::report(&ReportLine::Keys(KeysLine::of(&counts)), args.report.as_deref())
@@ -94,7 +94,7 @@ impl KeySink for KeyWriter<'_> {
     }
 
     fn is_closed(&self) -> bool {
-        self.out.lock().expect("nothing panics under this lock").failed.is_some()
+        self.out.lock().failed.is_some()
     }
 }
 
@@ -108,7 +108,7 @@ impl KeyWriter<'_> {
     }
 
     fn write(&self, keys: &[DeviceKey]) {
-        let mut out = self.out.lock().expect("nothing panics under this lock");
+        let mut out = self.out.lock();
         if out.failed.is_some() {
             return;
         }

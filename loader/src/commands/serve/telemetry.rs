@@ -2,13 +2,13 @@
 //! existing audiences, never ids.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Label, Unit};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 use rtad_core::snapshot::AudienceName;
 
@@ -105,7 +105,7 @@ impl Telemetry {
     }
 
     fn known(&self) -> MutexGuard<'_, HashSet<AudienceName>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn writes(&self, audience: &AudienceName, op: Op, result: &'static str) -> Counter {

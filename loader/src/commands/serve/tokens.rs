@@ -1,10 +1,11 @@
 //! Bearer tokens of writers: lines of a file, reloaded on SIGHUP.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use parking_lot::RwLock;
 use rtad_http::tokens::{MIN_TOKEN_BYTES, NotTokens, parse_tokens};
 use subtle::ConstantTimeEq as _;
 
@@ -51,7 +52,7 @@ impl Tokens {
     pub(super) fn reload(&self) -> Result<(), TokenError> {
         if let Some(path) = &self.file {
             let tokens = read(path)?;
-            *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+            *self.tokens.write() = tokens;
         }
         Ok(())
     }
@@ -71,7 +72,7 @@ impl Tokens {
         let Some((scheme, token)) = shown.as_bytes().split_at_checked("Bearer ".len()) else {
             return false;
         };
-        let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
+        let tokens = Arc::clone(&self.tokens.read());
         // Compares all tokens, even after a match.
         let matches = tokens
             .iter()

@@ -22,9 +22,10 @@ mod served;
 mod stored;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -133,7 +134,7 @@ impl Windows {
 
     /// Starts the tasks of windows and audiences.
     pub(super) fn start(&self) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         for window in self.windows.values() {
             match window.clone() {
                 AnyWindow::Local(window) => {
@@ -144,7 +145,7 @@ impl Windows {
                 AnyWindow::Remote(window) => tokio::spawn(window.maintain()),
             };
         }
-        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followers = self.followers.lock();
         for follower in followers.drain(..) {
             tasks.spawn(follower.run(self.stop.subscribe()));
         }
@@ -183,8 +184,7 @@ impl Windows {
     /// Writes the audiences a last time, and checkpoints, also to the store.
     pub(super) async fn finish(&self) {
         self.stop.send_replace(true);
-        let mut tasks =
-            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
         while let Some(ended) = tasks.join_next().await {
             // The panic is logged already. The other tasks finish, and the files are complete.
             if let Err(error) = ended {
@@ -216,7 +216,7 @@ mod tests {
             ..windows
         };
         let mut stop = windows.stop.subscribe();
-        windows.tasks.lock().unwrap().spawn(async move {
+        windows.tasks.lock().spawn(async move {
             let _ = stop.changed().await;
             panic!("a task that fails");
         });

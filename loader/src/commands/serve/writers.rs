@@ -1,8 +1,9 @@
 //! Writer tasks of this process: one per audience, started on its first write.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
@@ -99,7 +100,7 @@ impl Writers {
     }
 
     fn send(&self, audience: &AudienceName, mut command: Command) -> Result<(), ApiError> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         let Some(queues) = &mut *queues else { return Err(ApiError::Draining) };
         if let Some(queue) = queues.get(audience) {
             command = match queue.try_send(command) {
@@ -117,7 +118,7 @@ impl Writers {
         let session = Session::new(self.store.clone(), audience.clone(), telemetry);
         let writer = Writer::new(session, self.pace, receiver);
         queues.insert(audience.clone(), sender);
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(writer.run());
         Ok(())
@@ -125,9 +126,8 @@ impl Writers {
 
     /// Accepts no more requests, and waits until all accepted ones are written.
     pub(super) async fn finish(&self) {
-        *self.queues.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let mut tasks =
-            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        *self.queues.lock() = None;
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
         while tasks.join_next().await.is_some() {}
     }
 }

@@ -4,8 +4,8 @@
 //! measurement is reproducible on any number of threads.
 
 use std::ops::Range;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use rtad_core::snapshot::Snapshot;

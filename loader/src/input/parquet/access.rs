@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use super::super::remote::Remote;
 
@@ -39,9 +40,7 @@ impl Access {
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::File { len, .. } => *len,
-            Self::Remote(window) => {
-                window.lock().expect("nothing panics under this lock").remote.size_bytes()
-            }
+            Self::Remote(window) => window.lock().remote.size_bytes(),
             #[cfg(test)]
             Self::Memory(bytes) => bytes.len() as u64,
         }
@@ -58,7 +57,7 @@ impl Access {
                 Ok(bytes)
             }
             Self::Remote(window) => {
-                let mut window = window.lock().expect("nothing panics under this lock");
+                let mut window = window.lock();
                 let known = window.start..window.start + window.bytes.len() as u64;
                 if part.start < known.start || part.end > known.end {
                     let end = until.min(part.start + WINDOW_BYTES).max(part.end);

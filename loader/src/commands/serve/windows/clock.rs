@@ -7,8 +7,9 @@
 //! A day follows the wall clock: a step over midnight begins the next day at once, and a step back
 //! over midnight leaves the new day running.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 use rtad_core::period::{Calendar, Period};
 
@@ -99,7 +100,7 @@ impl Clock {
 
     fn day(&self, now: SystemTime) -> u64 {
         let Self::Day { calendar, today, .. } = self else { return 0 };
-        let mut today = today.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut today = today.lock();
         if !today.contains(now) {
             *today = calendar.at(now);
         }

@@ -1,9 +1,8 @@
 //! Metrics of a window and of an audience that follows it. Handles are made once: a lookup by label
 //! per request costs more than a batch.
 
-use std::sync::{Mutex, PoisonError};
-
 use metrics::{Counter, Gauge, Label};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use rtad_core::snapshot::AudienceName;
@@ -80,7 +79,7 @@ impl EventCounters {
         self.full.increment(results.full);
         self.unusable.increment(results.unusable);
         self.failed.increment(results.failed);
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = self.totals.lock();
         totals.new += results.new;
         totals.duplicate += results.duplicate;
         totals.full += results.full;
@@ -89,7 +88,7 @@ impl EventCounters {
     }
 
     pub(super) fn totals(&self) -> EventTotals {
-        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.totals.lock()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use metrics::Gauge;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use rtad_core::snapshot::AudienceName;
@@ -159,7 +160,7 @@ impl RemoteWindow {
 
     /// Adds the results of a request to the metrics; those of a repeated one only once.
     pub(in super::super) fn count(&self, retry: Retry, results: Results) {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         let is_first = retry.is_none_or(|request| counted.insert(request));
         drop(counted);
         if is_first {

@@ -3,9 +3,9 @@
 //! A report says only that a key is to be looked at. Its count is read when the delta is written,
 //! so reports need no order and may be repeated.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use rtad_window::Key;
@@ -47,7 +47,7 @@ impl Reports {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn add<'k>(&self, keys: impl Iterator<Item = &'k Key>) {

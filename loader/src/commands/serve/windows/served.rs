@@ -6,8 +6,10 @@ mod maintain;
 #[cfg(test)]
 pub(super) mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use rtad_window::{Durability, Durable, Failure, Key, Observed, Seen, Ticket, Token};
 

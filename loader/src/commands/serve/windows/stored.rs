@@ -6,9 +6,9 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use rtad_core::snapshot::AudienceName;
@@ -327,18 +327,18 @@ impl Uploads {
         self.pending().is_some()
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, Option<Pending>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Option<Pending>> {
+        self.pending.lock()
     }
 
     /// State of the window that the store has; `None` before the first upload of this process.
     pub(super) fn stored(&self) -> Option<Begun> {
-        *self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.stored.lock()
     }
 
     /// The store has all changes up to `begun`.
     pub(super) fn set_stored(&self, begun: Begun) {
-        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+        *self.stored.lock() = Some(begun);
         self.counters.uploaded.set(begun.unix_seconds as f64);
     }
 
@@ -431,7 +431,7 @@ impl Uploads {
 
     fn log_lease(&self) {
         let now = self.lease.state(Instant::now());
-        let mut logged = self.lease_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.lease_state.lock();
         if *logged == now {
             return;
         }

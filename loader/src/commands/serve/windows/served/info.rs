@@ -1,6 +1,5 @@
 //! A window in `GET /v1/windows`.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
@@ -52,7 +51,7 @@ impl ServedWindow {
     pub(super) fn oldest(&self, ticks: Option<u64>) -> Option<f64> {
         match &self.clock {
             Clock::Day { today, .. } => {
-                let start = today.lock().unwrap_or_else(PoisonError::into_inner).start;
+                let start = today.lock().start;
                 let since = SystemTime::now().duration_since(start).unwrap_or_default();
                 ticks.map(|_| since.as_secs_f64())
             }

@@ -1,7 +1,7 @@
 //! Maintenance of a window: clock, expiry, metrics, checkpoints, and the owner in the store.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
@@ -234,7 +234,7 @@ impl ServedWindow {
         counters.log_bytes.set(stats.log_bytes as f64);
         counters.checkpoint.set(stats.checkpoint_unix_seconds as f64);
         counters.writable.set(f64::from(u8::from(stats.is_writable && self.is_held())));
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.failures.lock();
         counters.log_failures.increment(stats.failures - *failures);
         *failures = stats.failures;
     }
