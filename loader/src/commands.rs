@@ -8,6 +8,7 @@ mod context;
 mod dedup;
 mod diff;
 mod error;
+mod exit_codes;
 mod expiry_args;
 mod gate;
 mod gc;
@@ -101,7 +102,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Serve(args) => serve::run(args),
         Command::Synth(args) => synth::run(&args),
         Command::Manual(manual) => {
-            manual.write(Cli::command(), REFERENCE).map_err(CommandError::Output)
+            manual.write(Cli::command(), REFERENCE).map_err(CommandError::output)
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Exit codes and the error line on stderr.
 //!
-//! Scripts branch on the codes; they are defined here only. [`write_error`] prints an error and its
-//! causes, joined by `: `. Error messages hold no device ids, so there is no redaction here.
+//! Scripts branch on the codes; they are defined here only. Each error of a command says which is
+//! its own. [`write_error`] prints an error and its causes, joined by `: `. Error messages hold no
+//! device ids, so there is no redaction here.
 
 use std::error::Error;
 use std::io::Write;
@@ -29,6 +30,17 @@ pub(crate) enum ExitStatus {
 impl Termination for ExitStatus {
     fn report(self) -> ExitCode {
         ExitCode::from(self as u8)
+    }
+}
+
+/// An error that ends a command.
+pub(crate) trait CommandFailure: Error + Send + Sync + 'static {
+    /// The exit code.
+    fn exit(&self) -> ExitStatus;
+
+    /// Whether the same build may succeed later, or with more disk space.
+    fn is_resumable(&self) -> bool {
+        false
     }
 }
 

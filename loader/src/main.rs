@@ -15,19 +15,14 @@ mod sign;
 
 use clap::Parser;
 
-use commands::{Cli, CommandError};
+use commands::Cli;
 use exit::ExitStatus;
 
 fn main() -> ExitStatus {
-    match commands::run(Cli::parse()) {
-        Ok(()) => ExitStatus::Ok,
-        // The reader closed the pipe, as in `rtad-loader synth … | head`.
-        Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            ExitStatus::Ok
-        }
-        Err(error) => {
-            exit::write_error(&error);
-            error.status()
-        }
+    let Err(error) = commands::run(Cli::parse()) else { return ExitStatus::Ok };
+    let status = error.exit();
+    if status != ExitStatus::Ok {
+        exit::write_error(&*error);
     }
+    status
 }

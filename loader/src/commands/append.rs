@@ -19,12 +19,13 @@ use rtad_core::snapshot::AudienceName;
 use rtad_store::write::{Appended, MAX_TOMBSTONES};
 
 use super::context::{Output, Target, runtime};
-use super::error::{CommandError, UsageError};
+use super::error::CommandError;
 use super::input_args::InputArgs;
 use super::reject_args::RejectArgs;
 use super::sign_args::SignArgs;
 use crate::exit;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
+use follow::FollowError;
 use writer::{Operation, Writer};
 
 /// Add devices to the live generation, as a delta.
@@ -106,11 +107,11 @@ pub(super) fn remove(args: RemoveArgs, output: &Output) -> Result<(), CommandErr
 
 fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), CommandError> {
     if args.follow && !matches!(&args.inputs[..], [] | [_]) {
-        return Err(UsageError::FollowInputs.into());
+        return Err(FollowError::Inputs.into());
     }
     let inputs = if args.follow { vec![OsString::from("-")] } else { args.inputs.clone() };
     if args.follow && args.inputs.first().is_some_and(|input| input != "-") {
-        return Err(UsageError::FollowInputs.into());
+        return Err(FollowError::Inputs.into());
     }
     let input = args.input.resolve(&inputs)?;
     let store = args.sign.open(&args.target)?;

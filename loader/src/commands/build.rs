@@ -7,6 +7,7 @@
 mod chunks;
 mod compact;
 mod disk_space;
+mod error;
 mod journal;
 mod memory_args;
 mod publish;
@@ -27,7 +28,7 @@ use tokio::runtime::Runtime;
 
 use super::carried::{Carried, CarriedArgs};
 use super::context::{Output, Target, runtime};
-use super::error::{CommandError, UsageError};
+use super::error::{CommandError, CommonError};
 use super::expiry_args::ExpiryArgs;
 use super::gate::{Gate, GateArgs};
 use super::input_args::InputArgs;
@@ -38,6 +39,7 @@ use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
+use error::{BuildError, Resumable};
 use journal::JournalLocation;
 use memory_args::MemoryArgs;
 use publish::{BuildPlan, ChunkSink};
@@ -120,7 +122,7 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     run_in(&args, &dir, output).map_err(|error| match dir.is_named() && error.is_resumable() {
         true if matches!(dir.read_note(STATE), Ok(Some(_))) => {
             dir.keep(true);
-            CommandError::Resumable { dir: dir.shown(), source: Box::new(error) }
+            Resumable { dir: dir.shown(), cause: error }.into()
         }
         _ => error,
     })
@@ -135,7 +137,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     }
     progress.phase("reading rows");
     let slab = Slab::of(build.budget.segments());
-    let mut slab = slab.map_err(|source| UsageError::NoMemory { source })?;
+    let mut slab = slab.map_err(|source| BuildError::NoMemory { source })?;
     let keys = Keys::new(&mut slab, &build.budget, dir);
     let counts = build.read_keys(args, dir, &keys, &progress)?;
     stages.read(build.state.is_some());
@@ -217,7 +219,7 @@ struct Prepared {
 
 impl Prepared {
     fn new(args: &BuildArgs, dir: &SpillDir) -> Result<Self, CommandError> {
-        let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
+        let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
         let writer = args.sign.open(&args.target)?;
         let input = args.input.resolve(&args.inputs)?;
         let budget = args.memory.budget(&args.input)?;
@@ -321,7 +323,7 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
 fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
     args.rejects.limit.check(counts.malformed(), counts.values)?;
     if counts.keys == 0 && !args.allow_empty {
-        return Err(CommandError::Empty { rows: counts.rows });
+        return Err(CommonError::Empty { rows: counts.rows }.into());
     }
     Ok(())
 }

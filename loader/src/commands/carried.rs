@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::context::now_unix_seconds;
 use super::error::CommandError;
 use super::gate::GateError;
-use crate::exit;
+use crate::exit::{self, CommandFailure, ExitStatus};
 use crate::keys::{Distinct, KeyChecks};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
@@ -104,6 +104,21 @@ pub(super) struct CarriedReport {
     pub(super) kept: bool,
 }
 
+/// Carried changes that a flag needs and that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the deltas merged into the live generation are unreadable, so its carried changes are \
+     unknown; nothing was published; without --keep-carried and --max-carried-loss the input \
+     decides"
+)]
+struct CarriedUnreadable(#[source] StoreError);
+
+impl CommandFailure for CarriedUnreadable {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Store
+    }
+}
+
 impl Carried {
     /// Reads the carried changes, and adds them to `merged` if they are kept. Unless they are
     /// needed, unreadable ones are a warning.
@@ -116,7 +131,7 @@ impl Carried {
         let changes = match merged.read_carried(store, base).await {
             Ok(changes) => changes,
             Err(source) if is_kept || is_needed => {
-                return Err(CommandError::CarriedUnreadable(source));
+                return Err(CarriedUnreadable(source).into());
             }
             Err(error) => {
                 warn_unreadable(base.audience(), &error);

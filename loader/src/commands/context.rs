@@ -9,10 +9,11 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Overlay};
-use rtad_store::Store;
+use rtad_store::{Store, StoreError};
 
-use super::error::CommandError;
+use super::error::{CommandError, CommonError};
 use super::trust_args::TrustArgs;
+use crate::exit::{CommandFailure, ExitStatus};
 use crate::progress::Progress;
 
 /// Format of a command's result.
@@ -48,7 +49,7 @@ impl Output {
         } else {
             text(value, &mut out)
         };
-        written.and_then(|()| out.flush()).map_err(CommandError::Output)
+        written.and_then(|()| out.flush()).map_err(CommandError::output)
     }
 
     /// Writes a report, unless `--quiet` is set.
@@ -75,6 +76,23 @@ pub(super) struct Target {
     pub(super) trust: TrustArgs,
 }
 
+/// A generation that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) enum TargetError {
+    Store(#[from] StoreError),
+    NotPublished(#[from] CommonError),
+}
+
+impl CommandFailure for TargetError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::Store(error) => error.exit(),
+            Self::NotPublished(error) => error.exit(),
+        }
+    }
+}
+
 impl Target {
     pub(super) fn open(&self) -> Result<Store, CommandError> {
         Ok(self.trust.applied_to(Store::open(&self.store)?))
@@ -85,7 +103,7 @@ impl Target {
         &self,
         store: &Store,
         generation: Option<u64>,
-    ) -> Result<Manifest, CommandError> {
+    ) -> Result<Manifest, TargetError> {
         Ok(self.manifest_and_overlay(store, generation).await?.0)
     }
 
@@ -95,7 +113,7 @@ impl Target {
         &self,
         store: &Store,
         generation: Option<u64>,
-    ) -> Result<(Manifest, Overlay), CommandError> {
+    ) -> Result<(Manifest, Overlay), TargetError> {
         if let Some(generation) = generation {
             let (manifest, bytes) = store.manifest_of(&self.audience, generation).await?;
             // Removals that filters cannot express stay with their generation.
@@ -108,7 +126,7 @@ impl Target {
         }
         let live = store.live(&self.audience).await?;
         let live =
-            live.ok_or_else(|| CommandError::NotPublished { audience: self.audience.clone() })?;
+            live.ok_or_else(|| CommonError::NotPublished { audience: self.audience.clone() })?;
         let manifest = store.manifest(&self.audience, &live.current).await?;
         let overlay = store.overlay(&self.audience, &live.current, &Overlay::default()).await?;
         Ok((manifest, overlay))
@@ -120,7 +138,7 @@ pub(super) fn runtime() -> Result<Runtime, CommandError> {
     // These threads read and hash files. The allocator caches memory per thread, and chunks are
     // large.
     builder.max_blocking_threads(2 * default_threads());
-    builder.enable_all().build().map_err(CommandError::Runtime)
+    builder.enable_all().build().map_err(CommandError::runtime)
 }
 
 pub(super) fn now_unix_seconds() -> u64 {

@@ -6,6 +6,7 @@ mod first_seen;
 mod lines;
 mod report;
 
+use std::collections::TryReserveError;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -16,8 +17,9 @@ use clap::Args;
 use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::context::Output;
-use super::error::{CommandError, UsageError};
+use super::error::{CommandError, CommonError};
 use super::input_args::InputArgs;
+use crate::exit::{CommandFailure, ExitStatus};
 use crate::input::{self, Layout};
 use crate::seen::{Bloom, Seen, Tables};
 use first_seen::FirstSeen;
@@ -96,9 +98,30 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     report.write(args.report.as_deref(), args.count, output)?;
     match counts.malformed() {
         malformed if malformed > 0 && counts.keys == 0 => {
-            Err(CommandError::NoUsable { rows: counts.rows, malformed })
+            Err(DedupError::NoUsable { rows: counts.rows, malformed }.into())
         }
         _ => Ok(()),
+    }
+}
+
+/// A failed deduplication.
+#[derive(Debug, thiserror::Error)]
+enum DedupError {
+    #[error(
+        "no usable id in {rows} rows: {malformed} are malformed; --id-kind or --column=KIND may be \
+         wrong"
+    )]
+    NoUsable { rows: u64, malformed: u64 },
+    #[error("out of memory for more ids; --bloom uses a fixed amount of memory")]
+    Memory(#[source] TryReserveError),
+}
+
+impl CommandFailure for DedupError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::NoUsable { .. } => ExitStatus::BadInput,
+            Self::Memory(_) => ExitStatus::Unexpected,
+        }
     }
 }
 
@@ -113,8 +136,8 @@ impl DedupArgs {
             }
             _ => FilterSpec::for_fpr(FilterKind::Classic, self.fpr),
         };
-        let spec = spec.map_err(UsageError::Fpr)?;
-        Ok(Seen::Bloom(Bloom::new(spec, expected.get()).map_err(CommandError::Memory)?))
+        let spec = spec.map_err(CommonError::Fpr)?;
+        Ok(Seen::Bloom(Bloom::new(spec, expected.get()).map_err(DedupError::Memory)?))
     }
 }
 

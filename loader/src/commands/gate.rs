@@ -20,6 +20,7 @@ use rtad_store::{Store, StoreError};
 
 use super::value_parsers::parse_ratio;
 use super::verify::{MAX_EXCESS, MIN_POSITIVES, wilson};
+use crate::exit::{CommandFailure, ExitStatus};
 
 /// Margin over the fill of a correctly sized filter: small shards vary by this much.
 const FILL_MARGIN: f64 = 0.1;
@@ -99,6 +100,18 @@ nothing was published; --max-shrink 1 skips the comparison"
         #[source]
         source: StoreError,
     },
+}
+
+impl CommandFailure for GateError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::LiveUnreadable { source: StoreError::Signature { .. }, .. } => {
+                ExitStatus::VerificationFailed
+            }
+            Self::LiveUnreadable { .. } => ExitStatus::Store,
+            _ => ExitStatus::BadInput,
+        }
+    }
 }
 
 impl Gate {

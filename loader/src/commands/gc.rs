@@ -60,7 +60,7 @@ pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
     let retention = Retention { keep: args.keep.get(), min_age: args.min_age };
     let collected = runtime()?.block_on(async {
         if store.live(audience).await?.is_none() {
-            return Err(CommandError::NotPublished { audience: audience.clone() });
+            return Err(CommandError::not_published(audience));
         }
         Ok(StoreWriter::new(store)?.collect(audience, retention, args.dry_run).await?)
     })?;

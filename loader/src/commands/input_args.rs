@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use rtad_core::device::{Case, IdKind, KeyMaker, ParseKindError};
 
 use super::context::default_threads;
-use super::error::{CommandError, UsageError};
+use super::error::CommandError;
+use crate::exit::{CommandFailure, ExitStatus};
 use crate::input::{BadRows, Column, Input, Layout, expand};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -87,6 +88,23 @@ pub(super) struct InputArgs {
     threads: Option<NonZeroUsize>,
 }
 
+/// Flags that contradict each other.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InputArgsError {
+    #[error("--format {format} needs --column NAME[=KIND]")]
+    NoColumn { format: &'static str },
+    #[error("--column requires --format csv, ndjson or parquet")]
+    ColumnOfLines,
+    #[error("--bad-rows skip requires --format csv: other formats have no rows of several lines")]
+    BadRowsOfOthers,
+}
+
+impl CommandFailure for InputArgsError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
 impl InputArgs {
     /// Additional ids that mean "no id".
     pub(super) fn blanks(&self) -> &[String] {
@@ -105,11 +123,11 @@ impl InputArgs {
     /// Resolves the flags and `inputs`.
     pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
         if matches!(self.bad_rows, BadRowsArg::Skip) && !matches!(self.format, Format::Csv) {
-            return Err(UsageError::BadRowsOfOthers.into());
+            return Err(InputArgsError::BadRowsOfOthers.into());
         }
         let layout = match self.format {
             Format::Lines if !self.columns.is_empty() => {
-                return Err(UsageError::ColumnOfLines.into());
+                return Err(InputArgsError::ColumnOfLines.into());
             }
             Format::Lines => Layout::Lines { kind: self.id_kind },
             Format::Csv => Layout::Csv {
@@ -127,7 +145,7 @@ impl InputArgs {
         Ok(Input { sources: expand(inputs)?, layout, case: self.case, keys, is_part: false })
     }
 
-    fn columns(&self, format: &'static str) -> Result<Vec<Column>, UsageError> {
+    fn columns(&self, format: &'static str) -> Result<Vec<Column>, InputArgsError> {
         let column = |column: &ColumnArg| Column {
             name: column.name.clone(),
             kinds: match &column.kinds[..] {
@@ -136,7 +154,7 @@ impl InputArgs {
             },
         };
         match &self.columns[..] {
-            [] => Err(UsageError::NoColumn { format }),
+            [] => Err(InputArgsError::NoColumn { format }),
             columns => Ok(columns.iter().map(column).collect()),
         }
     }

@@ -16,8 +16,9 @@ use rtad_store::StoreError;
 
 use super::audience_report::FilterReport;
 use super::context::{Output, Target, default_threads, now_unix_seconds, runtime};
-use super::error::{CommandError, UsageError};
+use super::error::CommandError;
 use super::verify::{FilterSurvey, Spread};
+use crate::exit::{CommandFailure, ExitStatus};
 use map::{Figure, ShardMap};
 
 /// Show the manifest of a generation, and the fill of its filters as read from the chunks.
@@ -61,6 +62,23 @@ struct InspectReport {
     chunks: Vec<ChunkEntry>,
 }
 
+/// `--plot-of` a figure that the filters lack.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--plot-of {figure}: filters of kind {kind} have none; accepted are keys, fpr, and fill \
+     of block512 and classic or diverted of ribbon"
+)]
+struct NoFigure {
+    figure: String,
+    kind: &'static str,
+}
+
+impl CommandFailure for NoFigure {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
 pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.target.open()?;
     let progress = output.progress();
@@ -72,7 +90,7 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         if args.plot.is_some() && !args.plot_of.is_of(kind) {
             let figure = args.plot_of.to_possible_value().expect("no figure is hidden");
             let (figure, kind) = (figure.get_name().to_owned(), kind.as_str());
-            return Err(UsageError::NoFigure { figure, kind }.into());
+            return Err(NoFigure { figure, kind }.into());
         }
         let (mut survey, spec) = (FilterSurvey::default(), manifest.filter());
         progress.expect(manifest.chunks().len() as u64);

@@ -98,7 +98,7 @@ pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
         for name in names {
             let audience = read_audience(&store, name).await?;
             if audience.live_generation.is_none() && args.audience.is_some() {
-                return Err(CommandError::NotPublished { audience: audience.audience });
+                return Err(CommandError::not_published(&audience.audience));
             }
             audiences.push(audience);
         }

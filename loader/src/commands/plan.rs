@@ -19,7 +19,7 @@ use rtad_core::snapshot::{ChunkBuilder, shards_per_chunk};
 use rtad_core::synth::random_key;
 
 use super::context::Output;
-use super::error::{CommandError, UsageError};
+use super::error::{CommandError, CommonError};
 use super::value_parsers::parse_size;
 
 /// Memory of a pod beside one snapshot with `swap = "rolling"`, and beside two with `"whole"`:
@@ -125,8 +125,8 @@ impl FilterPlan {
         keys: u64,
         fpr: f64,
         pod_bytes: Option<u64>,
-    ) -> Result<Self, UsageError> {
-        let spec = FilterSpec::for_fpr(kind, fpr).map_err(UsageError::Fpr)?;
+    ) -> Result<Self, CommonError> {
+        let spec = FilterSpec::for_fpr(kind, fpr).map_err(CommonError::Fpr)?;
         let memory = match kind {
             FilterKind::Ribbon => sampled_filter_bytes(&spec, keys),
             _ => mean_filter_bytes(&spec, keys as f64 / SHARDS as f64) * SHARDS as f64,

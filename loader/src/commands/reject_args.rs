@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::error::CommandError;
 use super::value_parsers::parse_ratio;
+use crate::exit::{CommandFailure, ExitStatus};
 use crate::input::{Input, RejectError, Rejects};
 
 #[derive(Debug, Args)]
@@ -39,12 +39,30 @@ pub(super) struct RejectLimit {
     max_reject_ratio: f64,
 }
 
+/// More malformed values than the limit allows.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{malformed} of {values} values are malformed: expected at most --max-reject-ratio \
+     {max_ratio}; nothing was published; keep them with --rejects FILE to examine them"
+)]
+pub(super) struct TooManyRejects {
+    malformed: u64,
+    values: u64,
+    max_ratio: f64,
+}
+
+impl CommandFailure for TooManyRejects {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::BadInput
+    }
+}
+
 impl RejectLimit {
     /// Rejects input with too many malformed values.
-    pub(super) fn check(self, malformed: u64, values: u64) -> Result<(), CommandError> {
+    pub(super) fn check(self, malformed: u64, values: u64) -> Result<(), TooManyRejects> {
         let max_ratio = self.max_reject_ratio;
         if malformed as f64 > max_ratio * values as f64 {
-            return Err(CommandError::TooManyRejects { malformed, values, max_ratio });
+            return Err(TooManyRejects { malformed, values, max_ratio });
         }
         Ok(())
     }

@@ -3,11 +3,13 @@
 use clap::Args;
 use serde::Serialize;
 
+use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 
 use super::context::{Output, Target, now_unix_seconds, runtime};
-use super::error::{CommandError, UsageError};
+use super::error::{CommandError, CommonError};
 use super::sign_args::SignArgs;
+use crate::exit::{CommandFailure, ExitStatus};
 
 /// Make an older generation live again; by default the one before the live generation.
 #[derive(Debug, Args)]
@@ -25,6 +27,28 @@ pub(super) struct RollbackArgs {
     to: Option<u64>,
 }
 
+#[derive(Debug, thiserror::Error)]
+enum RollbackError {
+    #[error("audience {audience}: generation {generation} is already live")]
+    LiveAlready { audience: AudienceName, generation: u64 },
+    #[error("audience {audience}: no generation is older than the live one, {live}")]
+    NoOlderGeneration { audience: AudienceName, live: u64 },
+    #[error(
+        "the manifest of a later generation is unreadable, so its merged deltas are unknown; \
+         nothing was changed; --lose-deltas rolls back without them"
+    )]
+    LaterManifest(#[source] StoreError),
+}
+
+impl CommandFailure for RollbackError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::LiveAlready { .. } => ExitStatus::Usage,
+            Self::NoOlderGeneration { .. } | Self::LaterManifest(_) => ExitStatus::Store,
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct RollbackReport {
     audience: String,
@@ -40,7 +64,7 @@ fn explain(error: StoreError) -> CommandError {
         | StoreError::Signature { path, .. }
             if path.contains("/manifests/") =>
         {
-            CommandError::LaterManifest(error)
+            RollbackError::LaterManifest(error).into()
         }
         _ => error.into(),
     }
@@ -54,18 +78,18 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
     let report = runtime()?.block_on(async {
         let base = writer.base(audience).await?;
         let live = base.current().map(|current| current.generation);
-        let live = live.ok_or_else(|| CommandError::NotPublished { audience: audience.clone() })?;
+        let live = live.ok_or_else(|| CommandError::not_published(audience))?;
         let to = match args.to {
             Some(generation) if generation == live => {
                 return Err(
-                    UsageError::LiveAlready { audience: audience.clone(), generation }.into()
+                    RollbackError::LiveAlready { audience: audience.clone(), generation }.into()
                 );
             }
             Some(generation) => generation,
             None => {
                 let older =
                     store.generations(audience).await?.into_iter().rfind(|found| *found < live);
-                older.ok_or_else(|| CommandError::NoOlderGeneration {
+                older.ok_or_else(|| RollbackError::NoOlderGeneration {
                     audience: audience.clone(),
                     live,
                 })?
@@ -73,7 +97,7 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         };
         let (manifest, _) = store.manifest_of(audience, to).await?;
         if manifest.is_expired(now_unix_seconds()) {
-            return Err(CommandError::Expired { audience: audience.clone(), generation: to });
+            return Err(CommonError::Expired { audience: audience.clone(), generation: to }.into());
         }
         let publication = writer.publish(base).await?;
         if args.lose_deltas {

@@ -34,11 +34,12 @@ mod members;
 mod routes;
 mod session;
 mod telemetry;
-pub(super) mod tokens;
-pub(super) mod windows;
+mod tokens;
+mod windows;
 mod writer;
 mod writers;
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -62,15 +63,16 @@ use rtad_http::signals::{Signal, Signals};
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 
-use super::error::{CommandError, UsageError};
+use super::error::CommandError;
 use super::sign_args::SignArgs;
 use super::trust_args::TrustArgs;
+use crate::exit::{CommandFailure, ExitStatus};
 use app::App;
 use bodies::MAX_BUFFERED;
 use telemetry::Telemetry;
 use tokens::Tokens;
-use windows::Windows;
-use windows::config::Config;
+use windows::config::{Config, ConfigError};
+use windows::{WindowError, Windows};
 use writer::Pace;
 use writers::Writers;
 
@@ -155,20 +157,49 @@ pub(super) struct ServeArgs {
     log: LogLevel,
 }
 
+/// A service that could not start, or that stopped too early.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error(transparent)]
+    Config(ConfigError),
+    #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
+    NoToken { listen: SocketAddr },
+    #[error("could not open a window")]
+    Window(#[source] Box<WindowError>),
+    #[error("could not listen on {flag} {address}")]
+    Listen {
+        flag: &'static str,
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
+    Drain,
+}
+
+impl CommandFailure for ServeError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::Config(_) | Self::NoToken { .. } => ExitStatus::Usage,
+            Self::Window(_) | Self::Listen { .. } | Self::Drain => ExitStatus::Unexpected,
+        }
+    }
+}
+
 pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
     let tokens = match &args.token_file {
-        Some(path) => Tokens::from_file(path).map_err(UsageError::Token)?,
+        Some(path) => Tokens::from_file(path)?,
         None if args.listen.ip().is_loopback() => Tokens::disabled(),
-        None => return Err(UsageError::NoToken { listen: args.listen }.into()),
+        None => return Err(ServeError::NoToken { listen: args.listen }.into()),
     };
     let config = args.config.as_deref().map(Config::read).transpose();
-    let config = config.map_err(UsageError::Config)?.unwrap_or_default();
+    let config = config.map_err(ServeError::Config)?.unwrap_or_default();
     let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
     init_logging(args.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(CommandError::Runtime)?;
+        .map_err(CommandError::runtime)?;
     runtime.block_on(serve(args, tokens, store, config))
 }
 
@@ -179,14 +210,14 @@ async fn serve(
     config: Config,
 ) -> Result<(), CommandError> {
     // The handler precedes the first client: a SIGHUP without a handler ends the process.
-    let mut signals = Signals::listen().map_err(CommandError::Runtime)?;
+    let mut signals = Signals::listen().map_err(CommandError::runtime)?;
     let listener = listen("--listen", args.listen)?;
     let admin_listener = listen("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
     let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
     // Windows are read before the port answers: an unread window would take old keys for new ones.
     let windows = Windows::open(&config, &store, args.every, &telemetry).await;
-    let windows = windows.map_err(|error| CommandError::Window(Box::new(error)))?;
+    let windows = windows.map_err(|error| ServeError::Window(Box::new(error)))?;
     windows.start();
     let app = Arc::new(App {
         tokens,
@@ -197,8 +228,8 @@ async fn serve(
         draining: AtomicBool::new(false),
     });
     tracing::info!(
-        address = listener.local_addr().map_err(CommandError::Runtime)?.to_string(),
-        admin_address = admin_listener.local_addr().map_err(CommandError::Runtime)?.to_string(),
+        address = listener.local_addr().map_err(CommandError::runtime)?.to_string(),
+        admin_address = admin_listener.local_addr().map_err(CommandError::runtime)?.to_string(),
         token = args.token_file.is_some(),
         "listening for writes"
     );
@@ -231,14 +262,14 @@ async fn serve(
             tracing::info!("stopped");
             Ok(())
         }
-        () = tokio::time::sleep(args.drain_timeout) => Err(CommandError::Drain),
-        () = signals.stop() => Err(CommandError::Drain),
+        () = tokio::time::sleep(args.drain_timeout) => Err(ServeError::Drain.into()),
+        () = signals.stop() => Err(ServeError::Drain.into()),
     }
 }
 
-fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, CommandError> {
+fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {
     let listener = listener::bind(address).and_then(listener::listen);
-    listener.map_err(|source| CommandError::Listen { flag, address, source })
+    listener.map_err(|source| ServeError::Listen { flag, address, source })
 }
 
 fn reload_tokens(tokens: &Tokens) {

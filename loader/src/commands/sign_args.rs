@@ -9,8 +9,9 @@ use rtad_store::Store;
 use rtad_store::write::{Sign, StoreWriter, check_signer};
 
 use super::context::Target;
-use super::error::{CommandError, UsageError};
+use super::error::CommandError;
 use super::trust_args::TrustArgs;
+use crate::exit::{CommandFailure, ExitStatus};
 use crate::sign::Signer;
 
 /// `--sign-key`.
@@ -20,6 +21,20 @@ pub(super) struct SignArgs {
     /// from the environment variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
+}
+
+/// `--public-key` without `--sign-key`.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--public-key without --sign-key: pods that require that key would reject the unsigned \
+     publication; omit --public-key or give both"
+)]
+struct Unsigned;
+
+impl CommandFailure for Unsigned {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
 }
 
 impl SignArgs {
@@ -52,7 +67,7 @@ impl SignArgs {
         trust: &TrustArgs,
     ) -> Result<Option<Arc<dyn Sign>>, CommandError> {
         if self.sign_key.is_none() && trust.is_given() {
-            return Err(UsageError::Unsigned.into());
+            return Err(Unsigned.into());
         }
         self.optional_signer(store)
     }

@@ -62,9 +62,9 @@ pub(super) fn run(args: &SynthArgs) -> Result<(), CommandError> {
         for batch in 0..batches {
             let ids =
                 lanes[(batch % threads) as usize].recv().expect("a lane makes each of its batches");
-            out.write_all(ids.as_bytes()).map_err(CommandError::Output)?;
+            out.write_all(ids.as_bytes()).map_err(CommandError::output)?;
         }
-        out.flush().map_err(CommandError::Output)
+        out.flush().map_err(CommandError::output)
     })
 }
 

@@ -20,7 +20,7 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
 use rtad_store::{Store, StoreError};
 
-use super::context::{Output, Target, runtime};
+use super::context::{Output, Target, TargetError, runtime};
 use super::error::CommandError;
 use super::input_args::InputArgs;
 use crate::input::{self, KeySink};
@@ -137,17 +137,18 @@ async fn load(
     progress: &Progress,
 ) -> Result<Snapshot, CommandError> {
     let fault = |error| match error {
-        CommandError::Store(
-            error @ (StoreError::Manifest { .. }
-            | StoreError::Signature { .. }
-            | StoreError::Chunk { .. }
-            | StoreError::Delta { .. }
-            | StoreError::NotFound { .. }),
-        ) => VerifyError::File(error).into(),
-        error => error,
+        StoreError::Manifest { .. }
+        | StoreError::Signature { .. }
+        | StoreError::Chunk { .. }
+        | StoreError::Delta { .. }
+        | StoreError::NotFound { .. } => CommandError::from(VerifyError::File(error)),
+        error => error.into(),
     };
     let read = args.target.manifest_and_overlay(store, args.generation).await;
-    let (manifest, overlay) = read.map_err(fault)?;
+    let (manifest, overlay) = read.map_err(|error| match error {
+        TargetError::Store(error) => fault(error),
+        error => error.into(),
+    })?;
     progress.expect(manifest.chunks().len() as u64);
     let mut survey = FilterSurvey::default();
     let mut chunks = HashMap::new();
@@ -158,7 +159,7 @@ async fn load(
     };
     let read =
         store.chunks(&args.target.audience, &manifest, manifest.chunks(), threads, arrived).await;
-    read.map_err(|error| fault(error.into()))?;
+    read.map_err(fault)?;
     check_statistics(&manifest, &survey)?;
     let in_order =
         |entry: &ChunkEntry| chunks.remove(&entry.first_shard).expect("every chunk arrived");

@@ -22,7 +22,7 @@ use rtad_store::StoreError;
 use super::super::context::Output;
 use super::super::error::CommandError;
 use super::writer::Writer;
-use crate::exit;
+use crate::exit::{self, CommandFailure, ExitStatus};
 use crate::input::{Input, Layout};
 
 /// Capacity of the channel, in batches of one read of stdin each.
@@ -66,6 +66,24 @@ struct Totals {
     reported_rows: u64,
 }
 
+/// A follower that was used wrongly or could not read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FollowError {
+    #[error("--follow reads stdin only: expected no INPUT, or `-`")]
+    Inputs,
+    #[error("could not read stdin; all earlier rows are published")]
+    Stdin(#[source] io::Error),
+}
+
+impl CommandFailure for FollowError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::Inputs => ExitStatus::Usage,
+            Self::Stdin(_) => ExitStatus::BadInput,
+        }
+    }
+}
+
 pub(super) async fn run(
     mut writer: Writer,
     input: &Input,
@@ -90,8 +108,8 @@ pub(super) async fn run(
         };
         read_lines(io::stdin().lock(), parse, |batch| sender.blocking_send(batch).is_ok());
     });
-    let mut ends = signal(SignalKind::terminate()).map_err(CommandError::Runtime)?;
-    let mut interrupts = signal(SignalKind::interrupt()).map_err(CommandError::Runtime)?;
+    let mut ends = signal(SignalKind::terminate()).map_err(CommandError::runtime)?;
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(CommandError::runtime)?;
     let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut waiting, mut totals, mut failed) = (Vec::new(), Totals::default(), None);
@@ -134,7 +152,7 @@ pub(super) async fn run(
         }
         if is_last {
             return match failed {
-                Some(source) => Err(CommandError::Follow(source)),
+                Some(source) => Err(FollowError::Stdin(source).into()),
                 None => Ok(()),
             };
         }
@@ -181,7 +199,7 @@ async fn publish(
                 | StoreError::Stalled { .. }
                 | StoreError::Conflict { .. }),
             ) if !*is_last || begun.elapsed() < FINAL_RETRIES => {
-                exit::write_error(&CommandError::from(error));
+                exit::write_error(&error);
                 tokio::select! {
                     () = tokio::time::sleep(delay) => {}
                     () = &mut end, if !*is_last => {
@@ -213,9 +231,9 @@ async fn publish(
     });
     match reported {
         // An error, not a normal end: stdin has more ids.
-        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(
-            CommandError::Output(io::Error::other("the reader of the durable row counts is gone")),
-        ),
+        Err(error) if error.exit() == ExitStatus::Ok => Err(CommandError::output(
+            io::Error::other("the reader of the durable row counts is gone"),
+        )),
         reported => reported,
     }
 }

@@ -37,9 +37,7 @@ impl Writer {
         operation: Operation,
     ) -> Result<Self, CommandError> {
         let ledger = store.ledger(audience).await.map_err(|error| match error {
-            StoreError::NotFound { .. } => {
-                CommandError::NotPublished { audience: audience.clone() }
-            }
+            StoreError::NotFound { .. } => CommandError::not_published(audience),
             error => error.into(),
         })?;
         Ok(Self { ledger, operation })

@@ -17,9 +17,10 @@ use rtad_store::write::{Base, Publication, StoreWriter};
 use rtad_store::{Store, StoreError};
 
 use super::super::context::now_unix_seconds;
-use super::super::error::{CommandError, UsageError};
+use super::super::error::{CommandError, CommonError};
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
+use super::error::BuildError;
 use crate::progress::Progress;
 
 /// The JSON object of `build --compact --json`.
@@ -54,18 +55,18 @@ pub(super) async fn run(
 ) -> Result<CompactReport, CommandError> {
     let (store, audience) = (writer.store(), base.audience().clone());
     let (Some(current), Some(folded)) = (base.current().cloned(), base.folded()) else {
-        return Err(CommandError::NotPublished { audience });
+        return Err(CommandError::not_published(&audience));
     };
     let old = store.manifest(&audience, &current).await?;
     if !old.filter().kind().is_growable() {
-        return Err(UsageError::CompactRibbon { audience }.into());
+        return Err(BuildError::CompactRibbon { audience }.into());
     }
     let gate = Gate::open(gate, old.filter(), old.target_fpr(), store, &base).await?;
     let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
     // Compaction does not extend the lifetime of the data.
     let expires = || expiry.end(now_unix_seconds()).or(old.expires_unix_seconds());
     if expires().is_some_and(|end| end <= now_unix_seconds()) {
-        return Err(CommandError::Expired { audience, generation: old.generation() });
+        return Err(CommonError::Expired { audience, generation: old.generation() }.into());
     }
     // Not the sequence of `CURRENT`: the generation must be known to contain exactly these deltas.
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::super::error::{CommandError, UsageError};
 use super::super::input_args::InputArgs;
 use super::super::value_parsers::parse_size;
 use super::resume::{CHUNKS, STATE};
-use crate::keys::{Budget, SpillDir};
+use crate::keys::{Budget, SpillDir, SpillError, TooLittle};
 
 #[derive(Debug, Args)]
 pub(super) struct MemoryArgs {
@@ -38,17 +37,17 @@ pub(super) struct MemoryArgs {
 
 impl MemoryArgs {
     /// Divides the memory among the threads: as many as given, else as cores and memory allow.
-    pub(super) fn budget(&self, input: &InputArgs) -> Result<Budget, CommandError> {
+    pub(super) fn budget(&self, input: &InputArgs) -> Result<Budget, TooLittle> {
         let threads = match input.explicit_threads() {
             Some(threads) => threads,
             None => Budget::threads_for(self.memory, input.threads()),
         };
-        Ok(Budget::new(self.memory, threads).map_err(UsageError::Memory)?)
+        Budget::new(self.memory, threads)
     }
 
-    pub(super) fn spill_dir(&self) -> Result<SpillDir, CommandError> {
+    pub(super) fn spill_dir(&self) -> Result<SpillDir, SpillError> {
         match &self.spill_dir {
-            Some(dir) => Ok(SpillDir::named(dir, &[STATE, CHUNKS])?),
+            Some(dir) => SpillDir::named(dir, &[STATE, CHUNKS]),
             None => Ok(SpillDir::unnamed()),
         }
     }

@@ -23,6 +23,7 @@ use super::super::gate::Gate;
 use super::super::min_keys::check_min_keys;
 use super::super::new_manifest::new_manifest;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
+use super::error::BuildError;
 use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
@@ -229,7 +230,7 @@ impl BuildPlan<'_> {
         // Parse the manifest as readers do: chunks come from many threads and from interrupted
         // builds.
         Manifest::parse(&manifest.to_bytes(), self.audience, generation)
-            .map_err(CommandError::InvalidManifest)?;
+            .map_err(BuildError::InvalidManifest)?;
         self.gate.check(&manifest, &check)?;
         if let ChunkSink::Store(publication) = sink {
             self.runtime.block_on(publication.commit(&manifest))?;

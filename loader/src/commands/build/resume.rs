@@ -21,7 +21,8 @@ use rtad_core::device::DeviceKey;
 use rtad_store::StoreError;
 use rtad_store::write::Base;
 
-use super::super::error::{CommandError, UsageError};
+use super::super::error::CommandError;
+use super::error::BuildError;
 use crate::input::{Counts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};
 
@@ -77,9 +78,9 @@ impl State {
             return Ok(None);
         };
         if !may_resume {
-            return Err(UsageError::Interrupted { dir: dir.shown() }.into());
+            return Err(BuildError::Interrupted { dir: dir.shown() }.into());
         }
-        let differs = |what: String| UsageError::OtherBuild { dir: dir.shown(), what };
+        let differs = |what: String| BuildError::OtherBuild { dir: dir.shown(), what };
         let state: Self = serde_json::from_slice(&bytes)
             .map_err(|_| differs("rtad-state.json has another version or is damaged".to_owned()))?;
         if state.version != VERSION {

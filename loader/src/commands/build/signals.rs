@@ -34,7 +34,7 @@ pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), Comm
     let (runtime, dir, bar) = (runtime()?, Arc::downgrade(dir), progress.handle());
     let mut signals = {
         let _context = runtime.enter();
-        let install = |kind| signal(kind).map_err(CommandError::Runtime);
+        let install = |kind| signal(kind).map_err(CommandError::runtime);
         (install(SignalKind::interrupt())?, install(SignalKind::terminate())?)
     };
     // Not joined: the thread ends with the process.

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use rtad_core::device::DeviceKey;
 
 use super::super::error::CommandError;
+use super::DedupError;
 use crate::input::KeySink;
 use crate::seen::Seen;
 
@@ -30,7 +31,7 @@ impl FirstSeen {
         match self.seen.is_new(key) {
             Ok(is_new) => is_new,
             Err(error) => {
-                self.failed.get_or_insert(CommandError::Memory(error));
+                self.failed.get_or_insert(DedupError::Memory(error).into());
                 false
             }
         }
@@ -41,14 +42,14 @@ impl FirstSeen {
         self.first_seen += 1;
         let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else { return };
         let written = out.write_all(text).and_then(|()| out.write_all(b"\n"));
-        self.failed = written.err().map(CommandError::Output);
+        self.failed = written.err().map(CommandError::output);
     }
 
     pub(super) fn finish(&mut self) -> Result<(), CommandError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        self.out.as_mut().map_or(Ok(()), Write::flush).map_err(CommandError::Output)
+        self.out.as_mut().map_or(Ok(()), Write::flush).map_err(CommandError::output)
     }
 }
 

@@ -74,7 +74,7 @@ impl DedupReport {
             (false, true) => Ok(()),
             (false, false) => self.write_text(&mut errors),
         };
-        written.map_err(CommandError::Output)
+        written.map_err(CommandError::output)
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {

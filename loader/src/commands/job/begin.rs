@@ -10,7 +10,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::carried::Carried;
 use super::super::context::{Output, Target, runtime};
-use super::super::error::{CommandError, UsageError};
+use super::super::error::{CommandError, CommonError};
 use super::spec::{CarriedJob, ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 
@@ -45,7 +45,7 @@ pub(in super::super) struct BeginArgs {
 }
 
 pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), CommandError> {
-    let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(UsageError::Fpr)?;
+    let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
     let writer = StoreWriter::new(args.target.open()?)?;
     let (base, merged, carried) = runtime()?.block_on(async {
         let base = writer.base(&args.target.audience).await?;

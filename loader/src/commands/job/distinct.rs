@@ -116,7 +116,7 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
         true => keys.iter().try_for_each(|key| out.write_all(key.as_bytes())),
         false => frames::write(&mut out, Content::Ids, &keys),
     };
-    written.and_then(|()| out.flush()).map_err(CommandError::Output)?;
+    written.and_then(|()| out.flush()).map_err(CommandError::output)?;
     drop(progress);
     lines::report(&ReportLine::Distinct(line), args.report.as_deref())
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use rtad_core::snapshot::{Digest, ManifestError};
 
+use crate::exit::{CommandFailure, ExitStatus};
 use crate::frames::BUCKETS;
 
 /// Inconsistent input or reports of the steps.
@@ -87,4 +88,13 @@ if found < expected { "a chunk is missing" } else { "a key is in two chunks" })]
          steps again, and run gc with a --min-age longer than a job; nothing was published"
     )]
     MissingChunks { missing: usize, chunks: usize, first: Digest },
+}
+
+impl CommandFailure for JobError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::MissingChunks { .. } => ExitStatus::Store,
+            _ => ExitStatus::BadInput,
+        }
+    }
 }

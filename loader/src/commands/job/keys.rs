@@ -59,7 +59,7 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     drop(progress);
     let mut out = out.into_inner();
     let flushed = out.failed.take().map_or_else(|| out.file.flush(), Err);
-    flushed.map_err(CommandError::Output)?;
+    flushed.map_err(CommandError::output)?;
     lines::report(&ReportLine::Keys(KeysLine::of(&counts)), args.report.as_deref())
 }
 

@@ -94,7 +94,7 @@ pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), Comma
     let mut text = serde_json::to_vec(line).expect("plain fields");
     text.push(b'\n');
     let Some(file) = file else {
-        return io::stderr().lock().write_all(&text).map_err(CommandError::Output);
+        return io::stderr().lock().write_all(&text).map_err(CommandError::output);
     };
     std::fs::write(file, text).map_err(|source| CommandError::write_file("--report", file, source))
 }

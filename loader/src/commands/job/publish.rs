@@ -14,7 +14,7 @@ use rtad_store::write::{Publication, StoreWriter};
 
 use super::super::carried::{CarriedLimitArgs, CarriedReport};
 use super::super::context::{Output, runtime, write_chunks_written, write_published};
-use super::super::error::CommandError;
+use super::super::error::{CommandError, CommonError};
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
 use super::super::new_manifest::new_manifest;
@@ -217,7 +217,7 @@ impl StepReports {
         }
         args.job.check_size(found)?;
         if found == 0 && !args.allow_empty {
-            return Err(CommandError::Empty { rows: self.read.rows });
+            return Err(CommonError::Empty { rows: self.read.rows }.into());
         }
         Ok(())
     }

@@ -9,8 +9,7 @@ use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Digest, Folded};
 use rtad_store::write::Base;
 
 use super::super::carried::CarriedReport;
-use super::super::error::UsageError;
-use super::super::min_keys::check_min_keys;
+use super::super::min_keys::{TooFewKeys, check_min_keys};
 
 const FORMAT: &str = "rtad-job";
 const VERSION: u32 = 2;
@@ -137,7 +136,7 @@ impl Job {
     }
 
     /// Rejects a number of keys at which filters of this kind exceed their rate.
-    pub(super) fn check_size(&self, keys: u64) -> Result<(), UsageError> {
+    pub(super) fn check_size(&self, keys: u64) -> Result<(), TooFewKeys> {
         check_min_keys(self.filter.kind, self.target_fpr, keys)
     }
 }

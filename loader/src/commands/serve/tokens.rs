@@ -9,6 +9,8 @@ use parking_lot::RwLock;
 use rtad_http::tokens::{MIN_TOKEN_BYTES, NotTokens, parse_tokens};
 use subtle::ConstantTimeEq as _;
 
+use crate::exit::{CommandFailure, ExitStatus};
+
 /// An invalid token file. Messages quote nothing from it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,6 +31,12 @@ pub(crate) enum TokenError {
          visible ASCII characters"
     )]
     Line { path: String, line: usize },
+}
+
+impl CommandFailure for TokenError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
 }
 
 /// The accepted tokens. Shared by all threads.

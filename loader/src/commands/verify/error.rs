@@ -3,6 +3,7 @@
 use rtad_store::StoreError;
 
 use super::probe::MeasuredFpr;
+use crate::exit::{CommandFailure, ExitStatus};
 
 /// A generation that failed verification.
 #[derive(Debug, thiserror::Error)]
@@ -26,4 +27,10 @@ check that the build had these inputs and the same flags"
         measured.measured_fpr, measured.low, measured.high
     )]
     Fpr { measured: MeasuredFpr, expected: f64 },
+}
+
+impl CommandFailure for VerifyError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::VerificationFailed
+    }
 }

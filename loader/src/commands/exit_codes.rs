@@ -1,0 +1,83 @@
+//! Exit codes of errors that know no commands: those of the store, inputs, keys and signatures.
+
+use rtad_store::StoreError;
+
+use crate::exit::{CommandFailure, ExitStatus};
+use crate::frames::FrameError;
+use crate::input::{InputError, RejectError};
+use crate::keys::{SpillError, TooLittle};
+use crate::sign::SignError;
+
+impl CommandFailure for StoreError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::Url { .. } | Self::ReadOnly { .. } | Self::NoListing { .. } => ExitStatus::Usage,
+            Self::Signature { .. } => ExitStatus::VerificationFailed,
+            Self::Conflict { .. } => ExitStatus::Conflict,
+            Self::Sign { .. } => ExitStatus::Unexpected,
+            _ => ExitStatus::Store,
+        }
+    }
+
+    fn is_resumable(&self) -> bool {
+        self.is_transient()
+    }
+}
+
+impl CommandFailure for InputError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::StdinTwice | Self::Url { .. } | Self::Pattern { .. } => ExitStatus::Usage,
+            Self::Fetch { .. } => ExitStatus::Store,
+            _ => ExitStatus::BadInput,
+        }
+    }
+
+    fn is_resumable(&self) -> bool {
+        matches!(self, Self::Fetch { .. } | Self::Read { .. })
+    }
+}
+
+impl CommandFailure for RejectError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::IsInput { .. } => ExitStatus::Usage,
+            Self::Write { .. } => ExitStatus::Unexpected,
+        }
+    }
+
+    fn is_resumable(&self) -> bool {
+        true
+    }
+}
+
+impl CommandFailure for SpillError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::InUse { .. } => ExitStatus::Usage,
+            _ => ExitStatus::Unexpected,
+        }
+    }
+
+    fn is_resumable(&self) -> bool {
+        !matches!(self, Self::InUse { .. } | Self::Changed { .. })
+    }
+}
+
+impl CommandFailure for FrameError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::BadInput
+    }
+}
+
+impl CommandFailure for SignError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+impl CommandFailure for TooLittle {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
