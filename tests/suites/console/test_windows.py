@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from suites.console.browsing import Pages, proxy_handler
+from suites.console.browsing import Pages
 from suites.console.owner import Owner
 
 
@@ -102,11 +102,6 @@ class TestShows(Windows):
         assert urls - parts == {"", "v1/windows"}
         assert not any("://" in url for url in urls)
 
-    def test_page_works_behind_a_proxy_with_a_path(self):
-        site = self.serve(proxy_handler(self.owner.admin))
-        page = self.open(f"http://localhost:{site.server_port}/pods/7/")
-        expect(self.fact("clicks", "Duplicates", page)).to_have_text("75%")
-
 
 class TestUnreachable(Windows):
     @pytest.fixture(autouse=True)
@@ -139,16 +134,6 @@ class TestUnreachable(Windows):
         self.expect_figures(page)
         expect(page.locator("#updated")).not_to_have_text(shown)
         self.page_errors = [text for text in self.page_errors if "ERR_" not in text]
-
-    def test_service_that_never_answers_is_marked(self):
-        page = self.page
-        page.route("**/v1/windows", lambda route: route.fulfill(status=503, body=""))
-        page.reload()
-        expect(page.locator("#stale")).to_contain_text("No response from this process yet")
-        expect(page.locator("#stale")).to_contain_text("HTTP 503")
-        page.unroute("**/v1/windows")
-        expect(page.locator("#stale")).to_be_hidden()
-        self.page_errors = [text for text in self.page_errors if "503" not in text]
 
 
 class TestEverybody(Windows):
@@ -188,13 +173,3 @@ class TestEverybody(Windows):
             self.check_accessibility(page, scheme)
             grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert len(grounds) == 2
-
-    def test_unchanged_content_is_stable_for_screen_readers(self):
-        page = self.page
-        page.evaluate(
-            "window.kept = [...document.querySelectorAll('#panels article, #panels .title, #audiences tr')]"
-        )
-        figures = self.panel("clicks").locator("p.quiet")
-        before = figures.inner_text()
-        self.wait_for(lambda: figures.inner_text() != before)
-        assert page.evaluate("window.kept.filter((one) => !one.isConnected).length") == 0

@@ -69,7 +69,3 @@ def test_dead_links_fail_the_build(targets, tmp_path):
     assert done.returncode != 0
     for target in targets:
         assert target.rpartition("/")[2] in done.stderr, done.stderr
-
-
-def test_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 90

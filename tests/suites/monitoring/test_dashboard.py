@@ -48,20 +48,6 @@ class TestDashboard:
             "the check finds a misspelled option"
         )
 
-    def test_panels_have_unique_positions_and_titles(self):
-        taken, titles = {}, set()
-        for panel in sources.dashboard()["panels"]:
-            position, title = panel["gridPos"], panel["title"]
-            assert title not in titles
-            titles.add(title)
-            assert position["x"] + position["w"] <= 24, title
-            for x in range(position["x"], position["x"] + position["w"]):
-                for y in range(position["y"], position["y"] + position["h"]):
-                    assert (x, y) not in taken, f"{title} and {taken.get((x, y))}"
-                    taken[x, y] = title
-            if panel["type"] != "row":
-                assert panel["description"].endswith("."), title
-
     def test_every_query_uses_the_variables(self):
         variables = {variable["name"] for variable in sources.dashboard()["templating"]["list"]}
         assert variables == {"datasource", "namespace", "job", "pod"}

@@ -102,14 +102,6 @@ class TestMetrics:
             )
             assert (done.returncode, done.stdout) == (0, "")
 
-    def test_type_help_and_unit_fit_the_name(self, watched):
-        for address in watched.admins():
-            scrape = Scrape(address)
-            assert set(scrape.helps) == set(scrape.types)
-            for name, kind in scrape.types.items():
-                assert (kind == "counter") == name.endswith("_total"), name
-                assert (kind == "histogram") == name.endswith("_duration_seconds"), name
-
     def test_metrics_equal_the_documented_ones(self, watched):
         self.compare(sources.metrics_of_pods(), [Scrape(admin) for _, admin in watched.pods])
         self.compare(sources.metrics_of_writer(), [Scrape(watched.writer)])

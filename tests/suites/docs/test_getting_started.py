@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/getting-started.md, on free ports."""
+"""The commands of docs/getting-started.md, on free ports."""
 
 import os
 
@@ -11,7 +11,6 @@ from suites.testkit.ports import HOST, free_ports
 from suites.testkit.process import Process
 from suites.testkit.programs import FOLDER
 
-README = "README.md"
 TUTORIAL = "docs/getting-started.md"
 OWN = blocks(TUTORIAL, "## 2. Publish your own list")
 
@@ -30,20 +29,6 @@ def folder(tmp_path_factory):
 def built(folder):
     pages.run(OWN[1].splitlines()[1], cwd=folder)
     return folder
-
-
-def test_two_commands_are_make_targets():
-    """`make test` runs this, so they are only read; `make demo` is run with fewer devices in
-    tests/cli."""
-    [block] = blocks(README, "## Two commands")
-    commands = [line.partition("#")[0].strip() for line in block.splitlines()]
-    assert commands == ["make demo", "make test"]
-
-
-def test_first_of_three_commands_builds():
-    commands = OWN[1].splitlines()
-    assert len(commands) == 3
-    assert commands[0] == "cargo build --release --workspace"
 
 
 def test_requests_get_the_documented_answers(built):
