@@ -121,7 +121,6 @@ class TestContext:
             "benches",
             "crates",
             "loader",
-            "loadtest",
             "proto",
             "src",
         }
