@@ -28,7 +28,7 @@ RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
 MODELS = ["cargo", "test", "-p", "rtad-window", "--features", "model", "--test", "interleavings"]
 # Suites mostly wait, so three run at a time, the longest first.
 AT_ONCE = 3
-FIRST = ["fleet", "stores", "console", "monitoring"]
+FIRST = ["console", "fleet", "k8s", "monitoring", "openapi", "stores", "streams"]
 NO_TESTS = 5
 
 TARGET = re.compile(r"\s+(?:Running (unittests )?(\S+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (\S+))$")
