@@ -1,18 +1,18 @@
 //! The two ports: routes, handlers and answers.
 //!
-//! Both are axum applications behind the listener, connections and workers of `rtad-http`.
-//! Platforms' paths come from the config. On the decision port a tower service in front of the
-//! router looks them up in the catalog, so their requests pay no routing cost.
+//! Both use the listener, connections and workers of `rtad-http`. The admin port is an axum
+//! application. The decision port dispatches its requests itself, as a router would cost more than
+//! a lookup: it looks up the paths of platforms in the catalog, then matches three routes.
 //!
 //! | module | job |
 //! |---|---|
 //! | `error` | errors of the JSON routes, as problem documents |
 //! | `segment` | path segments, decoded once |
-//! | [`decision_app`] | state of the decision port; load, metrics and draining of each request |
+//! | [`decision_app`] | state of the decision port; bodies, answers and metrics of its requests |
 //! | [`api`] | JSON of `/v1/decide` |
 //! | `check`, `decide` | handlers of rtad's own routes |
 //! | `platforms` | requests of platforms |
-//! | [`decision_port`] | routes of the decision port |
+//! | [`decision_port`] | dispatch of the decision port |
 //! | [`admin_app`] | state of the admin port |
 //! | `tagged` | responses with an entity tag |
 //! | `console` | the console page, from `http/console/` |

@@ -44,7 +44,7 @@ use crate::config::ServerConfig;
 use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::admin_router;
 use crate::http::decision_app::App;
-use crate::http::decision_port::{Port, decision_service};
+use crate::http::decision_port::{DecisionService, Port};
 use crate::platform::IdReader;
 use crate::sync::{Command, Shared, Sync, SyncAlive};
 use crate::telemetry::count_as_worker;
@@ -318,7 +318,7 @@ impl PortStarter<'_> {
             if port == Port::Decision {
                 count_as_worker(index);
             }
-            let service = decision_service(app.clone(), port);
+            let service = DecisionService { app: app.clone(), port };
             Connections::new(service, idle_timeout, Arc::clone(&budget), closing.clone())
         };
         let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;

@@ -27,7 +27,7 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
         .route("/v1/explain/{platform}", post(explain::explained))
         .route("/v1/audiences/{audience}/shards", get(shards::shards))
         .fallback(async || ApiError::NotFound(console::ROUTES))
-        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed(None))
         .layer(middleware::from_fn_with_state(Arc::clone(&app), refuse_cross_site))
         .with_state(app)
 }

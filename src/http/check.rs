@@ -1,73 +1,70 @@
 //! `/v1/check`: membership of one device, or of many, in an audience.
 
-use std::sync::Arc;
-
-use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Uri};
-use axum::response::Response;
+use axum::http::HeaderMap;
+use hyper::body::Incoming;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::snapshot::Snapshot;
 use rtad_http::body::is_octet_stream;
-use rtad_http::json::{error_without_values, json};
+use rtad_http::json::error_without_values;
 use rtad_http::timing::Arrival;
 use serde::Deserialize;
 
 use super::api::Text;
-use super::decision_app::App;
+use super::decision_app::{App, Content};
 use super::error::ApiError;
-use super::segment::{decoded, decoded_bytes, raw};
+use super::segment::{decoded, decoded_bytes};
 use crate::catalog::Catalog;
-use crate::telemetry::Route;
 
+/// Beginning of the routes' paths.
+pub(super) const PATH: &str = "/v1/check/";
 /// Largest batch, in ids.
 const MAX_IDS: usize = 10_000;
 /// Size of 10,000 ids of the longest kind in JSON. It overrides a smaller `server.max_body`.
 const MAX_BATCH_BODY: usize = 2 << 20;
 
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
-pub(super) async fn one(State(app): State<Arc<App>>, arrival: Arrival, uri: Uri) -> Response {
-    app.with_metrics(Route::CheckOne, arrival, async {
-        let kind = kind_of(uri.query())?;
-        let catalog = app.serving.load();
-        let snapshot = snapshot_of(&catalog, &decoded(raw(&uri, 2)))?;
-        let key = app.ids.key_of_kind(kind, &decoded_bytes(raw(&uri, 3)));
-        let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
-        let answer: &'static [u8] = match snapshot.contains(&key) {
-            true => br#"{"member":true}"#,
-            false => br#"{"member":false}"#,
-        };
-        Ok(json(answer))
-    })
-    .await
+pub(super) fn one(
+    app: &App,
+    catalog: &Catalog,
+    audience: &str,
+    id: &str,
+    query: Option<&str>,
+) -> Result<Content, ApiError> {
+    let kind = kind_of(query)?;
+    let snapshot = snapshot_of(catalog, &decoded(audience))?;
+    let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
+    let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
+    let answer: &'static [u8] = match snapshot.contains(&key) {
+        true => br#"{"member":true}"#,
+        false => br#"{"member":false}"#,
+    };
+    Ok(Content::json(answer))
 }
 
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
 pub(super) async fn many(
-    State(app): State<Arc<App>>,
+    app: &App,
     arrival: Arrival,
-    request: Request,
-) -> Response {
-    app.with_metrics(Route::CheckMany, arrival, async {
-        let (head, body) = request.into_parts();
-        let audience = decoded(raw(&head.uri, 2));
-        // An unknown audience is reported before the body is read.
-        snapshot_of(&app.serving.load(), &audience)?;
-        let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY), arrival).await?;
-        if arrival.queued > app.max_wait {
-            // A late batch is shed, in favor of bid requests on the same worker.
-            app.telemetry.shed();
-            return Err(ApiError::Overloaded);
-        }
-        // Loaded once for all ids, after the last await: a slow body holds no generation.
-        let catalog = app.serving.load();
-        let snapshot = snapshot_of(&catalog, &audience)?;
-        match is_octet_stream(&head.headers) {
-            true => check_binary(&app, snapshot, &body),
-            false => check_json(&app, snapshot, &body),
-        }
-    })
-    .await
+    audience: &str,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Result<Content, ApiError> {
+    let audience = decoded(audience);
+    // An unknown audience is reported before the body is read.
+    snapshot_of(&app.serving.load(), &audience)?;
+    let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY), arrival).await?;
+    if arrival.queued > app.max_wait {
+        // A late batch is shed, in favor of bid requests on the same worker.
+        app.telemetry.shed();
+        return Err(ApiError::Overloaded);
+    }
+    // Loaded once for all ids, after the last await: a slow body holds no generation.
+    let catalog = app.serving.load();
+    let snapshot = snapshot_of(&catalog, &audience)?;
+    match is_octet_stream(headers) {
+        true => check_binary(app, snapshot, &body),
+        false => check_json(app, snapshot, &body),
+    }
 }
 
 fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot, ApiError> {
@@ -94,7 +91,7 @@ struct Batch<'a> {
     kind: Option<Text<'a>>,
 }
 
-fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
+fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Content, ApiError> {
     // A derived reader would also accept an array of the fields' values.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
@@ -124,10 +121,10 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, A
         });
     }
     answer.extend_from_slice(b"]}");
-    Ok(json(answer))
+    Ok(Content::json(answer))
 }
 
-fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response, ApiError> {
+fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Content, ApiError> {
     let (ids, rest) = body.as_chunks::<16>();
     if !rest.is_empty() {
         let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
@@ -144,11 +141,7 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Response,
             bits[index / 8] |= 1 << (index % 8);
         }
     }
-    let mut response = Response::new(bits.into());
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    Ok(response)
+    Ok(Content { media_type: Some("application/octet-stream"), bytes: bits.into() })
 }
 
 fn at_most_max_ids(count: usize) -> Result<(), ApiError> {

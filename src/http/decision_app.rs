@@ -1,14 +1,12 @@
 //! State of the decision port, and bodies, metrics and draining of each request.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderValue;
-use axum::http::header::{ALLOW, CONNECTION, WWW_AUTHENTICATE};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Response};
 use bytes::Bytes;
-use futures_util::FutureExt as _;
+use http_body_util::Full;
 use hyper::body::Body;
 use rtad_http::body::{self, BodyError, BodyLimits};
 use rtad_http::timing::Arrival;
@@ -18,10 +16,13 @@ use super::error::ApiError;
 use crate::catalog::Serving;
 use crate::platform::IdReader;
 use crate::sync::Readiness;
-use crate::telemetry::{Route, Telemetry};
+use crate::telemetry::{RouteMetrics, Telemetry};
 
 /// The decision port's own routes, for errors.
-const ROUTES: &str = "/v1/check/{audience}/{id}, /v1/check/{audience}, /v1/decide";
+pub(super) const ROUTES: &str = "/v1/check/{audience}/{id}, /v1/check/{audience}, /v1/decide";
+
+/// Largest header map of a request that an answer reuses, in headers. Connections keep the map.
+const MAX_REUSED_HEADERS: usize = 32;
 
 /// State that the decision port's handlers share. Each worker has its own copy, so cores do not
 /// contend for its reference count.
@@ -47,24 +48,55 @@ pub struct App {
     pub has_api_port: bool,
 }
 
+/// An answer of the decision port.
+pub(super) type Answer = Response<Full<Bytes>>;
+
+/// The body of a 200, and its media type.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) media_type: Option<&'static str>,
+    pub(super) bytes: Bytes,
+}
+
+impl Content {
+    pub(super) fn json(bytes: impl Into<Bytes>) -> Self {
+        Self { media_type: Some("application/json"), bytes: bytes.into() }
+    }
+
+    /// An answer in the header map of its request: hyper reads the connection's next request into
+    /// the same map, so that nearly no request allocates one.
+    fn into_answer(self, mut headers: HeaderMap) -> Answer {
+        let mut answer = Answer::new(self.bytes.into());
+        if headers.capacity() <= MAX_REUSED_HEADERS {
+            headers.clear();
+            *answer.headers_mut() = headers;
+        }
+        if let Some(media_type) = self.media_type {
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        }
+        answer
+    }
+}
+
 impl App {
-    /// Answers a request and counts it. A panic in `answer` becomes a 500 and affects no other
-    /// request.
-    pub(super) async fn with_metrics(
+    /// Completes an answer and counts its request. `headers` are those of the request.
+    pub(super) fn finish(
         &self,
-        route: Route,
+        route: &RouteMetrics,
         arrival: Arrival,
-        answer: impl Future<Output = Result<Response, ApiError>>,
-    ) -> Response {
-        let in_flight = self.telemetry.begin();
-        let answered = AssertUnwindSafe(answer).catch_unwind().await;
-        let answered = answered.unwrap_or(Err(ApiError::Internal));
-        let mut response = answered.unwrap_or_else(ApiError::into_response);
-        drop(in_flight);
-        self.close_if_draining(&mut response);
-        let status = response.status().as_u16();
-        self.telemetry.request(self.telemetry.route(route), status, arrival.started.elapsed());
-        response
+        headers: HeaderMap,
+        answered: Result<Content, ApiError>,
+    ) -> Answer {
+        let mut answer = match answered {
+            Ok(content) => content.into_answer(headers),
+            Err(error) => error.into_answer(),
+        };
+        if self.readiness.is_draining() {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let status = answer.status().as_u16();
+        self.telemetry.request(route, status, arrival.started.elapsed());
+        answer
     }
 
     /// Reads a request's body. Waiting for the rest of an incomplete one needs a permit.
@@ -104,40 +136,5 @@ impl App {
             self.telemetry.shed();
         }
         permit
-    }
-
-    /// The answer to an unknown path.
-    pub(super) async fn no_route(&self, arrival: Arrival) -> Response {
-        self.with_metrics(Route::Unknown, arrival, async { Err(ApiError::NotFound(ROUTES)) }).await
-    }
-
-    /// The answer to a path that is not a platform's, if the port has no other routes. It names no
-    /// route.
-    pub(super) async fn no_api(&self, arrival: Arrival) -> Response {
-        let answer = async { Err(ApiError::NotFound("the paths of platforms")) };
-        self.with_metrics(Route::Unknown, arrival, answer).await
-    }
-
-    /// The answer to a request for rtad's own routes without an accepted token.
-    pub(super) async fn no_token(&self, arrival: Arrival) -> Response {
-        let answer = async { Err(ApiError::Unauthorized) };
-        let mut response = self.with_metrics(Route::Unknown, arrival, answer).await;
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        response
-    }
-
-    /// The answer to a method that is not in `allowed`.
-    pub(super) async fn wrong_method(&self, arrival: Arrival, allowed: &'static str) -> Response {
-        let answer = async { Err(ApiError::MethodNotAllowed) };
-        let mut response = self.with_metrics(Route::Unknown, arrival, answer).await;
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-        response
-    }
-
-    /// Adds `Connection: close` while the process drains.
-    pub(super) fn close_if_draining(&self, response: &mut Response) {
-        if self.readiness.is_draining() {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
     }
 }

@@ -1,36 +1,150 @@
-//! Routes of the decision port.
+//! Dispatch of the decision port: the paths of platforms first, then rtad's own routes.
+//!
+//! Three routes need no router: it would cost more than the answer to `GET /v1/check`. A request
+//! without a body is answered at once; its future is ready.
 
-use std::sync::Arc;
+use std::future::ready;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 
-use axum::Router;
-use axum::extract::State;
-use axum::response::Response;
-use axum::routing::{MethodRouter, get, post};
+use axum::http::{HeaderMap, Method};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Incoming;
+use rtad_http::connections::RequestService;
 use rtad_http::timing::Arrival;
 
-use super::decision_app::App;
-pub use super::platforms::{PlatformService, Port};
-use super::{check, decide};
+use super::decision_app::{Answer, App, ROUTES};
+use super::error::ApiError;
+use super::{check, decide, platforms};
+use crate::telemetry::Route;
 
-/// The service of one worker: platforms' paths first, then rtad's own routes. Each worker has its
-/// own router and [`App`].
-pub fn decision_service(app: App, port: Port) -> PlatformService {
-    let app = Arc::new(app);
-    PlatformService::new(Arc::clone(&app), router(app), port)
+/// A port that answers decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// Platforms, and rtad's own routes if they have no port of their own.
+    Decision,
+    /// rtad's own routes alone.
+    Api,
 }
 
-fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/v1/check/{audience}/{id}", only(get(check::one), "GET, HEAD"))
-        .route("/v1/check/{audience}", only(post(check::many), "POST"))
-        .route("/v1/decide", only(post(decide::decide), "POST"))
-        .fallback(async |State(app): State<Arc<App>>, arrival: Arrival| app.no_route(arrival).await)
-        .with_state(app)
+/// The service of one worker. Each worker has its own [`App`]. The paths of platforms, and the
+/// access to rtad's own routes, are in the catalog, which a reload replaces.
+#[derive(Debug)]
+pub struct DecisionService {
+    /// State of the port.
+    pub app: App,
+    /// Its port.
+    pub port: Port,
 }
 
-/// The route; other methods than `allowed` get a counted problem document.
-fn only(route: MethodRouter<Arc<App>>, allowed: &'static str) -> MethodRouter<Arc<App>> {
-    route.fallback(async move |State(app): State<Arc<App>>, arrival: Arrival| -> Response {
-        app.wrong_method(arrival, allowed).await
-    })
+/// One of rtad's own routes, with the undecoded segments of its path.
+#[derive(Debug, Clone, Copy)]
+enum Target<'a> {
+    CheckOne { audience: &'a str, id: &'a str },
+    CheckMany { audience: &'a str },
+    Decide,
+}
+
+impl<'a> Target<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        let Some(segments) = path.strip_prefix(check::PATH) else {
+            return (path == "/v1/decide").then_some(Self::Decide);
+        };
+        let (audience, id) = match segments.split_once('/') {
+            Some((audience, id)) => (audience, Some(id)),
+            None => (segments, None),
+        };
+        match id {
+            _ if audience.is_empty() => None,
+            None => Some(Self::CheckMany { audience }),
+            Some(id) if id.is_empty() || id.contains('/') => None,
+            Some(id) => Some(Self::CheckOne { audience, id }),
+        }
+    }
+
+    /// The accepted methods, as in `Allow`.
+    const fn methods(self) -> &'static str {
+        match self {
+            Self::CheckOne { .. } => "GET, HEAD",
+            Self::CheckMany { .. } | Self::Decide => "POST",
+        }
+    }
+
+    fn accepts(self, method: &Method) -> bool {
+        self.methods().split(", ").any(|accepted| accepted == method.as_str())
+    }
+}
+
+type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+impl RequestService for DecisionService {
+    type Body = Full<Bytes>;
+
+    fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        arrival: Arrival,
+    ) -> impl Future<Output = Answer> + Send {
+        let app = &self.app;
+        let refuse = |error| {
+            let route = app.telemetry.route(Route::Unknown);
+            Either::Left(ready(app.finish(route, arrival, HeaderMap::new(), Err(error))))
+        };
+        let catalog = app.serving.load();
+        let path = request.uri().path();
+        if self.port == Port::Decision {
+            if catalog.platform_at(path).is_some() {
+                let answer: Answering<'_> = Box::pin(platforms::answer(app, request, arrival));
+                return Either::Right(answer);
+            }
+            if app.has_api_port || !catalog.has_api() {
+                // The answer names no route.
+                return refuse(ApiError::NotFound("the paths of platforms"));
+            }
+        }
+        if !catalog.admits(request.headers()) {
+            return refuse(ApiError::Unauthorized);
+        }
+        let Some(target) = Target::of(path) else { return refuse(ApiError::NotFound(ROUTES)) };
+        if !target.accepts(request.method()) {
+            return refuse(ApiError::MethodNotAllowed(Some(target.methods())));
+        }
+        let Target::CheckOne { audience, id } = target else {
+            return Either::Right(Box::pin(self.answer_post(request, arrival)));
+        };
+        let in_flight = app.telemetry.begin();
+        let query = request.uri().query();
+        let check = || check::one(app, &catalog, audience, id, query);
+        let answered = catch_unwind(AssertUnwindSafe(check)).unwrap_or(Err(ApiError::Internal));
+        drop(in_flight);
+        let headers = std::mem::take(request.headers_mut());
+        let route = app.telemetry.route(Route::CheckOne);
+        Either::Left(ready(app.finish(route, arrival, headers, answered)))
+    }
+}
+
+impl DecisionService {
+    /// Answers a request with a body. A panic becomes a 500 and affects no other request.
+    async fn answer_post(&self, request: Request<Incoming>, arrival: Arrival) -> Answer {
+        let app = &self.app;
+        let in_flight = app.telemetry.begin();
+        let (head, body) = request.into_parts();
+        let (route, answered) = match Target::of(head.uri.path()) {
+            Some(Target::CheckMany { audience }) => {
+                let answer = check::many(app, arrival, audience, &head.headers, body);
+                (Route::CheckMany, AssertUnwindSafe(answer).catch_unwind().await)
+            }
+            _ => {
+                let answer = decide::decide(app, arrival, body);
+                (Route::Decide, AssertUnwindSafe(answer).catch_unwind().await)
+            }
+        };
+        drop(in_flight);
+        let answered = answered.unwrap_or(Err(ApiError::Internal));
+        app.finish(app.telemetry.route(route), arrival, head.headers, answered)
+    }
 }

@@ -1,7 +1,9 @@
 //! Errors of the JSON routes, as RFC 9457 problem documents with a stable `code`.
 
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::header::{ALLOW, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Response, StatusCode};
+use axum::response::IntoResponse;
+use bytes::Bytes;
 use rtad_core::device::{IdKind, Unusable};
 use rtad_http::body::BodyError;
 use rtad_http::problem::Problem;
@@ -30,8 +32,8 @@ pub(super) enum ApiError {
     Unauthorized,
     /// A browser sent the request for a page of another origin.
     CrossSite,
-    /// The route does not accept this method.
-    MethodNotAllowed,
+    /// The route does not accept this method; lists those for `Allow`, unless a router adds them.
+    MethodNotAllowed(Option<&'static str>),
     /// The body did not arrive in time.
     BodyTimeout,
     /// The body, or a list in it, is too large.
@@ -106,7 +108,7 @@ impl ApiError {
                  server.admin_hosts, and clients that are not browsers"
                     .to_owned(),
             ),
-            Self::MethodNotAllowed => (
+            Self::MethodNotAllowed(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
                 "Wrong method",
@@ -127,8 +129,7 @@ impl ApiError {
                 "not_loaded",
                 "Audience not loaded",
                 "the audience has no verified snapshot yet, or its snapshot has expired or is \
-                 older \
-                 than max_age; see /v1/status of the admin port"
+                 older than max_age; see /v1/status of the admin port"
                     .to_owned(),
             ),
             Self::Overloaded => (
@@ -162,10 +163,26 @@ impl From<BodyError> for ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
+impl ApiError {
+    /// The answer, with a body of the server's type.
+    pub(super) fn into_answer<B: From<Bytes>>(self) -> Response<B> {
+        let header = match self {
+            Self::Unauthorized => Some((WWW_AUTHENTICATE, "Bearer")),
+            Self::MethodNotAllowed(Some(allowed)) => Some((ALLOW, allowed)),
+            _ => None,
+        };
         let (status, code, title, detail) = self.parts();
-        Problem { status, code, title, detail: detail.into() }.into_response()
+        let mut answer = Problem { status, code, title, detail: detail.into() }.into_answer();
+        if let Some((name, value)) = header {
+            answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        answer
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> axum::response::Response {
+        self.into_answer()
     }
 }
 
@@ -188,7 +205,7 @@ mod tests {
             ApiError::NotFound(""),
             ApiError::Unauthorized,
             ApiError::CrossSite,
-            ApiError::MethodNotAllowed,
+            ApiError::MethodNotAllowed(None),
             ApiError::BodyTimeout,
             ApiError::TooLarge(String::new()),
             ApiError::NotLoaded,

@@ -9,9 +9,9 @@ use std::error::Error;
 use std::io;
 use std::net::TcpStream as StdStream;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -35,33 +35,27 @@ const INSPECTIONS: u32 = 4;
 /// Size limit of a request's head, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// A request with its timing.
-#[derive(Debug)]
-pub struct TimedRequest {
-    /// The request.
-    pub request: Request<Incoming>,
-    /// Its peer, start and queueing delay.
-    pub arrival: Arrival,
-}
-
-/// A tower service that answers the requests of a connection.
-///
-/// It is cloned for each request and called without `poll_ready`: it must always be ready, like an
-/// [`axum::Router`].
-pub trait RequestService:
-    Service<TimedRequest, Response = Response<Self::Body>, Error = Infallible, Future: Send>
-    + Clone
-    + Send
-    + Sync
-    + 'static
-{
+/// A service that answers the requests of a connection.
+pub trait RequestService: Send + Sync + 'static {
     /// The body of the answers.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+
+    /// Answers a request.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        arrival: Arrival,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-impl<S, B> RequestService for S
+/// Adapts a service of plain requests, such as an [`axum::Router`]. It is called without
+/// `poll_ready`, so it must always be ready.
+#[derive(Debug, Clone)]
+pub struct Untimed<S>(pub S);
+
+impl<S, B> RequestService for Untimed<S>
 where
-    S: Service<TimedRequest, Response = Response<B>, Error = Infallible, Future: Send>
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + Sync
@@ -69,23 +63,10 @@ where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     type Body = B;
-}
 
-/// Adapts a service of plain requests, such as an [`axum::Router`].
-#[derive(Debug, Clone)]
-pub struct Untimed<S>(pub S);
-
-impl<S: Service<Request<Incoming>>> Service<TimedRequest> for Untimed<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, TimedRequest { request, .. }: TimedRequest) -> S::Future {
-        self.0.call(request)
+    async fn answer(&self, request: Request<Incoming>, _: Arrival) -> Response<B> {
+        let Ok(answer) = self.0.clone().call(request).await;
+        answer
     }
 }
 
@@ -200,13 +181,11 @@ impl<S: RequestService> Connections<S> {
                 connection.account().enlarge();
             }
             let arrival = connection.ready_at.start(peer);
-            let answer = self.service.clone().call(TimedRequest { request, arrival });
             let connection = &connection;
-            async move {
-                let answer = answer.await;
+            self.service.answer(request, arrival).map(|answer| {
                 Connection::count(&connection.answered);
-                answer
-            }
+                Ok::<_, Infallible>(answer)
+            })
         });
         let stream = MeteredStream::new(stream, Arc::clone(&connection));
         let mut http = http1::Builder::new()

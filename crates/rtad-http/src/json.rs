@@ -1,27 +1,20 @@
 //! JSON answers, and JSON parse errors without quoted values.
 
-use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
+use axum::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
-
-/// A 200 with an encoded JSON body.
-pub fn json(body: impl Into<Bytes>) -> Response {
-    let mut response = Response::new(Body::from(body.into()));
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
-    response
-}
 
 /// An answer with a JSON body.
 ///
 /// # Panics
 ///
 /// If the value has no JSON form, such as a map whose keys are not strings.
-pub fn json_of(status: StatusCode, value: &impl serde::Serialize) -> Response {
-    let mut response = json(serde_json::to_vec(value).expect("plain values serialize"));
+pub fn json_of<B: From<Bytes>>(status: StatusCode, value: &impl serde::Serialize) -> Response<B> {
+    let body = Bytes::from(serde_json::to_vec(value).expect("plain values serialize"));
+    let mut response = Response::new(B::from(body));
     *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
     response
 }
 

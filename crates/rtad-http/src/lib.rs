@@ -1,7 +1,7 @@
 //! HTTP serving, signals and logging of `rtad` and `rtad-loader serve`.
 //!
-//! Serves a tower service, usually an [`axum::Router`], on a port with limits. Connections over the
-//! limit get 503 at once. Idle connections and slow heads time out. A drain lets requests in flight
+//! Serves a service, such as an [`axum::Router`], on a port with limits. Connections over the limit
+//! get 503 at once. Idle connections and slow heads time out. A drain lets requests in flight
 //! finish.
 //!
 //! | module | job |

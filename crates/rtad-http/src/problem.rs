@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, Response, StatusCode};
+use axum::response::IntoResponse;
+use bytes::Bytes;
 use serde::Serialize;
 
 use crate::json::json_of;
@@ -22,8 +23,9 @@ pub struct Problem {
     pub detail: Cow<'static, str>,
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// The answer, with a body of the server's type.
+    pub fn into_answer<B: From<Bytes>>(self) -> Response<B> {
         #[derive(Serialize)]
         struct Document<'a> {
             title: &'a str,
@@ -40,5 +42,11 @@ impl IntoResponse for Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        self.into_answer()
     }
 }

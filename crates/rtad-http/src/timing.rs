@@ -7,16 +7,12 @@
 //! delay excludes data in sockets that tokio has not polled yet: it polls them every 61 tasks.
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
-
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
 
 /// The origin of all times in nanoseconds.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -53,8 +49,6 @@ pub(crate) fn unpark() {
 }
 
 /// Start, queueing delay and peer of one request.
-///
-/// The axum extractor reads the request's extension. A request without one starts at extraction.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// Address of the client, or of the balancer before it.
@@ -63,21 +57,6 @@ pub struct Arrival {
     pub started: Instant,
     /// Queueing delay.
     pub queued: Duration,
-}
-
-impl Arrival {
-    /// A request that starts now, without delay.
-    pub fn now() -> Self {
-        Self { peer: UNKNOWN_PEER, started: Instant::now(), queued: Duration::ZERO }
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Arrival {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(parts.extensions.get().copied().unwrap_or_else(Self::now))
-    }
 }
 
 /// When a connection last became readable.
