@@ -52,7 +52,8 @@ pub(super) async fn many(
     let audience = decoded(audience);
     // An unknown audience is reported before the body is read.
     snapshot_of(&app.serving.load(), &audience)?;
-    let body = app.read_body(body, app.max_body.max(MAX_BATCH_BODY), arrival).await?;
+    let max_bytes = app.max_body.max(MAX_BATCH_BODY);
+    let body = app.read_body(body, max_bytes, || app.permit(arrival)).await?;
     if arrival.queued > app.max_wait {
         // A late batch is shed, in favor of bid requests on the same worker.
         app.telemetry.shed();

@@ -14,7 +14,7 @@ pub(super) async fn decide(
     arrival: Arrival,
     body: Incoming,
 ) -> Result<Content, ApiError> {
-    let body = app.read_body(body, app.max_body, arrival).await?;
+    let body = app.read_body(body, app.max_body, || app.permit(arrival)).await?;
     let DecisionRequest { request_id, strategies, keys } = api::decode(&body, &app.ids)
         .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
     let catalog = app.serving.load();
@@ -29,9 +29,7 @@ pub(super) async fn decide(
     };
     let decisions: Vec<_> = indexes
         .into_iter()
-        .map(|index| {
-            (known[index].name.as_str(), catalog.decide(index, &keys, arrival.started))
-        })
+        .map(|index| (known[index].name.as_str(), catalog.decide(index, &keys, arrival.started)))
         .collect();
     Ok(Content::json(api::encode(request_id.as_deref(), decisions.into_iter())))
 }

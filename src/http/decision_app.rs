@@ -7,7 +7,7 @@ use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Response};
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Body;
+use hyper::body::Incoming;
 use rtad_http::body::{self, BodyError, BodyLimits};
 use rtad_http::timing::Arrival;
 use rtad_http::unfinished::{Unfinished, UnfinishedPermit};
@@ -99,34 +99,19 @@ impl App {
         answer
     }
 
-    /// Reads a request's body. Waiting for the rest of an incomplete one needs a permit.
+    /// Reads a request's body. Waiting for the rest of an incomplete one needs a permit from
+    /// `wait`.
     ///
     /// # Errors
     ///
     /// [`BodyError`], [`BodyError::Overloaded`] without a permit.
-    pub(super) async fn read_body<B>(
+    pub(super) fn read_body<P>(
         &self,
-        body: B,
-        max_bytes: usize,
-        arrival: Arrival,
-    ) -> Result<Bytes, BodyError>
-    where
-        B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
-    {
-        self.read_body_if(body, max_bytes, || self.permit(arrival)).await
-    }
-
-    /// Reads a body. Waits for an incomplete one only with a permit from `wait`.
-    pub(super) async fn read_body_if<B, P>(
-        &self,
-        body: B,
+        body: Incoming,
         max_bytes: usize,
         wait: impl FnOnce() -> Option<P>,
-    ) -> Result<Bytes, BodyError>
-    where
-        B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
-    {
-        body::read(body, BodyLimits { max_bytes, timeout: self.body_timeout }, wait).await
+    ) -> impl Future<Output = Result<Bytes, BodyError>> {
+        body::read(body, BodyLimits { max_bytes, timeout: self.body_timeout }, wait)
     }
 
     /// A permit to wait for a body; `None`, counted as shed, at a limit.

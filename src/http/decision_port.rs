@@ -7,6 +7,7 @@ use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -98,7 +99,8 @@ impl RequestService for DecisionService {
         let path = request.uri().path();
         if self.port == Port::Decision {
             if catalog.platform_at(path).is_some() {
-                let answer: Answering<'_> = Box::pin(platforms::answer(app, request, arrival));
+                let (head, body) = request.into_parts();
+                let answer: Answering<'_> = Box::pin(platforms::answer(app, head, body, arrival));
                 return Either::Right(answer);
             }
             if app.has_api_port || !catalog.has_api() {
@@ -114,7 +116,8 @@ impl RequestService for DecisionService {
             return refuse(ApiError::MethodNotAllowed(Some(target.methods())));
         }
         let Target::CheckOne { audience, id } = target else {
-            return Either::Right(Box::pin(self.answer_post(request, arrival)));
+            let (head, body) = request.into_parts();
+            return Either::Right(Box::pin(answer_post(app, head, body, arrival)));
         };
         let in_flight = app.telemetry.begin();
         let query = request.uri().query();
@@ -127,12 +130,16 @@ impl RequestService for DecisionService {
     }
 }
 
-impl DecisionService {
-    /// Answers a request with a body. A panic becomes a 500 and affects no other request.
-    async fn answer_post(&self, request: Request<Incoming>, arrival: Arrival) -> Answer {
-        let app = &self.app;
-        let in_flight = app.telemetry.begin();
-        let (head, body) = request.into_parts();
+/// Answers a request with a body. A panic becomes a 500 and affects no other request.
+fn answer_post(
+    app: &App,
+    head: Parts,
+    body: Incoming,
+    arrival: Arrival,
+) -> impl Future<Output = Answer> + Send {
+    let in_flight = app.telemetry.begin();
+    // The future of an `async fn` would have its arguments twice.
+    async move {
         let (route, answered) = match Target::of(head.uri.path()) {
             Some(Target::CheckMany { audience }) => {
                 let answer = check::many(app, arrival, audience, &head.headers, body);

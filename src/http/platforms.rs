@@ -4,7 +4,7 @@
 //! from an unreadable body to a panic, becomes the strategies' `unavailable` decision
 //! ([`crate::platform::Platform::respond`]). A counter records the cause.
 
-use hyper::Request;
+use axum::http::request::Parts;
 use hyper::body::Incoming;
 use rtad_http::body::BodyError;
 use rtad_http::timing::Arrival;
@@ -16,35 +16,41 @@ use crate::platform::{Admission, Failure, Head};
 use crate::telemetry::Route;
 
 /// Answers a request to the path of a platform.
-pub(super) async fn answer(app: &App, request: Request<Incoming>, arrival: Arrival) -> Answer {
-    let (head, body) = request.into_parts();
+pub(super) fn answer(
+    app: &App,
+    head: Parts,
+    body: Incoming,
+    arrival: Arrival,
+) -> impl Future<Output = Answer> + Send {
     let in_flight = app.telemetry.begin();
-    // Only an incomplete body is awaited, and only of a caller with credentials. The others get
-    // their refusal below.
-    let wait = || {
+    // The future of an `async fn` would have its arguments twice.
+    async move {
+        // Only an incomplete body is awaited, and only of a caller with credentials. The others get
+        // their refusal below.
+        let wait = || {
+            let catalog = app.serving.load();
+            let served = catalog.platform_at(head.uri.path())?;
+            served.platform.access.admits(&head.headers).then(|| app.permit(arrival))?
+        };
+        let body = app.read_body(body, app.max_body, wait).await.map_err(failure_of);
+        // Loaded after the last await: a slow body holds no generation.
         let catalog = app.serving.load();
-        let served = catalog.platform_at(head.uri.path())?;
-        served.platform.access.admits(&head.headers).then(|| app.permit(arrival))?
-    };
-    let body = app.read_body_if(body, app.max_body, wait).await.map_err(failure_of);
-    // Loaded after the last await: a slow body holds no generation.
-    let catalog = app.serving.load();
-    let Some(served) = catalog.platform_at(head.uri.path()) else {
-        // A reload has removed the platform.
+        let Some(served) = catalog.platform_at(head.uri.path()) else {
+            // A reload has removed the platform.
+            drop(in_flight);
+            let unknown = app.telemetry.route(Route::Unknown);
+            return app.finish(unknown, arrival, head.headers, Err(ApiError::NotFound(ROUTES)));
+        };
+        let seen = Head { headers: &head.headers, query: head.uri.query() };
+        let mut decider = Live::new(&catalog, served, &app.ids, arrival.started);
+        let answered = served.platform.respond(Admission::ByHeaders, &seen, body, &mut decider);
+        if let Some(failure) = answered.failure {
+            served.count_failure(failure);
+        }
         drop(in_flight);
-        let unknown = app.telemetry.route(Route::Unknown);
-        return app.finish(unknown, arrival, head.headers, Err(ApiError::NotFound(ROUTES)));
-    };
-    let seen = Head { headers: &head.headers, query: head.uri.query() };
-    let mut decider = Live::new(&catalog, served, &app.ids, arrival.started);
-    let answered = served.platform.respond(Admission::ByHeaders, &seen, body, &mut decider);
-    if let Some(failure) = answered.failure {
-        served.count_failure(failure);
+        let content = Content { media_type: served.platform.content_type(), bytes: answered.bytes };
+        app.finish(&served.route, arrival, head.headers, Ok(content))
     }
-    drop(in_flight);
-    let content =
-        Content { media_type: served.platform.content_type(), bytes: answered.bytes };
-    app.finish(&served.route, arrival, head.headers, Ok(content))
 }
 
 fn failure_of(error: BodyError) -> Failure {

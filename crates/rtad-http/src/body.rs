@@ -1,7 +1,8 @@
 //! Request bodies: reading with a size limit and a timeout.
 
-use std::pin::pin;
-use std::task::Poll;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
@@ -47,69 +48,87 @@ pub struct BodyLimits {
 /// # Errors
 ///
 /// [`BodyError`].
-pub async fn read<B, P>(
-    mut body: B,
+pub fn read<B, P>(
+    body: B,
     limits: BodyLimits,
     wait: impl FnOnce() -> Option<P>,
-) -> Result<Bytes, BodyError>
+) -> impl Future<Output = Result<Bytes, BodyError>>
 where
     B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
 {
     let BodyLimits { max_bytes, timeout: within } = limits;
-    if body.size_hint().lower() > max_bytes as u64 {
-        return Err(BodyError::TooLarge(max_bytes));
-    }
-    {
-        let mut collecting = pin!(collect(&mut body, max_bytes));
-        if let Poll::Ready(read) = poll_once(collecting.as_mut()).await {
+    let is_too_large = body.size_hint().lower() > max_bytes as u64;
+    // The future of an `async fn` would have its arguments twice.
+    let mut reading = Reading { body, max_bytes, first: Bytes::new(), all: BytesMut::new() };
+    async move {
+        if is_too_large {
+            return Err(BodyError::TooLarge(max_bytes));
+        }
+        if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(reading.poll(context))).await {
             return read;
         }
-        if let Some(_permit) = wait() {
-            return timeout(within, collecting).await.unwrap_or(Err(BodyError::Timeout));
-        }
-    }
-    let _ = timeout(within, drop_rest(&mut body, max_bytes)).await;
-    Err(BodyError::Overloaded)
-}
-
-/// Reads and drops the rest of a shed request, so that its connection stays usable: under overload
-/// new connections are the largest cost.
-async fn drop_rest<B: Body<Data = Bytes> + Unpin>(body: &mut B, max_bytes: usize) {
-    let mut dropped = 0;
-    while dropped < max_bytes
-        && let Ok(Some(Ok(frame))) = timeout(SEND_PAUSE, body.frame()).await
-    {
-        dropped += frame.data_ref().map_or(0, Bytes::len);
+        // Boxed, as few requests wait for a timer.
+        Box::pin(read_rest(reading, within, wait())).await
     }
 }
 
-/// Polls a future once.
-async fn poll_once<F: Future>(mut work: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-    std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
-}
-
-/// Reads all of a body. A body of one part is not copied.
-async fn collect<B>(body: &mut B, max_bytes: usize) -> Result<Bytes, BodyError>
+/// Waits for the rest of a body if there is a permit. Else reads and drops the rest of the shed
+/// request, so that its connection stays usable: under overload new connections are the largest
+/// cost.
+async fn read_rest<B, P>(
+    mut reading: Reading<B>,
+    within: Duration,
+    permit: Option<P>,
+) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
 {
-    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
-    while let Some(frame) = body.frame().await {
-        // Trailers are ignored.
-        let Ok(part) = frame.map_err(|error| error_of(&error))?.into_data() else { continue };
-        if part.len() > max_bytes - first.len().max(all.len()) {
-            return Err(BodyError::TooLarge(max_bytes));
-        }
-        if first.is_empty() {
-            first = part;
-        } else {
-            if all.is_empty() {
-                all.extend_from_slice(&first);
-            }
-            all.extend_from_slice(&part);
-        }
+    if permit.is_some() {
+        let rest = poll_fn(|context| reading.poll(context));
+        return timeout(within, rest).await.unwrap_or(Err(BodyError::Timeout));
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    let rest = async {
+        let mut dropped = 0;
+        while dropped < reading.max_bytes
+            && let Ok(Some(Ok(frame))) = timeout(SEND_PAUSE, reading.body.frame()).await
+        {
+            dropped += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    let _ = timeout(within, rest).await;
+    Err(BodyError::Overloaded)
+}
+
+/// A body and its parts so far.
+struct Reading<B> {
+    body: B,
+    max_bytes: usize,
+    /// The first part: a body of one part is not copied.
+    first: Bytes,
+    /// All parts, if there are more.
+    all: BytesMut,
+}
+
+impl<B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin> Reading<B> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
+        while let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            // Trailers are ignored.
+            let Ok(part) = frame.map_err(|error| error_of(&error))?.into_data() else { continue };
+            if part.len() > self.max_bytes - self.first.len().max(self.all.len()) {
+                return Poll::Ready(Err(BodyError::TooLarge(self.max_bytes)));
+            }
+            if self.first.is_empty() {
+                self.first = part;
+            } else {
+                if self.all.is_empty() {
+                    self.all.extend_from_slice(&self.first);
+                }
+                self.all.extend_from_slice(&part);
+            }
+        }
+        let all = std::mem::take(&mut self.all);
+        Poll::Ready(Ok(if all.is_empty() { std::mem::take(&mut self.first) } else { all.freeze() }))
+    }
 }
 
 fn error_of(error: &(dyn std::error::Error + 'static)) -> BodyError {
