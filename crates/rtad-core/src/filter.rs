@@ -129,20 +129,25 @@ pub struct ProbeTarget<'a> {
     /// A block, two lines, or all of a classic filter; empty if there is none.
     bits: &'a [u8],
     first: &'a u8,
-    last: &'a u8,
     /// Place of a ribbon filter's row in its line.
     offset: u64,
 }
 
 impl ProbeTarget<'_> {
-    const EMPTY: Self = Self { bits: &[], first: &0, last: &0, offset: 0 };
+    const EMPTY: Self = Self { bits: &[], first: &0, offset: 0 };
 
-    /// Reads a byte of each cache line that a lookup will surely read. A batch touches the targets
-    /// of many keys before it tests any, so their cache misses overlap. Returns the bytes, so that
-    /// the reads are not optimized away.
+    /// Reads a byte of the first cache line of a lookup. A batch touches the targets of many keys
+    /// before it tests any, so their cache misses overlap. Returns the byte, so that the read is
+    /// not optimized away.
     #[inline]
     pub const fn touch(&self) -> u8 {
-        *self.first ^ *self.last
+        *self.first
+    }
+
+    /// Reads a byte of the second line of a ribbon filter.
+    #[inline]
+    pub fn touch_second(&self) -> u8 {
+        self.bits.get(ribbon::LINE_BYTES).copied().unwrap_or(0)
     }
 }
 
@@ -190,18 +195,16 @@ impl FilterSpec {
             FilterKind::Classic => {
                 let byte =
                     classic_probes(self, first.len(), key).next().map_or(0, |(byte, _)| byte);
-                ProbeTarget { bits: first, first: &first[byte], last: &first[byte], offset: 0 }
+                ProbeTarget { bits: first, first: &first[byte], offset: 0 }
             }
             FilterKind::Block512 => {
                 let start = block_start(first.len(), key);
                 let block = &first[start..start + BLOCK_BYTES];
-                ProbeTarget { bits: block, first: &block[0], last: &block[0], offset: 0 }
+                ProbeTarget { bits: block, first: &block[0], offset: 0 }
             }
             FilterKind::Ribbon => {
                 let (lines, offset) = ribbon::locate(first, key);
-                let [first, last] = [0, ribbon::LINE_BYTES].map(|byte| lines.get(byte));
-                let (first, last) = (first.unwrap_or(&0), last.unwrap_or(&0));
-                ProbeTarget { bits: lines, first, last, offset }
+                ProbeTarget { bits: lines, first: lines.first().unwrap_or(&0), offset }
             }
         }
     }
