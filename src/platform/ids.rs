@@ -58,10 +58,29 @@ impl IdReader {
         keys: &mut Vec<DeviceKey>,
         mut each: impl FnMut(bool),
     ) {
+        let (mut usable, mut blank, mut malformed) = (0, 0, 0);
         self.keys.keys_of_many(kind, ids, keys, |result| {
-            self.counters[kind as usize].count(&result);
+            match result {
+                Ok(()) => usable += 1,
+                Err(Unusable::Blank) => blank += 1,
+                Err(Unusable::Malformed) => malformed += 1,
+            }
             each(result.is_ok());
         });
+        self.counters[kind as usize].add(usable, blank, malformed);
+    }
+
+    /// Counts keys given as their 16 bytes, and calls `blank` with the index of each key of a blank
+    /// id.
+    pub fn count_keys(&self, keys: &[DeviceKey], mut blank: impl FnMut(usize)) {
+        let mut blanks = 0;
+        for (index, key) in keys.iter().enumerate() {
+            if self.keys.usable(*key).is_err() {
+                blanks += 1;
+                blank(index);
+            }
+        }
+        self.counters[IdKind::Md5 as usize].add(keys.len() as u64 - blanks, blanks, 0);
     }
 
     /// Counts an id that the platform marks as unreliable.
@@ -77,13 +96,5 @@ impl IdReader {
     /// Why the id has no key.
     pub fn key_uncounted(&self, field: usize, id: &[u8]) -> Result<DeviceKey, Unusable> {
         self.keys.key(IdField::ALL[field].kind, id)
-    }
-
-    /// A key given as its 16 bytes; `None` if it is the key of a blank id.
-    #[inline]
-    pub fn key_of_bytes(&self, bytes: [u8; 16]) -> Option<DeviceKey> {
-        let key = self.keys.usable(DeviceKey::from_bytes(bytes));
-        self.counters[IdKind::Md5 as usize].count(&key);
-        key.ok()
     }
 }

@@ -81,6 +81,13 @@ impl IdCounters {
         self.0.counted.add(result, 1);
     }
 
+    /// Counts the ids of a batch.
+    pub fn add(&self, usable: u64, blank: u64, malformed: u64) {
+        for (result, count) in [(USABLE, usable), (BLANK, blank), (MALFORMED, malformed)] {
+            self.0.counted.add(result, count);
+        }
+    }
+
     /// Counts one that its sender marks as doubtful.
     #[inline]
     pub fn count_doubtful(&self) {
