@@ -1,5 +1,5 @@
 # All commands. `make demo` needs Rust; `make test` also python3, and installs its other tools.
-.PHONY: demo fleet test test-all lint doc docs pictures bench loadtest fuzz golden
+.PHONY: demo fleet check test test-all lint doc docs pictures bench loadtest fuzz golden
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints
 # requests to paste. Its profile omits link-time optimization, which takes minutes.
@@ -13,6 +13,10 @@ fleet:
 	cargo build --release -p rtad -p rtad-loader
 	bash tests/setup.sh fleet
 	TEST_PROGRAMS=target/release PYTHONPATH=tests python3 -m suites.fleet.up
+
+# Formatting, clippy and the Rust tests that start no server: needs no root and installs nothing.
+check:
+	python3 tests/run.py --check
 
 # All tests except the long ones: a line for each suite, and the totals in the last one.
 test:

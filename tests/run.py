@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 """Test runner of `make test`: a line for each suite, and the totals in the last one.
 
-    python3 tests/run.py              # Rust tests and tests/suites, on dev builds
+    python3 tests/run.py              # Rust tests and tests/suites, on dev builds: `make test`
     python3 tests/run.py --long       # the long tests too, on release builds: `make test-all`
+    python3 tests/run.py --check      # formatting, clippy, and Rust tests that need no server and
+                                      # no installation: `make check`
 
 All suites run, even after failures. The output of a failed suite is printed. The exit code is 1
 after any failure.
+
+Random tests take their seed from TEST_SEED. It is 1, and with --long a new one, which is printed.
 """
 
 import os
+import random
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -24,30 +30,39 @@ PYTHON = ROOT / ".venv/bin/python3"
 BUILD = ["cargo", "build", "--workspace", "--bins", "--tests", "--quiet"]
 BUILD_RELEASE = ["cargo", "build", "--workspace", "--release", "--quiet"]
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
+FORMAT = ["cargo", "fmt", "--all", "--check"]
+CLIPPY = ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]
+# Tests in modules of this name start a Redis server.
+SKIP_SERVERS = ["--", "--skip", "redis_server"]
 # Every interleaving of the locks of event windows.
 MODELS = ["cargo", "test", "-p", "rtad-window", "--features", "model", "--test", "interleavings"]
-# Suites mostly wait, so three run at a time, the longest first.
+# The Rust tests and the suites mostly wait, so three run at a time, the longest first.
 AT_ONCE = 3
 FIRST = ["console", "fleet", "k8s", "monitoring", "openapi", "stores", "streams"]
 NO_TESTS = 5
+# Sizes of random tests in a long run.
+LONG = {"LEDGER_SCHEDULES": "3000", "MUTANTS": "1000000"}
 
 TARGET = re.compile(r"\s+(?:Running (unittests )?(\S+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (\S+))$")
 RESULT = re.compile(
-    r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;.* in ([\d.]+)s$"
+    r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;"
+    r" \d+ measured; (\d+) filtered out;.* in ([\d.]+)s$"
 )
 
-totals = {"passed": 0, "failed": 0, "skipped": 0}
+totals = {"passed": 0, "failed": 0, "skipped": 0, "not run": 0}
+printing = threading.Lock()
 
 
-def report(suite, seconds, passed=0, failed=0, skipped=0, output=""):
+def report(suite, seconds, passed=0, failed=0, skipped=0, left_out=0, output=""):
     """Adds to the totals and prints the line of a suite."""
-    counts = {"passed": passed, "failed": failed, "skipped": skipped}
-    for name, count in counts.items():
-        totals[name] += count
-    if failed:
-        print(output, flush=True)
+    counts = {"passed": passed, "failed": failed, "skipped": skipped, "not run": left_out}
     results = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    print(f"{suite}: {results or 'done'} in {seconds:.0f} s", flush=True)
+    with printing:
+        for name, count in counts.items():
+            totals[name] += count
+        if failed:
+            print(output, flush=True)
+        print(f"{suite}: {results or 'done'} in {seconds:.0f} s", flush=True)
 
 
 def step(name, *command):
@@ -73,9 +88,9 @@ def rust(command):
             name = f"{documented} docs" if documented else program
             name, output = f"{name} {path}" if is_unit else name, [line]
         elif found := RESULT.match(line):
-            passed, failed, ignored = (int(count) for count in found.groups()[:3])
-            if passed or failed or ignored:
-                report(f"rust: {name}", float(found[4]), passed, failed, ignored, "".join(output))
+            counts = [int(count) for count in found.groups()[:4]]
+            if any(counts):
+                report(f"rust: {name}", float(found[5]), *counts, "".join(output))
             output = []
     # A killed test program prints no result.
     silent = cargo.wait() != 0 and totals["failed"] == failed_before
@@ -111,19 +126,33 @@ def suite(name, *flags):
     passed = max(0, tests - failed - skipped)
     if done.returncode != 0:
         failed = max(1, failed)
-    return name, time.monotonic() - began, passed, failed, skipped, done.stdout
+    return name, time.monotonic() - began, passed, failed, skipped, 0, done.stdout
 
 
-def main():
-    is_long = sys.argv[1:] == ["--long"]
-    if sys.argv[1:] and not is_long:
-        sys.exit(__doc__)
-    step("setup", "bash", "tests/setup.sh", "test", *(["long"] if is_long else []))
-    if step("build", *BUILD):
-        rust(RUST)
-        rust(MODELS)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for done in as_completed([pool.submit(suite, name) for name in suites()]):
+def rust_tests():
+    """Runs all Rust tests."""
+    rust(RUST)
+    rust(MODELS)
+
+
+def check():
+    """Runs what needs no server and no installation."""
+    step("formatting", *FORMAT)
+    step("clippy", *CLIPPY)
+    rust([*RUST, *SKIP_SERVERS])
+    print("Not run: tests that need redis-server, and tests/suites. `make test` runs them.")
+
+
+def test(is_long):
+    """Runs all tests. Tools are installed during the build."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        groups = ["test", *(["long"] if is_long else [])]
+        installed = pool.submit(step, "setup", "bash", "tests/setup.sh", *groups)
+        is_built = step("build", *BUILD)
+        installed.result()
+        if is_built:
+            tests = [pool.submit(rust_tests), *(pool.submit(suite, name) for name in suites())]
+            for done in as_completed(tests):
                 if result := done.result():
                     report(*result)
     if is_long and step("release build", *BUILD_RELEASE):
@@ -132,8 +161,25 @@ def main():
             if result := suite(name, "-m", "long", "-rP"):
                 print(result[-1])
                 report(f"{name}, long", *result[1:-1])
-    skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
-    print(f"{totals['passed']} passed, {totals['failed']} failed{skipped}")
+
+
+def main():
+    mode = sys.argv[1:]
+    if mode not in ([], ["--long"], ["--check"]):
+        sys.exit(__doc__)
+    is_long = mode == ["--long"]
+    seed = os.environ.setdefault("TEST_SEED", str(random.getrandbits(32) if is_long else 1))
+    os.environ["PROPTEST_RNG_SEED"] = seed
+    if is_long:
+        for name, count in LONG.items():
+            os.environ.setdefault(name, count)
+        print(f"TEST_SEED={seed}", flush=True)
+    if mode == ["--check"]:
+        check()
+    else:
+        test(is_long)
+    rest = ", ".join(f"{totals[name]} {name}" for name in ("skipped", "not run") if totals[name])
+    print(f"{totals['passed']} passed, {totals['failed']} failed{rest and ', ' + rest}")
     sys.exit(bool(totals["failed"]))
 
 

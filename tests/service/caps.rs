@@ -1,6 +1,6 @@
 //! Caps of distinct devices, through the service: reasons, caches, restarts, reloads and leases.
 
-mod leases;
+mod redis_server;
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -20,6 +20,7 @@ mod lookup;
 
 use std::error::Error;
 use std::io::Write as _;
+use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
 

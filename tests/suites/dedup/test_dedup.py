@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from suites.testkit.programs import LOADER, loader
+from suites.testkit.seeds import SEED
 
 pytestmark = pytest.mark.long
 
@@ -18,7 +19,7 @@ IN_BYTES = os.environ | {"LC_ALL": "C"}
 
 
 def write_words(file):
-    source, left = random.Random(2026), COUNT
+    source, left = random.Random(SEED), COUNT
     letters = b"abcdefghijklmnopqrstuvwxyz"
     table = bytes(letters[byte % 26] for byte in range(256))
     unfair = bytes(range(234, 256))  # 234 is nine times 26

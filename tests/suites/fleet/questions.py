@@ -11,6 +11,7 @@ import pathlib
 import random
 
 from suites.testkit.programs import synth
+from suites.testkit.seeds import SEED
 from suites.testkit.stubs import tencent_pb2
 
 AUDIENCE = "old_users"
@@ -54,7 +55,7 @@ class Devices:
 class Questions:
     def __init__(self, devices: Devices):
         self.devices = devices
-        self.random = random.Random(20240616)
+        self.random = random.Random(SEED)
 
     def draw(self, number: int) -> list[Device]:
         """Non-members and devices of one other kind, which the last device has."""

@@ -10,6 +10,7 @@ import pytest
 
 from suites.testkit.process import Process
 from suites.testkit.programs import ROOT, RTAD
+from suites.testkit.seeds import SEED
 
 SPEC = Path(os.environ.get("OPENAPI", ROOT / "docs/reference/openapi.yaml")).resolve()
 CONFIG = Path(__file__).with_name("schemathesis.toml")
@@ -37,7 +38,7 @@ def test_every_answer_is_described(demo, port, path, tmp_path):
         "run",
         str(SPEC),
     ]
-    command += ["--include-tag", port, "--url", f"http://{address}", "--seed", "1"]
+    command += ["--include-tag", port, "--url", f"http://{address}", "--seed", str(SEED)]
     # schemathesis leaves a cache in its working directory.
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

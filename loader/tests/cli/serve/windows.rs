@@ -1,9 +1,9 @@
 //! Event windows: a service with windows, and what their tests share.
 
 mod audiences;
-mod backend;
 mod durability;
 mod events;
+mod redis_server;
 mod start;
 
 use std::collections::HashSet;

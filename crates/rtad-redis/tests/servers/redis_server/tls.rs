@@ -8,8 +8,8 @@ use rtad_redis::{RedisConfig, RedisError, RedisWindow, Seen};
 use tempfile::TempDir;
 use testkit::port::free_port;
 
-use crate::server::Server;
-use crate::{HOUR, all, config, keys};
+use crate::redis_server::server::Server;
+use crate::redis_server::{HOUR, all, config, keys};
 
 /// A private certificate authority, with its files.
 struct Authority {

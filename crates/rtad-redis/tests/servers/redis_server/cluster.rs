@@ -10,8 +10,8 @@ use rtad_redis::{RedisError, RedisWindow, Seen};
 use testkit::port::free_port;
 use testkit::wait_until;
 
-use crate::server::{Server, redis_program};
-use crate::{HOUR, all, keys, window};
+use crate::redis_server::server::{Server, redis_program};
+use crate::redis_server::{HOUR, all, keys, window};
 
 /// Three primaries. A test that fails over adds a replica.
 pub(crate) struct Cluster {

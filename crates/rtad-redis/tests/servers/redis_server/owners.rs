@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rtad_redis::{RedisWindow, Seen};
 
-use crate::server::Server;
-use crate::{HOUR, key, window};
+use crate::redis_server::server::Server;
+use crate::redis_server::{HOUR, key, window};
 
 const BATCH: usize = 1000;
 const TASKS: usize = 8;

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use rtad_redis::{Lease, Quota, RedisError, RedisLeases};
 
-use crate::cluster::Cluster;
-use crate::config;
-use crate::proxy::Proxy;
-use crate::server::Server;
+use crate::redis_server::cluster::Cluster;
+use crate::redis_server::config;
+use crate::redis_server::proxy::Proxy;
+use crate::redis_server::server::Server;
 
 const NAME: &str = "new-users:day:1795392000";
 

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use rtad_redis::{Eviction, Lifetime, RedisConfig, RedisError, RedisWindow, Seen};
 
-use crate::server::Server;
-use crate::{HOUR, all, config, keys, window};
+use crate::redis_server::server::Server;
+use crate::redis_server::{HOUR, all, config, keys, window};
 
 const NEW: Seen = Seen::New;
 const DUPLICATE: Seen = Seen::Duplicate;

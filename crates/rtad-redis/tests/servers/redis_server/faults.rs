@@ -7,9 +7,9 @@ use rustix::process::Signal;
 use testkit::port::free_port;
 use testkit::wait_until;
 
-use crate::proxy::Proxy;
-use crate::server::Server;
-use crate::{HOUR, all, config, keys, window};
+use crate::redis_server::proxy::Proxy;
+use crate::redis_server::server::Server;
+use crate::redis_server::{HOUR, all, config, keys, window};
 
 /// Both default limits of time, 750 ms, and a margin for a busy machine.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -213,7 +213,9 @@ async fn wrong_credentials_are_denied() {
     all(&window.observe(&keys(1, 1), HOUR, 1).await.unwrap(), Seen::New);
 
     server.command::<()>("ACL SETUSER other on >secret ~other:* +@all");
-    let other = RedisWindow::connect(&crate::config(&format!("redis://other:secret@{address}")));
+    let other = RedisWindow::connect(&crate::redis_server::config(&format!(
+        "redis://other:secret@{address}"
+    )));
     let error = other.unwrap().observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
     assert!(matches!(&error, RedisError::Denied { code, .. } if code == "NOPERM"), "{error:?}");
 }
