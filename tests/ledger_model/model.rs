@@ -1,8 +1,8 @@
 //! The model: membership by the documented rules, from the history alone.
 //!
 //! Keys are bits of a mask. A generation contains its input, changed by the appends that its build
-//! saw. Later appends apply to it in the order of their sequence numbers, after a rollback too.
-//! Tombstones apply to everything.
+//! saw. Later appends apply to it in the order of their sequence numbers, after a rollback too. A
+//! compaction adds the appends to the live generation. Tombstones apply to everything.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ struct Generation {
     /// Sequences of the appends that its build saw: after `from`, through `through`.
     from: u64,
     through: u64,
+    /// Keys that a delta of a compaction removes from its filters, and from the next build.
+    residual: Keys,
 }
 
 /// An append of one key that took effect.
@@ -52,6 +54,10 @@ pub(crate) struct Model {
 
 pub(crate) const fn bit(key: u8) -> Keys {
     1 << key
+}
+
+const fn set(keys: Keys, key: u8, is_set: bool) -> Keys {
+    if is_set { keys | bit(key) } else { keys & !bit(key) }
 }
 
 impl Model {
@@ -88,8 +94,9 @@ impl Model {
 
     /// The keys of a build from `input`, whose base is at `through`.
     pub(crate) fn built(&self, input: Keys, through: u64) -> Keys {
-        let from = self.live.map_or(0, |live| self.generations[&live].through);
-        self.applied(input, from, through)
+        let live = self.live.map(|live| self.generations[&live]);
+        let (from, residual) = live.map_or((0, 0), |live| (live.through, live.residual));
+        self.applied(input & !residual, from, through)
     }
 
     /// Keys that an append since the base's generation decides for a build at `through`.
@@ -97,16 +104,15 @@ impl Model {
         self.built(Keys::MAX, through) ^ !self.built(0, through)
     }
 
-    fn applied(&self, mut keys: Keys, after: u64, through: u64) -> Keys {
-        for append in &self.appends {
-            if append.sequence > after && append.sequence <= through {
-                match append.is_added {
-                    true => keys |= bit(append.key),
-                    false => keys &= !bit(append.key),
-                }
-            }
-        }
-        keys
+    fn applied(&self, keys: Keys, after: u64, through: u64) -> Keys {
+        let appends = self.appended(after, through);
+        appends.fold(keys, |keys, append| set(keys, append.key, append.is_added))
+    }
+
+    fn appended(&self, after: u64, through: u64) -> impl DoubleEndedIterator<Item = &Appended> {
+        let is_within =
+            move |append: &&Appended| append.sequence > after && append.sequence <= through;
+        self.appends.iter().filter(is_within)
     }
 
     /// The last change of each key counts. Additions of keys with a tombstone have no effect.
@@ -143,7 +149,22 @@ impl Model {
 
     pub(crate) fn publish(&mut self, generation: u64, keys: Keys, through: u64) {
         let from = self.live.map_or(0, |live| self.generations[&live].through);
-        self.generations.insert(generation, Generation { keys, from, through });
+        self.generations.insert(generation, Generation { keys, from, through, residual: 0 });
+        self.live = Some(generation);
+        self.record();
+    }
+
+    /// Filters keep their keys: removed ones stay a delta. Keys with a tombstone are not added.
+    pub(crate) fn compact(&mut self, generation: u64, through: u64) {
+        let live = self.generations[&self.live.unwrap()];
+        let (mut keys, mut residual) = (live.keys, live.residual);
+        for append in self.appended(live.through, through) {
+            keys = set(keys, append.key, append.is_added);
+            residual = set(residual, append.key, !append.is_added);
+        }
+        keys &= !(keys & self.tombstones & !live.keys);
+        let compacted = Generation { keys, from: live.through, through, residual };
+        self.generations.insert(generation, compacted);
         self.live = Some(generation);
         self.record();
     }

@@ -8,7 +8,6 @@ mod crashes;
 mod deleting;
 mod early_chunks;
 mod faults;
-mod faulty_store;
 mod lost_answers;
 mod publishing;
 mod signing;
@@ -21,13 +20,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    UpdateVersion,
+    Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 use tempfile::TempDir;
+use testkit::faulty_store::FaultyStore;
 
 use super::backend::Backend;
 use super::download::BLOCK_BYTES;
@@ -40,6 +38,12 @@ use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, ChunkEntry, Current, Manifest, ManifestBuilder, Overlay,
     Snapshot, chunk_runs,
 };
+
+fn faulty_fixture() -> (Arc<FaultyStore>, StoreFixture) {
+    let faulty = Arc::new(FaultyStore::default());
+    let backend = Backend::over(Arc::clone(&faulty) as Arc<dyn ObjectStore>, "memory");
+    (faulty, StoreFixture::over(Store::new(backend)))
+}
 
 /// A store, with its folder if it is a directory.
 struct StoreFixture {

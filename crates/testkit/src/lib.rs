@@ -8,6 +8,7 @@
 //! | [`port`] | free ports |
 //! | [`redis`] | a Redis server |
 //! | [`server`] | a file server with injected faults |
+//! | [`faulty_store`] | a store in memory with injected faults |
 //! | [`store`] | keys, signatures, snapshots, and test stores |
 //! | [`platform`] | golden requests of ad platforms |
 //! | [`mod@reference`] | generated reference pages, compared with the committed ones |
@@ -18,6 +19,7 @@
 #![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 pub mod client;
+pub mod faulty_store;
 pub mod platform;
 pub mod port;
 pub mod process;

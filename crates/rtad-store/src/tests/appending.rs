@@ -1,18 +1,18 @@
 //! Appends, also during builds, rollbacks and gcs.
 
-mod model;
+mod builds;
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::faulty_store::{FaultyStore, LostAnswer, interleave};
 use super::*;
 use crate::layout::delta_path;
 use crate::write::{Change, Retention};
-use model::{adding, append, build_over, compact};
+use builds::{adding, append, build_over, compact};
 use rtad_core::snapshot::BuiltDelta;
+use testkit::faulty_store::{LostAnswer, interleave};
 
 #[tokio::test]
 async fn append_writes_one_delta_and_current() {
@@ -261,9 +261,9 @@ async fn long_publish_keeps_concurrent_deltas() {
 #[tokio::test]
 async fn append_with_a_lost_answer_succeeds_once() {
     for lost in [LostAnswer::Retried, LostAnswer::Broken] {
-        let (faulty, fixture) = FaultyStore::fixture();
+        let (faulty, fixture) = faulty_fixture();
         fixture.publish(&keys("member", 30)).await.unwrap();
-        faulty.lose_answer("CURRENT", lost);
+        faulty.lose_answers("CURRENT", lost);
         let appended = append(&fixture, &adding(keys("new", 10))).await.unwrap();
         assert_eq!(appended.sequence, 2, "appended once, {lost:?}");
         let snapshot = fixture.read().await.unwrap();
@@ -274,7 +274,7 @@ async fn append_with_a_lost_answer_succeeds_once() {
 #[tokio::test]
 async fn killed_append_is_atomic() {
     for requests in 0.. {
-        let (_, fixture) = FaultyStore::fixture();
+        let (_, fixture) = faulty_fixture();
         fixture.publish(&keys("member", 30)).await.unwrap();
         append(&fixture, &adding(keys("first", 10))).await.unwrap();
         let change = adding(keys("second", 10));
@@ -409,7 +409,7 @@ fn concurrent_work_loses_no_acknowledged_append() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut wins: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 1..=300 {
-        let (faulty, fixture) = FaultyStore::fixture();
+        let (faulty, fixture) = faulty_fixture();
         runtime.block_on(async {
             fixture.publish(&keys("a", 4)).await.unwrap();
             append(&fixture, &adding(keys("before", 3))).await.unwrap();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::faulty_store::{FaultyStore, interleave};
 use super::*;
 use crate::write::{Collected, Retention};
+use testkit::faulty_store::interleave;
 
 const NO_MIN_AGE: Duration = Duration::ZERO;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -171,7 +171,7 @@ fn race<'a>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut wins = BTreeMap::new();
     for seed in 1..=runs {
-        let (faulty, fixture) = FaultyStore::fixture();
+        let (faulty, fixture) = faulty_fixture();
         runtime.block_on(async {
             publish_all(&fixture, &prepare("")).await;
             faulty.age().await;
@@ -252,12 +252,12 @@ fn two_publishes_and_two_gcs_race_safely() {
 
 #[tokio::test]
 async fn killed_gc_blocks_only_publishes_of_its_files() {
-    let (faulty, fixture) = FaultyStore::fixture();
+    let (faulty, fixture) = faulty_fixture();
     publish_all(&fixture, &["a", "b", "c"]).await;
     faulty.age().await;
     // Killed after each number of requests, until it finishes.
     for requests in 0.. {
-        let (faulty, fixture) = FaultyStore::fixture();
+        let (faulty, fixture) = faulty_fixture();
         publish_all(&fixture, &["a", "b", "c"]).await;
         faulty.age().await;
         let mut gc = Box::pin(collect(&fixture, 1, HOUR));

@@ -1,8 +1,8 @@
 //! Identical concurrent appends: one succeeds, and the other gets a conflict.
 
-use super::faulty_store::{FaultyStore, LostAnswer};
 use super::*;
 use crate::write::Change;
+use testkit::faulty_store::LostAnswer;
 
 #[tokio::test]
 async fn identical_concurrent_appends_conflict() {
@@ -27,13 +27,13 @@ async fn identical_concurrent_appends_conflict() {
 
 #[tokio::test]
 async fn append_with_a_lost_answer_beats_its_twin() {
-    let (faulty, fixture) = FaultyStore::fixture();
+    let (faulty, fixture) = faulty_fixture();
     fixture.publish(&keys("member", 30)).await.unwrap();
     let mut change = Change::default();
     change.add(keys("new", 1)[0]);
     let mut first = fixture.writer.ledger(&audience()).await.unwrap();
     let mut second = fixture.writer.ledger(&audience()).await.unwrap();
-    faulty.lose_answer("CURRENT", LostAnswer::Retried);
+    faulty.lose_answers("CURRENT", LostAnswer::Retried);
     assert_eq!(first.append(change.clone()).await.unwrap().sequence, 2);
     let lost = second.append(change).await.unwrap_err();
     assert!(matches!(lost, StoreError::Conflict { .. }), "{lost:?}");

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-use super::faulty_store::{FaultyStore, interleave};
 use super::*;
 use crate::write::{Change, Retention};
 use rtad_core::snapshot::State;
+use testkit::faulty_store::interleave;
 
 const NOTHING: Retention = Retention { keep: 3, min_age: Duration::ZERO };
 
@@ -81,7 +81,7 @@ async fn deleted_audience_keeps_a_marked_current() {
 
 #[tokio::test]
 async fn files_from_a_clock_ahead_are_deleted() {
-    let (faulty, bucket) = FaultyStore::fixture();
+    let (faulty, bucket) = faulty_fixture();
     faulty.set_clock_ahead(Duration::from_secs(60));
     for fixture in [StoreFixture::directory(), bucket] {
         publish_with_history(&fixture).await;
@@ -192,7 +192,7 @@ async fn build_from_before_a_deletion_conflicts() {
 #[tokio::test]
 async fn killed_deletion_is_atomic() {
     for requests in 0.. {
-        let (faulty, fixture) = FaultyStore::fixture();
+        let (faulty, fixture) = faulty_fixture();
         publish_with_history(&fixture).await;
         let name = audience();
         let mut killed = Box::pin(fixture.writer.delete(&name));
@@ -224,7 +224,7 @@ fn concurrent_work_leaves_the_audience_deleted_or_whole() {
     let more: Vec<_> =
         BTreeSet::from_iter([keys("member", 100), keys("one", 1)].concat()).into_iter().collect();
     for seed in 1..=300 {
-        let (faulty, fixture) = FaultyStore::fixture();
+        let (faulty, fixture) = faulty_fixture();
         runtime.block_on(publish_with_history(&fixture));
         runtime.block_on(faulty.age());
         let run = |side: &'static str| {

@@ -1,15 +1,15 @@
 //! Lost answers: writes that succeeded although the client got an error.
 
-use super::faulty_store::{FaultyStore, LostAnswer};
 use super::*;
+use testkit::faulty_store::LostAnswer;
 
 #[tokio::test]
 async fn write_with_a_lost_answer_succeeds() {
     for lost in [LostAnswer::Retried, LostAnswer::Broken] {
         for suffix in ["CURRENT", ".json"] {
-            let (faulty, fixture) = FaultyStore::fixture();
+            let (faulty, fixture) = faulty_fixture();
             let [first, second] = ["first", "second"].map(|seed| keys(seed, 20));
-            faulty.lose_answer(suffix, lost);
+            faulty.lose_answers(suffix, lost);
             assert_eq!(fixture.publish(&first).await.unwrap().0, 1, "{lost:?} {suffix}");
             fixture.assert_serves(1, &first).await;
             assert_eq!(fixture.publish(&second).await.unwrap().0, 2, "{lost:?} {suffix}");
@@ -24,9 +24,9 @@ async fn write_with_a_lost_answer_succeeds() {
 
 #[tokio::test]
 async fn lost_answer_to_another_writer_is_a_conflict() {
-    let (faulty, fixture) = FaultyStore::fixture();
+    let (faulty, fixture) = faulty_fixture();
     let [first, second] = ["first", "second"].map(|seed| keys(seed, 20));
-    faulty.lose_answer("CURRENT", LostAnswer::Retried);
+    faulty.lose_answers("CURRENT", LostAnswer::Retried);
     let base = fixture.writer.base(&audience()).await.unwrap();
     let late = fixture.writer.publish(base).await.unwrap();
     fixture.publish(&first).await.unwrap();

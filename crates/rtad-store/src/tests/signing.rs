@@ -1,9 +1,9 @@
 //! Signed publishes: order of writes, refusals, and killed or concurrent loaders.
 
-use super::faulty_store::FaultyStore;
 use super::*;
 use crate::testing::Key;
 use crate::write::{Change, Retention, Sign as _, check_signer};
+use testkit::faulty_store::LostAnswer;
 
 impl StoreFixture {
     /// The same fixture, which signs with a key and requires it.
@@ -225,7 +225,7 @@ async fn rollback_keeps_the_signature_and_refuses_unsigned_generations() {
 /// A rollback rewrites the manifest and its signature, so that both are young for a gc.
 #[tokio::test]
 async fn gc_after_a_rollback_keeps_the_signature() {
-    let (faulty, fixture) = FaultyStore::fixture();
+    let (faulty, fixture) = faulty_fixture();
     let key = Key::new();
     let fixture = fixture.with_key(&key);
     for seed in ["a", "b", "c"] {
@@ -267,12 +267,11 @@ async fn concurrent_signers_conflict_without_damage() {
 
 #[tokio::test]
 async fn signature_with_a_lost_answer_is_accepted() {
-    for lost in [super::faulty_store::LostAnswer::Retried, super::faulty_store::LostAnswer::Broken]
-    {
-        let (faulty, fixture) = FaultyStore::fixture();
+    for lost in [LostAnswer::Retried, LostAnswer::Broken] {
+        let (faulty, fixture) = faulty_fixture();
         let key = Key::new();
         let fixture = fixture.with_key(&key);
-        faulty.lose_answer(".minisig", lost);
+        faulty.lose_answers(".minisig", lost);
         let members = keys("member", 50);
         assert_eq!(fixture.publish(&members).await.unwrap().0, 1, "{lost:?}");
         fixture.assert_serves(1, &members).await;

@@ -1,60 +1,80 @@
-//! In-memory store with lost answers, aged files, and interleaved requests.
+//! A store in memory that loses answers to writes, fails reads of chunks, and shows aged files.
+//! Each request yields once, so that tests can interleave tasks.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::memory::InMemory;
+use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetResult, ListResult, MultipartUpload, PutMultipartOptions, PutOptions,
-    PutResult, Result,
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use super::*;
-
 /// Apparent age of aged files.
-const AGE: std::time::Duration = std::time::Duration::from_secs(2 * 3600);
+const AGE: Duration = Duration::from_secs(2 * 3600);
 
 /// The fate of the answer to a successful write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LostAnswer {
+pub enum LostAnswer {
     /// The client retried, and the retry was refused.
     Retried,
     /// The connection broke.
     Broken,
 }
 
+/// Writes whose answers are lost.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    suffix: &'static str,
+    answer: LostAnswer,
+    is_once: bool,
+}
+
+/// A store in memory with injected faults.
 #[derive(Debug, Default)]
-pub(super) struct FaultyStore {
+pub struct FaultyStore {
     inner: InMemory,
     aged: Mutex<HashSet<Path>>,
     /// How far the store's clock is ahead of this host's.
-    ahead: Mutex<std::time::Duration>,
-    /// The answers to writes of paths with this suffix are lost.
-    lose_answer: Mutex<Option<(&'static str, LostAnswer)>>,
+    ahead: Mutex<Duration>,
+    lost: Mutex<Option<Lost>>,
+    /// Reads of chunks until they fail.
+    chunk_reads: Mutex<Option<usize>>,
 }
 
 impl FaultyStore {
-    pub(super) fn fixture() -> (Arc<Self>, StoreFixture) {
-        let faulty = Arc::new(Self::default());
-        let backend = Backend::over(Arc::clone(&faulty) as Arc<dyn ObjectStore>, "memory");
-        (faulty, StoreFixture::over(Store::new(backend)))
+    /// Loses the answers to all writes of paths with this suffix.
+    pub fn lose_answers(&self, suffix: &'static str, answer: LostAnswer) {
+        *self.lost.lock().unwrap() = Some(Lost { suffix, answer, is_once: false });
     }
 
-    pub(super) fn lose_answer(&self, suffix: &'static str, lost: LostAnswer) {
-        *self.lose_answer.lock().unwrap() = Some((suffix, lost));
+    /// Loses the answer to the next write of `CURRENT`; `None` for no write.
+    pub fn lose_next_answer(&self, answer: Option<LostAnswer>) {
+        let lost = answer.map(|answer| Lost { suffix: "CURRENT", answer, is_once: true });
+        *self.lost.lock().unwrap() = lost;
+    }
+
+    /// Lets `reads` reads of chunks succeed; `None` for all.
+    pub fn limit_chunk_reads(&self, reads: Option<usize>) {
+        *self.chunk_reads.lock().unwrap() = reads;
     }
 
     /// Makes all files two hours old.
-    pub(super) async fn age(&self) {
+    pub async fn age(&self) {
         let all: Vec<ObjectMeta> = self.inner.list(None).try_collect().await.unwrap();
         self.aged.lock().unwrap().extend(all.into_iter().map(|object| object.location));
     }
 
-    pub(super) fn set_clock_ahead(&self, ahead: std::time::Duration) {
+    /// Sets how far the store's clock is ahead of this host's.
+    pub fn set_clock_ahead(&self, ahead: Duration) {
         *self.ahead.lock().unwrap() = ahead;
     }
 
@@ -65,6 +85,30 @@ impl FaultyStore {
         }
         meta
     }
+
+    /// The fate of the answer to this write.
+    fn lost_answer(&self, path: &Path) -> Option<LostAnswer> {
+        let mut lost = self.lost.lock().unwrap();
+        let found = lost.filter(|lost| path.as_ref().ends_with(lost.suffix))?;
+        if found.is_once {
+            *lost = None;
+        }
+        Some(found.answer)
+    }
+
+    fn admits_read(&self, path: &Path) -> bool {
+        let mut left = self.chunk_reads.lock().unwrap();
+        let Some(left) = left.as_mut().filter(|_| path.as_ref().contains("/chunks/")) else {
+            return true;
+        };
+        let admits = *left > 0;
+        *left = left.saturating_sub(1);
+        admits
+    }
+}
+
+fn broken() -> object_store::Error {
+    object_store::Error::Generic { store: "FaultyStore", source: "injected".into() }
 }
 
 impl fmt::Display for FaultyStore {
@@ -97,17 +141,13 @@ impl ObjectStore for FaultyStore {
         yield_once().await;
         let put = self.inner.put_opts(path, payload, options).await?;
         self.aged.lock().unwrap().remove(path);
-        let lost =
-            self.lose_answer.lock().unwrap().filter(|(suffix, _)| path.as_ref().ends_with(suffix));
-        let (path, source) = (path.to_string(), "injected".into());
-        match lost {
+        match self.lost_answer(path) {
             None => Ok(put),
-            Some((_, LostAnswer::Retried)) => {
-                Err(object_store::Error::Precondition { path, source })
-            }
-            Some((_, LostAnswer::Broken)) => {
-                Err(object_store::Error::Generic { store: "FaultyStore", source })
-            }
+            Some(LostAnswer::Retried) => Err(object_store::Error::Precondition {
+                path: path.to_string(),
+                source: "injected".into(),
+            }),
+            Some(LostAnswer::Broken) => Err(broken()),
         }
     }
 
@@ -121,6 +161,9 @@ impl ObjectStore for FaultyStore {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         yield_once().await;
+        if !self.admits_read(path) {
+            return Err(broken());
+        }
         let mut got = self.inner.get_opts(path, options).await?;
         got.meta = self.seen(got.meta);
         Ok(got)
@@ -171,7 +214,7 @@ impl ObjectStore for FaultyStore {
 }
 
 /// Runs tasks to completion, one request at a time, in an order determined by `seed`.
-pub(super) fn interleave(seed: u64, tasks: Vec<BoxFuture<'_, ()>>) {
+pub fn interleave(seed: u64, tasks: Vec<BoxFuture<'_, ()>>) {
     let mut state = seed.wrapping_mul(0xd134_2543_de82_ef95) | 1;
     let mut random = |below: usize| {
         state ^= state << 13;
