@@ -21,50 +21,48 @@
 //! | `leases` | `[cap_leases]` |
 //! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]`; `api` has `[server.api]` |
-//! | `secret` | secrets, in the config or in a file |
-//! | `values` | types of values that several tables use |
-//! | `reader` | a TOML document with flags and environment over it |
-//! | `mistake` | mistakes and their locations |
 
 mod api;
 mod leases;
-mod mistake;
 mod platform;
-mod reader;
 #[cfg(test)]
 mod reference;
 mod rules;
-mod secret;
 mod server;
 mod store;
 mod trust;
-mod values;
 
+use rtad_config::Document;
 use rtad_core::snapshot::AudienceName;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use api::ApiConfig;
 pub use leases::LeasesConfig;
-pub use mistake::{ConfigError, Location, Mistake, Mistakes, Named};
 pub use platform::{
-    Algorithm, Body, CodeConfig, CustomConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
-    MAX_STRATEGIES, PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode,
-    StrategiesAs, TimestampUnit, VerdictsConfig, Vocabulary,
+    Algorithm, Body, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules, MAX_STRATEGIES,
+    PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode, StrategiesAs,
+    TimestampUnit, VerdictsConfig, Vocabulary,
 };
-pub use reader::Flags;
 pub use rules::{AudienceConfig, CapConfig, IdsConfig, StrategyConfig};
-pub use secret::{Secret, SecretConfig};
 pub use server::ServerConfig;
 pub use store::{StoreConfig, SwapMode};
 
-use crate::strategy::Outcome;
-use reader::Document;
+pub use rtad_config::{ConfigError, Location, Mistake, Mistakes, Named, Secret, SecretConfig};
 
+use crate::strategy::Outcome;
+
+/// A configuration with every key, none of which has its default: wrong values are replaced by
+/// these, so that reading goes on, and the reference is generated from it.
+const EXAMPLE: &str = include_str!("config/example.toml");
 /// The strategy of a configuration without audiences and strategies.
 const DEFAULT_STRATEGY: &str = "new-users";
 
+/// Values of the command line, by key: `("server.listen", "0.0.0.0:80")`.
+pub type Flags = Vec<(&'static str, String)>;
+
 /// The whole configuration.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Config {
     /// `[server]`
     pub server: ServerConfig,
@@ -79,7 +77,6 @@ pub struct Config {
     #[serde(rename = "strategy")]
     pub strategies: Vec<StrategyConfig>,
     /// `[cap_leases]`
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_leases: Option<LeasesConfig>,
     /// `[[platform]]`
     #[serde(rename = "platform")]
@@ -99,23 +96,22 @@ impl Config {
         vocabulary: &Vocabulary<'_>,
     ) -> (Self, Mistakes) {
         let (path, text) = file.unwrap_or(("", ""));
-        let mut document = Document::parse(path, text, flags, &environment);
+        let mut document = Document::parse(path, text, EXAMPLE);
         let d = &mut document;
-        let server = server::read(d);
-        let store = store::read(d);
-        let ids = rules::read_ids(d);
-        let (audiences, audience_names) = rules::read_audiences(d);
-        let (strategies, mut strategy_names) = rules::read_strategies(d, &audience_names);
-        rules::check_names(d, &audiences, &strategies);
-        let cap_leases = leases::read(d);
-        rules::check_leases(d, &strategies, cap_leases.is_some());
-        if strategy_names.is_empty() && audience_names.is_empty() {
-            strategy_names.push(DEFAULT_STRATEGY.to_owned());
+        d.overlay::<Self>(&["server", "store"], |key| outside(key, flags, &environment));
+        let mut config: Self = d.read();
+        config.server.check(d);
+        config.store.check(d);
+        if let Some(leases) = &mut config.cap_leases {
+            leases.check(d);
         }
-        let platforms = platform::read_all(d, &strategy_names, vocabulary);
-        let fingerprint = d.fingerprint();
-        let config =
-            Self { server, store, ids, audiences, strategies, cap_leases, platforms, fingerprint };
+        rules::check(d, &mut config.strategies, config.cap_leases.is_some());
+        let mut strategies = d.texts("strategy", "name");
+        if strategies.is_empty() && d.texts("audience", "name").is_empty() {
+            strategies.push(DEFAULT_STRATEGY.to_owned());
+        }
+        platform::check(d, &mut config.platforms, &strategies, vocabulary);
+        config.fingerprint = d.fingerprint();
         (config, document.finish())
     }
 
@@ -151,6 +147,34 @@ impl Config {
             ("ids", self.ids != other.ids),
         ];
         changed.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+}
+
+/// A flag or a variable over a key, and its value.
+fn outside(
+    key: &str,
+    flags: &Flags,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Option<(String, String)> {
+    let (table, name) = key.split_once('.')?;
+    if let Some((_, value)) = flags.iter().find(|(flag, _)| *flag == key) {
+        let flag = if key == "store.url" { "store" } else { name };
+        return Some((format!("--{}", flag.replace('_', "-")), value.clone()));
+    }
+    let variable = variable(table, name)?;
+    let value = environment(&variable)?;
+    Some((variable, value))
+}
+
+/// The environment variable that overrides a key, if any.
+fn variable(table: &str, name: &str) -> Option<String> {
+    let name_of_key = name.to_uppercase();
+    match (table, name) {
+        ("server", "admin_hosts" | "api") => None,
+        ("server", _) => Some(format!("RTAD_{name_of_key}")),
+        ("store", "url") => Some("RTAD_STORE".to_owned()),
+        ("store", _) => Some(format!("RTAD_STORE_{name_of_key}")),
+        _ => None,
     }
 }
 

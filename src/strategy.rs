@@ -4,7 +4,6 @@
 //! [`Membership`].
 
 use std::fmt;
-use std::str::FromStr;
 
 /// Membership of a device in an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub enum Membership {
 }
 
 /// Bid or no bid: the two normal outcomes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Show an ad.
@@ -34,14 +33,6 @@ impl Outcome {
             Self::Bid => "bid",
             Self::NoBid => "no_bid",
         }
-    }
-}
-
-impl FromStr for Outcome {
-    type Err = ();
-
-    fn from_str(word: &str) -> Result<Self, ()> {
-        [Self::Bid, Self::NoBid].into_iter().find(|outcome| outcome.as_str() == word).ok_or(())
     }
 }
 

@@ -103,7 +103,7 @@ fn limit(cap: &CapConfig) -> String {
 
 /// The condition that admits a request of a platform.
 fn access(platform: &PlatformConfig) -> &'static str {
-    let signature = platform.custom.as_ref().and_then(|custom| custom.signature.as_ref());
+    let signature = platform.signature.as_ref();
     let is_signed = signature.is_some_and(|signature| signature.mode == SignatureMode::Enforce);
     match (platform.headers.is_empty(), is_signed) {
         (true, true) => "admitted by signature",

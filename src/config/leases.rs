@@ -2,34 +2,33 @@
 
 use std::path::PathBuf;
 
+use rtad_config::values::text;
+use rtad_config::{Document, Secret};
 use rtad_redis::{RedisConfig, RedisLeases, redacted};
-use serde::Serialize;
-
-use super::reader::Document;
-use super::secret;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Second part of the keys in Redis.
 const GROUP: &str = "caps";
 
 /// The Redis or Valkey of the caps' leases.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+#[serde(default)]
 pub struct LeasesConfig {
     /// URL of Redis or Valkey, version 2.6.12 or later: `redis://`, `rediss://` for TLS,
     /// `redis+cluster://` for a cluster; a password is percent-encoded. Either this or
     /// `backend_file` is required.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backend: Option<String>,
+    #[serde(serialize_with = "as_redacted")]
+    backend: Option<Secret>,
     /// File that holds the URL alone. A relative path starts at the directory of the configuration
     /// file.
-    #[serde(skip_serializing_if = "Option::is_none")]
     backend_file: Option<String>,
     /// PEM file of the only trusted CA certificates for `rediss://`; unset = those of the system. A
     /// relative path starts at the directory of the configuration file.
-    #[serde(skip_serializing_if = "Option::is_none")]
     backend_ca_file: Option<PathBuf>,
     /// First part of the keys in Redis: 1 to 64 of `a-z 0-9 _ -`. Fleets that share a server need
     /// different ones.
+    #[serde(deserialize_with = "namespace")]
     namespace: String,
     /// The config of the client.
     #[serde(skip)]
@@ -46,50 +45,52 @@ impl LeasesConfig {
     }
 }
 
-/// Reads the table; `None` without one.
-pub(super) fn read(d: &mut Document<'_>) -> Option<LeasesConfig> {
-    const ACCEPTED: &str = "backend, or backend_file with the path of a file";
-    let mut section = d.section("cap_leases");
-    let is_there = section.line().is_some();
-    let (line, path) = (section.line(), section.path().to_owned());
-    let had_mistakes = d.mistakes();
-    let url = match is_there {
-        true => secret::read_either(d, &mut section, ["backend", "backend_file"], ACCEPTED),
-        false => None,
-    };
-    let namespace = section.read(d, "namespace", "1 to 64 of a-z, 0-9, _ and -", |text| {
+impl Default for LeasesConfig {
+    fn default() -> Self {
+        let redis = RedisConfig::new("", GROUP);
+        Self {
+            backend: None,
+            backend_file: None,
+            backend_ca_file: None,
+            namespace: redis.namespace.clone(),
+            redis,
+            ca: Vec::new(),
+        }
+    }
+}
+
+impl LeasesConfig {
+    pub(super) fn check(&mut self, d: &mut Document<'_>) {
+        const TABLE: &str = "cap_leases";
+        let url = self.backend.as_ref().map(Secret::expose);
+        let keys = ["backend", "backend_file"];
+        let Some(url) = d.either(TABLE, keys, url, &self.backend_file) else { return };
+        // The URL is UTF-8 if it is in the configuration; a file with other bytes is no URL.
+        self.redis.url = String::from_utf8_lossy(&url).into_owned();
+        self.redis.namespace.clone_from(&self.namespace);
+        self.redis.ca_file = self.backend_ca_file.as_ref().map(|file| d.beside(file));
+        if let Some(file) = &self.backend_ca_file {
+            self.ca = d.read_file("cap_leases.backend_ca_file", file).unwrap_or_default();
+        }
+        // Connects only when used, but reads the CA file. Its message shows no password.
+        if let Err(error) = RedisLeases::connect(&self.redis)
+            && !d.has_mistake("cap_leases.backend_ca_file")
+        {
+            let found = format!("is not accepted: {error}");
+            d.mistake(TABLE, &found, "backend, or backend_file with the path of a file");
+        }
+    }
+}
+
+fn namespace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, "1 to 64 of a-z, 0-9, _ and -", |text| {
         let redis =
             RedisConfig { namespace: text.to_owned(), ..RedisConfig::new("redis://host", GROUP) };
         redis.validate().is_ok().then(|| text.to_owned())
-    });
-    let ca_file = section.read(d, "backend_ca_file", "a PEM file", |text| Some(text.to_owned()));
-    section.finish(d);
-    let (url, file) = url?;
-    let Ok(url) = String::from_utf8(url) else {
-        d.mistake(line, &path, "has a URL that is not UTF-8", ACCEPTED);
-        return None;
-    };
-    if url.contains("://<redacted>@") {
-        d.mistake(line, &path, "is redacted, as check-config prints it", "the URL itself");
-        return None;
-    }
-    let mut redis = RedisConfig::new(url, GROUP);
-    redis.ca_file = ca_file.as_ref().map(|file| d.beside(file));
-    if let Some(namespace) = namespace {
-        redis.namespace = namespace;
-    }
-    let ca = redis.ca_file.as_ref().and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
-    d.saw(&ca);
-    // Connects only when used, but reads the CA file. Its message shows no password.
-    if let Err(error) = RedisLeases::connect(&redis) {
-        d.mistake(line, &path, &format!("is not accepted: {error}"), ACCEPTED);
-    }
-    (d.mistakes() == had_mistakes).then(|| LeasesConfig {
-        backend: file.is_none().then(|| redacted(&redis.url)),
-        backend_file: file,
-        backend_ca_file: ca_file.map(PathBuf::from),
-        namespace: redis.namespace.clone(),
-        redis,
-        ca,
     })
+}
+
+fn as_redacted<S: Serializer>(url: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
+    let url = url.as_ref().map(|url| redacted(&String::from_utf8_lossy(url.expose())));
+    url.serialize(serializer)
 }

@@ -5,20 +5,19 @@
 mod custom;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderName;
+use rtad_config::values::{DAY, SECOND, as_optional_time, name, text, time};
+use rtad_config::{Document, Named, Secret};
 use rtad_core::snapshot::AudienceName;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use custom::{
-    Algorithm, Body, CodeConfig, CustomConfig, HexCase, IdListConfig, RequestConfig,
-    ResponseConfig, SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
+    Algorithm, Body, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
+    SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
 };
-
-use super::reader::{Document, Section};
-use super::secret::{self, SecretConfig};
-use super::values::{DAY, NAME, SECOND, as_optional_duration, duplicates, duration};
 
 /// Largest number of strategy ids of a platform.
 pub const MAX_STRATEGIES: usize = 64;
@@ -41,111 +40,221 @@ pub struct KindRules {
     pub strategy_id: &'static str,
     /// Whether a text is a valid strategy id.
     pub is_strategy_id: fn(&str) -> bool,
-    /// Whether [`CustomConfig`] maps its bodies.
+    /// Whether keys of [`PlatformConfig`] map its bodies.
     pub is_mapped: bool,
 }
 
 /// An ad platform.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct PlatformConfig {
     /// Protocol of the platform.
-    pub kind: &'static str,
+    pub kind: String,
     /// Name in metrics, in `rtad explain` and in `/v1/explain/{platform}`.
+    #[serde(deserialize_with = "name::<_, AudienceName, _>")]
     pub name: String,
     /// Path of its requests on the decision port.
+    #[serde(deserialize_with = "path")]
     pub path: String,
     /// Time for which the platform may cache an answer with a bid; unset = the platform decides.
-    #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "time::<_, _, SECOND, { 7 * DAY }>",
+        serialize_with = "as_optional_time"
+    )]
     pub bid_cache: Option<Duration>,
     /// Time for which the platform may cache an answer without a bid; unset = the platform decides.
-    #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "time::<_, _, SECOND, { 7 * DAY }>",
+        serialize_with = "as_optional_time"
+    )]
     pub no_bid_cache: Option<Duration>,
     /// Headers that admit a request. Any one of them is enough; none = every request is admitted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<HeaderConfig>,
     /// Mapping from the platform's strategy ids to names of strategies, 64 entries at most.
     pub strategies: BTreeMap<String, String>,
-    /// Mapping of the bodies, of a `custom` platform.
-    #[serde(flatten)]
-    pub custom: Option<CustomConfig>,
+    /// Format of the request and response bodies. Required for `custom`, as are `request` and
+    /// `response`; other kinds have none of the following keys.
+    pub body: Option<Body>,
+    /// Schema of the bodies, a `.proto` file. Required for `protobuf`, unknown for `json`.
+    pub proto: Option<Named>,
+    /// Path of [`Self::proto`], resolved against the config's folder.
+    #[serde(skip)]
+    pub proto_path: PathBuf,
+    /// Full name of the request message. Required for `protobuf`, unknown for `json`.
+    pub request_message: Option<Named>,
+    /// Full name of the response message. Required for `protobuf`, unknown for `json`.
+    pub response_message: Option<Named>,
+    /// Fields of the request, see `[platform.request]`.
+    pub request: Option<RequestConfig>,
+    /// Fields of the response, see `[platform.response]`.
+    pub response: Option<ResponseConfig>,
+    /// Signature of the request, see `[platform.signature]`; unset = signatures are not checked.
+    pub signature: Option<SignatureConfig>,
+    /// Whether the keys of `custom` have no mistakes so far.
+    #[serde(skip)]
+    pub is_whole: bool,
 }
 
 /// A header that admits a request.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct HeaderConfig {
     /// Name of the header.
-    #[serde(rename = "name")]
-    spelling: String,
-    /// Its name.
-    #[serde(skip)]
+    #[serde(deserialize_with = "header_name", serialize_with = "as_header_name")]
     pub name: HeaderName,
-    /// `value` or `value_file`.
-    #[serde(flatten)]
-    pub value: SecretConfig,
+    /// The secret. Either this or `value_file` is required.
+    value: Option<Secret>,
+    /// File that holds the secret alone. Trailing line ends are ignored.
+    value_file: Option<String>,
+    /// The secret itself.
+    #[serde(skip)]
+    pub secret: Secret,
 }
 
-const WEEK: Duration = DAY.saturating_mul(7);
+impl PlatformConfig {
+    /// Checks the platform at `table`. `strategies` are the names of `[[strategy]]`.
+    fn check(
+        &mut self,
+        d: &mut Document<'_>,
+        table: &str,
+        strategies: &[String],
+        vocabulary: &Vocabulary<'_>,
+    ) {
+        // The name is a label value next to those of rtad's own routes.
+        if vocabulary.reserved_names.contains(&self.name.as_str()) {
+            d.reject(&format!("{table}.name"), "a name that none of rtad's own routes has");
+        }
+        for (index, header) in self.headers.iter_mut().enumerate() {
+            let key = format!("{table}.headers[{index}]");
+            header.secret = d.load_secret(&key, &header.value, &header.value_file);
+            if header.secret.expose() != header.secret.expose().trim_ascii() {
+                let found = "has a secret that begins or ends with a space, which HTTP removes";
+                d.mistake(&key, found, "a secret without spaces around it");
+            }
+        }
+        let key = format!("{table}.kind");
+        let Some(kind) = vocabulary.kinds.iter().find(|kind| kind.word == self.kind) else {
+            return d.reject(&key, &one_of(vocabulary.kinds));
+        };
+        // The other keys depend on the kind.
+        if d.has_mistake(&key) {
+            return;
+        }
+        self.check_strategies(d, &format!("{table}.strategies"), kind, strategies);
+        match kind.is_mapped {
+            true => check_custom(d, table, self),
+            false => refuse_custom(d, table, kind.word),
+        }
+    }
 
-/// Reads every `[[platform]]`. `strategies` are the names of `[[strategy]]`, in their order.
-///
-/// Keeps a platform of a known kind despite mistakes, so that building it finds further ones.
-pub(super) fn read_all(
-    d: &mut Document<'_>,
-    strategies: &[String],
-    vocabulary: &Vocabulary<'_>,
-) -> Vec<PlatformConfig> {
-    let sections = d.sections("platform");
-    let platforms: Vec<PlatformConfig> = sections
-        .into_iter()
-        .filter_map(|section| read(d, section, strategies, vocabulary))
-        .collect();
-    let given = |text: &&str| !text.is_empty();
-    let names = platforms.iter().map(|platform| platform.name.as_str()).filter(given);
-    duplicates(d, "platform", names);
-    let paths = platforms.iter().map(|platform| platform.path.as_str()).filter(given);
-    duplicates(d, "platform.path", paths);
-    platforms
+    fn check_strategies(
+        &mut self,
+        d: &mut Document<'_>,
+        key: &str,
+        kind: &KindRules,
+        strategies: &[String],
+    ) {
+        let accepted = format!(
+            "{{ \"id of the platform\" = \"strategy\" }} with an id of {} and a strategy of this \
+             file: {}",
+            kind.strategy_id,
+            strategies.join(", ")
+        );
+        if self.strategies.is_empty() {
+            d.mistake(key, "is empty", &accepted);
+        }
+        for (id, strategy) in &self.strategies {
+            if !strategies.contains(strategy) || !(kind.is_strategy_id)(id) {
+                d.reject_entry(key, id, &accepted);
+            }
+        }
+        if self.strategies.len() > MAX_STRATEGIES {
+            let found = format!("has {} ids", self.strategies.len());
+            d.mistake(key, &found, &format!("{MAX_STRATEGIES} at most"));
+        }
+        // The platform is built despite mistakes, to find further ones.
+        self.strategies = std::mem::take(&mut self.strategies)
+            .into_iter()
+            .filter(|(id, strategy)| strategies.contains(strategy) && (kind.is_strategy_id)(id))
+            .take(MAX_STRATEGIES)
+            .collect();
+    }
 }
 
-fn read(
+/// Checks every platform. Those that remain have a known kind.
+pub(super) fn check(
     d: &mut Document<'_>,
-    mut section: Section,
+    platforms: &mut Vec<PlatformConfig>,
     strategies: &[String],
     vocabulary: &Vocabulary<'_>,
-) -> Option<PlatformConfig> {
-    let kind = |word: &str| vocabulary.kinds.iter().find(|kind| kind.word == word);
-    let kind = section.read_required(d, "kind", &one_of(vocabulary.kinds), kind);
-    // The name is a label value next to those of rtad's own routes.
-    let name = |text: &str| {
-        let name = text.parse().ok().filter(|_| !vocabulary.reserved_names.contains(&text));
-        name.map(|name: AudienceName| name.into())
-    };
-    let accepted = format!("{NAME}; not a name of rtad's own routes");
-    let name: Option<String> = section.read_required(d, "name", &accepted, name);
-    let path = section.read_required(d, "path", "a path such as /rta/tencent, not under /v1", path);
-    let time = "a duration from 1s to 7d, such as 1h";
-    let bid_cache = section.read(d, "bid_cache", time, duration(SECOND..=WEEK));
-    let no_bid_cache = section.read(d, "no_bid_cache", time, duration(SECOND..=WEEK));
-    let example = "{ name = \"X-Rta-Token\", value_file = \"/etc/rtad/token\" }";
-    let headers = section.sections(d, "headers", example);
-    let headers = headers.into_iter().filter_map(|header| read_header(d, header)).collect();
-    // The other keys depend on the kind.
-    let kind = kind?;
-    let ids = read_strategies(d, &mut section, kind, strategies);
-    let custom = kind.is_mapped.then(|| custom::read(d, &mut section));
-    section.finish(d);
-    Some(PlatformConfig {
-        kind: kind.word,
-        name: name.unwrap_or_default(),
-        path: path.unwrap_or_default(),
-        bid_cache,
-        no_bid_cache,
-        headers,
-        strategies: ids,
-        custom,
-    })
+) {
+    for (index, platform) in platforms.iter_mut().enumerate() {
+        platform.check(d, &format!("platform[{index}]"), strategies, vocabulary);
+    }
+    d.refuse_duplicates("platform", "name");
+    d.refuse_duplicates("platform", "path");
+    let is_known =
+        |platform: &PlatformConfig| vocabulary.kinds.iter().any(|kind| kind.word == platform.kind);
+    platforms.retain(is_known);
+}
+
+/// Keys of a mapping, and what their tables have.
+const KEYS: [(&str, &str); 7] = [
+    ("body", "protobuf or json"),
+    ("proto", "a .proto file, beside this one"),
+    ("request_message", "a message's full name"),
+    ("response_message", "a message's full name"),
+    ("request", "[platform.request] with request_id, strategies, ids and so on"),
+    ("response", "[platform.response] with code, verdicts, accepted and so on"),
+    ("signature", "[platform.signature] with algorithm, template and so on"),
+];
+/// Indices of the keys that messages of Protocol Buffers need.
+const PROTOBUF: std::ops::Range<usize> = 1..4;
+const RESPONSE: usize = 5;
+
+/// Refuses the keys in the table of another kind.
+fn refuse_custom(d: &mut Document<'_>, table: &str, kind: &str) {
+    for (key, _) in KEYS {
+        let key = format!("{table}.{key}");
+        if d.has(&key) {
+            let found = format!("is not known for kind = {kind:?}");
+            d.mistake(&key, &found, "the keys of every kind");
+        }
+    }
+}
+
+/// Checks the mapping of a platform at `table`.
+fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig) {
+    let body_key = format!("{table}.body");
+    let body = platform.body.filter(|_| !d.has_mistake(&body_key));
+    for (index, (name, accepted)) in KEYS.into_iter().enumerate().take(RESPONSE + 1) {
+        let key = format!("{table}.{name}");
+        match body {
+            _ if !PROTOBUF.contains(&index) => d.require(&key, accepted),
+            Some(Body::Protobuf) => d.require(&key, accepted),
+            Some(Body::Json) if d.has(&key) => {
+                d.mistake(&key, "is not known for body = \"json\"", "body = \"protobuf\" with it");
+            }
+            _ => {}
+        }
+    }
+    platform.is_whole = KEYS.iter().all(|(key, _)| !d.has_mistake(&format!("{table}.{key}")));
+    platform.body = body;
+    if let Some(proto) = &platform.proto {
+        platform.proto_path = d.beside(&proto.text);
+    }
+    if let Some(request) = &mut platform.request {
+        request.check(d, &format!("{table}.request"));
+    }
+    if let Some(response) = &mut platform.response {
+        response.check(d, &format!("{table}.response"), body != Some(Body::Protobuf));
+    }
+    if let Some(signature) = &mut platform.signature {
+        signature.check(d, &format!("{table}.signature"));
+    }
 }
 
 /// The words of all kinds, for messages: "a, b or c".
@@ -157,61 +266,19 @@ fn one_of(kinds: &[KindRules]) -> String {
     }
 }
 
-fn path(text: &str) -> Option<String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
-    let is_reserved = text == "/" || text == "/v1" || text.starts_with("/v1/");
-    (text.starts_with('/') && !is_reserved && text.len() <= 256 && text.bytes().all(is_plain))
-        .then(|| text.to_owned())
+fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, "a path such as /rta/tencent, not under /v1", |text| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+        let is_reserved = text == "/" || text == "/v1" || text.starts_with("/v1/");
+        (text.starts_with('/') && !is_reserved && text.len() <= 256 && text.bytes().all(is_plain))
+            .then(|| text.to_owned())
+    })
 }
 
-fn read_strategies(
-    d: &mut Document<'_>,
-    section: &mut Section,
-    kind: &KindRules,
-    strategies: &[String],
-) -> BTreeMap<String, String> {
-    let accepted = format!(
-        "{{ \"id of the platform\" = \"strategy\" }} with an id of {} and one of the strategies {}",
-        kind.strategy_id,
-        strategies.join(", ")
-    );
-    let (line, path) = (section.line(), format!("{}.strategies", section.path()));
-    let Some(table) = section.section(d, "strategies", &accepted) else {
-        if !section.had("strategies") {
-            d.mistake(line, &path, "is missing", &accepted);
-        }
-        return BTreeMap::new();
-    };
-    let line = table.line();
-    if table.is_empty() {
-        d.mistake(line, &path, "is empty", &accepted);
-    }
-    let mut ids = table.read_map(d, &accepted, |id, strategy| {
-        let is_known = strategies.iter().any(|name| name == strategy);
-        (is_known && (kind.is_strategy_id)(id)).then(|| (id.to_owned(), strategy.to_owned()))
-    });
-    if ids.len() > MAX_STRATEGIES {
-        let (found, accepted) =
-            (format!("has {} ids", ids.len()), format!("{MAX_STRATEGIES} at most"));
-        d.mistake(line, &path, &found, &accepted);
-        ids.truncate(MAX_STRATEGIES);
-    }
-    ids.into_iter().collect()
+fn header_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderName, D::Error> {
+    text(deserializer, "a header's name, such as X-Rta-Token", |text| text.parse().ok())
 }
 
-fn read_header(d: &mut Document<'_>, mut section: Section) -> Option<HeaderConfig> {
-    let parsed = |text: &str| {
-        HeaderName::from_bytes(text.as_bytes()).ok().map(|name| (text.to_owned(), name))
-    };
-    let name = section.read_required(d, "name", "a header's name, such as X-Rta-Token", parsed);
-    let value = secret::read(d, &mut section);
-    let is_padded =
-        |secret: &SecretConfig| secret.secret.expose() != secret.secret.expose().trim_ascii();
-    if value.as_ref().is_some_and(is_padded) {
-        let found = "has a secret that begins or ends with a space, which HTTP removes";
-        d.mistake(section.line(), section.path(), found, "a secret without spaces around it");
-    }
-    section.finish(d);
-    let (spelling, name) = name?;
-    Some(HeaderConfig { spelling, name, value: value? })
+fn as_header_name<S: Serializer>(name: &HeaderName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name.as_str())
 }

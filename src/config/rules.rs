@@ -2,71 +2,84 @@
 
 use std::time::Duration;
 
+use rtad_config::Document;
+use rtad_config::values::{DAY, SECOND, as_optional_time, name, number, text, time};
 use rtad_core::cap::MAX_DEVICES;
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::reader::{Document, Section};
-use super::values::{DAY, NAME, SECOND, as_optional_duration, duplicates, duration, word};
 use crate::strategy::Outcome;
 
 /// Device ids.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+#[serde(default)]
 pub struct IdsConfig {
     /// Raw ids that stand for "no id", in addition to the built-in ones.
     pub blank: Vec<String>,
 }
 
 /// A served audience.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct AudienceConfig {
     /// Name of the audience in the store.
     pub name: AudienceName,
     /// Makes readiness of the pod wait until this audience is loaded.
+    #[serde(default = "always")]
     pub required: bool,
     /// Age from which the snapshot counts as unavailable, checked every second; unset = never.
-    #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "time::<_, _, SECOND, { 365 * DAY }>",
+        serialize_with = "as_optional_time"
+    )]
     pub max_age: Option<Duration>,
 }
 
 /// A rule over audiences.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct StrategyConfig {
     /// Name of the strategy in `/v1/decide`, in metrics and in `[[platform]]`.
+    #[serde(deserialize_with = "name::<_, AudienceName, _>")]
     pub name: String,
     /// Audiences whose members get no bid. A strategy needs `exclude`, `include` or both.
+    #[serde(default)]
     pub exclude: Vec<AudienceName>,
     /// Audiences whose members get a bid: a device must be in at least one. Empty = every device.
+    #[serde(default)]
     pub include: Vec<AudienceName>,
     /// Decision for a request without a usable id.
+    #[serde(default = "no_bid")]
     pub no_device: Outcome,
     /// Decision if a needed audience is missing or too old, or the service is overloaded.
+    #[serde(default = "no_bid")]
     pub unavailable: Outcome,
     /// Cap of the distinct devices that get a bid; see `[strategy.cap]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<CapConfig>,
 }
 
 /// A cap of the distinct devices that get a strategy's bid in a period.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CapConfig {
     /// Most distinct devices that get a bid in a period. Takes 6 bytes of memory each.
+    #[serde(deserialize_with = "number::<_, _, 1, { MAX_DEVICES as i64 }>")]
     pub unique_devices: u64,
     /// The period: each local day or hour counts anew.
     pub per: PeriodUnit,
     /// Time zone of the period, from the IANA database in rtad itself.
+    #[serde(default = "utc", deserialize_with = "time_zone")]
     pub time_zone: String,
     /// This pod's share of the cap: with four pods behind a balancer 0.25. Rounded down to whole
     /// devices, at least one. Unset with `leased`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "share")]
     pub share: Option<f64>,
     /// Whether the pods lease their parts of the cap from `[cap_leases]`, in place of a share. Each
     /// pod takes memory for the whole cap.
+    #[serde(default)]
     pub leased: bool,
 }
 
@@ -84,130 +97,62 @@ impl CapConfig {
     }
 }
 
-const YEAR: Duration = DAY.saturating_mul(365);
-const OUTCOME: &str = "bid or no_bid";
-
-pub(super) fn read_ids(d: &mut Document<'_>) -> IdsConfig {
-    let mut section = d.section("ids");
-    let blank = section.read_list(d, "blank", "a list of strings", |text| Some(text.to_owned()));
-    section.finish(d);
-    IdsConfig { blank }
+const fn always() -> bool {
+    true
 }
 
-/// The audiences, and all their names, including invalid ones: an invalid name is one mistake, not
-/// another one per strategy that uses it.
-pub(super) fn read_audiences(d: &mut Document<'_>) -> (Vec<AudienceConfig>, Vec<String>) {
-    let sections = d.sections("audience");
-    let named =
-        sections.iter().filter_map(|section| section.text("name").map(str::to_owned)).collect();
-    let audiences: Vec<AudienceConfig> =
-        sections.into_iter().filter_map(|section| read_audience(d, section)).collect();
-    (audiences, named)
+const fn no_bid() -> Outcome {
+    Outcome::NoBid
 }
 
-/// The strategies, and all their names, including those with mistakes.
-pub(super) fn read_strategies(
-    d: &mut Document<'_>,
-    audiences: &[String],
-) -> (Vec<StrategyConfig>, Vec<String>) {
-    let sections = d.sections("strategy");
-    let named = sections
-        .iter()
-        .map(|section| section.text("name").unwrap_or_default().to_owned())
-        .collect();
-    let strategies =
-        sections.into_iter().filter_map(|section| read_strategy(d, section, audiences)).collect();
-    (strategies, named)
+fn utc() -> String {
+    "UTC".to_owned()
 }
 
-/// Records caps that are leased without a server.
-pub(super) fn check_leases(d: &mut Document<'_>, strategies: &[StrategyConfig], has_leases: bool) {
-    let is_leased =
-        |strategy: &&StrategyConfig| strategy.cap.as_ref().is_some_and(|cap| cap.leased);
-    if let Some(strategy) = strategies.iter().find(is_leased)
-        && !has_leases
-    {
-        let key = format!("strategy {:?}: cap.leased", strategy.name);
-        d.mistake(None, &key, "is true without a server", "[cap_leases] with a backend");
-    }
-}
-
-/// Records duplicate names.
-pub(super) fn check_names(
-    d: &mut Document<'_>,
-    audiences: &[AudienceConfig],
-    strategies: &[StrategyConfig],
-) {
-    duplicates(d, "audience", audiences.iter().map(|audience| audience.name.as_str()));
-    duplicates(d, "strategy", strategies.iter().map(|strategy| strategy.name.as_str()));
-}
-
-fn read_audience(d: &mut Document<'_>, mut section: Section) -> Option<AudienceConfig> {
-    let name = section.read_required(d, "name", NAME, |text| text.parse().ok());
-    let required =
-        section.read(d, "required", "true or false", |text| text.parse().ok()).unwrap_or(true);
-    let max_age = section.read(
-        d,
-        "max_age",
-        "a duration from 1s to 365d, such as 48h",
-        duration(SECOND..=YEAR),
-    );
-    section.finish(d);
-    Some(AudienceConfig { name: name?, required, max_age })
-}
-
-fn read_strategy(
-    d: &mut Document<'_>,
-    mut section: Section,
-    audiences: &[String],
-) -> Option<StrategyConfig> {
-    let accepted = format!("a list of audiences of this file: {}", audiences.join(", "));
-    let audience =
-        |text: &str| audiences.iter().any(|name| name == text).then(|| text.parse().ok());
-    let name = section.read_required(d, "name", NAME, |text| {
-        text.parse().ok().map(|name: AudienceName| name.into())
-    });
-    let exclude: Vec<AudienceName> =
-        section.read_list(d, "exclude", &accepted, audience).into_iter().flatten().collect();
-    let include: Vec<AudienceName> =
-        section.read_list(d, "include", &accepted, audience).into_iter().flatten().collect();
-    if !section.had("exclude") && !section.had("include") {
-        let accepted = "exclude or include with at least one";
-        d.mistake(section.line(), section.path(), "names no audience", accepted);
-    }
-    let outcome = |text: &str| text.parse().ok();
-    let no_device = section.read(d, "no_device", OUTCOME, outcome).unwrap_or(Outcome::NoBid);
-    let unavailable = section.read(d, "unavailable", OUTCOME, outcome).unwrap_or(Outcome::NoBid);
-    let cap = section.section(d, "cap", "a table with unique_devices and per");
-    let cap = cap.and_then(|section| read_cap(d, section));
-    section.finish(d);
-    Some(StrategyConfig { name: name?, exclude, include, no_device, unavailable, cap })
-}
-
-fn read_cap(d: &mut Document<'_>, mut section: Section) -> Option<CapConfig> {
-    let accepted = "a number from 1 to 1000000000";
-    let unique_devices = section.read_required(d, "unique_devices", accepted, |text| {
-        text.parse().ok().filter(|devices| (1..=MAX_DEVICES).contains(devices))
-    });
-    let per = section.read_required(d, "per", "hour or day", word);
-    let zone = |text: &str| {
+fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, "a name of the IANA database, such as Asia/Shanghai", |text| {
         let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
         Some(calendar.zone_name().to_owned())
-    };
-    let accepted = "a name of the IANA database, such as Asia/Shanghai";
-    let time_zone = section.read(d, "time_zone", accepted, zone).unwrap_or("UTC".to_owned());
-    let accepted = "a number over 0, up to 1";
-    let share = section.read(d, "share", accepted, |text| {
-        text.parse().ok().filter(|share: &f64| *share > 0.0 && *share <= 1.0)
-    });
-    let leased = section.read(d, "leased", "true or false", |text| text.parse().ok());
-    let leased = leased.unwrap_or(false);
-    if leased && share.is_some() {
-        let line = section.line_of("share");
-        let share = format!("{}.share", section.path());
-        d.mistake(line, &share, "is beside leased = true", "one of share and leased");
+    })
+}
+
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let share = f64::deserialize(deserializer).ok();
+    let share = share.filter(|share| *share > 0.0 && *share <= 1.0);
+    share.map(Some).ok_or_else(|| serde::de::Error::custom("a number over 0, up to 1"))
+}
+
+/// Checks the audiences and the strategies that use them.
+pub(super) fn check(d: &mut Document<'_>, strategies: &mut [StrategyConfig], has_leases: bool) {
+    d.refuse_duplicates("audience", "name");
+    d.refuse_duplicates("strategy", "name");
+    // Invalid names too: such a name is one mistake, not another one per strategy that uses it.
+    let audiences = d.texts("audience", "name");
+    for (index, strategy) in strategies.iter_mut().enumerate() {
+        let table = format!("strategy[{index}]");
+        let accepted = format!("audiences of this file: {}", audiences.join(", "));
+        for (key, names) in [("exclude", &strategy.exclude), ("include", &strategy.include)] {
+            for (index, name) in names.iter().enumerate() {
+                if !audiences.iter().any(|audience| audience == name.as_str()) {
+                    d.reject(&format!("{table}.{key}[{index}]"), &accepted);
+                }
+            }
+        }
+        if strategy.exclude.is_empty() && strategy.include.is_empty() {
+            d.mistake(&table, "names no audience", "exclude or include with at least one");
+        }
+        let Some(cap) = &mut strategy.cap else { continue };
+        match (cap.leased, cap.share) {
+            (true, Some(_)) => {
+                let key = format!("{table}.cap.share");
+                d.mistake(&key, "is beside leased = true", "one of share and leased");
+            }
+            (true, None) if !has_leases => {
+                let key = format!("{table}.cap.leased");
+                d.mistake(&key, "is true without a server", "[cap_leases] with a backend");
+            }
+            (true, None) => {}
+            (false, share) => cap.share = Some(share.unwrap_or(1.0)),
+        }
     }
-    section.finish(d);
-    let share = (!leased).then(|| share.unwrap_or(1.0));
-    Some(CapConfig { unique_devices: unique_devices?, per: per?, time_zone, share, leased })
 }

@@ -3,39 +3,54 @@
 //! Without keys, signatures are not verified. So a file or variable without a key is a mistake;
 //! only `public_keys = []` disables verification.
 
-use super::reader::{Document, Section};
+use rtad_config::Document;
+use rtad_config::values::hidden;
 use rtad_store::{ACCEPTED_KEYS, PublicKey};
+use serde::{Deserialize, Deserializer};
 
-/// The keys of the list and the file, without duplicates.
-pub(super) fn read_public_keys(d: &mut Document<'_>, section: &mut Section) -> Vec<PublicKey> {
-    let accepted = format!("a list, each {ACCEPTED_KEYS}");
-    let mut keys = section.read_list_unshown(d, "public_keys", &accepted, |text| text.parse().ok());
-    let line = section.line_of("public_keys_file");
-    let file = section.read(d, "public_keys_file", "a path", |text| Some(text.to_owned()));
-    if let Some(file) = file {
-        let path = d.beside(&file);
-        let text = std::fs::read_to_string(&path).inspect(|text| d.saw(text.as_bytes()));
-        let found = match text.map(|text| PublicKey::all_of(&text)) {
-            Ok(Ok(more)) => {
-                keys.extend(more);
-                None
+/// A key of the list. Messages do not show a wrong one: it may be the secret key.
+struct Key(PublicKey);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        hidden(deserializer, ACCEPTED_KEYS, |text| text.parse().ok().map(Self))
+    }
+}
+
+pub(super) fn public_keys<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<PublicKey>, D::Error> {
+    let keys = Vec::<Key>::deserialize(deserializer)?;
+    Ok(keys.into_iter().map(|Key(key)| key).collect())
+}
+
+/// Adds the keys of the file, and removes duplicates.
+pub(super) fn add_keys_of_file(
+    d: &mut Document<'_>,
+    public_keys: &mut Vec<PublicKey>,
+    file: Option<String>,
+) {
+    const FILE: &str = "store.public_keys_file";
+    if let Some(file) = file
+        && let Some(contents) = d.read_file(FILE, &file)
+    {
+        match PublicKey::all_of(&String::from_utf8_lossy(&contents)) {
+            Ok(keys) => public_keys.extend(keys),
+            Err(_) => {
+                let path = d.beside(file).display().to_string();
+                let found = format!("is {path:?}: has no key, or a line that is not a key");
+                let accepted = format!("a file with one key per line, each {ACCEPTED_KEYS}");
+                d.mistake(FILE, &found, &accepted);
             }
-            Ok(Err(_)) => Some("has no key, or a line that is not a key".to_owned()),
-            Err(error) => Some(error.to_string()),
-        };
-        if let Some(found) = found {
-            let found = format!("is {:?}: {found}", path.display().to_string());
-            let accepted = format!("a file with one key per line, each {ACCEPTED_KEYS}");
-            d.mistake(line, "store.public_keys_file", &found, &accepted);
         }
     }
-    let mut unique: Vec<PublicKey> = Vec::with_capacity(keys.len());
-    for key in keys {
+    let mut unique: Vec<PublicKey> = Vec::with_capacity(public_keys.len());
+    for key in std::mem::take(public_keys) {
         if !unique.contains(&key) {
             unique.push(key);
         }
     }
-    unique
+    *public_keys = unique;
 }
 
 #[cfg(test)]

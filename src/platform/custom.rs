@@ -85,23 +85,25 @@ impl Custom {
         strategies: StrategyIds<String>,
     ) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
-        let mapping = config.custom.as_ref().ok_or_else(Vec::new)?;
-        let schema = Schema::of_config(mapping, &mut mistakes).filter(|_| mapping.is_whole);
-        let Some(schema) = schema else { return Err(mistakes) };
+        let schema = Schema::of_config(config, &mut mistakes).filter(|_| config.is_whole);
+        let (Some(schema), Some(request), Some(response)) =
+            (schema, &config.request, &config.response)
+        else {
+            return Err(mistakes);
+        };
         let strategies = strategies.map(Bytes::from);
         let ids: Vec<&[u8]> = strategies.iter().map(|(id, _)| &**id).collect();
-        let response = Response::compile(&schema, &mapping.response, &ids, &mut mistakes);
-        let mut planner = Planner::new(&schema, &mapping.request, &mut mistakes);
-        let signature = mapping.signature.as_ref();
+        let response = Response::compile(&schema, response, &ids, &mut mistakes);
+        let mut planner = Planner::new(&schema, request, &mut mistakes);
+        let signature = config.signature.as_ref();
         let signature = signature.and_then(|signature| Signature::compile(&mut planner, signature));
-        if let (Some(named), Some(separator)) =
-            (&mapping.request.strategies, &mapping.request.strategies_separator)
+        if let (Some(named), Some(separator)) = (&request.strategies, &request.strategies_separator)
             && response::contains(&ids, separator)
         {
             let why = "a strategy id of this platform contains strategies_separator";
             planner.mistake(named.mistake(why, "a separator that no id contains"));
         }
-        if let Some(named) = &mapping.request.strategies {
+        if let Some(named) = &request.strategies {
             planner.check_strategies(named, &ids);
         }
         let plan = planner.finish();

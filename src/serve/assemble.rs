@@ -52,7 +52,7 @@ impl Assembly {
                     platform.adapter.schema_fingerprint().hash(&mut fingerprint);
                     platforms.push(Arc::new(platform));
                 }
-                Err(found) => found.iter().for_each(|mistake| mistakes.add(mistake)),
+                Err(found) => found.into_iter().for_each(|mistake| mistakes.add(mistake)),
             }
         }
         config.fingerprint = fingerprint.finish();
@@ -108,8 +108,7 @@ fn build(config: &PlatformConfig, strategies: &[StrategyConfig]) -> Result<Platf
     let index =
         |name: &str| strategies.iter().position(|strategy| strategy.name == name).unwrap_or(0);
     let ids = config.strategies.iter().map(|(id, name)| (id.clone(), index(name))).collect();
-    let access =
-        config.headers.iter().map(|header| (header.name.clone(), header.value.secret.clone()));
+    let access = config.headers.iter().map(|header| (header.name.clone(), header.secret.clone()));
     Ok(Platform {
         name: config.name.clone(),
         path: config.path.clone(),

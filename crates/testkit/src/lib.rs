@@ -12,6 +12,7 @@
 //! | [`store`] | keys, signatures, snapshots, and test stores |
 //! | [`platform`] | golden requests of ad platforms |
 //! | [`mod@reference`] | generated reference pages, compared with the committed ones |
+//! | [`config_reference`] | the reference page of a program's TOML |
 //!
 //! The crate depends on neither program: a test passes the path of the program under test
 //! (`env!("CARGO_BIN_EXE_…")`). Functions panic on errors.
@@ -19,6 +20,7 @@
 #![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
 pub mod client;
+pub mod config_reference;
 pub mod faulty_store;
 pub mod platform;
 pub mod port;

@@ -60,30 +60,31 @@ fn keys_are_read_from_config_file_and_environment() {
 
 #[test]
 fn invalid_key_is_a_mistake_and_is_not_shown() {
-    let accepted = "accepted: a list, each a minisign public key: 56 characters that begin with \
-        RW, \
-                    the second line of its .pub file";
+    let accepted = "accepted: a minisign public key: 56 characters that begin with RW, the second \
+                    line of its .pub file";
     let (a, secret) = (key(A), key(SECRET));
-    for list in [
-        format!("[{a:?}, {secret:?}]"),
-        format!("[{:?}]", &a[..20]),
-        "[\"\"]".into(),
-        "[[]]".into(),
+    for (index, list) in [
+        (1, format!("[{a:?}, {secret:?}]")),
+        (0, format!("[{:?}]", &a[..20])),
+        (0, "[\"\"]".to_owned()),
+        (0, "[[]]".to_owned()),
     ] {
         let mistakes = read(&format!("public_keys = {list}")).unwrap_err().mistakes;
+        let key = format!("store.public_keys[{index}]");
         assert_eq!(
             mistakes,
-            [format!("rtad.toml:3: store.public_keys has a value that is not one; {accepted}")]
+            [format!("rtad.toml:3: {key} has a value that is not one; {accepted}")]
         );
     }
     let mistakes = read(&format!("public_keys = {a:?}")).unwrap_err().mistakes;
-    assert_eq!(mistakes, [format!("rtad.toml:3: store.public_keys is not a list; {accepted}")]);
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    assert!(mistakes[0].ends_with("; accepted: a list"), "{mistakes:?}");
     for value in ["", ",", secret, &format!("{a},{secret}")] {
         let set = |name: &str| (name == "RTAD_STORE_PUBLIC_KEYS").then(|| value.to_owned());
         let mistakes = read_with("rtad.toml", "", set).unwrap_err().mistakes;
         assert_eq!(
             mistakes,
-            [format!("RTAD_STORE_PUBLIC_KEYS: has a value that is not one; {accepted}")]
+            [format!("RTAD_STORE_PUBLIC_KEYS has a value that is not one; {accepted}")]
         );
     }
 

@@ -11,7 +11,7 @@ use prost_reflect::{
 };
 
 use super::value::canonical_integer_of;
-use crate::config::{Body, CustomConfig, Mistake, Named};
+use crate::config::{Body, Mistake, Named, PlatformConfig};
 
 /// Longest path, in fields.
 const MAX_DEPTH: usize = 16;
@@ -129,7 +129,7 @@ fn messages(pool: &DescriptorPool) -> Vec<String> {
 
 impl Schema {
     /// The schema that the config names; `None` after a mistake.
-    pub(super) fn of_config(config: &CustomConfig, mistakes: &mut Vec<Mistake>) -> Option<Self> {
+    pub(super) fn of_config(config: &PlatformConfig, mistakes: &mut Vec<Mistake>) -> Option<Self> {
         if config.body? == Body::Json {
             return Some(Self::Json);
         }

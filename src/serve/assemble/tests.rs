@@ -31,10 +31,10 @@ fn reading_and_building_mistakes_are_reported_together() {
                 request = {}\nresponse = { accepted = \"hits\" }\n";
     let error = Assembly::read(Some((path, text)), |_| None, &Vec::new()).unwrap_err();
     let starts = [
-        format!("{path}:2: server.workers is \"-1\""),
+        format!("{path}:2: server.workers is -1"),
         format!("{path}:5: platform[0].name is missing"),
-        format!("{path}:13: platform[0].request maps no id"),
         format!("{path}:10: platform[0].proto is \"none.proto\": there is no such file"),
+        format!("{path}:13: platform[0].request maps no id"),
     ];
     assert_eq!(error.mistakes.len(), starts.len(), "{error}");
     for (mistake, start) in error.mistakes.iter().zip(starts) {

@@ -41,7 +41,7 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
     let message = "config not reloaded; the old one stays";
     let reason = rtad.log(message, 1)["reason"].as_str().unwrap().to_owned();
     assert!(
-        reason.contains("server.max_in_flight") && reason.contains("include has \"x\""),
+        reason.contains("server.max_in_flight") && reason.contains("include[0] is \"x\""),
         "{reason}"
     );
     assert_eq!(strategies(), json!(["no-vip"]));

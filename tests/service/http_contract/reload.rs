@@ -46,7 +46,7 @@ fn invalid_config_keeps_the_old_one_and_lists_every_mistake() {
     for mistake in [
         "server.max_body",
         "unavailable is \"maybe\"",
-        "include has \"nobody\"",
+        "include[0] is \"nobody\"",
         "servers is not known",
     ] {
         assert!(detail.contains(mistake), "{mistake}: {detail}");

@@ -2,36 +2,41 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use crate::config::mistake::Named;
-use crate::config::reader::{Document, Section};
-use crate::config::secret::{self, SecretConfig};
-use crate::config::values::{DAY, SECOND, as_optional_duration, duration, word};
+use rtad_config::values::{DAY, SECOND, as_optional_time, named, time};
+use rtad_config::{Document, Named, SecretConfig};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// `[platform.signature]`
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct SignatureConfig {
     /// Handling of a wrong signature: `enforce` rejects the request, `observe` counts it, `off`
     /// checks nothing.
+    #[serde(default = "enforce")]
     pub mode: SignatureMode,
     /// Digest of the signed text.
     pub algorithm: Algorithm,
     /// Signed text, with placeholders.
+    #[serde(deserialize_with = "template")]
     pub template: Named,
     /// Case of the hex digits of the digest.
+    #[serde(default = "lower")]
     pub encoding: HexCase,
     /// Location of the signature in the request.
-    #[serde(rename = "in")]
+    #[serde(rename = "in", deserialize_with = "source")]
     pub source: Named,
     /// Location of the time in the request. Requires `max_skew`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "source")]
     pub timestamp: Option<Named>,
     /// Unit of the time since 1970.
+    #[serde(default = "milliseconds")]
     pub timestamp_unit: TimestampUnit,
     /// Largest difference between the time and the clock. Requires `timestamp`.
-    #[serde(serialize_with = "as_optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "time::<_, _, SECOND, DAY>",
+        serialize_with = "as_optional_time"
+    )]
     pub max_skew: Option<Duration>,
     /// Accepted secrets: a signature with any of them is valid, see `platform.signature.secrets`.
     pub secrets: Vec<SecretConfig>,
@@ -88,43 +93,39 @@ pub enum TimestampUnit {
     Milliseconds,
 }
 
-const SOURCE: &str = "body:PATH, header:NAME or query:NAME";
+const fn enforce() -> SignatureMode {
+    SignatureMode::Enforce
+}
 
-/// Reads the keys; `None` after a mistake.
-pub(super) fn read(d: &mut Document<'_>, mut section: Section) -> Option<SignatureConfig> {
-    let mode = section.read(d, "mode", "enforce, observe or off", word);
-    let algorithm = section.read_required(d, "algorithm", "md5, sha1, sha256 or hmac-sha256", word);
-    let example = "such as {request_id}{request_time}{secret}";
-    let template = section.read_required_named(d, "template", example);
-    let encoding = section.read(d, "encoding", "lower-hex or upper-hex", word);
-    let source = section.read_required_named(d, "in", SOURCE);
-    let timestamp = section.read_named(d, "timestamp", SOURCE);
-    let unit = section.read(d, "timestamp_unit", "s or ms", word);
-    let max_skew =
-        section.read(d, "max_skew", "a duration from 1s to 1d, such as 5m", duration(SECOND..=DAY));
-    if section.had("timestamp") != section.had("max_skew") {
-        let found = "has one of timestamp and max_skew";
-        d.mistake(section.line(), section.path(), found, "both, or neither");
+const fn lower() -> HexCase {
+    HexCase::Lower
+}
+
+const fn milliseconds() -> TimestampUnit {
+    TimestampUnit::Milliseconds
+}
+
+fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Named, D::Error> {
+    named(deserializer, "a text such as {request_id}{request_time}{secret}")
+}
+
+fn source<'de, D: Deserializer<'de>, T: From<Named>>(deserializer: D) -> Result<T, D::Error> {
+    named(deserializer, "body:PATH, header:NAME or query:NAME")
+}
+
+impl SignatureConfig {
+    pub(in crate::config::platform) fn check(&mut self, d: &mut Document<'_>, table: &str) {
+        if self.timestamp.is_some() != self.max_skew.is_some() {
+            d.mistake(table, "has one of timestamp and max_skew", "both, or neither");
+        }
+        let key = format!("{table}.secrets");
+        if self.secrets.is_empty() {
+            let accepted = "at least one of { value = \"…\" } or { value_file = \"…\" }";
+            d.mistake(&key, "is empty", accepted);
+        }
+        for (index, secret) in self.secrets.iter_mut().enumerate() {
+            let key = format!("{key}[{index}]");
+            secret.secret = d.load_secret(&key, &secret.value, &secret.value_file);
+        }
     }
-    let tables = section.sections(d, "secrets", "{ value = \"…\" } or { value_file = \"…\" }");
-    if tables.is_empty() {
-        d.mistake(section.line(), section.path(), "has no secrets", "secrets with at least one");
-    }
-    let mut secrets = Vec::with_capacity(tables.len());
-    for mut table in tables {
-        secrets.push(secret::read(d, &mut table));
-        table.finish(d);
-    }
-    section.finish(d);
-    Some(SignatureConfig {
-        mode: mode.unwrap_or(SignatureMode::Enforce),
-        algorithm: algorithm?,
-        template: template?,
-        encoding: encoding.unwrap_or(HexCase::Lower),
-        source: source?,
-        timestamp,
-        timestamp_unit: unit.unwrap_or(TimestampUnit::Milliseconds),
-        max_skew,
-        secrets: secrets.into_iter().collect::<Option<_>>()?,
-    })
 }

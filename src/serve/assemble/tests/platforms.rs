@@ -37,7 +37,7 @@ fn mistakes(platforms: &str) -> Vec<String> {
 fn platform_ids_map_to_strategies() {
     let assembly = read(TENCENT).unwrap();
     let platform = &assembly.config.platforms[0];
-    assert_eq!((platform.kind, platform.path.as_str()), ("tencent", "/rta/tencent"));
+    assert_eq!((platform.kind.as_str(), platform.path.as_str()), ("tencent", "/rta/tencent"));
     assert_eq!(platform.bid_cache, Some(Duration::from_secs(3600)));
     assert_eq!(assembly.platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
     let ocean = TENCENT
@@ -60,7 +60,7 @@ fn each_mistake_has_its_message() {
     for (from, to, expected) in [
         ("kind = \"tencent\"", "kind = \"gdt\"", "platform[0].kind is \"gdt\"; accepted: tencent"),
         ("kind = \"tencent\"\n", "", "platform[0].kind is missing"),
-        ("name = \"tencent\"", "name = \"api\"", "platform[0].name is \"api\"; accepted: 1 to 64"),
+        ("name = \"tencent\"", "name = \"api\"", "platform[0].name is \"api\"; accepted: a name"),
         ("name = \"tencent\"", "name = \"decide\"", "platform[0].name is \"decide\""),
         ("name = \"tencent\"", "name = \"T\"", "platform[0].name is \"T\""),
         (
@@ -80,13 +80,13 @@ fn each_mistake_has_its_message() {
         (
             "\"new-users\"",
             "\"new-user\"",
-            "platform[0].strategies has \"T1001\" = \"new-user\"; accepted: { \"id of the \
-          platform\" = \"strategy\" } with an id of 1 to 32 visible characters and one of the \
-              strategies first, new-users",
+            "platform[0].strategies.T1001 is \"new-user\"; accepted: { \"id of the \
+             platform\" = \"strategy\" } with an id of 1 to 32 visible characters and a \
+             strategy of this file: first, new-users",
         ),
-        ("\"T1001\"", "\"T 1\"", "platform[0].strategies has \"T 1\" = \"new-users\""),
-        ("\"T1001\"", "\"\"", "platform[0].strategies has \"\" = \"new-users\""),
-        ("T1001", "012345678901234567890123456789012", "platform[0].strategies has \"0123456789"),
+        ("\"T1001\"", "\"T 1\"", "platform[0].strategies.T 1 is \"new-users\""),
+        ("\"T1001\"", "\"\"", "platform[0].strategies. is \"new-users\""),
+        ("T1001", "012345678901234567890123456789012", "platform[0].strategies.0123456789"),
         ("\"T1001\" = \"new-users\", \"T1002\" = \"first\"", "", "platform[0].strategies is empty"),
         (
             "\"T1002\" = \"first\"",
@@ -98,12 +98,13 @@ fn each_mistake_has_its_message() {
             "bid_cash = \"1h\"",
             "platform[0].bid_cash is not known; accepted: kind, name, path",
         ),
+        ("bid_cache = \"1h\"", "headers = 3", "platform[0].headers is 3; accepted: a list"),
         (
             "bid_cache = \"1h\"",
-            "headers = 3",
-            "platform[0].headers is not a list of tables; accepted: { name =",
+            "body = \"json\"",
+            "platform[0].body is not known for kind = \"tencent\"",
         ),
-        ("bid_cache = \"1h\"", "headers = [3]", "platform[0].headers[0] is not a table"),
+        ("bid_cache = \"1h\"", "headers = [3]", "platform[0].headers[0] is 3; accepted: a table"),
     ] {
         assert!(TENCENT.contains(from), "{from}");
         let mistakes = mistakes(&TENCENT.replacen(from, to, 1));
@@ -112,7 +113,7 @@ fn each_mistake_has_its_message() {
     }
     let found =
         mistakes("[[platform]]\nkind = \"ocean\"\nname = \"o\"\npath = \"/o\"\nstrategies = 1\n");
-    assert!(found[0].contains("platform[0].strategies is not a table"), "{found:?}");
+    assert!(found[0].contains("platform[0].strategies is 1; accepted: a table"), "{found:?}");
     for id in ["T1", "+1", "007", "9223372036854775808", "1.0", ""] {
         let text = TENCENT
             .replace("kind = \"tencent\"", "kind = \"ocean\"")
@@ -125,7 +126,7 @@ fn each_mistake_has_its_message() {
         "{TENCENT}{}",
         TENCENT.replace("name = \"tencent\"", "name = \"other\"")
     ));
-    assert!(twice[0].contains("platform.path has the name \"/rta/tencent\" twice"), "{twice:?}");
+    assert!(twice[0].contains("platform[1].path is \"/rta/tencent\" as well as"), "{twice:?}");
 }
 
 #[test]
@@ -183,7 +184,10 @@ fn secret_from_config_or_file_is_never_shown() {
             "headers[0] has a secret that begins or ends with a space",
         ),
         ("{ name = \"X-A\", value_file = \"none\" }", "none\": No such file or directory"),
-        ("{ name = \"X-A\", value = [\"secret1\"] }", "headers[0].value is not a single value"),
+        (
+            "{ name = \"X-A\", value = [\"secret1\"] }",
+            "headers[0].value has a value that is not one",
+        ),
         (
             "{ name = \"X-A\", value = \"secret1\", secret = \"secret1\" }",
             "headers[0].secret is not known",

@@ -106,10 +106,9 @@ fn path_mistakes_name_the_accepted_fields() {
         (
             "imei = \"device.imei\"",
             "imie = \"device.imei\"",
-            "16: platform[0].request.ids.imie is not known; accepted: a path or a list of paths \
-                for each of md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, \
-                 idfa_md5, imei_md5, \
-                 oaid_md5, android_id_md5, mac_md5, caid_md5, gaid_md5, openid_md5"
+            "16: platform[0].request.ids.imie is not known; accepted: one of md5, idfa, imei, \
+             oaid, android_id, mac, caid, gaid, openid, idfa_md5, imei_md5, oaid_md5, \
+             android_id_md5, mac_md5, caid_md5, gaid_md5, openid_md5"
                 .to_owned(),
         ),
         (

@@ -1,0 +1,93 @@
+//! Mistakes in a configuration: location, value found, and accepted values.
+
+/// The location of a value in the configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Location {
+    /// The line, if known.
+    pub line: Option<usize>,
+    /// The whole key, such as `platform[0].request.ids.imei`; a flag or variable for its value.
+    pub key: String,
+    /// Whether the value is from a flag or a variable.
+    pub is_outside: bool,
+}
+
+/// A key with an invalid value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Location of the key.
+    pub location: Location,
+    /// The finding, such as `is "big"`: continues a sentence that begins with the key.
+    pub found: String,
+    /// Accepted values.
+    pub accepted: String,
+}
+
+/// Every mistake in one configuration.
+#[derive(Debug)]
+pub struct Mistakes {
+    file: String,
+    list: Vec<Mistake>,
+}
+
+/// All mistakes in a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", mistakes.join("\n"))]
+pub struct ConfigError {
+    /// One line each: file and line, key, value found, accepted values.
+    pub mistakes: Vec<String>,
+}
+
+impl Mistakes {
+    pub(crate) fn in_file(file: &str) -> Self {
+        Self { file: file.to_owned(), list: Vec::new() }
+    }
+
+    /// Adds a mistake, unless it is known.
+    pub fn add(&mut self, mistake: Mistake) {
+        if !self.list.contains(&mistake) {
+            self.list.push(mistake);
+        }
+    }
+
+    /// The mistakes so far.
+    pub fn list(&self) -> &[Mistake] {
+        &self.list
+    }
+
+    pub(crate) fn keep_first(&mut self) {
+        self.list.truncate(1);
+    }
+
+    /// The value, if there are no mistakes.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes, in the order of their lines.
+    pub fn into_result<T>(mut self, value: T) -> Result<T, ConfigError> {
+        if self.list.is_empty() {
+            return Ok(value);
+        }
+        self.list.sort_by_key(|mistake| mistake.location.line);
+        let line = |mistake: &Mistake| one_line(&self.message(mistake));
+        Err(ConfigError { mistakes: self.list.iter().map(line).collect() })
+    }
+
+    fn message(&self, Mistake { location, found, accepted }: &Mistake) -> String {
+        let (file, key) = (&self.file, &location.key);
+        let location = match location.line {
+            Some(line) => format!("{file}:{line}: "),
+            None if file.is_empty() || location.is_outside => String::new(),
+            None => format!("{file}: "),
+        };
+        format!("{location}{key} {found}; accepted: {accepted}")
+    }
+}
+
+/// The message with control characters escaped: keys and reasons may have line ends.
+fn one_line(message: &str) -> String {
+    let escaped = |character: char| match character.is_control() {
+        true => character.escape_debug().to_string(),
+        false => character.to_string(),
+    };
+    message.chars().map(escaped).collect()
+}

@@ -1,0 +1,94 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::values::{SECOND, number, size, time};
+use super::*;
+
+const EXAMPLE: &str = "name = \"n\"\ncount = 2\n[[item]]\nid = \"i\"\npaths = { a = \"x\" }";
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Root {
+    name: Option<Named>,
+    #[serde(deserialize_with = "number::<_, _, 1, 9>")]
+    count: u16,
+    #[serde(deserialize_with = "size::<_, 1>")]
+    size: u64,
+    list: Vec<u64>,
+    item: Vec<Item>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Item {
+    id: String,
+    #[serde(default, skip_serializing)]
+    paths: BTreeMap<String, Paths>,
+    #[serde(default, deserialize_with = "time::<_, _, SECOND, { 2 * SECOND }>")]
+    time: Option<std::time::Duration>,
+}
+
+type Paths = OneOrMany<Named>;
+
+fn read(text: &str) -> Result<Root, Vec<String>> {
+    let mut document = Document::parse("f.toml", text, EXAMPLE);
+    let root = document.read();
+    document.finish().into_result(root).map_err(|error| error.mistakes)
+}
+
+#[test]
+fn every_mistake_is_found_in_one_reading() {
+    let text = "count = \"2\"\nsize = \"x\"\nlist = [1, \"2\", 3, true]\nnew = 1\n\
+                [[item]]\nid = 3\ntime = \"3s\"\n[[item]]\ntime = 1\nmore = 1\n\
+                [[item]]\nid = \"i\"\npaths = { a = [\"x\", \"\"], b = 1979-05-27 }";
+    let expected = [
+        "f.toml:1: count is \"2\"; accepted: a whole number from 1 to 9",
+        "f.toml:2: size is \"x\"; accepted: a size, such as 64KiB or 8GiB",
+        "f.toml:3: list[1] is \"2\"; accepted: a whole number",
+        "f.toml:4: new is not known; accepted: name, count, size, list, item",
+        "f.toml:6: item[0].id is 3; accepted: a string",
+        "f.toml:7: item[0].time is \"3s\"; accepted: a duration from 1s to 2s",
+        "f.toml:8: item[1].id is missing; accepted: a string",
+        "f.toml:9: item[1].time is 1; accepted: a duration from 1s to 2s",
+        "f.toml:10: item[1].more is not known; accepted: id, paths, time",
+        "f.toml:13: item[2].paths.a[1] is \"\"; accepted: a string that is not empty",
+        "f.toml:13: item[2].paths.b is 1979-05-27; accepted: a string that is not empty",
+    ];
+    assert_eq!(read(text).unwrap_err(), expected);
+}
+
+#[test]
+fn syntax_error_is_the_only_mistake() {
+    let mistakes = read("count = 0\nname = x").unwrap_err();
+    assert!(mistakes.len() == 1 && mistakes[0].starts_with("f.toml:2: syntax "), "{mistakes:?}");
+}
+
+#[test]
+fn values_keep_their_locations() {
+    let root = read("size = 70_000\n[[item]]\nid = \"i\"\n[item.paths]\na = \"x\"").unwrap();
+    let path = &root.item[0].paths["a"].0[0];
+    let location = Location { line: Some(5), key: "item[0].paths.a".to_owned(), is_outside: false };
+    assert_eq!((root.size, &path.location, path.text.as_str()), (70_000, &location, "x"));
+}
+
+#[test]
+fn text_from_outside_has_any_type() {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Outer {
+        root: Root,
+    }
+    let read = |values: &'static [(&str, &str)]| {
+        let mut document = Document::parse("", "", "[root]\ncount = 2");
+        document.overlay::<Outer>(&["root"], |key| {
+            let (_, value) = values.iter().find(|(name, _)| format!("root.{name}") == key)?;
+            Some((format!("--{key}"), (*value).to_owned()))
+        });
+        let outer: Outer = document.read();
+        document.finish().into_result(outer.root)
+    };
+    let root = read(&[("count", "3"), ("size", "2KiB")]).unwrap();
+    assert_eq!((root.count, root.size), (3, 2048));
+    let error = read(&[("count", "three")]).unwrap_err();
+    assert_eq!(error.mistakes, ["--root.count is \"three\"; accepted: a whole number from 1 to 9"]);
+}
