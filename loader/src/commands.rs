@@ -74,6 +74,7 @@ enum Command {
     Rollback(rollback::RollbackArgs),
     Gc(gc::GcArgs),
     Serve(serve::ServeArgs),
+    CheckConfig(serve::check_config::CheckConfigArgs),
     Synth(synth::SynthArgs),
     #[command(flatten)]
     Manual(Manual),
@@ -100,6 +101,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Rollback(args) => rollback::run(args, output),
         Command::Gc(args) => gc::run(&args, output),
         Command::Serve(args) => serve::run(args),
+        Command::CheckConfig(args) => serve::check_config::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Manual(manual) => {
             manual.write(Cli::command(), REFERENCE).map_err(CommandError::output)

@@ -42,6 +42,25 @@ pub(crate) trait CommandFailure: Error + Send + Sync + 'static {
     fn is_resumable(&self) -> bool {
         false
     }
+
+    /// The lines of a message that has several, one for each mistake in a configuration.
+    fn mistakes(&self) -> &[String] {
+        &[]
+    }
+}
+
+/// Writes `error: …` to stderr: a line for each mistake, or for the error and its causes.
+pub(crate) fn write_failure(error: &dyn CommandFailure) {
+    match error.mistakes() {
+        [] => write_error(error),
+        mistakes => {
+            let mut stderr = std::io::stderr().lock();
+            for mistake in mistakes {
+                // A failure cannot be reported anywhere.
+                let _ = writeln!(stderr, "error: {mistake}");
+            }
+        }
+    }
 }
 
 /// Writes `error: …` to stderr: the error and its causes in one line.

@@ -22,7 +22,7 @@ fn main() -> ExitStatus {
     let Err(error) = commands::run(Cli::parse()) else { return ExitStatus::Ok };
     let status = error.exit();
     if status != ExitStatus::Ok {
-        exit::write_error(&*error);
+        exit::write_failure(&*error);
     }
     status
 }

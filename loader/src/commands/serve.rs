@@ -5,6 +5,7 @@
 //! | `telemetry` | metrics |
 //! | `tokens` | credentials |
 //! | `windows` | event windows, and the audiences that follow them |
+//! | `check_config` | the command that checks the configuration |
 //! | `batch` | coalescing of requests into one change |
 //! | `error` | errors, as problem documents |
 //! | `bodies`, `ids` | request bodies, and the ids in them |
@@ -24,6 +25,7 @@ mod audiences;
 mod batch;
 mod bodies;
 mod changes;
+pub(super) mod check_config;
 mod commands;
 mod console;
 mod devices;
@@ -71,7 +73,7 @@ use app::App;
 use bodies::MAX_BUFFERED;
 use telemetry::Telemetry;
 use tokens::Tokens;
-use windows::config::{Config, ConfigError};
+use windows::config::Config;
 use windows::{WindowError, Windows};
 use writer::Pace;
 use writers::Writers;
@@ -160,8 +162,6 @@ pub(super) struct ServeArgs {
 /// A service that could not start, or that stopped too early.
 #[derive(Debug, thiserror::Error)]
 enum ServeError {
-    #[error(transparent)]
-    Config(ConfigError),
     #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
     NoToken { listen: SocketAddr },
     #[error("could not open a window")]
@@ -180,7 +180,7 @@ enum ServeError {
 impl CommandFailure for ServeError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::Config(_) | Self::NoToken { .. } => ExitStatus::Usage,
+            Self::NoToken { .. } => ExitStatus::Usage,
             Self::Window(_) | Self::Listen { .. } | Self::Drain => ExitStatus::Unexpected,
         }
     }
@@ -192,8 +192,7 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
         None if args.listen.ip().is_loopback() => Tokens::disabled(),
         None => return Err(ServeError::NoToken { listen: args.listen }.into()),
     };
-    let config = args.config.as_deref().map(Config::read).transpose();
-    let config = config.map_err(ServeError::Config)?.unwrap_or_default();
+    let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
     init_logging(args.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,138 +1,54 @@
 //! Config file of the write service: event windows, and audiences that follow them.
 
-mod remote;
+mod tables;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+use rtad_config::Document;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use rtad_redis::RedisConfig;
 use rtad_window::{Durability, WindowSpec};
 
-use remote::remote;
+use crate::exit::{CommandFailure, ExitStatus};
+pub(super) use tables::Length;
+pub(in super::super) use tables::WhenFull;
+use tables::{AudienceTable, File, Survival, WindowTable};
 
+/// A configuration with every key. Wrong values are replaced by these, so that reading goes on, and
+/// the reference is generated from it.
+const EXAMPLE: &str = include_str!("config/example.toml");
 /// Ticks of a sliding window's length: an entry may live this part longer.
 pub(super) const TICKS: u16 = 128;
-const LENGTHS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(28 * 24 * 3600));
-const INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60));
-const DEFAULT_FPR: f64 = 1e-5;
-const DEFAULT_AUDIENCE_FPR: f64 = 1e-4;
-const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
-const CHECKPOINTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(24 * 3600));
-const LEASES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 3600));
-const DEFAULT_LEASE: Duration = Duration::from_secs(60);
-const DEFAULT_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(600);
+/// Keys that Redis decides about.
+const LOCAL_KEYS: [&str; 6] =
+    ["capacity", "fpr", "when_full", "durability", "sync_interval", "checkpoint_interval"];
 
-/// An invalid config file. Every mistake at once.
+/// An invalid config file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("--config {path}: could not read it")]
+    #[error("{path}: could not read it")]
     Read {
         path: String,
         #[source]
         source: std::io::Error,
     },
-    /// The message leaves out the text of the line: it may contain a password.
-    #[error("--config {path}: line {line}: {what}")]
-    Syntax { path: String, line: usize, what: String },
-    #[error("--config {path}:\n  {}", mistakes.join("\n  "))]
-    Values { path: String, mistakes: Vec<String> },
+    #[error(transparent)]
+    Mistakes(rtad_config::ConfigError),
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    state_dir: Option<PathBuf>,
-    lease: Option<String>,
-    #[serde(default)]
-    window: Vec<WindowTable>,
-    #[serde(default)]
-    audience: Vec<AudienceTable>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WindowTable {
-    name: String,
-    length: String,
-    time_zone: Option<String>,
-    capacity: Option<u64>,
-    fpr: Option<f64>,
-    count: Option<u16>,
-    backend: Option<String>,
-    backend_file: Option<PathBuf>,
-    backend_ca_file: Option<PathBuf>,
-    namespace: Option<String>,
-    when_full: Option<WhenFull>,
-    durability: Option<String>,
-    sync_interval: Option<String>,
-    checkpoint_interval: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AudienceTable {
-    name: String,
-    from_window: String,
-    min_count: Option<u16>,
-    fpr: Option<f64>,
-}
-
-/// Answer to an event that found no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(in super::super) enum WhenFull {
-    New,
-    Duplicate,
-    Error,
-}
-
-/// Span of time of a window.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Length {
-    /// A window from the first event of a key.
-    Sliding(Duration),
-    /// A window from midnight to midnight.
-    Day(Calendar),
-}
-
-impl Length {
-    /// Length in seconds; a usual day's for days.
-    pub(super) fn seconds(&self) -> f64 {
-        match self {
-            Self::Sliding(length) => length.as_secs_f64(),
-            Self::Day(_) => 86_400.0,
-        }
+impl CommandFailure for ConfigError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
     }
 
-    /// Zone of days.
-    pub(super) fn time_zone(&self) -> Option<&str> {
+    fn mistakes(&self) -> &[String] {
         match self {
-            Self::Sliding(_) => None,
-            Self::Day(calendar) => Some(calendar.zone_name()),
-        }
-    }
-
-    /// Identity of the ticks, for the files.
-    pub(super) fn clock(&self) -> String {
-        match self {
-            Self::Sliding(length) => format!("sliding {}", humantime::format_duration(*length)),
-            Self::Day(calendar) => format!("day in {}", calendar.zone_name()),
-        }
-    }
-}
-
-impl fmt::Display for Length {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sliding(length) => humantime::format_duration(*length).fmt(f),
-            Self::Day(_) => f.write_str("day"),
+            Self::Read { .. } => &[],
+            Self::Mistakes(error) => &error.mistakes,
         }
     }
 }
@@ -182,11 +98,28 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             state_dir: PathBuf::new(),
-            lease: DEFAULT_LEASE,
+            lease: File::default().lease,
             windows: Vec::new(),
             remote: Vec::new(),
             audiences: Vec::new(),
         }
+    }
+}
+
+/// Windows and audiences, a line each.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for WindowConfig { name, length, spec, .. } in &self.windows {
+            let (capacity, bytes) = (spec.capacity, bytesize::ByteSize(spec.memory_bytes()));
+            writeln!(f, "window     {name}: {length}, {capacity} keys in {bytes}")?;
+        }
+        for RemoteConfig { name, length, redis } in &self.remote {
+            writeln!(f, "window     {name}: {length}, in {}", rtad_redis::redacted(&redis.url))?;
+        }
+        for AudienceConfig { name, from_window, min_count, .. } in &self.audiences {
+            writeln!(f, "audience   {name}: count of at least {min_count} in {from_window}")?;
+        }
+        Ok(())
     }
 }
 
@@ -196,7 +129,14 @@ impl Config {
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
-        Self::parse(&text, &shown)
+        Self::parse(&text, &shown).map_err(ConfigError::Mistakes)
+    }
+
+    fn parse(text: &str, path: &str) -> Result<Self, rtad_config::ConfigError> {
+        let mut document = Document::parse(path, text, EXAMPLE);
+        let file = document.read();
+        let config = check(file, &mut document);
+        document.finish().into_result(config)
     }
 
     /// The audiences that follow a window.
@@ -206,185 +146,114 @@ impl Config {
     ) -> impl Iterator<Item = &'a AudienceConfig> {
         self.audiences.iter().filter(move |audience| audience.from_window == *window)
     }
-
-    fn parse(text: &str, path: &str) -> Result<Self, ConfigError> {
-        let path = path.to_owned();
-        let file: File = toml::from_str(text).map_err(|error| {
-            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            let line = 1 + before.matches('\n').count();
-            ConfigError::Syntax { path: path.clone(), line, what: without_values(error.message()) }
-        })?;
-        let mut mistakes = Vec::new();
-        let config = check(file, &mut mistakes);
-        if mistakes.is_empty() { Ok(config) } else { Err(ConfigError::Values { path, mistakes }) }
-    }
 }
 
-/// The message without text of the file but names of keys. A wrong type is quoted: `invalid type:
-/// string "…", expected …`.
-fn without_values(message: &str) -> String {
-    let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
-    match message.rsplit_once(", expected ") {
-        Some((_, expected)) if quotes.iter().any(|quote| message.starts_with(quote)) => {
-            format!("invalid value: expected {expected}")
-        }
-        _ => message.to_owned(),
-    }
-}
-
-fn check(file: File, mistakes: &mut Vec<String>) -> Config {
-    let mut config = Config::default();
-    if let Some(text) = &file.lease {
-        match duration(text, LEASES) {
-            Ok(lease) => config.lease = lease,
-            Err(expected) => {
-                mistakes.push(format!("lease: expected {expected}, found {text:?}"));
-            }
-        }
-    }
-    let mut names = HashSet::new();
-    let followed: HashSet<&str> =
-        file.audience.iter().map(|audience| audience.from_window.as_str()).collect();
-    for table in &file.window {
-        let mut reader = Reader { table: format!("window {:?}", table.name), mistakes };
-        if !names.insert(table.name.as_str()) {
-            reader.mistake("name", "a name that no other window has", &table.name);
-        }
-        let is_followed = followed.contains(table.name.as_str());
+fn check(file: File, d: &mut Document<'_>) -> Config {
+    let mut config = Config { lease: file.lease, ..Config::default() };
+    d.refuse_duplicates("window", "name");
+    d.refuse_duplicates("audience", "name");
+    for (index, table) in file.window.iter().enumerate() {
+        let key = format!("window[{index}]");
+        let is_followed =
+            file.audience.iter().any(|audience| audience.from_window == table.name.as_str());
+        let length = length(table, &key, d);
         match table.backend.is_some() || table.backend_file.is_some() {
-            true => config.remote.extend(remote(table, is_followed, &mut reader)),
-            false => config.windows.extend(window(table, is_followed, &mut reader)),
+            true => config.remote.extend(remote(table, length, is_followed, &key, d)),
+            false => config.windows.extend(window(table, length, is_followed, &key, d)),
         }
     }
-    let mut names = HashSet::new();
-    for table in &file.audience {
-        let mut reader = Reader { table: format!("audience {:?}", table.name), mistakes };
-        if !names.insert(table.name.as_str()) {
-            reader.mistake("name", "a name that no other audience has", &table.name);
+    let names = d.texts("window", "name");
+    for (index, table) in file.audience.iter().enumerate() {
+        let key = format!("audience[{index}]");
+        let window = names.iter().position(|name| *name == table.from_window);
+        match window.and_then(|index| file.window.get(index)) {
+            Some(window) => config.audiences.extend(audience(table, window, &key, d)),
+            None => d.reject(&format!("{key}.from_window"), "the name of a [[window]]"),
         }
-        let Some(window) = file.window.iter().find(|window| window.name == table.from_window)
-        else {
-            reader.mistake("from_window", "the name of a [[window]]", &table.from_window);
-            continue;
-        };
-        config.audiences.extend(audience(table, window, &mut reader));
     }
-    let needs_dir = config.windows.iter().any(|window| window.durability != Durability::None);
-    match file.state_dir {
-        Some(dir) => config.state_dir = dir,
-        None if needs_dir => mistakes.push(
-            "state_dir: expected a directory for the windows' files, found none; windows with \
-             durability = \"none\" need none"
-                .to_owned(),
-        ),
-        None => {}
+    if config.windows.iter().any(|window| window.durability != Durability::None) {
+        let accepted = "a directory for the windows' files; windows with durability = \"none\" \
+                        need none";
+        d.require("state_dir", accepted);
     }
+    config.state_dir = file.state_dir.unwrap_or_default();
     config
 }
 
-/// Reports the mistakes of one table.
-struct Reader<'a> {
-    table: String,
-    mistakes: &'a mut Vec<String>,
-}
-
-impl Reader<'_> {
-    fn mistake(&mut self, key: &str, expected: impl std::fmt::Display, found: &str) {
-        let table = &self.table;
-        self.mistakes.push(format!("{table}: {key}: expected {expected}, found {found}"));
-    }
-
-    fn name(&mut self, name: &str) -> Option<AudienceName> {
-        let parsed = name.parse().ok();
-        if parsed.is_none() {
-            let expected = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit";
-            self.mistake("name", expected, name);
-        }
-        parsed
-    }
-
-    fn duration(&mut self, key: &str, text: &str, range: (Duration, Duration)) -> Option<Duration> {
-        match duration(text, range) {
-            Ok(duration) => Some(duration),
-            Err(expected) => {
-                let also = if key == "length" { ", or \"day\"" } else { "" };
-                self.mistake(key, expected + also, &format!("{text:?}"));
-                None
+fn length(table: &WindowTable, key: &str, d: &mut Document<'_>) -> Length {
+    let zone = table.time_zone.as_deref();
+    match (&table.length, Calendar::new(PeriodUnit::Day, zone)) {
+        (Length::Day(_), Ok(calendar)) => Length::Day(calendar),
+        (length, _) => {
+            if zone.is_some() && !d.has_mistake(&format!("{key}.length")) {
+                let key = format!("{key}.time_zone");
+                d.mistake(&key, "is given for a time", "length = \"day\" with it");
             }
+            length.clone()
         }
     }
 }
 
-/// A time within a range, or what is expected.
-fn duration(text: &str, (least, most): (Duration, Duration)) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).ok();
-    duration.filter(|duration| (least..=most).contains(duration)).ok_or_else(|| {
-        let range = [least, most].map(|bound| humantime::format_duration(bound).to_string());
-        format!("a time of {} to {}", range[0], range[1])
-    })
-}
-
-fn window(table: &WindowTable, is_followed: bool, reader: &mut Reader<'_>) -> Option<WindowConfig> {
-    let name = reader.name(&table.name);
-    let length = length(table, reader);
-    if table.backend_ca_file.is_some() || table.namespace.is_some() {
-        reader.mistake("backend", "a URL beside backend_ca_file and namespace", "none");
-    }
-    let Some(capacity) = table.capacity else {
-        reader.mistake("capacity", "the number of keys at a time", "none");
-        return None;
-    };
-    let interval = match &table.sync_interval {
-        Some(text) => reader.duration("sync_interval", text, INTERVALS)?,
-        None => DEFAULT_INTERVAL,
-    };
-    let durability = match table.durability.as_deref().unwrap_or("interval") {
-        "fsync" => Durability::Fsync,
-        "interval" => Durability::Interval(interval),
-        "none" => Durability::None,
-        other => {
-            let expected = "\"fsync\", \"interval\" or \"none\"";
-            reader.mistake("durability", expected, &format!("{other:?}"));
-            return None;
+fn window(
+    table: &WindowTable,
+    length: Length,
+    is_followed: bool,
+    key: &str,
+    d: &mut Document<'_>,
+) -> Option<WindowConfig> {
+    for name in ["backend_ca_file", "namespace"] {
+        let key = format!("{key}.{name}");
+        if d.has(&key) {
+            d.mistake(&key, "is given without backend", "backend with it");
         }
-    };
-    if table.sync_interval.is_some() && !matches!(durability, Durability::Interval(_)) {
-        reader.mistake("sync_interval", "durability = \"interval\" with it", "another durability");
     }
-    let checkpoint_interval = match &table.checkpoint_interval {
-        Some(text) => reader.duration("checkpoint_interval", text, CHECKPOINTS)?,
-        None => DEFAULT_CHECKPOINT_INTERVAL,
-    };
-    if table.checkpoint_interval.is_some() && durability == Durability::None {
-        reader.mistake("checkpoint_interval", "a durability with checkpoints", "\"none\"");
+    let only_with = [
+        ("sync_interval", table.durability == Survival::Interval, "durability = \"interval\""),
+        ("checkpoint_interval", table.durability != Survival::None, "a durability with files"),
+    ];
+    for (name, is_used, accepted) in only_with {
+        let key = format!("{key}.{name}");
+        if d.has(&key) && !is_used {
+            let found = "is given for another durability";
+            d.mistake(&key, found, &format!("{accepted} with it"));
+        }
     }
+    d.require(&format!("{key}.capacity"), "the number of keys at a time");
     let spec = WindowSpec {
-        capacity,
-        fpr: table.fpr.unwrap_or(DEFAULT_FPR),
-        count: table.count.unwrap_or(1),
+        capacity: table.capacity?,
+        fpr: table.fpr,
+        count: table.count,
         whole_keys: is_followed,
-        lifetime: match length.as_ref()? {
+        lifetime: match length {
             Length::Sliding(_) => TICKS + 1,
             Length::Day(_) => 1,
         },
     };
     if let Err(error) = spec.validate() {
-        reader.mistakes.push(format!("{}: {error}", reader.table));
-        return None;
-    }
-    if table_spec(&spec).validate().is_err() {
-        let expected = format!("less than {} for a window with an [[audience]]", spec.count);
-        reader.mistake("count", expected, &spec.count.to_string());
-        return None;
+        reject_value(d, key, &error.to_string());
+    } else if table_spec(&spec).validate().is_err() {
+        let accepted = format!("less than {} for a window with an [[audience]]", spec.count);
+        d.reject(&format!("{key}.count"), &accepted);
     }
     Some(WindowConfig {
-        name: name?,
-        length: length?,
+        name: table.name.clone(),
+        length,
         spec,
-        when_full: table.when_full.unwrap_or(WhenFull::New),
-        durability,
-        checkpoint_interval,
+        when_full: table.when_full,
+        durability: match table.durability {
+            Survival::Fsync => Durability::Fsync,
+            Survival::Interval => Durability::Interval(table.sync_interval),
+            Survival::None => Durability::None,
+        },
+        checkpoint_interval: table.checkpoint_interval,
     })
+}
+
+/// Notes an error of the form `KEY: expected ACCEPTED, found VALUE`.
+fn reject_value(d: &mut Document<'_>, table: &str, error: &str) {
+    let (name, expected) = error.split_once(": expected ").unwrap_or(("", error));
+    let accepted = expected.split(", found ").next().unwrap_or_default();
+    d.reject(&format!("{table}.{name}"), accepted);
 }
 
 /// Spec of the table: with an audience, it counts to one more than is shown. So a key is reported
@@ -393,45 +262,70 @@ pub(super) fn table_spec(spec: &WindowSpec) -> WindowSpec {
     WindowSpec { count: spec.count + u16::from(spec.whole_keys), ..*spec }
 }
 
-fn length(table: &WindowTable, reader: &mut Reader<'_>) -> Option<Length> {
-    if table.length != "day" {
-        if table.time_zone.is_some() {
-            reader.mistake("time_zone", "length = \"day\" with it", &format!("{:?}", table.length));
+/// A window in Redis: what Redis decides must not be configured here.
+fn remote(
+    table: &WindowTable,
+    length: Length,
+    is_followed: bool,
+    key: &str,
+    d: &mut Document<'_>,
+) -> Option<RemoteConfig> {
+    for name in LOCAL_KEYS {
+        let key = format!("{key}.{name}");
+        if d.has(&key) {
+            d.mistake(&key, "is given with backend", "no value: the server decides");
         }
-        return reader.duration("length", &table.length, LENGTHS).map(Length::Sliding);
     }
-    match Calendar::new(PeriodUnit::Day, table.time_zone.as_deref()) {
-        Ok(calendar) => Some(Length::Day(calendar)),
-        Err(error) => {
-            reader.mistakes.push(format!("{}: time_zone: {error}", reader.table));
-            None
-        }
+    if table.count > 1 {
+        let accepted = "1 with backend: a counter cannot tell a repeated request from an event";
+        d.reject(&format!("{key}.count"), accepted);
     }
+    if is_followed {
+        let found = "has a backend and an [[audience]] that follows it";
+        d.mistake(key, found, "an [[audience]] of a window without backend");
+    }
+    let url = table.backend.as_ref().map(rtad_config::Secret::expose);
+    let url = d.either(key, ["backend", "backend_file"], url, &table.backend_file)?;
+    let url = String::from_utf8_lossy(&url).into_owned();
+    let mut redis = RedisConfig::new(url, table.name.as_str());
+    redis.ca_file = table.backend_ca_file.as_ref().map(|file| d.beside(file));
+    redis.namespace.clone_from(&table.namespace);
+    // Its message shows no password. Connecting is lazy: this only reads the URL.
+    if let Err(error) = redis.validate() {
+        let found = format!("is not accepted: {error}");
+        d.mistake(key, &found, "backend, or backend_file with the path of a file");
+    }
+    Some(RemoteConfig { name: table.name.clone(), length, redis })
 }
 
 fn audience(
     table: &AudienceTable,
     window: &WindowTable,
-    reader: &mut Reader<'_>,
+    key: &str,
+    d: &mut Document<'_>,
 ) -> Option<AudienceConfig> {
-    let name = reader.name(&table.name);
-    let min_count = table.min_count.unwrap_or(1);
-    let highest = window.count.unwrap_or(1);
-    if !(1..=highest).contains(&min_count) {
-        let expected = format!("1 to the window's count, {highest}");
-        reader.mistake("min_count", expected, &min_count.to_string());
+    let AudienceTable { name, min_count, fpr, .. } = table;
+    if !(1..=window.count).contains(min_count) {
+        let accepted = format!("1 to the window's count, {}", window.count);
+        d.reject(&format!("{key}.min_count"), &accepted);
     }
-    let fpr = table.fpr.unwrap_or(DEFAULT_AUDIENCE_FPR);
-    let filter = FilterSpec::for_fpr(FilterKind::Block512, fpr);
-    let filter = filter.map_err(|error| reader.mistakes.push(format!("{}: {error}", reader.table)));
-    Some(AudienceConfig {
-        name: name?,
-        from_window: window.name.parse().ok()?,
-        min_count,
-        filter: filter.ok()?,
-        fpr,
-    })
+    match FilterSpec::for_fpr(FilterKind::Block512, *fpr) {
+        Ok(filter) => Some(AudienceConfig {
+            name: name.clone(),
+            from_window: window.name.clone(),
+            min_count: *min_count,
+            filter,
+            fpr: *fpr,
+        }),
+        Err(error) => {
+            let error = error.to_string();
+            d.reject(&format!("{key}.fpr"), error.rsplit("expected ").next().unwrap_or(&error));
+            None
+        }
+    }
 }
 
+#[cfg(test)]
+mod reference;
 #[cfg(test)]
 mod tests;

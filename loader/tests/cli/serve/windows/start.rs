@@ -15,8 +15,15 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
                  {}/tokens --config {}/loader.toml";
     let refused = sandbox.run(start);
     assert_eq!(refused.status, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("window \"a\": length: expected a time of"), "{refused:?}");
+    let mistakes = ["loader.toml:3: window[0].length is \"soon\"", "loader.toml:4: window[0].capa"];
+    assert!(mistakes.iter().all(|mistake| refused.stderr.contains(mistake)), "{refused:?}");
+    let checked = sandbox.run("check-config {}/loader.toml");
+    assert_eq!(checked.status, Some(2), "{checked:?}");
+    assert!(mistakes.iter().all(|mistake| checked.stderr.contains(mistake)), "{checked:?}");
     let _running = serve(&sandbox, FSYNC);
+    let checked = sandbox.run("check-config {}/loader.toml");
+    assert_eq!(checked.status, Some(0), "{checked:?}");
+    assert!(checked.stdout.contains("valid\nwindow     "), "{checked:?}");
     let refused = sandbox.run(start);
     assert_eq!(refused.status, Some(1), "{refused:?}");
     assert!(

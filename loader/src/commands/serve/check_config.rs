@@ -1,0 +1,23 @@
+//! `check-config` command: a summary of the write service's configuration, or every mistake in it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::super::error::CommandError;
+use super::windows::config::Config;
+
+/// Check a configuration file of `serve`: print a summary, or every mistake with its line.
+#[derive(Debug, Args)]
+pub(in super::super) struct CheckConfigArgs {
+    /// The configuration file (TOML)
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(in super::super) fn run(args: &CheckConfigArgs) -> Result<(), CommandError> {
+    let config = Config::read(&args.file)?;
+    write!(std::io::stdout(), "{}: valid\n{config}", args.file.display())
+        .map_err(CommandError::output)
+}

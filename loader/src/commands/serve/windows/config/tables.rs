@@ -1,0 +1,220 @@
+//! Tables of the config file, as written.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rtad_config::Secret;
+use rtad_config::values::{
+    DAY, MILLISECOND, MINUTE, SECOND, accepted_time, as_time, parse_time, text, time,
+};
+use rtad_core::period::{Calendar, PeriodUnit};
+use rtad_core::snapshot::AudienceName;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+const DEFAULT_LEASE: Duration = Duration::from_secs(60);
+const LENGTHS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(28 * 24 * 3600);
+
+/// Answer to an event that found no room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(in super::super::super) enum WhenFull {
+    #[default]
+    New,
+    Duplicate,
+    Error,
+}
+
+/// Span of time of a window.
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) enum Length {
+    /// Since the first event of a key.
+    Sliding(Duration),
+    /// From midnight to midnight.
+    Day(Calendar),
+}
+
+impl Length {
+    /// Length in seconds; a usual day's for days.
+    pub(in super::super) fn seconds(&self) -> f64 {
+        match self {
+            Self::Sliding(length) => length.as_secs_f64(),
+            Self::Day(_) => 86_400.0,
+        }
+    }
+
+    /// Zone of days.
+    pub(in super::super) fn time_zone(&self) -> Option<&str> {
+        match self {
+            Self::Sliding(_) => None,
+            Self::Day(calendar) => Some(calendar.zone_name()),
+        }
+    }
+
+    /// Identity of the ticks, for the files.
+    pub(in super::super) fn clock(&self) -> String {
+        match self {
+            Self::Sliding(length) => format!("sliding {}", humantime::format_duration(*length)),
+            Self::Day(calendar) => format!("day in {}", calendar.zone_name()),
+        }
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sliding(length) => humantime::format_duration(*length).fmt(f),
+            Self::Day(_) => f.write_str("day"),
+        }
+    }
+}
+
+/// The whole file.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+#[serde(default)]
+pub(super) struct File {
+    /// Directory of the windows' files. Required unless each window has `durability = "none"` or a
+    /// `backend`.
+    pub(super) state_dir: Option<PathBuf>,
+    /// Time for which the owner of a window accepts events without an answer of the store.
+    #[serde(deserialize_with = "time::<_, _, SECOND, DAY>", serialize_with = "as_time")]
+    pub(super) lease: Duration,
+    /// Event windows; see `[[window]]`.
+    pub(super) window: Vec<WindowTable>,
+    /// Audiences that follow windows; see `[[audience]]`.
+    pub(super) audience: Vec<AudienceTable>,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        Self { state_dir: None, lease: DEFAULT_LEASE, window: Vec::new(), audience: Vec::new() }
+    }
+}
+
+/// An event window.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+pub(super) struct WindowTable {
+    /// Name of the window in routes, metrics and files.
+    pub(super) name: AudienceName,
+    /// Life of an entry: a time from the first event of its key, or until midnight.
+    #[serde(deserialize_with = "length", serialize_with = "as_length")]
+    pub(super) length: Length,
+    /// Time zone of `length = "day"`, from the IANA database in the program itself; unset = UTC.
+    #[serde(default, deserialize_with = "time_zone")]
+    pub(super) time_zone: Option<String>,
+    /// Number of keys at a time. Required without `backend`.
+    pub(super) capacity: Option<u64>,
+    /// Highest rate of new keys that are taken for duplicates, at full capacity.
+    #[serde(default = "default_fpr")]
+    pub(super) fpr: f64,
+    /// Highest count of a key; 1 only tells new keys from duplicates. With `backend` it is 1.
+    #[serde(default = "one")]
+    pub(super) count: u16,
+    /// Answer to an event that finds no room.
+    #[serde(default)]
+    pub(super) when_full: WhenFull,
+    /// Events that survive the end of the process: `fsync` keeps all, `interval` all but those of
+    /// the last `sync_interval`, `none` none.
+    #[serde(default)]
+    pub(super) durability: Survival,
+    /// Time between syncs of the log, with `durability = "interval"`.
+    #[serde(
+        default = "default_sync_interval",
+        deserialize_with = "time::<_, _, MILLISECOND, MINUTE>",
+        serialize_with = "as_time"
+    )]
+    pub(super) sync_interval: Duration,
+    /// Longest time between checkpoints in the store.
+    #[serde(
+        default = "default_checkpoint_interval",
+        deserialize_with = "time::<_, _, { 10 * SECOND }, DAY>",
+        serialize_with = "as_time"
+    )]
+    pub(super) checkpoint_interval: Duration,
+    /// URL of the Redis or Valkey that holds the window: `redis://`, `rediss://` for TLS,
+    /// `redis+cluster://` for a cluster; a password is percent-encoded. The keys from `capacity` to
+    /// `checkpoint_interval` are mistakes beside it, except `count = 1`.
+    pub(super) backend: Option<Secret>,
+    /// File that holds the URL alone. A relative path starts at the directory of the configuration
+    /// file.
+    pub(super) backend_file: Option<PathBuf>,
+    /// PEM file of the only trusted CA certificates for `rediss://`; unset = those of the system. A
+    /// relative path starts at the directory of the configuration file.
+    pub(super) backend_ca_file: Option<PathBuf>,
+    /// First part of the keys in Redis: 1 to 64 of `a-z 0-9 _ -`. Deployments that share a server
+    /// need different ones.
+    #[serde(default = "default_namespace")]
+    pub(super) namespace: String,
+}
+
+/// Events that survive the end of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Survival {
+    Fsync,
+    #[default]
+    Interval,
+    None,
+}
+
+/// An audience that follows a window.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+pub(super) struct AudienceTable {
+    /// Name of the audience in the store.
+    pub(super) name: AudienceName,
+    /// Name of the window.
+    pub(super) from_window: String,
+    /// Lowest count of a member, up to the `count` of the window.
+    #[serde(default = "one")]
+    pub(super) min_count: u16,
+    /// False-positive rate of the audience's filters.
+    #[serde(default = "default_audience_fpr")]
+    pub(super) fpr: f64,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+const fn default_fpr() -> f64 {
+    1e-5
+}
+
+const fn default_audience_fpr() -> f64 {
+    1e-4
+}
+
+const fn default_sync_interval() -> Duration {
+    Duration::from_millis(100)
+}
+
+const fn default_checkpoint_interval() -> Duration {
+    Duration::from_secs(600)
+}
+
+fn default_namespace() -> String {
+    "rtad".to_owned()
+}
+
+/// The calendar of a day in UTC, until `time_zone` is known.
+fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Length, D::Error> {
+    let accepted = format!("{}, or day", accepted_time(&LENGTHS));
+    text(deserializer, &accepted, |text| match text {
+        "day" => Calendar::new(PeriodUnit::Day, None).ok().map(Length::Day),
+        _ => parse_time(text, &LENGTHS).map(Length::Sliding),
+    })
+}
+
+fn as_length<S: Serializer>(length: &Length, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(length)
+}
+
+fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, "a name of the IANA database, such as Asia/Shanghai", |text| {
+        Calendar::new(PeriodUnit::Day, Some(text)).is_ok().then(|| Some(text.to_owned()))
+    })
+}
