@@ -100,8 +100,8 @@ impl Budget {
         held + self.threads * partition + 2 * chunk <= self.rest
     }
 
-    /// Who builds chunks from keys on disk, in partitions of up to `partition` bytes, and the bytes
-    /// of all chunks.
+    /// Builders of chunks from keys on disk, in partitions of up to `partition` bytes, and the
+    /// bytes of all chunks.
     pub(crate) fn units(&self, largest_chunk: u64, partition: u64) -> (Builders, u64) {
         let chunks = largest_chunk.max(MIN_CHUNKS).max(self.rest / 5);
         let chunks =
@@ -115,7 +115,7 @@ impl Budget {
         (Builders { threads: threads as usize, unit_bytes: (keys / threads) as usize }, chunks)
     }
 
-    /// Who builds chunks from keys in memory. Nothing is read.
+    /// Builders of chunks from keys in memory. Nothing is read.
     pub(crate) const fn builders_in_memory(&self) -> Builders {
         Builders { threads: self.threads(), unit_bytes: 0 }
     }

@@ -29,9 +29,9 @@ pub(in super::super::super) enum WhenFull {
 /// Span of time of a window.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) enum Length {
-    /// Since the first event of a key.
+    /// A window from the first event of a key.
     Sliding(Duration),
-    /// From midnight to midnight.
+    /// A window from midnight to midnight.
     Day(Calendar),
 }
 
