@@ -416,7 +416,7 @@ fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
 }
 
 fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u64 {
-    let keys: Keys = hex.iter().filter_map(|hex| ids.key(IdKind::Md5 as usize, hex)).collect();
+    let keys: Keys = hex.iter().filter_map(|hex| ids.key(IdKind::Md5 as usize, hex).ok()).collect();
     let catalog = serving.load();
     catalog.decide(0, &keys, at).reason as u64
 }

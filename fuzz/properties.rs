@@ -1,8 +1,8 @@
 //! Properties of answers to arbitrary bodies.
 //!
 //! Used by the fuzz targets and by `tests/platform_corpus`, which replays and mutates the corpus.
-//! Answers come from the service's adapters, decider and catalog. The decider's results are
-//! recorded, and the answer must match them. A panic is a failure.
+//! Answers come from the service's adapters and catalog, and must match the verdicts. A panic is a
+//! failure.
 //!
 //! The custom adapter gets the same bodies: a mapping of Ocean Engine's messages, and one of the
 //! JSON of `/v1/decide`. A new protocol needs a [`Protocol`] and an arm in each `match`.
@@ -21,16 +21,16 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message as _;
-use rtad::catalog::{Audience, Catalog, Live};
+use rtad::catalog::{Audience, Catalog};
 use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
-    Access, Adapter, Admission, Answered, CacheTimes, Decider, Failure, Head, Id, IdReader,
-    MAX_IDS, MAX_READ_IDS, MAX_STRATEGIES, Ocean, Platform, StrategyIds, Tencent,
+    Access, Adapter, Admission, CacheTimes, Failure, Head, IdReader, MAX_IDS, MAX_READ_IDS,
+    MAX_STRATEGIES, Ocean, Platform, Read, Tencent, Verdicts,
 };
 use rtad::serve::Assembly;
-use rtad::strategy::{Decision, Outcome, Reason, Strategy};
+use rtad::strategy::{Outcome, Reason, Strategy};
 use rtad::telemetry::Telemetry;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
@@ -200,9 +200,9 @@ impl World {
             strategy("hopeless", &[], &[1], no_bid, no_bid),
         ];
         let cache = CacheTimes { bid: Some(3600), no_bid: Some(86400) };
-        let ids = OUT_TARGET_IDS.map(|(id, strategy)| (Bytes::from(id), strategy)).to_vec();
-        let tencent = Box::new(Tencent::new(StrategyIds::new(ids), cache));
-        let ocean = Box::new(Ocean::new(StrategyIds::new(RTA_IDS.to_vec()), cache));
+        let ids = OUT_TARGET_IDS.map(|(id, strategy)| (id.to_owned(), strategy)).to_vec();
+        let tencent = Box::new(Tencent::new(ids, cache));
+        let ocean = Box::new(Ocean::new(RTA_IDS.to_vec(), cache));
         let platform = |name: &str, adapter: Box<dyn Adapter>| {
             let (name, path) = (name.to_owned(), format!("/rta/{name}"));
             Arc::new(Platform { name, path, access: Access::default(), adapter })
@@ -227,12 +227,34 @@ impl World {
         };
         let served = &self.catalog.platforms()[index];
         let head = Head { headers: &self.head, query: None };
-        let live = Live::new(&self.catalog, served, &self.reader, Instant::now());
-        let mut decider = Recording::new(live, &self.reader);
-        let Answered { bytes, failure } =
-            served.platform.respond(Admission::ByHeaders, &head, Ok(body), &mut decider);
-        assert_ne!(failure, Some(Failure::Internal), "nothing panics");
-        Answer { bytes, failure, bids: decider.bids }
+        let (body, mut read) = (Ok(body), Read::default());
+        let mut bids = [None; STRATEGIES];
+        let platform = &served.platform;
+        let answered = platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
+            let verdicts = self.catalog.decide_request(served, &self.reader, read, Instant::now());
+            bids = self.bids(read, &verdicts);
+            verdicts
+        });
+        assert_ne!(answered.failure(), Some(Failure::Internal), "nothing panics");
+        Answer { failure: answered.failure(), bytes: answered.bytes, bids }
+    }
+
+    /// Each strategy's decision; checks that unread ids are not taken for those of non-members.
+    fn bids(&self, read: &Read<'_>, verdicts: &Verdicts) -> [Option<bool>; STRATEGIES] {
+        let key = |id: &rtad::platform::Id<'_>| {
+            let text = id.value.to_string();
+            self.reader.key_uncounted(id.field, text.as_bytes()).ok().filter(|_| !id.is_doubtful)
+        };
+        let keys: HashSet<DeviceKey> = read.ids.iter().filter_map(key).collect();
+        let are_too_many = keys.len() > MAX_IDS || read.ids.len() > MAX_READ_IDS;
+        let mut bids = [None; STRATEGIES];
+        for verdict in verdicts {
+            assert_eq!(bids[verdict.strategy], None, "a strategy is decided once");
+            let is_proven = matches!(verdict.decision.reason, Reason::Member | Reason::Unavailable);
+            assert!(is_proven || !are_too_many, "an unread id might be a member");
+            bids[verdict.strategy] = Some(verdict.decision.outcome == Outcome::Bid);
+        }
+        bids
     }
 
     fn answer_api(&self, body: &[u8]) -> Answer {
@@ -285,49 +307,6 @@ impl World {
     pub fn answer_and_check(&self, protocol: Protocol, body: impl Into<Bytes>) {
         let body = body.into();
         self.check(protocol, &body, &self.answer(protocol, body.clone()));
-    }
-}
-
-/// A decider that records decisions of the service's decider.
-struct Recording<'a> {
-    live: Live<'a>,
-    bids: [Option<bool>; STRATEGIES],
-    reader: &'a IdReader,
-    keys: HashSet<DeviceKey>,
-    ids: usize,
-}
-
-impl<'a> Recording<'a> {
-    fn new(live: Live<'a>, reader: &'a IdReader) -> Self {
-        Self { live, bids: [None; STRATEGIES], reader, keys: HashSet::new(), ids: 0 }
-    }
-}
-
-impl Decider for Recording<'_> {
-    fn id(&mut self, id: Id<'_>) {
-        self.ids += 1;
-        self.keys.extend(self.reader.key_uncounted(id.field, id.value).ok());
-        self.live.id(id);
-    }
-
-    fn doubtful(&mut self, id: Id<'_>) {
-        self.ids += 1;
-        self.live.doubtful(id);
-    }
-
-    fn decide(&mut self, strategy: usize) -> Decision {
-        assert_eq!(self.bids[strategy], None, "a strategy is decided once");
-        let decision = self.live.decide(strategy);
-        if self.keys.len() > MAX_IDS || self.ids > MAX_READ_IDS {
-            let is_proven = matches!(decision.reason, Reason::Member | Reason::Unavailable);
-            assert!(is_proven, "an unread id might be a member");
-        }
-        self.bids[strategy] = Some(decision.outcome == Outcome::Bid);
-        decision
-    }
-
-    fn give_up(&mut self) {
-        self.live.give_up();
     }
 }
 

@@ -4,9 +4,9 @@
 //! request loads it once, so it sees one consistent state.
 
 mod audience;
-mod live;
+mod decide;
 mod served;
 
 pub use audience::Audience;
-pub use live::{Capacity, Kept, Live, RequestKeys};
+pub use decide::{Found, RequestKeys};
 pub use served::{ApiAccess, Catalog, ServedPlatform, Serving};

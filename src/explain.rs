@@ -17,7 +17,7 @@
 //! | `parts` | audiences and strategies of an explanation |
 //! | `words` | reasons, as sentences |
 //! | `report` | the explanation, as data |
-//! | `trace` | a decider that records ids, notes and decisions |
+//! | `trace` | a request's ids with their results, and its other fields |
 //! | `input` | hex and base64 to bytes |
 //!
 //! This module does *not* load snapshots or read sockets.

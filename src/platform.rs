@@ -1,9 +1,9 @@
-//! Ad platforms' protocols: request bytes to ids, decisions to response bytes. One file per
+//! Ad platforms' protocols: request bytes to data, decisions to response bytes. One file per
 //! platform.
 //!
-//! An [`Adapter`] passes ids to a [`Decider`] and gets decisions from it. The same code serves a
-//! request, explains a captured one, and runs in a test. A new platform needs a file that
-//! implements the trait, and an entry of [`KINDS`].
+//! An [`Adapter`] reads a body into a [`Read`], and writes an answer from it and the [`Verdict`]s
+//! about it. The same code serves a request, explains a captured one, and runs in a test. A new
+//! platform needs a file that implements the trait, and an entry of [`KINDS`].
 //!
 //! Each file uses only those below it in the table.
 //!
@@ -12,30 +12,39 @@
 //! | `respond` | a configured platform, and an answer to every request |
 //! | `tencent`, `ocean` | protocols of these platforms, from the files in `proto/` |
 //! | `custom` | protocols that the config maps |
-//! | `adapter` | the trait of all protocols, and shared parts |
-//! | `decider` | the trait for ids in and decisions out, and failures |
+//! | `adapter` | the trait of all protocols |
 //! | `describe` | answers as text |
+//! | `verdict` | decisions about a request, and the cache time of its answer |
+//! | `read` | a request as data |
+//! | `failure` | causes of answers without decisions |
+//! | `value` | a value of a request |
 //! | `ids` | ids to keys |
 //! | `access` | access by secrets in headers |
 
 pub mod access;
 mod adapter;
 pub mod custom;
-mod decider;
 mod describe;
+mod failure;
 pub mod ids;
 pub mod ocean;
+mod read;
 mod respond;
 pub mod tencent;
+mod value;
+mod verdict;
 
 pub use access::Access;
-pub use adapter::{Adapter, Admission, CacheTimes, Head, Kind, StrategyIds};
+pub use adapter::{Adapter, Admission, Head, Kind, Request};
 pub use custom::Custom;
-pub use decider::{Decider, Failure, Id, UNREADABLE};
+pub use failure::{Failure, ReadError};
 pub use ids::{IdReader, Keys, MAX_IDS, MAX_READ_IDS};
 pub use ocean::Ocean;
+pub use read::{Asked, AskedList, Attribute, Id, Known, Purpose, Read, SkippedId, StrategyIds};
 pub use respond::{Answered, Platform};
 pub use tencent::Tencent;
+pub use value::{Digits, Value};
+pub use verdict::{CacheTimes, Verdict, Verdicts};
 
 pub use crate::config::{MAX_STRATEGIES, Secret};
 pub use rtad_core::device::IdField;

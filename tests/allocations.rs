@@ -1,4 +1,5 @@
-//! Allocations: none in lookups, decisions and their metrics, for every kind of id.
+//! Allocations: none in lookups, decisions and their metrics, for every kind of id; those of
+//! platforms' answers.
 
 #![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
@@ -6,15 +7,21 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use arrayvec::ArrayVec;
+use bytes::Bytes;
+use http::HeaderMap;
 use rtad::cap::Cap;
 use rtad::catalog::{Audience, Catalog, Serving};
 use rtad::config::CapConfig;
-use rtad::platform::{IdReader, Keys};
-use rtad::strategy::{Outcome, Reason, Strategy};
+use rtad::platform::{
+    Access, Adapter, Admission, CacheTimes, Head, IdReader, Keys, Ocean, Platform, Read, Tencent,
+    Verdict,
+};
+use rtad::strategy::{Decision, Outcome, Reason, Strategy};
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::period::PeriodUnit;
 use rtad_core::snapshot::Snapshot;
+use testkit::platform::{OCEAN_REQUEST, TENCENT_REQUEST};
 use testkit::store::{Spec, snapshot};
 
 const MEMBERS: [(IdKind, &str); 3] = [
@@ -93,4 +100,40 @@ fn lookups_and_decisions_do_not_allocate() {
         allocation_counter::measure(|| drop(std::hint::black_box(Box::new(7)))).count_total,
         1
     );
+}
+
+/// The lists of the decoded request and of the answer, and the answer's bytes: reading into data
+/// and writing from it allocate nothing else.
+#[test]
+fn answers_allocate_lists_and_bytes_only() {
+    let bid = Decision { outcome: Outcome::Bid, reason: Reason::NotMember };
+    let no_bid = Decision { outcome: Outcome::NoBid, reason: Reason::Member };
+    let tencent = Tencent::new(vec![("T1001".to_owned(), 0)], CacheTimes::default());
+    let ocean = Ocean::new(vec![(10003, 0)], CacheTimes::default());
+    let adapters = [
+        ("tencent", Box::new(tencent) as Box<dyn Adapter>, TENCENT_REQUEST, [2, 1]),
+        ("ocean", Box::new(ocean), OCEAN_REQUEST, [3, 3]),
+    ];
+    let headers = HeaderMap::new();
+    for (name, adapter, body, expected) in adapters {
+        let path = "/rta".to_owned();
+        let access = Access::default();
+        let platform = Platform { name: name.to_owned(), path, access, adapter };
+        let body = Ok(Bytes::from(const_hex::decode(body).unwrap()));
+        for (decision, expected) in [bid, no_bid].into_iter().zip(expected) {
+            let answer = || {
+                let (head, mut read) = (Head { headers: &headers, query: None }, Read::default());
+                let answered =
+                    platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
+                        let verdict = |strategy| Verdict { strategy, decision, cap_ends_in: None };
+                        read.verdicts(verdict)
+                    });
+                assert!(answered.error.is_none() && !answered.bytes.is_empty());
+            };
+            // Bytes that are shared once are shared again without an allocation.
+            answer();
+            let counted = allocation_counter::measure(answer);
+            assert_eq!(counted.count_total, expected, "{name} {decision:?}");
+        }
+    }
 }

@@ -29,8 +29,8 @@ use axum::routing::post;
 use bytes::Bytes;
 use http::HeaderMap;
 use lanes::Lane;
-use rtad::catalog::{Live, Serving};
-use rtad::platform::{Head, IdReader};
+use rtad::catalog::Serving;
+use rtad::platform::{Admission, Head, IdReader, Read};
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, Sync, now_unix_seconds};
 use rtad::telemetry::count_as_worker;
@@ -171,8 +171,12 @@ fn answered(serving: &Serving, ids: &IdReader, path: &str, body: Bytes) -> Bytes
     let served = catalog.platform_at(path).expect("a configured platform");
     let headers = HeaderMap::new();
     let head = Head { headers: &headers, query: None };
-    let mut live = Live::new(&catalog, served, ids, Instant::now());
-    served.platform.answer(&head, Ok(body), &mut live).expect("a good body")
+    let (body, mut read) = (Ok(body), Read::default());
+    let answered = served.platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
+        catalog.decide_request(served, ids, read, Instant::now())
+    });
+    assert!(answered.error.is_none(), "a good body");
+    answered.bytes
 }
 
 /// A server process. It ends when its stdin is closed, and so with this process.

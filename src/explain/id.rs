@@ -9,9 +9,8 @@ use serde::Serialize;
 
 use super::parts::{canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, IdExplained, IdInAudience, StrategyExplained};
-use super::trace::Found;
 use super::words;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Found};
 use crate::platform::IdReader;
 use crate::strategy::Strategy;
 use crate::sync::SyncHistory;

@@ -3,7 +3,8 @@
 use serde::{Serialize, Serializer};
 
 use super::input::Encoding;
-use super::trace::{Found, Note};
+use super::trace::Note;
+use crate::catalog::Found;
 use crate::strategy::Membership;
 
 /// The reason of a strategy id that the config does not map; all other reasons are a decision's.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Instant;
 
 use bytes::Bytes;
 use rtad_core::device::DeviceKey;
@@ -12,10 +13,10 @@ use super::report::{
     AccessChecked, Answer, AudienceExplained, BodyRead, Explanation, FailureExplained, IdExplained,
     IdInAudience, StrategyExplained,
 };
-use super::trace::{Found, Trace, TracedId};
+use super::trace::{Trace, TracedId};
 use super::words;
-use crate::catalog::Catalog;
-use crate::platform::{Admission, Failure, Head, IdReader, Platform};
+use crate::catalog::{Catalog, Found};
+use crate::platform::{Admission, Failure, Head, IdReader, Platform, Read, ReadError, Verdicts};
 use crate::strategy::Membership;
 use crate::sync::SyncHistory;
 
@@ -64,12 +65,21 @@ pub fn explain(
     };
     let admission = if has_headers { Admission::ByHeaders } else { Admission::Granted };
     let body = if size_bytes > max_body { Err(Failure::TooLarge) } else { Ok(body) };
-    let mut trace = Trace::new(catalog, ids);
-    let answered = platform.respond(admission, &head, body, &mut trace);
-    let failure = answered.failure.or_else(|| trace.too_many_ids.then_some(Failure::TooManyIds));
-    let failure = failure.map(|failure| FailureExplained {
+    let (mut read, mut verdicts, at) = (Read::default(), Verdicts::new(), Instant::now());
+    let answered = platform.respond(admission, head, &body, &mut read, |read| {
+        let trace = Trace::of(read, ids);
+        verdicts = catalog.decide_request_uncounted(&trace.keys, read, at);
+        verdicts.clone()
+    });
+    let trace = Trace::of(&read, ids);
+    let too_many = trace.keys.are_too_many().then_some(Failure::TooManyIds);
+    let unreadable = answered.error.as_ref().and_then(|error| match error {
+        ReadError::Failed(_) => None,
+        unreadable => Some(unreadable.to_string()),
+    });
+    let failure = answered.failure().or(too_many).map(|failure| FailureExplained {
         cause: failure.as_str(),
-        because: words::failure(failure, trace.unreadable.as_deref(), size_bytes, max_body),
+        because: words::failure(failure, unreadable.as_deref(), size_bytes, max_body),
     });
 
     let indexes = named_audiences(catalog, platform);
@@ -77,7 +87,7 @@ pub fn explain(
         let membership = |index: &usize| catalog.audiences()[*index].membership(keys);
         indexes.iter().map(membership).collect()
     };
-    let keys = trace.request_keys.keys();
+    let keys = trace.keys.keys();
     let memberships: Vec<Membership> = asked(keys);
     let audience = |(index, membership): (&usize, &Membership)| {
         let was_asked = !keys.is_empty();
@@ -90,14 +100,15 @@ pub fn explain(
     let strategies = explain_strategies(
         catalog,
         platform,
-        &trace,
+        &trace.asked,
+        &verdicts,
         &words::Facts {
             ids: &ids,
             audiences: &audiences,
             failure: failure.as_ref().map(|failure| failure.cause),
         },
     );
-    let notes = trace.notes();
+    let notes = trace.notes;
     let answer = Answer {
         status: 200,
         content_type: platform.content_type(),
@@ -165,19 +176,18 @@ fn explain_traced(
 fn explain_strategies(
     catalog: &Catalog,
     platform: &Platform,
-    trace: &Trace<'_>,
+    asked: &[(String, Option<usize>)],
+    verdicts: &Verdicts,
     facts: &words::Facts<'_>,
 ) -> Vec<StrategyExplained> {
     let decided = |(id, index): (String, usize)| {
-        Some(explain_strategy(catalog, id, index, trace.decisions[index]?, facts))
+        let verdict = verdicts.iter().find(|verdict| verdict.strategy == index)?;
+        Some(explain_strategy(catalog, id, index, verdict.decision, facts))
     };
-    // After a failure, every configured strategy decides, whatever the request names.
-    if trace.asked.is_empty()
-        || facts.failure.is_some_and(|cause| cause != Failure::TooManyIds.as_str())
-    {
-        return platform.strategy_ids().into_iter().filter_map(decided).collect();
+    if asked.is_empty() {
+        return platform.strategy_ids().filter_map(decided).collect();
     }
-    let asked = trace.asked.iter().cloned().filter_map(|(id, index)| match index {
+    let asked = asked.iter().cloned().filter_map(|(id, index)| match index {
         Some(index) => decided((id, index)),
         None => Some(words::not_configured(id)),
     });

@@ -8,8 +8,8 @@ use super::input::Encoding;
 use super::report::{
     AccessChecked, AudienceExplained, Explanation, IdExplained, StrategyExplained, membership_word,
 };
-use super::trace::Found;
 use super::words;
+use crate::catalog::Found;
 use crate::strategy::Membership;
 
 impl Display for Explanation {

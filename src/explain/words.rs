@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::report::{
     AudienceExplained, FailureExplained, IdExplained, NOT_CONFIGURED, StrategyExplained,
 };
-use super::trace::{Found, Note};
+use super::trace::Note;
+use crate::catalog::Found;
 use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
 use crate::strategy::{Decision, Membership, Outcome, Reason, Strategy};
 use rtad_core::device::IdKind;

@@ -172,7 +172,7 @@ struct IdsSeed<'a> {
 impl IdsSeed<'_> {
     fn take<E: serde::de::Error>(&mut self, id: &str) -> Result<(), E> {
         match self.reader.key(self.field, id.as_bytes()) {
-            Some(key) if !self.keys.contains(&key) && self.keys.try_push(key).is_err() => {
+            Ok(key) if !self.keys.contains(&key) && self.keys.try_push(key).is_err() => {
                 Err(E::custom(format_args!("more than {MAX_IDS} different usable ids")))
             }
             _ => Ok(()),

@@ -11,8 +11,7 @@ use rtad_http::timing::Arrival;
 
 use super::decision_app::{Answer, App, Content, ROUTES};
 use super::error::ApiError;
-use crate::catalog::Live;
-use crate::platform::{Admission, Failure, Head};
+use crate::platform::{Admission, Failure, Head, Read};
 use crate::telemetry::Route;
 
 /// Answers a request to the path of a platform.
@@ -42,9 +41,13 @@ pub(super) fn answer(
             return app.finish(unknown, arrival, head.headers, Err(ApiError::NotFound(ROUTES)));
         };
         let seen = Head { headers: &head.headers, query: head.uri.query() };
-        let mut decider = Live::new(&catalog, served, &app.ids, arrival.started);
-        let answered = served.platform.respond(Admission::ByHeaders, &seen, body, &mut decider);
-        if let Some(failure) = answered.failure {
+        let answered = {
+            let mut read = Read::default();
+            served.platform.respond(Admission::ByHeaders, seen, &body, &mut read, |read| {
+                catalog.decide_request(served, &app.ids, read, arrival.started)
+            })
+        };
+        if let Some(failure) = answered.failure() {
             served.count_failure(failure);
         }
         drop(in_flight);

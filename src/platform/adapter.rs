@@ -1,51 +1,43 @@
-//! The trait of a platform's protocol, and the parts that protocols share.
+//! The trait of a platform's protocol: a body to data, and data to an answer.
 
 use std::fmt;
-use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message;
 
-use super::decider::{Decider, Failure, UNREADABLE};
-use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
-use crate::strategy::{Decision, Outcome, Reason};
+use super::failure::ReadError;
+use super::read::{Read, StrategyIds};
+use super::verdict::Verdict;
+use crate::config::{KindRules, Mistake, PlatformConfig};
 
 /// A platform's protocol, with its configuration.
 ///
-/// An adapter reads a body, passes the ids to a [`Decider`], gets each strategy's decision from it,
-/// and writes the answer. It has no access to audiences or sockets. Many threads call it.
+/// An adapter reads a body into data, and writes an answer from the data and the verdicts about it.
+/// It has no access to audiences or sockets. Many threads call it.
 pub trait Adapter: fmt::Debug + Send + Sync {
     /// The protocol's `kind` in the config.
     fn kind(&self) -> &'static str;
 
-    /// Answers a request of an admitted caller. Costs one pass over the body without copying it,
-    /// and the answer's bytes.
+    /// Its strategy ids.
+    fn strategies(&self) -> &StrategyIds;
+
+    /// Reads a request of an admitted caller. Costs one pass over the body without copying it.
+    /// `read` is empty before.
     ///
     /// # Errors
     ///
-    /// The reason why the ids were not used.
-    fn answer(
-        &self,
-        admission: Admission,
-        head: &Head<'_>,
-        body: Bytes,
-        decider: &mut dyn Decider,
-    ) -> Result<Bytes, Failure>;
+    /// The reason why the ids are not used.
+    fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError>;
 
-    /// The answer to an unreadable request: the decision of each configured strategy, after
-    /// [`Decider::give_up`].
-    fn unavailable(&self, decider: &mut dyn Decider) -> Bytes;
+    /// Writes the answer to a request. Costs the answer's bytes.
+    fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes;
 
     /// The answer to an unauthorized caller, and after a second failure: no bid.
     fn refusal(&self) -> Bytes;
 
     /// The answers' media type, if the platform requires one.
     fn content_type(&self) -> Option<&'static str>;
-
-    /// Its strategy ids as text, in the config's order, with the indexes of their strategies.
-    fn strategy_ids(&self) -> Vec<(String, usize)>;
 
     /// An answer as text: one line per field that is set.
     ///
@@ -57,6 +49,24 @@ pub trait Adapter: fmt::Debug + Send + Sync {
     /// Hash of the schema that the config names; 0 if it names none.
     fn schema_fingerprint(&self) -> u64 {
         0
+    }
+}
+
+/// A request of an admitted caller.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The way the caller was admitted.
+    pub admission: Admission,
+    /// Headers and query string.
+    pub head: Head<'a>,
+    /// The body.
+    pub body: &'a Bytes,
+}
+
+/// Hides the body: it holds ids.
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("admission", &self.admission).finish_non_exhaustive()
     }
 }
 
@@ -74,8 +84,8 @@ pub struct Kind {
     pub build: Build,
 }
 
-/// Builds an adapter from its config table and its strategies.
-type Build = fn(&PlatformConfig, StrategyIds<String>) -> Result<Box<dyn Adapter>, Vec<Mistake>>;
+/// Builds an adapter from its config table, and its strategy ids with their strategies' indexes.
+type Build = fn(&PlatformConfig, Vec<(String, usize)>) -> Result<Box<dyn Adapter>, Vec<Mistake>>;
 
 /// The way a caller is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,163 +112,6 @@ impl fmt::Debug for Head<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Head").finish_non_exhaustive()
     }
-}
-
-/// Seconds for which the platform may cache an answer; `None` = the platform decides.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CacheTimes {
-    /// For an answer with a bid.
-    pub bid: Option<u32>,
-    /// For an answer without a bid.
-    pub no_bid: Option<u32>,
-}
-
-impl From<&PlatformConfig> for CacheTimes {
-    fn from(config: &PlatformConfig) -> Self {
-        let seconds = |time: Option<Duration>| {
-            time.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
-        };
-        Self { bid: seconds(config.bid_cache), no_bid: seconds(config.no_bid_cache) }
-    }
-}
-
-/// Cache time of a capped answer if none is configured, unless the period ends before.
-const CAPPED_CACHE: u32 = 3600;
-
-impl CacheTimes {
-    /// The cache time of an answer with these verdicts. An answer that depends on a missing
-    /// audience carries none: a short outage would be cached for a day. An answer without a
-    /// decision carries none either, as it does not depend on the device.
-    ///
-    /// No answer of a strategy with a cap is cached beyond the cap's period: a cached bid would
-    /// not be counted in the next one, a cached `capped` would refuse a device that it admits. So
-    /// an answer with `capped` always carries a time.
-    pub(super) fn of(&self, bids: bool, verdicts: &Verdicts<'_>) -> Option<u32> {
-        if verdicts.unavailable || verdicts.made.is_empty() {
-            return None;
-        }
-        let configured = if bids { self.bid } else { self.no_bid };
-        let Some(left) = verdicts.cap_ends_in else { return configured };
-        // Platforms read 0 as "not given".
-        let left = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1);
-        let usual = configured.or_else(|| verdicts.capped.then_some(CAPPED_CACHE));
-        usual.map(|seconds| seconds.min(left))
-    }
-}
-
-/// A platform's strategy ids, in the config's order, and the indexes of their strategies.
-#[derive(Debug, Clone)]
-pub struct StrategyIds<I>(Vec<(I, usize)>);
-
-impl<I> StrategyIds<I> {
-    /// Takes at most [`MAX_STRATEGIES`] ids.
-    ///
-    /// # Panics
-    ///
-    /// If there are more, which the config's checks prevent.
-    pub fn new(ids: Vec<(I, usize)>) -> Self {
-        assert!(ids.len() <= MAX_STRATEGIES, "at most {MAX_STRATEGIES} strategies");
-        Self(ids)
-    }
-
-    /// The same ids as another type.
-    pub(super) fn map<J>(self, id: impl Fn(I) -> J) -> StrategyIds<J> {
-        StrategyIds(self.0.into_iter().map(|(known, strategy)| (id(known), strategy)).collect())
-    }
-
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&I, usize)> + Clone {
-        self.0.iter().map(|(id, strategy)| (id, *strategy))
-    }
-
-    /// All ids as text.
-    pub(super) fn texts(&self, text: impl Fn(&I) -> String) -> Vec<(String, usize)> {
-        self.iter().map(|(id, strategy)| (text(id), strategy)).collect()
-    }
-}
-
-impl<I: PartialEq> StrategyIds<I> {
-    /// The index of an id's strategy.
-    #[inline]
-    pub(super) fn strategy(&self, id: &I) -> Option<usize> {
-        self.0.iter().find(|(known, _)| known == id).map(|(_, strategy)| *strategy)
-    }
-}
-
-/// The decisions of one request. Each strategy decides once, even if several ids map to it.
-pub(super) struct Verdicts<'d> {
-    decider: &'d mut dyn Decider,
-    made: ArrayVec<(usize, Decision), MAX_STRATEGIES>,
-    /// Whether a needed audience was unavailable for any of them.
-    unavailable: bool,
-    /// Whether any of them was capped.
-    capped: bool,
-    /// Time until the first cap of these strategies counts anew.
-    cap_ends_in: Option<Duration>,
-}
-
-impl<'d> Verdicts<'d> {
-    pub(super) fn new(decider: &'d mut dyn Decider) -> Self {
-        let (made, unavailable, capped, cap_ends_in) = Default::default();
-        Self { decider, made, unavailable, capped, cap_ends_in }
-    }
-
-    /// Records a requested strategy id.
-    pub(super) fn requested_strategy(&mut self, id: &dyn fmt::Display, strategy: Option<usize>) {
-        self.decider.requested_strategy(id, strategy);
-    }
-
-    /// Whether the strategy bids.
-    #[inline]
-    pub(super) fn bids(&mut self, strategy: usize) -> bool {
-        let made = self.made.iter().find(|(known, _)| *known == strategy);
-        let decision = match made {
-            Some((_, decision)) => *decision,
-            None => {
-                let decision = self.decider.decide(strategy);
-                self.unavailable |= decision.reason == Reason::Unavailable;
-                self.capped |= decision.reason == Reason::Capped;
-                let ends_in = self.decider.cap_ends_in(strategy);
-                self.cap_ends_in = self.cap_ends_in.into_iter().chain(ends_in).min();
-                self.made.push((strategy, decision));
-                decision
-            }
-        };
-        decision.outcome == Outcome::Bid
-    }
-}
-
-/// Strategies or ads that one request may name. Each is looked up, and has a part of the answer.
-pub(super) const MAX_ASKED: usize = 1024;
-
-/// Checks the number of requested strategies or ads. More make a request unreadable: an answer to
-/// some would accept or reject the others.
-pub(super) fn check_asked(count: usize, decider: &mut dyn Decider) -> Result<(), Failure> {
-    if count <= MAX_ASKED {
-        return Ok(());
-    }
-    let found = format_args!("it names {count} strategies or ads, {MAX_ASKED} are allowed");
-    decider.note(UNREADABLE, &found);
-    Err(Failure::BadBody)
-}
-
-/// The note about an empty body. An empty message is valid protobuf, but no platform sends one: it
-/// is a probe, or a request whose body was lost on the way.
-pub(super) const EMPTY: &str = "it is empty";
-
-/// Decodes a request; a failure is noted with the decoder's message.
-#[inline]
-pub(super) fn decode<M: Message + Default>(
-    body: Bytes,
-    decider: &mut dyn Decider,
-) -> Result<M, Failure> {
-    if body.is_empty() {
-        decider.note(UNREADABLE, &EMPTY);
-        return Err(Failure::BadBody);
-    }
-    M::decode(body).map_err(|error| {
-        decider.note(UNREADABLE, &error);
-        Failure::BadBody
-    })
 }
 
 /// The bytes of a response.

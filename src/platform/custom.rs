@@ -13,7 +13,6 @@
 //! | `protobuf`, `json` | decoders of requests |
 //! | `reading`, `plan` | requests: their values and their plan |
 //! | `schema` | names to fields: compiles a `.proto` |
-//! | `value` | one value of a request |
 //!
 //! `profiles/` has mappings of some platforms.
 
@@ -25,7 +24,6 @@ mod response;
 mod schema;
 mod signature;
 mod template;
-mod value;
 mod writer;
 
 use std::time::{Duration, SystemTime};
@@ -40,12 +38,12 @@ use self::reading::Reading;
 use self::response::Response;
 use self::schema::Schema;
 use self::signature::Signature;
-use self::value::{Digits, Value};
 use self::writer::Answer;
-use super::adapter::{
-    Adapter, Admission, CacheTimes, EMPTY, Head, Kind, StrategyIds, Verdicts, is_visible,
-};
-use super::decider::{Decider, Failure, Id, Lossy, UNREADABLE};
+use super::adapter::{Adapter, Admission, Kind, Request, is_visible};
+use super::failure::{Failure, ReadError};
+use super::read::{AskedList, Purpose, Read, StrategyIds};
+use super::value::{Digits, Value};
+use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
 
 /// `kind = "custom"`
@@ -63,7 +61,7 @@ pub(super) const KIND: Kind = Kind {
 #[derive(Debug)]
 pub struct Custom {
     /// The platform's strategy ids as text; numbers in decimal.
-    strategies: StrategyIds<Bytes>,
+    strategies: StrategyIds,
     cache: CacheTimes,
     plan: Plan,
     response: Response,
@@ -82,7 +80,7 @@ impl Custom {
     /// All mistakes in the mapping; empty if mistakes while reading left too little to build.
     fn build(
         config: &PlatformConfig,
-        strategies: StrategyIds<String>,
+        strategies: Vec<(String, usize)>,
     ) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
         let schema = Schema::of_config(config, &mut mistakes).filter(|_| config.is_whole);
@@ -91,8 +89,7 @@ impl Custom {
         else {
             return Err(mistakes);
         };
-        let strategies = strategies.map(Bytes::from);
-        let ids: Vec<&[u8]> = strategies.iter().map(|(id, _)| &**id).collect();
+        let ids: Vec<&[u8]> = strategies.iter().map(|(id, _)| id.as_bytes()).collect();
         let response = Response::compile(&schema, response, &ids, &mut mistakes);
         let mut planner = Planner::new(&schema, request, &mut mistakes);
         let signature = config.signature.as_ref();
@@ -111,7 +108,7 @@ impl Custom {
             return Err(mistakes);
         }
         let mut custom = Self {
-            strategies,
+            strategies: StrategyIds::new(strategies),
             cache: config.into(),
             plan,
             response,
@@ -120,126 +117,73 @@ impl Custom {
             answer: schema.response().cloned(),
             schema_fingerprint: schema.fingerprint(),
         };
-        let error = custom.response.codes.and_then(|codes| codes.error);
-        custom.refusal =
-            custom.write(&bare(&Value::Absent, error.unwrap_or_else(|| custom.code(false))));
+        let code = custom.fallback_code(false);
+        custom.refusal = custom.response.write(&bare(&Value::Absent, code)).into();
         Ok(custom)
     }
 
-    /// Answers a request. `now` is called only if a signature needs the time.
-    fn answer_at(
-        &self,
-        admission: Admission,
-        head: &Head<'_>,
-        body: &[u8],
-        decider: &mut dyn Decider,
+    /// Reads a request. `now` is called only if a signature needs the time.
+    fn read_at<'a>(
+        &'a self,
+        request: &Request<'a>,
+        read: &mut Read<'a>,
         now: impl FnOnce() -> Duration,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<(), ReadError> {
+        let Request { admission, head, body } = *request;
         if body.is_empty() {
-            decider.note(UNREADABLE, &EMPTY);
-            return Err(Failure::BadBody);
+            return Err(ReadError::Empty);
         }
-        let mut reading = Reading::new(&self.plan, decider.wants_skipped());
-        let read = if self.response.is_json { json::read } else { protobuf::read };
-        if read(body, &mut reading).is_err() {
-            decider.note(UNREADABLE, &self.unreadable());
-            return Err(Failure::BadBody);
-        }
-        let request_id = reading.value(self.plan.request_id);
-        note(&reading, decider);
+        let mut reading = Reading::new(&self.plan, read);
+        let decode = if self.response.is_json { json::read } else { protobuf::read };
+        decode(body, &mut reading).map_err(|_| ReadError::Mapped(self.expected()))?;
+        reading.read.request_id = reading.value(self.plan.request_id).clone();
         if reading.value(self.plan.ping).is_true() {
-            decider.note("ping", &"yes");
-            return Ok(self.write(&bare(request_id, self.code(true))));
+            read.note("ping", "yes".into());
+            read.purpose = Purpose::Ping;
+            // A ping decides nothing.
+            read.ids.clear();
+            read.asked = AskedList::default();
+            return Ok(());
         }
         if let Some(signature) = &self.signature {
             let is_captured = admission == Admission::Granted;
-            if is_captured && !signature.is_in(head) {
-                decider.note("signature", &"not checked: its header or query was not given");
-            } else if let Err(failure) = signature.check(&reading, head, body, now) {
+            if is_captured && !signature.is_in(&head) {
+                let note = "not checked: its header or query was not given";
+                reading.read.note("signature", note.into());
+            } else if let Err(failure) = signature.check(&reading, &head, body, now) {
                 let is_late = is_captured && failure == Failure::BadTimestamp;
                 if !signature.is_observed && !is_late {
-                    return Err(failure);
+                    return Err(failure.into());
                 }
-                decider.report_failure(failure);
+                reading.read.observed = Some(failure);
             }
         }
-        if let (Some(list), Some(skipped)) = (&self.plan.list, &reading.skipped) {
-            for why in skipped {
-                decider.skipped(&list.path, why);
+        match &mut read.asked {
+            AskedList::Named(named) if !named.is_empty() => {
+                for asked in named {
+                    let mut digits = Digits::new();
+                    let text = asked.id.text(&mut digits);
+                    asked.known = self.strategies.find(|known| known.is_text(text));
+                }
             }
+            none => *none = self.strategies.all(),
         }
-        for found in reading.ids() {
-            let (mut digits, path, field) = (Digits::new(), found.path, found.field);
-            decider.id(Id { path, field, value: found.value.text(&mut digits) });
-        }
-        Ok(self.decide(request_id, &reading.asked, None, decider))
+        Ok(())
     }
 
-    /// The message about an unreadable body.
-    const fn unreadable(&self) -> &'static str {
-        if self.response.is_json {
-            "it is not JSON, or a mapped field has another type"
-        } else {
-            "it is not a request_message, or a mapped field has another type"
-        }
-    }
-
-    /// A verdict for each requested strategy; for all configured ones if the request names none.
-    fn decide<'a>(
-        &'a self,
-        request_id: &Value<'a>,
-        asked: &[Value<'a>],
-        code: Option<i64>,
-        decider: &mut dyn Decider,
-    ) -> Bytes {
-        let mut verdicts = Verdicts::new(decider);
-        let mut given: Vec<(Value<'_>, bool)> =
-            Vec::with_capacity(asked.len().max(self.strategies.iter().len()));
-        let mut is_accepted = [false; MAX_STRATEGIES];
-        // `known`: index of a configured id, and its strategy.
-        let mut give = |asked: Option<&[u8]>, known: Option<(usize, usize)>, value: Value<'a>| {
-            if let Some(id) = asked {
-                verdicts.requested_strategy(&Lossy(id), known.map(|(_, strategy)| strategy));
-            }
-            let bids = known.is_some_and(|(_, strategy)| verdicts.bids(strategy));
-            if let Some((index, _)) = known {
-                is_accepted[index] = bids;
-            }
-            given.push((value, bids));
-        };
-        let ids = self.strategies.iter().enumerate();
-        for value in asked {
-            let mut digits = Digits::new();
-            let text = value.text(&mut digits);
-            let known = ids.clone().find(|(_, (id, _))| *id == text);
-            give(Some(text), known.map(|(index, (_, strategy))| (index, strategy)), value.clone());
-        }
-        if asked.is_empty() {
-            for (index, (id, strategy)) in ids {
-                give(None, Some((index, strategy)), Value::Bytes(id));
-            }
-        }
-        let ids = self.strategies.iter().zip(is_accepted);
-        let accepted: ArrayVec<&[u8], MAX_STRATEGIES> =
-            ids.filter(|(_, is_accepted)| *is_accepted).map(|((id, _), _)| &**id).collect();
-        let bids = !accepted.is_empty();
-        let cache_seconds = self.cache.of(bids, &verdicts);
-        let code = code.unwrap_or_else(|| self.code(bids));
-        self.write(&Answer {
-            request_id,
-            code,
-            verdicts: &given,
-            accepted: &accepted,
-            cache_seconds,
-        })
+    /// The expected form of a body.
+    const fn expected(&self) -> &'static str {
+        if self.response.is_json { "JSON" } else { "a request_message" }
     }
 
     fn code(&self, bids: bool) -> i64 {
         self.response.codes.map_or(0, |codes| if bids { codes.bid } else { codes.no_bid })
     }
 
-    fn write(&self, answer: &Answer<'_, '_>) -> Bytes {
-        self.response.write(answer).into()
+    /// The code of an answer to an unreadable request.
+    fn fallback_code(&self, bids: bool) -> i64 {
+        let error = self.response.codes.and_then(|codes| codes.error);
+        error.unwrap_or_else(|| self.code(bids))
     }
 }
 
@@ -248,21 +192,48 @@ impl Adapter for Custom {
         KIND.rules.word
     }
 
-    fn answer(
-        &self,
-        admission: Admission,
-        head: &Head<'_>,
-        body: Bytes,
-        decider: &mut dyn Decider,
-    ) -> Result<Bytes, Failure> {
-        let since_1970 =
-            || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.answer_at(admission, head, &body, decider, since_1970)
+    fn strategies(&self) -> &StrategyIds {
+        &self.strategies
     }
 
-    fn unavailable(&self, decider: &mut dyn Decider) -> Bytes {
-        let code = self.response.codes.and_then(|codes| codes.error);
-        self.decide(&Value::Absent, &[], code, decider)
+    fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {
+        let since_1970 =
+            || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.read_at(request, read, since_1970)
+    }
+
+    /// A verdict for each requested strategy; for all configured ones if the request names none.
+    fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
+        if read.purpose == Purpose::Ping {
+            return self.response.write(&bare(&read.request_id, self.code(true))).into();
+        }
+        let mut is_accepted = [false; MAX_STRATEGIES];
+        let mut given = Vec::with_capacity(read.asked.iter().len());
+        for asked in read.asked.iter() {
+            let is_bid = bids(verdicts, asked.known);
+            if let Some(id) = asked.known {
+                is_accepted[id.index] = is_bid;
+            }
+            given.push((&asked.id, is_bid));
+        }
+        let ids = self.strategies.iter().zip(is_accepted);
+        let accepted: ArrayVec<&[u8], MAX_STRATEGIES> = ids
+            .filter(|(_, is_accepted)| *is_accepted)
+            .map(|(asked, _)| asked.id.bytes())
+            .collect();
+        let is_bid = !accepted.is_empty();
+        let code = match read.purpose {
+            Purpose::Fallback => self.fallback_code(is_bid),
+            _ => self.code(is_bid),
+        };
+        let answer = Answer {
+            request_id: &read.request_id,
+            code,
+            verdicts: &given,
+            accepted: &accepted,
+            cache_seconds: self.cache.of(is_bid, verdicts),
+        };
+        self.response.write(&answer).into()
     }
 
     /// The error code, or else the no-bid code, without strategies.
@@ -272,10 +243,6 @@ impl Adapter for Custom {
 
     fn content_type(&self) -> Option<&'static str> {
         Some(if self.response.is_json { "application/json" } else { "application/x-protobuf" })
-    }
-
-    fn strategy_ids(&self) -> Vec<(String, usize)> {
-        self.strategies.texts(|id| String::from_utf8_lossy(id).into_owned())
     }
 
     fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
@@ -294,15 +261,6 @@ impl Adapter for Custom {
 /// An answer without strategies.
 const fn bare<'s>(request_id: &'s Value<'s>, code: i64) -> Answer<'s, 's> {
     Answer { request_id, code, verdicts: &[], accepted: &[], cache_seconds: None }
-}
-
-/// Records further fields for an explanation.
-fn note(reading: &Reading<'_, '_>, decider: &mut dyn Decider) {
-    let mut digits = Digits::new();
-    let request_id = reading.value(reading.plan.request_id);
-    if !request_id.is_absent() {
-        decider.note("request_id", &Lossy(request_id.text(&mut digits)));
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ pub const MAX_IDS: usize = 64;
 /// Ids of one request that are read, usable or not.
 pub const MAX_READ_IDS: usize = 1024;
 
+/// Strategies or ads that one request may name. Each is looked up, and has a part of the answer.
+pub(super) const MAX_ASKED: usize = 1024;
+
 /// The keys of a device's usable ids, each once.
 pub type Keys = ArrayVec<DeviceKey, MAX_IDS>;
 
@@ -28,13 +31,16 @@ impl IdReader {
         Self { keys, counters: IdField::ALL.map(|field| telemetry.ids(field.as_str())) }
     }
 
-    /// The key of an id in the field at `field` of [`IdField::ALL`]; `None` if it is blank or
-    /// malformed.
+    /// The key of an id in the field at `field` of [`IdField::ALL`].
+    ///
+    /// # Errors
+    ///
+    /// Why the id has no key.
     #[inline]
-    pub fn key(&self, field: usize, id: &[u8]) -> Option<DeviceKey> {
+    pub fn key(&self, field: usize, id: &[u8]) -> Result<DeviceKey, Unusable> {
         let key = self.keys.key(IdField::ALL[field].kind, id);
         self.counters[field].count(&key);
-        key.ok()
+        key
     }
 
     /// The key of a single id of a given kind.

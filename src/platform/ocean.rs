@@ -7,11 +7,14 @@
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, check_asked, decode, encode,
-};
-use super::decider::{Decider, Failure, Id, Lossy, hide};
+use super::adapter::{Adapter, Kind, Request, encode};
 use super::describe::Lines;
+use super::failure::ReadError;
+use super::read::{
+    Asked, AskedList, Id, Purpose, Read, StrategyIds, borrowed, check_asked, decode, hide,
+};
+use super::value::Value;
+use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::KindRules;
 use rtad_core::device::{IdField, IdKind};
 
@@ -35,8 +38,9 @@ pub(super) const KIND: Kind = Kind {
         is_mapped: false,
     },
     build: |config, ids| {
-        let ids = ids.map(|id| id.parse().expect("the config accepts only numbers"));
-        Ok(Box::new(Ocean::new(ids, config.into())))
+        let number = |id: String| id.parse().expect("the config accepts only numbers");
+        let ids = ids.into_iter().map(|(id, strategy)| (number(id), strategy));
+        Ok(Box::new(Ocean::new(ids.collect(), config.into())))
     },
 };
 
@@ -63,41 +67,14 @@ const GAID_MD5: usize = IdField::at("gaid_md5");
 #[derive(Debug)]
 pub struct Ocean {
     /// `rta_id`s.
-    strategies: StrategyIds<i64>,
+    strategies: StrategyIds,
     cache: CacheTimes,
 }
 
 impl Ocean {
-    /// An adapter for these `rta_id`s.
-    pub const fn new(strategies: StrategyIds<i64>, cache: CacheTimes) -> Self {
-        Self { strategies, cache }
-    }
-
-    /// A verdict for each requested strategy. If the request names none, all configured ones
-    /// decide, and only `bid_type` is set.
-    fn verdicts(&self, asked: &[i64], decider: &mut dyn Decider) -> Rsp {
-        let mut verdicts = Verdicts::new(decider);
-        let mut bids = false;
-        let mut user_infos = Vec::with_capacity(asked.len());
-        for rta_id in asked {
-            let strategy = self.strategies.strategy(rta_id);
-            verdicts.requested_strategy(rta_id, strategy);
-            let is_interested = strategy.is_some_and(|strategy| verdicts.bids(strategy));
-            bids |= is_interested;
-            user_infos.push(UserInfo { is_interested, rta_id: *rta_id });
-        }
-        if asked.is_empty() {
-            for (_, strategy) in self.strategies.iter() {
-                bids |= verdicts.bids(strategy);
-            }
-        }
-        let cache = self.cache.of(bids, &verdicts);
-        Rsp {
-            user_infos,
-            bid_type: Some(if bids { TAKES_PART } else { NOT_THIS_DEVICE }),
-            cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
-            ..Rsp::default()
-        }
+    /// An adapter for these `rta_id`s, with the indexes of their strategies.
+    pub fn new(ids: Vec<(i64, usize)>, cache: CacheTimes) -> Self {
+        Self { strategies: StrategyIds::new(ids), cache }
     }
 }
 
@@ -106,31 +83,54 @@ impl Adapter for Ocean {
         KIND.rules.word
     }
 
-    #[inline]
-    fn answer(
-        &self,
-        _: Admission,
-        _: &Head<'_>,
-        body: Bytes,
-        decider: &mut dyn Decider,
-    ) -> Result<Bytes, Failure> {
-        let request: Req = decode(body, decider)?;
-        check_asked(request.rta_ids.len(), decider)?;
-        if !request.req_id.is_empty() {
-            decider.note("req_id", &Lossy(&request.req_id));
-        }
-        for rta_id in &request.rta_ids {
-            decider.note("rta_id", rta_id);
-        }
-        read_ids(&request, decider);
-        let mut response = self.verdicts(&request.rta_ids, decider);
-        response.req_id = request.req_id;
-        Ok(encode(&response))
+    fn strategies(&self) -> &StrategyIds {
+        &self.strategies
     }
 
-    fn unavailable(&self, decider: &mut dyn Decider) -> Bytes {
-        let all: Vec<i64> = self.strategies.iter().map(|(id, _)| *id).collect();
-        encode(&Rsp { status_code: ERROR, ..self.verdicts(&all, decider) })
+    #[inline]
+    fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {
+        let message: Req = decode(request.body)?;
+        check_asked(message.rta_ids.len())?;
+        if !message.req_id.is_empty() {
+            read.request_id = borrowed(request.body, &message.req_id);
+        }
+        read_ids(request.body, &message, read);
+        let asked = |rta_id: &i64| {
+            let id = Value::Int(*rta_id);
+            Asked { known: self.strategies.find(|known| *known == id), id, ad: None }
+        };
+        read.asked = if message.rta_ids.is_empty() {
+            self.strategies.all()
+        } else {
+            AskedList::Named(message.rta_ids.iter().map(asked).collect())
+        };
+        Ok(())
+    }
+
+    /// A verdict for each requested strategy. If the request names none, all configured ones
+    /// decide, and only `bid_type` is set.
+    #[inline]
+    fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
+        let is_fallback = read.purpose == Purpose::Fallback;
+        let info = |asked: &Asked<'_>| {
+            let rta_id = if let Value::Int(number) = asked.id { number } else { 0 };
+            UserInfo { is_interested: bids(verdicts, asked.known), rta_id }
+        };
+        let user_infos = if read.asked.is_all() && !is_fallback {
+            Vec::new()
+        } else {
+            read.asked.iter().map(info).collect()
+        };
+        let is_bid = verdicts.iter().any(Verdict::bids);
+        let cache = self.cache.of(is_bid, verdicts);
+        encode(&Rsp {
+            status_code: if is_fallback { ERROR } else { 0 },
+            req_id: read.shared_request_id().unwrap_or_default(),
+            user_infos,
+            bid_type: Some(if is_bid { TAKES_PART } else { NOT_THIS_DEVICE }),
+            cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
+            ..Rsp::default()
+        })
     }
 
     /// An error, and no bid.
@@ -140,10 +140,6 @@ impl Adapter for Ocean {
 
     fn content_type(&self) -> Option<&'static str> {
         Some("application/x-protobuf")
-    }
-
-    fn strategy_ids(&self) -> Vec<(String, usize)> {
-        self.strategies.texts(i64::to_string)
     }
 
     fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
@@ -174,11 +170,12 @@ impl Adapter for Ocean {
     }
 }
 
-/// Passes on the device's ids, then the main id, which nearly always repeats one of them.
-fn read_ids(request: &Req, decider: &mut dyn Decider) {
+/// Adds the device's ids, then the main id, which nearly always repeats one of them.
+fn read_ids<'a>(body: &'a Bytes, request: &Req, into: &mut Read<'a>) {
     let mut read = |path, field, value: &Bytes| {
         if !value.is_empty() {
-            decider.id(Id { path, field, value });
+            let value = borrowed(body, value);
+            into.add_id(Id { path, field, value, is_doubtful: false });
         }
     };
     if let Some(device) = &request.device {

@@ -10,8 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bytes::Bytes;
 
 use super::access::Access;
-use super::adapter::{Adapter, Admission, Head};
-use super::decider::{Decider, Failure};
+use super::adapter::{Adapter, Admission, Head, Request};
+use super::failure::{Failure, ReadError};
+use super::read::Read;
+use super::verdict::Verdicts;
 
 /// One configured platform.
 #[derive(Debug)]
@@ -32,49 +34,52 @@ pub struct Answered {
     /// The answer's bytes.
     pub bytes: Bytes,
     /// The cause of an answer that ignores the ids.
-    pub failure: Option<Failure>,
+    pub error: Option<ReadError>,
+}
+
+impl Answered {
+    /// The failure that is counted.
+    pub fn failure(&self) -> Option<Failure> {
+        self.error.as_ref().map(ReadError::failure)
+    }
 }
 
 impl Platform {
-    /// Answers a request. After a failure, every configured strategy gives its `unavailable`
-    /// answer. An unauthorized caller gets a refusal, as does everyone after a second failure.
+    /// Answers a request: reads it into `read`, which is empty before, calls `decide`, and writes
+    /// the answer. After a failure, every configured strategy gives its `unavailable` answer. An
+    /// unauthorized caller gets a refusal, even with a broken body, as does everyone after a second
+    /// failure.
     #[inline]
-    pub fn respond(
-        &self,
+    pub fn respond<'a>(
+        &'a self,
         admission: Admission,
-        head: &Head<'_>,
-        body: Result<Bytes, Failure>,
-        decider: &mut dyn Decider,
+        head: Head<'a>,
+        body: &'a Result<Bytes, Failure>,
+        read: &mut Read<'a>,
+        mut decide: impl FnMut(&Read<'a>) -> Verdicts,
     ) -> Answered {
-        let answered = caught(|| match admission {
-            Admission::ByHeaders => self.answer(head, body, decider),
-            Admission::Granted => self.adapter.answer(admission, head, body?, decider),
+        let answered = caught(|| {
+            if admission == Admission::ByHeaders && !self.access.admits(head.headers) {
+                return Err(Failure::Unauthorized.into());
+            }
+            let body = body.as_ref().map_err(|failure| *failure)?;
+            read.body = Some(body);
+            self.adapter.read(&Request { admission, head, body }, read)?;
+            let verdicts = decide(read);
+            Ok(self.adapter.write(read, &verdicts))
         });
-        match answered {
-            Some(Ok(bytes)) => Answered { bytes, failure: None },
-            Some(Err(failure)) => self.failed(failure, decider),
-            None => self.failed(Failure::Internal, decider),
-        }
-    }
-
-    /// Answers a request: passes the body's ids to `decider`, gets the decisions of the requested
-    /// strategies, and writes the answer.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the ids were not used, which [`Platform::respond`] turns into an answer. For
-    /// an unauthorized caller this is always [`Failure::Unauthorized`], even with a broken body.
-    #[inline]
-    pub fn answer(
-        &self,
-        head: &Head<'_>,
-        body: Result<Bytes, Failure>,
-        decider: &mut dyn Decider,
-    ) -> Result<Bytes, Failure> {
-        if !self.access.admits(head.headers) {
-            return Err(Failure::Unauthorized);
-        }
-        self.adapter.answer(Admission::ByHeaders, head, body?, decider)
+        let error = match answered {
+            Some(Ok(bytes)) => return Answered { bytes, error: None },
+            Some(Err(error)) => error,
+            None => ReadError::Failed(Failure::Internal),
+        };
+        read.give_up(self.adapter.strategies());
+        let fallback = || {
+            let verdicts = decide(read);
+            self.adapter.write(read, &verdicts)
+        };
+        let bytes = if error.failure().is_auth_failure() { None } else { caught(fallback) };
+        Answered { bytes: bytes.unwrap_or_else(|| self.adapter.refusal()), error: Some(error) }
     }
 
     /// The answers' media type, if the platform requires one.
@@ -83,13 +88,14 @@ impl Platform {
     }
 
     /// Its strategy ids as text, in the config's order, with the indexes of their strategies.
-    pub fn strategy_ids(&self) -> Vec<(String, usize)> {
-        self.adapter.strategy_ids()
+    pub fn strategy_ids(&self) -> impl Iterator<Item = (String, usize)> {
+        let ids = self.adapter.strategies().iter();
+        ids.filter_map(|asked| Some((asked.id.to_string(), asked.known?.strategy)))
     }
 
     /// Indexes of its ids' strategies, one per id.
     pub fn strategies(&self) -> impl Iterator<Item = usize> {
-        self.strategy_ids().into_iter().map(|(_, strategy)| strategy)
+        self.strategy_ids().map(|(_, strategy)| strategy)
     }
 
     /// The protocol's `kind` in the config.
@@ -102,22 +108,9 @@ impl Platform {
         let described = self.adapter.describe_answer(answer);
         described.unwrap_or_else(|error| format!("not an answer of this protocol: {error}"))
     }
-
-    fn failed(&self, failure: Failure, decider: &mut dyn Decider) -> Answered {
-        let bytes = if failure.is_auth_failure() {
-            self.adapter.refusal()
-        } else {
-            let unavailable = || {
-                decider.give_up();
-                self.adapter.unavailable(decider)
-            };
-            caught(unavailable).unwrap_or_else(|| self.adapter.refusal())
-        };
-        Answered { bytes, failure: Some(failure) }
-    }
 }
 
-/// The result of `work`; `None` if it panics, which the panic hook logs. The decider may be used
+/// The result of `work`; `None` if it panics, which the panic hook logs. The request may be used
 /// again: no interrupted step leaves it inconsistent.
 fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
@@ -128,49 +121,27 @@ mod tests {
     use http::{HeaderMap, HeaderName};
 
     use super::*;
-    use crate::platform::{CacheTimes, Id, Secret, StrategyIds, Tencent};
-    use crate::strategy::{Decision, Outcome, Reason};
+    use crate::platform::testing::{BID_UNAVAILABLE, verdicts};
+    use crate::platform::{CacheTimes, Purpose, Secret, Tencent};
 
-    /// Panics on every decision; if `recovers`, only until `give_up`.
-    struct Faulty {
-        recovers: bool,
-        gave_up: bool,
-    }
-
-    impl Decider for Faulty {
-        fn id(&mut self, _: Id<'_>) {}
-
-        fn doubtful(&mut self, _: Id<'_>) {}
-
-        fn decide(&mut self, _: usize) -> Decision {
-            assert!(self.recovers && self.gave_up, "a fault");
-            Decision { outcome: Outcome::Bid, reason: Reason::Unavailable }
-        }
-
-        fn give_up(&mut self) {
-            self.gave_up = true;
-        }
-    }
-
+    /// Panics on every decision; if `recovers`, only before the fallback.
     fn responded(
         admission: Admission,
         body: Result<&'static [u8], Failure>,
         recovers: bool,
     ) -> Answered {
-        let ids = StrategyIds::new(vec![(Bytes::from_static(b"T"), 0)]);
         let platform = Platform {
             name: "tencent".to_owned(),
             path: "/rta".to_owned(),
             access: Access::any_of(vec![(HeaderName::from_static("x-key"), Secret::new("k"))]),
-            adapter: Box::new(Tencent::new(ids, CacheTimes::default())),
+            adapter: Box::new(Tencent::new(vec![("T".to_owned(), 0)], CacheTimes::default())),
         };
-        let head = Head { headers: &HeaderMap::new(), query: None };
-        platform.respond(
-            admission,
-            &head,
-            body.map(Bytes::from_static),
-            &mut Faulty { recovers, gave_up: false },
-        )
+        let (headers, body) = (HeaderMap::new(), body.map(Bytes::from_static));
+        let head = Head { headers: &headers, query: None };
+        platform.respond(admission, head, &body, &mut Read::default(), |read| {
+            assert!(recovers && read.purpose == Purpose::Fallback, "a fault");
+            verdicts(read, &[BID_UNAVAILABLE])
+        })
     }
 
     const UNAVAILABLE: &[u8] = b"\x10\x00\x52\x01T";
@@ -188,7 +159,7 @@ mod tests {
             (Admission::ByHeaders, Err(Failure::TooLarge), true, Failure::Unauthorized, REFUSAL),
         ] {
             let answered = responded(admission, body, recovers);
-            assert_eq!((answered.failure, &answered.bytes[..]), (Some(failure), answer));
+            assert_eq!((answered.failure(), &answered.bytes[..]), (Some(failure), answer));
         }
     }
 }

@@ -9,12 +9,14 @@ mod request_info;
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::adapter::{
-    Adapter, Admission, CacheTimes, Head, Kind, StrategyIds, Verdicts, check_asked, decode, encode,
-    is_visible,
-};
-use super::decider::{Decider, Failure, Id, Lossy, hide};
+use super::adapter::{Adapter, Kind, Request, encode, is_visible};
 use super::describe::Lines;
+use super::failure::ReadError;
+use super::read::{
+    Asked, AskedList, Id, Purpose, Read, StrategyIds, borrowed, check_asked, decode, hide,
+};
+use super::value::Value;
+use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::KindRules;
 use rtad_core::device::IdField;
 
@@ -40,7 +42,7 @@ pub(super) const KIND: Kind = Kind {
         is_strategy_id: |id| is_visible(id, 32),
         is_mapped: false,
     },
-    build: |config, ids| Ok(Box::new(Tencent::new(ids.map(Bytes::from), config.into()))),
+    build: |config, ids| Ok(Box::new(Tencent::new(ids, config.into()))),
 };
 
 const ACCEPT: u32 = 0;
@@ -49,58 +51,49 @@ const REJECT: u32 = 1;
 /// The protocol, with its configuration.
 #[derive(Debug)]
 pub struct Tencent {
-    /// `out_target_id`s, of 1 to 32 bytes each.
-    strategies: StrategyIds<Bytes>,
+    strategies: StrategyIds,
+    /// `out_target_id`s, of 1 to 32 bytes each, in the order of the strategies.
+    out_target_ids: Vec<Bytes>,
     cache: CacheTimes,
 }
 
 impl Tencent {
-    /// An adapter for these `out_target_id`s.
-    pub const fn new(strategies: StrategyIds<Bytes>, cache: CacheTimes) -> Self {
-        Self { strategies, cache }
+    /// An adapter for these `out_target_id`s, with the indexes of their strategies.
+    pub fn new(ids: Vec<(String, usize)>, cache: CacheTimes) -> Self {
+        let out_target_ids = ids.iter().map(|(id, _)| Bytes::from(id.clone())).collect();
+        Self { strategies: StrategyIds::new(ids), out_target_ids, cache }
     }
 
     /// The strategies that bid, or a rejection if none does.
-    fn decide_device(&self, decider: &mut dyn Decider) -> RtaResponse {
-        let mut verdicts = Verdicts::new(decider);
-        let bidding = self.strategies.iter().filter(|(_, strategy)| verdicts.bids(*strategy));
-        let out_target_id: Vec<Bytes> = bidding.map(|(id, _)| id.clone()).collect();
-        let bids = !out_target_id.is_empty();
+    fn of_strategies(&self, read: &Read<'_>, verdicts: &[Verdict]) -> RtaResponse {
+        let known = read.asked.iter().filter_map(|asked| asked.known);
+        let bidding = known.filter(|id| bids(verdicts, Some(*id)));
+        let out_target_id: Vec<Bytes> =
+            bidding.map(|id| self.out_target_ids[id.index].clone()).collect();
+        let is_bid = !out_target_id.is_empty();
         RtaResponse {
-            code: Some(if bids { ACCEPT } else { REJECT }),
-            response_cache_time: self.cache.of(bids, &verdicts),
+            code: Some(if is_bid { ACCEPT } else { REJECT }),
+            response_cache_time: self.cache.of(is_bid, verdicts),
             out_target_id,
             ..RtaResponse::default()
         }
     }
+}
 
-    /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
-    /// configured strategy. Without a kept ad it is a rejection: where `ignore` has no effect, 0
-    /// would accept all.
-    fn decide_ads(&self, ads: &[AdInfo], decider: &mut dyn Decider) -> RtaResponse {
-        let mut verdicts = Verdicts::new(decider);
-        let mut keeps_any = false;
-        let mut result = |ad: &AdInfo| {
-            let strategy = ad.out_target_id.as_ref().and_then(|id| self.strategies.strategy(id));
-            verdicts.requested_strategy(
-                &Lossy(ad.out_target_id.as_deref().unwrap_or(b"(none)")),
-                strategy,
-            );
-            let is_kept = strategy.is_some_and(|strategy| verdicts.bids(strategy));
-            keeps_any |= is_kept;
-            AdResult {
-                adgroup_id: ad.adgroup_id,
-                ignore: (!is_kept).then_some(true),
-                ..AdResult::default()
-            }
-        };
-        let ad_results: Vec<AdResult> = ads.iter().map(&mut result).collect();
-        if keeps_any {
-            RtaResponse { code: Some(ACCEPT), ad_results, ..RtaResponse::default() }
-        } else {
-            RtaResponse { code: Some(REJECT), ..RtaResponse::default() }
-        }
+/// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
+/// configured strategy. Without a kept ad it is a rejection: where `ignore` has no effect, 0 would
+/// accept all.
+fn of_ads(read: &Read<'_>, verdicts: &[Verdict]) -> RtaResponse {
+    if !verdicts.iter().any(Verdict::bids) {
+        return RtaResponse { code: Some(REJECT), ..RtaResponse::default() };
     }
+    let result = |asked: &Asked<'_>| AdResult {
+        adgroup_id: asked.ad,
+        ignore: (!bids(verdicts, asked.known)).then_some(true),
+        ..AdResult::default()
+    };
+    let ad_results = read.asked.iter().map(result).collect();
+    RtaResponse { code: Some(ACCEPT), ad_results, ..RtaResponse::default() }
 }
 
 impl Adapter for Tencent {
@@ -108,38 +101,51 @@ impl Adapter for Tencent {
         KIND.rules.word
     }
 
-    #[inline]
-    fn answer(
-        &self,
-        _: Admission,
-        _: &Head<'_>,
-        body: Bytes,
-        decider: &mut dyn Decider,
-    ) -> Result<Bytes, Failure> {
-        let request: RtaRequest = decode(body, decider)?;
-        check_asked(request.ad_infos.len(), decider)?;
-        note(&request, decider);
-        let RtaRequest { id, is_ping, device, request_info, ad_infos, .. } = request;
-        if is_ping == Some(true) {
-            return Ok(encode(&RtaResponse {
-                request_id: id,
-                code: Some(ACCEPT),
-                ..RtaResponse::default()
-            }));
-        }
-        if let Some(device) = &device {
-            read_ids(device, decider);
-        }
-        let mut response = match request_info.unwrap_or_default().request_type() {
-            RequestType::AdList => self.decide_ads(&ad_infos, decider),
-            RequestType::Normal | RequestType::Click => self.decide_device(decider),
-        };
-        response.request_id = id;
-        Ok(encode(&response))
+    fn strategies(&self) -> &StrategyIds {
+        &self.strategies
     }
 
-    fn unavailable(&self, decider: &mut dyn Decider) -> Bytes {
-        encode(&self.decide_device(decider))
+    #[inline]
+    fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {
+        let body = request.body;
+        let message: RtaRequest = decode(body)?;
+        check_asked(message.ad_infos.len())?;
+        if let Some(id) = &message.id {
+            read.request_id = borrowed(body, id);
+        }
+        note(&message, read);
+        if message.is_ping == Some(true) {
+            read.purpose = Purpose::Ping;
+            return Ok(());
+        }
+        if let Some(device) = &message.device {
+            read_ids(body, device, read);
+        }
+        match message.request_info.unwrap_or_default().request_type() {
+            RequestType::AdList => {
+                read.purpose = Purpose::Ads;
+                let asked = |ad: &AdInfo| {
+                    let id = ad.out_target_id.as_ref();
+                    let known = id.and_then(|id| self.strategies.find(|known| known.is_text(id)));
+                    let id = id.map_or("(none)".into(), |id| borrowed(body, id));
+                    Asked { id, known, ad: ad.adgroup_id }
+                };
+                read.asked = AskedList::Named(message.ad_infos.iter().map(asked).collect());
+            }
+            RequestType::Normal | RequestType::Click => read.asked = self.strategies.all(),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
+        let mut response = match read.purpose {
+            Purpose::Ping => RtaResponse { code: Some(ACCEPT), ..RtaResponse::default() },
+            Purpose::Ads => of_ads(read, verdicts),
+            Purpose::Strategies | Purpose::Fallback => self.of_strategies(read, verdicts),
+        };
+        response.request_id = read.shared_request_id();
+        encode(&response)
     }
 
     /// `code` 1.
@@ -149,10 +155,6 @@ impl Adapter for Tencent {
 
     fn content_type(&self) -> Option<&'static str> {
         None
-    }
-
-    fn strategy_ids(&self) -> Vec<(String, usize)> {
-        self.strategies.texts(|id| String::from_utf8_lossy(id).into_owned())
     }
 
     fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
@@ -178,42 +180,35 @@ impl Adapter for Tencent {
     }
 }
 
-/// Records further fields for an explanation.
-fn note(request: &RtaRequest, decider: &mut dyn Decider) {
-    if let Some(id) = &request.id {
-        decider.note("request_id", &Lossy(id));
-    }
-    for (what, is_so) in [("ping", request.is_ping), ("test call", request.is_test)] {
+/// Notes further fields.
+fn note(message: &RtaRequest, read: &mut Read<'_>) {
+    for (what, is_so) in [("ping", message.is_ping), ("test call", message.is_test)] {
         if is_so == Some(true) {
-            decider.note(what, &"yes");
+            read.note(what, "yes".into());
         }
     }
-    if let Some(info) = &request.request_info
+    if let Some(info) = &message.request_info
         && info.request_type() == RequestType::AdList
     {
-        decider.note("second request, ads", &request.ad_infos.len());
+        read.note("second request, ads", Value::Uint(message.ad_infos.len() as u64));
     }
-    if let Some(kind) = request.device.as_ref().and_then(|device| device.cached_deviceid_type) {
+    if let Some(kind) = message.device.as_ref().and_then(|device| device.cached_deviceid_type) {
         let name =
             device::CachedDeviceIdType::try_from(kind).map_or("unknown", |kind| kind.as_str_name());
-        decider.note("cached_deviceid_type", &name);
+        read.note("cached_deviceid_type", name.into());
     }
 }
 
-/// Passes on every id, and marks those that the platform lists as unreliable.
-fn read_ids(device: &Device, decider: &mut dyn Decider) {
+/// Adds every id, and marks those that the platform lists as unreliable.
+fn read_ids<'a>(body: &'a Bytes, device: &Device, into: &mut Read<'a>) {
     // One pass over the list: a body can hold thousands of marks and ids.
     let kinds = device.doubtful_ids_list.iter().filter(|kind| (0..8).contains(*kind));
     let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);
     let is_doubtful = |kind: DoubtfulId| doubts >> kind as i32 & 1 == 1;
     let mut read = |path, field, value: &Option<Bytes>, doubtful: Option<DoubtfulId>| {
         let Some(value) = value else { return };
-        let id = Id { path, field, value };
-        if doubtful.is_some_and(is_doubtful) {
-            decider.doubtful(id);
-        } else {
-            decider.id(id);
-        }
+        let is_doubtful = doubtful.is_some_and(is_doubtful);
+        into.add_id(Id { path, field, value: borrowed(body, value), is_doubtful });
     };
     const IDFA_MD5: usize = IdField::at("idfa_md5");
     const IMEI_MD5: usize = IdField::at("imei_md5");

@@ -1,14 +1,17 @@
-//! A decider for tests of adapters: records its calls, and returns scripted decisions.
+//! Requests and scripted decisions for tests of adapters.
 
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::adapter::{Adapter, Admission, Head};
-use super::decider::{Decider, Failure, Id};
+use super::adapter::{Adapter, Admission, Head, Request};
+use super::failure::{Failure, ReadError};
+use super::read::{Id, Read};
+use super::value::Value;
+use super::verdict::{Verdict, Verdicts};
 use crate::strategy::{Decision, Outcome, Reason};
 use rtad_core::device::IdField;
 
-/// Records its calls as text.
+/// What an adapter read, as text.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     /// Decisions, by index of the strategy.
@@ -21,7 +24,6 @@ pub(super) struct Script {
     pub(super) skipped: Vec<String>,
     /// Indexes of the deciding strategies, in order.
     pub(super) asked: Vec<usize>,
-    pub(super) gave_up: bool,
 }
 
 pub(super) const BID: Decision = Decision { outcome: Outcome::Bid, reason: Reason::NotMember };
@@ -31,62 +33,66 @@ pub(super) const BID_UNAVAILABLE: Decision =
 pub(super) const NO_BID_UNAVAILABLE: Decision =
     Decision { outcome: Outcome::NoBid, reason: Reason::Unavailable };
 
-impl Script {
-    pub(super) fn deciding(decisions: &[Decision]) -> Self {
-        Self { decisions: decisions.to_vec(), ..Self::default() }
-    }
+/// These decisions as verdicts about a request.
+pub(super) fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {
+    read.verdicts(|strategy| Verdict { strategy, decision: decisions[strategy], cap_ends_in: None })
 }
 
-fn text(id: Id<'_>) -> String {
-    let value = String::from_utf8_lossy(id.value);
-    format!("{} {} {value}", id.path, IdField::ALL[id.field].as_str())
+/// The answer to an unreadable request.
+pub(super) fn fallback(adapter: &dyn Adapter, decisions: &[Decision]) -> Bytes {
+    let mut read = Read::default();
+    read.give_up(adapter.strategies());
+    adapter.write(&read, &verdicts(&read, decisions))
 }
 
 /// The answer to an admitted request without headers.
 pub(super) fn reply(
     adapter: &dyn Adapter,
     body: Bytes,
-    decider: &mut dyn Decider,
+    script: &mut Script,
 ) -> Result<Bytes, Failure> {
-    let head = Head { headers: &HeaderMap::new(), query: None };
-    adapter.answer(Admission::Granted, &head, body, decider)
+    let headers = HeaderMap::new();
+    let head = Head { headers: &headers, query: None };
+    let request = Request { admission: Admission::ByHeaders, head, body: &body };
+    let mut read = Read { body: Some(&body), ..Read::default() };
+    let result = adapter.read(&request, &mut read);
+    script.answer(adapter, &read, result)
 }
 
-impl Decider for Script {
-    fn id(&mut self, id: Id<'_>) {
-        self.ids.push(text(id));
+fn text(id: &Id<'_>) -> String {
+    format!("{} {} {}", id.path, IdField::ALL[id.field].as_str(), id.value)
+}
+
+impl Script {
+    pub(super) fn deciding(decisions: &[Decision]) -> Self {
+        Self { decisions: decisions.to_vec(), ..Self::default() }
     }
 
-    fn doubtful(&mut self, id: Id<'_>) {
-        self.doubtful.push(text(id));
-    }
-
-    fn wants_skipped(&self) -> bool {
-        true
-    }
-
-    fn skipped(&mut self, path: &str, why: &dyn std::fmt::Display) {
-        self.skipped.push(format!("{path}: {why}"));
-    }
-
-    fn note(&mut self, what: &'static str, value: &dyn std::fmt::Display) {
-        self.notes.push(format!("{what}: {value}"));
-    }
-
-    fn requested_strategy(&mut self, id: &dyn std::fmt::Display, _: Option<usize>) {
-        self.notes.push(format!("strategy: {id}"));
-    }
-
-    fn report_failure(&mut self, failure: Failure) {
-        self.notes.push(format!("observed: {}", failure.as_str()));
-    }
-
-    fn decide(&mut self, strategy: usize) -> Decision {
-        self.asked.push(strategy);
-        self.decisions[strategy]
-    }
-
-    fn give_up(&mut self) {
-        self.gave_up = true;
+    /// The answer to a request that was read.
+    pub(super) fn answer(
+        &mut self,
+        adapter: &dyn Adapter,
+        read: &Read<'_>,
+        result: Result<(), ReadError>,
+    ) -> Result<Bytes, Failure> {
+        if let Err(error) = result {
+            self.notes.push(format!("unreadable: {error}"));
+            return Err(error.failure());
+        }
+        let (doubtful, ids) = read.ids.iter().partition::<Vec<_>, _>(|id| id.is_doubtful);
+        self.ids = ids.into_iter().map(text).collect();
+        self.doubtful = doubtful.into_iter().map(text).collect();
+        if !matches!(read.request_id, Value::Absent) {
+            self.notes.push(format!("request_id: {}", read.request_id));
+        }
+        self.notes.extend(read.attributes.iter().map(|one| format!("{}: {}", one.name, one.value)));
+        self.notes.extend(read.observed.iter().map(|one| format!("observed: {}", one.as_str())));
+        if !read.asked.is_all() {
+            self.notes.extend(read.asked.iter().map(|one| format!("strategy: {}", one.id)));
+        }
+        self.skipped = read.skipped.iter().map(ToString::to_string).collect();
+        let verdicts = verdicts(read, &self.decisions);
+        self.asked = verdicts.iter().map(|verdict| verdict.strategy).collect();
+        Ok(adapter.write(read, &verdicts))
     }
 }

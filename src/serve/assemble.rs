@@ -13,7 +13,7 @@ use crate::config::{
     AudienceConfig, Config, ConfigError, Flags, KindRules, Mistake, PlatformConfig, StrategyConfig,
     Vocabulary,
 };
-use crate::platform::{Access, KINDS, Platform, StrategyIds};
+use crate::platform::{Access, KINDS, Platform};
 use crate::strategy::Strategy;
 use crate::sync::CatalogPlan;
 use crate::telemetry::Route;
@@ -113,7 +113,7 @@ fn build(config: &PlatformConfig, strategies: &[StrategyConfig]) -> Result<Platf
         name: config.name.clone(),
         path: config.path.clone(),
         access: Access::any_of(access.collect()),
-        adapter: (kind.build)(config, StrategyIds::new(ids))?,
+        adapter: (kind.build)(config, ids)?,
     })
 }
 

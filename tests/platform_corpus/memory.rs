@@ -25,17 +25,19 @@ pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
 const fn factor(protocol: Protocol) -> usize {
     match protocol {
         // An empty CAID is 2 bytes and a struct of 64. At 2^14 + 1 of them, a list of 2^14 is
-        // copied to one of 2^15: 96 bytes per byte. Empty ads take 72: 48 each, and 32 of the
-        // answer.
-        Protocol::Tencent => 100,
-        // An id of one byte takes 8, its decision 16, and 4 of the answer; at 2^15 + 1 of them: 36
-        // per byte.
-        Protocol::Ocean => 40,
+        // copied to one of 2^15: 96 bytes per byte. Up to 1,024 empty ads take more: 72 with the
+        // growth of their list, 64 as requested strategies at just over a power of two, and 16 of
+        // the answer.
+        Protocol::Tencent => 160,
+        // Up to 1,024 ids of one byte take 24 with the growth of their list, 128 as requested
+        // strategies at just over a power of two, and 20 of the answer. Longer lists are refused.
+        Protocol::Ocean => 176,
         // An empty strategy name is 3 bytes and a string of 24, until the limit is checked: 24 per
         // byte.
         Protocol::Api => 26,
-        // Limited to 1,024 strategies: about 110 per byte of a small body, 1 of the largest.
-        Protocol::CustomProtobuf | Protocol::CustomJson => 128,
+        // Up to 1,024 strategies of one byte take 192 with the growth of their list, and 80 of the
+        // answer: 1 per byte of the largest body.
+        Protocol::CustomProtobuf | Protocol::CustomJson => 288,
     }
 }
 

@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 
 use super::plan::{Content, Field, Leaf, Node};
 use super::reading::{Malformed, Reading};
-use super::value::Value;
+use crate::platform::value::Value;
 
 /// Reads a body.
 pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {

@@ -7,8 +7,8 @@
 //! field of a repeated message, yields every value.
 
 use super::schema::{End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve};
-use super::value::Value;
 use crate::config::{IdListConfig, Mistake, Named, RequestConfig};
+use crate::platform::value::Value;
 
 /// The use of the value in a slot.
 #[derive(Debug)]

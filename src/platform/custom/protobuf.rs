@@ -12,7 +12,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use super::plan::{Content, Node};
 use super::reading::{Malformed, Reading};
 use super::schema::Scalar;
-use super::value::Value;
+use crate::platform::value::Value;
 
 /// Reads a body.
 pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
@@ -21,10 +21,10 @@ pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<
     reading.end(root)
 }
 
-fn walk<'p, 'a>(
+fn walk<'a>(
     mut body: &'a [u8],
-    node: &'p Node,
-    reading: &mut Reading<'p, 'a>,
+    node: &'a Node,
+    reading: &mut Reading<'_, 'a>,
 ) -> Result<(), Malformed> {
     while !body.is_empty() {
         let (number, wire) = decode_key(&mut body).map_err(|_| Malformed)?;

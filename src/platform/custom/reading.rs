@@ -1,67 +1,24 @@
 //! The values of a request's mapped fields, collected while its body is decoded.
-//!
-//! The decider gets ids only after the whole body is read, so a truncated body has no effect.
-
-use arrayvec::ArrayVec;
 
 use super::plan::{Leaf, Node, Plan, Role};
-use super::value::{Digits, Value};
-use crate::platform::adapter::MAX_ASKED;
-use crate::platform::ids::{MAX_IDS, MAX_READ_IDS};
+use crate::platform::ids::MAX_ASKED;
+use crate::platform::read::{Asked, AskedList, Id, Read, SkippedId};
+use crate::platform::value::{Digits, Value};
 
 /// An unreadable body. Carries no details, as the sender is not authenticated.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// An id of the request.
-pub(super) struct Found<'p, 'a> {
-    pub(super) field: usize,
-    pub(super) path: &'p str,
-    pub(super) value: Value<'a>,
-}
-
 /// The values read so far.
-pub(super) struct Reading<'p, 'a> {
-    pub(super) plan: &'p Plan,
+pub(super) struct Reading<'r, 'a> {
+    pub(super) plan: &'a Plan,
     pub(super) values: Vec<Value<'a>>,
-    /// The first ids. Normal requests have no others.
-    first_ids: ArrayVec<Found<'p, 'a>, MAX_IDS>,
-    /// The others: at most one more than allowed, which shows that there are too many.
-    other_ids: Vec<Found<'p, 'a>>,
-    pub(super) asked: Vec<Value<'a>>,
-    /// Types of ids that `kinds` does not map; `None` unless the decider wants them.
-    pub(super) skipped: Option<Vec<Skipped<'a>>>,
+    pub(super) read: &'r mut Read<'a>,
 }
 
-/// The types of a skipped id.
-pub(super) struct Skipped<'a> {
-    kind: Value<'a>,
-    secure: Value<'a>,
-}
-
-/// The reason for skipping the id, for explanations.
-impl std::fmt::Display for Skipped<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (mut kind, mut secure) = (Digits::new(), Digits::new());
-        let (kind, secure) = (self.kind.text(&mut kind), self.secure.text(&mut secure));
-        write!(f, "type {:?}", String::from_utf8_lossy(kind))?;
-        if !secure.is_empty() {
-            write!(f, " with secure {:?}", String::from_utf8_lossy(secure))?;
-        }
-        f.write_str(" is not in kinds")
-    }
-}
-
-impl<'p, 'a> Reading<'p, 'a> {
-    pub(super) fn new(plan: &'p Plan, keeps_skipped: bool) -> Self {
-        let (values, skipped) = (plan.absent.clone(), keeps_skipped.then(Vec::new));
-        let (first_ids, other_ids) = (ArrayVec::new(), Vec::new());
-        Self { plan, values, first_ids, other_ids, asked: Vec::new(), skipped }
-    }
-
-    /// The ids, in the order of the body.
-    pub(super) fn ids(&self) -> impl Iterator<Item = &Found<'p, 'a>> {
-        self.first_ids.iter().chain(&self.other_ids)
+impl<'r, 'a> Reading<'r, 'a> {
+    pub(super) fn new(plan: &'a Plan, read: &'r mut Read<'a>) -> Self {
+        Self { plan, values: plan.absent.clone(), read }
     }
 
     /// The value in a slot.
@@ -119,32 +76,25 @@ impl<'p, 'a> Reading<'p, 'a> {
             Role::Single => {}
             Role::Asked => return self.request(value),
             Role::Id { field, path } => {
-                self.add_id(Found { field: *field, path, value });
+                self.read.add_id(Id { path, field: *field, value, is_doubtful: false });
             }
             Role::Listed => {
                 if let Some(list) = &plan.list {
                     let (mut kind_digits, mut secure_digits) = (Digits::new(), Digits::new());
                     let kind = self.values[list.kind].text(&mut kind_digits);
                     let secure = self.value(list.secure).text(&mut secure_digits);
+                    let path = &*list.path;
                     if let Some(field) = list.field(kind, secure) {
-                        self.add_id(Found { field, path: &list.path, value });
-                    } else if self.skipped.as_ref().is_some_and(|skipped| skipped.len() < MAX_IDS) {
-                        let (kind, secure) =
-                            (self.values[list.kind].clone(), self.value(list.secure).clone());
-                        self.skipped.get_or_insert_default().push(Skipped { kind, secure });
+                        self.read.add_id(Id { path, field, value, is_doubtful: false });
+                    } else {
+                        let kind = self.values[list.kind].clone();
+                        let secure = self.value(list.secure).clone();
+                        self.read.skip_id(SkippedId { path, kind, secure });
                     }
                 }
             }
         }
         Ok(())
-    }
-
-    fn add_id(&mut self, id: Found<'p, 'a>) {
-        if let Err(full) = self.first_ids.try_push(id)
-            && MAX_IDS + self.other_ids.len() <= MAX_READ_IDS
-        {
-            self.other_ids.push(full.element());
-        }
     }
 
     /// Adds a requested strategy, or several with separators between them.
@@ -176,11 +126,13 @@ impl<'p, 'a> Reading<'p, 'a> {
         if is_empty {
             return Ok(());
         }
-        if self.asked.len() == MAX_ASKED {
-            return Err(Malformed);
+        match &mut self.read.asked {
+            AskedList::Named(asked) if asked.len() < MAX_ASKED => {
+                asked.push(Asked { id: value, known: None, ad: None });
+                Ok(())
+            }
+            _ => Err(Malformed),
         }
-        self.asked.push(value);
-        Ok(())
     }
 }
 

@@ -10,8 +10,8 @@ use prost_reflect::{
     Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax,
 };
 
-use super::value::canonical_integer_of;
 use crate::config::{Body, Mistake, Named, PlatformConfig};
+use crate::platform::value::canonical_integer_of;
 
 /// Longest path, in fields.
 const MAX_DEPTH: usize = 16;

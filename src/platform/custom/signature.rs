@@ -15,10 +15,10 @@ use subtle::{Choice, ConstantTimeEq as _};
 use super::plan::Planner;
 use super::reading::Reading;
 use super::template::{self, Part, Source};
-use super::value::integer_of;
 use crate::config::{Algorithm, HexCase, Secret, SignatureConfig, SignatureMode, TimestampUnit};
 use crate::platform::adapter::Head;
-use crate::platform::decider::Failure;
+use crate::platform::failure::Failure;
+use crate::platform::value::integer_of;
 
 /// A compiled signature check.
 #[derive(Debug)]

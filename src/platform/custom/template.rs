@@ -7,9 +7,9 @@ use percent_encoding::percent_decode_str;
 
 use super::plan::Planner;
 use super::reading::Reading;
-use super::value::Digits;
 use crate::config::{Mistake, Named};
 use crate::platform::adapter::Head;
+use crate::platform::value::Digits;
 
 /// The source of a value in a request.
 #[derive(Debug)]

@@ -12,8 +12,10 @@ use http::HeaderMap;
 use tempfile::TempDir;
 
 use super::*;
-use crate::platform::Platform;
-use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script};
+use crate::platform::testing::{
+    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, fallback, reply,
+};
+use crate::platform::{Head, Platform};
 use crate::serve::Assembly;
 use crate::strategy::Decision;
 
@@ -120,21 +122,33 @@ fn assembly(proto: &str, mapping: &str) -> Assembly {
 
 /// The adapter of its platform, built again, to set its clock.
 fn custom(assembly: &Assembly) -> Custom {
-    let ids = StrategyIds::new(assembly.platforms[0].strategy_ids());
+    let ids = assembly.platforms[0].strategy_ids().collect();
     Custom::build(&assembly.config.platforms[0], ids).unwrap()
 }
 
-/// The answer, and the decider's calls.
+/// The answer, and what was read.
 fn asked(
     platform: &Platform,
     body: &[u8],
     decisions: &[Decision],
 ) -> (Result<Bytes, Failure>, Script) {
     let mut script = Script::deciding(decisions);
-    let headers = HeaderMap::new();
-    let head = Head { headers: &headers, query: None };
-    let answer = platform.answer(&head, Ok(Bytes::copy_from_slice(body)), &mut script);
+    let answer = reply(&*platform.adapter, Bytes::copy_from_slice(body), &mut script);
     (answer, script)
+}
+
+/// The answer of an adapter at a time, and what was read.
+fn asked_at(
+    custom: &Custom,
+    admission: Admission,
+    head: Head<'_>,
+    body: &[u8],
+    now: Duration,
+) -> (Result<Bytes, Failure>, Script) {
+    let body = Bytes::copy_from_slice(body);
+    let (mut script, mut read) = (Script::deciding(&[BID, BID]), Read::default());
+    let result = custom.read_at(&Request { admission, head, body: &body }, &mut read, || now);
+    (script.answer(custom, &read, result), script)
 }
 
 #[test]
@@ -189,10 +203,10 @@ fn unreadable_body_gets_error_code_and_unavailable_answers() {
         assert_eq!(answer, Err(Failure::BadBody));
         assert!(script.ids.is_empty() && script.asked.is_empty(), "a truncated body has no effect");
     }
-    let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    let answer = fallback(&*platform.adapter, &[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let minus_five = b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     let verdicts = b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\x10\x00\x22\x01\x02";
-    assert_eq!(platform.adapter.unavailable(&mut script), [&minus_five[..], verdicts].concat());
+    assert_eq!(answer, [&minus_five[..], verdicts].concat());
     assert_eq!(
         platform.adapter.refusal(),
         minus_five[..],
@@ -204,7 +218,7 @@ fn unreadable_body_gets_error_code_and_unavailable_answers() {
 #[test]
 fn strategies_and_ids_of_a_request_are_limited() {
     let platform = platform(PROTO2, PROTOBUF);
-    let most = b"\x10\x01".repeat(crate::platform::adapter::MAX_ASKED);
+    let most = b"\x10\x01".repeat(crate::platform::ids::MAX_ASKED);
     let (answer, script) = asked(&platform, &most, &[BID, BID]);
     assert!(answer.is_ok());
     assert_eq!(script.asked, [0]);

@@ -11,20 +11,20 @@ use prost::encoding::{encode_key, encode_varint};
 
 use super::response::{Field, Item, Response};
 use super::schema::Scalar;
-use super::value::{Digits, Value, canonical_integer_of};
+use crate::platform::value::{Digits, Value, canonical_integer_of};
 
 /// The values of a response.
 pub(super) struct Answer<'s, 'a> {
     pub(super) request_id: &'s Value<'a>,
     pub(super) code: i64,
     /// Strategies, and whether each bids.
-    pub(super) verdicts: &'s [(Value<'a>, bool)],
+    pub(super) verdicts: &'s [(&'s Value<'a>, bool)],
     /// Strategies that bid, each once.
     pub(super) accepted: &'s [&'s [u8]],
     pub(super) cache_seconds: Option<u32>,
 }
 
-type Verdict<'s, 'a> = Option<&'s (Value<'a>, bool)>;
+type Verdict<'s, 'a> = Option<&'s (&'s Value<'a>, bool)>;
 
 impl Response {
     /// Writes an answer.

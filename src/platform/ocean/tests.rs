@@ -1,8 +1,11 @@
 use const_hex::{decode, encode as hex};
 
 use super::*;
-use crate::platform::adapter::MAX_ASKED;
-use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, reply};
+use crate::platform::failure::Failure;
+use crate::platform::ids::MAX_ASKED;
+use crate::platform::testing::{
+    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, fallback, reply,
+};
 use crate::strategy::Decision;
 
 /// Android, `did` = an IMEI's md5, strategies 10003 and 10004, a device with that md5 and a raw
@@ -19,7 +22,7 @@ const UUID: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
 /// 10003 and 10004 map to the strategies 0 and 1.
 fn adapter() -> Ocean {
     let cache = CacheTimes { bid: Some(60), no_bid: Some(3600) };
-    Ocean::new(StrategyIds::new(vec![(10003, 0), (10004, 1)]), cache)
+    Ocean::new(vec![(10003, 0), (10004, 1)], cache)
 }
 
 fn bytes(hex: &str) -> Bytes {
@@ -51,8 +54,8 @@ fn golden_request_gets_golden_answer() {
         format!("did imei_md5 {IMEI_MD5_VALUE}"),
     ];
     assert_eq!(script.ids, expected);
-    let asked = ["rta_id: 10003", "rta_id: 10004", "strategy: 10003", "strategy: 10004"];
-    assert_eq!(script.notes, [&["req_id: 20240616abcdef"][..], &asked].concat());
+    let notes = ["request_id: 20240616abcdef", "strategy: 10003", "strategy: 10004"];
+    assert_eq!(script.notes, notes);
 }
 
 #[test]
@@ -194,8 +197,8 @@ fn unknown_fields_are_skipped_and_last_value_wins() {
 
 #[test]
 fn unavailable_answer_is_an_error_with_all_verdicts() {
-    let mut script = Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
-    let response = Rsp::decode(adapter().unavailable(&mut script)).unwrap();
+    let answer = fallback(&adapter(), &[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    let response = Rsp::decode(answer).unwrap();
     assert_eq!(
         (response.status_code, response.bid_type, response.cache_time_secs),
         (1, Some(0), 0)

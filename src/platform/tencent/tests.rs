@@ -1,8 +1,11 @@
 use const_hex::{decode, encode as hex};
 
 use super::*;
-use crate::platform::adapter::MAX_ASKED;
-use crate::platform::testing::{BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, reply};
+use crate::platform::failure::Failure;
+use crate::platform::ids::MAX_ASKED;
+use crate::platform::testing::{
+    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, fallback, reply,
+};
 use crate::strategy::Decision;
 
 /// A request with an id, Android, the md5 of an IMEI and of an OAID (the cache key), and one
@@ -15,15 +18,14 @@ const REQUEST: &str = "\
 /// `new` maps to strategy 0, `vip` and `vip-too` to strategy 1.
 fn adapter() -> Tencent {
     let ids = [("new", 0), ("vip", 1), ("vip-too", 1)];
-    let strategies = ids.map(|(id, index)| (Bytes::from_static(id.as_bytes()), index)).to_vec();
-    Tencent::new(StrategyIds::new(strategies), CacheTimes { bid: Some(3600), no_bid: Some(86_400) })
+    let ids = ids.map(|(id, index)| (id.to_owned(), index)).to_vec();
+    Tencent::new(ids, CacheTimes { bid: Some(3600), no_bid: Some(86_400) })
 }
 
 /// Without cache times, as in the golden answers.
 fn plain(ids: &[(&'static str, usize)]) -> Tencent {
-    let strategies =
-        ids.iter().map(|(id, index)| (Bytes::from_static(id.as_bytes()), *index)).collect();
-    Tencent::new(StrategyIds::new(strategies), CacheTimes::default())
+    let ids = ids.iter().map(|(id, index)| ((*id).to_owned(), *index)).collect();
+    Tencent::new(ids, CacheTimes::default())
 }
 
 fn bytes(hex: &str) -> Bytes {
@@ -122,7 +124,7 @@ fn unavailable_answer_lists_strategies_that_bid() {
         ([NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE], "1001"),
         ([BID_UNAVAILABLE, NO_BID_UNAVAILABLE], "100052036e6577"),
     ] {
-        assert_eq!(hex(adapter().unavailable(&mut Script::deciding(&decisions))), expected);
+        assert_eq!(hex(fallback(&adapter(), &decisions)), expected);
     }
 }
 

@@ -103,8 +103,7 @@ fn ping_unavailable_and_refusal_have_their_codes() {
     );
     let platform = platform("", JSON);
     assert_eq!(platform.adapter.refusal(), r#"{"head":{"code":2},"results":[],"hits":[]}"#);
-    let answer =
-        platform.adapter.unavailable(&mut Script::deciding(&[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]));
+    let answer = fallback(&*platform.adapter, &[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     assert_eq!(
         answer,
         r#"{"head":{"code":2},"results":[{"id":"1","ok":true},{"id":"2","ok":false}],"hits":["1"]}"#

@@ -53,11 +53,11 @@ fn kuaishou_profile_answers_a_signed_request() {
 
     let headers = HeaderMap::new();
     let head = Head { headers: &headers, query: None };
-    let mut script = Script::deciding(&[BID]);
-    let at = |seconds| move || Duration::from_secs(seconds);
-    let answer = custom
-        .answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210))
-        .unwrap();
+    let ask = |body: &[u8], seconds| {
+        asked_at(&custom, Admission::ByHeaders, head, body, Duration::from_secs(seconds))
+    };
+    let (answer, script) = ask(&body, 1_718_539_210);
+    let answer = answer.unwrap();
     assert_eq!(
         script.ids,
         [
@@ -73,13 +73,10 @@ fn kuaishou_profile_answers_a_signed_request() {
         "promotion_type_result:[{promotion_type:\"1001\",accept:true},{promotion_type:\"9\"}]";
     assert_eq!(response.to_string(), verdicts, "a number that is 0 is not printed");
 
-    let late = custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_501));
-    assert_eq!(late, Err(Failure::BadTimestamp));
+    assert_eq!(ask(&body, 1_718_539_501).0, Err(Failure::BadTimestamp));
     request.set_field_by_name("request_id", Value::String("req-2".to_owned()));
     let body = prost::Message::encode_to_vec(&request);
-    let forged =
-        custom.answer_at(Admission::ByHeaders, &head, &body, &mut script, at(1_718_539_210));
-    assert_eq!(forged, Err(Failure::BadSignature));
+    assert_eq!(ask(&body, 1_718_539_210).0, Err(Failure::BadSignature));
     assert_eq!(custom.refusal(), b"\x08\x01"[..]);
 }
 

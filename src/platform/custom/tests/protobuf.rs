@@ -227,8 +227,8 @@ response = { request_id = "id", accepted = "joined", accepted_separator = ",", c
     assert_eq!(required.adapter.refusal(), empty[..]);
     let (answer, _) = asked(&required, b"\x78\x01", &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     assert_eq!(answer.unwrap(), empty[..]);
-    let mut script = Script::deciding(&[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
-    assert_eq!(required.adapter.unavailable(&mut script), empty[..]);
+    let answer = fallback(&*required.adapter, &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    assert_eq!(answer, empty[..]);
     // An optional message without values is omitted, even with required fields.
     let proto = proto
         .replace("required H must = 3; ", "")

@@ -15,27 +15,22 @@ secrets = [{ value = "old" }, { value = "new" }]
 /// 1718539200 seconds.
 const NOW: Duration = Duration::from_secs(1_718_539_200);
 
-struct Request<'a> {
+struct Sent<'a> {
     body: &'a str,
     header: Option<&'static str>,
     query: Option<&'a str>,
     now: Duration,
 }
 
-fn ask(signature: &str, request: &Request<'_>) -> (Result<Bytes, Failure>, Script) {
+fn ask(signature: &str, request: &Sent<'_>) -> (Result<Bytes, Failure>, Script) {
     let custom = custom(&assembly("", &format!("{HEAD}{signature}")));
-    let mut script = Script::deciding(&[BID, BID]);
     let mut headers = HeaderMap::new();
     if let Some(value) = request.header {
         headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static("first"));
         headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static(value));
     }
     let head = Head { headers: &headers, query: request.query };
-    let answer =
-        custom.answer_at(Admission::ByHeaders, &head, request.body.as_bytes(), &mut script, || {
-            request.now
-        });
-    (answer, script)
+    asked_at(&custom, Admission::ByHeaders, head, request.body.as_bytes(), request.now)
 }
 
 fn sign(algorithm: &str, encoding: &str) -> String {
@@ -55,7 +50,7 @@ fn body(sign: &str) -> String {
 
 fn failure(signature: &str, sign: &str) -> Option<Failure> {
     let body = body(sign);
-    let request = Request { body: &body, header: Some("hv"), query: Some("q=q%20v"), now: NOW };
+    let request = Sent { body: &body, header: Some("hv"), query: Some("q=q%20v"), now: NOW };
     ask(signature, &request).0.err()
 }
 
@@ -99,7 +94,7 @@ fn hmac_is_keyed_with_the_secret() {
             Some(Failure::BadSignature),
         ),
     ] {
-        let request = Request { body, header: Some(digest), query: None, now: NOW };
+        let request = Sent { body, header: Some(digest), query: None, now: NOW };
         assert_eq!(ask(hmac, &request).0.err(), expected);
     }
 }
@@ -109,7 +104,7 @@ fn body_can_be_signed_with_signature_in_query() {
     let signature = "algorithm = \"sha1\"\nencoding = \"upper-hex\"\nin = \"query:sign\"\ntemplate \
         = \"{body}{secret}\"";
     let signature = &signature.replace("{secret}", "s3cret{secret}");
-    let request = |query| Request { body: r#"{"id":"r1"}"#, header: None, query, now: NOW };
+    let request = |query| Sent { body: r#"{"id":"r1"}"#, header: None, query, now: NOW };
     // sha1 of the body, "s3cret" and "old"
     let right = Some("a=1&sign=9DB52DDAC7303C164C3EFB67D8D1F14C69FBDB1A");
     assert_eq!(ask(signature, &request(right)).0.err(), None);
@@ -119,7 +114,7 @@ fn body_can_be_signed_with_signature_in_query() {
 #[test]
 fn unsigned_request_passes_no_ids() {
     let body = body("");
-    let request = Request { body: &body, header: None, query: None, now: NOW };
+    let request = Sent { body: &body, header: None, query: None, now: NOW };
     let (answer, script) = ask(&sign("md5", "lower-hex"), &request);
     assert_eq!(answer, Err(Failure::BadSignature));
     assert!(script.ids.is_empty() && script.asked.is_empty());
@@ -128,7 +123,7 @@ fn unsigned_request_passes_no_ids() {
 #[test]
 fn observed_failure_is_counted_and_answered() {
     let body = body("");
-    let request = Request { body: &body, header: None, query: None, now: NOW };
+    let request = Sent { body: &body, header: None, query: None, now: NOW };
     let observed = format!("{}\nmode = \"observe\"", sign("md5", "lower-hex"));
     let (answer, script) = ask(&observed, &request);
     assert_eq!(answer.unwrap(), r#"{"code":0}"#);
@@ -151,7 +146,7 @@ fn timestamp_beyond_max_skew_is_rejected() {
     let digest = Some("25f617c32941bb050d35c279b0af9fbaae35a202c2f4119ce40e0e0c5f115670");
     let at = |now, unit: &str| {
         let request =
-            Request { body: r#"{"id": "ab", "t": 1718539200}"#, header: digest, query: None, now };
+            Sent { body: r#"{"id": "ab", "t": 1718539200}"#, header: digest, query: None, now };
         ask(&timed(unit), &request).0.err()
     };
     let window = Duration::from_secs(300);
@@ -204,7 +199,7 @@ fn invalid_timestamp_is_rejected() {
         ),
     ] {
         let query = format!("s={sign}{time}");
-        let request = Request { body: "{}", header: None, query: Some(&query), now: NOW };
+        let request = Sent { body: "{}", header: None, query: Some(&query), now: NOW };
         assert_eq!(ask(timed, &request).0.err(), expected, "{time}");
     }
 }
@@ -241,15 +236,12 @@ fn explain(
     header: Option<&'static str>,
 ) -> (Result<Bytes, Failure>, Script) {
     let custom = custom(&assembly("", &format!("{HEAD}{signature}")));
-    let mut script = Script::deciding(&[BID, BID]);
     let mut headers = HeaderMap::new();
     headers.extend(
         header.map(|value| (HeaderName::from_static("x-h"), HeaderValue::from_static(value))),
     );
     let head = Head { headers: &headers, query: None };
-    let answer =
-        custom.answer_at(Admission::Granted, &head, body.as_bytes(), &mut script, || Duration::MAX);
-    (answer, script)
+    asked_at(&custom, Admission::Granted, head, body.as_bytes(), Duration::MAX)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One value of a request: a slice of the body, or a number.
+//! Values of a request: slices of the body, and numbers.
 //!
 //! Values may be device ids, so `Debug` hides them.
 
@@ -7,30 +7,48 @@ use std::fmt::{self, Write as _};
 use arrayvec::ArrayString;
 
 /// A buffer for any 64-bit number in decimal.
-pub(super) type Digits = ArrayString<20>;
+pub type Digits = ArrayString<20>;
 
 /// A value.
-#[derive(Clone, PartialEq)]
-pub(super) enum Value<'a> {
+#[derive(Clone, Default, PartialEq)]
+pub enum Value<'a> {
     /// No value.
+    #[default]
     Absent,
+    /// A signed number.
     Int(i64),
-    /// Also a bool, as 1 or 0.
+    /// An unsigned number, or a bool as 1 or 0.
     Uint(u64),
     /// A slice of the body.
     Bytes(&'a [u8]),
-    /// A JSON string that had escapes.
+    /// A text that the body does not contain: a JSON string that had escapes, or one of the config.
     Owned(Box<[u8]>),
 }
 
 impl Value<'_> {
-    pub(super) const fn is_absent(&self) -> bool {
+    /// Whether there is no value.
+    pub const fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
+    }
+
+    /// The bytes of a text; nothing for numbers.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+            _ => b"",
+        }
+    }
+
+    /// Whether it is this text.
+    #[inline]
+    pub fn is_text(&self, text: &[u8]) -> bool {
+        matches!(self, Self::Bytes(_) | Self::Owned(_)) && self.bytes() == text
     }
 
     /// The bytes of a string, the decimal digits of a number, or nothing if absent.
     #[inline]
-    pub(super) fn text<'v>(&'v self, digits: &'v mut Digits) -> &'v [u8] {
+    pub fn text<'v>(&'v self, digits: &'v mut Digits) -> &'v [u8] {
         digits.clear();
         let written = match self {
             Self::Absent => return b"",
@@ -44,7 +62,7 @@ impl Value<'_> {
     }
 
     /// The number, also if written as text.
-    pub(super) fn integer(&self) -> Option<i128> {
+    pub fn integer(&self) -> Option<i128> {
         match self {
             Self::Absent => None,
             Self::Int(number) => Some((*number).into()),
@@ -55,7 +73,7 @@ impl Value<'_> {
     }
 
     /// Whether it is true: a nonzero number, `"true"` or `"1"`.
-    pub(super) fn is_true(&self) -> bool {
+    pub fn is_true(&self) -> bool {
         match self {
             Self::Absent => false,
             Self::Int(number) => *number != 0,
@@ -79,6 +97,31 @@ pub(super) fn canonical_integer_of(text: &[u8]) -> Option<i128> {
     let is_canonical =
         text == b"0" || digits.first().is_some_and(|digit| (b'1'..=b'9').contains(digit));
     integer_of(text).filter(|_| is_canonical)
+}
+
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Self::Owned(text.into_bytes().into())
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Bytes(text.as_bytes())
+    }
+}
+
+impl From<i64> for Value<'_> {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+/// The text, with replacement characters for invalid UTF-8.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.text(&mut Digits::new())))
+    }
 }
 
 /// Hides the value.

@@ -1,0 +1,167 @@
+//! Decisions about platforms' requests: ids to keys, and a verdict per strategy, both counted.
+
+use std::time::Instant;
+
+use super::served::{Catalog, ServedPlatform};
+use crate::platform::{
+    Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
+};
+use crate::strategy::Decision;
+use rtad_core::device::{DeviceKey, Unusable};
+
+/// Keys of one request, within the limits of ids. Used by serving and by `explain`.
+#[derive(Debug)]
+pub struct RequestKeys {
+    /// Distinct keys.
+    keys: Keys,
+    coverage: Coverage,
+}
+
+/// The part of a request's ids that the keys stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coverage {
+    /// All.
+    Complete,
+    /// The first ones. An unread id might be a member, so the keys can prove membership only.
+    TooMany,
+    /// None: the request is unreadable.
+    Nothing,
+}
+
+/// The result of reading an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+pub enum Found {
+    /// Its key is checked.
+    Usable,
+    /// A placeholder for "no id".
+    Blank,
+    /// Invalid for its kind.
+    Malformed,
+    /// Marked as unreliable by the platform.
+    Doubtful,
+    /// Same key as an earlier id.
+    Duplicate,
+    /// Beyond a limit of ids.
+    NotLookedAt,
+}
+
+impl Default for RequestKeys {
+    #[inline]
+    fn default() -> Self {
+        Self { keys: Keys::new(), coverage: Coverage::Complete }
+    }
+}
+
+impl RequestKeys {
+    /// Adds the ids of a request. `key` makes a key of a field and a value, and `each` gets the
+    /// result of each id.
+    #[inline]
+    pub fn add<'r, 'a>(
+        &mut self,
+        read: &'r Read<'a>,
+        mut key: impl FnMut(usize, &[u8]) -> Result<DeviceKey, Unusable>,
+        mut each: impl FnMut(&'r Id<'a>, Found, Option<DeviceKey>),
+    ) {
+        if read.purpose == Purpose::Fallback {
+            self.coverage = Coverage::Nothing;
+        }
+        for (index, id) in read.ids.iter().enumerate() {
+            if index >= MAX_READ_IDS {
+                self.coverage = Coverage::TooMany;
+            }
+            let (found, key) = match self.coverage {
+                Coverage::Complete if id.is_doubtful => (Found::Doubtful, None),
+                Coverage::Complete => match key(id.field, id.value.text(&mut Digits::new())) {
+                    Ok(key) => (self.keep(key), Some(key)),
+                    Err(Unusable::Blank) => (Found::Blank, None),
+                    Err(Unusable::Malformed) => (Found::Malformed, None),
+                },
+                Coverage::TooMany | Coverage::Nothing => (Found::NotLookedAt, None),
+            };
+            each(id, found, key.filter(|_| found != Found::NotLookedAt));
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, key: DeviceKey) -> Found {
+        if self.keys.contains(&key) {
+            Found::Duplicate
+        } else if self.keys.try_push(key).is_ok() {
+            Found::Usable
+        } else {
+            self.coverage = Coverage::TooMany;
+            Found::NotLookedAt
+        }
+    }
+
+    /// Whether the request has more ids than its keys stand for.
+    pub fn are_too_many(&self) -> bool {
+        self.coverage == Coverage::TooMany
+    }
+
+    /// The keys that are looked up.
+    pub fn keys(&self) -> &[DeviceKey] {
+        &self.keys
+    }
+
+    /// The decision of the strategy at `index`, before its cap and not counted.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[inline]
+    pub fn decide(&self, catalog: &Catalog, index: usize) -> Decision {
+        match self.coverage {
+            Coverage::Complete => catalog.decide_uncounted(index, &self.keys),
+            Coverage::TooMany => catalog.decide_incomplete(index, &self.keys),
+            Coverage::Nothing => catalog.strategies()[index].when_unavailable(),
+        }
+    }
+}
+
+impl Catalog {
+    /// The verdicts about a platform's request of the time `at`. Counts the ids, the decisions, the
+    /// device under caps, and too many ids.
+    #[inline]
+    pub fn decide_request(
+        &self,
+        served: &ServedPlatform,
+        reader: &IdReader,
+        read: &Read<'_>,
+        at: Instant,
+    ) -> Verdicts {
+        let mut keys = RequestKeys::default();
+        let doubtful = |id: &Id<'_>, found, _| {
+            if found == Found::Doubtful {
+                reader.doubtful(id.field);
+            }
+        };
+        keys.add(read, |field, id| reader.key(field, id), doubtful);
+        let too_many = keys.are_too_many().then_some(Failure::TooManyIds);
+        for failure in read.observed.into_iter().chain(too_many) {
+            served.count_failure(failure);
+        }
+        read.verdicts(|strategy| {
+            let decide = || keys.decide(self, strategy);
+            let decision = self.within_cap(strategy, keys.keys(), at, decide);
+            served.count(strategy, decision);
+            Verdict { strategy, decision, cap_ends_in: self.cap_ends_in(strategy, at) }
+        })
+    }
+
+    /// The verdicts about a request with these keys. Nothing is counted.
+    pub fn decide_request_uncounted(
+        &self,
+        keys: &RequestKeys,
+        read: &Read<'_>,
+        at: Instant,
+    ) -> Verdicts {
+        read.verdicts(|strategy| {
+            let decision = keys.decide(self, strategy);
+            let decision = self.within_cap_uncounted(strategy, decision, keys.keys(), at);
+            Verdict { strategy, decision, cap_ends_in: self.cap_ends_in(strategy, at) }
+        })
+    }
+}

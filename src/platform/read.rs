@@ -1,0 +1,275 @@
+//! A request as data: its ids, the strategies it asks for, and its other fields.
+//!
+//! An adapter fills a [`Read`], the catalog decides about it, and the adapter writes the answer
+//! from both. Explanations show the same data. Values are borrowed from the body.
+
+use std::fmt;
+
+use bytes::Bytes;
+use prost::Message;
+use smallvec::SmallVec;
+
+use super::failure::{Failure, ReadError};
+use super::ids::{MAX_ASKED, MAX_IDS, MAX_READ_IDS};
+use super::value::{Digits, Value};
+use crate::config::MAX_STRATEGIES;
+
+/// A request of a platform: everything that decisions, answers and explanations depend on.
+///
+/// The lists have room for a usual request without an allocation. An adapter fills the value in
+/// place, as moving it would cost more than reading a body.
+#[derive(Default)]
+pub struct Read<'a> {
+    /// The kind of answer that the request expects.
+    pub purpose: Purpose,
+    /// The request's own id, which the answer repeats.
+    pub request_id: Value<'a>,
+    /// The device's ids in the order of the body, usable or not: at most one more than
+    /// [`MAX_READ_IDS`], which shows that there are too many.
+    pub ids: SmallVec<[Id<'a>; 12]>,
+    /// The strategies that are asked for.
+    pub asked: AskedList<'a>,
+    /// Other fields of the request.
+    pub attributes: SmallVec<[Attribute<'a>; 4]>,
+    /// The first ids whose types the config does not map.
+    pub skipped: SmallVec<[SkippedId<'a>; 2]>,
+    /// A failed check that does not change the answer.
+    pub observed: Option<Failure>,
+    /// The body.
+    pub(super) body: Option<&'a Bytes>,
+}
+
+/// Hides the contents: ids must not reach a log.
+impl fmt::Debug for Read<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Read").field("purpose", &self.purpose).finish_non_exhaustive()
+    }
+}
+
+/// The kind of answer that a request expects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// Decisions of strategies.
+    #[default]
+    Strategies,
+    /// A decision per ad: Tencent's second request.
+    Ads,
+    /// A sign of life.
+    Ping,
+    /// Every strategy's `unavailable` answer, as the request is unreadable.
+    Fallback,
+}
+
+/// An id as a request carries it.
+#[derive(Debug, Clone)]
+pub struct Id<'a> {
+    /// Path of its field, such as `device.imei_md5sum`.
+    pub path: &'a str,
+    /// Index in [`rtad_core::device::IdField::ALL`].
+    pub field: usize,
+    /// Its value.
+    pub value: Value<'a>,
+    /// Whether the platform marks it as doubtful. Such an id does not affect the decision.
+    pub is_doubtful: bool,
+}
+
+/// A requested strategy.
+#[derive(Debug, Clone)]
+pub struct Asked<'a> {
+    /// The platform's id of the strategy.
+    pub id: Value<'a>,
+    /// The configured strategy of this id.
+    pub known: Option<Known>,
+    /// The ad that it is requested for.
+    pub ad: Option<u64>,
+}
+
+/// A configured strategy id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Index among the platform's strategy ids.
+    pub index: usize,
+    /// Index of its strategy in the catalog.
+    pub strategy: usize,
+}
+
+/// Requested strategies.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "it is filled in place, without an allocation")]
+pub enum AskedList<'a> {
+    /// Every configured one, as the request names none.
+    All(&'a [Asked<'static>]),
+    /// Those that the request names.
+    Named(SmallVec<[Asked<'a>; 8]>),
+}
+
+impl Default for AskedList<'_> {
+    fn default() -> Self {
+        Self::Named(SmallVec::new())
+    }
+}
+
+impl<'a> AskedList<'a> {
+    /// The requested strategies, in the request's order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Asked<'a>> {
+        match self {
+            Self::All(all) => all.iter(),
+            Self::Named(named) => named.iter(),
+        }
+    }
+
+    /// Whether the request names no strategy.
+    pub const fn is_all(&self) -> bool {
+        matches!(self, Self::All(_))
+    }
+}
+
+/// Another field of a request.
+#[derive(Debug, Clone)]
+pub struct Attribute<'a> {
+    /// Its name in explanations.
+    pub name: &'static str,
+    /// Its value.
+    pub value: Value<'a>,
+}
+
+/// The types of an id that the config does not map.
+#[derive(Debug, Clone)]
+pub struct SkippedId<'a> {
+    /// Path of the id's field.
+    pub path: &'a str,
+    /// Its type.
+    pub kind: Value<'a>,
+    /// Its second type.
+    pub secure: Value<'a>,
+}
+
+/// Path and types, for explanations.
+impl fmt::Display for SkippedId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: type {:?}", self.path, self.kind.to_string())?;
+        let secure = self.secure.to_string();
+        if !secure.is_empty() {
+            write!(f, " with secure {secure:?}")?;
+        }
+        f.write_str(" is not in kinds")
+    }
+}
+
+impl<'a> Read<'a> {
+    /// Turns an unreadable request into one for every strategy's `unavailable` answer. What was
+    /// read stays for explanations, without the ids.
+    pub(super) fn give_up(&mut self, all: &'a StrategyIds) {
+        self.purpose = Purpose::Fallback;
+        let request_id = std::mem::take(&mut self.request_id);
+        if !request_id.is_absent() {
+            self.note("request_id", request_id);
+        }
+        self.ids.clear();
+        self.asked = AskedList::All(&all.0);
+    }
+
+    /// Adds an id.
+    #[inline]
+    pub(super) fn add_id(&mut self, id: Id<'a>) {
+        if self.ids.len() <= MAX_READ_IDS {
+            self.ids.push(id);
+        }
+    }
+
+    /// Adds an id whose type is not mapped.
+    pub(super) fn skip_id(&mut self, skipped: SkippedId<'a>) {
+        // A body may hold thousands; `MAX_IDS` of them are enough to see the mistake.
+        if self.skipped.len() < MAX_IDS {
+            self.skipped.push(skipped);
+        }
+    }
+
+    /// The request's own id, shared with the body: not copied.
+    pub(super) fn shared_request_id(&self) -> Option<Bytes> {
+        match (&self.request_id, self.body) {
+            (Value::Bytes(part), Some(body)) => Some(body.slice_ref(part)),
+            (Value::Absent, _) => None,
+            (other, _) => Some(Bytes::copy_from_slice(other.text(&mut Digits::new()))),
+        }
+    }
+
+    /// Adds another field.
+    #[inline]
+    pub(super) fn note(&mut self, name: &'static str, value: Value<'a>) {
+        self.attributes.push(Attribute { name, value });
+    }
+}
+
+/// A platform's strategy ids, in the config's order, and the indexes of their strategies.
+#[derive(Debug, Clone)]
+pub struct StrategyIds(Vec<Asked<'static>>);
+
+impl StrategyIds {
+    /// At most [`MAX_STRATEGIES`] ids, and the indexes of their strategies.
+    ///
+    /// # Panics
+    ///
+    /// If there are more, which the config's checks prevent.
+    pub fn new<I: Into<Value<'static>>>(ids: Vec<(I, usize)>) -> Self {
+        assert!(ids.len() <= MAX_STRATEGIES, "at most {MAX_STRATEGIES} strategies");
+        let asked = |(index, (id, strategy)): (usize, (I, usize))| Asked {
+            id: id.into(),
+            known: Some(Known { index, strategy }),
+            ad: None,
+        };
+        Self(ids.into_iter().enumerate().map(asked).collect())
+    }
+
+    /// A request for all of them.
+    pub(super) fn all(&self) -> AskedList<'_> {
+        AskedList::All(&self.0)
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Asked<'static>> + Clone {
+        self.0.iter()
+    }
+
+    /// The first id that is equal. Scans a short list.
+    #[inline]
+    pub(super) fn find(&self, is_equal: impl Fn(&Value<'static>) -> bool) -> Option<Known> {
+        self.0.iter().find(|asked| is_equal(&asked.id)).and_then(|asked| asked.known)
+    }
+}
+
+/// Checks the number of requested strategies or ads.
+pub(super) const fn check_asked(count: usize) -> Result<(), ReadError> {
+    if count <= MAX_ASKED { Ok(()) } else { Err(ReadError::TooManyAsked(count)) }
+}
+
+/// Decodes a request.
+#[inline]
+pub(super) fn decode<M: Message + Default>(body: &Bytes) -> Result<M, ReadError> {
+    if body.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    Ok(M::decode(body.clone())?)
+}
+
+/// A field of a decoded message, borrowed from the body that it shares.
+#[inline]
+pub(super) fn borrowed<'a>(body: &'a Bytes, field: &Bytes) -> Value<'a> {
+    if field.is_empty() {
+        return Value::Bytes(b"");
+    }
+    let start = field.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
+    let part = body.get(start..).and_then(|rest| rest.get(..field.len()));
+    Value::Bytes(part.expect("a decoded field is a part of the body"))
+}
+
+/// Implements `Debug` for generated messages that hold ids: prints the type's name only.
+macro_rules! hide {
+    ($($message:path),+) => {$(
+        impl std::fmt::Debug for $message {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($message), "(hidden)"))
+            }
+        }
+    )+};
+}
+pub(super) use hide;

@@ -1,0 +1,98 @@
+//! Verdicts: the strategies' decisions about a request, and the cache time of an answer with them.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::read::{Known, Read};
+use crate::config::PlatformConfig;
+use crate::strategy::{Decision, Outcome, Reason};
+
+/// A strategy's decision about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// Index of the strategy in the catalog.
+    pub strategy: usize,
+    /// Its decision.
+    pub decision: Decision,
+    /// Time until its cap counts anew; `None` without a cap. No answer of the strategy may be
+    /// cached for longer.
+    pub cap_ends_in: Option<Duration>,
+}
+
+/// The verdicts about a request, one per strategy.
+pub type Verdicts = SmallVec<[Verdict; 8]>;
+
+impl Read<'_> {
+    /// The verdicts about the request. `decide` is called once per strategy, even if several ids
+    /// map to it.
+    #[inline]
+    pub fn verdicts(&self, mut decide: impl FnMut(usize) -> Verdict) -> Verdicts {
+        let mut verdicts = Verdicts::new();
+        for strategy in self.asked.iter().filter_map(|asked| asked.known).map(|id| id.strategy) {
+            if verdicts.iter().all(|verdict| verdict.strategy != strategy) {
+                verdicts.push(decide(strategy));
+            }
+        }
+        verdicts
+    }
+}
+
+/// Whether a strategy bids.
+#[inline]
+pub(super) fn bids(verdicts: &[Verdict], id: Option<Known>) -> bool {
+    let of = |id: Known| verdicts.iter().find(|verdict| verdict.strategy == id.strategy);
+    id.and_then(of).is_some_and(Verdict::bids)
+}
+
+impl Verdict {
+    /// Whether it is a bid.
+    #[inline]
+    pub fn bids(&self) -> bool {
+        self.decision.outcome == Outcome::Bid
+    }
+}
+
+/// Seconds for which the platform may cache an answer; `None` = the platform decides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheTimes {
+    /// For an answer with a bid.
+    pub bid: Option<u32>,
+    /// For an answer without a bid.
+    pub no_bid: Option<u32>,
+}
+
+impl From<&PlatformConfig> for CacheTimes {
+    fn from(config: &PlatformConfig) -> Self {
+        let seconds = |time: Option<Duration>| {
+            time.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
+        };
+        Self { bid: seconds(config.bid_cache), no_bid: seconds(config.no_bid_cache) }
+    }
+}
+
+/// Cache time of a capped answer if none is configured, unless the period ends before.
+const CAPPED_CACHE: u32 = 3600;
+
+impl CacheTimes {
+    /// The cache time of an answer with these verdicts. An answer that depends on a missing
+    /// audience carries none: a short outage would be cached for a day. An answer without a
+    /// decision carries none either, as it does not depend on the device.
+    ///
+    /// No answer of a strategy with a cap is cached beyond the cap's period: a cached bid would
+    /// not be counted in the next one, a cached `capped` would refuse a device that it admits. So
+    /// an answer with `capped` always carries a time.
+    pub(super) fn of(&self, bids: bool, verdicts: &[Verdict]) -> Option<u32> {
+        let has = |reason| verdicts.iter().any(|verdict| verdict.decision.reason == reason);
+        if has(Reason::Unavailable) || verdicts.is_empty() {
+            return None;
+        }
+        let configured = if bids { self.bid } else { self.no_bid };
+        let ends_in = verdicts.iter().filter_map(|verdict| verdict.cap_ends_in).min();
+        let Some(left) = ends_in else { return configured };
+        // Platforms read 0 as "not given".
+        let left = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1);
+        let usual = configured.or_else(|| has(Reason::Capped).then_some(CAPPED_CACHE));
+        usual.map(|seconds| seconds.min(left))
+    }
+}
