@@ -9,9 +9,8 @@
 mod memory;
 mod message;
 mod mutate;
-mod platform_properties;
 #[path = "../../fuzz/properties.rs"]
-#[allow(unreachable_pub, reason = "a library to the fuzz targets")]
+#[allow(dead_code, unreachable_pub, reason = "a library to the fuzz targets")]
 mod properties;
 
 use std::path::Path;

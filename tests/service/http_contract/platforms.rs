@@ -153,27 +153,6 @@ fn members_are_rejected_and_non_members_accepted() {
 }
 
 #[test]
-fn pings_and_doubtful_ids_are_not_counted() {
-    let server = server("");
-    let mut client = server.connect();
-    assert_eq!(
-        post(&mut client, "/rta/tencent", b"\x0a\x02p1\x10\x01").body,
-        b"\x0a\x02p1\x10\x00"
-    );
-    assert!(!server.metrics().contains(
-        r#"platform="tencent",strategy="new-users",decision="bid",reason="not_member"} 1"#
-    ));
-    let mut request = RtaRequest::decode(&tencent_request(OLD_VIP)[..]).unwrap();
-    request.device.as_mut().unwrap().doubtful_ids_list = vec![4];
-    // No id left: new-users does not bid, vip-only does.
-    let answer = post(&mut client, "/rta/tencent", request.encode_to_vec());
-    assert_eq!(accepted(&answer), Some(vec!["vip".to_owned()]));
-    let metrics = server.metrics();
-    assert_eq!(metric(&metrics, r#"rtad_ids_total{kind="oaid_md5",result="doubtful"}"#), 1.0);
-    assert_eq!(metric(&metrics, r#"rtad_ids_total{kind="oaid_md5",result="usable"}"#), 0.0);
-}
-
-#[test]
 fn any_method_and_content_type_is_answered() {
     let server = server("");
     let mut client = server.connect();
@@ -259,17 +238,6 @@ fn client_still_sending_receives_the_answer_to_an_oversized_body() {
 }
 
 #[test]
-fn missing_audience_gets_each_strategys_unavailable_answer_without_cache_time() {
-    let server = server("");
-    let mut client = server.connect();
-    let answer = post(&mut client, "/rta/bold", tencent_request(OLD_VIP));
-    assert_eq!(accepted(&answer), Some(vec!["bold".to_owned()]));
-    assert_eq!(RtaResponse::decode(&answer.body[..]).unwrap().response_cache_time, None);
-    let labels = r#"platform="bold",strategy="needs-missing",decision="bid",reason="unavailable""#;
-    assert_eq!(metric(&server.metrics(), &format!("rtad_decisions_total{{{labels}}}")), 1.0);
-}
-
-#[test]
 fn overload_sheds_only_requests_with_incomplete_bodies() {
     let server = server("max_in_flight = 1");
     let mut held = server.connect();
@@ -313,57 +281,6 @@ fn callers_without_credentials_cannot_hold_permits() {
     }
     counted(&server, "closed", &[("unauthorized", 4.0)]);
     assert_eq!(metric(&server.metrics(), "rtad_shed_total"), 0.0);
-}
-
-#[test]
-fn request_without_header_is_rejected_without_details() {
-    let server = server("max_body = \"2KiB\"");
-    let body = tencent_request(NON_MEMBER);
-    for (headers, expected) in [
-        ("X-Rta-Token: old\r\n", true),
-        ("x-rta-token: new\r\n", true),
-        ("X-Rta-Token: wrong\r\nX-RTA-TOKEN: new\r\n", true),
-        ("", false),
-        ("X-Rta-Token: \r\n", false),
-        ("X-Rta-Token: newer\r\n", false),
-        ("Authorization: new\r\n", false),
-    ] {
-        let answer = server.connect().request("POST", "/rta/closed", headers, &body);
-        assert_eq!(accepted(&answer), expected.then(|| vec!["bold".to_owned()]), "{headers:?}");
-    }
-    for broken in [&b"\xff"[..], &[0; 3000], b"\x0a\x02p1\x10\x01"] {
-        assert_eq!(accepted(&post(&mut server.connect(), "/rta/closed", broken)), None);
-    }
-    counted(&server, "closed", &[("unauthorized", 7.0)]);
-}
-
-#[test]
-fn too_many_ids_prove_membership_only() {
-    let server = server("");
-    let caid = |id: String| tencent::device::QaidInfo { qaid: Some(id.into()), qaid_md5sum: None };
-    let mut device = tencent::Device {
-        qaid_infos: (0..64).map(|n| caid(format!("other{n}"))).collect(),
-        ..Default::default()
-    };
-    let ask = |device: &tencent::Device| {
-        let request = RtaRequest { device: Some(device.clone()), ..Default::default() };
-        accepted(&post(&mut server.connect(), "/rta/tencent", request.encode_to_vec()))
-    };
-    assert_eq!(ask(&device), Some(vec!["new".to_owned()]));
-    // The 65th id might be a member.
-    device.qaid_infos.push(caid("one-more".to_owned()));
-    assert_eq!(ask(&device), None);
-    counted(&server, "tencent", &[("too_many_ids", 1.0)]);
-    device.oaid_md5sum = Some(hex(&key("oaid", OLD_VIP)).into());
-    assert_eq!(ask(&device), Some(vec!["vip".to_owned()]), "a member by the first ids stays one");
-    counted(&server, "tencent", &[("too_many_ids", 2.0)]);
-    // Blank and repeated ids do not count.
-    device.oaid_md5sum = None;
-    device.qaid_infos.truncate(63);
-    let useless = (0..100).flat_map(|_| ["0", "other1"].map(|id| caid(id.to_owned())));
-    device.qaid_infos.extend(useless);
-    assert_eq!(ask(&device), Some(vec!["new".to_owned()]));
-    counted(&server, "tencent", &[("too_many_ids", 2.0)]);
 }
 
 #[test]
