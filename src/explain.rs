@@ -11,11 +11,10 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `text` | an explanation for a terminal |
+//! | `text`, `words` | an explanation for a terminal: tables, and reasons as sentences |
 //! | `request` | explains a captured request |
 //! | `id` | explains a single id |
 //! | `parts` | audiences and strategies of an explanation |
-//! | `words` | reasons, as sentences |
 //! | `report` | the explanation, as data |
 //! | `trace` | a request's ids with their results, and its other fields |
 //! | `input` | hex and base64 to bytes |

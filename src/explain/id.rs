@@ -8,8 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::parts::{canonical, explain_audience, explain_strategy};
-use super::report::{AudienceExplained, IdExplained, IdInAudience, StrategyExplained};
-use super::words;
+use super::report::{AudienceExplained, StrategyExplained};
 use crate::catalog::{Catalog, Found};
 use crate::platform::IdReader;
 use crate::strategy::Strategy;
@@ -28,9 +27,6 @@ pub struct IdExplanation {
 struct Reading {
     kinds: Vec<&'static str>,
     result: Found,
-    /// Why it is ignored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    because: Option<String>,
     /// The hashed form, if the id differs from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     canonical: Option<String>,
@@ -83,10 +79,6 @@ fn read(
         Err(Unusable::Blank) => Found::Blank,
         Err(Unusable::Malformed) => Found::Malformed,
     };
-    let because = match kinds {
-        [_, _, ..] if result == Found::Malformed => Some("no kind accepts it".to_owned()),
-        _ => words::id(result, first),
-    };
     let key = key.ok();
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
         .map(|index| {
@@ -94,37 +86,19 @@ fn read(
             explain_audience(catalog, index, answer, history)
         })
         .collect();
-    let in_audience = |audience: &AudienceExplained| IdInAudience {
-        name: audience.name.clone(),
-        answer: audience.answer,
-    };
-    let found = IdExplained {
-        path: "the id".to_owned(),
-        kind: first.as_str(),
-        value: String::new(),
-        result,
-        because,
-        canonical: key.and_then(|key| canonical(id, first, key)),
-        md5: key.map(|key| const_hex::encode(key.as_bytes())),
-        shard: key.map(|key| format!("{:04x}", key.shard())),
-        audiences: audiences.iter().map(in_audience).collect(),
-    };
-    let facts =
-        words::Facts { ids: std::slice::from_ref(&found), audiences: &audiences, failure: None };
     let decide = |(index, strategy): (usize, &Strategy)| {
         let decision = catalog.decide_uncounted(index, key.as_slice());
         let at = Instant::now();
         let decision = catalog.within_cap_uncounted(index, decision, key.as_slice(), at);
-        explain_strategy(catalog, strategy.name.clone(), index, decision, &facts)
+        explain_strategy(catalog, strategy.name.clone(), index, decision)
     };
     let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();
     Reading {
         kinds: kinds.iter().map(|kind| kind.as_str()).collect(),
         result,
-        because: found.because,
-        canonical: found.canonical,
-        md5: found.md5,
-        shard: found.shard,
+        canonical: key.and_then(|key| canonical(id, first, key)),
+        md5: key.map(|key| const_hex::encode(key.as_bytes())),
+        shard: key.map(|key| format!("{:04x}", key.shard())),
         audiences,
         strategies,
     }

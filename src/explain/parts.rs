@@ -1,7 +1,6 @@
 //! Audiences and strategies of an explanation, and the hashed form of an id.
 
-use super::report::{AudienceExplained, SnapshotExplained, StrategyExplained};
-use super::words;
+use super::report::{AudienceExplained, SnapshotExplained, StrategyExplained, Unavailable};
 use crate::catalog::{Audience, Catalog};
 use crate::strategy::{Decision, Membership, Outcome};
 use crate::sync::{SyncHistory, now_unix_seconds};
@@ -28,34 +27,36 @@ pub(super) fn explain_audience(
     AudienceExplained {
         name: audience.name.to_string(),
         available: audience.available().is_some(),
-        unavailable_because: unavailable_because(audience, age, history),
+        unavailable: unavailable(audience, age, history),
         snapshot,
         answer,
-        index,
     }
 }
 
-fn unavailable_because(
+fn unavailable(
     audience: &Audience,
     age: Option<u64>,
     history: &SyncHistory,
-) -> Option<String> {
+) -> Option<Unavailable> {
     if audience.available().is_some() {
         return None;
     }
     if audience.is_expired(now_unix_seconds()) {
-        return Some("its snapshot has expired".to_owned());
+        return Some(Unavailable::Expired);
     }
     let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
     if let Some(reason) = overlay.and_then(|overlay| overlay.not_served(now_unix_seconds())) {
-        return Some(format!("it is {reason}"));
+        return Some(match reason {
+            "deleted" => Unavailable::Deleted,
+            "disabled" => Unavailable::Disabled,
+            _ => Unavailable::Expired,
+        });
     }
-    if let (Some(age), Some(limit)) = (age, audience.max_age) {
-        let (age, limit) = (words::duration(age), words::duration(limit.as_secs()));
-        return Some(format!("its snapshot is {age} old, and max_age is {limit}"));
+    if let (Some(_), Some(limit)) = (age, audience.max_age) {
+        return Some(Unavailable::TooOld { max_age_seconds: limit.as_secs() });
     }
     let error = history.last(&audience.name).and_then(|last| last.error);
-    Some(error.unwrap_or_else(|| "no snapshot of it has been loaded yet".to_owned()))
+    Some(Unavailable::NotLoaded { error })
 }
 
 /// A strategy's decision and its reason.
@@ -64,7 +65,6 @@ pub(super) fn explain_strategy(
     id: String,
     index: usize,
     decision: Decision,
-    facts: &words::Facts<'_>,
 ) -> StrategyExplained {
     let strategy = &catalog.strategies()[index];
     let names = |indexes: &[usize]| -> Vec<String> {
@@ -77,7 +77,6 @@ pub(super) fn explain_strategy(
         include: names(&strategy.include),
         bid: decision.outcome == Outcome::Bid,
         reason: decision.reason.as_str(),
-        because: facts.because(strategy, decision),
     }
 }
 

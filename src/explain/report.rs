@@ -24,13 +24,14 @@ pub struct Explanation {
     pub(super) strategies: Vec<StrategyExplained>,
     pub(super) failure: Option<FailureExplained>,
     pub(super) answer: Answer,
-    pub(super) conclusion: String,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct BodyRead {
     pub(super) read_as: Encoding,
     pub(super) size_bytes: usize,
+    /// `server.max_body`.
+    pub(super) max_bytes: usize,
 }
 
 /// Result of the header check.
@@ -53,9 +54,6 @@ pub(super) struct IdExplained {
     /// As received, with replacement characters for invalid UTF-8.
     pub(super) value: String,
     pub(super) result: Found,
-    /// Why it is ignored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) because: Option<String>,
     /// The hashed form, if the value differs from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) canonical: Option<String>,
@@ -81,15 +79,32 @@ pub(super) struct AudienceExplained {
     pub(super) name: String,
     pub(super) available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) unavailable_because: Option<String>,
+    pub(super) unavailable: Option<Unavailable>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) snapshot: Option<SnapshotExplained>,
     /// Membership of the whole device; null if it was not checked.
     #[serde(serialize_with = "as_word")]
     pub(super) answer: Option<Membership>,
-    /// Index in the catalog.
-    #[serde(skip)]
-    pub(super) index: usize,
+}
+
+/// The reason why an audience is unavailable.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "reason")]
+pub(super) enum Unavailable {
+    /// Its snapshot, or the audience itself, has expired.
+    Expired,
+    /// It is disabled.
+    Disabled,
+    /// It was deleted.
+    Deleted,
+    /// Its snapshot is too old.
+    TooOld { max_age_seconds: u64 },
+    /// It has not been loaded.
+    NotLoaded {
+        /// The error of the last poll.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
 }
 
 #[derive(Debug, Serialize)]
@@ -111,13 +126,14 @@ pub(super) struct StrategyExplained {
     pub(super) bid: bool,
     /// A decision's reason, or [`NOT_CONFIGURED`].
     pub(super) reason: &'static str,
-    pub(super) because: String,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct FailureExplained {
     pub(super) cause: &'static str,
-    pub(super) because: String,
+    /// The decoder's message about an unreadable body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) detail: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

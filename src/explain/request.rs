@@ -11,10 +11,9 @@ use super::input::Encoding;
 use super::parts::{canonical, explain_audience, explain_strategy};
 use super::report::{
     AccessChecked, Answer, AudienceExplained, BodyRead, Explanation, FailureExplained, IdExplained,
-    IdInAudience, StrategyExplained,
+    IdInAudience, NOT_CONFIGURED, StrategyExplained,
 };
 use super::trace::{Trace, TracedId};
-use super::words;
 use crate::catalog::{Catalog, Found};
 use crate::platform::{Admission, Failure, Head, IdReader, Platform, Read, ReadError, Verdicts};
 use crate::strategy::Membership;
@@ -73,14 +72,12 @@ pub fn explain(
     });
     let trace = Trace::of(&read, ids);
     let too_many = trace.keys.are_too_many().then_some(Failure::TooManyIds);
-    let unreadable = answered.error.as_ref().and_then(|error| match error {
+    let detail = answered.error.as_ref().and_then(|error| match error {
         ReadError::Failed(_) => None,
         unreadable => Some(unreadable.to_string()),
     });
-    let failure = answered.failure().or(too_many).map(|failure| FailureExplained {
-        cause: failure.as_str(),
-        because: words::failure(failure, unreadable.as_deref(), size_bytes, max_body),
-    });
+    let failure = answered.failure().or(too_many);
+    let failure = failure.map(|failure| FailureExplained { cause: failure.as_str(), detail });
 
     let indexes = named_audiences(catalog, platform);
     let asked = |keys: &[DeviceKey]| {
@@ -97,18 +94,7 @@ pub fn explain(
         indexes.iter().zip(&memberships).map(audience).collect();
     let ids: Vec<IdExplained> =
         trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
-    let strategies = explain_strategies(
-        catalog,
-        platform,
-        &trace.asked,
-        &verdicts,
-        &words::Facts {
-            ids: &ids,
-            audiences: &audiences,
-            failure: failure.as_ref().map(|failure| failure.cause),
-        },
-    );
-    let notes = trace.notes;
+    let strategies = explain_strategies(catalog, platform, &trace.asked, &verdicts);
     let answer = Answer {
         status: 200,
         content_type: platform.content_type(),
@@ -120,10 +106,9 @@ pub fn explain(
         platform: platform.name.clone(),
         kind: platform.kind(),
         path: platform.path.clone(),
-        body: BodyRead { read_as: encoding, size_bytes },
+        body: BodyRead { read_as: encoding, size_bytes, max_bytes: max_body },
         access,
-        conclusion: words::conclusion(failure.as_ref(), &strategies, &notes),
-        notes,
+        notes: trace.notes,
         ids,
         audiences,
         strategies,
@@ -164,7 +149,6 @@ fn explain_traced(
         kind: id.field.as_str(),
         value: id.value.clone(),
         result: id.found,
-        because: words::id(id.found, id.field.kind),
         canonical: id.key.and_then(|key| canonical(&id.value, id.field.kind, key)),
         md5: id.key.map(|key| const_hex::encode(key.as_bytes())),
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
@@ -178,18 +162,23 @@ fn explain_strategies(
     platform: &Platform,
     asked: &[(String, Option<usize>)],
     verdicts: &Verdicts,
-    facts: &words::Facts<'_>,
 ) -> Vec<StrategyExplained> {
     let decided = |(id, index): (String, usize)| {
         let verdict = verdicts.iter().find(|verdict| verdict.strategy == index)?;
-        Some(explain_strategy(catalog, id, index, verdict.decision, facts))
+        Some(explain_strategy(catalog, id, index, verdict.decision))
     };
     if asked.is_empty() {
         return platform.strategy_ids().filter_map(decided).collect();
     }
     let asked = asked.iter().cloned().filter_map(|(id, index)| match index {
         Some(index) => decided((id, index)),
-        None => Some(words::not_configured(id)),
+        None => Some(not_configured(id)),
     });
     asked.collect()
+}
+
+/// A requested strategy id that the config does not map.
+fn not_configured(id: String) -> StrategyExplained {
+    let (exclude, include) = (Vec::new(), Vec::new());
+    StrategyExplained { id, strategy: None, exclude, include, bid: false, reason: NOT_CONFIGURED }
 }

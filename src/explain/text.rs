@@ -23,7 +23,8 @@ impl Display for Explanation {
         writeln!(f, "Body     {}, {taken}", bytes(self.body.size_bytes))?;
         writeln!(f, "Access   {}", access(self.access))?;
         if let Some(failure) = &self.failure {
-            writeln!(f, "Failure  {}: {}", failure.cause, printable(&failure.because))?;
+            let because = printable(&self.of_failure(failure));
+            writeln!(f, "Failure  {}: {because}", failure.cause)?;
         }
         if !self.notes.is_empty() {
             writeln!(f, "\nRequest fields")?;
@@ -38,7 +39,8 @@ impl Display for Explanation {
         }
         if !self.strategies.is_empty() {
             writeln!(f, "\nStrategies")?;
-            table(f, &self.strategies.iter().map(strategy_row).collect::<Vec<_>>())?;
+            let rows = self.strategies.iter().map(|one| self.strategy_row(one));
+            table(f, &rows.collect::<Vec<_>>())?;
         }
         let answer = &self.answer;
         let content_type = answer.content_type.unwrap_or("no content type");
@@ -47,7 +49,7 @@ impl Display for Explanation {
         for line in answer.text.lines() {
             writeln!(f, "  {}", printable(line))?;
         }
-        writeln!(f, "\n{}", printable(&self.conclusion))
+        writeln!(f, "\n{}", printable(&self.conclusion()))
     }
 }
 
@@ -74,11 +76,18 @@ impl Explanation {
         }
         Ok(())
     }
+
+    fn strategy_row(&self, one: &StrategyExplained) -> Vec<String> {
+        let outcome = if one.bid { "bid" } else { "no bid" };
+        let strategy = one.strategy.clone().unwrap_or_else(|| "-".to_owned());
+        let because = printable(&self.of_strategy(one));
+        vec![printable(&one.id), strategy, outcome.to_owned(), format!("{}: {because}", one.reason)]
+    }
 }
 
 fn id_details(id: &IdExplained) -> String {
     let mut details: Vec<String> = Vec::new();
-    details.extend(id.because.as_ref().map(|because| format!("ignored: {because}")));
+    details.extend(words::id(id).map(|because| format!("ignored: {because}")));
     details.extend(
         id.canonical.as_ref().map(|canonical| format!("hashed as {}", printable(canonical))),
     );
@@ -125,19 +134,8 @@ fn audience_row(audience: &AudienceExplained) -> Vec<String> {
         format!("generation {}, {keys}, {age} old, fpr {fpr:.1e}", snapshot.generation)
     });
     let snapshot = snapshot.filter(|_| audience.available);
-    let trouble = audience.unavailable_because.as_deref().map(printable);
+    let trouble = words::unavailable(audience).as_deref().map(printable);
     vec![audience.name.clone(), answer.to_owned(), snapshot.or(trouble).unwrap_or_default()]
-}
-
-fn strategy_row(one: &StrategyExplained) -> Vec<String> {
-    let outcome = if one.bid { "bid" } else { "no bid" };
-    let strategy = one.strategy.clone().unwrap_or_else(|| "-".to_owned());
-    vec![
-        printable(&one.id),
-        strategy,
-        outcome.to_owned(),
-        format!("{}: {}", one.reason, printable(&one.because)),
-    ]
 }
 
 fn bytes(count: usize) -> String {

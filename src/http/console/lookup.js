@@ -179,8 +179,8 @@ function showRequest(explanation) {
         "p",
         { class: "notice bad" },
         el("strong", {}, `${t(`failure-${failure.cause}`)}.`),
-        " ",
-        el("code", {}, failure.because),
+        failure.detail ? " " : undefined,
+        failure.detail && el("code", {}, failure.detail),
       ),
     facts([
       [t("asked-at"), explanation.path, kind],
