@@ -27,11 +27,7 @@ BRITISH = re.compile(
     re.IGNORECASE,
 )
 LONG_STRING = re.compile(r"""("[^"]{25,}"|'[^']{25,}')""")
-FORBIDDEN = re.compile(r"\b(strangers?|kept_apart_through)\b", re.IGNORECASE)
-# The migration of the old name needs the old name.
-KEEPS_OLD_NAME = re.compile(
-    r"CHANGELOG\.md|snapshot-format\.md|snapshot/current\.rs|tests/currents\.rs|snapshot_reader\.py"
-)
+FORBIDDEN = re.compile(r"\bstrangers?\b", re.IGNORECASE)
 
 
 def files():
@@ -96,7 +92,7 @@ def mistakes(name, text):
             yield f"{where}: {len(line)} columns: expected at most {COLUMNS}"
         if found := BRITISH.search(line):
             yield f"{where}: expected American spelling, found {found[0]!r}"
-        if (found := FORBIDDEN.search(line)) and not KEEPS_OLD_NAME.search(name):
+        if found := FORBIDDEN.search(line):
             yield f"{where}: word to avoid: {found[0]!r}"
     if name.endswith(".rs") and lines and FIRST_WORD.match(lines[0]):
         yield f"{name}:1: module doc: expected a noun phrase, found {lines[0]!r}"

@@ -265,7 +265,6 @@ class Current:
             rolled_back_from = fields.integer("rolled_back_from", generation + 1)
         for name, low, high in (
             ("no_merge_through", 0, U64_MAX),
-            ("kept_apart_through", 0, U64_MAX),  # its name before the rename
             ("published_sequence", 1, sequence),
             ("appended_unix_seconds", 0, U64_MAX),
             ("expires_unix_seconds", 0, U64_MAX),

@@ -48,11 +48,9 @@ pub struct WindowCurrent {
     /// Time of the claim.
     pub claimed_unix_seconds: u64,
     /// Time that the owner acknowledges events without word from the store; 0 after a clean stop.
-    #[serde(default)]
     pub lease_seconds: u64,
     /// Time from the claim that the owner waits before its first event, for the lease of the owner
     /// before; 0 once it is over.
-    #[serde(default)]
     pub wait_seconds: u64,
     /// The last checkpoint; none before the first upload.
     pub checkpoint: Option<StoredCheckpoint>,

@@ -84,21 +84,6 @@ fn invalid_fields_are_rejected_by_name() {
 }
 
 #[test]
-fn no_merge_through_is_read_by_either_name_and_written_by_the_new_one() {
-    for name in ["no_merge_through", "kept_apart_through"] {
-        let mut value = current();
-        value[name] = 5.into();
-        let current = Current::parse(&serde_json::to_vec(&value).unwrap()).unwrap();
-        assert_eq!(current.no_merge_through, Some(5), "{name}");
-        let written: Value = serde_json::from_slice(&current.to_bytes()).unwrap();
-        assert_eq!(
-            (&written["no_merge_through"], &written["kept_apart_through"]),
-            (&5.into(), &Value::Null)
-        );
-    }
-}
-
-#[test]
 fn newer_version_has_its_own_error() {
     let later =
         json!({ "format": "rtad-current", "version": 2, "live": [1, 2], "sequence": "abc" });

@@ -26,7 +26,6 @@ pub(super) struct GcMark {
     pub(super) generations: BTreeSet<u64>,
     /// Names of files.
     pub(super) chunks: BTreeSet<String>,
-    #[serde(default)]
     pub(super) deltas: BTreeSet<String>,
 }
 
