@@ -9,6 +9,7 @@ use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY}
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use rtad_core::snapshot::Digest;
+use rtad_http::console::{ConsoleFile, HTML, POLICY, TEXT, file_at};
 
 use super::error::ApiError;
 use super::tagged::tagged;
@@ -18,34 +19,17 @@ pub(super) const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, \
      /v1/audiences/{audience}/shards, POST /v1/reload, POST /v1/explain, \
      POST /v1/explain/{platform}";
 
-/// Allows resources of this port only, no frames and no form submission.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-const CSS: &str = "text/css; charset=utf-8";
-const HTML: &str = "text/html; charset=utf-8";
-const JS: &str = "text/javascript; charset=utf-8";
-const SVG: &str = "image/svg+xml";
-const TEXT: &str = "text/plain; charset=utf-8";
-
-/// Path prefix of the files.
-const FOLDER: &str = "/console/";
-
-/// The page's files: names, media types and contents.
-const FILES: [(&str, &str, &str); 13] = [
-    ("console.css", CSS, include_str!("console/console.css")),
-    ("icon.svg", SVG, include_str!("console/icon.svg")),
-    ("main.js", JS, include_str!("console/main.js")),
-    ("audiences.js", JS, include_str!("console/audiences.js")),
-    ("charts.js", JS, include_str!("console/charts.js")),
-    ("dom.js", JS, include_str!("console/dom.js")),
-    ("en.js", JS, include_str!("console/en.js")),
-    ("lookup.js", JS, include_str!("console/lookup.js")),
-    ("map.js", JS, include_str!("console/map.js")),
-    ("metrics.js", JS, include_str!("console/metrics.js")),
-    ("traffic.js", JS, include_str!("console/traffic.js")),
-    ("words.js", JS, include_str!("console/words.js")),
-    ("zh.js", JS, include_str!("console/zh.js")),
+/// The page's own files.
+const FILES: [ConsoleFile; 9] = [
+    ConsoleFile::script("main.js", include_str!("console/main.js")),
+    ConsoleFile::script("audiences.js", include_str!("console/audiences.js")),
+    ConsoleFile::script("charts.js", include_str!("console/charts.js")),
+    ConsoleFile::script("en.js", include_str!("console/en.js")),
+    ConsoleFile::script("lookup.js", include_str!("console/lookup.js")),
+    ConsoleFile::script("map.js", include_str!("console/map.js")),
+    ConsoleFile::script("metrics.js", include_str!("console/metrics.js")),
+    ConsoleFile::script("traffic.js", include_str!("console/traffic.js")),
+    ConsoleFile::script("zh.js", include_str!("console/zh.js")),
 ];
 
 /// `GET /`: the page for browsers, a list of routes for other clients.
@@ -62,10 +46,8 @@ pub(super) async fn index(headers: HeaderMap) -> Response {
 
 /// `GET /console/{file}`
 pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
-    let name = uri.path().strip_prefix(FOLDER);
-    let found = FILES.iter().find(|(file, ..)| Some(*file) == name);
-    found
-        .map(|(_, kind, text)| file(&headers, kind, (*text).into()))
+    file_at(uri.path(), &FILES)
+        .map(|found| file(&headers, found.kind, found.text.into()))
         .ok_or(ApiError::NotFound(ROUTES))
 }
 

@@ -26,6 +26,7 @@
 //! | [`origin`] | protection against cross-site requests |
 //! | [`json`] | JSON answers, and parse errors without quoted values |
 //! | [`problem`] | `application/problem+json` |
+//! | [`console`] | files that the pages of both programs share |
 //!
 //! Each module uses only those above it in the table. Routes, handlers, metrics and credentials
 //! belong to the programs. The crate uses no other crate of the workspace.
@@ -34,6 +35,7 @@ pub mod body;
 pub mod budget;
 mod connection;
 pub mod connections;
+pub mod console;
 pub mod error_chain;
 pub mod json;
 pub mod listener;

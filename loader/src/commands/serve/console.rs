@@ -10,29 +10,14 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 
-/// Allows resources of this port only, no frames and no form submission.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+use rtad_http::console::{CSS, ConsoleFile, HTML, POLICY, TEXT, file_at};
 
-const CSS: &str = "text/css; charset=utf-8";
-const HTML: &str = "text/html; charset=utf-8";
-const JS: &str = "text/javascript; charset=utf-8";
-const SVG: &str = "image/svg+xml";
-const TEXT: &str = "text/plain; charset=utf-8";
-
-/// Path prefix of the files.
-const FOLDER: &str = "/console/";
-
-/// The page's files: names, media types and contents.
-const FILES: [(&str, &str, &str); 8] = [
-    ("console.css", CSS, include_str!("../../../../src/http/console/console.css")),
-    ("dom.js", JS, include_str!("../../../../src/http/console/dom.js")),
-    ("en.js", JS, include_str!("console/en.js")),
-    ("icon.svg", SVG, include_str!("../../../../src/http/console/icon.svg")),
-    ("windows.css", CSS, include_str!("console/windows.css")),
-    ("windows.js", JS, include_str!("console/windows.js")),
-    ("words.js", JS, include_str!("../../../../src/http/console/words.js")),
-    ("zh.js", JS, include_str!("console/zh.js")),
+/// The page's own files.
+const FILES: [ConsoleFile; 4] = [
+    ConsoleFile::script("en.js", include_str!("console/en.js")),
+    ConsoleFile { name: "windows.css", kind: CSS, text: include_str!("console/windows.css") },
+    ConsoleFile::script("windows.js", include_str!("console/windows.js")),
+    ConsoleFile::script("zh.js", include_str!("console/zh.js")),
 ];
 
 /// The admin port's routes, for terminals.
@@ -51,9 +36,7 @@ pub(super) async fn index(headers: HeaderMap) -> Response {
 
 /// `GET /console/{file}`
 pub(super) async fn part(uri: Uri) -> Response {
-    let name = uri.path().strip_prefix(FOLDER);
-    let found = FILES.iter().find(|(file, ..)| Some(*file) == name);
-    found.map_or_else(not_found, |(_, kind, text)| file(kind, text))
+    file_at(uri.path(), &FILES).map_or_else(not_found, |found| file(found.kind, found.text))
 }
 
 pub(super) fn not_found() -> Response {
