@@ -139,7 +139,7 @@ impl Durable {
     ///
     /// The directory cannot be written.
     pub fn start(dir: StateDir, loaded: Loaded, durability: Durability) -> Result<Self, OpenError> {
-        open::start(dir, loaded, durability)
+        open::start(&dir.dir, dir.lock, loaded, durability)
     }
 
     /// Makes an empty window that is not kept.

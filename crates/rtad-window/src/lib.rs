@@ -8,9 +8,9 @@
 //! | `position` | keyed hash of a key: region, two buckets, fingerprint |
 //! | `table` | regions of buckets: find, insert, count, clear, sweep |
 //! | `window` | batches of events on a table; statistics |
+//! | `answers` | answers kept for retries |
 //! | `log` | write-ahead log: groups of slot contents |
 //! | `checkpoint` | image of a table |
-//! | `answers` | answers kept for retries |
 //! | `durable` | window, log and checkpoints together |
 //!
 //! Each module uses only those above it in the table. Time is a *tick* that the caller sets;

@@ -2,12 +2,12 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | `batch` | coalescing of requests into one change |
+//! | `error` | errors, as problem documents |
 //! | `telemetry` | metrics |
 //! | `tokens` | credentials |
 //! | `windows` | event windows, and the audiences that follow them |
 //! | `check_config` | the command that checks the configuration |
-//! | `batch` | coalescing of requests into one change |
-//! | `error` | errors, as problem documents |
 //! | `bodies`, `ids` | request bodies, and the ids in them |
 //! | `commands` | commands to the task that writes an audience |
 //! | `session` | the audience's ledger at the store |
@@ -15,6 +15,7 @@
 //! | `members` | filters of the live generation, for `add_if_absent` |
 //! | `writer`, `writers` | one task with a queue per audience; waiting writes are coalesced |
 //! | `app` | shared state and middleware |
+//! | `console` | a page about the windows |
 //! | `devices`, `audiences`, `events` | handlers |
 //! | `routes` | list of all routes |
 //!
@@ -213,6 +214,7 @@ async fn serve(
     let listener = listen("--listen", args.listen)?;
     let admin_listener = listen("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
+    telemetry.describe_with(windows::counters::describe);
     let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
     // Windows are read before the port answers: an unread window would take old keys for new ones.
     let windows = Windows::open(&config, &store, args.every, &telemetry).await;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
 use super::shared::{Files, Shared};
-use super::{Durability, Durable, StateDir, writer};
+use super::{Durability, Durable, writer};
 use crate::answers::Answers;
 use crate::checkpoint::{self, CheckpointError, Head};
 use crate::log::{self, Frame, LogError, Segment, decode, private, segment_path, sync_dir};
@@ -124,11 +124,11 @@ pub(super) fn load_download(
 
 /// Begins to write: the first checkpoint of a new window, and a segment of the log.
 pub(super) fn start(
-    StateDir { dir, lock: held }: StateDir,
+    dir: &Path,
+    held: File,
     loaded: Loaded,
     durability: Durability,
 ) -> Result<Durable, OpenError> {
-    let dir = dir.as_path();
     let io = |source| OpenError::Io { path: dir.to_owned(), source };
     let Loaded { head, window, answers, is_new, last, next_group, log_bytes } = loaded;
     if is_new {

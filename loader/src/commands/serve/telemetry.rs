@@ -14,7 +14,6 @@ use rtad_core::snapshot::AudienceName;
 
 use super::batch::Op;
 use super::error::ApiError;
-use super::windows;
 
 /// Histogram edges in seconds: from a fast local disk to a slow bucket.
 const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
@@ -45,7 +44,7 @@ impl Default for Telemetry {
     }
 }
 
-/// `# HELP` of every metric.
+/// `# HELP` of the metrics of writes.
 fn describe() {
     metrics::describe_counter!(
         "rtad_loader_requests_total",
@@ -65,7 +64,6 @@ fn describe() {
         "Appends retried after a conflict with another writer"
     );
     metrics::describe_gauge!("rtad_loader_queue", "Requests waiting to be written");
-    windows::counters::describe();
     metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
 }
 
@@ -140,6 +138,11 @@ impl Telemetry {
     pub(super) fn waiting(&self) -> WaitingGuard {
         self.queue.increment(1);
         WaitingGuard(self.queue.clone())
+    }
+
+    /// Adds `# HELP` of the metrics of another module.
+    pub(super) fn describe_with(&self, describe: impl FnOnce()) {
+        metrics::with_local_recorder(&self.recorder, describe);
     }
 
     pub(super) fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
