@@ -27,9 +27,11 @@ test:
 test-all:
 	python3 tests/run.py --long
 
-# Formatting, clippy, rustdoc, widths, spelling and wording.
+# Formatting, clippy, rustdoc, layers, widths, spelling and wording.
 lint:
 	python3 tests/prose.py
+	python3 tests/layers.py --self-test
+	python3 tests/layers.py
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
