@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use rtad::serve::Assembly;
-use rtad::sync::{Shared, SwapMode, Sync, now_unix_seconds};
+use rtad::sync::{Shared, SwapMode, Sync};
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{

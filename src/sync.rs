@@ -45,7 +45,7 @@ pub use error::SyncError;
 pub use headroom::Headroom;
 pub use poll::START_TIMEOUT;
 pub use run::Command;
-pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun, now_unix_seconds};
+pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun};
 pub use state::{CatalogPlan, Sync};
 
 pub use crate::config::SwapMode;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable, MAX_DEVICES};
+use rtad_core::clock::unix_seconds;
 use rtad_core::period::{Calendar, PeriodUnit};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -179,10 +180,6 @@ impl Header {
         (period.number == self.number && period.number >= calendar.at(wall).number)
             .then_some(period)
     }
-}
-
-fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn write(folder: &Path, strategy: &str, header: &Header, table: &CapTable) -> io::Result<()> {

@@ -7,7 +7,7 @@ use clap::Args;
 use prost::Message as _;
 use rtad::platform::tencent;
 use rtad::serve::Assembly;
-use rtad::sync::now_unix_seconds;
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{

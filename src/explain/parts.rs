@@ -3,7 +3,8 @@
 use super::report::{AudienceExplained, SnapshotExplained, StrategyExplained, Unavailable};
 use crate::catalog::{Audience, Catalog};
 use crate::strategy::{Decision, Membership, Outcome};
-use crate::sync::{SyncHistory, now_unix_seconds};
+use crate::sync::SyncHistory;
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::{Case, DeviceKey, IdKind};
 
 /// The state of an audience, and its answer for the device.

@@ -1,13 +1,13 @@
 //! Probes, metrics, status and reload.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use rtad_core::cap::CapTable;
+use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::period::PeriodUnit;
 use rtad_core::snapshot::Overlay;
 use rtad_http::json::json_of;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::admin_app::AdminApp;
 use crate::cap::{Cap, Caps, LeaseState, Usage};
 use crate::platform::Platform;
-use crate::sync::{LastSync, SyncRun, now_unix_seconds};
+use crate::sync::{LastSync, SyncRun};
 
 pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
@@ -95,8 +95,6 @@ struct CapStatus<'a> {
 impl<'a> CapStatus<'a> {
     fn of(cap: &'a Cap, caps: &Caps) -> Self {
         let (config, Usage { devices, limit, period }) = (cap.config(), cap.usage());
-        let seconds =
-            |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Self {
             strategy: cap.strategy(),
             devices,
@@ -106,8 +104,8 @@ impl<'a> CapStatus<'a> {
             leases: caps.leases(cap),
             per: config.per,
             time_zone: &config.time_zone,
-            period_start_unix_seconds: seconds(period.start),
-            period_end_unix_seconds: seconds(period.end),
+            period_start_unix_seconds: unix_seconds(period.start),
+            period_end_unix_seconds: unix_seconds(period.end),
             memory_bytes: CapTable::bytes_for(config.capacity()),
         }
     }

@@ -13,9 +13,9 @@ use futures_util::{StreamExt as _, stream};
 use super::cache::Cache;
 use super::error::SyncError;
 use super::headroom::Memory;
-use super::shared::now_unix_seconds;
 use crate::catalog::Audience;
 use crate::telemetry::{ChunkSource, Telemetry};
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{
     AudienceName, Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest,
     Overlay, Snapshot,

@@ -1,8 +1,9 @@
 //! Poll pacing: jitter, shorter intervals for audiences of windows, exponential backoff, and the
 //! store's `Retry-After`.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
+
+use rtad_core::random;
 
 /// Longest backoff while the store fails, in poll intervals.
 const MAX_BACKOFF: u32 = 6;
@@ -67,8 +68,7 @@ pub(super) fn spread(poll_interval: Duration) -> Duration {
 
 /// The duration, times a random factor between `least` and `most`.
 fn jittered(duration: Duration, least: f64, most: f64) -> Duration {
-    let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-    duration.mul_f64(least + (most - least) * random)
+    duration.mul_f64(least + (most - least) * random::fraction())
 }
 
 #[cfg(test)]

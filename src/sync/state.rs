@@ -14,11 +14,12 @@ use super::headroom::{Headroom, Memory};
 use super::load::Loader;
 use super::pace;
 use super::progress::Progress;
-use super::shared::{Shared, now_unix_seconds};
+use super::shared::Shared;
 use crate::catalog::{ApiAccess, Audience, Catalog, Serving};
 use crate::config::{CapConfig, LeasesConfig, SwapMode};
 use crate::platform::Platform;
 use crate::strategy::Strategy;
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{AudienceName, Snapshot};
 use rtad_store::Store;
 

@@ -21,11 +21,11 @@
 //!
 //! `docs/adr/0029-unique-caps-in-a-table-of-fingerprints.md` compares it with a Bloom filter.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::device::DeviceKey;
+use crate::random;
 
 /// Bytes of a bucket: a cache line.
 pub const BUCKET_BYTES: usize = 64;
@@ -100,7 +100,7 @@ pub struct CapSeed([u64; 2]);
 impl CapSeed {
     /// A random seed.
     pub fn random() -> Self {
-        Self([0; 2].map(|_: u64| RandomState::new().build_hasher().finish()))
+        Self([0; 2].map(|_: u64| random::number()))
     }
 
     /// A seed that was exported.

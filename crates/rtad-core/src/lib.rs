@@ -2,6 +2,8 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | [`clock`] | Unix time |
+//! | [`random`] | random numbers |
 //! | [`device`] | device ids and the 16-byte keys made of them |
 //! | [`period`] | calendar days and hours in a time zone |
 //! | [`cap`] | a limited number of distinct devices |
@@ -10,8 +12,8 @@
 //! | [`filter`] | Bloom filter kinds, their sizing and probes |
 //! | [`snapshot`] | manifest, chunk, delta and `CURRENT` files, and a snapshot in memory |
 //!
-//! Each module uses only those above it in the table. The crate has no IO, threads, runtime or
-//! configuration: input is slices, output is vectors.
+//! Each module uses only those above it in the table. The crate has no files, sockets, threads,
+//! runtime or configuration: input is slices, output is vectors.
 //!
 //! # Example
 //!
@@ -53,9 +55,11 @@
 //! rate. An id that stands for "no id" never becomes a key. No function prints an id.
 
 pub mod cap;
+pub mod clock;
 pub mod device;
 pub mod filter;
 pub mod memory;
 pub mod period;
+pub mod random;
 pub mod snapshot;
 pub mod synth;

@@ -3,9 +3,8 @@
 use indicatif::HumanCount;
 use serde::Serialize;
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{Current, DeltaEntry, FillRatio, Manifest};
-
-use super::context::now_unix_seconds;
 
 #[derive(Debug, Serialize)]
 pub(super) struct GenerationReport {

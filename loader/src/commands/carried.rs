@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::HumanCount;
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::AudienceName;
 use rtad_http::error_chain::error_chain;
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::context::now_unix_seconds;
 use super::error::CommandError;
 use super::gate::GateError;
 use crate::exit::{self, CommandFailure, ExitStatus};

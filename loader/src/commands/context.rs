@@ -1,8 +1,6 @@
-//! Shared parts of the commands: output, location of an audience, clock, threads, runtime.
+//! Shared parts of the commands: output, location of an audience, threads, runtime.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde::Serialize;
@@ -141,18 +139,9 @@ pub(super) fn runtime() -> Result<Runtime, CommandError> {
     builder.enable_all().build().map_err(CommandError::runtime)
 }
 
-pub(super) fn now_unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// Default number of threads: one per available core.
 pub(super) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-/// A random fraction from 0 to 1, for the jitter of retries.
-pub(super) fn random_fraction() -> f64 {
-    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }
 
 /// Writes the first line of a publish report; `generation` is `None` for a dry run.

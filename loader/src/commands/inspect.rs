@@ -11,11 +11,12 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{BuildReport, ChunkEntry, Folded, Manifest, shards_of};
 use rtad_store::StoreError;
 
 use super::audience_report::FilterReport;
-use super::context::{Output, Target, default_threads, now_unix_seconds, runtime};
+use super::context::{Output, Target, default_threads, runtime};
 use super::error::CommandError;
 use super::verify::{FilterSurvey, Spread};
 use crate::exit::{CommandFailure, ExitStatus};

@@ -7,11 +7,12 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{AudienceName, Manifest};
 use rtad_store::{Store, StoreError};
 
 use super::audience_report::{DeltaReport, GenerationReport};
-use super::context::{Output, now_unix_seconds, runtime};
+use super::context::{Output, runtime};
 use super::error::CommandError;
 use super::trust_args::TrustArgs;
 

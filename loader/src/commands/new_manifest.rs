@@ -1,8 +1,8 @@
 //! Manifest of a new generation.
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{AudienceName, BuildReport, Folded, Manifest, ManifestBuilder};
 
-use super::context::now_unix_seconds;
 use super::expiry_args::ExpiryArgs;
 
 /// Completes the manifest of a generation created now. `build.tool` is set here.

@@ -3,10 +3,11 @@
 use clap::Args;
 use serde::Serialize;
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 
-use super::context::{Output, Target, now_unix_seconds, runtime};
+use super::context::{Output, Target, runtime};
 use super::error::{CommandError, CommonError};
 use super::sign_args::SignArgs;
 use crate::exit::{CommandFailure, ExitStatus};

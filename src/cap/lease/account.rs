@@ -1,8 +1,8 @@
 //! Leases of a cap: what the server has recorded, and what to lease next.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
+use rtad_core::random;
 use rtad_redis::{Lease, RedisError};
 
 use super::super::PeriodTable;
@@ -67,7 +67,7 @@ pub(super) struct Call {
 impl Default for Record {
     fn default() -> Self {
         Self {
-            member: RandomState::new().build_hasher().finish(),
+            member: random::number(),
             recorded: 0,
             last_call: LastCall::Answered,
             all: 0,

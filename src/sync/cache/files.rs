@@ -1,11 +1,11 @@
 //! Files of the cache: staged, renamed, and read with a limit. Everything here blocks.
 
 use std::fs::File;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::errors::CacheErrors;
+use rtad_core::random;
 use rtad_core::snapshot::{ChunkError, ChunkReader};
 
 /// Bytes per read of a chunk.
@@ -13,8 +13,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// A new file with a random name: processes of two containers may have the same id.
 pub(super) fn stage(folder: &Path) -> io::Result<(File, PathBuf)> {
-    let random = RandomState::new().build_hasher().finish();
-    let path = folder.join(format!("{random:016x}.tmp"));
+    let path = folder.join(format!("{:016x}.tmp", random::number()));
     // Deltas are lists of md5s: readable by this user alone.
     let mut options = File::options();
     options.write(true).create_new(true);

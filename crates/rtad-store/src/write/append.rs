@@ -18,9 +18,7 @@
 //! | after | the changes | nothing |
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::deltas::put_delta;
 use super::lock::lock_current;
@@ -29,7 +27,9 @@ use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::error::StoreError;
 use crate::read::Live;
+use rtad_core::clock;
 use rtad_core::device::DeviceKey;
+use rtad_core::random;
 use rtad_core::snapshot::{
     AudienceName, BuiltDelta, Current, Delta, DeltaEntry, Digest, MAX_DELTA_KEYS, MAX_DELTAS,
     SortedKeys, State,
@@ -241,8 +241,7 @@ impl Ledger {
         } else if !has_new_tombstones {
             return self.acknowledge_unchanged(appended).await;
         }
-        next.appended_unix_seconds =
-            SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
+        next.appended_unix_seconds = Some(clock::now_unix_seconds());
         appended.written_bytes = files.iter().map(|built| built.bytes.len() as u64).sum();
         self.publish(&next, files).await?;
         Ok(with_totals(appended, &next))
@@ -389,7 +388,7 @@ fn kept_deltas(deltas: &[DeltaEntry], keys: u64, most: usize) -> usize {
 
 /// A random number below 2⁵³, which every JSON reader can represent.
 fn random_owner() -> u64 {
-    RandomState::new().build_hasher().finish() >> 11
+    random::number() >> 11
 }
 
 fn with_totals(appended: Appended, current: &Current) -> Appended {

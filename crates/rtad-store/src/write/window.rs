@@ -11,7 +11,6 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _};
@@ -27,6 +26,7 @@ use crate::download::RangeReader;
 use crate::error::StoreError;
 use crate::layout::{window_checkpoint_path, window_checkpoints_path, window_current_path};
 use crate::read::read_small;
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{AudienceName, Digest};
 
 /// Version of `CURRENT`.
@@ -163,7 +163,7 @@ impl WindowCheckpoints {
             format: FORMAT,
             epoch: found.map_or(0, |found| found.epoch) + 1,
             owner: terms.owner.to_owned(),
-            claimed_unix_seconds: now(),
+            claimed_unix_seconds: now_unix_seconds(),
             lease_seconds: terms.lease_seconds,
             wait_seconds: terms.wait_seconds,
             checkpoint: found.and_then(|found| found.checkpoint.clone()),
@@ -397,10 +397,6 @@ impl Parts {
 fn digest_of(hasher: Sha256) -> Digest {
     let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Digest::try_from(hex).expect("a digest has 64 digits")
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
+use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
 
-use super::super::context::random_fraction;
 use super::super::error::CommandError;
 
 /// Attempts while other writers cause conflicts.
@@ -61,7 +61,7 @@ impl Writer {
             match self.ledger.append(change.clone()).await {
                 Err(StoreError::Conflict { .. }) => {
                     self.ledger.refresh().await?;
-                    tokio::time::sleep(MAX_RETRY_DELAY.mul_f64(random_fraction())).await;
+                    tokio::time::sleep(MAX_RETRY_DELAY.mul_f64(random::fraction())).await;
                 }
                 // Another writer merged deltas that this ledger knew, and they were removed since.
                 Err(StoreError::NotFound { .. }) if self.ledger.refresh().await? => {}

@@ -8,6 +8,7 @@ use indicatif::HumanCount;
 use serde::Serialize;
 use std::io::{self, Write};
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
     BuildReport, BuiltChunk, BuiltDelta, FilterCheck, Folded, Manifest, ManifestBuilder, Overlay,
@@ -16,7 +17,6 @@ use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, sh
 use rtad_store::write::{Base, Publication, StoreWriter};
 use rtad_store::{Store, StoreError};
 
-use super::super::context::now_unix_seconds;
 use super::super::error::{CommandError, CommonError};
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};

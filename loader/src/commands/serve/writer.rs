@@ -16,11 +16,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use rtad_core::random;
 use rtad_core::snapshot::{Delta, Snapshot, State};
 use rtad_store::StoreError;
 use rtad_store::write::Ledger;
 
-use super::super::context::random_fraction;
 use super::batch::{Coalesced, Op, coalesce};
 use super::commands::{AudienceChange, Command, Write, Written};
 use super::error::ApiError;
@@ -320,7 +320,7 @@ async fn coalesce_blocking(
 /// Exponential backoff with full jitter, to keep two writers out of step.
 fn delay(tries: u32) -> Duration {
     let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(tries)).min(MAX_RETRY_DELAY);
-    longest.mul_f64(random_fraction())
+    longest.mul_f64(random::fraction())
 }
 
 #[cfg(test)]

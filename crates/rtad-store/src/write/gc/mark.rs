@@ -1,7 +1,6 @@
 //! Gc mark, `{audience}/GC`: the files that a gc in an object store is removing. Read by publishes.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, SystemTime};
 
 use object_store::path::Path;
@@ -13,6 +12,7 @@ use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::layout::gc_mark_path;
 use crate::read::read_small;
+use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 
 /// About 250,000 chunks, a thousand times a usual generation.
@@ -32,7 +32,7 @@ pub(super) struct GcMark {
 impl GcMark {
     fn new(plan: &GcPlan) -> Self {
         Self {
-            owner: RandomState::new().build_hasher().finish(),
+            owner: random::number(),
             generations: plan.generations.clone(),
             chunks: plan.chunks.keys().cloned().collect(),
             deltas: plan.deltas.keys().cloned().collect(),

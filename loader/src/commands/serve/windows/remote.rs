@@ -1,7 +1,6 @@
 //! A window in Redis or Valkey, which several processes may serve.
 
 use std::collections::{HashSet, VecDeque};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -10,6 +9,7 @@ use metrics::Gauge;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 use rtad_redis::{Lifetime, RedisError, RedisWindow, Seen};
 use rtad_window::{Key, Token};
@@ -133,7 +133,7 @@ impl RemoteWindow {
                 let (low, _) = bytes.split_at(8);
                 low.iter().fold(0, |token, byte| token << 8 | u64::from(*byte))
             }
-            None => RandomState::new().build_hasher().finish(),
+            None => random::number(),
         };
         match self.redis.observe(keys, self.lifetime(), token).await {
             Ok(seen) => Ok(seen.iter().map(|seen| *seen == Seen::New).collect()),

@@ -9,6 +9,8 @@ use tokio::time::sleep_until;
 
 use rtad_window::{Key, SavedCheckpoint};
 
+use rtad_core::random;
+
 use super::super::clock::{now_seconds, since_epoch};
 use super::super::config::Length;
 use super::super::stored::{Begun, Stored, Uploads};
@@ -211,12 +213,8 @@ impl ServedWindow {
     fn probe(&self) {
         let mut keys = vec![[0; 16]; PROBES];
         for key in &mut keys {
-            let random = || {
-                use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-                RandomState::new().build_hasher().finish()
-            };
-            key[..8].copy_from_slice(&random().to_le_bytes());
-            key[8..].copy_from_slice(&random().to_le_bytes());
+            key[..8].copy_from_slice(&random::number().to_le_bytes());
+            key[8..].copy_from_slice(&random::number().to_le_bytes());
         }
         let counts = self.durable.window().counts(&keys);
         let found = counts.iter().filter(|count| **count > 0).count();
