@@ -46,7 +46,7 @@ use crate::http::admin_port::admin_router;
 use crate::http::decision_app::App;
 use crate::http::decision_port::{DecisionService, Port};
 use crate::platform::IdReader;
-use crate::sync::{Command, Shared, Sync, SyncAlive};
+use crate::sync::{Command, Shared, Sync};
 use crate::telemetry::count_as_worker;
 use reload::Reloader;
 use running::OpenPort;
@@ -229,7 +229,7 @@ fn start_sync(
     priority: &Arc<Priority>,
 ) -> Result<oneshot::Receiver<()>, StartError> {
     let (loaded, first_poll) = oneshot::channel();
-    let alive = SyncAlive::new(&sync);
+    let alive = sync.alive();
     spawn("sync", Some(Arc::clone(priority)), async move || {
         let _alive = alive;
         Arc::new(sync).run(commands, loaded).await;

@@ -27,9 +27,6 @@ SHORT = 25
 NOT_YET = (
     "circle: device::key_batch device::key_maker",
     "circle: snapshot::builder snapshot::manifest",
-    "`error` uses `write::append`",
-    "circle: backend download::stall error read::current",
-    "circle: sync::load sync::shared sync::state",
     "config.rs: table:",
 )
 

@@ -165,10 +165,9 @@ pub struct Shared {
 pub struct SyncAlive(Shared);
 
 impl SyncAlive {
-    /// The guard of the thread that runs `sync`.
-    pub fn new(sync: &super::Sync) -> Self {
-        sync.shared.telemetry.sync_alive(true);
-        Self(sync.shared.clone())
+    pub(super) fn new(shared: &Shared) -> Self {
+        shared.telemetry.sync_alive(true);
+        Self(shared.clone())
     }
 }
 

@@ -14,7 +14,7 @@ use super::headroom::{Headroom, Memory};
 use super::load::Loader;
 use super::pace;
 use super::progress::Progress;
-use super::shared::Shared;
+use super::shared::{Shared, SyncAlive};
 use crate::catalog::{ApiAccess, Audience, Catalog, Serving};
 use crate::config::{CapConfig, LeasesConfig, SwapMode};
 use crate::platform::Platform;
@@ -118,6 +118,11 @@ impl Sync {
     /// The pointer that requests load.
     pub fn serving(&self) -> Arc<Serving> {
         Arc::clone(&self.serving)
+    }
+
+    /// The guard of the thread that polls.
+    pub fn alive(&self) -> SyncAlive {
+        SyncAlive::new(&self.shared)
     }
 
     pub(super) fn settings(&self) -> Settings {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use object_store::path::Path;
 
 use super::client::{self, Busy};
+use super::layout::MAX_TOMBSTONES;
 use super::trust::SignatureError;
 use super::url::UrlError;
-use super::write::MAX_TOMBSTONES;
 use rtad_core::snapshot::{
     AudienceName, ChunkError, DeltaError, Fault, MAX_DELTA_KEYS, ManifestError, State,
 };

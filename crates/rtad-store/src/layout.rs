@@ -15,7 +15,12 @@
 
 use object_store::path::Path;
 
-use rtad_core::snapshot::{AudienceName, ChunkEntry, DeltaEntry, Digest};
+use rtad_core::snapshot::{AudienceName, ChunkEntry, DeltaEntry, Digest, MAX_DELTA_KEYS};
+
+/// Highest number of tombstones of an audience: one delta holds them. No build lowers it, because a
+/// later input may contain their devices. Each change of a tombstone rewrites the whole list, and
+/// every pod fetches it.
+pub const MAX_TOMBSTONES: u64 = if cfg!(test) { 1000 } else { MAX_DELTA_KEYS };
 
 pub(crate) fn audience_path(audience: &AudienceName) -> Path {
     Path::from(audience.as_str())

@@ -19,7 +19,7 @@
 //! | `url` | URLs of stores and objects | |
 //! | `trust` | public keys, and checking signatures | `layout` |
 //! | `client` | the HTTP client under object_store: `Retry-After`, ranges, error bodies | |
-//! | `error` | [`StoreError`] | `url`, `trust`, `client` |
+//! | `error` | [`StoreError`] | `layout`, `url`, `trust`, `client` |
 //! | `remote` | clients of buckets and HTTP servers | `url`, `client` |
 //! | `backend` | a directory or a client, and its capabilities | `url`, `error`, `remote` |
 //! | `download` | resuming reads of one object | `client`, `error` |

@@ -39,7 +39,8 @@ mod sign;
 mod window;
 mod writer;
 
-pub use append::{Appended, Change, Ledger, MAX_TOMBSTONES};
+pub use crate::layout::MAX_TOMBSTONES;
+pub use append::{Appended, Change, Ledger};
 pub use base::Base;
 pub use delete::Deletion;
 pub use gc::{Collected, Retention};

@@ -26,6 +26,7 @@ use super::put::replace_current;
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::error::StoreError;
+use crate::layout::MAX_TOMBSTONES;
 use crate::read::Live;
 use rtad_core::clock;
 use rtad_core::device::DeviceKey;
@@ -37,11 +38,6 @@ use rtad_core::snapshot::{
 
 /// Deltas of less than this many times a new delta's size are merged with it.
 const GROWTH: u64 = 4;
-
-/// Highest number of tombstones of an audience: one delta holds them. No build lowers it, because a
-/// later input may contain their devices. Each change of a tombstone rewrites the whole list, and
-/// every pod fetches it.
-pub const MAX_TOMBSTONES: u64 = if cfg!(test) { 1000 } else { MAX_DELTA_KEYS };
 
 const WRITTEN_MEANWHILE: &str = "another loader wrote meanwhile";
 
