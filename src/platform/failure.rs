@@ -58,8 +58,8 @@ pub enum Failure {
     BadTimestamp,
     /// Too many requests in flight.
     Overload,
-    /// More than [`super::MAX_IDS`] usable ids or [`super::MAX_READ_IDS`] ids. The others can still
-    /// prove membership.
+    /// More than [`super::MAX_IDS`] usable ids or [`super::MAX_READ_IDS`] ids. Those up to the
+    /// limit can still prove membership.
     TooManyIds,
     /// Internal error of rtad.
     Internal,

@@ -15,8 +15,8 @@ pub struct Verdict {
     pub strategy: usize,
     /// Its decision.
     pub decision: Decision,
-    /// Time until its cap counts anew; `None` without a cap. No answer of the strategy may be
-    /// cached for longer.
+    /// Time until its cap counts anew; `None` without a cap. It is the upper limit of a cache time
+    /// in the answer.
     pub cap_ends_in: Option<Duration>,
 }
 
@@ -79,9 +79,9 @@ impl CacheTimes {
     /// audience carries none: a short outage would be cached for a day. An answer without a
     /// decision carries none either, as it does not depend on the device.
     ///
-    /// No answer of a strategy with a cap is cached beyond the cap's period: a cached bid would
-    /// not be counted in the next one, a cached `capped` would refuse a device that it admits. So
-    /// an answer with `capped` always carries a time.
+    /// The time in an answer of a strategy with a cap ends with the cap's period: a bid cached for
+    /// longer would not be counted in the next one, a cached `capped` would refuse a device that it
+    /// admits. An answer with `capped` always carries a time; a bid does only if one is configured.
     pub(super) fn of(&self, bids: bool, verdicts: &[Verdict]) -> Option<u32> {
         let has = |reason| verdicts.iter().any(|verdict| verdict.decision.reason == reason);
         if has(Reason::Unavailable) || verdicts.is_empty() {

@@ -16,7 +16,8 @@
 //!   manifest first, so that no other process removes its chunks.
 //! * After each load, files of other generations are removed.
 //!
-//! The store has precedence: [`Cache::last`] is served only while the store is unavailable.
+//! [`Cache::last`] is served at the start of a pod, until a newer generation is loaded or while the
+//! store is unavailable.
 
 mod copy;
 mod errors;

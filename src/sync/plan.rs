@@ -52,7 +52,7 @@ impl Plan {
             if is_same && !is_mixed {
                 return Ok(Self::Nothing);
             }
-            // An unfinished roll is undone by rolling back to the generation it started from.
+            // The same CURRENT over a mixed snapshot goes on with the unfinished roll.
             if !is_same && !progress.is_superseded_by(current, generation) {
                 return Err(SyncError::Stale { found: current.generation, served: generation });
             }

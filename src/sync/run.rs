@@ -209,16 +209,18 @@ impl Sync {
             self.set(old_settings);
             return Err(error);
         }
-        self.set(settings);
-        let is_kept = |name: &AudienceName| audiences.iter().any(|audience| audience.name == *name);
-        self.progress().retain(|name, _| is_kept(name));
         // Allocates and reads files. A cap that is as before keeps its table.
         let (strategies, shared) = (plan.strategies.clone(), self.shared.clone());
         let caps = tokio::task::spawn_blocking(move || {
             shared.caps.serve(&strategies, &plan.caps, plan.cap_leases.as_ref())
         });
-        let caps = caps.await;
-        let caps = caps.map_err(|_| SyncError::Internal)?;
+        let Ok(caps) = caps.await else {
+            self.set(old_settings);
+            return Err(SyncError::Internal);
+        };
+        self.set(settings);
+        let is_kept = |name: &AudienceName| audiences.iter().any(|audience| audience.name == *name);
+        self.progress().retain(|name, _| is_kept(name));
         // Read last: polls of the served audiences went on.
         let catalog = self.serving.load_full();
         for audience in &mut audiences {

@@ -12,7 +12,7 @@ use crate::telemetry::Telemetry;
 use rtad_core::snapshot::AudienceName;
 
 /// Readiness of the pod. Set once, when all required audiences are loaded and the decision port is
-/// open. Cleared once, on draining.
+/// open. Cleared once, on draining or at the end of the sync thread.
 #[derive(Debug, Default)]
 pub struct Readiness {
     complete: AtomicBool,
@@ -22,7 +22,8 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Whether the pod is complete, open and not draining. A failed refresh changes nothing.
+    /// Whether the pod is complete, open and not draining, and the sync thread runs. A failed
+    /// refresh changes nothing.
     pub fn is_ready(&self) -> bool {
         let is_complete = self.complete.load(Ordering::Acquire);
         is_complete && self.is_open() && !self.is_draining() && self.is_sync_alive()

@@ -185,7 +185,8 @@ impl Sync {
     }
 
     /// Takes audiences out of service that exceed their `max_age` or have expired, and serves the
-    /// caps' new tables. Call every second: a cap's next table exists for ten before it is needed.
+    /// caps' new tables. Call every second: a cap's next table exists for ten seconds before it is
+    /// needed.
     pub(super) fn mark_stale(&self) {
         let catalog = self.serving.load();
         let now = now_unix_seconds();

@@ -125,8 +125,8 @@ impl Overlay {
     /// them merged, so that they change nothing there. Other deltas are dropped: otherwise the
     /// layers would grow with every append, and with every generation that is refused.
     fn needed_below(&self, next: &Self) -> Vec<Arc<Delta>> {
-        // The deltas that `self.current_layers` counts belong to no served filter if the filters
-        // are still those of an earlier generation, or if `next` is a later CURRENT of the same.
+        // The current deltas are dropped in two cases: `next` is of the same publish, and names
+        // those that still apply; or no filters of their generation are served.
         let is_same_publish = self.published_sequence == next.published_sequence;
         let first = if is_same_publish || self.is_ahead {
             self.current_layers
