@@ -45,7 +45,6 @@ struct Header {
     start_unix_seconds: u64,
     seed: [u64; 2],
     /// Devices that were leased.
-    #[serde(default)]
     leased: u64,
 }
 

@@ -31,9 +31,7 @@ pub(crate) struct Counts {
     pub(crate) keys: u64,
     pub(crate) rejected: [u64; Reason::ALL.len()],
     /// Usable raw ids of each of [`RAW_KINDS`], and those of them that look like an md5.
-    #[serde(default)]
     pub(crate) raw: [u64; RAW_KINDS.len()],
-    #[serde(default)]
     pub(crate) digests: [u64; RAW_KINDS.len()],
 }
 

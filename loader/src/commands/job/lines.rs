@@ -47,7 +47,6 @@ pub(super) struct DistinctLine {
     /// Keys removed by deltas and tombstones, present in the input or not.
     pub(super) removed: u64,
     /// Carried changes, and those that the input undoes.
-    #[serde(default)]
     pub(super) carried: CarriedReport,
 }
 
