@@ -14,10 +14,10 @@
 //!
 //! | file | job | uses, of this folder |
 //! |---|---|---|
-//! | `error`, `headroom`, `pace`, `progress`, `shared` | leaf types | |
+//! | `error`, `headroom`, `pace`, `progress`, `shared` | leaf types | `error`, `pace` |
 //! | `cache` | verified chunks on the pod's disk | |
-//! | `load` | reading and verifying a generation | `cache`, `headroom`, `error` |
-//! | `state` | [`Sync`] itself; the swap | `load` and the leaves |
+//! | `load` | reading and verifying a generation | `cache` and the leaves |
+//! | `state` | [`Sync`] itself; the swap | `cache`, `load` and the leaves |
 //! | `roll` | replacing a generation chunk by chunk | `state`, `load` |
 //! | `plan` | the work that a `CURRENT` asks for | the leaves |
 //! | `start` | the cache at the start of a pod | `state`, `load` |

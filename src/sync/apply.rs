@@ -13,13 +13,24 @@ use parking_lot::Mutex;
 use super::error::SyncError;
 use super::pace::Pace;
 use super::plan::Plan;
-use super::poll::Polled;
 use super::progress::Progress;
 use super::state::Sync;
 use crate::catalog::Audience;
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Newer, Overlay, Snapshot, State};
 use rtad_http::error_chain::error_chain;
 use rtad_store::{Live, Signed};
+
+/// Outcome of a poll that did not fail.
+#[derive(Debug)]
+pub(super) enum Polled {
+    Unchanged,
+    /// `CURRENT` was refused before, for this cause, and is still backed off.
+    Skipped(&'static str),
+    /// A snapshot to serve.
+    Loaded(Arc<Snapshot>),
+    /// The store changed to another generation during the load.
+    Superseded,
+}
 
 /// The `CURRENT` being loaded, and its deltas: newer ones may come during the load.
 struct Loading {

@@ -85,15 +85,15 @@ impl Memory {
     /// False if there will be more memory once other loads have ended.
     fn try_reserve(&self, bytes: u64) -> Result<bool, SyncError> {
         let mut reserved = self.reserved.lock();
-        let is_enough = self.check(bytes.saturating_add(*reserved)).is_ok();
-        if !is_enough && *reserved == 0 {
-            self.check(bytes)?;
+        let needed_bytes = bytes.saturating_add(*reserved);
+        match self.check(needed_bytes) {
+            Ok(()) => {
+                *reserved = needed_bytes;
+                Ok(true)
+            }
+            Err(_) if *reserved > 0 => Ok(false),
+            Err(error) => Err(error),
         }
-        if is_enough || *reserved == 0 {
-            *reserved = reserved.saturating_add(bytes);
-            return Ok(true);
-        }
-        Ok(false)
     }
 }
 
@@ -156,11 +156,12 @@ fn group_headroom(version: &Version, folder: &Path) -> Option<u64> {
     let limit = number(version.limit).filter(|limit| *limit < NO_LIMIT)?;
     let used = number(version.used)?;
     let statistics = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-    let reclaimable = statistics.lines().filter_map(|line| {
-        let (field, bytes) = line.split_once(' ')?;
-        version.reclaimable.contains(&field).then(|| bytes.trim().parse::<u64>().ok())?
-    });
-    Some(limit.saturating_sub(used.saturating_sub(reclaimable.sum())))
+    let fields = statistics.lines().filter_map(|line| line.split_once(' '));
+    let reclaimable: u64 = fields
+        .filter(|(field, _)| version.reclaimable.contains(field))
+        .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
+        .sum();
+    Some(limit.saturating_sub(used.saturating_sub(reclaimable)))
 }
 
 #[cfg(test)]

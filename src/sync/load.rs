@@ -13,7 +13,6 @@ use futures_util::{StreamExt as _, stream};
 use super::cache::Cache;
 use super::error::SyncError;
 use super::headroom::Memory;
-use crate::catalog::Audience;
 use crate::telemetry::{ChunkSource, Telemetry};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{
@@ -31,6 +30,12 @@ const LEAST_BYTES_PER_SECOND: u64 = 256 << 10;
 
 /// Verified chunks by the digests of their files.
 pub(super) type Chunks = HashMap<Digest, Arc<Chunk>>;
+
+/// A generation of the cache, and the `CURRENT` that names it.
+pub(super) struct CachedGeneration {
+    pub(super) current: Current,
+    pub(super) snapshot: Snapshot,
+}
 
 /// Sources and limits of a load.
 pub(super) struct Loader<'a> {
@@ -139,16 +144,16 @@ impl Loader<'_> {
 
     /// The generation that was committed last to the cache, from the cache alone; `None` if a file
     /// is missing.
-    pub(super) async fn load_cached(&self, audience: &Audience) -> Option<(Current, Snapshot)> {
+    pub(super) async fn load_cached(&self, audience: &AudienceName) -> Option<CachedGeneration> {
         let cache = self.cache?;
-        let (current, manifest) = cache.last(&audience.name).await?;
+        let (current, manifest) = cache.last(audience).await?;
         self.check(&manifest, &current).ok()?;
-        let (mut chunks, missing) = split(audience.snapshot.as_deref(), &manifest);
-        let needed_bytes = size_of(&missing).saturating_add(delta_bytes(None, &current));
+        let needed_bytes = size_of(manifest.chunks()).saturating_add(delta_bytes(None, &current));
         let _reserved = self.memory.reserve(needed_bytes).await.ok()?;
-        let overlay = self.cached_overlay(audience, &current).await?;
-        let reads = missing.iter().map(|entry| cache.chunk(&manifest, entry));
+        let overlay = cached_overlay(cache, audience, &current).await?;
+        let reads = manifest.chunks().iter().map(|entry| cache.chunk(&manifest, entry));
         let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
+        let mut chunks = Chunks::new();
         while let Some(read) = reads.next().await {
             let chunk = read?;
             self.telemetry.chunk_read(ChunkSource::Cache);
@@ -156,17 +161,7 @@ impl Loader<'_> {
         }
         drop(reads);
         let snapshot = assemble(manifest, &chunks).with_overlay(overlay);
-        Some((current, snapshot))
-    }
-
-    /// All cached deltas or none: a missing removal would restore a device.
-    async fn cached_overlay(&self, audience: &Audience, current: &Current) -> Option<Overlay> {
-        let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
-        for entry in current.deltas.iter().chain(&current.tombstones) {
-            deltas.push(Arc::new(self.cache?.delta(&audience.name, entry).await?));
-        }
-        let tombstones = current.tombstones.is_some().then(|| deltas.pop()).flatten();
-        Some(Overlay::new(current, deltas, tombstones))
+        Some(CachedGeneration { current, snapshot })
     }
 
     /// Refuses expired snapshots, and those above the configured size.
@@ -221,6 +216,23 @@ impl Loader<'_> {
     }
 }
 
+/// All cached deltas or none: a missing removal would restore a device.
+async fn cached_overlay(
+    cache: &Cache,
+    audience: &AudienceName,
+    current: &Current,
+) -> Option<Overlay> {
+    let tombstones = match &current.tombstones {
+        Some(entry) => Some(Arc::new(cache.delta(audience, entry).await?)),
+        None => None,
+    };
+    let mut deltas = Vec::with_capacity(current.deltas.len());
+    for entry in &current.deltas {
+        deltas.push(Arc::new(cache.delta(audience, entry).await?));
+    }
+    Some(Overlay::new(current, deltas, tombstones))
+}
+
 /// Memory for the deltas that are not held yet: each one's file, its keys, and an index of an
 /// eighth of them.
 pub(super) fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
@@ -230,8 +242,8 @@ pub(super) fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
 }
 
 /// The held chunks of a manifest, and the entries of the missing ones.
-fn split(held_snapshot: Option<&Snapshot>, manifest: &Manifest) -> (Chunks, Vec<ChunkEntry>) {
-    let held = held(held_snapshot, manifest);
+fn split(served: Option<&Snapshot>, manifest: &Manifest) -> (Chunks, Vec<ChunkEntry>) {
+    let held = held(served, manifest);
     // Compares whole entries: a manifest may name one digest for two shard ranges.
     let is_held = |entry: &&ChunkEntry| {
         held.get(&entry.digest).is_some_and(|chunk| chunk.matches(manifest.filter(), entry))

@@ -28,10 +28,16 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Records a poll: `None`, or a store failure with its `Retry-After`.
-    pub(super) fn record(&mut self, failure: Option<Option<Duration>>) {
-        self.failures = if failure.is_some() { self.failures.saturating_add(1) } else { 0 };
-        self.retry_after = failure.flatten().map(|wanted| wanted.min(MAX_RETRY_AFTER));
+    /// Records a poll without a failure of the store.
+    pub(super) const fn record_success(&mut self) {
+        self.failures = 0;
+        self.retry_after = None;
+    }
+
+    /// Records a failure of the store, with its `Retry-After`.
+    pub(super) fn record_failure(&mut self, retry_after: Option<Duration>) {
+        self.failures = self.failures.saturating_add(1);
+        self.retry_after = retry_after.map(|wanted| wanted.min(MAX_RETRY_AFTER));
     }
 
     /// Records whether the audience that is served now follows a window.
@@ -95,12 +101,12 @@ mod tests {
     fn polls_back_off_while_the_store_fails_and_recover_at_once() {
         let mut pace = Pace::default();
         for (least, most) in [(9.0, 11.0), (15.0, 25.0), (30.0, 50.0), (45.0, 75.0), (45.0, 75.0)] {
-            pace.record(Some(None));
+            pace.record_failure(None);
             assert_between(&pace, least, most);
         }
-        (0..1000).for_each(|_| pace.record(Some(None)));
+        (0..1000).for_each(|_| pace.record_failure(None));
         assert_between(&pace, 45.0, 75.0);
-        pace.record(None);
+        pace.record_success();
         assert_between(&pace, 9.0, 11.0);
     }
 
@@ -111,9 +117,9 @@ mod tests {
         assert_between(&pace, 2.25, 2.75);
         assert!(pace.delay(2 * SECOND) >= SECOND * 9 / 10, "once a second at most");
         assert!(pace.delay(SECOND / 10) <= SECOND * 11 / 100, "no slower than configured");
-        pace.record(Some(None));
+        pace.record_failure(None);
         assert_between(&pace, 9.0, 11.0);
-        pace.record(None);
+        pace.record_success();
         assert_between(&pace, 2.25, 2.75);
         // A build took the audience over.
         pace.record_source(false);
@@ -125,9 +131,9 @@ mod tests {
         for (seconds, least, most) in [(1, 9.0, 11.0), (60, 60.0, 66.0), (1_000_000, 300.0, 330.0)]
         {
             let mut pace = Pace::default();
-            pace.record(Some(Some(SECOND * seconds)));
+            pace.record_failure(Some(SECOND * seconds));
             assert_between(&pace, least, most);
-            pace.record(None);
+            pace.record_success();
             assert_between(&pace, 9.0, 11.0);
         }
     }

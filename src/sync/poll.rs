@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 
+use super::apply::Polled;
 use super::error::SyncError;
 use super::plan::{Plan, Served};
 use super::progress::Progress;
@@ -27,18 +28,6 @@ use rtad_store::Live;
 
 /// Most time that a start waits for the store before it serves the cache.
 pub const START_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Outcome of a poll that did not fail.
-#[derive(Debug)]
-pub(super) enum Polled {
-    Unchanged,
-    /// `CURRENT` was refused before, for this cause, and is still backed off.
-    Skipped(&'static str),
-    /// A snapshot to serve.
-    Loaded(Arc<Snapshot>),
-    /// The store changed to another generation during the load.
-    Superseded,
-}
 
 impl Sync {
     /// Polls one audience and serves its new snapshot. A failure is counted, logged and recorded
@@ -77,8 +66,10 @@ impl Sync {
             }
         };
         self.record(name, &result, begun.elapsed());
-        let outage = result.as_ref().err().filter(|error| error.is_outage());
-        progress.pace.record(outage.map(SyncError::retry_after));
+        match &result {
+            Err(error) if error.is_outage() => progress.pace.record_failure(error.retry_after()),
+            _ => progress.pace.record_success(),
+        }
         let snapshot = match result {
             Ok(Polled::Loaded(snapshot)) => snapshot,
             Ok(_) => return Ok(None),
@@ -87,7 +78,7 @@ impl Sync {
                 return Err(error);
             }
             Err(error) if self.served(name).is_some() => return Err(error),
-            Err(error) => self.load_from_cache(&unloaded, progress).await.ok_or(error)?,
+            Err(error) => self.load_from_cache(name, progress).await.ok_or(error)?,
         };
         progress.pace.record_source(snapshot.manifest().is_from_window());
         log_loaded(name, &snapshot, begun.elapsed());
@@ -102,7 +93,9 @@ impl Sync {
     ) -> Result<Polled, SyncError> {
         let is_start = audience.snapshot.is_none() && self.cache.is_some();
         let current = self.read_first(&audience.name, is_start, progress).await?;
-        if is_start && let Some(snapshot) = self.serve_cached(&audience, progress, &current).await {
+        if is_start
+            && let Some(snapshot) = self.serve_cached(&audience.name, progress, &current).await
+        {
             if snapshot.overlay().sequence() == current.sequence {
                 return Ok(Polled::Loaded(snapshot));
             }

@@ -6,26 +6,24 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
+use super::load::CachedGeneration;
 use super::progress::Progress;
 use super::state::Sync;
-use crate::catalog::Audience;
-use rtad_core::snapshot::{Current, Newer, Overlay, Snapshot, State};
+use rtad_core::snapshot::{AudienceName, Current, Newer, Overlay, Snapshot, State};
 
 impl Sync {
     /// Serves the cached generation if `current` is the same or a later one: a start need not wait
     /// for a slow store. Returns what is served.
     pub(super) async fn serve_cached(
         &self,
-        audience: &Audience,
+        name: &AudienceName,
         progress: &mut Progress,
         current: &Current,
     ) -> Option<Arc<Snapshot>> {
         if current.state == State::Deleted {
             return None;
         }
-        let loader = self.loader();
-        let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;
-        let (cached, snapshot) = loaded.ok().flatten()?;
+        let CachedGeneration { current: cached, snapshot } = self.read_cached(name).await?;
         if cached.state == State::Deleted {
             return None;
         }
@@ -38,7 +36,7 @@ impl Sync {
         progress.accept(&cached);
         let overlay = Overlay::over(snapshot.overlay(), Newer::Current(current));
         let snapshot = Arc::new(snapshot.with_overlay(overlay));
-        self.serve(&audience.name, &snapshot);
+        self.serve(name, &snapshot);
         progress.report_first();
         Some(snapshot)
     }
@@ -46,12 +44,10 @@ impl Sync {
     /// The cached generation, for a pod that serves none while the store is unavailable.
     pub(super) async fn load_from_cache(
         &self,
-        audience: &Audience,
+        name: &AudienceName,
         progress: &mut Progress,
     ) -> Option<Arc<Snapshot>> {
-        let loader = self.loader();
-        let loaded = AssertUnwindSafe(loader.load_cached(audience)).catch_unwind().await;
-        let (current, mut snapshot) = loaded.ok().flatten()?;
+        let CachedGeneration { current, mut snapshot } = self.read_cached(name).await?;
         progress.accept(&current);
         // Read from the store, but its files cannot be.
         let later = progress.live.as_ref().map(|live| &live.current);
@@ -59,9 +55,18 @@ impl Sync {
             let overlay = Overlay::over(snapshot.overlay(), Newer::Current(later));
             snapshot = snapshot.with_overlay(overlay);
         }
-        self.shared.telemetry.cache_start(audience.name.as_str());
-        let (audience, generation) = (audience.name.as_str(), current.generation);
-        tracing::warn!(audience, generation, "store unavailable: snapshot loaded from the cache");
+        self.shared.telemetry.cache_start(name.as_str());
+        tracing::warn!(
+            audience = name.as_str(),
+            generation = current.generation,
+            "store unavailable: snapshot loaded from the cache"
+        );
         Some(Arc::new(snapshot))
+    }
+
+    /// The generation of the cache; `None` also after a panic, which must not end the poll.
+    async fn read_cached(&self, name: &AudienceName) -> Option<CachedGeneration> {
+        let loader = self.loader();
+        AssertUnwindSafe(loader.load_cached(name)).catch_unwind().await.ok().flatten()
     }
 }

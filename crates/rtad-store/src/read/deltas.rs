@@ -60,14 +60,26 @@ impl Store {
         current: &Current,
         held: &Overlay,
     ) -> Result<Overlay, StoreError> {
-        let mut deltas = Vec::with_capacity(current.deltas.len() + 1);
-        for entry in current.deltas.iter().chain(&current.tombstones) {
-            deltas.push(match held.find(entry) {
-                Some(delta) => Arc::clone(delta),
-                None => Arc::new(self.delta(audience, entry).await?),
-            });
+        let mut deltas = Vec::with_capacity(current.deltas.len());
+        for entry in &current.deltas {
+            deltas.push(self.held_or_read(audience, entry, held).await?);
         }
-        let tombstones = current.tombstones.is_some().then(|| deltas.pop()).flatten();
+        let tombstones = match &current.tombstones {
+            Some(entry) => Some(self.held_or_read(audience, entry, held).await?),
+            None => None,
+        };
         Ok(Overlay::new(current, deltas, tombstones))
+    }
+
+    async fn held_or_read(
+        &self,
+        audience: &AudienceName,
+        entry: &DeltaEntry,
+        held: &Overlay,
+    ) -> Result<Arc<Delta>, StoreError> {
+        match held.find(entry) {
+            Some(delta) => Ok(Arc::clone(delta)),
+            None => Ok(Arc::new(self.delta(audience, entry).await?)),
+        }
     }
 }
