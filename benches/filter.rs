@@ -37,7 +37,7 @@ fn main() {
     let keys: u64 = number("--keys").unwrap_or(1_500_000_000);
     let probes = number("--probes").unwrap_or(100_000_000);
     let rounds = number("--rounds").unwrap_or(5) as usize;
-    let names = argument("--filters").unwrap_or_else(|| "block512,classic,ribbon:13000".to_owned());
+    let names = argument("--filters").unwrap_or_else(|| "block512,ribbon:13000".to_owned());
     let names: Vec<&str> = names.split(',').collect();
     println!("{keys} keys in {SHARDS} shards, one core, {probes} non-members, {rounds} rounds\n");
     let counts = shard_sizes(keys);

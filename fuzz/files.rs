@@ -140,7 +140,6 @@ mod chunk_mode {
 /// The filter spec in a chunk's header.
 fn spec_of(file: &[u8]) -> Option<FilterSpec> {
     let kind = match u32_at(file, 12) {
-        1 => FilterKind::Classic,
         2 => FilterKind::Block512,
         3 => FilterKind::Ribbon,
         _ => return None,

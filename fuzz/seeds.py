@@ -369,7 +369,7 @@ CURRENT["thirteen-deltas"] = as_json(NAMES | {"deltas": [CHANGES[1]] * 13})
 CURRENT["newer-version"] = as_json(NAMES | {"version": 2})
 CURRENT["lists-for-objects"] = as_json(NAMES | {"deltas": [[3, 5, 1, 1, "00"]]})
 
-for KIND in ["block512", "classic", "ribbon"]:
+for KIND in ["block512", "ribbon"]:
     GENERATION, FILES = ribbon_generation() if KIND == "ribbon" else golden(KIND)
     FOLDED = {"through": 8, "deltas": [CHANGES[1]], "residual": TOMBSTONES[1], "inserted_keys": 2}
     MANIFEST[KIND] = as_json(GENERATION)

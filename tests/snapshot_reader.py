@@ -40,7 +40,6 @@ HEADER = struct.Struct("<8s6I2Q16s")
 # Name -> (number in the header, lowest and highest k, lowest and highest millibits, counts per
 # shard, bytes of the smallest body).
 KINDS = {
-    "classic": (1, 1, 30, 1_000, 1_000_000, 1, 8),
     "block512": (2, 1, 10, 1_000, 1_000_000, 1, 8),
     "ribbon": (3, 2, 2, 12_000, 16_000, 3, 4),
 }
@@ -60,8 +59,6 @@ class SnapshotError(Exception):
 def filter_size_bytes(kind: str, keys: int, millibits_per_key: int) -> int:
     """Bytes of a shard's filter; 0 for a shard without keys."""
     need = keys * millibits_per_key
-    if kind == "classic":
-        return -(-need // 64_000) * 8
     if need < 8 * 512_000:
         return 64 * -(-need // 512_000)
     return 64 * ((need + 256_000) // 512_000)
@@ -75,8 +72,6 @@ def body_start(kind: str, shard_count: int) -> int:
 def bit_positions(kind: str, hashes: int, key: bytes, size_bytes: int) -> List[int]:
     """Bits that `key` sets in a filter of `size_bytes` (> 0); bits may repeat."""
     h1, h2 = struct.unpack("<Q", key[2:10])[0], struct.unpack("<Q", key[8:16])[0]
-    if kind == "classic":
-        return [((h1 + i * (h2 | 1)) % 2**64) * size_bytes * 8 >> 64 for i in range(hashes)]
     block = 512 * (h1 * (size_bytes // 64) >> 64)
     parts = [h2 >> (16 + 9 * i) if i < 5 else h1 >> (9 * (i - 5)) for i in range(hashes)]
     return [block + part % 512 for part in parts]

@@ -16,7 +16,6 @@ mod input_args;
 mod inspect;
 mod job;
 mod list;
-mod min_keys;
 mod new_manifest;
 mod plan;
 mod query;

@@ -8,7 +8,6 @@
 use std::collections::TryReserveError;
 
 use rtad_core::device::DeviceKey;
-use rtad_core::filter::FilterSpec;
 
 const TABLES: usize = 256;
 const MIN_SLOTS: f64 = 64.0;
@@ -119,10 +118,59 @@ impl Table {
     }
 }
 
+/// Size of a Bloom filter: k bits are set per key, of m/n bits per key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BloomSpec {
+    pub(crate) hashes: u32,
+    pub(crate) millibits_per_key: u32,
+}
+
+impl BloomSpec {
+    /// The smallest filter with this rate: m/n = −ln p / ln² 2 and k = m/n · ln 2 (Mitzenmacher and
+    /// Upfal, *Probability and Computing*, 5.5.3).
+    pub(crate) fn for_fpr(fpr: f64) -> Self {
+        let hashes = (-fpr.log2()).round().max(1.0);
+        // k is whole, and so needs more than the ideal m/n: −k / ln(1 − p^(1/k)).
+        let bits_per_key = -hashes / (1.0 - fpr.powf(1.0 / hashes)).ln();
+        Self { hashes: hashes as u32, millibits_per_key: (bits_per_key * 1000.0).ceil() as u32 }
+    }
+
+    /// Size of the filter of this many keys, in whole words of 64 bits.
+    pub(crate) fn size_bytes(self, keys: u32) -> u64 {
+        (u64::from(keys) * u64::from(self.millibits_per_key)).div_ceil(64_000) * 8
+    }
+
+    /// The key's bits, as bytes and masks. Two hashes are as good as k in so large a filter (Kirsch
+    /// and Mitzenmacher, *Less hashing, same performance*, 2006).
+    #[inline]
+    fn probes(self, filter_bytes: usize, key: &DeviceKey) -> impl Iterator<Item = (usize, u8)> {
+        let bits = filter_bytes as u128 * 8;
+        let bytes = u128::from_le_bytes(*key.as_bytes());
+        let (first, step) = ((bytes >> 16) as u64, (bytes >> 64) as u64 | 1);
+        (0..u64::from(self.hashes)).map(move |index| {
+            let hash = first.wrapping_add(index.wrapping_mul(step));
+            let bit = ((u128::from(hash) * bits) >> 64) as u64;
+            ((bit / 8) as usize, 1 << (bit % 8))
+        })
+    }
+
+    #[inline]
+    pub(crate) fn contains(self, filter: &[u8], key: &DeviceKey) -> bool {
+        self.probes(filter.len(), key).all(|(byte, mask)| filter[byte] & mask != 0)
+    }
+
+    #[inline]
+    pub(crate) fn insert(self, filter: &mut [u8], key: &DeviceKey) {
+        for (byte, mask) in self.probes(filter.len(), key) {
+            filter[byte] |= mask;
+        }
+    }
+}
+
 /// One filter for all keys.
 #[derive(Debug)]
 pub(crate) struct Bloom {
-    spec: FilterSpec,
+    spec: BloomSpec,
     filter: Vec<u8>,
     keys: u64,
 }
@@ -133,8 +181,8 @@ impl Bloom {
     /// # Errors
     ///
     /// The memory is exhausted.
-    pub(crate) fn new(spec: FilterSpec, expected: u32) -> Result<Self, TryReserveError> {
-        let bytes = spec.filter_bytes(expected) as usize;
+    pub(crate) fn new(spec: BloomSpec, expected: u32) -> Result<Self, TryReserveError> {
+        let bytes = spec.size_bytes(expected) as usize;
         let mut filter = Vec::new();
         filter.try_reserve_exact(bytes)?;
         filter.resize(bytes, 0);
@@ -155,11 +203,11 @@ impl Bloom {
     /// insertion.
     pub(crate) fn expected_false_positives(&self) -> f64 {
         let bits = self.filter.len() as f64 * 8.0;
-        summed_fpr(self.spec.hashes(), bits, self.keys as f64)
+        summed_fpr(self.spec.hashes, bits, self.keys as f64)
     }
 }
 
-/// The false-positive rate of a classic filter: (1 − e^(−kn/m))^k (Bloom 1970).
+/// The false-positive rate of a Bloom filter: (1 − e^(−kn/m))^k (Bloom 1970).
 pub(crate) fn fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
     let hashes = f64::from(hashes);
     (1.0 - (-hashes * keys / bits).exp()).powf(hashes)
@@ -183,8 +231,6 @@ pub(crate) fn summed_fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-
-    use rtad_core::filter::FilterKind;
 
     use super::*;
 
@@ -217,7 +263,7 @@ mod tests {
 
     #[test]
     fn bloom_filter_has_the_expected_false_positives() {
-        let spec = FilterSpec::new(FilterKind::Classic, 4, 8000).unwrap();
+        let spec = BloomSpec { hashes: 4, millibits_per_key: 8000 };
         let mut bloom = Bloom::new(spec, 200_000).unwrap();
         let new = (0..200_000_u32)
             .filter(|n| bloom.insert(&DeviceKey::of_canonical(&n.to_le_bytes())))
@@ -226,6 +272,17 @@ mod tests {
         // Four standard deviations.
         assert!((wrong - expected).abs() < 4.0 * expected.sqrt(), "{wrong} for {expected}");
         assert!(expected > 500.0);
+    }
+
+    #[test]
+    fn size_matches_the_textbook_formula() {
+        for (rate, hashes, bits) in [(0.01, 7, 9.585), (1e-3, 10, 14.378), (1e-4, 13, 19.171)] {
+            let spec = BloomSpec::for_fpr(rate);
+            assert_eq!(spec.hashes, hashes);
+            let found = f64::from(spec.millibits_per_key) / 1000.0;
+            assert!((found / bits - 1.0).abs() < 0.002, "{rate}: {found} bits");
+            assert!(fpr(hashes, found, 1.0) <= rate);
+        }
     }
 
     #[test]

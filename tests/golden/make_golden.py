@@ -40,13 +40,10 @@ KEYS_OF_SHARD = {
     **{0x2FFF: 2, 0x3000: 4},  # neighbors in two chunks
     **{0xFFFE: 5, 0xFFFF: 7},
 }
-FILTERS = {
-    "block512": (10, 22_170),
-    "classic": (13, 19_171),
-}  # hashes, millibits per key, for 1 in 10,000
+FILTERS = {"block512": (10, 22_170)}  # hashes, millibits per key, for 1 in 10,000
 TARGET_FPR = 0.0001
 NEAR_MISSES = 4096
-PROBE_SIZES = {"block512": [64, 192, 832, 64_000], "classic": [8, 24, 712, 64_000]}
+PROBE_SIZES = {"block512": [64, 192, 832, 64_000]}
 
 
 def golden_keys() -> List[bytes]:
@@ -175,7 +172,7 @@ def probes() -> List[Dict[str, Any]]:
     """Bits of each key for the maximum k, for each kind and size; a smaller k uses the first k."""
     keys = [bytes(16), b"\xff" * 16, bytes(range(16)), b"\xff\xff" + bytes(13) + b"\x80"]
     keys += [hashlib.md5(b"probe-%d" % number).digest() for number in range(20)]
-    greatest = {"block512": 10, "classic": 30}
+    greatest = {"block512": 10}
     return [
         {
             "kind": kind,

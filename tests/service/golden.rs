@@ -16,14 +16,13 @@ use rtad_core::snapshot::{
 use testkit::store::{Depot, files};
 
 /// Filter kinds with the specs of their golden stores.
-const SPECS: [(FilterKind, u32, u32); 2] =
-    [(FilterKind::Block512, 10, 22_170), (FilterKind::Classic, 13, 19_171)];
+const SPECS: [(FilterKind, u32, u32); 1] = [(FilterKind::Block512, 10, 22_170)];
 
 const NEAR_MISSES: usize = 4096;
 
 /// SHA-256 of every golden file, to detect regenerated ones.
 const FILES: &[(&str, &str)] = &[
-    ("answers.json", "237ed1361b3a71d18cefc2a2184fde5c3c6bde412d650364c06bec56e480f8ae"),
+    ("answers.json", "c3e18d37fed3e5ab2bfcaf869485dc90b3b7b6cc9e8a0198637e7c7a358f8e9d"),
     ("block512/golden/CURRENT", "496313e731c27036ff16605600b6dc40e8ec979a3bbd3caef690d3b9d63abbe9"),
     (
         "block512/golden/chunks/\
@@ -54,38 +53,8 @@ const FILES: &[(&str, &str)] = &[
         "block512/golden/manifests/1.json",
         "3d568a384d5cde9c3a25c8bceb131cb8def0c50bb70f5975e39cf80da16ead96",
     ),
-    ("classic/golden/CURRENT", "6bb868545deb1e45b9d04c74fd7f8413f77fc598f5830c53fd4058f2427e37dc"),
-    (
-        "classic/golden/chunks/\
-         0c7469289d5a3ee9cc866f933a76e72b42efa3edc377f8dd13d4e2711b76771a.chunk",
-        "0c7469289d5a3ee9cc866f933a76e72b42efa3edc377f8dd13d4e2711b76771a",
-    ),
-    (
-        "classic/golden/chunks/\
-         1951a4cb8ec664f950d3db71297e7d2fe5d09d9eef54bccbe080d9d298020e95.chunk",
-        "1951a4cb8ec664f950d3db71297e7d2fe5d09d9eef54bccbe080d9d298020e95",
-    ),
-    (
-        "classic/golden/chunks/\
-         288da4880a303fd5ddf1db2c141f85dcc0ce3de43da4abf759ad9de813825d86.chunk",
-        "288da4880a303fd5ddf1db2c141f85dcc0ce3de43da4abf759ad9de813825d86",
-    ),
-    (
-        "classic/golden/chunks/\
-         69bb0e920b35433d7cf8fc0f47b220a6c084b9db42bebbd307c4989f64520b27.chunk",
-        "69bb0e920b35433d7cf8fc0f47b220a6c084b9db42bebbd307c4989f64520b27",
-    ),
-    (
-        "classic/golden/chunks/\
-         9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36.chunk",
-        "9a9ef9f2f00d2c9c05501bd5b6e238e47b3d6fa6d536b35fad18d95b40761c36",
-    ),
-    (
-        "classic/golden/manifests/1.json",
-        "499318631bf3eb960579a8db709011867a5e5115171c77354a4c3d8f8d65b09e",
-    ),
     ("keys.txt", "188856674c84c30ad4bf9774726080b8a363ce76f3828407a9004295f50c16ef"),
-    ("probes.json", "059dce0fc9d20c702e53c5f060fb527e9e5239dec3b5970ec64219267628dbfe"),
+    ("probes.json", "11ec9ac8350ab928a5fa982eefec96b14da02f3278a0185c144b577f5b85e6d6"),
 ];
 
 fn golden() -> PathBuf {
@@ -204,7 +173,7 @@ struct Probes {
 #[test]
 fn hashes_set_the_documented_bits() {
     let probes: Vec<Probes> = read_json("probes.json");
-    assert_eq!(probes.len(), 8, "four sizes of each kind");
+    assert_eq!(probes.len(), 4, "four sizes");
     for Probes { kind, size_bytes, bits } in probes {
         for (key, bits) in bits {
             let key = DeviceKey::from_hex(key.as_bytes()).unwrap();

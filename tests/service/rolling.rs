@@ -71,7 +71,7 @@ impl Site {
         let generation = self.snapshots.len() as u64 + 1;
         let members = keys(generation, 4000, |shard| shard);
         let filter = match generation % 5 {
-            0 => FilterSpec::for_fpr(FilterKind::Classic, 0.001).unwrap(),
+            0 => FilterSpec::for_fpr(FilterKind::Block512, 0.001).unwrap(),
             1 => FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
             2 => FilterSpec::for_fpr(FilterKind::Ribbon, 0.0001).unwrap(),
             3 => FilterSpec::new(FilterKind::Ribbon, 2, 14_500).unwrap(),

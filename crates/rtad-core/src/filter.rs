@@ -13,9 +13,6 @@
 //!             │                  └──────── h2 ───────────┘     both little-endian u64
 //! ```
 //!
-//! * **classic** (m bits): probe i of k is bit `((h1 + i·(h2|1) mod 2⁶⁴) · m) >> 64`. Each probe is
-//!   a cache line. Kirsch and Mitzenmacher, *Less hashing, same performance* (2006), show that two
-//!   hashes are as good as k if the filter is large: see [`FilterSpec::min_keys`].
 //! * **block512** (m = 512·b bits): block `(h1 · b) >> 64`, one cache line for all probes of a key;
 //!   Putze, Sanders and Singler, *Cache-, hash- and space-efficient Bloom filters* (2007). Probe i
 //!   of k ≤ 10 is bit `(h2 >> (16 + 9·i)) mod 512` of the block for i < 5, and
@@ -49,22 +46,6 @@ fn hashes(key: &DeviceKey) -> (u64, u64) {
 #[inline]
 fn scale(hash: u64, range: u64) -> u64 {
     ((u128::from(hash) * u128::from(range)) >> 64) as u64
-}
-
-/// The classic filter's bit for each probe.
-#[inline]
-fn classic_probes(
-    spec: &FilterSpec,
-    filter_bytes: usize,
-    key: &DeviceKey,
-) -> impl Iterator<Item = (usize, u8)> {
-    let bits = filter_bytes as u64 * 8;
-    let (h1, h2) = hashes(key);
-    let step = h2 | 1;
-    (0..u64::from(spec.hashes())).map(move |i| {
-        let bit = scale(h1.wrapping_add(i.wrapping_mul(step)), bits);
-        ((bit / 8) as usize, 1 << (bit % 8))
-    })
 }
 
 /// Byte offset of a key's block.
@@ -126,7 +107,7 @@ impl<'a> From<&'a [u8]> for ShardFilter<'a> {
 /// The part of a filter that the lookup of one key reads.
 #[derive(Debug, Clone, Copy)]
 pub struct ProbeTarget<'a> {
-    /// A block, two lines, or all of a classic filter; empty if there is none.
+    /// A block or two lines; empty if there is none.
     bits: &'a [u8],
     first: &'a u8,
     /// Place of a ribbon filter's row in its line.
@@ -168,11 +149,6 @@ impl FilterSpec {
     #[inline]
     pub fn insert(&self, filter: &mut [u8], key: &DeviceKey) {
         match self.kind() {
-            FilterKind::Classic => {
-                for (byte, mask) in classic_probes(self, filter.len(), key) {
-                    filter[byte] |= mask;
-                }
-            }
             FilterKind::Block512 => {
                 let start = block_start(filter.len(), key);
                 let block = &mut filter[start..start + BLOCK_BYTES];
@@ -192,11 +168,6 @@ impl FilterSpec {
             return ProbeTarget::EMPTY;
         }
         match self.kind() {
-            FilterKind::Classic => {
-                let byte =
-                    classic_probes(self, first.len(), key).next().map_or(0, |(byte, _)| byte);
-                ProbeTarget { bits: first, first: &first[byte], offset: 0 }
-            }
             FilterKind::Block512 => {
                 let start = block_start(first.len(), key);
                 let block = &first[start..start + BLOCK_BYTES];
@@ -246,10 +217,7 @@ impl FilterSpec {
                     }
                 }
             }
-            _ if bits.is_empty() => false,
-            FilterKind::Classic => {
-                classic_probes(self, bits.len(), key).all(|(byte, mask)| bits[byte] & mask != 0)
-            }
+            FilterKind::Block512 if bits.is_empty() => false,
             FilterKind::Block512 => {
                 block_probes(self, key).all(|(byte, mask)| bits[byte] & mask != 0)
             }
@@ -257,7 +225,7 @@ impl FilterSpec {
     }
 
     /// The false-positive rate computed from a shard's filter. A Bloom filter's follows from its
-    /// fill: `fill^k`, for block512 the mean over its blocks. A ribbon filter's follows from its
+    /// fill: the mean of `fill^k` over its blocks. A ribbon filter's follows from its
     /// thresholds.
     pub fn expected_fpr<'a>(&self, shard: u16, filter: impl Into<ShardFilter<'a>>) -> f64 {
         let ShardFilter { first, second, list } = filter.into();
@@ -267,13 +235,9 @@ impl FilterSpec {
         if first.is_empty() {
             return 0.0;
         }
-        let unit = match self.kind() {
-            FilterKind::Block512 => BLOCK_BYTES,
-            _ => first.len(),
-        };
-        let units = first.chunks_exact(unit);
-        let count = units.len() as f64;
-        units.map(|unit| fill_ratio(unit).powi(self.hashes() as i32)).sum::<f64>() / count
+        let blocks = first.chunks_exact(BLOCK_BYTES);
+        let count = blocks.len() as f64;
+        blocks.map(|block| fill_ratio(block).powi(self.hashes() as i32)).sum::<f64>() / count
     }
 }
 

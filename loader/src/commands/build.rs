@@ -75,9 +75,8 @@ pub(super) struct BuildArgs {
     /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Kind of filter: block512 (one cache line per lookup, any size), classic (an eighth smaller;
-    /// needs 328 million keys at the default rate), ribbon (two fifths smaller; built a third as
-    /// fast, not for --compact; rates from 1.6e-5 to 2.5e-4)
+    /// Kind of filter: block512 (one cache line per lookup), ribbon (two fifths smaller; built a
+    /// third as fast, not for --compact; rates from 1.6e-5 to 2.5e-4)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
     #[command(flatten)]

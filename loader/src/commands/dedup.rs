@@ -14,14 +14,12 @@ use std::time::Instant;
 
 use clap::Args;
 
-use rtad_core::filter::{FilterKind, FilterSpec};
-
 use super::context::Output;
-use super::error::{CommandError, CommonError};
+use super::error::CommandError;
 use super::input_args::InputArgs;
 use crate::exit::{CommandFailure, ExitStatus};
 use crate::input::{self, Layout};
-use crate::seen::{Bloom, Seen, Tables};
+use crate::seen::{Bloom, BloomSpec, Seen, Tables};
 use first_seen::FirstSeen;
 use lines::LineKeys;
 use report::DedupReport;
@@ -60,6 +58,7 @@ pub(super) struct DedupArgs {
         long,
         value_name = "P",
         default_value_t = 0.0001,
+        value_parser = parse_fpr,
         requires = "bloom",
         conflicts_with_all = ["bits_per_key", "hashes"]
     )]
@@ -68,7 +67,8 @@ pub(super) struct DedupArgs {
     #[arg(long, value_name = "M", requires_all = ["bloom", "hashes"], value_parser = parse_bits)]
     bits_per_key: Option<u32>,
     /// Bits set per id: k, 1 to 30
-    #[arg(long, value_name = "K", requires_all = ["bloom", "bits_per_key"])]
+    #[arg(long, value_name = "K", requires_all = ["bloom", "bits_per_key"],
+        value_parser = clap::value_parser!(u32).range(1..=30))]
     hashes: Option<u32>,
     /// Write the report to FILE, as JSON
     #[arg(long, value_name = "FILE")]
@@ -131,14 +131,16 @@ impl DedupArgs {
             return Ok(Seen::Exact(Tables::default()));
         };
         let spec = match (self.hashes, self.bits_per_key) {
-            (Some(hashes), Some(millibits)) => {
-                FilterSpec::new(FilterKind::Classic, hashes, millibits)
-            }
-            _ => FilterSpec::for_fpr(FilterKind::Classic, self.fpr),
+            (Some(hashes), Some(millibits_per_key)) => BloomSpec { hashes, millibits_per_key },
+            _ => BloomSpec::for_fpr(self.fpr),
         };
-        let spec = spec.map_err(CommonError::Fpr)?;
         Ok(Seen::Bloom(Bloom::new(spec, expected.get()).map_err(DedupError::Memory)?))
     }
+}
+
+fn parse_fpr(text: &str) -> Result<f64, &'static str> {
+    let fpr = text.parse::<f64>().ok().filter(|fpr| (1e-7..=0.1).contains(fpr));
+    fpr.ok_or("accepted: a fraction from 1e-7 to 0.1")
 }
 
 /// Bits per key, in thousandths.

@@ -79,7 +79,7 @@ nothing was published; a higher --max-fpr allows it"
 nothing was published; a higher --max-fill allows it"
     )]
     Fill { found: f64, max: f64 },
-    #[error("--max-fill is for block512 and classic: a ribbon filter has no fill; omit the flag")]
+    #[error("--max-fill is for block512: a ribbon filter has no fill; omit the flag")]
     NoFill,
     #[error(
         "check of the built filters: {missing} of {checked} members are missing; nothing was \
@@ -226,16 +226,12 @@ impl Gate {
     }
 }
 
-/// The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). For `classic`, m/n is the
-/// spec's bits per key. A `block512` shard of eight or more blocks is rounded to the nearest
-/// block, so at worst the keys of 8.5 blocks share 8.
+/// The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). A shard of eight or more blocks
+/// is rounded to the nearest block, so at worst the keys of 8.5 blocks share 8.
 fn default_max_fill(filter: &FilterSpec) -> f64 {
-    let crowding = match filter.kind() {
-        FilterKind::Block512 => 8.5 / 8.0,
-        _ => 1.0,
-    };
+    const CROWDING: f64 = 8.5 / 8.0;
     let bits_per_key = f64::from(filter.millibits_per_key()) / 1000.0;
-    let fill = 1.0 - (-f64::from(filter.hashes()) * crowding / bits_per_key).exp();
+    let fill = 1.0 - (-f64::from(filter.hashes()) * CROWDING / bits_per_key).exp();
     ((fill + FILL_MARGIN).min(1.0) * 100.0).ceil() / 100.0
 }
 
@@ -278,24 +274,20 @@ mod tests {
     /// The shards have one key to thousands, with the worst rounding and chance.
     #[test]
     fn sound_filters_pass_at_any_size_and_rate() {
-        for kind in [FilterKind::Block512, FilterKind::Classic] {
-            for fpr in [0.1, 0.01, 0.001, 0.0001, 0.000_001, 0.000_000_1] {
-                let filter = FilterSpec::for_fpr(kind, fpr).unwrap();
-                let gate = gate(&filter, fpr);
-                for (count, narrow) in
-                    [(1, 255), (100, 255), (3000, 255), (20_000, 255), (20_000, 15), (20_000, 0)]
-                {
-                    let manifest = built(filter, &keys(count, narrow));
-                    // The loader rejects small `classic` audiences earlier: they exceed their rate.
-                    let checked = gate.check(&manifest, &FilterCheck::default());
-                    let fill = manifest.fill_ratio().unwrap().max;
-                    assert!(
-                        checked.is_ok()
-                            || kind == FilterKind::Classic && count / (u32::from(narrow) + 1) < 100,
-                        "{kind:?} {fpr} {count} {narrow}: {fill} of {:?}, {checked:?}",
-                        gate.max_fill
-                    );
-                }
+        for fpr in [0.1, 0.01, 0.001, 0.0001, 0.000_001, 0.000_000_1] {
+            let filter = FilterSpec::for_fpr(FilterKind::Block512, fpr).unwrap();
+            let gate = gate(&filter, fpr);
+            for (count, narrow) in
+                [(1, 255), (100, 255), (3000, 255), (20_000, 255), (20_000, 15), (20_000, 0)]
+            {
+                let manifest = built(filter, &keys(count, narrow));
+                let checked = gate.check(&manifest, &FilterCheck::default());
+                let fill = manifest.fill_ratio().unwrap().max;
+                assert!(
+                    checked.is_ok(),
+                    "{fpr} {count} {narrow}: {fill} of {:?}, {checked:?}",
+                    gate.max_fill
+                );
             }
         }
     }

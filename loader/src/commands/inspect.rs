@@ -67,7 +67,7 @@ struct InspectReport {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "--plot-of {figure}: filters of kind {kind} have none; accepted are keys, fpr, and fill \
-     of block512 and classic or diverted of ribbon"
+     of block512 or diverted of ribbon"
 )]
 struct NoFigure {
     figure: String,

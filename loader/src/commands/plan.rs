@@ -40,15 +40,14 @@ pub(super) struct PlanArgs {
     /// False-positive rate, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Only this kind of filter: block512, classic, ribbon [default: all that have this rate]
+    /// Only this kind of filter: block512, ribbon [default: all that have this rate]
     #[arg(long, value_name = "KIND")]
     filter: Option<FilterKind>,
     /// Memory limit of a pod: shows which kinds fit, and with which `store.swap`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
-    /// Table of the false-positive rate of one classic filter: for 1,000 million and 7 million
-    /// keys, m/n of 30 and
-    /// 50, k of 8 and 16
+    /// Table of the false-positive rate of the Bloom filter of `dedup --bloom`: for 1,000 million
+    /// and 7 million keys, m/n of 30 and 50, k of 8 and 16
     #[arg(long, conflicts_with_all = ["keys", "fpr", "filter", "memory"])]
     table: bool,
     /// Also measure the filters of 7 million keys with 200 million non-members each: a few seconds,
@@ -100,7 +99,7 @@ pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> 
     let filters = match args.filter {
         Some(kind) => vec![plan(kind)?],
         None => {
-            let mut filters = vec![plan(FilterKind::Block512)?, plan(FilterKind::Classic)?];
+            let mut filters = vec![plan(FilterKind::Block512)?];
             // It does not have the lowest rates.
             filters.extend(plan(FilterKind::Ribbon));
             filters
@@ -260,17 +259,6 @@ impl PlanReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mean_size_of_classic_filters_is_linear() {
-        let spec = FilterSpec::for_fpr(FilterKind::Classic, 0.0001).unwrap();
-        for mean in [0.01, 3.0, 500.0, 23_000.0] {
-            let linear = mean * f64::from(spec.millibits_per_key()) / 8000.0;
-            let found = mean_filter_bytes(&spec, mean);
-            // Rounding up to 8 bytes adds at most a word.
-            assert!(found >= linear && found <= linear + 8.0, "{mean}: {found} for {linear}");
-        }
-    }
 
     #[test]
     fn sample_has_the_size_of_the_audience() {

@@ -177,7 +177,7 @@ fn unusual_lines_are_counted() {
         ("--bloom -", "--expected"),
         ("--expected 5 -", "--bloom"),
         ("--bloom --expected 5 --hashes 3 -", "--bits-per-key"),
-        ("--bloom --expected 5 --hashes 99 --bits-per-key 9 -", "filter is 99"),
+        ("--bloom --expected 5 --hashes 99 --bits-per-key 9 -", "1..=30"),
         ("--text --id-kind idfa -", "--text"),
         ("", "INPUT"),
     ] {

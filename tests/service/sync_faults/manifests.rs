@@ -95,7 +95,7 @@ fn invalid_manifest_fields_are_rejected_by_name() {
         (
             "an unknown filter",
             |m| m["filter"]["kind"] = "cuckoo".into(),
-            "filter kind is \"cuckoo\", this rtad knows classic, block512 and ribbon: upgrade rtad",
+            "filter kind is \"cuckoo\", this rtad knows block512 and ribbon: upgrade rtad",
         ),
         ("hashes", |m| m["filter"]["hashes"] = 11.into(), ": filter: "),
         (

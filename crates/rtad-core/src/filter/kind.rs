@@ -9,8 +9,6 @@ pub(super) const BLOCK_BYTES: usize = 64;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum FilterKind {
-    /// One filter over the whole shard: the smallest.
-    Classic,
     /// One cache line per key: the fastest, and as fast for members as for non-members.
     Block512,
     /// A static filter near the theoretical limit: two adjacent cache lines per key. Members cannot
@@ -22,7 +20,6 @@ impl FilterKind {
     /// The name in manifests, reports and on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Classic => "classic",
             Self::Block512 => "block512",
             Self::Ribbon => "ribbon",
         }
@@ -39,7 +36,6 @@ impl std::str::FromStr for FilterKind {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
-            "classic" => Ok(Self::Classic),
             "block512" => Ok(Self::Block512),
             "ribbon" => Ok(Self::Ribbon),
             _ => Err(ParseFilterKindError),
@@ -49,6 +45,6 @@ impl std::str::FromStr for FilterKind {
 
 /// An unknown name of a filter kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown filter kind; the kinds are block512, classic, ribbon")]
+#[error("unknown filter kind; the kinds are block512, ribbon")]
 #[non_exhaustive]
 pub struct ParseFilterKindError;

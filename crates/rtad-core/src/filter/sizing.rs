@@ -1,14 +1,10 @@
 //! Filter sizing: bits per key and probes for a false-positive rate (fpr).
 //!
-//! The fpr of k probes at c bits per key:
+//! The fpr of k probes at c bits per key is the mean over j of `(1 - (1 - 1/512)^(j·k))^k`,
+//! j ~ Poisson(512/c); Putze, Sanders and Singler 2007, §3.
 //!
-//! * classic: `(1 - e^(-k/c))^k`; Bloom 1970; Mitzenmacher and Upfal, *Probability and Computing*,
-//!   5.5.3.
-//! * block512: mean over j of `(1 - (1 - 1/512)^(j·k))^k`, j ~ Poisson(512/c); Putze, Sanders and
-//!   Singler 2007, §3.
-//!
-//! Both are solved for c by bisection for every allowed k; the k with the fewest bits wins. c is
-//! then rounded up to a thousandth and stored as an integer: shard sizes do not depend on the
+//! It is solved for c by bisection for every allowed k; the k with the fewest bits wins. c is then
+//! rounded up to a thousandth and stored as an integer: shard sizes do not depend on the
 //! floating-point library.
 //!
 //! A ribbon filter has r bits per key, 12 to 16, and some 3 % more. Two r are mixed between shards
@@ -95,7 +91,7 @@ impl FilterSpec {
             return Ok(Self::from_numbers(kind, RIBBON_HASHES, ribbon_millibits(fpr)));
         }
         let (hashes, bits) = (1..=max_hashes(kind))
-            .map(|hashes| (hashes, solve_bits_per_key(kind, hashes, fpr)))
+            .map(|hashes| (hashes, solve_bits_per_key(hashes, fpr)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .expect("every kind allows at least one hash");
         Ok(Self::from_numbers(kind, hashes, (bits * 1000.0).ceil() as u32))
@@ -163,14 +159,13 @@ impl FilterSpec {
     /// Bloom filter. The size of a ribbon filter depends on the keys: this is one that random keys
     /// do not exceed.
     ///
-    /// classic: rounded up to a 64-bit word. block512: rounded up to a block below eight blocks,
-    /// and to the *nearest* block from there on. Rounding up always would give a shard of 300 keys
+    /// block512: rounded up to a block below eight blocks, and to the *nearest* block from there
+    /// on. Rounding up always would give a shard of 300 keys
     /// 4 % more bits and a third fewer false positives than requested; with rounding to nearest,
     /// the mean over the shards meets the target.
     pub fn filter_bytes(&self, keys: u32) -> u64 {
         let millibits = u64::from(keys) * u64::from(self.millibits_per_key);
         match self.kind {
-            FilterKind::Classic => millibits.div_ceil(64_000) * 8,
             FilterKind::Block512 => {
                 const BLOCK: u64 = BLOCK_BITS as u64 * 1000;
                 let blocks = if millibits < 8 * BLOCK {
@@ -200,31 +195,6 @@ impl FilterSpec {
             _ => PartBytes { first: self.filter_bytes(counts.keys), ..PartBytes::default() },
         }
     }
-
-    /// The number of keys that an audience needs for its filters to meet `fpr`; 0 if any will do.
-    ///
-    /// The fewer bits a classic filter has, the fewer patterns double hashing gives: keys whose h1
-    /// and h2 share their leading bits share a pattern. That adds 0.01 to 0.03 / keys per shard to
-    /// the rate (measured, see `docs/explanation/performance.md`): a third of 1e-4 at 300 keys per
-    /// shard. With this many keys it adds at most about a twentieth of `fpr`.
-    pub fn min_keys(kind: FilterKind, fpr: f64) -> u64 {
-        match kind {
-            FilterKind::Classic => (SHARDS as f64 * (0.5 / fpr).max(500.0)).ceil() as u64,
-            FilterKind::Block512 | FilterKind::Ribbon => 0,
-        }
-    }
-
-    /// The false-positive rate of `keys` keys in a filter of `bytes` bytes, by the formula. The
-    /// rate of a ribbon filter does not depend on them.
-    pub fn theoretical_fpr(&self, keys: u32, bytes: u64) -> f64 {
-        if keys == 0 || bytes == 0 {
-            return 0.0;
-        }
-        if self.kind == FilterKind::Ribbon {
-            return ribbon_fpr(self.millibits_per_key);
-        }
-        fpr_at(self.kind, self.hashes, bytes as f64 * 8.0 / f64::from(keys))
-    }
 }
 
 /// Lines of a row of a ribbon filter.
@@ -243,43 +213,38 @@ fn ribbon_millibits(fpr: f64) -> u32 {
     range.clone().find(|millibits| ribbon_fpr(*millibits) <= fpr).unwrap_or(range.end)
 }
 
-/// block512 has ten 9-bit fields to probe with. classic has no limit; no accepted rate needs 30.
+/// block512 has ten 9-bit fields to probe with.
 const fn max_hashes(kind: FilterKind) -> u32 {
     match kind {
-        FilterKind::Classic => 30,
         FilterKind::Block512 => 10,
         FilterKind::Ribbon => RIBBON_HASHES,
     }
 }
 
-/// The bits per key at which `hashes` probes give `fpr`, by bisection: the rate falls as bits are
-/// added.
-fn solve_bits_per_key(kind: FilterKind, hashes: u32, fpr: f64) -> f64 {
+/// The bits per key at which `hashes` probes of block512 give `fpr`, by bisection: the rate falls
+/// as bits are added.
+fn solve_bits_per_key(hashes: u32, fpr: f64) -> f64 {
     let (mut low, mut high) = (1.0, f64::from(MAX_MILLIBITS) / 1000.0);
     while high - low > 1e-6 {
         let middle = f64::midpoint(low, high);
-        if fpr_at(kind, hashes, middle) > fpr { low = middle } else { high = middle }
+        if fpr_at(hashes, middle) > fpr { low = middle } else { high = middle }
     }
     high
 }
 
-fn fpr_at(kind: FilterKind, hashes: u32, bits_per_key: f64) -> f64 {
+/// The rate of block512.
+fn fpr_at(hashes: u32, bits_per_key: f64) -> f64 {
     let k = f64::from(hashes);
-    match kind {
-        FilterKind::Block512 => {
-            let block = f64::from(BLOCK_BITS);
-            let mean = block / bits_per_key;
-            let clear = (1.0 - 1.0 / block).powf(k);
-            // A Poisson term beyond mean + 12 standard deviations is under 1e-30: negligible.
-            let last = (mean + 12.0 * mean.sqrt() + 12.0) as u32;
-            let mut probability = (-mean).exp();
-            let mut fpr = 0.0;
-            for j in 1..=last {
-                probability *= mean / f64::from(j);
-                fpr += probability * (1.0 - clear.powi(j as i32)).powf(k);
-            }
-            fpr
-        }
-        _ => (1.0 - (-k / bits_per_key).exp()).powf(k),
+    let block = f64::from(BLOCK_BITS);
+    let mean = block / bits_per_key;
+    let clear = (1.0 - 1.0 / block).powf(k);
+    // A Poisson term beyond mean + 12 standard deviations is under 1e-30: negligible.
+    let last = (mean + 12.0 * mean.sqrt() + 12.0) as u32;
+    let mut probability = (-mean).exp();
+    let mut fpr = 0.0;
+    for j in 1..=last {
+        probability *= mean / f64::from(j);
+        fpr += probability * (1.0 - clear.powi(j as i32)).powf(k);
     }
+    fpr
 }

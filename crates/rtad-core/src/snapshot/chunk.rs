@@ -4,7 +4,7 @@
 //! offset  size  field               little-endian
 //!      0     8  magic               "RTADCHNK"
 //!      8     4  version             1
-//!     12     4  filter kind         1 classic, 2 block512, 3 ribbon
+//!     12     4  filter kind         2 block512, 3 ribbon
 //!     16     4  hashes              probes per key
 //!     20     4  millibits per key   sizes every shard
 //!     24     4  first shard
@@ -193,7 +193,6 @@ pub(super) const fn least_body_bytes(kind: FilterKind) -> u64 {
 
 const fn kind_number(kind: FilterKind) -> u32 {
     match kind {
-        FilterKind::Classic => 1,
         FilterKind::Block512 => 2,
         FilterKind::Ribbon => 3,
     }

@@ -51,7 +51,7 @@ pub enum ManifestError {
         found: u32,
     },
     /// Unknown filter kind.
-    #[error("filter kind is {found:?}, this rtad knows classic, block512 and ribbon: upgrade rtad")]
+    #[error("filter kind is {found:?}, this rtad knows block512 and ribbon: upgrade rtad")]
     FilterKind {
         /// The name in the manifest.
         found: String,

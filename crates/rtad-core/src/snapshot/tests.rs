@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::filter::{FilterKind, FilterSpec};
 
-const KINDS: [FilterKind; 3] = [FilterKind::Classic, FilterKind::Block512, FilterKind::Ribbon];
+const KINDS: [FilterKind; 2] = [FilterKind::Block512, FilterKind::Ribbon];
 
 fn audience() -> AudienceName {
     "old_users".parse().unwrap()

@@ -121,7 +121,7 @@ async fn publish_does_not_overwrite_an_unreadable_current() {
 #[tokio::test]
 async fn large_chunk_is_read_in_blocks() {
     // 1,000 bits a key and 80,000 keys in one shard: 10 MB, in blocks of 1 MiB.
-    let spec = FilterSpec::new(FilterKind::Classic, 1, 1_000_000).unwrap();
+    let spec = FilterSpec::new(FilterKind::Block512, 1, 1_000_000).unwrap();
     let key = |index: u32| {
         let mut key = *DeviceKey::of_canonical(&index.to_le_bytes()).as_bytes();
         [key[0], key[1]] = [0x12, 0x34];

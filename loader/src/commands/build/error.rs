@@ -19,8 +19,7 @@ pub(super) enum BuildError {
     InvalidManifest(#[source] ManifestError),
     #[error(
         "audience {audience} has ribbon filters, to which no key can be added: run a full build, \
-         which includes the deltas, or stay with deltas until then; block512 and classic can be \
-         compacted"
+         which includes the deltas, or stay with deltas until then; block512 can be compacted"
     )]
     CompactRibbon { audience: AudienceName },
     #[error("--memory: more than the system has")]

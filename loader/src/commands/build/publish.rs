@@ -20,7 +20,6 @@ use super::super::carried::{Carried, CarriedLimitArgs};
 use super::super::error::CommandError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
-use super::super::min_keys::check_min_keys;
 use super::super::new_manifest::new_manifest;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::error::BuildError;
@@ -178,7 +177,6 @@ impl BuildPlan<'_> {
     }
 
     fn check(&self, distinct: &Distinct) -> Result<(), CommandError> {
-        check_min_keys(self.filter.kind(), self.target_fpr, distinct.left)?;
         self.gate.check_keys(distinct.left)?;
         let check =
             |(carried, limit): (&Carried, &CarriedLimitArgs)| limit.check(carried.report(distinct));

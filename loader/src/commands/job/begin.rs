@@ -32,7 +32,7 @@ pub(in super::super) struct BeginArgs {
     /// Target false-positive rate of the filters, a fraction
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
-    /// Kind of filter: block512, classic, ribbon
+    /// Kind of filter: block512, ribbon
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
     /// File for the keys that deltas and tombstones changed; readable by its owner only

@@ -61,7 +61,6 @@ struct ChunkLayout {
 }
 
 pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), CommandError> {
-    args.job.check_size(args.keys)?;
     let filter = args.job.filter();
     let shards_per_chunk = shards_per_chunk(&filter, args.keys);
     let (true, Some(url)) = (!args.cut, &args.store) else {

@@ -215,7 +215,6 @@ impl StepReports {
                 return Err(JobError::KeyCountMismatch { found, expected }.into());
             }
         }
-        args.job.check_size(found)?;
         if found == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: self.read.rows }.into());
         }

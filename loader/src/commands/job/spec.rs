@@ -9,7 +9,6 @@ use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Digest, Folded};
 use rtad_store::write::Base;
 
 use super::super::carried::CarriedReport;
-use super::super::min_keys::{TooFewKeys, check_min_keys};
 
 const FORMAT: &str = "rtad-job";
 const VERSION: u32 = 2;
@@ -133,11 +132,6 @@ impl Job {
     pub(super) fn folded(&self) -> Option<Folded> {
         let folded = self.base().folded()?;
         Some(Folded { deltas: self.carried.folded.clone(), ..folded })
-    }
-
-    /// Rejects a number of keys at which filters of this kind exceed their rate.
-    pub(super) fn check_size(&self, keys: u64) -> Result<(), TooFewKeys> {
-        check_min_keys(self.filter.kind, self.target_fpr, keys)
     }
 }
 

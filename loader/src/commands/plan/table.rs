@@ -1,4 +1,4 @@
-//! `plan --table`: false-positive rate of a classic Bloom filter, computed and optionally measured.
+//! `plan --table`: false-positive rate of a Bloom filter, computed and optionally measured.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::synth::random_key;
 
 use super::super::context::{Output, default_threads};
 use super::super::error::CommandError;
 use super::super::verify::wilson;
 use crate::progress::Progress;
-use crate::seen::{fpr, summed_fpr};
+use crate::seen::{BloomSpec, fpr, summed_fpr};
 
 const KEYS: [u32; 2] = [1_000_000_000, 7_000_000];
 const BITS_PER_KEY: [u32; 2] = [30, 50];
@@ -69,15 +68,14 @@ pub(super) fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
         }
     }
     drop(progress);
-    let note = "one classic filter, by formula; measured where given";
+    let note = "one Bloom filter, by formula; measured where given";
     output.data(&Table { rows, note }, Table::write_text)
 }
 
 impl Row {
     fn new(keys: u32, bits_per_key: u32, hashes: u32, measure: bool, progress: &Progress) -> Self {
-        let spec = FilterSpec::new(FilterKind::Classic, hashes, bits_per_key * 1000);
-        let spec = spec.expect("the table's sizes are within what a filter may have");
-        let memory_bytes = spec.filter_bytes(keys);
+        let spec = BloomSpec { hashes, millibits_per_key: bits_per_key * 1000 };
+        let memory_bytes = spec.size_bytes(keys);
         let bits = memory_bytes as f64 * 8.0;
         Self {
             keys,
@@ -87,15 +85,15 @@ impl Row {
             fpr: fpr(hashes, bits, keys.into()),
             false_positives: summed_fpr(hashes, bits, keys.into()),
             measured: (measure && keys == MEASURED_KEYS)
-                .then(|| Measured::of(&spec, keys, progress)),
+                .then(|| Measured::of(spec, keys, progress)),
         }
     }
 }
 
 impl Measured {
     /// Fills a filter and looks up non-members on all cores.
-    fn of(spec: &FilterSpec, keys: u32, progress: &Progress) -> Self {
-        let mut filter = vec![0; spec.filter_bytes(keys) as usize];
+    fn of(spec: BloomSpec, keys: u32, progress: &Progress) -> Self {
+        let mut filter = vec![0; spec.size_bytes(keys) as usize];
         for index in 0..u64::from(keys) {
             spec.insert(&mut filter, &random_key(FIRST_MEMBER + index));
         }

@@ -132,7 +132,7 @@ fn invalid_requests_are_rejected_without_quoting_values() {
         .problem(404, "unknown_audience");
     for (body, words) in [
         ("{\"fpr\": 2}", "false-positive rate"),
-        ("{\"filter\": \"cuckoo\"}", "the kinds are block512, classic, ribbon"),
+        ("{\"filter\": \"cuckoo\"}", "the kinds are block512, ribbon"),
         ("{\"x\": 1}", "unknown field"),
         ("[]", "expected an object"),
     ] {

@@ -216,7 +216,7 @@ fn chunks_of_another_generation_are_rejected() {
     }
 
     // Two chunks of one generation, swapped.
-    let mut files = Files::new(FilterKind::Classic);
+    let mut files = Files::new(FilterKind::Block512);
     files.chunks.swap(0, 1);
     let (digest, size) = (Digest::of(&files.chunks[0]), files.chunks[0].len());
     files.repair_manifest();

@@ -110,7 +110,7 @@ fn invalid_fields_are_rejected_by_name() {
             "FilterKind",
             "filter kind is \"xor8\", this rtad knows".into(),
         ),
-        ("/filter/kind", json!("Classic"), "FilterKind", "filter kind is \"Classic\"".into()),
+        ("/filter/kind", json!("Ribbon"), "FilterKind", "filter kind is \"Ribbon\"".into()),
         (
             "/filter/kind",
             json!("k".repeat(5000)),
@@ -313,16 +313,6 @@ fn expiry_is_preserved_and_null_is_rejected() {
 }
 
 #[test]
-fn classic_filter_may_have_30_hashes() {
-    for (hashes, accepted) in [(0, false), (1, true), (30, true), (31, false)] {
-        let mut files = Files::new(FilterKind::Classic);
-        files.manifest["filter"]["hashes"] = json!(hashes);
-        let parsed = Manifest::parse(&files.manifest_bytes(), &audience(), 7);
-        assert_eq!(parsed.is_ok(), accepted, "{hashes} hashes: {parsed:?}");
-    }
-}
-
-#[test]
 fn totals_beyond_64_bits_are_rejected() {
     // Saturating u64 sums would match each of these totals.
     for field in ["keys", "size_bytes"] {
@@ -466,7 +456,7 @@ fn audience_names_are_safe_as_directory_names() {
 
 #[test]
 fn unknown_field_is_quoted_on_one_short_line() {
-    let mut files = Files::new(FilterKind::Classic);
+    let mut files = Files::new(FilterKind::Block512);
     files.manifest["a\nb"] = json!(1);
     let error = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap_err().to_string();
     assert!(error.contains("unknown field `a\\nb`") && !error.contains('\n'), "{error}");

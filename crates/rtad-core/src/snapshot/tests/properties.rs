@@ -18,7 +18,6 @@ pub(super) fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = V
 
 pub(super) fn any_spec() -> impl Strategy<Value = FilterSpec> {
     let numbers = prop_oneof![
-        (Just(FilterKind::Classic), 1..=30_u32, 1000..60_000_u32),
         (Just(FilterKind::Block512), 1..=10_u32, 1000..60_000_u32),
         (Just(FilterKind::Ribbon), Just(2_u32), 12_000..=16_000_u32),
     ];
@@ -130,7 +129,7 @@ proptest! {
         file in vec(any::<u8>(), 0..400),
         piece_bytes in 1..400_usize,
     ) {
-        let (manifest, _) = build(&spec(FilterKind::Classic), 1, &keys("device", 40));
+        let (manifest, _) = build(&spec(FilterKind::Block512), 1, &keys("device", 40));
         prop_assert!(decode(&manifest, &manifest.chunks()[0], &file, piece_bytes).is_err());
         prop_assert!(Manifest::parse(&file, &audience(), 1).is_err());
         prop_assert!(Current::parse(&file).is_err());
