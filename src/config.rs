@@ -20,7 +20,8 @@
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
 //! | `leases` | `[cap_leases]` |
 //! | `store`, `trust` | `[store]`, and its public keys |
-//! | `server` | `[server]`; `api` has `[server.api]` |
+//! | `server` | `[server]` |
+//! | `api` | `[server.api]` |
 
 mod api;
 mod leases;

@@ -3,7 +3,7 @@
 //! The results are those of [`KeyMaker::keys`] for one id at a time, in the same order.
 
 use super::key::DeviceKey;
-use super::key_maker::{Form, KeyMaker, Unusable};
+use super::key_maker::{Form, KeyMaker, Unusable, append_distinct};
 use super::kind::{Case, IdKind};
 use super::md5_lanes::Md5Lanes;
 
@@ -85,21 +85,30 @@ impl KeyBatch {
     }
 }
 
-/// Appends the distinct ones of an id's keys; none if the id is unusable in any case.
-pub(super) fn append_distinct(
-    results: impl Iterator<Item = Result<DeviceKey, Unusable>>,
-    keys: &mut Vec<DeviceKey>,
-) -> Result<(), Unusable> {
-    let start = keys.len();
-    for result in results {
-        match result {
-            Ok(key) if keys[start..].contains(&key) => {}
-            Ok(key) => keys.push(key),
-            Err(unusable) => {
-                keys.truncate(start);
-                return Err(unusable);
+impl KeyMaker {
+    /// The same as [`keys`](Self::keys) in the canonical case for each of many `ids`: calls `each`
+    /// after the keys of one. Takes a third of the time per raw id.
+    pub fn keys_of_many<'i>(
+        &self,
+        kind: IdKind,
+        ids: impl IntoIterator<Item = &'i [u8]>,
+        keys: &mut Vec<DeviceKey>,
+        mut each: impl FnMut(Result<(), Unusable>),
+    ) {
+        if kind == IdKind::Md5 {
+            // No hash to share, and a batch costs 18 ns per id.
+            for id in ids {
+                each(self.key(kind, id).map(|key| keys.push(key)));
+            }
+            return;
+        }
+        let mut batch = KeyBatch::default();
+        for id in ids {
+            batch.push(self, kind, kind.canonical_case(), id);
+            if batch.len() == KeyBatch::USUAL_LEN {
+                batch.finish(self, keys, &mut each);
             }
         }
+        batch.finish(self, keys, each);
     }
-    Ok(())
 }

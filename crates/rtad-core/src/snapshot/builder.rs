@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::chunk::{ChunkEntry, ChunkShard, Layout, counts_of, encode_prefix, file_prefix_bytes};
-use super::manifest::{BuildReport, Description, Figures, FillRatio, Manifest};
+use super::manifest::{BuildReport, Description, Figures, FillRatio, Manifest, OverflowKeys};
 use super::name::{AudienceName, Digest};
 use crate::device::{DeviceKey, SHARDS};
 use crate::filter::{FilterKind, FilterSpec, RibbonBuilder, ShardCounts, ShardFilter, fill_ratio};
@@ -71,11 +71,11 @@ pub struct FilterStats {
 /// Figures of ribbon filters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RibbonStats {
+struct RibbonStats {
     /// Keys of second tiers.
-    pub(super) diverted_keys: u64,
+    diverted_keys: u64,
     /// Entries of lists.
-    pub(super) listed_keys: u64,
+    listed_keys: u64,
     check: FilterCheck,
 }
 
@@ -448,7 +448,11 @@ impl ManifestBuilder {
             }
         };
         let figures = match self.filter.kind() {
-            FilterKind::Ribbon => Figures::Ribbon(stats.ribbon.unwrap_or_default()),
+            FilterKind::Ribbon => {
+                let RibbonStats { diverted_keys, listed_keys, .. } =
+                    stats.ribbon.unwrap_or_default();
+                Figures::Ribbon(OverflowKeys { diverted_keys, listed_keys })
+            }
             _ => Figures::Bloom(fill_ratio),
         };
         let description = Description {

@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::builder::RibbonStats;
 use super::chunk::{ChunkEntry, file_prefix_bytes, least_body_bytes};
 use super::current::{Current, check_in_order};
 use super::delta::DeltaEntry;
@@ -67,7 +66,16 @@ struct FilterFields {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Figures {
     Bloom(FillRatio),
-    Ribbon(RibbonStats),
+    Ribbon(OverflowKeys),
+}
+
+/// Keys that are in no first tier of a ribbon filter.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct OverflowKeys {
+    /// Keys of second tiers.
+    pub(super) diverted_keys: u64,
+    /// Entries of lists.
+    pub(super) listed_keys: u64,
 }
 
 /// The deltas merged into a generation's filters.
