@@ -3,8 +3,8 @@
 
     python3 tests/run.py              # Rust tests and tests/suites, on dev builds: `make test`
     python3 tests/run.py --long       # the long tests too, on release builds: `make test-all`
-    python3 tests/run.py --check      # formatting, clippy, and Rust tests that need no server and
-                                      # no installation: `make check`
+    python3 tests/run.py --check      # formatting, layers, clippy, and Rust tests that
+                                      # need no server and no installation: `make check`
 
 All suites run, even after failures. The output of a failed suite is printed. The exit code is 1
 after any failure.
@@ -31,6 +31,7 @@ BUILD = ["cargo", "build", "--workspace", "--bins", "--tests", "--quiet"]
 BUILD_RELEASE = ["cargo", "build", "--workspace", "--release", "--quiet"]
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
 FORMAT = ["cargo", "fmt", "--all", "--check"]
+LAYERS = ["python3", "tests/layers.py"]
 CLIPPY = ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]
 # Tests in modules of this name start a Redis server.
 SKIP_SERVERS = ["--", "--skip", "redis_server"]
@@ -138,6 +139,7 @@ def rust_tests():
 def check():
     """Runs what needs no server and no installation."""
     step("formatting", *FORMAT)
+    step("layers", *LAYERS)
     step("clippy", *CLIPPY)
     rust([*RUST, *SKIP_SERVERS])
     print("Not run: tests that need redis-server, and tests/suites. `make test` runs them.")
