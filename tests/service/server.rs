@@ -33,6 +33,8 @@ pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config
     ];
     let mut config = Assembly::read(Some(("rtad.toml", text)), |_| None, &flags).unwrap().config;
     config.store.poll_interval = poll_interval;
+    // A busy machine may delay a worker for longer than the default.
+    config.server.max_wait = Duration::from_secs(3600);
     config
 }
 
