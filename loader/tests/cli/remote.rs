@@ -222,7 +222,7 @@ fn killed_build_or_gc_leaves_an_intact_generation() {
         let all = ids(IdKind::Md5, 0..60_000);
         let started = Instant::now();
         target.build(&all[..30_000]);
-        let whole = started.elapsed();
+        let mut whole = started.elapsed();
         let (mut live, mut count, mut killed) = (1, 30_000, 0);
         for step in 0..24_usize {
             let next = 30_000 + 1000 * (step + 1);
@@ -230,7 +230,12 @@ fn killed_build_or_gc_leaves_an_intact_generation() {
             let mut child = target.start("{}/next");
             std::thread::sleep(whole * (step as u32 * 7 % 24) / 24);
             let _ = child.kill();
-            killed += u32::from(!child.wait().unwrap().success());
+            if child.wait().unwrap().success() {
+                // The first build may have been slower, as on a busy machine.
+                whole = whole * 3 / 4;
+            } else {
+                killed += 1;
+            }
             let list = target.run("list", "--audience a --json").json();
             let now = list["audiences"][0]["live_generation"].as_u64().unwrap();
             if now != live {
