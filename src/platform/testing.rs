@@ -11,7 +11,7 @@ use super::verdict::{Verdict, Verdicts};
 use crate::strategy::{Decision, Outcome, Reason};
 use rtad_core::device::IdField;
 
-/// What an adapter read, as text.
+/// Text of the data that an adapter read.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     /// Decisions, by index of the strategy.

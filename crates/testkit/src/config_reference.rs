@@ -5,11 +5,11 @@ use toml::{Table, Value};
 
 use crate::reference::wrap;
 
-/// A mistake: its key, what was found, and what is accepted.
+/// A mistake: its key, the value found, and the accepted values.
 pub struct Finding {
     /// The key, such as `platform[0].name`.
     pub key: String,
-    /// What was found.
+    /// The value in the document.
     pub found: String,
     /// The accepted values.
     pub accepted: String,
