@@ -4,13 +4,12 @@
 
 use super::*;
 
-/// 1,000 bits per key: 300 MB of filters need only 2.4 million keys.
-const KEYS: usize = 2_400_000;
+/// 1,000 bits per key: 150 MB of filters need only 1.2 million keys.
+const KEYS: usize = 1_200_000;
 
 /// Peak memory of a pod over two generations, in multiples of a snapshot.
 fn peak(depot: &Depot, sets: &[Vec<DeviceKey>; 2], lines: &str) -> f64 {
     let filter = FilterSpec::new(FilterKind::Block512, 10, 1_000_000).unwrap();
-    // The loader's chunk size: 8 to 16 MiB.
     let spec = Spec { filter, shards_per_chunk: 2048, ..Spec::small() };
     let first = depot.publish(AUDIENCE, &sets[0], &spec);
     let folder = tempfile::tempdir().unwrap();
@@ -18,7 +17,7 @@ fn peak(depot: &Depot, sets: &[Vec<DeviceKey>; 2], lines: &str) -> f64 {
     let mut pod = Pod::start(depot.url(), folder.path(), &lines, "");
     assert_eq!(pod.generation(), first);
     let size_bytes = depot.manifest(AUDIENCE).size_bytes();
-    assert!(size_bytes > 290_000_000, "{size_bytes}");
+    assert!(size_bytes > 145_000_000, "{size_bytes}");
     depot.publish(AUDIENCE, &sets[1], &spec);
     wait_until("the next", || pod.generation() == first + 1);
     assert!(pod.client.members_binary(AUDIENCE, &sets[1][..10_000]).iter().all(|member| *member));
@@ -36,6 +35,7 @@ fn rolling_needs_the_memory_of_one_snapshot() {
     let depot = Depot::new();
     let whole = peak(&depot, &sets, "swap = \"whole\"\ncache_dir = \"CACHE\"");
     let rolling = peak(&depot, &sets, "swap = \"rolling\"\ncache_dir = \"CACHE\"");
-    assert!((1.75..2.5).contains(&whole), "whole needed {whole} snapshots");
-    assert!(rolling < 1.25, "rolling needed {rolling} snapshots");
+    // The process itself takes a third of such a small snapshot.
+    assert!((1.75..2.75).contains(&whole), "whole needed {whole} snapshots");
+    assert!(rolling < 1.5, "rolling needed {rolling} snapshots");
 }
