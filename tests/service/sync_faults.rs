@@ -1,16 +1,15 @@
 //! Damaged snapshots: each fault has its own error and metric result, the old generation is served
 //! meanwhile, and the new one after the repair.
 
-mod chunks;
-mod current;
-mod manifests;
+mod damage;
+mod folder;
 mod network;
 mod restart;
 mod signing;
 mod tls;
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{Current, Digest, Manifest};
+use rtad_core::snapshot::{Current, Manifest};
 use serde_json::Value;
 
 use testkit::client::{Client, metric};
@@ -58,15 +57,6 @@ impl Damage {
             Current::new(candidate.current.sequence, candidate.generation(), &bytes, None);
         self.file(&candidate.manifest_path(), bytes).file("CURRENT", current.to_bytes())
     }
-
-    /// Replaces chunk `index` and updates the manifest and `CURRENT`.
-    fn chunk(self, candidate: &Candidate, index: usize, bytes: Vec<u8>) -> Self {
-        let digest = Digest::of(&bytes).to_string();
-        let mut json = candidate.manifest_json();
-        json["chunks"][index]["digest"] = digest.clone().into();
-        self.file(&format!("chunks/{digest}.chunk"), bytes)
-            .manifest(candidate, json.to_string().into_bytes())
-    }
 }
 
 /// A generation that was published and not yet polled.
@@ -83,10 +73,6 @@ impl Candidate {
 
     fn manifest_path(&self) -> String {
         format!("manifests/{}.json", self.generation())
-    }
-
-    fn manifest_size(&self) -> usize {
-        self.sound[&self.manifest_path()].len()
     }
 
     fn manifest_json(&self) -> Value {

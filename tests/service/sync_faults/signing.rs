@@ -19,69 +19,31 @@ impl Bench {
     }
 }
 
-fn signature_path(candidate: &Candidate) -> String {
-    format!("{}.minisig", candidate.manifest_path())
-}
-
+/// The unit tests of `rtad_store` have every way in which a signature is wrong.
 #[test]
 fn manifest_without_valid_signature_is_rejected_until_repaired() {
     let (key, other_key) = (Key::new(), Key::new());
     let mut bench = Bench::signed(&key, |_| {});
     bench.survives_each(|candidate| {
         let path = candidate.manifest_path();
-        let path_in_store = format!("{AUDIENCE}/{path}");
-        let (manifest, signature) = (candidate.sound[&path].clone(), signature_path(candidate));
-        let sound = candidate.sound[&signature].clone();
+        let in_store = format!("{AUDIENCE}/{path}");
+        let (manifest, signature) = (&candidate.sound[&path], format!("{path}.minisig"));
         let older = format!("manifests/{}.json", candidate.generation() - 1);
-        let flipped = |bytes: &[u8], index: usize| {
-            let mut bytes = bytes.to_vec();
-            bytes[index] ^= 1;
-            bytes
-        };
-        let elsewhere = |signed_path: &str| {
-            Damage::new(
-                format!("that of {signed_path}"),
-                "signature",
-                format!("is signed as \"rtad {signed_path}\", expected"),
-            )
-            .file(&signature, key.signature(&manifest, signed_path))
-        };
-        let wrong = "its signature is wrong: the file or its signature was changed";
-        let malformed = "its signature is malformed: expected a minisign signature";
         let damage = |name: &str, words: &str| {
-            Damage::new(name, "signature", format!("{path_in_store}: {words}"))
+            Damage::new(name, "signature", format!("{in_store}: {words}"))
         };
         let unsigned =
             "is not signed, and public keys are configured: publish with `rtad-loader build \
              --sign-key`";
-        let comment = sound.windows(7).position(|part| part == b": rtad ".as_slice()).unwrap();
-        let in_comment = comment + 10;
         vec![
             damage("no signature", unsigned).deleted(&signature),
-            damage("a byte of the manifest", wrong).file(&path, flipped(&manifest, 20)),
-            damage("and CURRENT vouches for it", wrong).manifest(candidate, flipped(&manifest, 20)),
-            damage("no JSON at all", wrong).manifest(candidate, b"<!DOCTYPE html>".to_vec()),
-            // The error depends on the byte, which depends on the key.
-            damage("a byte of the signature", "its signature is")
-                .file(&signature, flipped(&sound, 100)),
-            damage("half a signature", malformed).file(&signature, &sound[..sound.len() / 2]),
-            damage("HTML", malformed)
-                .file(&signature, b"<html><body>Not Found</body></html>".as_slice()),
-            damage("empty", malformed).file(&signature, b"".as_slice()),
-            damage("large", "its signature has more than 4096 bytes")
-                .file(&signature, vec![b'x'; 8 << 20]),
+            damage("CURRENT vouches for another manifest", "its signature is wrong: ")
+                .manifest(candidate, b"<!DOCTYPE html>".to_vec()),
             damage("another key's", "is signed by a key that is not among the public keys")
-                .file(&signature, other_key.signature(&manifest, &path_in_store)),
-            elsewhere(&format!("others/{path}")),
-            elsewhere(&format!("{AUDIENCE}/{older}")),
-            Damage::new(
-                "an older generation renamed",
-                "signature",
-                format!("is signed as \"rtad {AUDIENCE}/{older}\""),
-            )
-            .file(&signature, candidate.sound[&format!("{older}.minisig")].clone())
-            .manifest(candidate, candidate.sound[&older].clone()),
-            damage("the comment", wrong).file(&signature, flipped(&sound, in_comment)),
+                .file(&signature, other_key.signature(manifest, &in_store)),
+            damage("an older generation renamed", "is signed as ")
+                .file(&signature, candidate.sound[&format!("{older}.minisig")].clone())
+                .manifest(candidate, candidate.sound[&older].clone()),
         ]
     });
 }
