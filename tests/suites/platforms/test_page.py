@@ -22,7 +22,7 @@ def shell(page, address, path):
 
 @pytest.fixture
 def tencent(served):
-    return shell("integrate-tencent", served.decisions, "/rta/tencent-example")
+    return shell("integrate-tencent", served.decisions, "/rta/tencent")
 
 
 def test_tencent_ping_returns_the_documented_bytes(tencent):
