@@ -12,6 +12,7 @@
 //! | [`store`] | keys, signatures, snapshots, and test stores |
 //! | [`platform`] | golden requests of ad platforms |
 //! | [`mod@reference`] | generated reference pages, compared with the committed ones |
+//! | [`mistakes`] | tables of mistakes in configs |
 //! | [`config_reference`] | the reference page of a program's TOML |
 //!
 //! The crate depends on neither program: a test passes the path of the program under test
@@ -22,6 +23,7 @@
 pub mod client;
 pub mod config_reference;
 pub mod faulty_store;
+pub mod mistakes;
 pub mod platform;
 pub mod port;
 pub mod process;

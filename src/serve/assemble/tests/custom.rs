@@ -1,7 +1,5 @@
 //! Messages of invalid mappings.
 
-mod paths;
-
 use tempfile::TempDir;
 
 use super::Assembly;
@@ -176,94 +174,12 @@ response = { accepted = "hits", strategies_as = "number" }
 }
 
 #[test]
-fn schema_and_key_mistakes_have_messages() {
-    for (line, instead, expected) in [
-        (
-            "v.proto",
-            "none.proto",
-            "8: platform[0].proto is \"none.proto\": there is no such file; accepted: a .proto \
-                file that compiles",
-        ),
-        (
-            "v.proto",
-            "bad.proto",
-            "8: platform[0].proto is \"bad.proto\": bad.proto:3:3: name 'strin' is not defined; \
-                accepted: a .proto file that compiles",
-        ),
-        (
-            "v.proto",
-            "worse.proto",
-            "8: platform[0].proto is \"worse.proto\": worse.proto:3:12: expected '=', but found \
-                '1'; accepted: a .proto file that compiles",
-        ),
-        (
-            "v.proto",
-            "alone.proto",
-            "8: platform[0].proto is \"alone.proto\": alone.proto:2:1: import 'other.proto' not \
-                found; accepted: a .proto file that compiles",
-        ),
-        (
-            "v.Req",
-            "v.Request",
-            "9: platform[0].request_message is \"v.Request\": there is no such message; accepted: \
-                v.Req, v.Req.Old, v.Device, v.Did, v.Rsp, v.Verdict, v.Strict",
-        ),
-        (
-            "v.Rsp",
-            "v.Strict",
-            "22: platform[0].response maps nothing to Strict.must; accepted: a mapping of every \
-                required field",
-        ),
-        ("\"protobuf\"", "\"xml\"", "7: platform[0].body is \"xml\"; accepted: protobuf or json"),
-        (
-            "request_message = \"v.Req\"",
-            "",
-            "2: platform[0].request_message is missing; accepted: a message's full name",
-        ),
-        (
-            "strategies = \"asked\"",
-            "",
-            "14: platform[0].request.strategies_separator is given without strategies; accepted: \
-                both, or strategies alone",
-        ),
-        (
-            "max_skew = \"5m\"",
-            "",
-            "27: platform[0].signature has one of timestamp and max_skew; \
-             accepted: both, or neither",
-        ),
-        ("secrets =", "secret =", "27: platform[0].signature.secrets is missing; accepted: a list"),
-        (
-            "\"observe\"",
-            "\"maybe\"",
-            "28: platform[0].signature.mode is \"maybe\"; accepted: enforce, observe or off",
-        ),
-        (
-            "hmac-sha256",
-            "md4",
-            "29: platform[0].signature.algorithm is \"md4\"; accepted: md5, sha1, sha256 or \
-                hmac-sha256",
-        ),
-        (
-            "bid = 0",
-            "bid = \"no\"",
-            "23: platform[0].response.code.bid is \"no\"; accepted: a whole number",
-        ),
-        (
-            ", no_bid = 1",
-            "",
-            "23: platform[0].response.code.no_bid is missing; accepted: a whole number",
-        ),
-    ] {
-        assert!(MAPPING.contains(line), "{line}");
-        let mistakes = read(&MAPPING.replacen(line, instead, 1)).unwrap_err().mistakes;
-        let mistakes: Vec<&str> = mistakes.iter().map(|mistake| mistake.trim()).collect();
-        assert!(mistakes.contains(&expected), "{instead}\n{expected}\n{mistakes:#?}");
-        assert!(
-            mistakes.iter().all(|mistake| !mistake.contains('\n')),
-            "one line each: {mistakes:#?}"
-        );
-    }
+fn each_mistake_has_its_message() {
+    let mistakes = |text: &str| {
+        let mistakes = read(text).unwrap_err().mistakes;
+        mistakes.iter().map(|mistake| mistake.trim().to_owned()).collect()
+    };
+    testkit::mistakes::assert_each("src/serve/assemble/tests/custom.txt", MAPPING, mistakes);
 }
 
 #[test]
@@ -302,4 +218,55 @@ response = { code = { field = "code", bid = 0, no_bid = 0 } }
                 verdicts, accepted and so on",
         ]
     );
+}
+
+#[test]
+fn secret_in_a_template_is_in_no_mistake() {
+    for template in
+        ["{id}pasted-secret{", "pasted-secret}", "pasted-secret{ids}", "{query:}pasted-secret"]
+    {
+        let text = MAPPING.replacen("{id}-{header:x-a}", template, 1);
+        let mistakes = read(&text).unwrap_err().to_string();
+        assert!(!mistakes.contains("pasted"), "{mistakes}");
+    }
+    let text = MAPPING.replacen("{id}-{header:x-a}", "{id}pasted-secret", 1).replacen(
+        "hmac-sha256",
+        "md5",
+        1,
+    );
+    let mistakes = read(&text).unwrap_err().to_string();
+    assert!(mistakes.contains("has no {secret}") && !mistakes.contains("pasted"), "{mistakes}");
+}
+
+#[test]
+fn strategy_id_must_fit_packed_lists_and_requested_numbers() {
+    let proto = "syntax = \"proto3\"; message Q { repeated uint32 asked = 1; string i = 2; } \
+        message R { repeated int32 hits = 1; }";
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("n.proto"), proto).unwrap();
+    let text = r#"
+[[platform]]
+kind = "custom"
+name = "p"
+path = "/p"
+strategies = { "5000000000" = "new-users", "-1" = "new-users" }
+body = "protobuf"
+proto = "n.proto"
+request_message = "Q"
+response_message = "R"
+request = { strategies = "asked", ids = { imei = "i" } }
+response = { accepted = "hits" }
+"#;
+    let file = folder.path().join("rtad.toml");
+    let flags = vec![("store.url", "/data".to_owned())];
+    let found = Assembly::read(Some((file.to_str().unwrap(), text)), |_| None, &flags);
+    let found = found.unwrap_err().to_string();
+    for expected in [
+        "response.accepted is \"hits\": it cannot hold strategy \"5000000000\"; accepted: \
+            strategy ids from -2147483648 to 2147483647, ",
+        "request.strategies is \"asked\": it cannot hold strategy ",
+        "accepted: strategy ids from 0 to 4294967295, ",
+    ] {
+        assert!(found.contains(expected), "{expected}\n{found}");
+    }
 }

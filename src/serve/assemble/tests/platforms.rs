@@ -56,77 +56,7 @@ fn config_without_strategies_has_one_default_strategy() {
 
 #[test]
 fn each_mistake_has_its_message() {
-    let many: Vec<String> = (0..65).map(|n| format!("\"{n}\" = \"first\"")).collect();
-    for (from, to, expected) in [
-        ("kind = \"tencent\"", "kind = \"gdt\"", "platform[0].kind is \"gdt\"; accepted: tencent"),
-        ("kind = \"tencent\"\n", "", "platform[0].kind is missing"),
-        ("name = \"tencent\"", "name = \"api\"", "platform[0].name is \"api\"; accepted: a name"),
-        ("name = \"tencent\"", "name = \"decide\"", "platform[0].name is \"decide\""),
-        ("name = \"tencent\"", "name = \"T\"", "platform[0].name is \"T\""),
-        (
-            "\"/rta/tencent\"",
-            "\"rta\"",
-            "platform[0].path is \"rta\"; accepted: a path such as /rta/tencent",
-        ),
-        ("\"/rta/tencent\"", "\"/v1/decide\"", "platform[0].path is \"/v1/decide\""),
-        ("\"/rta/tencent\"", "\"/\"", "platform[0].path is \"/\""),
-        ("\"/rta/tencent\"", "\"/a?b\"", "platform[0].path is \"/a?b\""),
-        (
-            "\"24h\"",
-            "\"8d\"",
-            "rtad.toml:18: platform[0].no_bid_cache is \"8d\"; accepted: a duration from 1s to 7d",
-        ),
-        ("\"1h\"", "\"0s\"", "platform[0].bid_cache is \"0s\""),
-        (
-            "\"new-users\"",
-            "\"new-user\"",
-            "platform[0].strategies.T1001 is \"new-user\"; accepted: { \"id of the \
-             platform\" = \"strategy\" } with an id of 1 to 32 visible characters and a \
-             strategy of this file: first, new-users",
-        ),
-        ("\"T1001\"", "\"T 1\"", "platform[0].strategies.T 1 is \"new-users\""),
-        ("\"T1001\"", "\"\"", "platform[0].strategies. is \"new-users\""),
-        ("T1001", "012345678901234567890123456789012", "platform[0].strategies.0123456789"),
-        ("\"T1001\" = \"new-users\", \"T1002\" = \"first\"", "", "platform[0].strategies is empty"),
-        (
-            "\"T1002\" = \"first\"",
-            &many.join(", "),
-            "platform[0].strategies has 66 ids; accepted: 64 at most",
-        ),
-        (
-            "bid_cache = \"1h\"",
-            "bid_cash = \"1h\"",
-            "platform[0].bid_cash is not known; accepted: kind, name, path",
-        ),
-        ("bid_cache = \"1h\"", "headers = 3", "platform[0].headers is 3; accepted: a list"),
-        (
-            "bid_cache = \"1h\"",
-            "body = \"json\"",
-            "platform[0].body is not known for kind = \"tencent\"",
-        ),
-        ("bid_cache = \"1h\"", "headers = [3]", "platform[0].headers[0] is 3; accepted: a table"),
-    ] {
-        assert!(TENCENT.contains(from), "{from}");
-        let mistakes = mistakes(&TENCENT.replacen(from, to, 1));
-        assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
-        assert!(mistakes[0].contains(expected), "{to} gave {mistakes:#?}");
-    }
-    let found =
-        mistakes("[[platform]]\nkind = \"ocean\"\nname = \"o\"\npath = \"/o\"\nstrategies = 1\n");
-    assert!(found[0].contains("platform[0].strategies is 1; accepted: a table"), "{found:?}");
-    for id in ["T1", "+1", "007", "9223372036854775808", "1.0", ""] {
-        let text = TENCENT
-            .replace("kind = \"tencent\"", "kind = \"ocean\"")
-            .replace("\"T1002\"", "\"1\"")
-            .replace("T1001", id);
-        let mistakes = mistakes(&text);
-        assert!(mistakes[0].contains("with an id of a whole number"), "{id}: {mistakes:?}");
-    }
-    let twice = mistakes(&format!(
-        "{TENCENT}{}",
-        TENCENT.replace("name = \"tencent\"", "name = \"other\"")
-    ));
-    assert!(twice[0].contains("platform[1].path is \"/rta/tencent\" as well as"), "{twice:?}");
+    testkit::mistakes::assert_each("src/serve/assemble/tests/platforms.txt", TENCENT, mistakes);
 }
 
 #[test]
