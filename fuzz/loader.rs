@@ -25,11 +25,11 @@ pub(crate) use source::progress;
 
 use super::memory::bounded;
 use keys::Distinct;
-use source::frames::{self, Content};
+use source::frames::{self, FrameContent};
 use source::input::{
     BadRows, Column, Counts, Input, InputError, KeySink, Layout, Reason, Source, read,
 };
-use source::journal::{self, Group, Head};
+use source::journal::{self, Group, JournalHead};
 use source::progress::Progress;
 
 /// Columns of each kind with its own parsing; a missing column is an error.
@@ -108,7 +108,7 @@ fn check_input(layout: Layout, body: &[u8]) {
 
 /// Checks key frames.
 pub(crate) fn check_frames(bytes: &[u8]) {
-    type Frame = (u32, Content, Vec<DeviceKey>);
+    type Frame = (u32, FrameContent, Vec<DeviceKey>);
     fn read(bytes: &[u8]) -> (Vec<Frame>, Result<(), frames::FrameError>) {
         let mut read = Vec::new();
         let result = frames::read("input", bytes, |bucket, content, keys| {
@@ -133,7 +133,7 @@ pub(crate) fn check_frames(bytes: &[u8]) {
 
 /// Checks the chunk journal of an interrupted build.
 pub(crate) fn check_journal(bytes: &[u8]) {
-    let head = Head { shards_per_chunk: 4096, sequence: 9 };
+    let head = JournalHead { shards_per_chunk: 4096, sequence: 9 };
     let groups = bounded("journal", bytes.len(), 16, || journal::parse(bytes, &head));
     let mut written = journal::line(&head);
     groups.values().for_each(|group| written.extend(journal::line(group)));
@@ -141,7 +141,7 @@ pub(crate) fn check_journal(bytes: &[u8]) {
     assert!(again.values().map(journal::line).eq(groups.values().map(journal::line)));
     let cut = journal::parse(&bytes[..bytes.len() / 2], &head);
     assert!(cut.keys().all(|group| groups.contains_key(group)), "a prefix has no other groups");
-    let other = Head { sequence: 10, ..head };
+    let other = JournalHead { sequence: 10, ..head };
     assert!(groups.is_empty() || journal::parse(bytes, &other).is_empty());
 
     // The manifest of these groups is refused, or read as any other.

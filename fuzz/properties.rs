@@ -26,8 +26,8 @@ use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
 use rtad::platform::{
-    Access, Adapter, Admission, CacheTimes, Failure, Head, IdReader, MAX_IDS, MAX_READ_IDS,
-    MAX_STRATEGIES, Ocean, Platform, Read, Tencent, Verdicts,
+    Access, Adapter, Admission, CacheTimes, Failure, IdReader, MAX_IDS, MAX_READ_IDS,
+    MAX_STRATEGIES, Ocean, Platform, Read, RequestHead, Tencent, Verdicts,
 };
 use rtad::serve::Assembly;
 use rtad::strategy::{Outcome, Reason, Strategy};
@@ -226,7 +226,7 @@ impl World {
             Protocol::Api => return self.answer_api(&body),
         };
         let served = &self.catalog.platforms()[index];
-        let head = Head { headers: &self.head, query: None };
+        let head = RequestHead { headers: &self.head, query: None };
         let (body, mut read) = (Ok(body), Read::default());
         let mut bids = [None; STRATEGIES];
         let platform = &served.platform;

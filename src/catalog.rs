@@ -8,5 +8,5 @@ mod decide;
 mod served;
 
 pub use audience::Audience;
-pub use decide::{Found, RequestKeys};
+pub use decide::{IdResult, RequestKeys};
 pub use served::{ApiAccess, Catalog, ServedPlatform, Serving};

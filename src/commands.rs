@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rtad_http::manual::Manual;
 
-use failure::Failure;
+use failure::CommandFailure;
 
 /// The template of the program's page in the reference: exit codes and examples.
 const REFERENCE: &str = include_str!("commands/reference.md");
@@ -53,7 +53,9 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::CheckConfig(arguments) => check_config::run(&arguments),
-        Command::Manual(manual) => manual.write(Cli::command(), REFERENCE).map_err(Failure::from),
+        Command::Manual(manual) => {
+            manual.write(Cli::command(), REFERENCE).map_err(CommandFailure::from)
+        }
         Command::Explain(arguments) => explain::run(arguments),
         Command::Serve(arguments) => process::run(|| serve::serve(arguments)),
         Command::Demo(arguments) => process::run(|| demo::demo(arguments)),

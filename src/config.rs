@@ -40,9 +40,9 @@ use serde::{Deserialize, Serialize};
 pub use api::ApiConfig;
 pub use leases::LeasesConfig;
 pub use platform::{
-    Algorithm, Body, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules, MAX_STRATEGIES,
-    PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode, StrategiesAs,
-    TimestampUnit, VerdictsConfig, Vocabulary,
+    Algorithm, BodyFormat, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
+    MAX_STRATEGIES, PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode,
+    StrategiesAs, TimestampUnit, VerdictsConfig, Vocabulary,
 };
 pub use rules::{AudienceConfig, CapConfig, IdsConfig, StrategyConfig};
 pub use server::ServerConfig;

@@ -35,7 +35,7 @@ mod value;
 mod verdict;
 
 pub use access::Access;
-pub use adapter::{Adapter, Admission, Head, Kind, Request};
+pub use adapter::{Adapter, Admission, Kind, Request, RequestHead};
 pub use custom::Custom;
 pub use failure::{Failure, ReadError};
 pub use ids::{IdReader, Keys, MAX_IDS, MAX_READ_IDS};

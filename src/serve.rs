@@ -46,7 +46,7 @@ use crate::http::admin_port::admin_router;
 use crate::http::decision_app::App;
 use crate::http::decision_port::{DecisionService, Port};
 use crate::platform::IdReader;
-use crate::sync::{Command, Shared, Sync};
+use crate::sync::{Shared, Sync, SyncCommand};
 use crate::telemetry::count_as_worker;
 use reload::Reloader;
 use running::OpenPort;
@@ -84,7 +84,7 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let telemetry = Arc::clone(&shared.telemetry);
     let (server, store_url) = (config.server.clone(), config.store.url.clone());
     let reloader = Reloader::new(config, store, reread, commands.clone(), telemetry);
-    let parts = Parts {
+    let parts = SharedParts {
         serving: sync.serving(),
         ids: Arc::new(IdReader::new(keys, &shared.telemetry)),
         shared,
@@ -133,7 +133,7 @@ fn warn_of_open_api(server: &ServerConfig, catalog: &Catalog) {
 }
 
 /// The parts that all ports share.
-struct Parts {
+struct SharedParts {
     serving: Arc<Serving>,
     ids: Arc<IdReader>,
     shared: Shared,
@@ -141,7 +141,7 @@ struct Parts {
     server: ServerConfig,
 }
 
-impl Parts {
+impl SharedParts {
     fn max_body(&self) -> usize {
         usize::try_from(self.server.max_body).unwrap_or(usize::MAX)
     }
@@ -225,7 +225,7 @@ fn listen_error(
 /// Starts the sync thread; the receiver gets a value when the first snapshots are served.
 fn start_sync(
     sync: Sync,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<SyncCommand>,
     priority: &Arc<Priority>,
 ) -> Result<oneshot::Receiver<()>, StartError> {
     let (loaded, first_poll) = oneshot::channel();
@@ -240,7 +240,7 @@ fn start_sync(
 /// Starts the admin thread. Its port outlives the drain, as probes must see it: it closes with the
 /// process.
 fn start_admin_port(
-    parts: &Parts,
+    parts: &SharedParts,
     listener: TcpListener,
     max_connections: usize,
 ) -> Result<SocketAddr, StartError> {
@@ -269,7 +269,7 @@ fn start_admin_port(
 
 /// Starts the ports that answer decisions: the decision port, and that of the API if it has one.
 fn open_decision_ports(
-    parts: &Parts,
+    parts: &SharedParts,
     max_connections: usize,
     decision: Socket,
     api: Option<Socket>,
@@ -299,7 +299,7 @@ fn open_decision_ports(
 
 /// Starts ports with common limits.
 struct PortStarter<'a> {
-    parts: &'a Parts,
+    parts: &'a SharedParts,
     max_connections: usize,
     budget: Arc<ByteBudget>,
     unfinished: Arc<Unfinished>,

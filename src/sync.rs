@@ -44,7 +44,7 @@ pub use cache::cached_audiences;
 pub use error::SyncError;
 pub use headroom::Headroom;
 pub use poll::START_TIMEOUT;
-pub use run::Command;
+pub use run::SyncCommand;
 pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun};
 pub use state::{CatalogPlan, Sync};
 

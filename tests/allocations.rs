@@ -13,8 +13,8 @@ use rtad::cap::Cap;
 use rtad::catalog::{Audience, Catalog, Serving};
 use rtad::config::CapConfig;
 use rtad::platform::{
-    Access, Adapter, Admission, CacheTimes, Head, IdReader, Keys, Ocean, Platform, Read, Tencent,
-    Verdict,
+    Access, Adapter, Admission, CacheTimes, IdReader, Keys, Ocean, Platform, Read, RequestHead,
+    Tencent, Verdict,
 };
 use rtad::strategy::{Decision, Outcome, Reason, Strategy};
 use rtad::telemetry::{Route, Telemetry};
@@ -122,7 +122,8 @@ fn answers_allocate_lists_and_bytes_only() {
         let body = Ok(Bytes::from(const_hex::decode(body).unwrap()));
         for (decision, expected) in [bid, no_bid].into_iter().zip(expected) {
             let answer = || {
-                let (head, mut read) = (Head { headers: &headers, query: None }, Read::default());
+                let (head, mut read) =
+                    (RequestHead { headers: &headers, query: None }, Read::default());
                 let answered =
                     platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
                         let verdict = |strategy| Verdict { strategy, decision, cap_ends_in: None };

@@ -5,6 +5,7 @@
 - No files use each other in a circle. A module may use the files inside it, and they use it.
 - No `include_str!` or `include_bytes!` leaves its package.
 - No line of a doc comment ends within 25 columns in the middle of a sentence.
+- No name of a type stands for three types of the programs, so that a search finds one meaning.
 """
 
 import re
@@ -23,6 +24,9 @@ PATH = re.compile(r"(?<![\w:])(?:crate|self|super)(?:::\w+)+")
 INCLUDE = re.compile(r'include_(?:str|bytes)!\(\s*"([^"]+)"')
 DOC = re.compile(r"^ *//[/!] ([^\s|#>`*\-].*)$")
 SHORT = 25
+TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) (\w+)", re.M)
+# Each program has its commands.
+SHARED_NAMES = {"Command"}
 
 
 def leaves(tree, prefix=()):
@@ -156,18 +160,33 @@ def broken_docs(file, text):
                 yield f"{file}:{number}: broken line of documentation: {doc[1]}"
 
 
+def repeated_names(packages):
+    """Names of three or more types."""
+    found = {}
+    for package in packages:
+        for module, code in package.texts.items():
+            for name in TYPE.findall(code):
+                found.setdefault(name, []).append(package.files[module])
+    for name, files in sorted(found.items()):
+        if len(files) > 2 and name not in SHARED_NAMES:
+            yield f"{len(files)} types with the name {name}: {', '.join(map(str, files))}"
+
+
 def problems(root):
+    packages = []
     manifests = [root / "Cargo.toml", *root.glob("*/Cargo.toml"), *root.glob("crates/*/Cargo.toml")]
     for source in sorted(file.parent / "src" for file in manifests):
         if not source.is_dir():
             continue
         package = Package(source)
+        packages += [package] * (source.parent.name != "testkit")
         yield from broken_tables(package)
         yield from circles(package)
         for file in package.files.values():
             text = file.read_text()
             yield from outside_includes(package, file, text)
             yield from broken_docs(file, text)
+    yield from repeated_names(packages)
 
 
 def self_test():
@@ -192,6 +211,11 @@ def self_test():
         "circle: a b": {"lib.rs": "mod a;\nmod b;\n", "a.rs": "use super::{b as x, c};\n"},
         "include of another package": {"a.rs": 'f(include_str!("../../other/a.css"));\n'},
         "broken line": {"a.rs": "/// Publishes nothing\n/// if it is empty.\nstruct A;\n"},
+        "3 types with the name A": {
+            "a.rs": "struct A;\n",
+            "b.rs": sound["b.rs"] + "struct A;\n",
+            "b/inner.rs": "pub(super) enum A {}\n",
+        },
     }
     for expected, changed in cases.items():
         with tempfile.TemporaryDirectory() as folder:

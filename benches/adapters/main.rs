@@ -30,7 +30,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use lanes::Lane;
 use rtad::catalog::Serving;
-use rtad::platform::{Admission, Head, IdReader, Read};
+use rtad::platform::{Admission, IdReader, Read, RequestHead};
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, Sync};
 use rtad::telemetry::count_as_worker;
@@ -171,7 +171,7 @@ fn answered(serving: &Serving, ids: &IdReader, path: &str, body: Bytes) -> Bytes
     let catalog = serving.load();
     let served = catalog.platform_at(path).expect("a configured platform");
     let headers = HeaderMap::new();
-    let head = Head { headers: &headers, query: None };
+    let head = RequestHead { headers: &headers, query: None };
     let (body, mut read) = (Ok(body), Read::default());
     let answered = served.platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
         catalog.decide_request(served, ids, read, Instant::now())

@@ -27,7 +27,7 @@ const HEADER_BYTES: usize = 8;
 
 /// Origin of the keys of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum FrameContent {
     /// Ids of the input.
     Ids,
     /// Members added by deltas.
@@ -58,7 +58,11 @@ pub(crate) fn bucket(key: &DeviceKey) -> u32 {
 }
 
 /// Writes sorted keys as frames.
-pub(crate) fn write(out: &mut impl Write, content: Content, keys: &[DeviceKey]) -> io::Result<()> {
+pub(crate) fn write(
+    out: &mut impl Write,
+    content: FrameContent,
+    keys: &[DeviceKey],
+) -> io::Result<()> {
     for keys in keys.chunk_by(|a, b| bucket(a) == bucket(b)) {
         for keys in keys.chunks(MAX_FRAME_KEYS) {
             let bucket = u16::try_from(bucket(&keys[0])).expect("4,096 buckets");
@@ -78,7 +82,7 @@ pub(crate) fn write(out: &mut impl Write, content: Content, keys: &[DeviceKey]) 
 pub(crate) fn read(
     input: &str,
     mut reader: impl Read,
-    mut take: impl FnMut(u32, Content, &[DeviceKey]),
+    mut take: impl FnMut(u32, FrameContent, &[DeviceKey]),
 ) -> Result<(), FrameError> {
     let (mut offset, mut body, mut keys) = (0, Vec::new(), Vec::new());
     loop {
@@ -110,11 +114,11 @@ pub(crate) fn read(
             return invalid("the bucket", bucket, "0 to 4095");
         }
         let content = match header[2] {
-            0 => Content::Ids,
-            1 => Content::Added,
-            2 => Content::Removed,
-            3 => Content::CarriedAdded,
-            4 => Content::CarriedRemoved,
+            0 => FrameContent::Ids,
+            1 => FrameContent::Added,
+            2 => FrameContent::Removed,
+            3 => FrameContent::CarriedAdded,
+            4 => FrameContent::CarriedRemoved,
             other => return invalid("the content", other.into(), "0 to 4"),
         };
         if header[3] != 0 {
@@ -172,14 +176,14 @@ mod tests {
     fn frames_round_trip() {
         let keys = keys(20_000);
         let mut bytes = Vec::new();
-        write(&mut bytes, Content::Ids, &keys[..10_000]).unwrap();
-        write(&mut bytes, Content::Removed, &keys[10_000..]).unwrap();
+        write(&mut bytes, FrameContent::Ids, &keys[..10_000]).unwrap();
+        write(&mut bytes, FrameContent::Removed, &keys[10_000..]).unwrap();
         let (mut ids, mut removed) = (Vec::new(), Vec::new());
         read("-", &bytes[..], |number, content, found| {
             assert!(found.iter().all(|key| bucket(key) == number));
             match content {
-                Content::Ids => ids.extend_from_slice(found),
-                Content::Removed => removed.extend_from_slice(found),
+                FrameContent::Ids => ids.extend_from_slice(found),
+                FrameContent::Removed => removed.extend_from_slice(found),
                 _ => panic!("no other keys were written"),
             }
         })
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn invalid_frame_is_refused_with_its_offset() {
         let mut bytes = Vec::new();
-        write(&mut bytes, Content::Ids, &keys(2)).unwrap();
+        write(&mut bytes, FrameContent::Ids, &keys(2)).unwrap();
         let refused = |at: usize, byte: u8| {
             let mut bytes = bytes.clone();
             bytes[at] = byte;

@@ -43,12 +43,12 @@ impl Bytes {
 
 /// A reader that counts its bytes.
 #[derive(Debug)]
-pub(crate) struct Counted<R> {
+pub(crate) struct CountedReader<R> {
     pub(crate) inner: R,
     pub(crate) bytes: Arc<Bytes>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.bytes.add(count as u64);
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(bytes.estimate(after), None, "stdin has no size");
         bytes.total.store(4000, Ordering::Relaxed);
         assert_eq!(bytes.estimate(after), Some((0, Duration::ZERO)), "nothing to go by");
-        let mut reader = Counted { inner: &[0; 1000][..], bytes: Arc::new(bytes) };
+        let mut reader = CountedReader { inner: &[0; 1000][..], bytes: Arc::new(bytes) };
         io::copy(&mut reader, &mut io::sink()).unwrap();
         assert_eq!(reader.bytes.estimate(after), Some((25, Duration::from_secs(90))));
         reader.bytes.add(9000);

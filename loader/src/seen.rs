@@ -19,12 +19,12 @@ const FREE: u128 = 0;
 
 /// Set of seen keys.
 #[derive(Debug)]
-pub(crate) enum Seen {
+pub(crate) enum SeenKeys {
     Exact(Tables),
     Bloom(Bloom),
 }
 
-impl Seen {
+impl SeenKeys {
     /// Adds the key. Returns whether it is new.
     ///
     /// # Errors
@@ -52,12 +52,12 @@ impl Seen {
 /// An exact set of keys.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    tables: Vec<Table>,
+    tables: Vec<KeyTable>,
     has_zero: bool,
 }
 
 #[derive(Debug)]
-struct Table {
+struct KeyTable {
     slots: Vec<u128>,
     used: usize,
 }
@@ -65,7 +65,7 @@ struct Table {
 impl Default for Tables {
     fn default() -> Self {
         let slots = |table: usize| MIN_SLOTS * GROWTH.powf(table as f64 / TABLES as f64);
-        let table = |table| Table { slots: vec![FREE; slots(table) as usize], used: 0 };
+        let table = |table| KeyTable { slots: vec![FREE; slots(table) as usize], used: 0 };
         Self { tables: (0..TABLES).map(table).collect(), has_zero: false }
     }
 }
@@ -84,7 +84,7 @@ impl Tables {
     }
 }
 
-impl Table {
+impl KeyTable {
     /// Adds a key. Requires a free slot.
     #[inline]
     fn insert(&mut self, key: u128) -> bool {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn exact_tables_equal_a_hash_set() {
-        let (mut tables, mut model) = (Seen::Exact(Tables::default()), HashSet::new());
+        let (mut tables, mut model) = (SeenKeys::Exact(Tables::default()), HashSet::new());
         // Keys with a common prefix fill one table from its end. Zero is a key too.
         let crowded = (0..3000_u128).map(|n| u128::MAX - n * 0x10000);
         let keys = (0..200_000_u32).map(|n| DeviceKey::of_canonical(&(n % 120_000).to_le_bytes()));
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn memory_per_key_is_stable() {
-        let mut tables = Seen::Exact(Tables::default());
+        let mut tables = SeenKeys::Exact(Tables::default());
         for n in 0..1_000_000_u32 {
             tables.is_new(&DeviceKey::of_canonical(&n.to_le_bytes())).unwrap();
             if n >= 100_000 && n % 100_000 == 0 {

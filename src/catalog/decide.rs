@@ -32,7 +32,7 @@ enum Coverage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-pub enum Found {
+pub enum IdResult {
     /// Its key is checked.
     Usable,
     /// A placeholder for "no id".
@@ -62,7 +62,7 @@ impl RequestKeys {
         &mut self,
         read: &'r Read<'a>,
         mut key: impl FnMut(usize, &[u8]) -> Result<DeviceKey, Unusable>,
-        mut each: impl FnMut(&'r Id<'a>, Found, Option<DeviceKey>),
+        mut each: impl FnMut(&'r Id<'a>, IdResult, Option<DeviceKey>),
     ) {
         if read.purpose == Purpose::Fallback {
             self.coverage = Coverage::Nothing;
@@ -72,27 +72,27 @@ impl RequestKeys {
                 self.coverage = Coverage::TooMany;
             }
             let (found, key) = match self.coverage {
-                Coverage::Complete if id.is_doubtful => (Found::Doubtful, None),
+                Coverage::Complete if id.is_doubtful => (IdResult::Doubtful, None),
                 Coverage::Complete => match key(id.field, id.value.text(&mut Digits::new())) {
                     Ok(key) => (self.keep(key), Some(key)),
-                    Err(Unusable::Blank) => (Found::Blank, None),
-                    Err(Unusable::Malformed) => (Found::Malformed, None),
+                    Err(Unusable::Blank) => (IdResult::Blank, None),
+                    Err(Unusable::Malformed) => (IdResult::Malformed, None),
                 },
-                Coverage::TooMany | Coverage::Nothing => (Found::NotLookedAt, None),
+                Coverage::TooMany | Coverage::Nothing => (IdResult::NotLookedAt, None),
             };
-            each(id, found, key.filter(|_| found != Found::NotLookedAt));
+            each(id, found, key.filter(|_| found != IdResult::NotLookedAt));
         }
     }
 
     #[inline]
-    fn keep(&mut self, key: DeviceKey) -> Found {
+    fn keep(&mut self, key: DeviceKey) -> IdResult {
         if self.keys.contains(&key) {
-            Found::Duplicate
+            IdResult::Duplicate
         } else if self.keys.try_push(key).is_ok() {
-            Found::Usable
+            IdResult::Usable
         } else {
             self.coverage = Coverage::TooMany;
-            Found::NotLookedAt
+            IdResult::NotLookedAt
         }
     }
 
@@ -134,7 +134,7 @@ impl Catalog {
     ) -> Verdicts {
         let mut keys = RequestKeys::default();
         let doubtful = |id: &Id<'_>, found, _| {
-            if found == Found::Doubtful {
+            if found == IdResult::Doubtful {
                 reader.doubtful(id.field);
             }
         };

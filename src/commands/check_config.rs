@@ -9,7 +9,7 @@ use humantime::format_duration;
 use rtad::config::{CapConfig, Config, PlatformConfig, SignatureMode, StrategyConfig};
 
 use super::config::read_config;
-use super::failure::Failure;
+use super::failure::CommandFailure;
 
 #[derive(Args)]
 pub(super) struct CheckConfig {
@@ -20,7 +20,7 @@ pub(super) struct CheckConfig {
     print: bool,
 }
 
-pub(super) fn run(arguments: &CheckConfig) -> Result<(), Failure> {
+pub(super) fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
     let config = read_config(Some(&arguments.file), &Vec::new())?.config;
     let mut out = std::io::stdout().lock();
     match arguments.print {

@@ -6,7 +6,7 @@ use clap::Args;
 use rtad::config::Flags;
 use rtad::serve::Assembly;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 
 /// Flags of both serving commands.
 #[derive(Args)]
@@ -27,11 +27,14 @@ impl Ports {
 }
 
 /// Reads the config and builds its platforms: flags over environment over file over defaults.
-pub(super) fn read_config(file: Option<&PathBuf>, flags: &Flags) -> Result<Assembly, Failure> {
+pub(super) fn read_config(
+    file: Option<&PathBuf>,
+    flags: &Flags,
+) -> Result<Assembly, CommandFailure> {
     let environment = |name: &str| std::env::var(name).ok();
     let Some(path) = file else { return Ok(Assembly::read(None, environment, flags)?) };
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+        .map_err(|error| CommandFailure::Usage(format!("{name}: {error}")))?;
     Ok(Assembly::read(Some((&name, &text)), environment, flags)?)
 }

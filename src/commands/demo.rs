@@ -18,7 +18,7 @@ use rtad_http::signals::Signals;
 use rtad_store::write::StoreWriter;
 
 use super::config::Ports;
-use super::failure::{DemoError, Failure};
+use super::failure::{CommandFailure, DemoError};
 use super::process;
 
 const AUDIENCE: &str = "old_users";
@@ -53,7 +53,7 @@ pub(super) struct Demo {
     ports: Ports,
 }
 
-pub(super) async fn demo(arguments: Demo) -> Result<(), Failure> {
+pub(super) async fn demo(arguments: Demo) -> Result<(), CommandFailure> {
     let Demo { devices, dir, ports } = arguments;
     let url = dir.display().to_string();
     std::fs::create_dir_all(&dir).map_err(|source| DemoError::Directory { dir, source })?;

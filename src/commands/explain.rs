@@ -11,13 +11,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use clap::Args;
 use rtad::explain::input::{self, Encoding};
 use rtad::explain::{Captured, Explanation, audiences_of, explain};
-use rtad::platform::{Head, IdReader};
+use rtad::platform::{IdReader, RequestHead};
 use rtad::serve::{Assembly, find_audiences};
 use rtad::sync::{Shared, Sync};
 use rtad_core::device::KeyMaker;
 
 use super::config::read_config;
-use super::failure::Failure;
+use super::failure::CommandFailure;
 
 #[derive(Args)]
 pub(super) struct Explain {
@@ -60,17 +60,18 @@ fn encoding(word: &str) -> Result<Input, String> {
 }
 
 /// Parses a header. clap would quote a malformed value, which may be a secret.
-fn header(text: &str) -> Result<(HeaderName, HeaderValue), Failure> {
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), CommandFailure> {
     let read = || {
         let (name, value) = text.split_once(':')?;
         let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
         Some((name, HeaderValue::from_str(value.trim()).ok()?))
     };
-    read()
-        .ok_or_else(|| Failure::Usage("--header; accepted: a name, a colon and a value".to_owned()))
+    read().ok_or_else(|| {
+        CommandFailure::Usage("--header; accepted: a name, a colon and a value".to_owned())
+    })
 }
 
-pub(super) fn run(arguments: Explain) -> Result<(), Failure> {
+pub(super) fn run(arguments: Explain) -> Result<(), CommandFailure> {
     let assembly = read_config(Some(&arguments.config), &Vec::new())?;
     let config = &assembly.config;
     if !config.platforms.iter().any(|platform| platform.name == arguments.platform) {
@@ -81,20 +82,21 @@ pub(super) fn run(arguments: Explain) -> Result<(), Failure> {
         } else {
             names.join(", ")
         };
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "--platform {:?}; accepted: {accepted}",
             arguments.platform
         )));
     }
     let file = arguments.body.display().to_string();
-    let text =
-        read_body(&arguments.body).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    let text = read_body(&arguments.body)
+        .map_err(|error| CommandFailure::Usage(format!("{file}: {error}")))?;
     let read = input::read(text.into(), arguments.input.0);
-    let (body, encoding) = read.map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    let (body, encoding) =
+        read.map_err(|error| CommandFailure::Usage(format!("{file}: {error}")))?;
     let headers: HeaderMap =
         arguments.headers.iter().map(|text| header(text)).collect::<Result<_, _>>()?;
     let captured = Captured {
-        head: Head { headers: &headers, query: arguments.query.as_deref() },
+        head: RequestHead { headers: &headers, query: arguments.query.as_deref() },
         has_headers: !headers.is_empty(),
         body,
         encoding,
@@ -125,7 +127,7 @@ async fn explained(
     mut assembly: Assembly,
     platform: &str,
     captured: Captured<'_>,
-) -> Result<Explanation, Failure> {
+) -> Result<Explanation, CommandFailure> {
     let store = find_audiences(&mut assembly.config).await?;
     let shared = Shared::default();
     let mut plan = assembly.plan();

@@ -11,7 +11,7 @@ use rtad_store::StoreError;
 
 /// An error of a command.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum CommandFailure {
     #[error("{0}")]
     Usage(String),
     #[error(transparent)]
@@ -39,7 +39,7 @@ pub(super) enum DemoError {
     Sizing(#[from] SizingError),
 }
 
-impl Failure {
+impl CommandFailure {
     /// Prints the error and its causes; returns the exit code.
     pub(super) fn report(&self) -> ExitCode {
         let mut stderr = std::io::stderr().lock();

@@ -4,15 +4,15 @@ use rtad::serve::{self, Assembly, Reread, Running, StartError};
 use rtad_http::logging::{LogLevel, init_logging};
 use rtad_http::signals::{Signal, Signals};
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 
 /// Runs a serving command: logging first, then a runtime for signals and the accept loop.
-pub(super) fn run<F>(command: impl FnOnce() -> F) -> Result<(), Failure>
+pub(super) fn run<F>(command: impl FnOnce() -> F) -> Result<(), CommandFailure>
 where
-    F: Future<Output = Result<(), Failure>>,
+    F: Future<Output = Result<(), CommandFailure>>,
 {
     let level = std::env::var("RTAD_LOG").map_or(Ok(LogLevel::default()), |level| level.parse());
-    init_logging(level.map_err(|error| Failure::Usage(format!("RTAD_LOG: {error}")))?);
+    init_logging(level.map_err(|error| CommandFailure::Usage(format!("RTAD_LOG: {error}")))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(command());
     // Closes connections that outlived the drain, without waiting for their workers.

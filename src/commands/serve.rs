@@ -8,7 +8,7 @@ use rtad_http::error_chain::error_chain;
 use rtad_http::signals::Signals;
 
 use super::config::{Ports, read_config};
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::process;
 
 #[derive(Args)]
@@ -26,7 +26,7 @@ pub(super) struct Serve {
     workers: Option<String>,
 }
 
-pub(super) async fn serve(arguments: Serve) -> Result<(), Failure> {
+pub(super) async fn serve(arguments: Serve) -> Result<(), CommandFailure> {
     let Serve { config: file, ports, store, workers } = arguments;
     let mut flags = ports.flags();
     flags.extend(store.map(|store| ("store.url", store)));

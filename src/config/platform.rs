@@ -15,7 +15,7 @@ use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use custom::{
-    Algorithm, Body, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
+    Algorithm, BodyFormat, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
     SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
 };
 
@@ -77,7 +77,7 @@ pub struct PlatformConfig {
     pub strategies: BTreeMap<String, String>,
     /// Format of the request and response bodies. Required for `custom`, as are `request` and
     /// `response`; other kinds have none of the following keys.
-    pub body: Option<Body>,
+    pub body: Option<BodyFormat>,
     /// Schema of the bodies, a `.proto` file. Required for `protobuf`, unknown for `json`.
     pub proto: Option<Named>,
     /// Path of [`Self::proto`], resolved against the config's folder.
@@ -234,8 +234,8 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
         let key = format!("{table}.{name}");
         match body {
             _ if !PROTOBUF.contains(&index) => d.require(&key, accepted),
-            Some(Body::Protobuf) => d.require(&key, accepted),
-            Some(Body::Json) if d.has(&key) => {
+            Some(BodyFormat::Protobuf) => d.require(&key, accepted),
+            Some(BodyFormat::Json) if d.has(&key) => {
                 d.mistake(&key, "is not known for body = \"json\"", "body = \"protobuf\" with it");
             }
             _ => {}
@@ -250,7 +250,7 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
         request.check(d, &format!("{table}.request"));
     }
     if let Some(response) = &mut platform.response {
-        response.check(d, &format!("{table}.response"), body != Some(Body::Protobuf));
+        response.check(d, &format!("{table}.response"), body != Some(BodyFormat::Protobuf));
     }
     if let Some(signature) = &mut platform.signature {
         signature.check(d, &format!("{table}.signature"));

@@ -9,9 +9,9 @@ use rtad_store::{ACCEPTED_KEYS, PublicKey};
 use serde::{Deserialize, Deserializer};
 
 /// A key of the list. Messages do not show a wrong one: it may be the secret key.
-struct Key(PublicKey);
+struct ListedKey(PublicKey);
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for ListedKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         hidden(deserializer, ACCEPTED_KEYS, |text| text.parse().ok().map(Self))
     }
@@ -20,8 +20,8 @@ impl<'de> Deserialize<'de> for Key {
 pub(super) fn public_keys<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<PublicKey>, D::Error> {
-    let keys = Vec::<Key>::deserialize(deserializer)?;
-    Ok(keys.into_iter().map(|Key(key)| key).collect())
+    let keys = Vec::<ListedKey>::deserialize(deserializer)?;
+    Ok(keys.into_iter().map(|ListedKey(key)| key).collect())
 }
 
 /// Adds the keys of the file, and removes duplicates.

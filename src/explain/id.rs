@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::parts::{canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, StrategyExplained};
-use crate::catalog::{Catalog, Found};
+use crate::catalog::{Catalog, IdResult};
 use crate::platform::IdReader;
 use crate::strategy::Strategy;
 use crate::sync::SyncHistory;
@@ -19,14 +19,14 @@ use rtad_core::device::{DeviceKey, IdKind, Unusable};
 #[derive(Debug, Serialize)]
 pub struct IdExplanation {
     /// At least one; in the order of the kinds, which begins with md5.
-    readings: Vec<Reading>,
+    readings: Vec<IdReading>,
 }
 
 /// The id, read as these kinds.
 #[derive(Debug, Serialize)]
-struct Reading {
+struct IdReading {
     kinds: Vec<&'static str>,
-    result: Found,
+    result: IdResult,
     /// The hashed form, if the id differs from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     canonical: Option<String>,
@@ -72,12 +72,12 @@ fn read(
     id: &str,
     key: Result<DeviceKey, Unusable>,
     kinds: &[IdKind],
-) -> Reading {
+) -> IdReading {
     let first = *kinds.first().expect("a reading has a kind");
     let result = match key {
-        Ok(_) => Found::Usable,
-        Err(Unusable::Blank) => Found::Blank,
-        Err(Unusable::Malformed) => Found::Malformed,
+        Ok(_) => IdResult::Usable,
+        Err(Unusable::Blank) => IdResult::Blank,
+        Err(Unusable::Malformed) => IdResult::Malformed,
     };
     let key = key.ok();
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
@@ -93,7 +93,7 @@ fn read(
         explain_strategy(catalog, strategy.name.clone(), index, decision)
     };
     let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();
-    Reading {
+    IdReading {
         kinds: kinds.iter().map(|kind| kind.as_str()).collect(),
         result,
         canonical: key.and_then(|key| canonical(id, first, key)),

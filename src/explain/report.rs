@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::input::Encoding;
 use super::trace::Note;
-use crate::catalog::Found;
+use crate::catalog::IdResult;
 use crate::strategy::Membership;
 
 /// The reason of a strategy id that the config does not map; all other reasons are a decision's.
@@ -23,7 +23,7 @@ pub struct Explanation {
     pub(super) audiences: Vec<AudienceExplained>,
     pub(super) strategies: Vec<StrategyExplained>,
     pub(super) failure: Option<FailureExplained>,
-    pub(super) answer: Answer,
+    pub(super) answer: ExplainedAnswer,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,7 +53,7 @@ pub(super) struct IdExplained {
     pub(super) kind: &'static str,
     /// As received, with replacement characters for invalid UTF-8.
     pub(super) value: String,
-    pub(super) result: Found,
+    pub(super) result: IdResult,
     /// The hashed form, if the value differs from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) canonical: Option<String>,
@@ -137,7 +137,7 @@ pub(super) struct FailureExplained {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Answer {
+pub(super) struct ExplainedAnswer {
     pub(super) status: u16,
     pub(super) content_type: Option<&'static str>,
     pub(super) size_bytes: usize,

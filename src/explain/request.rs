@@ -10,12 +10,14 @@ use rtad_core::device::DeviceKey;
 use super::input::Encoding;
 use super::parts::{canonical, explain_audience, explain_strategy};
 use super::report::{
-    AccessChecked, Answer, AudienceExplained, BodyRead, Explanation, FailureExplained, IdExplained,
-    IdInAudience, NOT_CONFIGURED, StrategyExplained,
+    AccessChecked, AudienceExplained, BodyRead, ExplainedAnswer, Explanation, FailureExplained,
+    IdExplained, IdInAudience, NOT_CONFIGURED, StrategyExplained,
 };
 use super::trace::{Trace, TracedId};
-use crate::catalog::{Catalog, Found};
-use crate::platform::{Admission, Failure, Head, IdReader, Platform, Read, ReadError, Verdicts};
+use crate::catalog::{Catalog, IdResult};
+use crate::platform::{
+    Admission, Failure, IdReader, Platform, Read, ReadError, RequestHead, Verdicts,
+};
 use crate::strategy::Membership;
 use crate::sync::SyncHistory;
 
@@ -23,7 +25,7 @@ use crate::sync::SyncHistory;
 #[derive(Clone)]
 pub struct Captured<'a> {
     /// Headers and query string.
-    pub head: Head<'a>,
+    pub head: RequestHead<'a>,
     /// Whether the headers are complete; if not, the caller's access is not checked.
     pub has_headers: bool,
     /// The body's bytes.
@@ -95,7 +97,7 @@ pub fn explain(
     let ids: Vec<IdExplained> =
         trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
     let strategies = explain_strategies(catalog, platform, &trace.asked, &verdicts);
-    let answer = Answer {
+    let answer = ExplainedAnswer {
         status: 200,
         content_type: platform.content_type(),
         size_bytes: answered.bytes.len(),
@@ -138,7 +140,7 @@ fn explain_traced(
     asked: impl FnOnce(&[DeviceKey]) -> Vec<Membership>,
 ) -> IdExplained {
     let decides =
-        id.found == Found::Usable && audiences.iter().any(|audience| audience.answer.is_some());
+        id.found == IdResult::Usable && audiences.iter().any(|audience| audience.answer.is_some());
     let memberships = id.key.filter(|_| decides).map_or_else(Vec::new, |key| asked(&[key]));
     let in_audience = |(audience, answer): (&AudienceExplained, Membership)| IdInAudience {
         name: audience.name.clone(),

@@ -12,7 +12,7 @@ use super::input::Encoding;
 use super::*;
 use crate::catalog::{Audience, Catalog};
 use crate::platform::tencent::{Device, RtaRequest, device};
-use crate::platform::{Admission, Failure, Head, IdReader, MAX_IDS, Read, ocean};
+use crate::platform::{Admission, Failure, IdReader, MAX_IDS, Read, RequestHead, ocean};
 use crate::serve::Assembly;
 use crate::sync::SyncHistory;
 use crate::telemetry::Telemetry;
@@ -116,7 +116,7 @@ impl Fixture {
         };
         let headers: HeaderMap = headers.iter().map(pair).collect();
         let captured = Captured {
-            head: Head { headers: &headers, query: None },
+            head: RequestHead { headers: &headers, query: None },
             has_headers: !headers.is_empty(),
             body: Bytes::copy_from_slice(body),
             encoding: Encoding::Binary,
@@ -134,7 +134,7 @@ impl Fixture {
     fn served(&self, platform: &str, body: &[u8]) -> String {
         let served = self.catalog.platform_named(platform).unwrap();
         let headers = HeaderMap::new();
-        let head = Head { headers: &headers, query: None };
+        let head = RequestHead { headers: &headers, query: None };
         let body = Ok(Bytes::copy_from_slice(body)).and_then(|body: Bytes| {
             if body.len() > 1024 { Err(Failure::TooLarge) } else { Ok(body) }
         });
@@ -402,7 +402,7 @@ fn every_word_of_an_explanation_has_a_text() {
     use crate::strategy::Reason;
     use crate::telemetry::Route;
 
-    let ids = crate::catalog::Found::FIELD_NAMES;
+    let ids = crate::catalog::IdResult::FIELD_NAMES;
     assert_texts("id", ids);
     assert_texts("because", ids.iter().filter(|&&word| word != "Usable"));
     assert_texts("access", super::report::AccessChecked::FIELD_NAMES);

@@ -9,7 +9,7 @@ use super::report::{
     AccessChecked, AudienceExplained, Explanation, IdExplained, StrategyExplained, membership_word,
 };
 use super::words;
-use crate::catalog::Found;
+use crate::catalog::IdResult;
 use crate::strategy::Membership;
 
 impl Display for Explanation {
@@ -55,7 +55,7 @@ impl Display for Explanation {
 
 impl Explanation {
     fn ids(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let usable = self.ids.iter().filter(|id| id.result == Found::Usable).count();
+        let usable = self.ids.iter().filter(|id| id.result == IdResult::Usable).count();
         match self.ids.len() {
             0 => return writeln!(f, "\nIds: none"),
             found => writeln!(f, "\nIds: {found} found, {usable} usable")?,
@@ -106,14 +106,14 @@ fn id_details(id: &IdExplained) -> String {
     details.join(", ")
 }
 
-const fn word(found: Found) -> &'static str {
+const fn word(found: IdResult) -> &'static str {
     match found {
-        Found::Usable => "usable",
-        Found::Blank => "blank",
-        Found::Malformed => "malformed",
-        Found::Doubtful => "doubtful",
-        Found::Duplicate => "duplicate",
-        Found::NotLookedAt => "not read",
+        IdResult::Usable => "usable",
+        IdResult::Blank => "blank",
+        IdResult::Malformed => "malformed",
+        IdResult::Doubtful => "doubtful",
+        IdResult::Duplicate => "duplicate",
+        IdResult::NotLookedAt => "not read",
     }
 }
 

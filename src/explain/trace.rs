@@ -1,6 +1,6 @@
 //! The ids of a request with their results, and its other fields, as texts.
 
-use crate::catalog::{Found, RequestKeys};
+use crate::catalog::{IdResult, RequestKeys};
 use crate::platform::{IdReader, Read};
 use rtad_core::device::{DeviceKey, IdField};
 
@@ -12,7 +12,7 @@ pub(super) struct TracedId {
     pub(super) path: String,
     pub(super) field: &'static IdField,
     pub(super) value: String,
-    pub(super) found: Found,
+    pub(super) found: IdResult,
     pub(super) key: Option<DeviceKey>,
 }
 

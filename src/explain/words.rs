@@ -9,7 +9,7 @@ use super::report::{
     AudienceExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED,
     StrategyExplained, Unavailable,
 };
-use crate::catalog::Found;
+use crate::catalog::IdResult;
 use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
 use crate::strategy::{Membership, Reason};
 use rtad_core::device::IdField;
@@ -26,15 +26,15 @@ pub(super) fn duration(seconds: u64) -> String {
 /// The reason for ignoring an id.
 pub(super) fn id(id: &IdExplained) -> Option<String> {
     let because = match id.result {
-        Found::Usable => return None,
-        Found::Blank => "it stands for \"no id\"".to_owned(),
-        Found::Malformed => {
+        IdResult::Usable => return None,
+        IdResult::Blank => "it stands for \"no id\"".to_owned(),
+        IdResult::Malformed => {
             let field = IdField::ALL.iter().find(|field| field.as_str() == id.kind)?;
             format!("it is not {}", field.kind.accepted())
         }
-        Found::Doubtful => "the platform marks it as doubtful".to_owned(),
-        Found::Duplicate => "an earlier id has the same md5".to_owned(),
-        Found::NotLookedAt => format!(
+        IdResult::Doubtful => "the platform marks it as doubtful".to_owned(),
+        IdResult::Duplicate => "an earlier id has the same md5".to_owned(),
+        IdResult::NotLookedAt => format!(
             "only the first {MAX_IDS} usable ids are looked up, of the first {MAX_READ_IDS} ids"
         ),
     };

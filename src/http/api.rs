@@ -47,12 +47,12 @@ pub fn encode<'name>(
     decisions: impl Iterator<Item = (&'name str, Decision)> + Clone,
 ) -> Vec<u8> {
     #[derive(Serialize)]
-    struct Answer<'a, D: Serialize> {
+    struct ApiAnswer<'a, D: Serialize> {
         #[serde(skip_serializing_if = "Option::is_none")]
         request_id: Option<&'a str>,
         decisions: D,
     }
-    serde_json::to_vec(&Answer { request_id, decisions: Decisions(decisions) })
+    serde_json::to_vec(&ApiAnswer { request_id, decisions: Decisions(decisions) })
         .expect("plain values serialize")
 }
 

@@ -10,7 +10,7 @@ use rtad_http::timing::Arrival;
 use serde::Deserialize;
 
 use super::api::Text;
-use super::decision_app::{App, Content};
+use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
 use super::segment::{decoded, decoded_bytes};
 use crate::catalog::Catalog;
@@ -29,7 +29,7 @@ pub(super) fn one(
     audience: &str,
     id: &str,
     query: Option<&str>,
-) -> Result<Content, ApiError> {
+) -> Result<AnswerBody, ApiError> {
     let kind = kind_of(query)?;
     let snapshot = snapshot_of(catalog, &decoded(audience))?;
     let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
@@ -38,7 +38,7 @@ pub(super) fn one(
         true => br#"{"member":true}"#,
         false => br#"{"member":false}"#,
     };
-    Ok(Content::json(answer))
+    Ok(AnswerBody::json(answer))
 }
 
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
@@ -48,7 +48,7 @@ pub(super) async fn many(
     audience: &str,
     headers: &HeaderMap,
     body: Incoming,
-) -> Result<Content, ApiError> {
+) -> Result<AnswerBody, ApiError> {
     let audience = decoded(audience);
     // An unknown audience is reported before the body is read.
     snapshot_of(&app.serving.load(), &audience)?;
@@ -85,14 +85,14 @@ fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Batch<'a> {
+struct CheckBatch<'a> {
     #[serde(borrow)]
     ids: Vec<Option<Text<'a>>>,
     #[serde(default, borrow)]
     kind: Option<Text<'a>>,
 }
 
-fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Content, ApiError> {
+fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
     // A derived reader would also accept an array of the fields' values.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
@@ -102,7 +102,7 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Content, Ap
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(body),
     };
-    let Batch { ids, kind } =
+    let CheckBatch { ids, kind } =
         parsed.map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
     let kind =
         kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
@@ -127,10 +127,10 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Content, Ap
         });
     }
     answer.extend_from_slice(b"]}");
-    Ok(Content::json(answer))
+    Ok(AnswerBody::json(answer))
 }
 
-fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Content, ApiError> {
+fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
     let (ids, rest) = body.as_chunks::<16>();
     if !rest.is_empty() {
         let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
@@ -146,7 +146,7 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<Content, 
         members.iter().rev().fold(0, |byte, member| byte << 1 | u8::from(*member))
     };
     let bits: Vec<u8> = members.chunks(8).map(byte).collect();
-    Ok(Content { media_type: Some("application/octet-stream"), bytes: bits.into() })
+    Ok(AnswerBody { media_type: Some("application/octet-stream"), bytes: bits.into() })
 }
 
 fn at_most_max_ids(count: usize) -> Result<(), ApiError> {

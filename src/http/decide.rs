@@ -5,7 +5,7 @@ use rtad_http::json::error_without_values;
 use rtad_http::timing::Arrival;
 
 use super::api::{self, DecisionRequest};
-use super::decision_app::{App, Content};
+use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
 
 /// Reads the request, loads the catalog once, decides and answers.
@@ -13,7 +13,7 @@ pub(super) async fn decide(
     app: &App,
     arrival: Arrival,
     body: Incoming,
-) -> Result<Content, ApiError> {
+) -> Result<AnswerBody, ApiError> {
     let body = app.read_body(body, app.max_body, || app.permit(arrival)).await?;
     let DecisionRequest { request_id, strategies, keys } = api::decode(&body, &app.ids)
         .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
@@ -31,5 +31,5 @@ pub(super) async fn decide(
         .into_iter()
         .map(|index| (known[index].name.as_str(), catalog.decide(index, &keys, arrival.started)))
         .collect();
-    Ok(Content::json(api::encode(request_id.as_deref(), decisions.into_iter())))
+    Ok(AnswerBody::json(api::encode(request_id.as_deref(), decisions.into_iter())))
 }

@@ -49,24 +49,24 @@ pub struct App {
 }
 
 /// An answer of the decision port.
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type DecisionAnswer = Response<Full<Bytes>>;
 
 /// The body of a 200, and its media type.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct AnswerBody {
     pub(super) media_type: Option<&'static str>,
     pub(super) bytes: Bytes,
 }
 
-impl Content {
+impl AnswerBody {
     pub(super) fn json(bytes: impl Into<Bytes>) -> Self {
         Self { media_type: Some("application/json"), bytes: bytes.into() }
     }
 
     /// An answer in the header map of its request: hyper reads the connection's next request into
     /// the same map, so that nearly no request allocates one.
-    fn into_answer(self, mut headers: HeaderMap) -> Answer {
-        let mut answer = Answer::new(self.bytes.into());
+    fn into_answer(self, mut headers: HeaderMap) -> DecisionAnswer {
+        let mut answer = DecisionAnswer::new(self.bytes.into());
         if headers.capacity() <= MAX_REUSED_HEADERS {
             headers.clear();
             *answer.headers_mut() = headers;
@@ -85,8 +85,8 @@ impl App {
         route: &RouteMetrics,
         arrival: Arrival,
         headers: HeaderMap,
-        answered: Result<Content, ApiError>,
-    ) -> Answer {
+        answered: Result<AnswerBody, ApiError>,
+    ) -> DecisionAnswer {
         let mut answer = match answered {
             Ok(content) => content.into_answer(headers),
             Err(error) => error.into_answer(),

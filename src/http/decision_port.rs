@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use rtad_http::connections::RequestService;
 use rtad_http::timing::Arrival;
 
-use super::decision_app::{Answer, App, ROUTES};
+use super::decision_app::{App, DecisionAnswer, ROUTES};
 use super::error::ApiError;
 use super::{check, decide, platforms};
 use crate::telemetry::Route;
@@ -44,13 +44,13 @@ pub struct DecisionService {
 
 /// One of rtad's own routes, with the undecoded segments of its path.
 #[derive(Debug, Clone, Copy)]
-enum Target<'a> {
+enum ApiTarget<'a> {
     CheckOne { audience: &'a str, id: &'a str },
     CheckMany { audience: &'a str },
     Decide,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ApiTarget<'a> {
     fn of(path: &'a str) -> Option<Self> {
         let Some(segments) = path.strip_prefix(check::PATH) else {
             return (path == "/v1/decide").then_some(Self::Decide);
@@ -80,7 +80,7 @@ impl<'a> Target<'a> {
     }
 }
 
-type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+type Answering<'a> = Pin<Box<dyn Future<Output = DecisionAnswer> + Send + 'a>>;
 
 impl RequestService for DecisionService {
     type Body = Full<Bytes>;
@@ -89,7 +89,7 @@ impl RequestService for DecisionService {
         &self,
         mut request: Request<Incoming>,
         arrival: Arrival,
-    ) -> impl Future<Output = Answer> + Send {
+    ) -> impl Future<Output = DecisionAnswer> + Send {
         let app = &self.app;
         let refuse = |error| {
             let route = app.telemetry.route(Route::Unknown);
@@ -111,11 +111,11 @@ impl RequestService for DecisionService {
         if !catalog.admits(request.headers()) {
             return refuse(ApiError::Unauthorized);
         }
-        let Some(target) = Target::of(path) else { return refuse(ApiError::NotFound(ROUTES)) };
+        let Some(target) = ApiTarget::of(path) else { return refuse(ApiError::NotFound(ROUTES)) };
         if !target.accepts(request.method()) {
             return refuse(ApiError::MethodNotAllowed(Some(target.methods())));
         }
-        let Target::CheckOne { audience, id } = target else {
+        let ApiTarget::CheckOne { audience, id } = target else {
             let (head, body) = request.into_parts();
             return Either::Right(Box::pin(answer_post(app, head, body, arrival)));
         };
@@ -136,12 +136,12 @@ fn answer_post(
     head: Parts,
     body: Incoming,
     arrival: Arrival,
-) -> impl Future<Output = Answer> + Send {
+) -> impl Future<Output = DecisionAnswer> + Send {
     let in_flight = app.telemetry.begin();
     // The future of an `async fn` would have its arguments twice.
     async move {
-        let (route, answered) = match Target::of(head.uri.path()) {
-            Some(Target::CheckMany { audience }) => {
+        let (route, answered) = match ApiTarget::of(head.uri.path()) {
+            Some(ApiTarget::CheckMany { audience }) => {
                 let answer = check::many(app, arrival, audience, &head.headers, body);
                 (Route::CheckMany, AssertUnwindSafe(answer).catch_unwind().await)
             }

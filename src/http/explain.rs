@@ -20,7 +20,7 @@ use super::error::ApiError;
 use super::segment::{decoded, raw};
 use crate::catalog::{Catalog, ServedPlatform};
 use crate::explain::{Captured, explain, explain_id, input};
-use crate::platform::Head;
+use crate::platform::RequestHead;
 
 /// Bytes of text per byte of a body: two hex digits and a space.
 const TEXT_PER_BYTE: usize = 3;
@@ -40,7 +40,7 @@ pub(super) async fn explained(
     let catalog = app.serving.load();
     let platform = &platform_named(&catalog, &name)?.platform;
     let captured = Captured {
-        head: Head { headers: &head.headers, query: head.uri.query() },
+        head: RequestHead { headers: &head.headers, query: head.uri.query() },
         has_headers: platform.access.is_tried(&head.headers),
         body,
         encoding,

@@ -9,9 +9,9 @@ use hyper::body::Incoming;
 use rtad_http::body::BodyError;
 use rtad_http::timing::Arrival;
 
-use super::decision_app::{Answer, App, Content, ROUTES};
+use super::decision_app::{AnswerBody, App, DecisionAnswer, ROUTES};
 use super::error::ApiError;
-use crate::platform::{Admission, Failure, Head, Read};
+use crate::platform::{Admission, Failure, Read, RequestHead};
 use crate::telemetry::Route;
 
 /// Answers a request to the path of a platform.
@@ -20,7 +20,7 @@ pub(super) fn answer(
     head: Parts,
     body: Incoming,
     arrival: Arrival,
-) -> impl Future<Output = Answer> + Send {
+) -> impl Future<Output = DecisionAnswer> + Send {
     let in_flight = app.telemetry.begin();
     // The future of an `async fn` would have its arguments twice.
     async move {
@@ -40,7 +40,7 @@ pub(super) fn answer(
             let unknown = app.telemetry.route(Route::Unknown);
             return app.finish(unknown, arrival, head.headers, Err(ApiError::NotFound(ROUTES)));
         };
-        let seen = Head { headers: &head.headers, query: head.uri.query() };
+        let seen = RequestHead { headers: &head.headers, query: head.uri.query() };
         let answered = {
             let mut read = Read::default();
             served.platform.respond(Admission::ByHeaders, seen, &body, &mut read, |read| {
@@ -51,7 +51,8 @@ pub(super) fn answer(
             served.count_failure(failure);
         }
         drop(in_flight);
-        let content = Content { media_type: served.platform.content_type(), bytes: answered.bytes };
+        let content =
+            AnswerBody { media_type: served.platform.content_type(), bytes: answered.bytes };
         app.finish(&served.route, arrival, head.headers, Ok(content))
     }
 }

@@ -58,7 +58,7 @@ pub struct Request<'a> {
     /// The way the caller was admitted.
     pub admission: Admission,
     /// Headers and query string.
-    pub head: Head<'a>,
+    pub head: RequestHead<'a>,
     /// The body.
     pub body: &'a Bytes,
 }
@@ -100,7 +100,7 @@ pub enum Admission {
 
 /// Headers and query string of a request.
 #[derive(Clone, Copy)]
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
     /// The query string, without `?`.
@@ -108,9 +108,9 @@ pub struct Head<'a> {
 }
 
 /// Hides the values: a header may be a secret.
-impl fmt::Debug for Head<'_> {
+impl fmt::Debug for RequestHead<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Head").finish_non_exhaustive()
+        f.debug_struct("RequestHead").finish_non_exhaustive()
     }
 }
 

@@ -38,7 +38,7 @@ use self::reading::Reading;
 use self::response::Response;
 use self::schema::Schema;
 use self::signature::Signature;
-use self::writer::Answer;
+use self::writer::AnswerValues;
 use super::adapter::{Adapter, Admission, Kind, Request, is_visible};
 use super::failure::{Failure, ReadError};
 use super::read::{AskedList, Purpose, Read, StrategyIds};
@@ -226,7 +226,7 @@ impl Adapter for Custom {
             Purpose::Fallback => self.fallback_code(is_bid),
             _ => self.code(is_bid),
         };
-        let answer = Answer {
+        let answer = AnswerValues {
             request_id: &read.request_id,
             code,
             verdicts: &given,
@@ -259,8 +259,8 @@ impl Adapter for Custom {
 }
 
 /// An answer without strategies.
-const fn bare<'s>(request_id: &'s Value<'s>, code: i64) -> Answer<'s, 's> {
-    Answer { request_id, code, verdicts: &[], accepted: &[], cache_seconds: None }
+const fn bare<'s>(request_id: &'s Value<'s>, code: i64) -> AnswerValues<'s, 's> {
+    AnswerValues { request_id, code, verdicts: &[], accepted: &[], cache_seconds: None }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bytes::Bytes;
 
 use super::access::Access;
-use super::adapter::{Adapter, Admission, Head, Request};
+use super::adapter::{Adapter, Admission, Request, RequestHead};
 use super::failure::{Failure, ReadError};
 use super::read::Read;
 use super::verdict::Verdicts;
@@ -53,7 +53,7 @@ impl Platform {
     pub fn respond<'a>(
         &'a self,
         admission: Admission,
-        head: Head<'a>,
+        head: RequestHead<'a>,
         body: &'a Result<Bytes, Failure>,
         read: &mut Read<'a>,
         mut decide: impl FnMut(&Read<'a>) -> Verdicts,
@@ -137,7 +137,7 @@ mod tests {
             adapter: Box::new(Tencent::new(vec![("T".to_owned(), 0)], CacheTimes::default())),
         };
         let (headers, body) = (HeaderMap::new(), body.map(Bytes::from_static));
-        let head = Head { headers: &headers, query: None };
+        let head = RequestHead { headers: &headers, query: None };
         platform.respond(admission, head, &body, &mut Read::default(), |read| {
             assert!(recovers && read.purpose == Purpose::Fallback, "a fault");
             verdicts(read, &[BID_UNAVAILABLE])

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::adapter::{Adapter, Admission, Head, Request};
+use super::adapter::{Adapter, Admission, Request, RequestHead};
 use super::failure::{Failure, ReadError};
 use super::read::{Id, Read};
 use super::value::Value;
@@ -52,7 +52,7 @@ pub(super) fn reply(
     script: &mut Script,
 ) -> Result<Bytes, Failure> {
     let headers = HeaderMap::new();
-    let head = Head { headers: &headers, query: None };
+    let head = RequestHead { headers: &headers, query: None };
     let request = Request { admission: Admission::ByHeaders, head, body: &body };
     let mut read = Read { body: Some(&body), ..Read::default() };
     let result = adapter.read(&request, &mut read);

@@ -12,7 +12,7 @@ use super::assemble::Assembly;
 use super::audiences::fill_in_audiences;
 use crate::config::Config;
 use crate::http::admin_app::{Reload, Reloaded};
-use crate::sync::Command;
+use crate::sync::SyncCommand;
 use crate::telemetry::Telemetry;
 
 /// Reads the configuration anew, for a reload. May block.
@@ -23,9 +23,9 @@ pub(super) struct Reloader {
     started_with: Config,
     store: Store,
     reread: Arc<Reread>,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<SyncCommand>,
     telemetry: Arc<Telemetry>,
-    state: Mutex<State>,
+    state: Mutex<ReloadState>,
     /// Why the last reload was refused.
     refusal: watch::Sender<Option<String>>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Reloader {
 /// Result of reading the files: the fingerprint of the config, or its mistakes.
 type Found = Result<u64, String>;
 
-struct State {
+struct ReloadState {
     served: Found,
     /// The last result, if it was refused.
     refused: Option<Found>,
@@ -47,10 +47,10 @@ impl Reloader {
         started_with: Config,
         store: Store,
         reread: Reread,
-        commands: mpsc::Sender<Command>,
+        commands: mpsc::Sender<SyncCommand>,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        let state = Mutex::new(State { served: Ok(started_with.fingerprint), refused: None });
+        let state = Mutex::new(ReloadState { served: Ok(started_with.fingerprint), refused: None });
         let (reread, refusal) = (Arc::new(reread), watch::Sender::new(None));
         Self { started_with, store, reread, commands, telemetry, state, refusal }
     }
@@ -89,7 +89,7 @@ impl Reloader {
             (Ok(reloaded), found) => {
                 let needs_restart = reloaded.needs_restart.join(", ");
                 tracing::info!(needs_restart, "config reloaded");
-                *state = State { served: found, refused: None };
+                *state = ReloadState { served: found, refused: None };
             }
             (Err(reason), found) => {
                 tracing::warn!(reason, "config not reloaded; the old one stays");
@@ -106,7 +106,7 @@ impl Reloader {
         let needs_restart = assembly.config.needs_restart(&self.started_with);
         let (done, answered) = oneshot::channel();
         let gone = || "rtad is stopping".to_owned();
-        let command = Command::Reload(Box::new(assembly.plan()), done);
+        let command = SyncCommand::Reload(Box::new(assembly.plan()), done);
         self.commands.send(command).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?.map_err(|error| error_chain(&error))?;
         Ok(Reloaded { reloaded: true, needs_restart })

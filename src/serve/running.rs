@@ -12,7 +12,7 @@ use super::reload::Reloader;
 use crate::catalog::Serving;
 use crate::http::admin_app::Reloaded;
 use crate::http::decision_port::Port;
-use crate::sync::{Command, Shared};
+use crate::sync::{Shared, SyncCommand};
 use crate::telemetry::ConnectionPermit;
 
 /// Most time after SIGTERM in which new connections are still answered, while load balancers
@@ -40,7 +40,7 @@ pub struct Running {
     pub(super) shared: Shared,
     pub(super) drain_timeout: Duration,
     pub(super) phase: watch::Sender<Phase>,
-    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) commands: mpsc::Sender<SyncCommand>,
     pub(super) ports: Vec<OpenPort>,
     pub(super) reloader: Arc<Reloader>,
 }
@@ -73,7 +73,7 @@ impl Running {
     /// Polls the store now; returns after the poll.
     pub async fn poll(&self) {
         let (done, answered) = oneshot::channel();
-        if self.commands.send(Command::Poll(done)).await.is_ok() {
+        if self.commands.send(SyncCommand::Poll(done)).await.is_ok() {
             let _ = answered.await;
         }
     }

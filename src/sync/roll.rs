@@ -35,7 +35,7 @@ const FREE_TIMEOUT: Duration = Duration::from_secs(30);
 /// One chunk to read, and the shards that it moves to the new generation: its own, and the ones
 /// before it since the last step.
 #[derive(Debug)]
-struct Step {
+struct RollStep {
     missing: ChunkEntry,
     shards: Range<usize>,
     /// Chunks of the new generation in `shards` that are in memory already.
@@ -45,7 +45,7 @@ struct Step {
 /// Steps from the served snapshot to a new generation.
 #[derive(Debug)]
 struct RollPlan {
-    steps: Vec<Step>,
+    steps: Vec<RollStep>,
     /// Chunks of the new generation.
     held: Chunks,
     /// Peak memory use above that before the roll.
@@ -65,7 +65,7 @@ impl RollPlan {
                 continue;
             }
             let end = (entry.first_shard + entry.shard_count) as usize;
-            steps.push(Step {
+            steps.push(RollStep {
                 missing: entry.clone(),
                 shards: begin..end,
                 held: std::mem::take(&mut between),
@@ -79,7 +79,7 @@ impl RollPlan {
 
 /// Largest memory use above the present one. A chunk of the old generation is freed when the steps
 /// pass its last shard.
-fn peak_bytes(steps: &[Step], kind: FilterKind, served: &Snapshot, held: &Chunks) -> u64 {
+fn peak_bytes(steps: &[RollStep], kind: FilterKind, served: &Snapshot, held: &Chunks) -> u64 {
     let leaving = served.chunks().iter().filter(|chunk| !held.contains_key(chunk.digest()));
     let last_shard = |chunk: &Chunk| chunk.shards().last().map_or(0, usize::from);
     let mut leaving: Vec<(usize, i128)> =
@@ -130,7 +130,7 @@ impl Sync {
             );
         }
         let mut chunks = plan.held;
-        for Step { missing, shards, held: mut replacing } in plan.steps {
+        for RollStep { missing, shards, held: mut replacing } in plan.steps {
             // Memory may have been allocated elsewhere, or replaced chunks may not be freed yet.
             self.memory.check(missing.filter_bytes(manifest.filter().kind()))?;
             let chunk = Arc::new(loader.chunk(&manifest, &missing).await?);
@@ -154,7 +154,7 @@ impl Loader<'_> {
         &self,
         cache: &Cache,
         manifest: &Manifest,
-        steps: &[Step],
+        steps: &[RollStep],
     ) -> Result<(), SyncError> {
         if !steps.is_empty() {
             self.spread_out().await;

@@ -25,7 +25,7 @@ const OPTIONAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A command to the sync task.
 #[derive(Debug)]
-pub enum Command {
+pub enum SyncCommand {
     /// Poll the store now; answered after the poll.
     Poll(oneshot::Sender<()>),
     /// Serve this plan, all of it or nothing.
@@ -39,7 +39,7 @@ impl Sync {
     /// dropped, or when a task panics. Runs on a runtime of one thread.
     pub async fn run(
         self: Arc<Self>,
-        commands: mpsc::Receiver<Command>,
+        commands: mpsc::Receiver<SyncCommand>,
         loaded: oneshot::Sender<()>,
     ) {
         LocalSet::new().run_until(self.run_tasks(commands, loaded)).await;
@@ -47,7 +47,7 @@ impl Sync {
 
     async fn run_tasks(
         self: Arc<Self>,
-        mut commands: mpsc::Receiver<Command>,
+        mut commands: mpsc::Receiver<SyncCommand>,
         loaded: oneshot::Sender<()>,
     ) {
         let mut tasks = JoinSet::new();
@@ -80,14 +80,14 @@ impl Sync {
                 }
                 command = commands.recv() => match command {
                     None => return,
-                    Some(Command::Poll(done)) => {
+                    Some(SyncCommand::Poll(done)) => {
                         let sync = Arc::clone(&self);
                         tasks.spawn_local(async move {
                             sync.repoll_all().await;
                             let _ = done.send(());
                         });
                     }
-                    Some(Command::Reload(plan, done)) => {
+                    Some(SyncCommand::Reload(plan, done)) => {
                         // A panic fails this reload, not the task, as in `poll`.
                         let reloaded = AssertUnwindSafe(self.reload(*plan)).catch_unwind().await;
                         let reloaded = reloaded.unwrap_or(Err(SyncError::Internal));

@@ -59,7 +59,7 @@ where
     let BodyLimits { max_bytes, timeout: within } = limits;
     let is_too_large = body.size_hint().lower() > max_bytes as u64;
     // The future of an `async fn` would have its arguments twice.
-    let mut reading = Reading { body, max_bytes, first: Bytes::new(), all: BytesMut::new() };
+    let mut reading = BodyReader { body, max_bytes, first: Bytes::new(), all: BytesMut::new() };
     async move {
         if is_too_large {
             return Err(BodyError::TooLarge(max_bytes));
@@ -76,7 +76,7 @@ where
 /// request, so that its connection stays usable: under overload new connections are the largest
 /// cost.
 async fn read_rest<B, P>(
-    mut reading: Reading<B>,
+    mut reading: BodyReader<B>,
     within: Duration,
     permit: Option<P>,
 ) -> Result<Bytes, BodyError>
@@ -100,7 +100,7 @@ where
 }
 
 /// A body and its parts so far.
-struct Reading<B> {
+struct BodyReader<B> {
     body: B,
     max_bytes: usize,
     /// The first part: a body of one part is not copied.
@@ -109,7 +109,7 @@ struct Reading<B> {
     all: BytesMut,
 }
 
-impl<B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin> Reading<B> {
+impl<B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin> BodyReader<B> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         while let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) {
             // Trailers are ignored.

@@ -6,7 +6,7 @@ use redis::Pipeline;
 const ALL: &str = "all";
 
 /// Commands for one key.
-pub(crate) enum Command {
+pub(crate) enum KeyCommand {
     /// `SET key token NX PX millis`, `GET key`.
     Observe { token: String, millis: u64 },
     /// `EXISTS key`.
@@ -19,7 +19,7 @@ pub(crate) enum Command {
     Lease { member: String, units: i64, seconds: u64 },
 }
 
-impl Command {
+impl KeyCommand {
     /// Number of answers for each key.
     pub(crate) fn answers(&self) -> usize {
         match self {

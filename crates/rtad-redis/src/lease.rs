@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use redis::Value;
 use tokio::time::Instant;
 
-use crate::command::Command;
+use crate::command::KeyCommand;
 use crate::config::RedisConfig;
 use crate::connection::Connector;
 use crate::error::RedisError;
@@ -138,7 +138,7 @@ impl RedisLeases {
     ) -> Result<(u64, u64), RedisError> {
         let left = quota.end.duration_since(SystemTime::now()).unwrap_or_default();
         let seconds = left.saturating_add(GRACE).as_secs();
-        let command = Command::Lease { member: format!("{member:016x}"), units, seconds };
+        let command = KeyCommand::Lease { member: format!("{member:016x}"), units, seconds };
         let name = Names::quota(&self.namespace, &self.group, quota.name);
         let answers = self.router.run(&command, &[name], deadline).await?;
         match answers.first().map(Vec::as_slice) {

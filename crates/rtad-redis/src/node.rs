@@ -22,14 +22,14 @@ pub(crate) struct Limits {
 }
 
 /// A failed request.
-pub(crate) struct Failure {
+pub(crate) struct RequestFailure {
     pub(crate) error: RedisError,
     /// Whether an open connection was lost. The server may be well, and have executed the request
     /// in part or as a whole.
     pub(crate) lost: bool,
 }
 
-impl From<RedisError> for Failure {
+impl From<RedisError> for RequestFailure {
     fn from(error: RedisError) -> Self {
         Self { error, lost: false }
     }
@@ -41,13 +41,13 @@ pub(crate) struct Node {
     server: String,
     connector: Arc<Connector>,
     limits: Limits,
-    state: Mutex<State>,
+    state: Mutex<NodeState>,
     /// Held while connecting: concurrent requests share the new connection.
     connecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct NodeState {
     connection: Option<Arc<Connection>>,
     failed: Option<(Instant, RedisError)>,
 }
@@ -81,7 +81,7 @@ impl Node {
         &self,
         pipeline: Pipeline,
         deadline: Instant,
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> Result<Vec<Value>, RequestFailure> {
         let commands = pipeline.len();
         let connection = self.connection(deadline).await?;
         let until = deadline.min(Instant::now() + self.limits.response);
@@ -100,7 +100,7 @@ impl Node {
             Ok(Err(error)) => {
                 self.close(&connection);
                 let lost = error.is_io_error();
-                Err(Failure { error: RedisError::failed(&self.server, &error), lost })
+                Err(RequestFailure { error: RedisError::failed(&self.server, &error), lost })
             }
             Err(_) => {
                 self.close(&connection);
@@ -138,7 +138,7 @@ impl Node {
         match opened {
             Ok(connection) => {
                 let connection = Arc::new(connection);
-                *state = State { connection: Some(Arc::clone(&connection)), failed: None };
+                *state = NodeState { connection: Some(Arc::clone(&connection)), failed: None };
                 Ok(connection)
             }
             Err(error) => {
@@ -157,7 +157,7 @@ impl Node {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock()
     }
 }

@@ -13,12 +13,12 @@ use redis::{Pipeline, ServerError, Value};
 use tokio::time::{Instant, sleep_until};
 
 use crate::cluster::Cluster;
-use crate::command::Command;
+use crate::command::KeyCommand;
 use crate::config::{Address, Target};
 use crate::connection::Connector;
 use crate::error::RedisError;
 use crate::name::slot;
-use crate::node::{Failure, Limits, Node};
+use crate::node::{Limits, Node, RequestFailure};
 
 /// Most requests for a key within a call: after lost connections and redirects.
 const MAX_ATTEMPTS: u32 = 6;
@@ -26,7 +26,7 @@ const MAX_ATTEMPTS: u32 = 6;
 const RETRY_WAIT: Duration = Duration::from_millis(15);
 
 /// A key to send, by its index, and the node that a redirect named for it.
-struct Pending {
+struct PendingKey {
     index: usize,
     redirect: Option<Redirect>,
 }
@@ -46,7 +46,7 @@ struct Group {
 }
 
 /// Meaning of the answers for one key.
-enum Outcome {
+enum KeyOutcome {
     Done,
     Redirected(Redirect),
     /// A retry may succeed in a moment.
@@ -84,13 +84,13 @@ impl Router {
     /// lost connection only commands that tolerate it. Fails as a whole if one key fails.
     pub(crate) async fn run(
         &self,
-        command: &Command,
+        command: &KeyCommand,
         names: &[Vec<u8>],
         deadline: Instant,
     ) -> Result<Vec<Vec<Value>>, RedisError> {
         let mut answers = vec![Vec::new(); names.len()];
-        let mut pending: Vec<Pending> =
-            (0..names.len()).map(|index| Pending { index, redirect: None }).collect();
+        let mut pending: Vec<PendingKey> =
+            (0..names.len()).map(|index| PendingKey { index, redirect: None }).collect();
         for attempt in 1.. {
             let groups = self.groups(&pending, names, deadline).await?;
             let requests = groups.iter().map(|group| {
@@ -105,7 +105,7 @@ impl Router {
             let mut cause = None;
             let mut must_wait = false;
             for (group, result) in groups.into_iter().zip(results) {
-                let retry = |index: &usize| Pending { index: *index, redirect: None };
+                let retry = |index: &usize| PendingKey { index: *index, redirect: None };
                 let found = match result {
                     Ok(found) => found,
                     Err(failure) => {
@@ -132,22 +132,22 @@ impl Router {
                     let is_partly_executed =
                         of_key.iter().any(|answer| !matches!(answer, Value::ServerError(_)));
                     match self.outcome(&group.node, &of_key) {
-                        Outcome::Done => answers[*index] = of_key,
-                        Outcome::Redirected(_) | Outcome::Later(_)
+                        KeyOutcome::Done => answers[*index] = of_key,
+                        KeyOutcome::Redirected(_) | KeyOutcome::Later(_)
                             if is_partly_executed && !command.may_repeat() =>
                         {
                             let what = "commands were executed in part, as their slot moved";
                             return Err(RedisError::other(group.node.server(), what));
                         }
-                        Outcome::Redirected(redirect) => {
-                            pending.push(Pending { index: *index, redirect: Some(redirect) });
+                        KeyOutcome::Redirected(redirect) => {
+                            pending.push(PendingKey { index: *index, redirect: Some(redirect) });
                         }
-                        Outcome::Later(error) => {
+                        KeyOutcome::Later(error) => {
                             cause = Some(error);
                             must_wait = true;
                             pending.push(retry(index));
                         }
-                        Outcome::Failed(error) => return Err(error),
+                        KeyOutcome::Failed(error) => return Err(error),
                     }
                 }
             }
@@ -169,7 +169,7 @@ impl Router {
     }
 
     /// The error of a failed request if a retry makes sense, or else `Err`.
-    fn retried(&self, failure: Failure) -> Result<RedisError, RedisError> {
+    fn retried(&self, failure: RequestFailure) -> Result<RedisError, RedisError> {
         let moved = match self {
             Self::Single(_) => false,
             Self::Cluster(cluster) => {
@@ -181,14 +181,14 @@ impl Router {
         if failure.lost || moved { Ok(failure.error) } else { Err(failure.error) }
     }
 
-    fn outcome(&self, node: &Node, answers: &[Value]) -> Outcome {
+    fn outcome(&self, node: &Node, answers: &[Value]) -> KeyOutcome {
         let error = answers.iter().find_map(|answer| match answer {
             Value::ServerError(error) => Some(error),
             _ => None,
         });
-        let Some(error) = error else { return Outcome::Done };
+        let Some(error) = error else { return KeyOutcome::Done };
         let typed = RedisError::answered(node.server(), error);
-        let Self::Cluster(cluster) = self else { return Outcome::Failed(typed) };
+        let Self::Cluster(cluster) = self else { return KeyOutcome::Failed(typed) };
         match error.code() {
             code @ ("MOVED" | "ASK") => match redirect_address(error, node) {
                 Some(to) => {
@@ -196,22 +196,22 @@ impl Router {
                     if !asking {
                         cluster.mark_stale();
                     }
-                    Outcome::Redirected(Redirect { to, asking })
+                    KeyOutcome::Redirected(Redirect { to, asking })
                 }
-                None => Outcome::Failed(RedisError::other(node.server(), code)),
+                None => KeyOutcome::Failed(RedisError::other(node.server(), code)),
             },
             "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" => {
                 cluster.mark_stale();
-                Outcome::Later(typed)
+                KeyOutcome::Later(typed)
             }
-            _ => Outcome::Failed(typed),
+            _ => KeyOutcome::Failed(typed),
         }
     }
 
     /// Splits keys by the node that owns them.
     async fn groups(
         &self,
-        pending: &[Pending],
+        pending: &[PendingKey],
         names: &[Vec<u8>],
         deadline: Instant,
     ) -> Result<Vec<Group>, RedisError> {
@@ -224,7 +224,7 @@ impl Router {
         };
         let slots = cluster.slots(deadline).await?;
         let mut groups: HashMap<(&Address, bool), Vec<usize>> = HashMap::new();
-        for Pending { index, redirect } in pending {
+        for PendingKey { index, redirect } in pending {
             let place = match redirect {
                 Some(redirect) => (&redirect.to, redirect.asking),
                 None => {

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::capabilities::{Capabilities, Eviction};
-use crate::command::Command;
+use crate::command::KeyCommand;
 use crate::config::RedisConfig;
 use crate::connection::Connector;
 use crate::error::RedisError;
@@ -128,7 +128,7 @@ impl RedisWindow {
         // Redis stores a number of 64 bits with a sign inside its object.
         let token = token.cast_signed().to_string();
         let own = token.clone().into_bytes();
-        let command = Command::Observe { token, millis: lifetime.millis() };
+        let command = KeyCommand::Observe { token, millis: lifetime.millis() };
         let answers = self.run(&command, &unique, lifetime.period()).await?;
         let mut seen = Vec::with_capacity(answers.len());
         for answers in &answers {
@@ -161,7 +161,7 @@ impl RedisWindow {
         keys: &[[u8; 16]],
         period: Option<u64>,
     ) -> Result<Vec<bool>, RedisError> {
-        self.run_counted(&Command::Exists, keys, period).await
+        self.run_counted(&KeyCommand::Exists, keys, period).await
     }
 
     /// Removes the keys from the window; returns whether each was there. A key's next event is new.
@@ -177,7 +177,7 @@ impl RedisWindow {
         keys: &[[u8; 16]],
         period: Option<u64>,
     ) -> Result<Vec<bool>, RedisError> {
-        self.run_counted(&Command::Delete, keys, period).await
+        self.run_counted(&KeyCommand::Delete, keys, period).await
     }
 
     /// Writes a key that expires in a second to each server: fails whenever `observe` would, also
@@ -189,7 +189,7 @@ impl RedisWindow {
     pub async fn probe(&self) -> Result<(), RedisError> {
         let (deadline, _permit) = self.begin().await?;
         let names = self.router.name_for_each(|number| self.names.probe(number), deadline).await?;
-        for answers in self.router.run(&Command::Probe, &names, deadline).await? {
+        for answers in self.router.run(&KeyCommand::Probe, &names, deadline).await? {
             if !matches!(answers[..], [Value::Okay]) {
                 return Err(self.unexpected("SET"));
             }
@@ -224,7 +224,7 @@ impl RedisWindow {
 
     async fn run_counted(
         &self,
-        command: &Command,
+        command: &KeyCommand,
         keys: &[[u8; 16]],
         period: Option<u64>,
     ) -> Result<Vec<bool>, RedisError> {
@@ -242,7 +242,7 @@ impl RedisWindow {
 
     async fn run(
         &self,
-        command: &Command,
+        command: &KeyCommand,
         keys: &[[u8; 16]],
         period: Option<u64>,
     ) -> Result<Vec<Vec<Value>>, RedisError> {

@@ -26,7 +26,7 @@ use super::sign_args::SignArgs;
 use crate::exit;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
 use follow::FollowError;
-use writer::{Operation, Writer};
+use writer::{AppendWriter, Operation};
 
 /// Add devices to the live generation, as a delta.
 ///
@@ -116,7 +116,8 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     let input = args.input.resolve(&inputs)?;
     let store = args.sign.open(&args.target)?;
     let runtime = runtime()?;
-    let mut writer = runtime.block_on(Writer::open(&store, &args.target.audience, operation))?;
+    let mut writer =
+        runtime.block_on(AppendWriter::open(&store, &args.target.audience, operation))?;
     if args.follow {
         return runtime.block_on(follow::run(writer, &input, args.every, args.max_ids, output));
     }

@@ -44,7 +44,7 @@ use journal::JournalLocation;
 use memory_args::MemoryArgs;
 use publish::{BuildPlan, ChunkSink};
 use report::{BuildSummary, Changes};
-use resume::{CheckpointSink, Checkpoints, Fingerprint, STATE, State};
+use resume::{CheckpointSink, Checkpoints, Fingerprint, ResumeState, STATE};
 use stages::Stages;
 
 /// Build an audience from exports of device ids and publish it.
@@ -210,7 +210,7 @@ struct Prepared {
     carried: Option<Carried>,
     fingerprint: Fingerprint,
     /// Progress of an earlier run that this one resumes.
-    state: Option<State>,
+    state: Option<ResumeState>,
     rejects: Option<Rejects>,
 }
 
@@ -230,7 +230,7 @@ impl Prepared {
         let carried = runtime.block_on(carried)?;
         let fingerprint =
             if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
-        let state = State::read(dir, &fingerprint, &base, args.memory.resume)?;
+        let state = ResumeState::read(dir, &fingerprint, &base, args.memory.resume)?;
         let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
         disk_space::check(&input, dir, &budget, spilled)?;
         let rejects = args.rejects.create(&input, state.is_some())?;

@@ -19,7 +19,7 @@ use super::error::CommandError;
 use super::input_args::InputArgs;
 use crate::exit::{CommandFailure, ExitStatus};
 use crate::input::{self, Layout};
-use crate::seen::{Bloom, BloomSpec, Seen, Tables};
+use crate::seen::{Bloom, BloomSpec, SeenKeys, Tables};
 use first_seen::FirstSeen;
 use lines::LineKeys;
 use report::DedupReport;
@@ -126,15 +126,15 @@ impl CommandFailure for DedupError {
 }
 
 impl DedupArgs {
-    fn memory(&self) -> Result<Seen, CommandError> {
+    fn memory(&self) -> Result<SeenKeys, CommandError> {
         let (true, Some(expected)) = (self.bloom, self.expected) else {
-            return Ok(Seen::Exact(Tables::default()));
+            return Ok(SeenKeys::Exact(Tables::default()));
         };
         let spec = match (self.hashes, self.bits_per_key) {
             (Some(hashes), Some(millibits_per_key)) => BloomSpec { hashes, millibits_per_key },
             _ => BloomSpec::for_fpr(self.fpr),
         };
-        Ok(Seen::Bloom(Bloom::new(spec, expected.get()).map_err(DedupError::Memory)?))
+        Ok(SeenKeys::Bloom(Bloom::new(spec, expected.get()).map_err(DedupError::Memory)?))
     }
 }
 

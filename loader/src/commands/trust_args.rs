@@ -10,11 +10,11 @@ pub(super) struct TrustArgs {
     /// Accept only manifests signed by this minisign key, or by a key of this file, as a pod with
     /// this key in its config does; repeatable, one valid signature is enough
     #[arg(long = "public-key", value_name = "KEY|FILE", value_parser = keys)]
-    public_keys: Vec<Keys>,
+    public_keys: Vec<PublicKeys>,
 }
 
 #[derive(Debug, Clone)]
-struct Keys(Vec<PublicKey>);
+struct PublicKeys(Vec<PublicKey>);
 
 impl TrustArgs {
     pub(super) const fn is_given(&self) -> bool {
@@ -22,17 +22,17 @@ impl TrustArgs {
     }
 
     pub(super) fn applied_to(&self, store: Store) -> Store {
-        let keys = self.public_keys.iter().flat_map(|Keys(keys)| keys);
+        let keys = self.public_keys.iter().flat_map(|PublicKeys(keys)| keys);
         store.with_public_keys(keys.cloned().collect::<Vec<_>>())
     }
 }
 
 /// Parses a key, or reads a file of keys.
-fn keys(text: &str) -> Result<Keys, String> {
+fn keys(text: &str) -> Result<PublicKeys, String> {
     if let Ok(key) = text.parse() {
-        return Ok(Keys(vec![key]));
+        return Ok(PublicKeys(vec![key]));
     }
     let file = std::fs::read_to_string(text)
         .map_err(|error| format!("accepted: a key or a file of keys: {error}"))?;
-    PublicKey::all_of(&file).map(Keys).map_err(|error| error.to_string())
+    PublicKey::all_of(&file).map(PublicKeys).map_err(|error| error.to_string())
 }

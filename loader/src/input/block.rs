@@ -10,7 +10,7 @@ pub(super) const MAX_ROW_BYTES: usize = 64 << 10;
 
 /// One cell of a block. It starts at the end of the previous one.
 #[derive(Debug)]
-pub(super) struct Value {
+pub(super) struct Cell {
     pub(super) line: u64,
     pub(super) column: usize,
     pub(super) end: usize,
@@ -24,7 +24,7 @@ pub(super) enum Rows {
         first: u64,
     },
     Cells {
-        values: Vec<Value>,
+        values: Vec<Cell>,
         rows: u64,
     },
     /// End of a source, after this many blocks.

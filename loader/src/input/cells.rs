@@ -1,12 +1,12 @@
 //! Cells: column values that a reader collects into a block for the parsers.
 
-use super::block::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows, Value};
+use super::block::{BLOCK_BYTES, Block, Cell, MAX_ROW_BYTES, Pool, Rows};
 use super::rejects::Reason;
 
 /// A block being filled.
 pub(super) struct Cells {
     bytes: Vec<u8>,
-    values: Vec<Value>,
+    values: Vec<Cell>,
     rows: u64,
 }
 
@@ -23,14 +23,14 @@ impl Cells {
         let kept = cell.unwrap_or_default();
         self.bytes.extend_from_slice(&kept[..kept.len().min(MAX_ROW_BYTES + 1)]);
         let rejected = cell.is_none().then_some(Reason::MissingColumn);
-        self.values.push(Value { line, column, end: self.bytes.len(), rejected });
+        self.values.push(Cell { line, column, end: self.bytes.len(), rejected });
     }
 
     /// Adds a row without cells.
     pub(super) fn add_bad_row(&mut self, line: u64, text: &[u8]) {
         self.bytes.extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
         let (end, rejected) = (self.bytes.len(), Some(Reason::OpenQuote));
-        self.values.push(Value { line, column: 0, end, rejected });
+        self.values.push(Cell { line, column: 0, end, rejected });
         self.end_row();
     }
 

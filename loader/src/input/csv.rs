@@ -22,7 +22,7 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 
 /// Position of the reader within a row.
 #[derive(Default)]
-struct Position {
+struct RowPosition {
     /// First line of the row, or of the empty lines before it.
     line: Cell<u64>,
     since_row: Cell<u64>,
@@ -33,7 +33,7 @@ struct Position {
 /// has one, so a row that reaches the end of the file has an unclosed quote.
 struct Bounded<'a, R> {
     inner: R,
-    position: &'a Position,
+    position: &'a RowPosition,
     last: u8,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn read_blocks(
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let name = input.name().to_owned();
-    let (position, bad) = (Position::default(), BadLines::default());
+    let (position, bad) = (RowPosition::default(), BadLines::default());
     let to = (&*name, source, columns);
     let read = match skipped {
         None => {
@@ -183,7 +183,7 @@ pub(super) fn read_blocks(
     })
 }
 
-fn reader<R: Read>(inner: R, delimiter: u8, position: &Position) -> csv::Reader<Bounded<'_, R>> {
+fn reader<R: Read>(inner: R, delimiter: u8, position: &RowPosition) -> csv::Reader<Bounded<'_, R>> {
     // The carriage return of a CRLF stays in the last cell, which is trimmed like any other.
     // Treating both as line ends would shift the line numbers of such files.
     csv::ReaderBuilder::new()
@@ -208,7 +208,7 @@ impl From<csv::Error> for ReadError {
 /// Reads the rows; `take_bad` moves those that were skipped before into the block.
 fn read_rows<R: Read>(
     reader: &mut csv::Reader<Bounded<'_, R>>,
-    position: &Position,
+    position: &RowPosition,
     (name, source, columns): (&str, usize, &[Column]),
     mut take_bad: impl FnMut(&mut Cells) -> Result<(), InputError>,
     pool: &Pool,

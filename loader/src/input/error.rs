@@ -4,7 +4,7 @@ use std::io;
 
 use rtad_store::StoreError;
 
-use super::parquet::Fault;
+use super::parquet::ParquetFault;
 use super::remote::store_error;
 
 /// An input that cannot be read.
@@ -52,7 +52,7 @@ pub(crate) enum InputError {
     )]
     NoMember { column: String, rows: u64 },
     #[error("input {input}")]
-    Parquet { input: String, source: Fault },
+    Parquet { input: String, source: ParquetFault },
 }
 
 impl InputError {

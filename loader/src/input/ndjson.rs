@@ -16,7 +16,7 @@ use super::member;
 
 /// Value of a row in a column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Found<'a> {
+pub(super) enum RowValue<'a> {
     /// There is no such member, or an outer one is not an object.
     #[default]
     Absent,
@@ -67,17 +67,17 @@ impl Members {
     pub(super) fn find<'a>(
         &self,
         row: &'a [u8],
-        found: &mut [Found<'a>],
+        found: &mut [RowValue<'a>],
     ) -> Result<(), NotAnObject> {
-        found.iter_mut().for_each(|found| *found = Found::Absent);
+        found.iter_mut().for_each(|found| *found = RowValue::Absent);
         let mut json = serde_json::Deserializer::from_slice(row);
-        json.deserialize_map(Object { members: self, found })
+        json.deserialize_map(SelectedMembers { members: self, found })
             .and_then(|()| json.end())
             .map_err(|_| NotAnObject)
     }
 
     /// Clears the values of an earlier member of the same name.
-    fn clear(&self, found: &mut [Found<'_>]) {
+    fn clear(&self, found: &mut [RowValue<'_>]) {
         for member in &self.0 {
             member.clear(found);
         }
@@ -85,19 +85,19 @@ impl Members {
 }
 
 impl Member {
-    fn clear(&self, found: &mut [Found<'_>]) {
-        self.columns.iter().for_each(|column| found[*column] = Found::Absent);
+    fn clear(&self, found: &mut [RowValue<'_>]) {
+        self.columns.iter().for_each(|column| found[*column] = RowValue::Absent);
         self.inner.clear(found);
     }
 }
 
 /// Visitor of an object with selected members.
-struct Object<'m, 'f, 'a> {
+struct SelectedMembers<'m, 'f, 'a> {
     members: &'m Members,
-    found: &'f mut [Found<'a>],
+    found: &'f mut [RowValue<'a>],
 }
 
-impl<'a> Visitor<'a> for Object<'_, '_, 'a> {
+impl<'a> Visitor<'a> for SelectedMembers<'_, '_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,11 +143,11 @@ impl<'m> Visitor<'_> for Name<'m> {
 /// Visitor of the value of a selected member, or of an outer one.
 struct MemberValue<'m, 'f, 'a> {
     member: &'m Member,
-    found: &'f mut [Found<'a>],
+    found: &'f mut [RowValue<'a>],
 }
 
 impl<'a> MemberValue<'_, '_, 'a> {
-    fn set(self, value: Found<'a>) {
+    fn set(self, value: RowValue<'a>) {
         self.member.clear(self.found);
         for column in &self.member.columns {
             self.found[*column] = value.clone();
@@ -171,51 +171,51 @@ impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'a str) -> Result<(), E> {
-        self.set(Found::Text(Cow::Borrowed(text)));
+        self.set(RowValue::Text(Cow::Borrowed(text)));
         Ok(())
     }
 
     // A string with escapes.
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.set(Found::Text(Cow::Owned(text.to_owned())));
+        self.set(RowValue::Text(Cow::Owned(text.to_owned())));
         Ok(())
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.set(Found::Integer(number.into()));
+        self.set(RowValue::Integer(number.into()));
         Ok(())
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.set(Found::Integer(number.into()));
+        self.set(RowValue::Integer(number.into()));
         Ok(())
     }
 
     fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        self.set(Found::NotAnId);
+        self.set(RowValue::NotAnId);
         Ok(())
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        self.set(Found::NotAnId);
+        self.set(RowValue::NotAnId);
         Ok(())
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.set(Found::Null);
+        self.set(RowValue::Null);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<(), A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        self.set(Found::NotAnId);
+        self.set(RowValue::NotAnId);
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'a>>(self, object: A) -> Result<(), A::Error> {
         self.member.clear(self.found);
-        self.member.columns.iter().for_each(|column| self.found[*column] = Found::NotAnId);
-        Object { members: &self.member.inner, found: self.found }.visit_map(object)
+        self.member.columns.iter().for_each(|column| self.found[*column] = RowValue::NotAnId);
+        SelectedMembers { members: &self.member.inner, found: self.found }.visit_map(object)
     }
 }
 
@@ -223,18 +223,18 @@ impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
 mod tests {
     use rtad_core::device::IdKind;
 
-    use super::Found::{Absent, Integer, NotAnId, Null};
+    use super::RowValue::{Absent, Integer, NotAnId, Null};
     use super::*;
 
-    fn find<'a>(columns: &[&str], row: &'a str) -> Result<Vec<Found<'a>>, NotAnObject> {
+    fn find<'a>(columns: &[&str], row: &'a str) -> Result<Vec<RowValue<'a>>, NotAnObject> {
         let column = |name: &&str| Column { name: (*name).to_owned(), kinds: vec![IdKind::Openid] };
         let columns: Vec<_> = columns.iter().map(column).collect();
         let mut found = vec![NotAnId; columns.len()];
         Members::new(&columns).find(row.as_bytes(), &mut found).map(|()| found)
     }
 
-    fn text(text: &str) -> Found<'_> {
-        Found::Text(text.into())
+    fn text(text: &str) -> RowValue<'_> {
+        RowValue::Text(text.into())
     }
 
     #[test]

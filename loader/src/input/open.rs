@@ -17,7 +17,7 @@ use rtad_store::object::Object;
 
 use super::error::InputError;
 use super::remote::{Remote, store_error};
-use crate::progress::{Bytes, Counted};
+use crate::progress::{Bytes, CountedReader};
 
 /// The default limit of the `zstd` command (`--long=27`).
 const MAX_WINDOW_LOG: u32 = 27;
@@ -177,7 +177,7 @@ impl Opened {
                 Box::new(Remote::open(url).map_err(|error| InputError::open(&name, error))?)
             }
         };
-        let mut reader = Counted { inner: reader, bytes: Arc::clone(bytes) };
+        let mut reader = CountedReader { inner: reader, bytes: Arc::clone(bytes) };
         let failed = |error| InputError::open(&name, error);
         let mut magic = Vec::with_capacity(4);
         reader.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;

@@ -30,7 +30,7 @@ mod lz4;
 mod reader;
 mod schema;
 
-pub(super) use fault::Fault;
+pub(super) use fault::ParquetFault;
 pub(super) use reader::read_blocks;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyBatch};
 use super::block::{Block, MAX_ROW_BYTES, Pool, Rows};
 use super::layout::{Column, Input, Layout};
 use super::lines;
-use super::ndjson::{Found, Members};
+use super::ndjson::{Members, RowValue};
 use super::open::Source;
 use super::rejects::{self, Reason, Rejects};
 use super::sink::{Counts, KeySink};
@@ -27,7 +27,7 @@ type Position<'a> = (usize, u64, Option<&'a Column>);
 
 /// A value of the batch.
 #[derive(Debug, Clone, Copy)]
-struct Pending<'a, 'b> {
+struct PendingValue<'a, 'b> {
     position: Position<'a>,
     kind: IdKind,
     text: &'b [u8],
@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
             }
             (Rows::Lines { first }, Layout::Ndjson { columns }) => {
                 let text = without_bom(bytes, *first);
-                let mut found = vec![Found::Absent; columns.len()];
+                let mut found = vec![RowValue::Absent; columns.len()];
                 for (row, line) in (*first..).zip(lines::lines(text)) {
                     self.object(&mut pending, (block.source, row), columns, line, &mut found);
                 }
@@ -156,11 +156,11 @@ impl<'a> Parser<'a> {
     /// value.
     fn object<'b>(
         &mut self,
-        pending: &mut Vec<Pending<'a, 'b>>,
+        pending: &mut Vec<PendingValue<'a, 'b>>,
         (source, row): (usize, u64),
         columns: &'a [Column],
         line: &'b [u8],
-        found: &mut [Found<'b>],
+        found: &mut [RowValue<'b>],
     ) {
         if line.trim_ascii().is_empty() {
             return;
@@ -175,17 +175,19 @@ impl<'a> Parser<'a> {
             return self.reject_now(pending, (source, row, None), reason, line);
         }
         for (index, column) in columns.iter().enumerate() {
-            self.seen[index] |= found[index] != Found::Absent;
+            self.seen[index] |= found[index] != RowValue::Absent;
             let position = (source, row, Some(column));
             match &found[index] {
-                Found::Text(Cow::Borrowed(text)) => {
+                RowValue::Text(Cow::Borrowed(text)) => {
                     self.value(pending, position, &column.kinds, text.as_bytes());
                 }
-                Found::Text(Cow::Owned(text)) => {
+                RowValue::Text(Cow::Owned(text)) => {
                     self.value_now(pending, position, &column.kinds, text.as_bytes());
                 }
-                Found::Absent | Found::Null => self.value(pending, position, &column.kinds, b""),
-                Found::Integer(number) => {
+                RowValue::Absent | RowValue::Null => {
+                    self.value(pending, position, &column.kinds, b"")
+                }
+                RowValue::Integer(number) => {
                     let mut digits = [0; 40];
                     let mut rest = &mut digits[..];
                     write!(rest, "{number}").expect("an i128 has 40 characters at most");
@@ -193,7 +195,7 @@ impl<'a> Parser<'a> {
                     let digits = &digits[..digits.len() - left];
                     self.value_now(pending, position, &column.kinds, digits);
                 }
-                Found::NotAnId => {
+                RowValue::NotAnId => {
                     self.counts.values += 1;
                     self.reject_now(pending, position, Reason::Malformed, line);
                 }
@@ -205,7 +207,7 @@ impl<'a> Parser<'a> {
     #[inline]
     fn value<'b>(
         &mut self,
-        pending: &mut Vec<Pending<'a, 'b>>,
+        pending: &mut Vec<PendingValue<'a, 'b>>,
         position: Position<'a>,
         kinds: &[IdKind],
         text: &'b [u8],
@@ -230,7 +232,7 @@ impl<'a> Parser<'a> {
             };
         }
         self.batch.push(&self.input.keys, kind, case, text);
-        pending.push(Pending { position, kind, text });
+        pending.push(PendingValue { position, kind, text });
         if pending.len() == KeyBatch::USUAL_LEN {
             self.finish(pending);
         }
@@ -239,7 +241,7 @@ impl<'a> Parser<'a> {
     /// The same for a value that does not outlive its row.
     fn value_now(
         &mut self,
-        pending: &mut Vec<Pending<'a, '_>>,
+        pending: &mut Vec<PendingValue<'a, '_>>,
         position: Position<'a>,
         kinds: &[IdKind],
         text: &[u8],
@@ -254,7 +256,7 @@ impl<'a> Parser<'a> {
     #[cold]
     fn reject_now(
         &mut self,
-        pending: &mut Vec<Pending<'a, '_>>,
+        pending: &mut Vec<PendingValue<'a, '_>>,
         position: Position<'a>,
         reason: Reason,
         text: &[u8],
@@ -264,11 +266,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Appends the batch's keys, and counts or records its values without one.
-    fn finish(&mut self, pending: &mut Vec<Pending<'a, '_>>) {
+    fn finish(&mut self, pending: &mut Vec<PendingValue<'a, '_>>) {
         let mut values = pending.drain(..);
         let (mut batch, mut keys) = (take(&mut self.batch), take(&mut self.keys));
         batch.finish(&self.input.keys, &mut keys, |result| {
-            let Pending { position, kind, text } =
+            let PendingValue { position, kind, text } =
                 values.next().expect("the batch has as many ids as values are pending");
             match result {
                 Ok(()) => self.counts.count_raw(kind, text),

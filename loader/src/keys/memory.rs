@@ -16,9 +16,9 @@ use rtad_core::memory::{Pages, Region};
 const MAX_WAIT: Duration = Duration::from_millis(10);
 
 /// A device key as bytes. Zeroed memory from the kernel is valid without touching it.
-pub(crate) type Key = [u8; 16];
+pub(crate) type KeyBytes = [u8; 16];
 
-pub(crate) const KEY_BYTES: usize = size_of::<Key>();
+pub(crate) const KEY_BYTES: usize = size_of::<KeyBytes>();
 
 /// Unit and alignment of direct I/O. Most disks would accept an eighth of it.
 pub(super) const PAGE_BYTES: usize = 4096;
@@ -39,21 +39,21 @@ impl Slab {
 /// Some keys of one partition. The default has no capacity.
 #[derive(Default)]
 pub(super) struct Segment<'m> {
-    keys: &'m mut [Key],
+    keys: &'m mut [KeyBytes],
     len: usize,
 }
 
 impl Segment<'_> {
     /// Returns false if the segment is full.
     #[inline]
-    pub(super) fn push(&mut self, key: &Key) -> bool {
+    pub(super) fn push(&mut self, key: &KeyBytes) -> bool {
         let Some(slot) = self.keys.get_mut(self.len) else { return false };
         *slot = *key;
         self.len += 1;
         true
     }
 
-    pub(super) fn keys(&self) -> &[Key] {
+    pub(super) fn keys(&self) -> &[KeyBytes] {
         &self.keys[..self.len]
     }
 
@@ -68,7 +68,7 @@ impl Segment<'_> {
     }
 
     /// Replaces its keys with as many of `keys` as fit.
-    pub(super) fn refill(&mut self, keys: &mut impl Iterator<Item = Key>) {
+    pub(super) fn refill(&mut self, keys: &mut impl Iterator<Item = KeyBytes>) {
         self.len = 0;
         for (slot, key) in self.keys.iter_mut().zip(keys) {
             *slot = key;
@@ -79,13 +79,13 @@ impl Segment<'_> {
 
 /// Page-aligned buffer for direct reads.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct AlignedBuffer {
     bytes: Vec<u8>,
     begin: usize,
     len: usize,
 }
 
-impl Block {
+impl AlignedBuffer {
     /// A buffer of whole pages.
     pub(super) fn of(pages: usize) -> Self {
         let len = pages * PAGE_BYTES;
@@ -95,7 +95,7 @@ impl Block {
     }
 }
 
-impl Deref for Block {
+impl Deref for AlignedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -103,7 +103,7 @@ impl Deref for Block {
     }
 }
 
-impl DerefMut for Block {
+impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.begin..self.begin + self.len]
     }
@@ -116,7 +116,7 @@ pub(super) struct Pool<'m> {
 }
 
 struct Free<'m> {
-    fresh: ChunksExactMut<'m, Key>,
+    fresh: ChunksExactMut<'m, KeyBytes>,
     used: Vec<Segment<'m>>,
     handed_out: usize,
 }

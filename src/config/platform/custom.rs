@@ -23,7 +23,7 @@ pub use signature::{Algorithm, HexCase, SignatureConfig, SignatureMode, Timestam
 /// Format of the bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Body {
+pub enum BodyFormat {
     /// Messages of a `.proto`.
     Protobuf,
     /// JSON.

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::plan::{Content, Field, Leaf, Node};
+use super::plan::{Field, FieldContent, Leaf, MessageNode};
 use super::reading::{Malformed, Reading};
 use crate::platform::value::Value;
 
@@ -18,7 +18,7 @@ use crate::platform::value::Value;
 pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
     let root = &reading.plan.root;
     let mut json = serde_json::Deserializer::from_slice(body);
-    json.deserialize_map(Object { node: root, is_in_list: false, reading })
+    json.deserialize_map(MappedObject { node: root, is_in_list: false, reading })
         .map_err(|_| Malformed)?;
     json.end().map_err(|_| Malformed)?;
     reading.end(root)
@@ -30,9 +30,9 @@ fn bad<E: Error>() -> E {
 }
 
 /// A key, if it is mapped.
-struct Key<'p>(&'p Node);
+struct MappedKey<'p>(&'p MessageNode);
 
-impl<'de, 'p> DeserializeSeed<'de> for Key<'p> {
+impl<'de, 'p> DeserializeSeed<'de> for MappedKey<'p> {
     type Value = Option<&'p Field>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -40,7 +40,7 @@ impl<'de, 'p> DeserializeSeed<'de> for Key<'p> {
     }
 }
 
-impl<'p> Visitor<'_> for Key<'p> {
+impl<'p> Visitor<'_> for MappedKey<'p> {
     type Value = Option<&'p Field>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,13 +53,13 @@ impl<'p> Visitor<'_> for Key<'p> {
 }
 
 /// An object, a list of them, or null.
-struct Object<'r, 'p, 'a> {
-    node: &'p Node,
+struct MappedObject<'r, 'p, 'a> {
+    node: &'p MessageNode,
     is_in_list: bool,
     reading: &'r mut Reading<'p, 'a>,
 }
 
-impl<'de> DeserializeSeed<'de> for Object<'_, '_, 'de> {
+impl<'de> DeserializeSeed<'de> for MappedObject<'_, '_, 'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -67,7 +67,7 @@ impl<'de> DeserializeSeed<'de> for Object<'_, '_, 'de> {
     }
 }
 
-impl<'de> Visitor<'de> for Object<'_, '_, 'de> {
+impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,19 +82,19 @@ impl<'de> Visitor<'de> for Object<'_, '_, 'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self { node, is_in_list, reading } = self;
         reading.begin(node);
-        while let Some(field) = map.next_key_seed(Key(node))? {
+        while let Some(field) = map.next_key_seed(MappedKey(node))? {
             match field.map(|field| &field.content) {
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
-                Some(Content::Node(node)) => {
-                    map.next_value_seed(Object {
+                Some(FieldContent::Node(node)) => {
+                    map.next_value_seed(MappedObject {
                         node,
                         is_in_list: false,
                         reading: &mut *reading,
                     })?;
                 }
-                Some(Content::Leaf(leaf)) => {
+                Some(FieldContent::Leaf(leaf)) => {
                     map.next_value_seed(Scalar {
                         leaf,
                         is_in_list: false,
@@ -116,7 +116,7 @@ impl<'de> Visitor<'de> for Object<'_, '_, 'de> {
         }
         reading.begin(node);
         while list
-            .next_element_seed(Object { node, is_in_list: true, reading: &mut *reading })?
+            .next_element_seed(MappedObject { node, is_in_list: true, reading: &mut *reading })?
             .is_some()
         {}
         Ok(())

@@ -6,7 +6,9 @@
 //! the end of its message, ids and strategies are taken from the slots. A repeated field, or a
 //! field of a repeated message, yields every value.
 
-use super::schema::{End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve};
+use super::schema::{
+    End, PathStep, Scalar, Schema, check_ids, check_number, check_single, resolve,
+};
 use crate::config::{IdListConfig, Mistake, Named, RequestConfig};
 use crate::platform::value::Value;
 
@@ -25,7 +27,7 @@ pub(super) enum Role {
 
 /// A message or object.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct MessageNode {
     pub(super) fields: Vec<Field>,
     /// All slots under it.
     pub(super) slots: Vec<usize>,
@@ -37,13 +39,13 @@ pub(super) struct Field {
     pub(super) number: u32,
     pub(super) name: Box<str>,
     pub(super) is_list: bool,
-    pub(super) content: Content,
+    pub(super) content: FieldContent,
 }
 
 /// The content of a field.
 #[derive(Debug)]
-pub(super) enum Content {
-    Node(Node),
+pub(super) enum FieldContent {
+    Node(MessageNode),
     Leaf(Leaf),
 }
 
@@ -69,7 +71,7 @@ impl Leaf {
 
 /// A list of ids with their types.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct IdList {
     pub(super) kind: usize,
     pub(super) secure: Option<usize>,
     pub(super) path: Box<str>,
@@ -85,7 +87,7 @@ struct Listed {
     field: usize,
 }
 
-impl List {
+impl IdList {
     /// The index in [`rtad_core::device::IdField::ALL`] of an id with these types. Scans a short
     /// list.
     #[inline]
@@ -99,17 +101,17 @@ impl List {
 /// The plan for reading a request.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) root: Node,
+    pub(super) root: MessageNode,
     pub(super) roles: Vec<Role>,
     /// The value of each slot if its field is absent.
     pub(super) absent: Vec<Value<'static>>,
-    pub(super) list: Option<List>,
+    pub(super) list: Option<IdList>,
     pub(super) separator: Option<String>,
     pub(super) request_id: Option<usize>,
     pub(super) ping: Option<usize>,
 }
 
-impl Node {
+impl MessageNode {
     /// The field of this number. Scans a short list.
     #[inline]
     pub(super) fn numbered(&self, number: u32) -> Option<&Field> {
@@ -123,16 +125,18 @@ impl Node {
     }
 
     /// Adds a slot. False if one path uses a field as a value, and another as an object.
-    fn insert(&mut self, steps: &[Step], slot: usize) -> bool {
+    fn insert(&mut self, steps: &[PathStep], slot: usize) -> bool {
         self.slots.push(slot);
         let (step, rest) = steps.split_first().expect("a path has at least one name");
         let index =
             self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
                 let content = match step.scalar {
-                    Some(scalar) => {
-                        Content::Leaf(Leaf { scalar, closed: step.closed(), slots: Vec::new() })
-                    }
-                    None => Content::Node(Self::default()),
+                    Some(scalar) => FieldContent::Leaf(Leaf {
+                        scalar,
+                        closed: step.closed(),
+                        slots: Vec::new(),
+                    }),
+                    None => FieldContent::Node(Self::default()),
                 };
                 let name = step.name.as_str().into();
                 self.fields.push(Field {
@@ -144,8 +148,8 @@ impl Node {
                 self.fields.len() - 1
             });
         match (&mut self.fields[index].content, step.scalar) {
-            (Content::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
-            (Content::Node(node), None) => return node.insert(rest, slot),
+            (FieldContent::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
+            (FieldContent::Node(node), None) => return node.insert(rest, slot),
             _ => return false,
         }
         true
@@ -166,7 +170,7 @@ impl<'a> Planner<'a> {
         mistakes: &'a mut Vec<Mistake>,
     ) -> Self {
         let plan = Plan {
-            root: Node::default(),
+            root: MessageNode::default(),
             roles: Vec::new(),
             absent: Vec::new(),
             list: None,
@@ -210,7 +214,7 @@ impl<'a> Planner<'a> {
     pub(super) fn check_strategies(&mut self, named: &Named, ids: &[&[u8]]) {
         // A mistake in the path was reported before.
         let Ok(steps) = resolve(self.schema.request(), named, End::Value) else { return };
-        let checked = check_ids(named, steps.last().map_or(Scalar::Text, Step::value), ids);
+        let checked = check_ids(named, steps.last().map_or(Scalar::Text, PathStep::value), ids);
         self.checked(checked);
     }
 
@@ -228,7 +232,7 @@ impl<'a> Planner<'a> {
         self.insert(named, &steps, role)
     }
 
-    fn list(&mut self, mapping: &IdListConfig) -> Option<List> {
+    fn list(&mut self, mapping: &IdListConfig) -> Option<IdList> {
         let prefix = match &mapping.list {
             Some(list) => {
                 let steps = resolve(self.schema.request(), list, End::Message);
@@ -238,7 +242,7 @@ impl<'a> Planner<'a> {
             None => String::new(),
         };
         let base = prefix.matches('.').count();
-        let mut member = |named: &Named, role: Role| -> Option<(usize, Vec<Step>, String)> {
+        let mut member = |named: &Named, role: Role| -> Option<(usize, Vec<PathStep>, String)> {
             let full = Named { text: format!("{prefix}{}", named.text), ..named.clone() };
             let steps = self.resolve(&full)?;
             let checked = check_single(&full, &steps[base..]);
@@ -274,11 +278,16 @@ impl<'a> Planner<'a> {
                 fields.push(Listed { kind, secure: hash, field: *field });
             }
         }
-        Some(List { kind, secure: secure.map(|(slot, _)| slot), path: path.into(), fields })
+        Some(IdList { kind, secure: secure.map(|(slot, _)| slot), path: path.into(), fields })
     }
 
     /// A type as requests carry it: the config may use an enum's names, requests carry its numbers.
-    fn discriminator(&mut self, named: &Named, steps: &[Step], text: &str) -> Option<Box<[u8]>> {
+    fn discriminator(
+        &mut self,
+        named: &Named,
+        steps: &[PathStep],
+        text: &str,
+    ) -> Option<Box<[u8]>> {
         let step = steps.last().expect("a path has at least one name");
         let number = match &step.names {
             Some(names) => names.get_value_by_name(text).map(|value| value.number().to_string()),
@@ -304,7 +313,7 @@ impl<'a> Planner<'a> {
         Some(text.into_bytes().into())
     }
 
-    fn resolve(&mut self, named: &Named) -> Option<Vec<Step>> {
+    fn resolve(&mut self, named: &Named) -> Option<Vec<PathStep>> {
         let steps = resolve(self.schema.request(), named, End::Value);
         self.checked(steps)
     }
@@ -313,7 +322,7 @@ impl<'a> Planner<'a> {
         result.map_err(|mistake| self.mistakes.push(mistake)).ok()
     }
 
-    fn insert(&mut self, named: &Named, steps: &[Step], role: Role) -> Option<usize> {
+    fn insert(&mut self, named: &Named, steps: &[PathStep], role: Role) -> Option<usize> {
         let slot = self.plan.roles.len();
         if !self.plan.root.insert(steps, slot) {
             let why = "is a value for one key and an object for another";

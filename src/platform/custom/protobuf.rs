@@ -9,7 +9,7 @@
 use bytes::Buf as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use super::plan::{Content, Node};
+use super::plan::{FieldContent, MessageNode};
 use super::reading::{Malformed, Reading};
 use super::schema::Scalar;
 use crate::platform::value::Value;
@@ -23,7 +23,7 @@ pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<
 
 fn walk<'a>(
     mut body: &'a [u8],
-    node: &'a Node,
+    node: &'a MessageNode,
     reading: &mut Reading<'_, 'a>,
 ) -> Result<(), Malformed> {
     while !body.is_empty() {
@@ -33,7 +33,7 @@ fn walk<'a>(
             continue;
         };
         match &field.content {
-            Content::Node(child) if wire == WireType::LengthDelimited => {
+            FieldContent::Node(child) if wire == WireType::LengthDelimited => {
                 let inner = delimited(&mut body)?;
                 if field.is_list {
                     reading.begin(child);
@@ -43,8 +43,8 @@ fn walk<'a>(
                     walk(inner, child, reading)?;
                 }
             }
-            Content::Node(_) => return Err(Malformed),
-            Content::Leaf(leaf)
+            FieldContent::Node(_) => return Err(Malformed),
+            FieldContent::Leaf(leaf)
                 if field.is_list
                     && wire == WireType::LengthDelimited
                     && leaf.scalar.is_number() =>
@@ -57,7 +57,7 @@ fn walk<'a>(
                     }
                 }
             }
-            Content::Leaf(leaf) => {
+            FieldContent::Leaf(leaf) => {
                 let value = scalar(leaf.scalar, wire, &mut body)?;
                 if leaf.knows(&value) {
                     reading.take(leaf, field.is_list, value)?;

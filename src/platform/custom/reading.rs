@@ -1,6 +1,6 @@
 //! The values of a request's mapped fields, collected while its body is decoded.
 
-use super::plan::{Leaf, Node, Plan, Role};
+use super::plan::{Leaf, MessageNode, Plan, Role};
 use crate::platform::ids::MAX_ASKED;
 use crate::platform::read::{Asked, AskedList, Id, Read, SkippedId};
 use crate::platform::value::{Digits, Value};
@@ -53,14 +53,14 @@ impl<'r, 'a> Reading<'r, 'a> {
     }
 
     /// Clears the slots under a node, as a new element of a list begins.
-    pub(super) fn begin(&mut self, node: &Node) {
+    pub(super) fn begin(&mut self, node: &MessageNode) {
         for slot in &node.slots {
             self.values[*slot] = self.plan.absent[*slot].clone();
         }
     }
 
     /// Takes ids and strategies from the slots under a node, as it has ended.
-    pub(super) fn end(&mut self, node: &Node) -> Result<(), Malformed> {
+    pub(super) fn end(&mut self, node: &MessageNode) -> Result<(), Malformed> {
         for slot in &node.slots {
             if !matches!(self.plan.roles[*slot], Role::Single) && !self.values[*slot].is_absent() {
                 let value = std::mem::replace(&mut self.values[*slot], Value::Absent);

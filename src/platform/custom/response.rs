@@ -6,7 +6,7 @@
 use prost_reflect::MessageDescriptor;
 
 use super::schema::{
-    End, Scalar, Schema, Step, check_ids, check_number, check_single, resolve, unfit_ids,
+    End, PathStep, Scalar, Schema, check_ids, check_number, check_single, resolve, unfit_ids,
 };
 use crate::config::{CodeConfig, Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig};
 
@@ -21,7 +21,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    fn of(step: &Step, item: Item) -> Self {
+    fn of(step: &PathStep, item: Item) -> Self {
         Self { number: step.number, name: step.name.clone(), is_required: step.is_required, item }
     }
 }
@@ -146,7 +146,7 @@ impl Compiler<'_> {
         &mut self,
         message: Option<&MessageDescriptor>,
         named: Option<&Named>,
-        item: impl FnOnce(&Schema, &Named, &Step) -> Result<Item, Mistake>,
+        item: impl FnOnce(&Schema, &Named, &PathStep) -> Result<Item, Mistake>,
     ) {
         let Some(named) = named else { return };
         let added = resolve(message, named, End::Value).and_then(|steps| {
@@ -231,7 +231,7 @@ pub(super) fn contains(ids: &[&[u8]], separator: &str) -> bool {
 fn code_item(
     schema: &Schema,
     named: &Named,
-    step: &Step,
+    step: &PathStep,
     code: &CodeConfig,
 ) -> Result<Item, Mistake> {
     check_number(named, schema, std::slice::from_ref(step))?;
@@ -249,8 +249,8 @@ fn code_item(
 fn insert(
     mut fields: &mut Vec<Field>,
     named: &Named,
-    above: &[Step],
-    step: &Step,
+    above: &[PathStep],
+    step: &PathStep,
     item: Item,
 ) -> Result<(), Mistake> {
     let twice = || Err(named.mistake("it is mapped twice", "a field of its own for each"));

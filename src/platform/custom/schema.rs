@@ -10,7 +10,7 @@ use prost_reflect::{
     Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax,
 };
 
-use crate::config::{Body, Mistake, Named, PlatformConfig};
+use crate::config::{BodyFormat, Mistake, Named, PlatformConfig};
 use crate::platform::value::canonical_integer_of;
 
 /// Longest path, in fields.
@@ -75,7 +75,7 @@ impl Scalar {
 
 /// One field of a path.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct PathStep {
     pub(super) name: String,
     /// 0 in JSON.
     pub(super) number: u32,
@@ -130,7 +130,7 @@ fn messages(pool: &DescriptorPool) -> Vec<String> {
 impl Schema {
     /// The schema that the config names; `None` after a mistake.
     pub(super) fn of_config(config: &PlatformConfig, mistakes: &mut Vec<Mistake>) -> Option<Self> {
-        if config.body? == Body::Json {
+        if config.body? == BodyFormat::Json {
             return Some(Self::Json);
         }
         let proto = config.proto.as_ref()?;
@@ -187,7 +187,7 @@ pub(super) fn resolve(
     message: Option<&MessageDescriptor>,
     named: &Named,
     end: End,
-) -> Result<Vec<Step>, Mistake> {
+) -> Result<Vec<PathStep>, Mistake> {
     let segments: Vec<&str> = named.text.split('.').collect();
     if segments.len() > MAX_DEPTH || segments.iter().any(|segment| segment.is_empty()) {
         let accepted = format!("at most {MAX_DEPTH} names separated by dots, such as device.imei");
@@ -199,7 +199,7 @@ pub(super) fn resolve(
         let is_last = index + 1 == segments.len();
         let holds_value = is_last && end == End::Value;
         let Some(parent) = message.take() else {
-            steps.push(Step::of_json(segment, holds_value));
+            steps.push(PathStep::of_json(segment, holds_value));
             continue;
         };
         let Some(field) = parent.get_field_by_name(segment) else {
@@ -230,13 +230,13 @@ pub(super) fn resolve(
                 let why = format!("{label} is not a message and has no fields");
                 return Err(named.mistake(&why, "a field that is a message"));
             }
-            _ => steps.push(Step::of_protobuf(&field, scalar, label)),
+            _ => steps.push(PathStep::of_protobuf(&field, scalar, label)),
         }
     }
     Ok(steps)
 }
 
-impl Step {
+impl PathStep {
     /// The type of a path's value.
     pub(super) fn value(&self) -> Scalar {
         self.scalar.expect("a path to a value ends with one")
@@ -283,7 +283,7 @@ impl Step {
 }
 
 /// A mistake if a step is repeated.
-pub(super) fn check_single(named: &Named, steps: &[Step]) -> Result<(), Mistake> {
+pub(super) fn check_single(named: &Named, steps: &[PathStep]) -> Result<(), Mistake> {
     match steps.iter().find(|step| step.is_list) {
         None => Ok(()),
         Some(step) => {
@@ -294,7 +294,11 @@ pub(super) fn check_single(named: &Named, steps: &[Step]) -> Result<(), Mistake>
 }
 
 /// A mistake if the last step is not a number; JSON accepts any value.
-pub(super) fn check_number(named: &Named, schema: &Schema, steps: &[Step]) -> Result<(), Mistake> {
+pub(super) fn check_number(
+    named: &Named,
+    schema: &Schema,
+    steps: &[PathStep],
+) -> Result<(), Mistake> {
     let is_number = steps.last().and_then(|step| step.scalar).is_some_and(Scalar::is_number);
     match (schema, steps.last()) {
         (Schema::Protobuf { .. }, Some(step)) if !is_number => Err(named

@@ -16,7 +16,7 @@ use super::plan::Planner;
 use super::reading::Reading;
 use super::template::{self, Part, Source};
 use crate::config::{Algorithm, HexCase, Secret, SignatureConfig, SignatureMode, TimestampUnit};
-use crate::platform::adapter::Head;
+use crate::platform::adapter::RequestHead;
 use crate::platform::failure::Failure;
 use crate::platform::value::integer_of;
 
@@ -85,7 +85,7 @@ impl Signature {
     }
 
     /// Whether these headers and this query are enough to check the signature.
-    pub(super) fn is_in(&self, head: &Head<'_>) -> bool {
+    pub(super) fn is_in(&self, head: &RequestHead<'_>) -> bool {
         let signed = self.template.iter().filter_map(|part| match part {
             Part::Value(source) => Some(source),
             _ => None,
@@ -97,7 +97,7 @@ impl Signature {
     pub(super) fn check(
         &self,
         reading: &Reading<'_, '_>,
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         body: &[u8],
         now: impl FnOnce() -> Duration,
     ) -> Result<(), Failure> {
@@ -128,7 +128,7 @@ impl Signature {
         secret: &Secret,
         signature: &[u8],
         reading: &Reading<'_, '_>,
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         body: &[u8],
     ) -> Choice {
         let feed = |update: &mut dyn FnMut(&[u8])| {

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use super::plan::Planner;
 use super::reading::Reading;
 use crate::config::{Mistake, Named};
-use crate::platform::adapter::Head;
+use crate::platform::adapter::RequestHead;
 use crate::platform::value::Digits;
 
 /// The source of a value in a request.
@@ -71,7 +71,7 @@ impl Source {
     }
 
     /// Whether these headers and this query may hold the value. A body always may.
-    pub(super) fn is_in(&self, head: &Head<'_>) -> bool {
+    pub(super) fn is_in(&self, head: &RequestHead<'_>) -> bool {
         match self {
             Self::Body { .. } => true,
             Self::Header(name) => head.headers.contains_key(name),
@@ -83,7 +83,7 @@ impl Source {
     pub(super) fn with<R>(
         &self,
         reading: &Reading<'_, '_>,
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         use_it: impl FnOnce(&[u8]) -> R,
     ) -> R {
         match self {

@@ -15,7 +15,7 @@ use super::*;
 use crate::platform::testing::{
     BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, fallback, reply,
 };
-use crate::platform::{Head, Platform};
+use crate::platform::{Platform, RequestHead};
 use crate::serve::Assembly;
 use crate::strategy::Decision;
 
@@ -71,9 +71,9 @@ message Rsp {
   repeated Verdict verdicts = 2;
   optional string id = 3;
   repeated sint32 accepted = 4 [packed = true];
-  optional Head head = 5;
+  optional RequestHead head = 5;
   optional string joined = 6;
-  message Head { optional Inner inner = 1; }
+  message RequestHead { optional Inner inner = 1; }
   message Inner { optional uint32 cache = 1; }
 }
 message Verdict {
@@ -141,7 +141,7 @@ fn asked(
 fn asked_at(
     custom: &Custom,
     admission: Admission,
-    head: Head<'_>,
+    head: RequestHead<'_>,
     body: &[u8],
     now: Duration,
 ) -> (Result<Bytes, Failure>, Script) {

@@ -14,7 +14,7 @@ use super::schema::Scalar;
 use crate::platform::value::{Digits, Value, canonical_integer_of};
 
 /// The values of a response.
-pub(super) struct Answer<'s, 'a> {
+pub(super) struct AnswerValues<'s, 'a> {
     pub(super) request_id: &'s Value<'a>,
     pub(super) code: i64,
     /// Strategies, and whether each bids.
@@ -28,7 +28,7 @@ type Verdict<'s, 'a> = Option<&'s (&'s Value<'a>, bool)>;
 
 impl Response {
     /// Writes an answer.
-    pub(super) fn write(&self, answer: &Answer<'_, '_>) -> Vec<u8> {
+    pub(super) fn write(&self, answer: &AnswerValues<'_, '_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + 32 * (answer.verdicts.len() + answer.accepted.len()));
         if self.is_json {
             self.object(&self.fields, answer, None, &mut out);
@@ -42,7 +42,7 @@ impl Response {
     fn object(
         &self,
         fields: &[Field],
-        answer: &Answer<'_, '_>,
+        answer: &AnswerValues<'_, '_>,
         verdict: Verdict<'_, '_>,
         out: &mut Vec<u8>,
     ) -> bool {
@@ -71,7 +71,7 @@ impl Response {
     fn member(
         &self,
         item: &Item,
-        answer: &Answer<'_, '_>,
+        answer: &AnswerValues<'_, '_>,
         verdict: Verdict<'_, '_>,
         out: &mut Vec<u8>,
     ) -> bool {
@@ -150,7 +150,7 @@ fn number(number: i128, out: &mut Vec<u8>) {
 /// False if it is a verdict whose strategy cannot be written.
 fn message(
     fields: &[Field],
-    answer: &Answer<'_, '_>,
+    answer: &AnswerValues<'_, '_>,
     verdict: Verdict<'_, '_>,
     out: &mut Vec<u8>,
 ) -> bool {
@@ -240,7 +240,7 @@ fn message(
 }
 
 /// Whether a message has any value.
-fn has_values(fields: &[Field], answer: &Answer<'_, '_>) -> bool {
+fn has_values(fields: &[Field], answer: &AnswerValues<'_, '_>) -> bool {
     fields.iter().any(|field| match &field.item {
         Item::Message(fields) => has_values(fields, answer),
         Item::RequestId(_) => !answer.request_id.is_absent(),

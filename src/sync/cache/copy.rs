@@ -16,11 +16,11 @@ pub(crate) struct ChunkCopy {
     folder: PathBuf,
     name: String,
     errors: Arc<CacheErrors>,
-    state: State,
+    state: CopyState,
 }
 
 #[derive(Debug)]
-enum State {
+enum CopyState {
     /// No file yet: the first bytes create it, on the blocking pool.
     New,
     Open(File, PathBuf),
@@ -30,7 +30,7 @@ enum State {
 
 impl ChunkCopy {
     pub(super) fn new(folder: PathBuf, name: String, errors: &Arc<CacheErrors>) -> Self {
-        Self { folder, name, errors: Arc::clone(errors), state: State::New }
+        Self { folder, name, errors: Arc::clone(errors), state: CopyState::New }
     }
 
     /// Publishes the copy in the cache, after the chunk was verified.
@@ -39,33 +39,35 @@ impl ChunkCopy {
     ///
     /// The reason that there is no copy. It has been counted.
     pub(crate) fn keep(mut self) -> io::Result<()> {
-        if let State::Open(_, staged) = &self.state {
+        if let CopyState::Open(_, staged) = &self.state {
             let renamed = std::fs::rename(staged, self.folder.join(&self.name));
             self.errors.report(&self.folder, &renamed);
             match renamed {
-                Ok(()) => self.state = State::Kept,
+                Ok(()) => self.state = CopyState::Kept,
                 Err(error) => self.give_up(error),
             }
         }
-        match std::mem::replace(&mut self.state, State::Kept) {
-            State::Failed(error) => Err(error),
+        match std::mem::replace(&mut self.state, CopyState::Kept) {
+            CopyState::Failed(error) => Err(error),
             _ => Ok(()),
         }
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if matches!(self.state, State::New) {
+        if matches!(self.state, CopyState::New) {
             let (file, staged) = stage(&self.folder)?;
-            self.state = State::Open(file, staged);
+            self.state = CopyState::Open(file, staged);
         }
         match &mut self.state {
-            State::Open(file, _) => file.write_all(bytes),
+            CopyState::Open(file, _) => file.write_all(bytes),
             _ => Ok(()),
         }
     }
 
     fn give_up(&mut self, error: io::Error) {
-        if let State::Open(_, staged) = std::mem::replace(&mut self.state, State::Failed(error)) {
+        if let CopyState::Open(_, staged) =
+            std::mem::replace(&mut self.state, CopyState::Failed(error))
+        {
             let _ = std::fs::remove_file(staged);
         }
     }

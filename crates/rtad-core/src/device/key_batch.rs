@@ -10,13 +10,13 @@ use super::md5_lanes::Md5Lanes;
 /// Ids whose keys are computed together. Reused, so that only the first batches allocate.
 #[derive(Debug, Default)]
 pub struct KeyBatch {
-    ids: Vec<Pending>,
+    ids: Vec<BatchId>,
     hashes: Md5Lanes,
 }
 
 /// An id of a batch.
 #[derive(Debug, Clone, Copy)]
-enum Pending {
+enum BatchId {
     /// Known without a hash.
     Known(Result<DeviceKey, Unusable>),
     /// The index of the one hash.
@@ -34,16 +34,16 @@ impl KeyBatch {
     pub fn push(&mut self, maker: &KeyMaker, kind: IdKind, case: Case, id: &[u8]) {
         let id = id.trim_ascii();
         let id = match maker.form(kind, id) {
-            Form::Known(result) => Pending::Known(result),
+            Form::Known(result) => BatchId::Known(result),
             Form::Unhashed { has_shape: true } if case == Case::All => {
                 let first = self.hashes.push(Case::AsIs, id);
                 self.hashes.push(Case::Lower, id);
                 self.hashes.push(Case::Upper, id);
-                Pending::Three { first }
+                BatchId::Three { first }
             }
             Form::Unhashed { has_shape } => {
                 let case = if has_shape { case } else { Case::AsIs };
-                Pending::One { hash: self.hashes.push(case, id), has_shape }
+                BatchId::One { hash: self.hashes.push(case, id), has_shape }
             }
         };
         self.ids.push(id);
@@ -71,11 +71,11 @@ impl KeyBatch {
         let hashes = self.hashes.digests();
         for id in self.ids.drain(..) {
             each(match id {
-                Pending::Known(result) => result.map(|key| keys.push(key)),
-                Pending::One { hash, has_shape } => {
+                BatchId::Known(result) => result.map(|key| keys.push(key)),
+                BatchId::One { hash, has_shape } => {
                     maker.hashed(hashes[hash], has_shape).map(|key| keys.push(key))
                 }
-                Pending::Three { first } => {
+                BatchId::Three { first } => {
                     let results = hashes[first..first + 3].iter();
                     append_distinct(results.map(|hash| maker.hashed(*hash, true)), keys)
                 }

@@ -18,7 +18,7 @@ const LANES: usize = 16;
 const MAX_LANE_BYTES: usize = 55;
 
 /// A message with its padding.
-type Block = [u8; 64];
+type PaddedMessage = [u8; 64];
 
 /// Initial state.
 const INITIAL: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
@@ -160,7 +160,7 @@ impl Md5Lanes {
 
 /// The padded block of a short message in `case`.
 #[inline]
-fn block_of(case: Case, message: &[u8]) -> Block {
+fn block_of(case: Case, message: &[u8]) -> PaddedMessage {
     // A copy of known length stays in registers, which saves 9 ns. These are the lengths of an
     // IMEI, an Android id, a MAC, an id of 32 digits and a UUID.
     match message.len() {
@@ -178,14 +178,14 @@ fn block_of(case: Case, message: &[u8]) -> Block {
 }
 
 #[inline]
-fn block_of_known<const N: usize>(case: Case, message: Option<&[u8; N]>) -> Block {
+fn block_of_known<const N: usize>(case: Case, message: Option<&[u8; N]>) -> PaddedMessage {
     let mut block = [0; 64];
     block[..N].copy_from_slice(message.expect("the length was matched"));
     padded(case, block, N)
 }
 
 #[inline(always)]
-fn padded(case: Case, mut block: Block, len: usize) -> Block {
+fn padded(case: Case, mut block: PaddedMessage, len: usize) -> PaddedMessage {
     // The whole block, as a known length is faster. Zeros have no case.
     match case {
         Case::AsIs | Case::All => {}

@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::chunk::{ChunkEntry, ChunkShard, Layout, counts_of, encode_prefix, file_prefix_bytes};
+use super::chunk::{
+    BodyLayout, ChunkEntry, ChunkShard, counts_of, encode_prefix, file_prefix_bytes,
+};
 use super::manifest::{BuildReport, Description, Figures, FillRatio, Manifest, OverflowKeys};
 use super::name::{AudienceName, Digest};
 use crate::device::{DeviceKey, SHARDS};
@@ -303,7 +305,7 @@ pub fn shards_of<'a>(
 ) -> impl Iterator<Item = ChunkShard<'a>> {
     let kind = spec.kind();
     let counts = || counts_of(kind, entry.shard_count, file);
-    let (layout, _) = Layout::new(spec, entry.first_shard, counts());
+    let (layout, _) = BodyLayout::new(spec, entry.first_shard, counts());
     let body = &file[file_prefix_bytes(kind, entry.shard_count) as usize..];
     let shards = (entry.first_shard as u16..=u16::MAX).zip(counts()).enumerate();
     shards.map(move |(index, (shard, counts))| {

@@ -257,13 +257,13 @@ pub(super) fn encode_prefix(
 /// own section. Only a ribbon filter has those.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Layout {
+pub(super) struct BodyLayout {
     first: Box<[u32]>,
     second: Box<[u32]>,
     list: Box<[u32]>,
 }
 
-impl Layout {
+impl BodyLayout {
     /// The layout and its size in bytes. Offsets are right for a size of at most
     /// [`MAX_BODY_BYTES`].
     pub(super) fn new(
@@ -356,7 +356,7 @@ pub struct Chunk {
     filters: Region,
     spec: FilterSpec,
     first_shard: u32,
-    layout: Layout,
+    layout: BodyLayout,
     entry: ChunkEntry,
     /// Counts of each shard, for reports only.
     counts: Box<[ShardCounts]>,

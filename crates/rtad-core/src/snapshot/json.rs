@@ -5,7 +5,7 @@
 //! it could change the meaning of the others.
 //!
 //! serde's derived structs also accept a list of values without names. The format does not, so all
-//! objects are read as [`Object`].
+//! objects are read as [`FromObject`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -150,7 +150,7 @@ pub(super) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), 
 
 /// Parses an object with known fields only.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
-    serde_json::from_slice(bytes).map(|Object(value)| value).map_err(json_error)
+    serde_json::from_slice(bytes).map(|FromObject(value)| value).map_err(json_error)
 }
 
 /// The error of a file that is not valid. The parser quotes unknown fields whole.
@@ -178,21 +178,21 @@ pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
 }
 
 /// Wraps a struct that deserializes only from an object.
-pub(super) struct Object<T>(pub(super) T);
+pub(super) struct FromObject<T>(pub(super) T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for FromObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ObjectVisitor<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-            type Value = Object<T>;
+            type Value = FromObject<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<FromObject<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields)).map(FromObject)
             }
         }
 
@@ -204,7 +204,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    Object::deserialize(deserializer).map(|Object(value)| value)
+    FromObject::deserialize(deserializer).map(|FromObject(value)| value)
 }
 
 /// `deserialize_with` for an optional object.
@@ -222,6 +222,6 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    let objects = Vec::<Object<T>>::deserialize(deserializer)?;
-    Ok(objects.into_iter().map(|Object(value)| value).collect())
+    let objects = Vec::<FromObject<T>>::deserialize(deserializer)?;
+    Ok(objects.into_iter().map(|FromObject(value)| value).collect())
 }

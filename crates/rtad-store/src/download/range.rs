@@ -36,13 +36,13 @@ const MAX_RESUMES: u32 = 4;
 const RESUME_DELAY: Duration = Duration::from_millis(100);
 
 /// A failed request or body.
-struct Failure {
+struct ReadFailure {
     error: StoreError,
     /// A retry may help.
     is_transient: bool,
 }
 
-impl Failure {
+impl ReadFailure {
     const fn permanent(error: StoreError) -> Self {
         Self { error, is_transient: false }
     }
@@ -53,7 +53,7 @@ impl Failure {
 }
 
 /// Unread part of a response body.
-struct Body {
+struct UnreadBody {
     stream: BoxStream<'static, object_store::Result<Bytes>>,
     /// Offset of the next byte in the object.
     offset: u64,
@@ -73,7 +73,7 @@ pub(crate) struct RangeReader {
     /// Entity tag of the first response.
     e_tag: Option<String>,
     supports_ranges: bool,
-    body: Option<Body>,
+    body: Option<UnreadBody>,
     resumes: u32,
     stall: StallTimer,
 }
@@ -145,7 +145,7 @@ impl RangeReader {
     }
 
     /// Waits before the next resume. Returns the error if it is permanent or no resume is left.
-    async fn back_off(&mut self, failure: Failure) -> Result<(), StoreError> {
+    async fn back_off(&mut self, failure: ReadFailure) -> Result<(), StoreError> {
         if failure.is_transient && self.resumes < MAX_RESUMES {
             tokio::time::sleep(RESUME_DELAY * 2_u32.pow(self.resumes)).await;
             self.resumes += 1;
@@ -165,15 +165,18 @@ impl RangeReader {
     }
 
     /// Appends the next bytes of the current response to `block`, or sends the next request.
-    async fn read_into(&mut self, block: &mut Vec<u8>) -> Result<(), Failure> {
+    async fn read_into(&mut self, block: &mut Vec<u8>) -> Result<(), ReadFailure> {
         let Some(body) = &mut self.body else { return self.request(block).await };
-        let next =
-            self.stall.wait(&self.path, body.stream.next()).await.map_err(Failure::transient)?;
+        let next = self
+            .stall
+            .wait(&self.path, body.stream.next())
+            .await
+            .map_err(ReadFailure::transient)?;
         let Some(next) = next else {
             let (found, expected) = (body.offset, body.end);
-            return Err(Failure::transient(self.wrong_length(found, expected)));
+            return Err(ReadFailure::transient(self.wrong_length(found, expected)));
         };
-        let bytes = next.map_err(|error| Failure {
+        let bytes = next.map_err(|error| ReadFailure {
             // The caller handles `Retry-After`.
             is_transient: client::find::<Busy>(&error).is_none(),
             error: StoreError::backend("read", &self.path, error),
@@ -184,7 +187,7 @@ impl RangeReader {
         body.offset += bytes.len() as u64;
         if body.offset > body.end {
             let (found, expected) = (body.offset, body.end);
-            return Err(Failure::permanent(self.wrong_length(found, expected)));
+            return Err(ReadFailure::permanent(self.wrong_length(found, expected)));
         }
         if body.offset == body.end {
             self.body = None;
@@ -200,7 +203,7 @@ impl RangeReader {
 
     /// Requests the next bytes. Those of a local file are appended to `block`; any other response
     /// becomes `self.body`.
-    async fn request(&mut self, block: &mut Vec<u8>) -> Result<(), Failure> {
+    async fn request(&mut self, block: &mut Vec<u8>) -> Result<(), ReadFailure> {
         let (start, end) = match self.supports_ranges {
             true => (self.offset, self.end.min(self.offset + self.request_bytes)),
             false => (0, self.size),
@@ -210,39 +213,40 @@ impl RangeReader {
         let if_match = self.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         let options = GetOptions { range, if_match, ..GetOptions::default() };
         let answer = self.stall.wait(&self.path, self.objects.get_opts(&self.path, options)).await;
-        let answer = match answer.map_err(Failure::transient)? {
+        let answer = match answer.map_err(ReadFailure::transient)? {
             Ok(answer) => answer,
             Err(error)
                 if self.supports_ranges && client::find::<RangeIgnored>(&error).is_some() =>
             {
-                return self.disable_ranges().map_err(Failure::permanent);
+                return self.disable_ranges().map_err(ReadFailure::permanent);
             }
             Err(object_store::Error::Precondition { .. }) => return Err(self.replaced()),
             Err(error) => {
                 let is_transient = is_transient(&error);
-                return Err(Failure {
+                return Err(ReadFailure {
                     error: StoreError::backend("read", &self.path, error),
                     is_transient,
                 });
             }
         };
         if answer.meta.size != self.size {
-            return Err(Failure::permanent(self.wrong_length(answer.meta.size, self.size)));
+            return Err(ReadFailure::permanent(self.wrong_length(answer.meta.size, self.size)));
         }
         if self.e_tag.is_some() && self.e_tag != answer.meta.e_tag {
             return Err(self.replaced());
         }
         self.e_tag.clone_from(&answer.meta.e_tag);
         if !matches!(answer.payload, GetResultPayload::File(..)) {
-            self.body = Some(Body { stream: answer.into_stream(), offset: start, end });
+            self.body = Some(UnreadBody { stream: answer.into_stream(), offset: start, end });
             return Ok(());
         }
         let bytes =
-            self.stall.wait(&self.path, answer.bytes()).await.map_err(Failure::transient)?;
-        let bytes = bytes
-            .map_err(|error| Failure::permanent(StoreError::backend("read", &self.path, error)))?;
+            self.stall.wait(&self.path, answer.bytes()).await.map_err(ReadFailure::transient)?;
+        let bytes = bytes.map_err(|error| {
+            ReadFailure::permanent(StoreError::backend("read", &self.path, error))
+        })?;
         if bytes.is_empty() {
-            return Err(Failure::permanent(self.wrong_length(self.offset, self.size)));
+            return Err(ReadFailure::permanent(self.wrong_length(self.offset, self.size)));
         }
         self.stall.progress(bytes.len());
         self.offset += bytes.len() as u64;
@@ -272,8 +276,8 @@ impl RangeReader {
         }
     }
 
-    fn replaced(&self) -> Failure {
-        Failure::permanent(StoreError::Replaced { path: self.path.to_string() })
+    fn replaced(&self) -> ReadFailure {
+        ReadFailure::permanent(StoreError::Replaced { path: self.path.to_string() })
     }
 }
 

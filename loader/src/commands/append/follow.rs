@@ -21,7 +21,7 @@ use rtad_store::StoreError;
 
 use super::super::context::Output;
 use super::super::error::CommandError;
-use super::writer::Writer;
+use super::writer::AppendWriter;
 use crate::exit::{self, CommandFailure, ExitStatus};
 use crate::input::{Input, Layout};
 
@@ -36,7 +36,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 const FINAL_RETRIES: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-struct Batch {
+struct LineBatch {
     keys: Vec<DeviceKey>,
     rows: u64,
     blank: u64,
@@ -85,7 +85,7 @@ impl CommandFailure for FollowError {
 }
 
 pub(super) async fn run(
-    mut writer: Writer,
+    mut writer: AppendWriter,
     input: &Input,
     every: Duration,
     max_ids: usize,
@@ -98,7 +98,7 @@ pub(super) async fn run(
     let (sender, mut batches) = mpsc::channel(WAITING_BATCHES);
     // Not joined: a read of stdin may block forever.
     std::thread::spawn(move || {
-        let parse = |line: &[u8], batch: &mut Batch| {
+        let parse = |line: &[u8], batch: &mut LineBatch| {
             let key: &KeyMaker = &keys;
             match key.keys(kind, case, line, &mut batch.keys) {
                 Ok(()) => {}
@@ -160,7 +160,11 @@ pub(super) async fn run(
 }
 
 /// Takes all batches read so far.
-fn drain(batches: &mut mpsc::Receiver<Batch>, totals: &mut Totals, waiting: &mut Vec<DeviceKey>) {
+fn drain(
+    batches: &mut mpsc::Receiver<LineBatch>,
+    totals: &mut Totals,
+    waiting: &mut Vec<DeviceKey>,
+) {
     while let Ok(batch) = batches.try_recv() {
         totals.add(&batch);
         waiting.extend(batch.keys);
@@ -168,7 +172,7 @@ fn drain(batches: &mut mpsc::Receiver<Batch>, totals: &mut Totals, waiting: &mut
 }
 
 impl Totals {
-    const fn add(&mut self, batch: &Batch) {
+    const fn add(&mut self, batch: &LineBatch) {
         self.rows += batch.rows;
         self.blank += batch.blank;
         self.malformed += batch.malformed;
@@ -178,7 +182,7 @@ impl Totals {
 /// Publishes the waiting keys, with unlimited retries; at most a minute of retries for the last
 /// keys, or after `end`.
 async fn publish(
-    writer: &mut Writer,
+    writer: &mut AppendWriter,
     waiting: &mut Vec<DeviceKey>,
     totals: &mut Totals,
     is_last: &mut bool,
@@ -241,14 +245,14 @@ async fn publish(
 /// Sends the keys of each read of `input` without waiting for more. Stops when `send` fails.
 fn read_lines(
     input: impl io::Read,
-    parse: impl Fn(&[u8], &mut Batch),
-    mut send: impl FnMut(Batch) -> bool,
+    parse: impl Fn(&[u8], &mut LineBatch),
+    mut send: impl FnMut(LineBatch) -> bool,
 ) {
     let mut reader = io::BufReader::with_capacity(BUFFER_BYTES, input);
     // The start of a line that the last read cut.
     let (mut begun, mut is_too_long) = (Vec::new(), false);
     loop {
-        let mut batch = Batch::default();
+        let mut batch = LineBatch::default();
         let read = match reader.fill_buf() {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -259,16 +263,17 @@ fn read_lines(
             }
         };
         let (length, is_end) = (read.len(), read.is_empty());
-        let line = |line: &[u8], begun: &mut Vec<u8>, is_too_long: &mut bool, batch: &mut Batch| {
-            begun.extend_from_slice(line);
-            batch.rows += 1;
-            if std::mem::take(is_too_long) {
-                batch.malformed += 1;
-            } else {
-                parse(begun.strip_suffix(b"\r").unwrap_or(begun), batch);
-            }
-            begun.clear();
-        };
+        let line =
+            |line: &[u8], begun: &mut Vec<u8>, is_too_long: &mut bool, batch: &mut LineBatch| {
+                begun.extend_from_slice(line);
+                batch.rows += 1;
+                if std::mem::take(is_too_long) {
+                    batch.malformed += 1;
+                } else {
+                    parse(begun.strip_suffix(b"\r").unwrap_or(begun), batch);
+                }
+                begun.clear();
+            };
         let mut rest = read;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             line(&rest[..end], &mut begun, &mut is_too_long, &mut batch);
@@ -310,7 +315,7 @@ mod tests {
     fn lines(pieces: Vec<&'static [u8]>) -> (Vec<Vec<u8>>, u64, u64) {
         let seen = std::cell::RefCell::new(Vec::new());
         let (mut rows, mut malformed) = (0, 0);
-        let parse = |line: &[u8], _: &mut Batch| seen.borrow_mut().push(line.to_vec());
+        let parse = |line: &[u8], _: &mut LineBatch| seen.borrow_mut().push(line.to_vec());
         read_lines(Pieces(pieces), parse, |batch| {
             rows += batch.rows;
             malformed += batch.malformed;

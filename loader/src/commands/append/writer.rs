@@ -25,12 +25,12 @@ pub(super) enum Operation {
 }
 
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct AppendWriter {
     ledger: Ledger,
     operation: Operation,
 }
 
-impl Writer {
+impl AppendWriter {
     pub(super) async fn open(
         store: &StoreWriter,
         audience: &AudienceName,

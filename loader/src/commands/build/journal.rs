@@ -13,7 +13,7 @@ use super::super::error::CommandError;
 use super::resume::CHUNKS;
 use crate::keys::{SpillDir, SpillError};
 pub(super) use lines::Group;
-use lines::{Head, line};
+use lines::{JournalHead, line};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JournalLocation<'a> {
@@ -33,7 +33,7 @@ impl<'a> JournalLocation<'a> {
         shards_per_chunk: u32,
         holds: impl Fn(&Group) -> Result<bool, CommandError>,
     ) -> Result<(Journal<'a>, Vec<Group>), CommandError> {
-        let head = Head { shards_per_chunk, sequence: self.sequence };
+        let head = JournalHead { shards_per_chunk, sequence: self.sequence };
         let bytes = self.dir.read_note(CHUNKS)?.unwrap_or_default();
         let (mut good, mut held) = (line(&head), Vec::new());
         for group in lines::parse(&bytes, &head).into_values() {

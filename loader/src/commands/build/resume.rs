@@ -37,7 +37,7 @@ pub(super) type Fingerprint = Vec<(String, String)>;
 
 /// `rtad-state.json`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct ResumeState {
     version: u32,
     fingerprint: Fingerprint,
     /// The generation that was live when the build began, and the sequence of its publish.
@@ -64,7 +64,7 @@ pub(super) fn describe(sources: &[Source]) -> Result<Fingerprint, CommandError> 
     sources.iter().map(describe).collect()
 }
 
-impl State {
+impl ResumeState {
     /// Reads the state of an interrupted build, if any.
     pub(super) fn read(
         dir: &SpillDir,
@@ -166,7 +166,7 @@ impl<'a> Checkpoints<'a> {
         fingerprint: Fingerprint,
         base: &Base,
         every: Duration,
-        resumed: Option<&State>,
+        resumed: Option<&ResumeState>,
     ) -> Self {
         let ended = resumed.map(|state| state.sources.clone()).unwrap_or_default();
         Self {
@@ -252,7 +252,7 @@ impl<'a> Checkpoints<'a> {
         fillers.iter().for_each(Filler::flush);
         let lengths = keys.sync()?;
         let (fingerprint, base) = (self.fingerprint.clone(), self.base);
-        let state = State { version: VERSION, fingerprint, base, is_read, sources, lengths };
+        let state = ResumeState { version: VERSION, fingerprint, base, is_read, sources, lengths };
         let bytes = serde_json::to_vec(&state).expect("a state is plain data");
         self.dir.write_note(STATE, &bytes)
     }

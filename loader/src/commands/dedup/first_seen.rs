@@ -7,12 +7,12 @@ use rtad_core::device::DeviceKey;
 use super::super::error::CommandError;
 use super::DedupError;
 use crate::input::KeySink;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// Writes the first occurrence of each id.
 #[derive(Debug)]
 pub(super) struct FirstSeen {
-    pub(super) seen: Seen,
+    pub(super) seen: SeenKeys,
     /// `None` with `--count`.
     out: Option<BufWriter<io::Stdout>>,
     pub(super) first_seen: u64,
@@ -22,7 +22,7 @@ pub(super) struct FirstSeen {
 
 impl FirstSeen {
     /// Remembers ids in `seen`; writes to stdout if `is_written`.
-    pub(super) fn new(seen: Seen, is_written: bool) -> Self {
+    pub(super) fn new(seen: SeenKeys, is_written: bool) -> Self {
         let out = is_written.then(|| BufWriter::with_capacity(1 << 20, io::stdout()));
         Self { seen, out, first_seen: 0, failed: None }
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::context::Output;
 use super::super::error::CommandError;
 use crate::input::{Counts, Reason};
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// JSON object of `dedup`.
 #[derive(Debug, Serialize)]
@@ -29,7 +29,7 @@ pub(super) struct DedupReport {
 }
 
 impl DedupReport {
-    pub(super) fn new(counts: &Counts, seen: &Seen, first_seen: u64, took: Duration) -> Self {
+    pub(super) fn new(counts: &Counts, seen: &SeenKeys, first_seen: u64, took: Duration) -> Self {
         let unusable: u64 = counts.rejected.iter().sum();
         // Several spellings in one row are one id; several columns may hold several ids.
         let usable = (counts.values - unusable).min(counts.keys);
@@ -39,10 +39,10 @@ impl DedupReport {
             duplicates: usable.saturating_sub(first_seen),
             blank: counts.of(Reason::Blank),
             malformed: counts.malformed(),
-            exact: matches!(seen, Seen::Exact(_)),
+            exact: matches!(seen, SeenKeys::Exact(_)),
             expected_false_positives: match seen {
-                Seen::Exact(_) => 0.0,
-                Seen::Bloom(bloom) => bloom.expected_false_positives(),
+                SeenKeys::Exact(_) => 0.0,
+                SeenKeys::Bloom(bloom) => bloom.expected_false_positives(),
             },
             memory_bytes: seen.memory_bytes(),
             seconds: took.as_secs_f64(),

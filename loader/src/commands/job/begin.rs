@@ -14,7 +14,7 @@ use super::super::error::{CommandError, CommonError};
 use super::spec::{CarriedJob, ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 
-use crate::frames::{self, Content};
+use crate::frames::{self, FrameContent};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
 /// Begin a distributed build: write the job for its other steps, as JSON on stdout.
@@ -78,11 +78,15 @@ fn write_changes(
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut out = BufWriter::new(options.open(&args.changes)?);
-    frames::write(&mut out, Content::Added, merged.added())?;
-    frames::write(&mut out, Content::Removed, merged.removed().map_or(&[], |removed| removed))?;
+    frames::write(&mut out, FrameContent::Added, merged.added())?;
+    frames::write(
+        &mut out,
+        FrameContent::Removed,
+        merged.removed().map_or(&[], |removed| removed),
+    )?;
     if let Some(CarriedChanges { added, removed, .. }) = carried {
-        frames::write(&mut out, Content::CarriedAdded, added)?;
-        frames::write(&mut out, Content::CarriedRemoved, removed)?;
+        frames::write(&mut out, FrameContent::CarriedAdded, added)?;
+        frames::write(&mut out, FrameContent::CarriedRemoved, removed)?;
     }
     out.flush()
 }

@@ -18,7 +18,7 @@ use super::distinct::sort_distinct;
 use super::error::JobError;
 use super::lines::{ChunkLine, ReportLine};
 use super::spec::Job;
-use crate::frames::{self, Content};
+use crate::frames::{self, FrameContent};
 
 /// Bytes per read: a whole number of keys.
 const PIECE_BYTES: usize = 1 << 20;
@@ -126,7 +126,7 @@ impl Builder<'_> {
             }
             let is_next =
                 keys.last().is_none_or(|last| *last < found[0]) && found.is_sorted_by(|a, b| a < b);
-            if content != Content::Ids || !is_next {
+            if content != FrameContent::Ids || !is_next {
                 built = Err(JobError::NotDistinct.into());
                 return;
             }

@@ -12,7 +12,7 @@ use super::super::carried::CarriedReport;
 use super::super::context::Output;
 use super::super::error::CommandError;
 use super::lines::{self, DistinctLine, ReportLine};
-use crate::frames::{self, BUCKETS, Content};
+use crate::frames::{self, BUCKETS, FrameContent};
 
 /// Deduplicate the keys of frames: a step of a distributed build.
 ///
@@ -74,11 +74,11 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
         }
         progress.add(found.len() as u64);
         match content {
-            Content::Ids => keys.extend_from_slice(found),
-            Content::Added => added.extend_from_slice(found),
-            Content::Removed => removed.extend_from_slice(found),
-            Content::CarriedAdded => carried_added.extend_from_slice(found),
-            Content::CarriedRemoved => carried_removed.extend_from_slice(found),
+            FrameContent::Ids => keys.extend_from_slice(found),
+            FrameContent::Added => added.extend_from_slice(found),
+            FrameContent::Removed => removed.extend_from_slice(found),
+            FrameContent::CarriedAdded => carried_added.extend_from_slice(found),
+            FrameContent::CarriedRemoved => carried_removed.extend_from_slice(found),
         }
     })?;
     progress.phase("sorting keys");
@@ -114,7 +114,7 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
     let mut out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
     let written = match args.bare {
         true => keys.iter().try_for_each(|key| out.write_all(key.as_bytes())),
-        false => frames::write(&mut out, Content::Ids, &keys),
+        false => frames::write(&mut out, FrameContent::Ids, &keys),
     };
     written.and_then(|()| out.flush()).map_err(CommandError::output)?;
     drop(progress);

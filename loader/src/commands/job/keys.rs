@@ -14,7 +14,7 @@ use super::super::error::CommandError;
 use super::super::input_args::InputArgs;
 use super::distinct::sort_distinct;
 use super::lines::{self, KeysLine, ReportLine};
-use crate::frames::{self, Content};
+use crate::frames::{self, FrameContent};
 use crate::input::{self, Input, KeySink};
 
 /// Keys per thread between sorted writes: 32 MiB.
@@ -114,7 +114,7 @@ impl KeyWriter<'_> {
         }
         let written = match self.batch {
             0 => keys.iter().try_for_each(|key| out.file.write_all(key.as_bytes())),
-            _ => frames::write(&mut out.file, Content::Ids, keys),
+            _ => frames::write(&mut out.file, FrameContent::Ids, keys),
         };
         out.failed = written.err();
     }

@@ -27,7 +27,7 @@ const FIRST_MEMBER: u64 = 1 << 60;
 
 /// JSON object of `plan --table`.
 #[derive(Debug, Serialize)]
-struct Table {
+struct PlanTable {
     rows: Vec<Row>,
     note: &'static str,
 }
@@ -69,7 +69,7 @@ pub(super) fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
     }
     drop(progress);
     let note = "one Bloom filter, by formula; measured where given";
-    output.data(&Table { rows, note }, Table::write_text)
+    output.data(&PlanTable { rows, note }, PlanTable::write_text)
 }
 
 impl Row {
@@ -126,7 +126,7 @@ impl Measured {
     }
 }
 
-impl Table {
+impl PlanTable {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,

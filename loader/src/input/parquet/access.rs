@@ -14,7 +14,7 @@ const WINDOW_BYTES: u64 = 8 << 20;
 
 /// Source of a Parquet file. May be used from any number of threads.
 #[derive(Debug)]
-pub(super) enum Access {
+pub(super) enum FileSource {
     File {
         file: File,
         len: u64,
@@ -32,7 +32,7 @@ pub(super) struct Window {
     bytes: Vec<u8>,
 }
 
-impl Access {
+impl FileSource {
     pub(super) fn remote(remote: Remote) -> Self {
         Self::Remote(Box::new(Mutex::new(Window { remote, start: 0, bytes: Vec::new() })))
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
-use super::access::Access;
+use super::access::FileSource;
 use super::fault::PageFault;
 
 /// Read at once for a page header. A longer one, with long statistics, takes several reads.
@@ -17,7 +17,7 @@ const HEADER_BYTES: usize = 4 << 10;
 /// Never reads beyond `end`: a corrupt length must not fetch the rest of a remote file.
 #[derive(Debug, Clone)]
 pub(super) struct Chunk {
-    pub(super) access: Arc<Access>,
+    pub(super) access: Arc<FileSource>,
     pub(super) end: u64,
 }
 
@@ -82,7 +82,7 @@ mod tests {
     fn read_at_the_end_of_a_column_is_an_error() {
         let file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut &file, b"01234567").unwrap();
-        let chunk = Chunk { access: Arc::new(Access::File { file, len: 8 }), end: 6 };
+        let chunk = Chunk { access: Arc::new(FileSource::File { file, len: 8 }), end: 6 };
         let mut read = chunk.get_read(2).unwrap();
         let mut buffer = [0; 8];
         assert_eq!(read.read(&mut buffer).unwrap(), 4);

@@ -10,7 +10,7 @@ use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
-use super::access::Access;
+use super::access::FileSource;
 use super::caught::caught;
 use super::checked::Checked;
 use super::chunk::Chunk;
@@ -22,7 +22,7 @@ const BATCH: u64 = 1024;
 
 /// Passes every row's value to `each`, in order, until it returns false. A null is `None`.
 pub(super) fn read(
-    access: &Arc<Access>,
+    access: &Arc<FileSource>,
     column: &ColumnChunkMetaData,
     rows: u64,
     form: Form,

@@ -14,10 +14,10 @@ use super::super::error::InputError;
 use super::super::layout::Column;
 use super::super::open::Source;
 use super::super::remote::Remote;
-use super::access::Access;
+use super::access::FileSource;
 use super::caught::caught;
 use super::column;
-use super::fault::{Fault, PageFault};
+use super::fault::{PageFault, ParquetFault};
 use super::schema::{self, Leaf};
 use crate::progress::Bytes;
 
@@ -35,18 +35,18 @@ pub(in super::super) fn read_blocks(
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let access = open(source)?;
-    let reader = Reader { name: source.name(), access: Arc::new(access), columns };
+    let reader = OpenFile { name: source.name(), access: Arc::new(access), columns };
     reader.read(index, (pool, bytes), send)
 }
 
-fn open(source: &Source) -> Result<Access, InputError> {
+fn open(source: &Source) -> Result<FileSource, InputError> {
     let name = source.name();
-    let pipe = || InputError::Parquet { input: name.clone(), source: Fault::Pipe };
+    let pipe = || InputError::Parquet { input: name.clone(), source: ParquetFault::Pipe };
     match source {
         Source::Stdin => Err(pipe()),
-        Source::Remote(url) => {
-            Ok(Access::remote(Remote::open(url).map_err(|error| InputError::open(&name, error))?))
-        }
+        Source::Remote(url) => Ok(FileSource::remote(
+            Remote::open(url).map_err(|error| InputError::open(&name, error))?,
+        )),
         Source::File(path) => {
             let failed = |source| InputError::Open { input: name.clone(), source };
             // Checked first: opening a pipe blocks until another process writes to it.
@@ -59,19 +59,19 @@ fn open(source: &Source) -> Result<Access, InputError> {
             }
             let file = File::open(path).map_err(failed)?;
             let len = file.metadata().map_err(failed)?.len();
-            Ok(Access::File { file, len })
+            Ok(FileSource::File { file, len })
         }
     }
 }
 
 /// An open file.
-pub(super) struct Reader<'a> {
+pub(super) struct OpenFile<'a> {
     pub(super) name: String,
-    pub(super) access: Arc<Access>,
+    pub(super) access: Arc<FileSource>,
     pub(super) columns: &'a [Column],
 }
 
-impl Reader<'_> {
+impl OpenFile<'_> {
     pub(super) fn read(
         &self,
         source: usize,
@@ -112,7 +112,7 @@ impl Reader<'_> {
     }
 
     fn metadata(&self) -> Result<ParquetMetaData, InputError> {
-        let foreign = |reason| self.fault(Fault::Foreign { reason });
+        let foreign = |reason| self.fault(ParquetFault::Foreign { reason });
         let read = |part: std::ops::Range<u64>| {
             let until = part.end;
             let start = part.start;
@@ -144,7 +144,7 @@ impl Reader<'_> {
         }
         if bytes > MAX_METADATA_BYTES {
             let reason = format!("has {bytes} bytes, the limit is {MAX_METADATA_BYTES}");
-            return Err(self.fault(Fault::Metadata { reason }));
+            return Err(self.fault(ParquetFault::Metadata { reason }));
         }
         let bytes = read(len - 8 - bytes..len - 8)?;
         let options = ParquetMetaDataOptions::new()
@@ -154,7 +154,7 @@ impl Reader<'_> {
         caught(|| ParquetMetaDataReader::decode_metadata_with_options(&bytes, Some(&options)))
             .map_err(|fault| match fault {
                 PageFault::Read(error) => self.unreadable(error, len),
-                PageFault::Corrupt(reason) => self.fault(Fault::Metadata { reason }),
+                PageFault::Corrupt(reason) => self.fault(ParquetFault::Metadata { reason }),
             })
     }
 
@@ -163,12 +163,12 @@ impl Reader<'_> {
             PageFault::Read(error) => self.unreadable(error, 0),
             PageFault::Corrupt(reason) => {
                 let column = self.columns[column].name.clone();
-                self.fault(Fault::Data { row_group, column, reason })
+                self.fault(ParquetFault::Data { row_group, column, reason })
             }
         }
     }
 
-    fn fault(&self, source: Fault) -> InputError {
+    fn fault(&self, source: ParquetFault) -> InputError {
         InputError::Parquet { input: self.name.clone(), source }
     }
 

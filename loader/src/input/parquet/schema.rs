@@ -6,7 +6,7 @@ use rtad_core::device::IdKind;
 
 use super::super::layout::Column;
 use super::super::{csv, member};
-use super::fault::Fault;
+use super::fault::ParquetFault;
 
 /// Conversion of a value to text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +30,14 @@ pub(super) struct Leaf {
 }
 
 /// The selected columns, in the order of `columns`.
-pub(super) fn find(schema: &SchemaDescriptor, columns: &[Column]) -> Result<Vec<Leaf>, Fault> {
+pub(super) fn find(
+    schema: &SchemaDescriptor,
+    columns: &[Column],
+) -> Result<Vec<Leaf>, ParquetFault> {
     columns.iter().map(|column| find_one(schema, column)).collect()
 }
 
-fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, Fault> {
+fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetFault> {
     let path = member::path(&column.name);
     let named = |index: &usize| schema.column(*index).path().parts() == path;
     let mut found = (0..schema.num_columns()).filter(named);
@@ -45,7 +48,7 @@ fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, Fault> {
                 form(&descriptor, column.kinds[0]).map_err(|found| refused(column, found))?;
             Ok(Leaf { index, form })
         }
-        (Some(_), Some(_)) => Err(Fault::ColumnTwice { column: column.name.clone() }),
+        (Some(_), Some(_)) => Err(ParquetFault::ColumnTwice { column: column.name.clone() }),
         (None, _) => {
             let inside = (0..schema.num_columns())
                 .find(|index| schema.column(*index).path().parts().starts_with(&path));
@@ -58,14 +61,16 @@ fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, Fault> {
                     let member = schema.column(index).path().parts().join(".");
                     Err(refused(column, format!("a group of columns, such as {member:?}")))
                 }
-                None => Err(Fault::Column { column: column.name.clone(), found: names(schema) }),
+                None => {
+                    Err(ParquetFault::Column { column: column.name.clone(), found: names(schema) })
+                }
             }
         }
     }
 }
 
-fn refused(column: &Column, found: String) -> Fault {
-    Fault::ColumnType { column: column.name.clone(), found }
+fn refused(column: &Column, found: String) -> ParquetFault {
+    ParquetFault::ColumnType { column: column.name.clone(), found }
 }
 
 /// The conversion of a column's type, or the name of an unsupported type.

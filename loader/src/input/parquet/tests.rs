@@ -12,9 +12,9 @@ use rtad_core::device::IdKind;
 
 use super::super::block::{Block, Pool, Rows};
 use super::super::{Column, InputError};
-use super::Fault;
-use super::access::Access;
-use super::reader::Reader;
+use super::ParquetFault;
+use super::access::FileSource;
+use super::reader::OpenFile;
 use write::{Format, GROUPS, ROWS, idfa, md5, write};
 
 /// Row, column, text.
@@ -53,8 +53,8 @@ fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError
         }
         true
     };
-    let access = Arc::new(Access::Memory(bytes.to_vec()));
-    Reader { name: "file".to_owned(), access, columns }.read(
+    let access = Arc::new(FileSource::Memory(bytes.to_vec()));
+    OpenFile { name: "file".to_owned(), access, columns }.read(
         0,
         (&Pool::default(), &Bytes::default()),
         send,
@@ -206,7 +206,7 @@ fn foreign_file_is_refused_with_the_reason() {
         (b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0", "it is compressed as a whole; unpack it first"),
     ] {
         match read(bytes, &all_columns()) {
-            Err(InputError::Parquet { source: Fault::Foreign { reason }, .. }) => {
+            Err(InputError::Parquet { source: ParquetFault::Foreign { reason }, .. }) => {
                 assert_eq!(reason, expected)
             }
             other => panic!("{expected}: {other:?}"),
@@ -221,9 +221,9 @@ fn file_that_shrinks_is_a_read_error() {
     let bytes = write(&formats()[0]);
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let access =
-        Access::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
+        FileSource::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
     let columns = all_columns();
-    let reader = Reader { name: "file".to_owned(), access: Arc::new(access), columns: &columns };
+    let reader = OpenFile { name: "file".to_owned(), access: Arc::new(access), columns: &columns };
     let read = reader.read(0, (&Pool::default(), &Bytes::default()), |_| true);
     assert!(matches!(read, Err(InputError::Read { .. })), "{read:?}");
 }

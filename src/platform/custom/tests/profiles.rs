@@ -52,7 +52,7 @@ fn kuaishou_profile_answers_a_signed_request() {
     let body = prost::Message::encode_to_vec(&request);
 
     let headers = HeaderMap::new();
-    let head = Head { headers: &headers, query: None };
+    let head = RequestHead { headers: &headers, query: None };
     let ask = |body: &[u8], seconds| {
         asked_at(&custom, Admission::ByHeaders, head, body, Duration::from_secs(seconds))
     };

@@ -147,7 +147,7 @@ proptest! {
         let mut inner = message("t.Rsp.Inner");
         let seconds = if accepted.is_empty() { 7200 } else { 3600 };
         inner.set_field_by_name("cache", Dynamic::U32(seconds));
-        let mut head = message("t.Rsp.Head");
+        let mut head = message("t.Rsp.RequestHead");
         head.set_field_by_name("inner", Dynamic::Message(inner));
         let mut expected = message("t.Rsp");
         set(&mut expected, "id", meant.id.clone().map(Dynamic::String));

@@ -29,7 +29,7 @@ fn ask(signature: &str, request: &Sent<'_>) -> (Result<Bytes, Failure>, Script) 
         headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static("first"));
         headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static(value));
     }
-    let head = Head { headers: &headers, query: request.query };
+    let head = RequestHead { headers: &headers, query: request.query };
     asked_at(&custom, Admission::ByHeaders, head, request.body.as_bytes(), request.now)
 }
 
@@ -240,7 +240,7 @@ fn explain(
     headers.extend(
         header.map(|value| (HeaderName::from_static("x-h"), HeaderValue::from_static(value))),
     );
-    let head = Head { headers: &headers, query: None };
+    let head = RequestHead { headers: &headers, query: None };
     asked_at(&custom, Admission::Granted, head, body.as_bytes(), Duration::MAX)
 }
 

@@ -6,7 +6,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Chunk, ChunkEntry, ChunkError, HEADER_BYTES, Layout, MAGIC, MAX_BODY_BYTES, VERSION,
+    BodyLayout, Chunk, ChunkEntry, ChunkError, HEADER_BYTES, MAGIC, MAX_BODY_BYTES, VERSION,
     count_arrays, counts_of, file_prefix_bytes, kind_number,
 };
 use crate::filter::{FilterSpec, ShardCounts};
@@ -45,7 +45,7 @@ pub struct ChunkVerifier {
     prefix: Vec<u8>,
     prefix_bytes: usize,
     /// [`Chunk`]'s offsets of the filters, once the prefix is checked.
-    layout: Option<Layout>,
+    layout: Option<BodyLayout>,
 }
 
 impl ChunkVerifier {
@@ -87,7 +87,7 @@ impl ChunkVerifier {
     }
 
     /// Checks length and digest; returns the offsets of the filters, too.
-    fn verify(self) -> Result<(FilterSpec, ChunkEntry, Layout), ChunkError> {
+    fn verify(self) -> Result<(FilterSpec, ChunkEntry, BodyLayout), ChunkError> {
         let (found, expected) = (self.received, self.entry.size_bytes);
         let Some(layout) = self.layout.filter(|_| found == expected) else {
             return Err(ChunkError::Length { found, expected });
@@ -99,7 +99,7 @@ impl ChunkVerifier {
         Ok((self.spec, self.entry, layout))
     }
 
-    fn check_prefix(&self) -> Result<Layout, ChunkError> {
+    fn check_prefix(&self) -> Result<BodyLayout, ChunkError> {
         let header = &self.prefix;
         let u32_at = |offset: usize| {
             u32::from_le_bytes(header[offset..offset + 4].try_into().expect("four bytes"))
@@ -149,7 +149,7 @@ impl ChunkVerifier {
                 }
             }
         }
-        let (layout, end) = Layout::new(spec, entry.first_shard, self.counts());
+        let (layout, end) = BodyLayout::new(spec, entry.first_shard, self.counts());
         check("sum of the shards' filters", HEADER_BYTES, end, body_bytes)?;
         if body_bytes > MAX_BODY_BYTES {
             return Err(ChunkError::TooLarge { bytes: body_bytes, limit: MAX_BODY_BYTES });
@@ -174,11 +174,11 @@ impl ChunkReader for ChunkVerifier {
 #[derive(Debug)]
 pub struct ChunkDecoder {
     verifier: ChunkVerifier,
-    body: Option<Body>,
+    body: Option<ChunkBody>,
 }
 
 #[derive(Debug)]
-struct Body {
+struct ChunkBody {
     filters: Region,
     filled: usize,
 }
@@ -199,7 +199,7 @@ impl ChunkReader for ChunkDecoder {
             let bytes = self.verifier.entry.filter_bytes(self.verifier.spec.kind());
             let filters = Region::zeroed(bytes as usize, Pages::Large);
             let filters = filters.map_err(|source| ChunkError::Memory { bytes, source })?;
-            self.body = Some(Body { filters, filled: 0 });
+            self.body = Some(ChunkBody { filters, filled: 0 });
         }
         if let Some(body) = &mut self.body {
             let end = body.filled + rest.len();
@@ -213,7 +213,7 @@ impl ChunkReader for ChunkDecoder {
         let (found, expected) = (self.verifier.received, self.verifier.entry.size_bytes);
         let counts = self.verifier.counts().collect();
         let (spec, entry, layout) = self.verifier.verify()?;
-        let Body { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;
+        let ChunkBody { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;
         Ok(Chunk { filters, spec, first_shard: entry.first_shard, layout, entry, counts })
     }
 }

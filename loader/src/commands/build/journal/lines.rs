@@ -10,7 +10,7 @@ use crate::keys::Distinct;
 
 /// First line: the chunk layout and deltas that the other lines are valid for.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct JournalHead {
     pub(crate) shards_per_chunk: u32,
     /// Sequence of `CURRENT` when the build began.
     pub(crate) sequence: u64,
@@ -26,12 +26,12 @@ pub(crate) struct Group {
 
 /// The groups of a journal with this head, by number, up to the first damaged line; none of any
 /// other journal.
-pub(crate) fn parse(bytes: &[u8], head: &Head) -> BTreeMap<usize, Group> {
+pub(crate) fn parse(bytes: &[u8], head: &JournalHead) -> BTreeMap<usize, Group> {
     let mut lines =
         bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-    let is_ours = lines
-        .next()
-        .is_some_and(|line| serde_json::from_slice(line).is_ok_and(|found: Head| found == *head));
+    let is_ours = lines.next().is_some_and(|line| {
+        serde_json::from_slice(line).is_ok_and(|found: JournalHead| found == *head)
+    });
     // A group that was lost and rebuilt has two lines; the later one counts.
     let mut groups = BTreeMap::new();
     if is_ours {
