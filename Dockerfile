@@ -1,4 +1,4 @@
-# Image with both programs, rtad and rtad-loader: see docs/guides/kubernetes.md.
+# Image with all programs, rtad, rtad-loader and rtad-writer: see docs/guides/kubernetes.md.
 #
 # Debian, because the distributed build is a shell script. Both stages are Debian 12, so that the
 # programs find the C library they were linked with. For a mirror or a digest, override the ARGs.
@@ -10,7 +10,7 @@ WORKDIR /src
 COPY . .
 # Line tables are three quarters of the size; a panic reports its location without them.
 ENV CARGO_PROFILE_RELEASE_STRIP=debuginfo
-RUN cargo build --release --locked --package rtad --package rtad-loader
+RUN cargo build --release --locked --package rtad --package rtad-loader --package rtad-writer
 
 FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="rtad" \
@@ -19,8 +19,8 @@ LABEL org.opencontainers.image.title="rtad" \
 # CA certificates for stores over TLS; the slim base has none.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/LICENSE /usr/share/doc/rtad/LICENSE
-COPY --from=build /src/target/release/rtad /src/target/release/rtad-loader /usr/local/bin/
-# Numeric: runAsNonRoot cannot verify a name. Both programs write only to configured paths.
+COPY --from=build /src/target/release/rtad /src/target/release/rtad-loader /src/target/release/rtad-writer /usr/local/bin/
+# Numeric: runAsNonRoot cannot verify a name. The programs write only to configured paths.
 USER 65532:65532
 EXPOSE 8080 9090
 CMD ["rtad", "serve"]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from suites.testkit import s3
 from suites.testkit.client import ask, says_yes
 from suites.testkit.process import Process, Rtad
-from suites.testkit.programs import LOADER, ROOT
+from suites.testkit.programs import ROOT, WRITER
 
 WRK = ROOT / "loadtest/wrk/events.lua"
 # Million events per second and core.
@@ -78,17 +78,17 @@ class Row(NamedTuple):
 
 
 class Server(Process):
-    """`rtad-loader serve` with windows in `folder`."""
+    """`rtad-writer` with windows in `folder`."""
 
     def __init__(self, folder, windows, cores=None, store=None):
-        config = folder / "loader.toml"
+        config = folder / "writer.toml"
         config.write_text(f"state_dir = {json.dumps(str(folder / 'state'))}\n{windows}")
         pin = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
         super().__init__(
-            *(*pin, LOADER, "serve", "--config", config),
+            *(*pin, WRITER, "--config", config),
             *("--store", store or folder / "store", "--no-token"),
             *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
-            log=folder / "loader.log",
+            log=folder / "writer.log",
         )
         self.address = self.field("address")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Load test of event windows: serves windows of every durability with `rtad-loader serve` on free
+# Load test of event windows: serves windows of every durability with `rtad-writer` on free
 # ports of 127.0.0.1, sends events with wrk, verifies the answers and prints a Markdown table with
 # the CPU time of the server. README.md explains it. Fails on wrong or missing answers. Installs wrk
 # (Debian) if missing.
@@ -27,7 +27,7 @@ case " $* " in
 esac
 cd "$(dirname "$0")/.."
 if [ -z "${TEST_PROGRAMS:-}" ]; then
-    packages=(-p rtad-loader)
+    packages=(-p rtad-writer)
     case " $* " in *" --freshness "*) packages+=(-p rtad) ;; esac
     cargo build --release --quiet "${packages[@]}"
     export TEST_PROGRAMS=${CARGO_TARGET_DIR:-target}/release

@@ -20,7 +20,7 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use rtad_http::manual::Manual;
+use rtad_cli::manual::Manual;
 
 use failure::CommandFailure;
 

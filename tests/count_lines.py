@@ -71,8 +71,8 @@ def crate(path):
     parts = PurePosixPath(path).parts
     if parts[0] == "crates":
         return parts[1]
-    if parts[0] == "loader":
-        return "rtad-loader"
+    if parts[0] in ("loader", "writer"):
+        return f"rtad-{parts[0]}"
     return "rtad" if parts[0] in ("src", "tests", "benches", "build.rs") else parts[0]
 
 

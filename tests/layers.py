@@ -4,6 +4,7 @@
   them, and none uses a row on the other side.
 - No files use each other in a circle. A module may use the files inside it, and they use it.
 - No `include_str!` or `include_bytes!` leaves its package.
+- The loader's dependencies, direct or through crates of the workspace, contain no server crate.
 - No line of a doc comment ends within 25 columns in the middle of a sentence.
 - No name of a type stands for three types of the programs, so that a search finds one meaning.
 """
@@ -11,6 +12,7 @@
 import re
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 PROMISE = re.compile(r"uses\s(?://! )?only\s(?://! )?(?:those|modules)\s(?://! )?(above|below) it")
@@ -27,6 +29,9 @@ SHORT = 25
 TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) (\w+)", re.M)
 # Each program has its commands.
 SHARED_NAMES = {"Command"}
+# Crates of servers and their configuration. `rtad-store` brings hyper, as the client of buckets.
+SERVER_CRATES = "axum hyper metrics redis rtad-config rtad-http rtad-redis rtad-window toml".split()
+BATCH_PROGRAMS = ["rtad-loader"]
 
 
 def leaves(tree, prefix=()):
@@ -172,9 +177,26 @@ def repeated_names(packages):
             yield f"{len(files)} types with the name {name}: {', '.join(map(str, files))}"
 
 
+def servers_in_batch_programs(manifests):
+    """Server crates that a program without a server depends on."""
+    parsed = [tomllib.loads(file.read_text()) for file in manifests]
+    needs = {
+        one["package"]["name"]: {*one.get("dependencies", {})} for one in parsed if "package" in one
+    }
+    for program in BATCH_PROGRAMS:
+        found, waiting = set(), [program]
+        while waiting:
+            new = needs.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        for crate in sorted(found.intersection(SERVER_CRATES)):
+            yield f"{program}: depends on the server crate {crate}"
+
+
 def problems(root):
     packages = []
     manifests = [root / "Cargo.toml", *root.glob("*/Cargo.toml"), *root.glob("crates/*/Cargo.toml")]
+    yield from servers_in_batch_programs(manifests)
     for source in sorted(file.parent / "src" for file in manifests):
         if not source.is_dir():
             continue
@@ -187,6 +209,10 @@ def problems(root):
             yield from outside_includes(package, file, text)
             yield from broken_docs(file, text)
     yield from repeated_names(packages)
+
+
+def manifest(name, dependency):
+    return f'[package]\nname = "{name}"\n[dependencies]\n{dependency}.workspace = true\n'
 
 
 def self_test():
@@ -210,6 +236,10 @@ def self_test():
         "`c` is no module": {"lib.rs": sound["lib.rs"].replace("`b`", "`b`, `c`")},
         "circle: a b": {"lib.rs": "mod a;\nmod b;\n", "a.rs": "use super::{b as x, c};\n"},
         "include of another package": {"a.rs": 'f(include_str!("../../other/a.css"));\n'},
+        "rtad-loader: depends on the server crate toml": {
+            "../Cargo.toml": manifest("rtad-loader", "b"),
+            "../crates/b/Cargo.toml": manifest("b", "toml"),
+        },
         "broken line": {"a.rs": "/// Publishes nothing\n/// if it is empty.\nstruct A;\n"},
         "3 types with the name A": {
             "a.rs": "struct A;\n",

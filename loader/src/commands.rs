@@ -16,6 +16,7 @@ mod input_args;
 mod inspect;
 mod job;
 mod list;
+mod moved;
 mod new_manifest;
 mod plan;
 mod query;
@@ -23,19 +24,16 @@ mod query;
 mod reference;
 mod reject_args;
 mod rollback;
-mod serve;
-mod sign_args;
 mod synth;
-mod trust_args;
 mod value_parsers;
 mod verify;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use rtad_http::manual::Manual;
-
 use context::Output;
-pub(crate) use error::CommandError;
+
+use rtad_cli::command_error::CommandError;
+use rtad_cli::manual::Manual;
 
 /// The template of the program's page in the reference: exit codes and examples.
 const REFERENCE: &str = include_str!("commands/reference.md");
@@ -72,8 +70,7 @@ enum Command {
     Diff(diff::DiffArgs),
     Rollback(rollback::RollbackArgs),
     Gc(gc::GcArgs),
-    Serve(serve::ServeArgs),
-    CheckConfig(serve::check_config::CheckConfigArgs),
+    Serve(moved::ServeArgs),
     Synth(synth::SynthArgs),
     #[command(flatten)]
     Manual(Manual),
@@ -99,8 +96,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Diff(args) => diff::run(&args, output),
         Command::Rollback(args) => rollback::run(args, output),
         Command::Gc(args) => gc::run(&args, output),
-        Command::Serve(args) => serve::run(args),
-        Command::CheckConfig(args) => serve::check_config::run(&args),
+        Command::Serve(_) => Err(moved::ServeMoved.into()),
         Command::Synth(args) => synth::run(&args),
         Command::Manual(manual) => {
             manual.write(Cli::command(), REFERENCE).map_err(CommandError::output)

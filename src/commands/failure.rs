@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use rtad::config::ConfigError;
 use rtad::serve::StartError;
+use rtad_core::error_chain::error_chain;
 use rtad_core::filter::SizingError;
-use rtad_http::error_chain::error_chain;
 use rtad_store::StoreError;
 
 /// An error of a command.

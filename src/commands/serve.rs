@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtad::serve::Reread;
-use rtad_http::error_chain::error_chain;
+use rtad_core::error_chain::error_chain;
 use rtad_http::signals::Signals;
 
 use super::config::{Ports, read_config};

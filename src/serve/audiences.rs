@@ -1,7 +1,7 @@
 //! Audiences of a config that names none: those of the store, or else of the cache.
 
+use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::State;
-use rtad_http::error_chain::error_chain;
 use rtad_store::{Live, Store};
 
 use super::error::StartError;

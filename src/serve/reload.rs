@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
-use rtad_http::error_chain::error_chain;
+use rtad_core::error_chain::error_chain;
 use rtad_store::Store;
 
 use super::assemble::Assembly;

@@ -16,8 +16,8 @@ use super::plan::Plan;
 use super::progress::Progress;
 use super::state::Sync;
 use crate::catalog::Audience;
+use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Newer, Overlay, Snapshot, State};
-use rtad_http::error_chain::error_chain;
 use rtad_store::{Live, Signed};
 
 /// Outcome of a poll that did not fail.

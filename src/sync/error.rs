@@ -151,8 +151,8 @@ impl SyncError {
 #[cfg(test)]
 mod tests {
     use documented::DocumentedFieldsOpt as _;
+    use rtad_core::error_chain::error_chain;
     use rtad_core::snapshot::{Fault, ManifestError};
-    use rtad_http::error_chain::error_chain;
     use testkit::reference::{assert_every_variant, assert_listed, assert_texts};
 
     use super::*;

@@ -22,8 +22,8 @@ use super::shared::LastSync;
 use super::state::Sync;
 use crate::catalog::Audience;
 use rtad_core::clock::now_unix_seconds;
+use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Snapshot};
-use rtad_http::error_chain::error_chain;
 use rtad_store::Live;
 
 /// Most time that a start waits for the store before it serves the cache.

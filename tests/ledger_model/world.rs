@@ -133,7 +133,7 @@ impl World {
         self.writer.base(&audience()).await.unwrap().current().cloned()
     }
 
-    /// Appends as the write service does: over its ledger, again after a conflict or a lost answer.
+    /// Appends as the writer does: over its ledger, again after a conflict or a lost answer.
     async fn append(&mut self, writer: usize, changes: &[(u8, Kind)], fillers: &[DeviceKey]) {
         if self.current().await.is_none() {
             return;
@@ -157,7 +157,7 @@ impl World {
                 Ok(Appended { sequence, .. }) => {
                     return self.model.append(sequence, changes);
                 }
-                // A stale ledger may say so wrongly: the write service refreshes once.
+                // A stale ledger may say so wrongly: the writer refreshes once.
                 Err(StoreError::NotLive { .. }) if attempt > 0 => return,
                 Err(StoreError::TooManyDeltas { .. }) => return,
                 Err(error) => assert!(attempt < ATTEMPTS, "{error:?}"),

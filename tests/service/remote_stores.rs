@@ -33,7 +33,7 @@ fn runtime() -> Runtime {
 
 /// The error's message with its causes.
 fn chain(error: &StoreError) -> String {
-    rtad_http::error_chain::error_chain(error)
+    rtad_core::error_chain::error_chain(error)
 }
 
 /// Asserts that a pod that polls `url` follows publishes and rollbacks in `depot` and shares

@@ -19,7 +19,8 @@ def pytest_configure():
 
 def pytest_collection_finish(session):
     if session.items and not session.config.option.collectonly:
-        missing = [str(one) for one in (programs.RTAD, programs.LOADER) if not one.exists()]
+        needed = (programs.RTAD, programs.LOADER, programs.WRITER)
+        missing = [str(one) for one in needed if not one.exists()]
         if missing:
             pytest.exit(f"{', '.join(missing)}: not built: `make test` builds them", returncode=1)
 

@@ -2,6 +2,7 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | [`error_chain`] | messages of an error and its causes in one line |
 //! | [`clock`] | Unix time |
 //! | [`random`] | random numbers |
 //! | [`device`] | device ids and the 16-byte keys made of them |
@@ -57,6 +58,7 @@
 pub mod cap;
 pub mod clock;
 pub mod device;
+pub mod error_chain;
 pub mod filter;
 pub mod memory;
 pub mod period;

@@ -24,6 +24,7 @@ mod manifest;
 mod mixed;
 mod name;
 mod overlay;
+mod report;
 mod shard_index;
 
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
 pub use manifest::{BuildReport, FillRatio, Folded, Manifest};
 pub use name::{AudienceName, Digest, NameError};
 pub use overlay::{Newer, Overlay};
+pub use report::{DeltaReport, GenerationReport};
 
 use crate::device::DeviceKey;
 use crate::filter::{FilterKind, ProbeTarget, ShardFilter};

@@ -1,4 +1,4 @@
-//! HTTP serving, signals and logging of `rtad` and `rtad-loader serve`.
+//! HTTP serving, signals and logging of `rtad` and `rtad-writer`.
 //!
 //! Serves a service, such as an [`axum::Router`], on a port with limits. Connections over the limit
 //! get 503 at once. Idle connections and slow heads time out. A drain lets requests in flight
@@ -6,8 +6,6 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`error_chain`] | messages of an error and its causes in one line |
-//! | [`manual`] | shell completions and man pages |
 //! | [`logging`] | JSON lines on stderr |
 //! | [`signals`] | SIGTERM, SIGINT and SIGHUP |
 //! | [`phase`] | phase of a port: serving or closing |
@@ -36,11 +34,9 @@ pub mod budget;
 mod connection;
 pub mod connections;
 pub mod console;
-pub mod error_chain;
 pub mod json;
 pub mod listener;
 pub mod logging;
-pub mod manual;
 mod metered;
 pub mod open_files;
 pub mod origin;

@@ -38,7 +38,7 @@ impl FromStr for LogLevel {
 /// Logs only events of rtad's crates: those of libraries, and panic messages, may quote a device
 /// id.
 pub fn init_logging(level: LogLevel) {
-    // Targets match by prefix: rtad, rtad_core, rtad_http, rtad_loader and rtad_store.
+    // Targets match by prefix: rtad, rtad_core, rtad_http, rtad_store and rtad_writer.
     let rtad_only = Targets::new().with_target("rtad", level.0);
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let layer = match std::io::stderr().is_terminal() {

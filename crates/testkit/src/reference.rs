@@ -131,8 +131,11 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
         commands.push_str("## Flags of every command\n\n");
         commands.push_str(&arguments(globals));
     }
-    for command in program.get_subcommands().filter(|command| command.get_name() != "help") {
-        let name = command.get_bin_name().unwrap();
+    let is_shown = |command: &&Command| command.get_name() != "help" && !command.is_hide_set();
+    // A program with flags of its own is a command too.
+    let own = (!own_arguments(&program).is_empty()).then_some(&program);
+    for command in own.into_iter().chain(program.get_subcommands().filter(is_shown)) {
+        let name = command.get_bin_name().unwrap_or(command.get_name());
         commands.push_str(&format!("## `{name}`\n\n{}", section(command)));
         if let Some(example) = examples.remove(name) {
             commands.push_str(&format!("Examples:\n\n{}\n\n", example.trim()));
@@ -146,15 +149,24 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
 fn section(command: &Command) -> String {
     let about = command.get_long_about().or(command.get_about()).unwrap().to_string();
     let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage:").trim();
-    let own: Vec<&Arg> = command
+    let usage = usage.trim_start_matches("Usage:").lines().map(str::trim);
+    let usage = usage.collect::<Vec<_>>().join("\n");
+    let after = command.get_after_long_help().or(command.get_after_help());
+    let after = after.map_or(String::new(), |text| paragraphs(&text.to_string()));
+    format!(
+        "{}```text\n{usage}\n```\n\n{}{after}",
+        paragraphs(&about),
+        arguments(own_arguments(command))
+    )
+}
+
+/// Visible arguments of a command, without those of every command.
+fn own_arguments(command: &Command) -> Vec<&Arg> {
+    command
         .get_arguments()
         .filter(|arg| !arg.is_global_set() && !arg.is_hide_set())
         .filter(|arg| !matches!(arg.get_id().as_str(), "help" | "version"))
-        .collect();
-    let after = command.get_after_long_help().or(command.get_after_help());
-    let after = after.map_or(String::new(), |text| paragraphs(&text.to_string()));
-    format!("{}```text\n{usage}\n```\n\n{}{after}", paragraphs(&about), arguments(own))
+        .collect()
 }
 
 /// Table of arguments, empty without arguments.

@@ -10,7 +10,7 @@
 events with the fields `new` and `count`. The job runs until it is stopped. To continue from its
 last checkpoint: `--set execution.state-recovery.path=checkpoint/JOB/chk-N`.
 
-Delivery is at least once, and the write service answers a repeated request as the first time. A
+Delivery is at least once, and the writer answers a repeated request as the first time. A
 repetition must therefore be the same batch with the same Idempotency-Key. So a batch is sent only
 after a checkpoint has it. Python functions are not notified of a completed checkpoint, but Flink's
 file sink is: it publishes the batches, with their keys, as files in `--batches`. A source reads
@@ -48,7 +48,7 @@ COLLECT = """
     GROUP BY window_start, window_end, LEFT(MD5(line), 1)
 """
 MAX_BATCH = 10_000
-# The write service knows an Idempotency-Key for 10 minutes.
+# The writer knows an Idempotency-Key for 10 minutes.
 GIVE_UP = 540
 # Statuses below 500 that pass.
 BUSY = (408, 409, 425, 429)
@@ -159,7 +159,7 @@ def arguments():
     parser.add_argument("--batches", required=True, help="folder or URL of the batches to send")
     parser.add_argument("--to", required=True, help="folder or URL of the result")
     parser.add_argument("--checkpoint", required=True, help="folder or URL, one per job")
-    parser.add_argument("--url", required=True, help="address of the write service")
+    parser.add_argument("--url", required=True, help="address of the writer")
     parser.add_argument("--window", required=True)
     parser.add_argument("--kind", default="md5", help="kind of the ids")
     parser.add_argument("--field", default="id", help="field of the event with the id")

@@ -8,7 +8,7 @@
 The value of a message is a JSON object; `--field` has the device id. Run as many processes of one
 group as there are partitions.
 
-Delivery is at least once, and the write service answers a repeated batch as the first time. A
+Delivery is at least once, and the writer answers a repeated batch as the first time. A
 repetition must therefore be the same batch with the same Idempotency-Key, also after this process
 was killed. So the end of a batch is committed, as metadata of its beginning, before the batch is
 sent; the next owner of the partition reads it and cuts the same batch.
@@ -27,7 +27,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 MAX_BATCH = 10_000
-# The write service knows an Idempotency-Key for 10 minutes.
+# The writer knows an Idempotency-Key for 10 minutes.
 KNOWN = 600
 GIVE_UP = 540
 # Statuses below 500 that pass.
@@ -227,7 +227,7 @@ def arguments():
     parser.add_argument("--topic", required=True)
     parser.add_argument("--to", help="topic of the new events")
     parser.add_argument("--group", default="rtad")
-    parser.add_argument("--url", required=True, help="address of the write service")
+    parser.add_argument("--url", required=True, help="address of the writer")
     parser.add_argument("--window", required=True)
     parser.add_argument("--kind", default="md5", help="kind of the ids")
     parser.add_argument("--field", default="id", help="field of the message with the id")

@@ -8,7 +8,7 @@
 `--source` is a folder of JSON lines; `--field` is the device id. The result is Parquet: the events
 with the columns `new` and `count`. Without `--every` the job counts the new files and ends.
 
-Delivery is at least once, and the write service answers a repeated request as the first time. Spark
+Delivery is at least once, and the writer answers a repeated request as the first time. Spark
 repeats a task, or after a crash the whole micro-batch, with the same rows in the same order: its
 checkpoint has the files of each micro-batch. So the Idempotency-Key is the checkpoint with the
 number of the micro-batch, of the partition, and of the request. The result of a micro-batch has a
@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 MAX_BATCH = 10_000
-# The write service knows an Idempotency-Key for 10 minutes.
+# The writer knows an Idempotency-Key for 10 minutes.
 GIVE_UP = 540
 # Statuses below 500 that pass.
 BUSY = (408, 409, 425, 429)
@@ -115,7 +115,7 @@ def arguments():
     parser.add_argument("--schema", default="id STRING", help="columns, as in SQL")
     parser.add_argument("--to", required=True, help="folder or URL of the result")
     parser.add_argument("--checkpoint", required=True, help="folder or URL, one per job")
-    parser.add_argument("--url", required=True, help="address of the write service")
+    parser.add_argument("--url", required=True, help="address of the writer")
     parser.add_argument("--window", required=True)
     parser.add_argument("--kind", default="md5", help="kind of the ids")
     parser.add_argument("--field", default="id", help="column with the id")

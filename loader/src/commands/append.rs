@@ -14,16 +14,16 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::AudienceName;
+use rtad_sign::SignArgs;
 use rtad_store::write::{Appended, MAX_TOMBSTONES};
 
 use super::context::{Output, Target, runtime};
-use super::error::CommandError;
 use super::input_args::InputArgs;
 use super::reject_args::RejectArgs;
-use super::sign_args::SignArgs;
-use crate::exit;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
 use follow::FollowError;
 use writer::{AppendWriter, Operation};
@@ -114,7 +114,7 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
         return Err(FollowError::Inputs.into());
     }
     let input = args.input.resolve(&inputs)?;
-    let store = args.sign.open(&args.target)?;
+    let store = args.sign.writer(args.target.open()?, &args.target.trust)?;
     let runtime = runtime()?;
     let mut writer =
         runtime.block_on(AppendWriter::open(&store, &args.target.audience, operation))?;

@@ -21,20 +21,21 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::shards_per_chunk;
+use rtad_sign::SignArgs;
 use rtad_store::write::{Base, StoreWriter};
 use tokio::runtime::Runtime;
 
 use super::carried::{Carried, CarriedArgs};
 use super::context::{Output, Target, runtime};
-use super::error::{CommandError, CommonError};
+use super::error::CommonError;
 use super::expiry_args::ExpiryArgs;
 use super::gate::{Gate, GateArgs};
 use super::input_args::InputArgs;
 use super::reject_args::RejectArgs;
-use super::sign_args::SignArgs;
-use crate::exit;
 use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
@@ -217,7 +218,7 @@ struct Prepared {
 impl Prepared {
     fn new(args: &BuildArgs, dir: &SpillDir) -> Result<Self, CommandError> {
         let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
-        let writer = args.sign.open(&args.target)?;
+        let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
         let input = args.input.resolve(&args.inputs)?;
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
@@ -305,7 +306,7 @@ fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandEr
 }
 
 fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
-    let writer = args.sign.open(&args.target)?;
+    let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
     let runtime = runtime()?;
     let progress = output.progress();
     let compacted = runtime.block_on(async {

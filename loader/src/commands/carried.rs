@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::HumanCount;
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
+use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
-use rtad_http::error_chain::error_chain;
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::error::CommandError;
+use super::error::CommonError;
 use super::gate::GateError;
-use crate::exit::{self, CommandFailure, ExitStatus};
 use crate::keys::{Distinct, KeyChecks};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
@@ -259,7 +260,7 @@ impl CarriedLimitArgs {
             )
         });
         write_whole(path, &lines.collect::<String>())
-            .map_err(|source| CommandError::write_file("--metrics-file", path, source))
+            .map_err(|source| CommonError::write_file("--metrics-file", path, source))
     }
 }
 

@@ -6,12 +6,13 @@ use clap::Args;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Overlay};
+use rtad_sign::TrustArgs;
 use rtad_store::{Store, StoreError};
 
-use super::error::{CommandError, CommonError};
-use super::trust_args::TrustArgs;
-use crate::exit::{CommandFailure, ExitStatus};
+use super::error::CommonError;
 use crate::progress::Progress;
 
 /// Format of a command's result.

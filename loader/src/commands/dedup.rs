@@ -14,10 +14,11 @@ use std::time::Instant;
 
 use clap::Args;
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
+
 use super::context::Output;
-use super::error::CommandError;
 use super::input_args::InputArgs;
-use crate::exit::{CommandFailure, ExitStatus};
 use crate::input::{self, Layout};
 use crate::seen::{Bloom, BloomSpec, SeenKeys, Tables};
 use first_seen::FirstSeen;

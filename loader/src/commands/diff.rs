@@ -7,10 +7,10 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::snapshot::{AudienceName, ChunkEntry, Manifest};
 
 use super::context::{Output, Target, runtime};
-use super::error::CommandError;
 
 /// Compare two generations: the chunks that differ, and the bytes a pod fetches to go from the
 /// first to the second.

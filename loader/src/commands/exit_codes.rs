@@ -1,28 +1,10 @@
-//! Exit codes of errors that know no commands: those of the store, inputs, keys and signatures.
+//! Exit codes of errors that know no commands: those of inputs and keys.
 
-use rtad_store::StoreError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 
-use crate::exit::{CommandFailure, ExitStatus};
 use crate::frames::FrameError;
 use crate::input::{InputError, RejectError};
 use crate::keys::{SpillError, TooLittle};
-use crate::sign::SignError;
-
-impl CommandFailure for StoreError {
-    fn exit(&self) -> ExitStatus {
-        match self {
-            Self::Url { .. } | Self::ReadOnly { .. } | Self::NoListing { .. } => ExitStatus::Usage,
-            Self::Signature { .. } => ExitStatus::VerificationFailed,
-            Self::Conflict { .. } => ExitStatus::Conflict,
-            Self::Sign { .. } => ExitStatus::Unexpected,
-            _ => ExitStatus::Store,
-        }
-    }
-
-    fn is_resumable(&self) -> bool {
-        self.is_transient()
-    }
-}
 
 impl CommandFailure for InputError {
     fn exit(&self) -> ExitStatus {
@@ -67,12 +49,6 @@ impl CommandFailure for SpillError {
 impl CommandFailure for FrameError {
     fn exit(&self) -> ExitStatus {
         ExitStatus::BadInput
-    }
-}
-
-impl CommandFailure for SignError {
-    fn exit(&self) -> ExitStatus {
-        ExitStatus::Usage
     }
 }
 

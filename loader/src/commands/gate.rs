@@ -12,6 +12,7 @@ use std::io;
 use clap::Args;
 use serde::Serialize;
 
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{FilterCheck, Manifest};
@@ -20,7 +21,6 @@ use rtad_store::{Store, StoreError};
 
 use super::value_parsers::parse_ratio;
 use super::verify::{MAX_EXCESS, MIN_POSITIVES, wilson};
-use crate::exit::{CommandFailure, ExitStatus};
 
 /// Margin over the fill of a correctly sized filter: small shards vary by this much.
 const FILL_MARGIN: f64 = 0.1;

@@ -10,11 +10,12 @@ use clap::Args;
 use indicatif::HumanBytes;
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::{Collected, Retention, StoreWriter};
 
 use super::context::{Output, Target, runtime};
-use super::error::CommandError;
+use super::error::CommonError;
 
 /// Remove old generations, and chunks that no kept generation uses.
 ///
@@ -60,7 +61,7 @@ pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
     let retention = Retention { keep: args.keep.get(), min_age: args.min_age };
     let collected = runtime()?.block_on(async {
         if store.live(audience).await?.is_none() {
-            return Err(CommandError::not_published(audience));
+            return Err(CommonError::not_published(audience));
         }
         Ok(StoreWriter::new(store)?.collect(audience, retention, args.dry_run).await?)
     })?;

@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::{Case, IdKind, KeyMaker, ParseKindError};
 
 use super::context::default_threads;
-use super::error::CommandError;
-use crate::exit::{CommandFailure, ExitStatus};
 use crate::input::{BadRows, Column, Input, Layout, expand};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -11,15 +11,16 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{BuildReport, ChunkEntry, Folded, Manifest, shards_of};
 use rtad_store::StoreError;
 
 use super::audience_report::FilterReport;
 use super::context::{Output, Target, default_threads, runtime};
-use super::error::CommandError;
+use super::error::CommonError;
 use super::verify::{FilterSurvey, Spread};
-use crate::exit::{CommandFailure, ExitStatus};
 use map::{Figure, ShardMap};
 
 /// Show the manifest of a generation, and the fill of its filters as read from the chunks.
@@ -114,7 +115,7 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
     })?;
     if let Some(path) = &args.plot {
         let written = map.write(&manifest, path);
-        written.map_err(|source| CommandError::write_file("--plot", path, source))?;
+        written.map_err(|source| CommonError::write_file("--plot", path, source))?;
     }
     drop(progress);
     output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)

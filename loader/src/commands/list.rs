@@ -7,14 +7,15 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::snapshot::{AudienceName, Manifest};
+use rtad_core::snapshot::{AudienceName, DeltaReport, GenerationReport, Manifest};
+use rtad_sign::TrustArgs;
 use rtad_store::{Store, StoreError};
 
-use super::audience_report::{DeltaReport, GenerationReport};
+use super::audience_report::delta_text;
 use super::context::{Output, runtime};
-use super::error::CommandError;
-use super::trust_args::TrustArgs;
+use super::error::CommonError;
 
 /// List the generations of audiences: the live one, age, keys, size and false-positive rate.
 #[derive(Debug, Args)]
@@ -99,7 +100,7 @@ pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
         for name in names {
             let audience = read_audience(&store, name).await?;
             if audience.live_generation.is_none() && args.audience.is_some() {
-                return Err(CommandError::not_published(&audience.audience));
+                return Err(CommonError::not_published(&audience.audience));
             }
             audiences.push(audience);
         }
@@ -155,7 +156,7 @@ impl ListReport {
                 }
             }
             if let Some(over) = over.as_ref().filter(|over| !over.is_empty()) {
-                writeln!(out, "       deltas  {}", over.text())?;
+                writeln!(out, "       deltas  {}", delta_text(over))?;
             }
         }
         Ok(())

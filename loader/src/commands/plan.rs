@@ -13,13 +13,14 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{ChunkBuilder, shards_per_chunk};
 use rtad_core::synth::random_key;
 
 use super::context::Output;
-use super::error::{CommandError, CommonError};
+use super::error::CommonError;
 use super::value_parsers::parse_size;
 
 /// Memory of a pod beside one snapshot with `swap = "rolling"`, and beside two with `"whole"`:

@@ -8,11 +8,11 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest};
 
 use super::context::{Output, Target, default_threads, runtime};
-use super::error::CommandError;
 
 /// Check whether devices are members. One line per id: its position on the command line, and the
 /// answer.

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use rtad_cli::exit::{CommandFailure, ExitStatus};
+
 use super::value_parsers::parse_ratio;
-use crate::exit::{CommandFailure, ExitStatus};
 use crate::input::{Input, RejectError, Rejects};
 
 #[derive(Debug, Args)]

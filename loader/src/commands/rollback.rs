@@ -3,14 +3,15 @@
 use clap::Args;
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::AudienceName;
+use rtad_sign::SignArgs;
 use rtad_store::StoreError;
 
 use super::context::{Output, Target, runtime};
-use super::error::{CommandError, CommonError};
-use super::sign_args::SignArgs;
-use crate::exit::{CommandFailure, ExitStatus};
+use super::error::CommonError;
 
 /// Make an older generation live again; by default the one before the live generation.
 #[derive(Debug, Args)]
@@ -74,12 +75,12 @@ fn explain(error: StoreError) -> CommandError {
 pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
     let Target { audience, .. } = &args.target;
     // A signature is needed only to merge deltas; the target's manifest was signed at its build.
-    let writer = args.sign.open_or_plain(&args.target)?;
+    let writer = args.sign.writer_or_plain(args.target.open()?)?;
     let store = writer.store();
     let report = runtime()?.block_on(async {
         let base = writer.base(audience).await?;
         let live = base.current().map(|current| current.generation);
-        let live = live.ok_or_else(|| CommandError::not_published(audience))?;
+        let live = live.ok_or_else(|| CommonError::not_published(audience))?;
         let to = match args.to {
             Some(generation) if generation == live => {
                 return Err(

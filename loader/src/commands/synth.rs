@@ -8,11 +8,11 @@ use std::sync::mpsc;
 
 use clap::Args;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::IdKind;
 use rtad_core::synth::Synth;
 
 use super::context::default_threads;
-use super::error::CommandError;
 
 const BATCH_IDS: u64 = 16 << 10;
 const MAX_THREADS: usize = 4;

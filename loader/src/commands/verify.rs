@@ -16,12 +16,12 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
 use rtad_store::{Store, StoreError};
 
 use super::context::{Output, Target, TargetError, runtime};
-use super::error::CommandError;
 use super::input_args::InputArgs;
 use crate::input::{self, KeySink};
 use crate::progress::Progress;

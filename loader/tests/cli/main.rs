@@ -17,6 +17,5 @@ mod remote;
 mod remote_inputs;
 mod resume;
 mod ribbon;
-mod serve;
 mod signing;
 mod zoo;

@@ -267,3 +267,9 @@ fn man_page_of_every_command_has_examples_and_exit_codes() {
         assert!(text.contains(".SH \"EXIT STATUS\"\n"), "{page:?}");
     }
 }
+
+#[test]
+fn serve_names_the_program_that_replaced_it() {
+    let moved = Sandbox::new().run("serve --store {}/s --no-token");
+    moved.fails(2, "run `rtad-writer` with the same flags");
+}

@@ -1,2 +1,2 @@
 """Consoles in headless Chromium with Playwright: a running rtad under traffic, with store changes
-and failures, and a write service under events."""
+and failures, and a writer under events."""

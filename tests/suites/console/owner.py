@@ -1,4 +1,4 @@
-"""Owner of event windows: a write service under events."""
+"""Owner of event windows: a writer under events."""
 
 import contextlib
 
@@ -43,7 +43,7 @@ PER_REQUEST, PAUSE_SECONDS = 4, 0.02
 
 
 class Owner(Writer):
-    """A write service that can be stopped and started at its address. A thread sends events while
+    """A writer that can be stopped and started at its address. A thread sends events while
     it runs."""
 
     def __init__(self, folder):

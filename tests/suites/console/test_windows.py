@@ -1,4 +1,4 @@
-"""Console of the write service: windows under events, an unreachable service, and languages."""
+"""Console of the writer: windows under events, an unreachable service, and languages."""
 
 import re
 
@@ -143,7 +143,7 @@ class TestEverybody(Windows):
         page = self.page
         page.click("#language")
         title = "[document.documentElement.lang, document.title].join()"
-        assert page.evaluate(title) == "zh-CN,rtad-loader 控制台"
+        assert page.evaluate(title) == "zh-CN,rtad-writer 控制台"
         expect(self.fact("clicks", "重复率")).to_have_text("75%")
         expect(self.fact("today", "长度")).to_have_text("自然日，Asia/Shanghai")
         expect(self.panel("shared").locator(".pill")).to_contain_text("不可写")

@@ -27,29 +27,29 @@ def test_every_command_is_answered_as_the_page_says(tmp_path):
     define, *commands = "".join(rest).splitlines()
     assert len(commands) >= 14
     assert not [command for command in commands if not command.startswith("curl ")]
-    environment = with_programs(tmp_path, "rtad-loader")
+    environment = with_programs(tmp_path, "rtad-writer")
     (tmp_path / "store").mkdir()
     (tmp_path / "rtad.toml").write_text(CONFIG)
     subprocess.run(["bash", "-c", make_token], cwd=tmp_path, check=True)
 
     port, admin = free_ports(2)
     listen = {
-        "RTAD_LOADER_LISTEN": f"{HOST}:{port}",
-        "RTAD_LOADER_ADMIN_LISTEN": f"{HOST}:{admin}",
+        "RTAD_WRITER_LISTEN": f"{HOST}:{port}",
+        "RTAD_WRITER_ADMIN_LISTEN": f"{HOST}:{admin}",
     }
     store = {"RTAD_STORE": str(tmp_path / "store")}
     command = ["bash", "-c", f"exec {serve}"]
-    loader = Process(*command, log=tmp_path / "loader.log", env=environment | listen, cwd=tmp_path)
+    writer = Process(*command, log=tmp_path / "writer.log", env=environment | listen, cwd=tmp_path)
     try:
-        loader.wait_for("listening for writes")
+        writer.wait_for("listening for writes")
         flags = ["--config", tmp_path / "rtad.toml"]
         with Rtad(*flags, log=tmp_path / "rtad.log", variables=store) as rtad:
             for command in commands:
                 run(command, define, port, rtad.decisions, tmp_path)
-        assert loader.end() == 0
-        loader.check_log()
+        assert writer.end() == 0
+        writer.check_log()
     finally:
-        loader.kill()
+        writer.kill()
 
 
 def run(command, define, port, decisions, folder):

@@ -65,7 +65,7 @@ def kustomized_with_windows():
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "k8s", pathlib.Path(folder, "k8s"))
         overlay = pathlib.Path(folder, "k8s/overlays/prod")
-        (overlay / "rtad-loader.toml").write_text(config)
+        (overlay / "rtad-writer.toml").write_text(config)
         file = overlay / "kustomization.yaml"
         kustomization = yaml.safe_load(file.read_text())
         for key, added in yaml.safe_load(edits).items():

@@ -12,7 +12,7 @@ from suites.k8s.rendered import matches, name_of, quantity, seconds
 SECRETS_BY_HAND = {
     ("Secret", name) for name in ("rtad-secrets", "rtad-store-keys", "rtad-writer-token")
 }
-# Seconds for the last checkpoint of the write service.
+# Seconds for the last checkpoint of the writer.
 CHECKPOINT = 30
 # Overlays for small nodes, without dedicated CPUs.
 SHARED = {"rtad-dev"}
@@ -170,7 +170,7 @@ def owners(overlay):
         if set(kept.values()) != {"Retain"}:
             yield f"{name}: its volume may be removed with it"
         [container] = spec["template"]["spec"]["containers"]
-        config = overlay.config_map("rtad-writer-config")["data"]["rtad-loader.toml"]
+        config = overlay.config_map("rtad-writer-config")["data"]["rtad-writer.toml"]
         state = tomllib.loads(config)["state_dir"]
         if [one["name"] for one in container["volumeMounts"] if one["mountPath"] == state] != [
             *claims
@@ -181,10 +181,10 @@ def owners(overlay):
         if grace < seconds(flags["--drain-timeout"]) + CHECKPOINT:
             yield f"{name}: is killed after {grace} s, before its last checkpoint"
         for port in container["ports"]:
-            variable = {"writes": "RTAD_LOADER_LISTEN", "admin": "RTAD_LOADER_ADMIN_LISTEN"}
+            variable = {"writes": "RTAD_WRITER_LISTEN", "admin": "RTAD_WRITER_ADMIN_LISTEN"}
             listens = overlay.environment(container)[variable[port["name"]]]
             if listens != f"0.0.0.0:{port['containerPort']}":
-                yield f"{name}: port {port['name']} is {port['containerPort']}, and rtad-loader listens on {listens}"
+                yield f"{name}: port {port['name']} is {port['containerPort']}, and rtad-writer listens on {listens}"
         labels = spec["template"]["metadata"]["labels"]
         for budget in overlay.of_kind("PodDisruptionBudget"):
             if matches(budget["spec"]["selector"], labels):

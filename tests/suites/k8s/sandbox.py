@@ -16,7 +16,7 @@ import tomllib
 from suites.k8s.rendered import name_of
 from suites.testkit.ports import HOST, free_ports
 from suites.testkit.process import ANY_PORTS, Process
-from suites.testkit.programs import LOADER, RTAD, loader
+from suites.testkit.programs import LOADER, RTAD, WRITER, loader
 
 # Not tmp_path, which the container's user cannot enter.
 _work = tempfile.TemporaryDirectory(prefix="rtad-k8s-")
@@ -34,8 +34,8 @@ def programs():
     folder = WORK / "bin"
     os.chmod(WORK, 0o755)
     folder.mkdir()
-    for program, name in ((RTAD, "rtad"), (LOADER, "rtad-loader")):
-        shutil.copy(program, folder / name)
+    for program in (RTAD, LOADER, WRITER):
+        shutil.copy(program, folder)
     return folder
 
 
@@ -160,14 +160,14 @@ class Sandbox:
 
     @contextlib.contextmanager
     def owner(self):
-        """rtad-loader as started by the StatefulSet, but on free ports: the process, the container,
+        """rtad-writer as started by the StatefulSet, but on free ports: the process, the container,
         and the addresses of both ports."""
         [(document, template, container)] = [
             one for one in self.overlay.containers() if name_of(one[0]) == "StatefulSet/rtad-writer"
         ]
         words, environment, _ = self.enter(document, template, container)
         address, admin = (f"{HOST}:{port}" for port in free_ports(2))
-        environment |= {"RTAD_LOADER_LISTEN": address, "RTAD_LOADER_ADMIN_LISTEN": admin}
+        environment |= {"RTAD_WRITER_LISTEN": address, "RTAD_WRITER_ADMIN_LISTEN": admin}
         command = UNPRIVILEGED_BY + words
         log = self.root / f"owner-{len(list(self.root.glob('owner-*')))}.log"
         process = Process(*command, log=log, env=environment, cwd="/")
@@ -219,8 +219,8 @@ def put_as_kubelet(folder, name, text):
     (version / name).write_text(text)
     (folder / "..data_tmp").symlink_to(version.name)
     (folder / "..data_tmp").rename(old)
-    if not (folder / name).is_symlink():
-        (folder / name).symlink_to(f"..data/{name}")
+    if not (folder).is_symlink():
+        (folder).symlink_to(f"..data/{name}")
 
 
 def live(store, audience="old_users"):

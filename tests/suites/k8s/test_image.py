@@ -11,7 +11,7 @@ import tomllib
 
 from suites.k8s.rendered import render
 from suites.k8s.sandbox import UNPRIVILEGED
-from suites.testkit.programs import LOADER, ROOT, RTAD
+from suites.testkit.programs import LOADER, ROOT, RTAD, WRITER
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
@@ -50,7 +50,7 @@ def tracked():
 def read_by_rustc():
     """Source files of the programs, from the dep files of cargo."""
     files = set()
-    for program in (RTAD, LOADER):
+    for program in (RTAD, LOADER, WRITER):
         words = (
             pathlib.Path(f"{program}.d").read_text().replace("\\ ", "\0").partition(": ")[2].split()
         )
@@ -90,13 +90,15 @@ class TestDockerfile:
         installed = re.search(r"^COPY --from=build (.*) /usr/local/bin/$", DOCKERFILE, re.M)[
             1
         ].split()
-        assert installed == ["/src/target/release/rtad", "/src/target/release/rtad-loader"]
+        assert installed == [
+            f"/src/target/release/{name}" for name in ("rtad", "rtad-loader", "rtad-writer")
+        ]
         for name in ("dev", "prod"):
             overlay = render(ROOT / "k8s/overlays" / name)
             for _, template, container in overlay.containers():
                 context = template["spec"]["securityContext"]
                 assert (context["runAsUser"], context["runAsGroup"]) == (int(user), int(group))
-                assert container["command"][0] in ["rtad", "rtad-loader", "bash"]
+                assert container["command"][0] in ["rtad", "rtad-loader", "rtad-writer", "bash"]
                 assert (
                     [str(port["containerPort"]) for port in container.get("ports", [])] or ports
                 ) == ports
@@ -123,6 +125,7 @@ class TestContext:
             "loader",
             "proto",
             "src",
+            "writer",
         }
         for path in (
             ".git/config",
@@ -149,4 +152,4 @@ class TestContext:
         )
         output = result.stderr
         assert "no bin target named `none-of-these`" in output
-        assert "available bin targets:\n    rtad\n    rtad-loader\n" in output
+        assert "available bin targets:\n    rtad\n    rtad-loader\n    rtad-writer\n" in output

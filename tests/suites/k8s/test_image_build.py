@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from suites.k8s.test_image import let_in, patterns, tracked
-from suites.testkit.programs import LOADER, ROOT, RTAD
+from suites.testkit.programs import LOADER, ROOT, RTAD, WRITER
 
 pytestmark = pytest.mark.long
 
@@ -23,7 +23,7 @@ echo "$PWD: cargo $*, strip $CARGO_PROFILE_RELEASE_STRIP" >/called
 mkdir -p target/release && cp /programs/* target/release
 """
 CALLED = (
-    "/src: cargo build --release --locked --package rtad --package rtad-loader, strip debuginfo"
+    "/src: cargo build --release --locked --package rtad --package rtad-loader --package rtad-writer, strip debuginfo"
 )
 BASES = ["--build-arg", "RUST_IMAGE=localhost/rust", "--build-arg", "BASE_IMAGE=localhost/base"]
 
@@ -64,7 +64,7 @@ def images(tmp_path_factory):
     base = ["mmdebstrap", "--quiet", "--variant=essential", "--include=ca-certificates"]
     subprocess.run([*base, "bookworm", work / "base.tar"], check=True)
     (work / "programs").mkdir()
-    for program in (RTAD, LOADER):
+    for program in (RTAD, LOADER, WRITER):
         copy = shutil.copy(program, work / "programs")
         subprocess.run(["strip", "--strip-debug", copy], check=True)
     (work / "cargo").write_text(CARGO)

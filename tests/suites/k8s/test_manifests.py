@@ -200,7 +200,7 @@ def claim(overlay):
 
 
 def targets(overlay, kind, name):
-    """Makes an object of this kind apply to the write service."""
+    """Makes an object of this kind apply to the writer."""
     if kind == "PodDisruptionBudget":
         spec(overlay, kind)["selector"] = writer(overlay)["selector"]
     else:

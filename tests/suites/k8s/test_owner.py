@@ -1,4 +1,4 @@
-"""The write service with command line, environment, config and probes of components/write-service."""
+"""The writer with command line, environment, config and probes of components/writer."""
 
 import json
 

@@ -31,7 +31,7 @@ OCEAN = bytes.fromhex(
 )
 
 
-# Of the write service: a window, and an audience that is published from it.
+# Of the writer: a window, and an audience that is published from it.
 WINDOWS = """
 state_dir = "windows"
 
@@ -91,7 +91,7 @@ class Fleet:
         return pod.decisions, pod.admin
 
     def writer(self):
-        """Starts `rtad-loader serve` with a window, and writes to both."""
+        """Starts `rtad-writer` with a window, and writes to both."""
         writer = self.ending.enter_context(Writer(self.folder, WINDOWS))
         body = {"op": "add", "ids": self.ids[1001:1003]}
         written = writer.post("/v1/audiences/old_users/devices", body)

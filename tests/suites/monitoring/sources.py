@@ -67,8 +67,8 @@ def metrics_of_pods():
 
 
 def metrics_of_writer():
-    """Metrics of `rtad-loader serve`."""
-    return metrics_of("Write service")
+    """Metrics of `rtad-writer`."""
+    return metrics_of("Writer")
 
 
 def headings(text):

@@ -1,4 +1,4 @@
-"""Fixture: the write service."""
+"""Fixture: the writer."""
 
 import pytest
 

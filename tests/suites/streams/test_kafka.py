@@ -122,7 +122,7 @@ def test_lost_answer_is_repeated_with_the_same_key(stream):
     stream.assert_no_id_is_logged()
 
 
-def test_answer_lost_in_a_crash_of_the_write_service_is_repeated(stream):
+def test_answer_lost_in_a_crash_of_the_writer_is_repeated(stream):
     """The events are durable, their answer is lost, and the key outlives the crash."""
     with Proxy(stream.writer.address, lose=1, on_loss=stream.writer.crash) as proxy:
         stream.start(proxy.url)
@@ -144,7 +144,7 @@ def test_consumer_killed_between_answer_and_commit_loses_no_new_device(stream):
 
 
 def test_without_keys_the_new_devices_of_a_killed_consumer_are_lost(stream):
-    """The test above detects a write service that does not know the key."""
+    """The test above detects a writer that does not know the key."""
     with Proxy(stream.writer.address, keys=False) as proxy:
         killed = stream.start_killed(proxy.url, calls=3)
         assert killed.wait() == -signal.SIGKILL
@@ -182,7 +182,7 @@ def test_rebalance_during_a_batch_ends_no_consumer(stream):
     stream.assert_each_new_once()
 
 
-def test_unreachable_write_service_is_asked_again(stream):
+def test_unreachable_writer_is_asked_again(stream):
     with Proxy("127.0.0.1:1") as unreachable:
         consumer = stream.start(unreachable.url)
         consumer.wait_for("repeated in")

@@ -1,4 +1,4 @@
-"""The write service with an event window, and a proxy in front that loses answers."""
+"""The writer with an event window, and a proxy in front that loses answers."""
 
 import contextlib
 import http.client
@@ -26,7 +26,7 @@ durability = "fsync"
 
 
 class ClickWriter(Writer):
-    """The write service with the window `clicks`."""
+    """The writer with the window `clicks`."""
 
     def __init__(self, folder):
         self.starts = 0

@@ -128,7 +128,7 @@ class Rtad(Process):
 
 
 class Writer(Process):
-    """`rtad-loader serve` with a config in `folder`, on ports that outlive a restart. Its working
+    """`rtad-writer` with a config in `folder`, on ports that outlive a restart. Its working
     directory is the folder, and so is that of the store, `store`."""
 
     TOKEN = "a-token-of-24-characters"
@@ -136,12 +136,12 @@ class Writer(Process):
     def __init__(self, folder, config):
         self.token = folder / "token"
         self.token.write_text(self.TOKEN)
-        (folder / "rtad-loader.toml").write_text(config)
+        (folder / "rtad-writer.toml").write_text(config)
         (folder / "store").mkdir(exist_ok=True)
         self.address, self.admin = (f"{HOST}:{port}" for port in free_ports(2))
-        flags = ["--config", "rtad-loader.toml", "--store", "store", "--token-file", self.token]
+        flags = ["--config", "rtad-writer.toml", "--store", "store", "--token-file", self.token]
         flags += ["--listen", self.address, "--admin-listen", self.admin]
-        super().__init__(programs.LOADER, "serve", *flags, log=folder / "writer.log", cwd=folder)
+        super().__init__(programs.WRITER, *flags, log=folder / "writer.log", cwd=folder)
 
     def start(self):
         super().start()

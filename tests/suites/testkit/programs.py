@@ -6,7 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(os.environ.get("TEST_PROGRAMS", ROOT / "target/debug")).resolve()
-RTAD, LOADER, LOAD = FOLDER / "rtad", FOLDER / "rtad-loader", FOLDER / "load"
+RTAD, LOADER, WRITER = FOLDER / "rtad", FOLDER / "rtad-loader", FOLDER / "rtad-writer"
+LOAD = FOLDER / "load"
 
 
 def loader(*words, given=None, env=None):

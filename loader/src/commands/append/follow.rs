@@ -16,13 +16,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
 use rtad_store::StoreError;
 
 use super::super::context::Output;
-use super::super::error::CommandError;
 use super::writer::AppendWriter;
-use crate::exit::{self, CommandFailure, ExitStatus};
 use crate::input::{Input, Layout};
 
 /// Capacity of the channel, in batches of one read of stdin each.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
 
-use super::super::error::CommandError;
+use super::super::error::CommonError;
 
 /// Attempts while other writers cause conflicts.
 const MAX_TRIES: u32 = 50;
@@ -37,7 +38,7 @@ impl AppendWriter {
         operation: Operation,
     ) -> Result<Self, CommandError> {
         let ledger = store.ledger(audience).await.map_err(|error| match error {
-            StoreError::NotFound { .. } => CommandError::not_published(audience),
+            StoreError::NotFound { .. } => CommonError::not_published(audience),
             error => error.into(),
         })?;
         Ok(Self { ledger, operation })

@@ -8,6 +8,7 @@ use indicatif::HumanCount;
 use serde::Serialize;
 use std::io::{self, Write};
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
@@ -17,7 +18,7 @@ use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, sh
 use rtad_store::write::{Base, Publication, StoreWriter};
 use rtad_store::{Store, StoreError};
 
-use super::super::error::{CommandError, CommonError};
+use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
 use super::error::BuildError;
@@ -55,7 +56,7 @@ pub(super) async fn run(
 ) -> Result<CompactReport, CommandError> {
     let (store, audience) = (writer.store(), base.audience().clone());
     let (Some(current), Some(folded)) = (base.current().cloned(), base.folded()) else {
-        return Err(CommandError::not_published(&audience));
+        return Err(CommonError::not_published(&audience));
     };
     let old = store.manifest(&audience, &current).await?;
     if !old.filter().kind().is_growable() {

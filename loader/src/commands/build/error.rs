@@ -4,10 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::snapshot::{AudienceName, ManifestError};
-
-use super::super::error::CommandError;
-use crate::exit::{CommandFailure, ExitStatus};
 
 /// A build that cannot begin, continue or be published.
 #[derive(Debug, thiserror::Error)]

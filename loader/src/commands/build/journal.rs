@@ -7,9 +7,9 @@ mod lines;
 
 use std::io::Write;
 
+use rtad_cli::command_error::CommandError;
 use rtad_store::write::Base;
 
-use super::super::error::CommandError;
 use super::resume::CHUNKS;
 use crate::keys::{SpillDir, SpillError};
 pub(super) use lines::Group;

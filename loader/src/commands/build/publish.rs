@@ -9,6 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::HashMap;
 use tokio::runtime::Runtime;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::SHARDS;
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{
@@ -17,7 +18,6 @@ use rtad_core::snapshot::{
 use rtad_store::write::Publication;
 
 use super::super::carried::{Carried, CarriedLimitArgs};
-use super::super::error::CommandError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
 use super::super::new_manifest::new_manifest;

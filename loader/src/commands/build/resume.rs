@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 use rtad_store::StoreError;
 use rtad_store::write::Base;
 
-use super::super::error::CommandError;
 use super::error::BuildError;
 use crate::input::{Counts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit;
+
 use super::super::context::runtime;
-use super::super::error::CommandError;
 use super::resume::STATE;
-use crate::exit;
 use crate::keys::SpillDir;
 use crate::progress::Progress;
 

@@ -2,9 +2,9 @@
 
 use std::io::{self, BufWriter, Write};
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 
-use super::super::error::CommandError;
 use super::DedupError;
 use crate::input::KeySink;
 use crate::seen::SeenKeys;

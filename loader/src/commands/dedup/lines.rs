@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
-use super::super::error::CommandError;
 use super::first_seen::FirstSeen;
 use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source, expect};
 use crate::progress::Progress;

@@ -7,8 +7,10 @@ use std::time::Duration;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
+
 use super::super::context::Output;
-use super::super::error::CommandError;
+use super::super::error::CommonError;
 use crate::input::{Counts, Reason};
 use crate::seen::SeenKeys;
 
@@ -63,7 +65,7 @@ impl DedupReport {
         };
         if let Some(file) = file {
             let written = std::fs::write(file, json());
-            written.map_err(|source| CommandError::write_file("--report", file, source))?;
+            written.map_err(|source| CommonError::write_file("--report", file, source))?;
         }
         if on_stdout {
             return output.data(self, Self::write_text);

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::carried::Carried;
 use super::super::context::{Output, Target, runtime};
-use super::super::error::{CommandError, CommonError};
+use super::super::error::CommonError;
 use super::spec::{CarriedJob, ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 
@@ -56,7 +57,7 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
         Ok::<_, CommandError>((base, merged, carried))
     })?;
     write_changes(args, &merged, carried.as_ref().map(Carried::changes))
-        .map_err(|source| CommandError::write_file("--changes", &args.changes, source))?;
+        .map_err(|source| CommonError::write_file("--changes", &args.changes, source))?;
     let removed = merged.removed().map_or(0, |removed| removed.len() as u64);
     let changes = ChangedKeys { added: merged.added().len() as u64, removed };
     let folded = merged.folded.map_or_else(Vec::new, |folded| folded.deltas);

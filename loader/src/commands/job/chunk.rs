@@ -7,13 +7,13 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuiltChunk, ChunkRecord, shards_per_chunk};
 use rtad_store::write::StoreWriter;
 
 use super::super::context::{Output, runtime};
-use super::super::error::CommandError;
 use super::distinct::sort_distinct;
 use super::error::JobError;
 use super::lines::{ChunkLine, ReportLine};

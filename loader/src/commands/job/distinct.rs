@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 
 use super::super::carried::CarriedReport;
 use super::super::context::Output;
-use super::super::error::CommandError;
 use super::lines::{self, DistinctLine, ReportLine};
 use crate::frames::{self, BUCKETS, FrameContent};
 

@@ -2,9 +2,9 @@
 
 use std::io;
 
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::snapshot::{Digest, ManifestError};
 
-use crate::exit::{CommandFailure, ExitStatus};
 use crate::frames::BUCKETS;
 
 /// Inconsistent input or reports of the steps.

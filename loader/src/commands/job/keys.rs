@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use parking_lot::Mutex;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 
 use super::super::context::Output;
-use super::super::error::CommandError;
 use super::super::input_args::InputArgs;
 use super::distinct::sort_distinct;
 use super::lines::{self, KeysLine, ReportLine};

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::snapshot::{ChunkEntry, Digest, FilterStats};
 
 use super::super::carried::CarriedReport;
-use super::super::error::CommandError;
+use super::super::error::CommonError;
 use super::error::JobError;
 use crate::input::{Counts, Reason};
 
@@ -95,7 +96,7 @@ pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), Comma
     let Some(file) = file else {
         return io::stderr().lock().write_all(&text).map_err(CommandError::output);
     };
-    std::fs::write(file, text).map_err(|source| CommandError::write_file("--report", file, source))
+    std::fs::write(file, text).map_err(|source| CommonError::write_file("--report", file, source))
 }
 
 /// Reads the lines of files; `-` is stdin. Empty lines are passed over.

@@ -7,20 +7,20 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::snapshot::{BuildReport, ChunkRecord, Digest};
 use rtad_core::snapshot::{FilterCheck, Manifest, ManifestBuilder, shards_per_chunk};
+use rtad_sign::{SignArgs, TrustArgs};
 use rtad_store::Store;
 use rtad_store::write::{Publication, StoreWriter};
 
 use super::super::carried::{CarriedLimitArgs, CarriedReport};
 use super::super::context::{Output, runtime, write_chunks_written, write_published};
-use super::super::error::{CommandError, CommonError};
+use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
 use super::super::new_manifest::new_manifest;
 use super::super::reject_args::RejectLimit;
-use super::super::sign_args::SignArgs;
-use super::super::trust_args::TrustArgs;
 use super::error::JobError;
 use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
 use super::spec::{ChangedKeys, Job};

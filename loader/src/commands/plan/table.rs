@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
+use rtad_cli::command_error::CommandError;
 use rtad_core::synth::random_key;
 
 use super::super::context::{Output, default_threads};
-use super::super::error::CommandError;
 use super::super::verify::wilson;
 use crate::progress::Progress;
 use crate::seen::{BloomSpec, fpr, summed_fpr};

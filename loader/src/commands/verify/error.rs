@@ -1,9 +1,9 @@
 //! Errors of a failed verification.
 
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_store::StoreError;
 
 use super::probe::MeasuredFpr;
-use crate::exit::{CommandFailure, ExitStatus};
 
 /// A generation that failed verification.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use crate::engine::{Engine, Key, Outcome, Sizing};
 /// Rate of 24-bit fingerprints at capacity, rounded up.
 const NARROW_FPR: f64 = 1.44e-6;
 
-/// A window of the write service.
+/// A window of the writer.
 pub(crate) struct Rtad(Window);
 
 impl Rtad {

@@ -1,0 +1,55 @@
+//! Failure of a command: any of its errors, boxed.
+
+use std::io;
+use std::ops::Deref;
+
+use crate::exit::{CommandFailure, ExitStatus};
+
+/// A failed command.
+#[derive(Debug)]
+pub struct CommandError(Box<dyn CommandFailure>);
+
+impl<E: CommandFailure> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl CommandError {
+    /// The error of writing to stdout.
+    pub fn output(error: io::Error) -> Self {
+        ProcessError::Output(error).into()
+    }
+
+    /// The error of starting the runtime, or of what it needs.
+    pub fn runtime(error: io::Error) -> Self {
+        ProcessError::Runtime(error).into()
+    }
+}
+
+impl Deref for CommandError {
+    type Target = dyn CommandFailure;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+/// A failure that does not depend on the command.
+#[derive(Debug, thiserror::Error)]
+enum ProcessError {
+    #[error("could not write to stdout")]
+    Output(#[source] io::Error),
+    #[error("could not start")]
+    Runtime(#[source] io::Error),
+}
+
+impl CommandFailure for ProcessError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            // The reader closed the pipe, as in `rtad-loader synth … | head`.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitStatus::Ok,
+            Self::Output(_) | Self::Runtime(_) => ExitStatus::Unexpected,
+        }
+    }
+}

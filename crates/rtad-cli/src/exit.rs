@@ -1,0 +1,108 @@
+//! Exit codes and the error line on stderr.
+//!
+//! Scripts branch on the codes; they are defined here only. Each error of a command says which is
+//! its own. [`write_error`] prints an error and its causes, joined by `: `. Error messages hold no
+//! device ids, so there is no redaction here.
+
+use std::error::Error;
+use std::io::Write;
+use std::process::{ExitCode, Termination};
+
+use rtad_core::error_chain::error_chain;
+use rtad_store::StoreError;
+
+/// An exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// Done.
+    Ok = 0,
+    /// An unforeseen error, such as a full disk under the rejects file.
+    Unexpected = 1,
+    /// The command line is invalid.
+    Usage = 2,
+    /// The input is unreadable, or too much of it is malformed.
+    BadInput = 3,
+    /// The snapshot failed verification.
+    VerificationFailed = 4,
+    /// The store failed, or does not hold the requested object.
+    Store = 5,
+    /// Another process published at the same time.
+    Conflict = 6,
+}
+
+impl Termination for ExitStatus {
+    fn report(self) -> ExitCode {
+        ExitCode::from(self as u8)
+    }
+}
+
+/// An error that ends a command.
+pub trait CommandFailure: Error + Send + Sync + 'static {
+    /// The exit code.
+    fn exit(&self) -> ExitStatus;
+
+    /// Whether the same build may succeed later, or with more disk space.
+    fn is_resumable(&self) -> bool {
+        false
+    }
+
+    /// The lines of a message that has several, one for each mistake in a configuration.
+    fn mistakes(&self) -> &[String] {
+        &[]
+    }
+}
+
+impl CommandFailure for StoreError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::Url { .. } | Self::ReadOnly { .. } | Self::NoListing { .. } => ExitStatus::Usage,
+            Self::Signature { .. } => ExitStatus::VerificationFailed,
+            Self::Conflict { .. } => ExitStatus::Conflict,
+            Self::Sign { .. } => ExitStatus::Unexpected,
+            _ => ExitStatus::Store,
+        }
+    }
+
+    fn is_resumable(&self) -> bool {
+        self.is_transient()
+    }
+}
+
+/// Writes `error: …` to stderr: a line for each mistake, or for the error and its causes.
+pub fn write_failure(error: &dyn CommandFailure) {
+    match error.mistakes() {
+        [] => write_error(error),
+        mistakes => {
+            let mut stderr = std::io::stderr().lock();
+            for mistake in mistakes {
+                // A failure cannot be reported anywhere.
+                let _ = writeln!(stderr, "error: {mistake}");
+            }
+        }
+    }
+}
+
+/// Writes `error: …` to stderr: the error and its causes in one line.
+pub fn write_error(error: &dyn Error) {
+    let message = error_chain(error).replace(['\n', '\r'], " ");
+    // A failure cannot be reported anywhere.
+    let _ = writeln!(std::io::stderr().lock(), "error: {message}");
+}
+
+/// Writes `warning: …` to stderr: a fact that a person should know of a successful run.
+pub fn write_warning(message: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "warning: {}", message.replace(['\n', '\r'], " "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_stable() {
+        use ExitStatus::*;
+        let numbers =
+            [Ok, Unexpected, Usage, BadInput, VerificationFailed, Store, Conflict].map(|s| s as u8);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
+    }
+}

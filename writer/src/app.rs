@@ -1,0 +1,141 @@
+//! Shared state of the handlers, and middleware: credentials, timeout, metrics.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::header::CONNECTION;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+
+use rtad_core::device::KeyMaker;
+use rtad_core::snapshot::AudienceName;
+use rtad_http::origin::is_cross_site;
+
+use super::error::ApiError;
+use super::telemetry::Telemetry;
+use super::tokens::Tokens;
+use super::windows::Windows;
+use super::writers::Writers;
+
+/// Time limit of a request; a slow store or loading large filters can take long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(super) struct App {
+    pub(super) tokens: Tokens,
+    pub(super) writers: Writers,
+    pub(super) windows: Windows,
+    pub(super) keys: Arc<KeyMaker>,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) draining: AtomicBool,
+}
+
+impl App {
+    /// Checks the token and the origin, runs `answer` with a timeout, and counts the request. A
+    /// panic becomes a 500 and affects no other request.
+    pub(super) async fn guard(
+        &self,
+        route: &'static str,
+        (method, headers): (&Method, &HeaderMap),
+        answer: impl Future<Output = Result<Response, ApiError>>,
+    ) -> Response {
+        let answered = match self.tokens.admit(headers) {
+            // A browser on this machine reaches the port too, for any page.
+            true if self.tokens.are_disabled() && is_cross_site(method, headers, &[]) => {
+                Err(ApiError::CrossSite)
+            }
+            true => {
+                let caught = AssertUnwindSafe(answer).catch_unwind();
+                let answered = tokio::time::timeout(ANSWER_TIMEOUT, caught).await;
+                answered.unwrap_or(Ok(Err(ApiError::NoAnswer))).unwrap_or(Err(ApiError::Internal))
+            }
+            false => Err(ApiError::Unauthorized),
+        };
+        let mut response = answered.unwrap_or_else(|error| error.into_response());
+        if self.draining.load(Ordering::Relaxed) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.telemetry.request(route, response.status().as_u16());
+        response
+    }
+}
+
+/// [`App::guard`] as a middleware of one route, with its label in metrics.
+pub(super) async fn guard(
+    State((app, route)): State<(Arc<App>, &'static str)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // Cloned because a request is not `Sync` and cannot be borrowed across an await.
+    let (method, headers) = (request.method().clone(), request.headers().clone());
+    app.guard(route, (&method, &headers), async { Ok(next.run(request).await) }).await
+}
+
+/// The audience in a path.
+pub(super) struct NamedAudience(pub(super) AudienceName);
+
+impl<S: Send + Sync> FromRequestParts<S> for NamedAudience {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let name = path.ok().and_then(|Path(name)| name.parse().ok());
+        name.map(Self).ok_or(ApiError::BadAudience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use rtad_core::device::DeviceKey;
+    use rtad_core::filter::{FilterKind, FilterSpec};
+    use rtad_store::Store;
+    use rtad_store::write::StoreWriter;
+
+    use super::super::batch::{Op, WriteRequest};
+    use super::super::commands::AudienceChange;
+    use super::super::writer::Pace;
+    use super::*;
+
+    fn add(text: &str) -> WriteRequest {
+        WriteRequest { op: Op::Add, keys: vec![DeviceKey::of_canonical(text.as_bytes())] }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn write_without_an_answer_is_refused_and_counted() {
+        let telemetry = Arc::new(Telemetry::default());
+        let store = StoreWriter::new(Store::in_memory()).unwrap();
+        // The writer pauses after each write for longer than a request may take.
+        let pace = Pace { every: ANSWER_TIMEOUT * 2, max_batch: 1000 };
+        let app = App {
+            tokens: Tokens::disabled(),
+            writers: Writers::new(store, pace, Arc::clone(&telemetry)),
+            windows: Windows::default(),
+            keys: Arc::default(),
+            telemetry: Arc::clone(&telemetry),
+            draining: AtomicBool::new(false),
+        };
+        let audience: AudienceName = "a".parse().unwrap();
+        let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
+        app.writers.change(&audience, AudienceChange::Create(filter, 0.0001)).await.unwrap();
+        app.writers.write(&audience, add("1")).await.unwrap();
+
+        let is_counted = |count: u8| {
+            let labels = "{audience=\"a\",op=\"add\",result=\"no_answer\"}";
+            telemetry.render().contains(&format!("rtad_writer_writes_total{labels} {count}\n"))
+        };
+        assert!(is_counted(0));
+        let answer = async {
+            app.writers.write(&audience, add("2")).await?;
+            Ok(StatusCode::OK.into_response())
+        };
+        let response = app.guard("/devices", (&Method::POST, &HeaderMap::new()), answer).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(is_counted(1), "{}", telemetry.render());
+    }
+}

@@ -1,0 +1,218 @@
+//! Handlers of `/v1/audiences`: list, details, and changes of a whole audience.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use futures_util::{StreamExt as _, stream};
+use rtad_core::error_chain::error_chain;
+use rtad_http::json::{error_without_values, json_of};
+use serde::{Deserialize, Serialize};
+
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::snapshot::{
+    AudienceName, Current, DeltaReport, GenerationReport, Manifest, State as AudienceState,
+};
+use rtad_store::{Store, StoreError};
+
+use super::app::{App, NamedAudience};
+use super::bodies::with_body;
+use super::commands::AudienceChange;
+use super::error::ApiError;
+
+/// Audiences read concurrently for a list.
+const PARALLEL_READS: usize = 8;
+/// False-positive rate of an audience created without one.
+const DEFAULT_FPR: f64 = 0.0001;
+
+/// State of an audience in the store.
+#[derive(Debug, Serialize)]
+struct AudienceInfo {
+    audience: AudienceName,
+    generation: u64,
+    #[serde(flatten)]
+    deltas: DeltaReport,
+    /// The live generation; a deleted audience has none.
+    #[serde(flatten)]
+    built: Option<GenerationReport>,
+}
+
+/// An audience in a list, or the cause of its read error.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Listed {
+    Info(AudienceInfo),
+    Fault { audience: AudienceName, fault: &'static str },
+}
+
+#[derive(Debug, Serialize)]
+struct List {
+    audiences: Vec<Listed>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChangeReply {
+    audience: AudienceName,
+    sequence: u64,
+}
+
+pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let store = app.writers.store.store();
+    let names = match store.audiences().await {
+        // The first publish creates it.
+        Err(StoreError::NoDirectory { .. }) => Vec::new(),
+        names => names.map_err(|error| failed(&error))?,
+    };
+    let listed = names.into_iter().map(|audience| async move {
+        match info_of(store, &audience).await {
+            Ok(Some(info)) => Some(Listed::Info(info)),
+            Ok(None) => None,
+            Err(error) => Some(Listed::Fault { audience, fault: error.cause() }),
+        }
+    });
+    let listed = stream::iter(listed).buffered(PARALLEL_READS);
+    let audiences = listed.filter_map(async |listed| listed).collect().await;
+    Ok(json_of(StatusCode::OK, &List { audiences }))
+}
+
+pub(super) async fn info(
+    State(app): State<Arc<App>>,
+    NamedAudience(audience): NamedAudience,
+) -> Result<Response, ApiError> {
+    let info = info_of(app.writers.store.store(), &audience).await;
+    let info = info.map_err(|error| failed(&error))?.ok_or(ApiError::UnknownAudience)?;
+    Ok(json_of(StatusCode::OK, &info))
+}
+
+/// Reads the store, not the writer's state, to include changes by other writers.
+async fn info_of(
+    store: &Store,
+    audience: &AudienceName,
+) -> Result<Option<AudienceInfo>, StoreError> {
+    let Some(mut live) = store.live(audience).await? else { return Ok(None) };
+    loop {
+        let current = &live.current;
+        if current.state == AudienceState::Deleted {
+            return Ok(Some(AudienceInfo::of(audience, current, None)));
+        }
+        match store.manifest(audience, current).await {
+            Ok(manifest) => {
+                return Ok(Some(AudienceInfo::of(audience, current, Some(&manifest))));
+            }
+            Err(error) => match store.live(audience).await? {
+                // Replaced and collected, or deleted, in between.
+                Some(now)
+                    if now.current.manifest_sha256 != current.manifest_sha256
+                        || now.current.state != current.state =>
+                {
+                    live = now
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+impl AudienceInfo {
+    fn of(audience: &AudienceName, current: &Current, manifest: Option<&Manifest>) -> Self {
+        Self {
+            audience: audience.clone(),
+            generation: current.generation,
+            deltas: DeltaReport::of(current),
+            built: manifest.map(GenerationReport::of),
+        }
+    }
+}
+
+fn failed(error: &StoreError) -> ApiError {
+    tracing::warn!(error = error_chain(error), "could not read the store");
+    ApiError::Store
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Creation {
+    fpr: Option<f64>,
+    filter: Option<String>,
+}
+
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    NamedAudience(audience): NamedAudience,
+    request: Request,
+) -> Result<Response, ApiError> {
+    refuse_owned(&app, &audience)?;
+    let Creation { fpr, filter } = with_body(request.into_body(), |body| parse_json(&body)).await?;
+    let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
+    let kind = kind.map_err(|error| ApiError::BadBody(format!("filter: {error}")))?;
+    let fpr = fpr.unwrap_or(DEFAULT_FPR);
+    let spec = FilterSpec::for_fpr(kind, fpr);
+    let spec = spec.map_err(|error| ApiError::BadBody(error.to_string()))?;
+    change(&app, audience, AudienceChange::Create(spec, fpr), StatusCode::CREATED).await
+}
+
+pub(super) async fn disable(
+    State(app): State<Arc<App>>,
+    NamedAudience(audience): NamedAudience,
+) -> Result<Response, ApiError> {
+    let disabled = AudienceChange::State(AudienceState::Disabled);
+    change(&app, audience, disabled, StatusCode::OK).await
+}
+
+pub(super) async fn enable(
+    State(app): State<Arc<App>>,
+    NamedAudience(audience): NamedAudience,
+) -> Result<Response, ApiError> {
+    change(&app, audience, AudienceChange::State(AudienceState::Live), StatusCode::OK).await
+}
+
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    NamedAudience(audience): NamedAudience,
+) -> Result<Response, ApiError> {
+    refuse_owned(&app, &audience)?;
+    change(&app, audience, AudienceChange::Delete, StatusCode::OK).await
+}
+
+/// An audience that follows a window exists as long as the config names it.
+fn refuse_owned(app: &App, audience: &AudienceName) -> Result<(), ApiError> {
+    if app.windows.owns(audience) { Err(ApiError::Owned) } else { Ok(()) }
+}
+
+async fn change(
+    app: &App,
+    audience: AudienceName,
+    change: AudienceChange,
+    status: StatusCode,
+) -> Result<Response, ApiError> {
+    let sequence = app.writers.change(&audience, change).await?;
+    Ok(json_of(status, &ChangeReply { audience, sequence }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expiry {
+    /// `null` means never; the field is required.
+    #[serde(deserialize_with = "Option::deserialize")]
+    at_unix_seconds: Option<u64>,
+}
+
+pub(super) async fn expire(
+    State(app): State<Arc<App>>,
+    NamedAudience(audience): NamedAudience,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let Expiry { at_unix_seconds } =
+        with_body(request.into_body(), |body| parse_json(&body)).await?;
+    change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
+}
+
+/// Parses an object; an empty body counts as `{}`.
+fn parse_json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, ApiError> {
+    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ApiError::BadBody("expected an object".to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| ApiError::BadBody(error_without_values(&error)))
+}

@@ -1,0 +1,188 @@
+// The console of the writer: polls GET /v1/windows every two seconds and shows its panels.
+//
+// dom.js and words.js are those of rtad's console; en.js and zh.js have the texts of this page.
+
+import { byId, el, facts, keyed, pill, rows, setText, table } from "./dom.js";
+import {
+  bytes,
+  clock,
+  count,
+  duration,
+  oneIn,
+  percent,
+  rate,
+  switchLanguage,
+  t,
+  took,
+  translatePage,
+} from "./words.js";
+
+const EVERY = 2000;
+const TIMEOUT = 5000;
+const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3600, day: 86_400, days: 86_400 };
+
+const state = { windows: [], audiences: [], at: undefined, error: undefined };
+/** By window: its events at the last poll, and their rate since the one before. */
+const totals = new Map();
+let followers = el("tbody");
+
+/** Seconds of a length such as "1h 30m". */
+const secondsOf = (length) =>
+  [...length.matchAll(/(\d+)([a-z]+)/g)].reduce(
+    (sum, [, number, unit]) => sum + Number(number) * SECONDS[unit],
+    0,
+  );
+
+/** Computes the rate of events. It has none at the first poll and after a restart. */
+function note({ window, events }) {
+  const total = events.new + events.duplicate + events.full + events.failed;
+  const now = { at: performance.now(), wall: Date.now() };
+  const last = totals.get(window);
+  // During sleep the page's clock may stop; the wall clock does not.
+  const passed = last && Math.max(now.at - last.at, now.wall - last.wall) / 1000;
+  const isKnown = passed > 0 && total >= last.total;
+  totals.set(window, { ...now, total, rate: isKnown ? (total - last.total) / passed : NaN });
+}
+
+function lifetime({ oldest_seconds: oldest, length, time_zone }) {
+  if (oldest === null) return [t("oldest"), t("none")];
+  // A day ends at midnight of its zone, for all entries.
+  if (time_zone) return [t("oldest"), duration(oldest)];
+  return [t("expires-in"), duration(Math.max(0, secondsOf(length) - oldest))];
+}
+
+/** Figures that only windows of this process have. */
+function local(window) {
+  const { checkpoint_unix_seconds: checkpoint } = window;
+  const hasFiles = window.durability !== "none";
+  const age = Math.max(0, Date.now() / 1000 - checkpoint);
+  return [
+    lifetime(window),
+    [t("fpr"), oneIn(window.expected_fpr)],
+    [t("durability"), t(`durability-${window.durability}`)],
+    hasFiles && [t("log"), bytes(window.log_bytes)],
+    hasFiles && [t("checkpoint"), checkpoint > 0 ? duration(age) : t("none")],
+    [t("memory"), bytes(window.memory_bytes)],
+  ];
+}
+
+function contents(window) {
+  const { events, time_zone: zone } = window;
+  const isLocal = window.backend === undefined;
+  const share = events.duplicate / (events.new + events.duplicate);
+  const length = zone ? t("day-in", { zone }) : duration(secondsOf(window.length));
+  const writable = window.writable ? pill("good", t("writable")) : pill("bad", t("not-writable"));
+  const per = t("events-per-second");
+  const parts = [
+    el("div", { class: "title" }, el("h3", {}, window.window), writable),
+    el(
+      "p",
+      {},
+      el("span", { class: "figure" }, rate(totals.get(window.window).rate)),
+      el("span", { class: "unit" }, ` ${per}`),
+    ),
+  ];
+  if (isLocal) {
+    const fill = window.fill_ratio;
+    const entries = count(window.entries);
+    const capacity = count(window.capacity);
+    const words = t("fill-of", { entries, capacity, share: percent(fill) });
+    parts.push(
+      el("progress", { max: 1, value: Math.min(1, fill), "aria-label": t("fill") }),
+      el("p", { class: "quiet" }, words),
+    );
+  }
+  parts.push(
+    facts([
+      [t("length"), length],
+      [t("duplicates"), percent(share)],
+      [t("full"), count(events.full)],
+      [t("failed"), count(events.failed)],
+      [t("backend"), window.backend ?? t("this-process")],
+      ...(isLocal ? local(window) : []),
+    ]),
+  );
+  return parts;
+}
+
+/** Replaces only the children that differ. */
+function update(panel, parts) {
+  parts.forEach((part, index) => {
+    const before = panel.children[index];
+    if (!before) panel.append(part);
+    else if (!before.isEqualNode(part)) before.replaceWith(part);
+  });
+}
+
+function show() {
+  const { windows, audiences, at, error } = state;
+  const stale = byId("stale");
+  stale.hidden = !error;
+  if (error) {
+    const words = at ? "stale" : "never-answered";
+    setText(stale, t(words, { at: clock(at), error: error.message }));
+  }
+  document.body.classList.toggle("is-stale", Boolean(error && at));
+  setText(byId("updated"), at ? t("updated", { at: clock(at) }) : t("waiting"));
+  byId("empty").hidden = !at || windows.length > 0;
+  keyed(
+    byId("panels"),
+    windows,
+    ({ window }) => window,
+    () => el("article", { class: "card panel" }),
+    (panel, window) => update(panel, contents(window)),
+  );
+  byId("followed").hidden = audiences.length === 0;
+  rows(
+    followers,
+    audiences,
+    ({ audience }) => audience,
+    ({ audience, window, min_count, lag_seconds: lag }) => [
+      audience,
+      window,
+      count(min_count),
+      lag > 0 && lag < 1 ? took(lag) : duration(lag),
+    ],
+  );
+}
+
+async function poll() {
+  try {
+    const options = { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) };
+    const answer = await fetch("v1/windows", options);
+    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+    const { windows, audiences } = await answer.json();
+    windows.forEach(note);
+    Object.assign(state, { windows, audiences, at: Date.now() / 1000, error: undefined });
+  } catch (error) {
+    state.error = error;
+  }
+  show();
+}
+
+async function keepPolling() {
+  try {
+    // A hidden page does not poll.
+    if (document.visibilityState === "visible") await poll();
+  } finally {
+    setTimeout(keepPolling, EVERY);
+  }
+}
+
+function translate() {
+  translatePage();
+  byId("language").lang = document.documentElement.lang === "en" ? "zh-CN" : "en";
+  setText(byId("language"), t("other-language"));
+  followers = el("tbody");
+  const heads = [t("audience"), t("window"), t("min-count"), t("lag")];
+  byId("audiences").replaceChildren(table(t("followed"), heads, followers));
+  show();
+}
+
+byId("language").addEventListener("click", () => {
+  switchLanguage();
+  translate();
+});
+setText(byId("host"), location.host);
+translate();
+keepPolling();

@@ -1,0 +1,242 @@
+//! Start and stop of the service: its flags, ports, signals and the drain.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use tokio::sync::watch;
+
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_core::device::KeyMaker;
+use rtad_core::error_chain::error_chain;
+use rtad_http::connections::Untimed;
+use rtad_http::listener;
+use rtad_http::logging::{LogLevel, init_logging};
+use rtad_http::open_files::permit_connections;
+use rtad_http::phase::{Phase, always_serving};
+use rtad_http::port::{self, PortLimits};
+use rtad_http::signals::{Signal, Signals};
+use rtad_sign::{SignArgs, TrustArgs};
+use rtad_store::Store;
+use rtad_store::write::StoreWriter;
+
+use super::app::App;
+use super::bodies::MAX_BUFFERED;
+use super::routes::{admin_router, router};
+use super::telemetry::Telemetry;
+use super::tokens::Tokens;
+use super::windows::config::Config;
+use super::windows::{WindowError, Windows, counters};
+use super::writer::Pace;
+use super::writers::Writers;
+
+/// Idle time after which a connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+const MAX_CONNECTIONS: usize = 1024;
+/// Sized for probes, a scraper and a few people.
+const ADMIN_LIMITS: PortLimits =
+    PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT, max_buffered: 1 << 20 };
+
+/// Accept writes over HTTP: add and remove devices; create, disable, expire and delete audiences;
+/// count events in windows.
+///
+/// A write is answered with 200 once it is durable in the store and live for pods. Requests that
+/// arrive during a write are coalesced into the next. Several processes may serve the same
+/// audience; one is enough.
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
+    /// gs://bucket/prefix, az://container/prefix
+    #[arg(long, value_name = "URL", env = "RTAD_WRITER_STORE")]
+    store: String,
+    #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
+    sign: SignArgs,
+    /// File of event windows and of audiences that follow them (TOML)
+    #[arg(long, value_name = "FILE", env = "RTAD_WRITER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Address for writers
+    #[arg(long, value_name = "ADDR", env = "RTAD_WRITER_LISTEN", default_value = "127.0.0.1:8070")]
+    listen: SocketAddr,
+    /// Address of the console, /livez, /readyz, /metrics and /v1/windows, without authentication
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "RTAD_WRITER_ADMIN_LISTEN",
+        default_value = "127.0.0.1:9070"
+    )]
+    admin_listen: SocketAddr,
+    /// File of accepted bearer tokens, one per line; reread on SIGHUP
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "RTAD_WRITER_TOKEN_FILE",
+        required_unless_present = "no_token"
+    )]
+    token_file: Option<PathBuf>,
+    /// Accept writes without a token; only with a loopback address
+    #[arg(long, conflicts_with = "token_file")]
+    no_token: bool,
+    /// Shortest interval between writes of an audience; requests in between are coalesced
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "200ms",
+        value_parser = humantime::parse_duration
+    )]
+    every: Duration,
+    /// Maximum number of keys per write
+    #[arg(long, value_name = "N", default_value = "1000000")]
+    max_batch: NonZeroUsize,
+    /// Additional id that means "no id"; repeatable
+    #[arg(long = "blank", value_name = "ID")]
+    blanks: Vec<String>,
+    /// Time for requests in flight after SIGTERM
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = humantime::parse_duration
+    )]
+    drain_timeout: Duration,
+    /// Log level: error, warn, info, debug
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "RTAD_LOG",
+        default_value = "info",
+        value_parser = LogLevel::from_str
+    )]
+    log: LogLevel,
+}
+
+/// A service that could not start, or that stopped too early.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
+    NoToken { listen: SocketAddr },
+    #[error("could not open a window")]
+    Window(#[source] Box<WindowError>),
+    #[error("could not listen on {flag} {address}")]
+    Listen {
+        flag: &'static str,
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
+    Drain,
+}
+
+impl CommandFailure for ServeError {
+    fn exit(&self) -> ExitStatus {
+        match self {
+            Self::NoToken { .. } => ExitStatus::Usage,
+            Self::Window(_) | Self::Listen { .. } | Self::Drain => ExitStatus::Unexpected,
+        }
+    }
+}
+
+pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
+    let tokens = match &args.token_file {
+        Some(path) => Tokens::from_file(path)?,
+        None if args.listen.ip().is_loopback() => Tokens::disabled(),
+        None => return Err(ServeError::NoToken { listen: args.listen }.into()),
+    };
+    let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
+    init_logging(args.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::runtime)?;
+    runtime.block_on(serve(args, tokens, store, config))
+}
+
+async fn serve(
+    args: ServeArgs,
+    tokens: Tokens,
+    store: StoreWriter,
+    config: Config,
+) -> Result<(), CommandError> {
+    // The handler precedes the first client: a SIGHUP without a handler ends the process.
+    let mut signals = Signals::listen().map_err(CommandError::runtime)?;
+    let listener = listen("--listen", args.listen)?;
+    let admin_listener = listen("--admin-listen", args.admin_listen)?;
+    let telemetry = Arc::new(Telemetry::default());
+    telemetry.describe_with(counters::describe);
+    let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
+    // Windows are read before the port answers: an unread window would take old keys for new ones.
+    let windows = Windows::open(&config, &store, args.every, &telemetry).await;
+    let windows = windows.map_err(|error| ServeError::Window(Box::new(error)))?;
+    windows.start();
+    let app = Arc::new(App {
+        tokens,
+        windows,
+        writers: Writers::new(store, pace, Arc::clone(&telemetry)),
+        keys: Arc::new(KeyMaker::with_extra_blanks(&args.blanks)),
+        telemetry: Arc::clone(&telemetry),
+        draining: AtomicBool::new(false),
+    });
+    tracing::info!(
+        address = listener.local_addr().map_err(CommandError::runtime)?.to_string(),
+        admin_address = admin_listener.local_addr().map_err(CommandError::runtime)?.to_string(),
+        token = args.token_file.is_some(),
+        "listening for writes"
+    );
+    let (phase, phases) = watch::channel(Phase::Serving);
+    // The admin port stays open during the drain and reports it.
+    let admin = Untimed(admin_router(Arc::clone(&app)));
+    tokio::spawn(port::serve(admin_listener, admin, ADMIN_LIMITS, always_serving()));
+    tokio::spawn(async move { telemetry.upkeep().await });
+    let service = Untimed(router(Arc::clone(&app)));
+    let limits = PortLimits {
+        max_connections: permit_connections(MAX_CONNECTIONS),
+        idle_timeout: IDLE_TIMEOUT,
+        max_buffered: MAX_BUFFERED,
+    };
+    let port = tokio::spawn(port::serve(listener, service, limits, phases));
+
+    while signals.next().await == Signal::Reload {
+        reload_tokens(&app.tokens);
+    }
+    app.draining.store(true, Ordering::Relaxed);
+    tracing::info!("stop requested; finishing accepted writes");
+    let _ = phase.send(Phase::Closing);
+    let drained = async {
+        let _ = port.await;
+        app.writers.finish().await;
+        app.windows.finish().await;
+    };
+    tokio::select! {
+        () = drained => {
+            tracing::info!("stopped");
+            Ok(())
+        }
+        () = tokio::time::sleep(args.drain_timeout) => Err(ServeError::Drain.into()),
+        () = signals.stop() => Err(ServeError::Drain.into()),
+    }
+}
+
+fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let listener = listener::bind(address).and_then(listener::listen);
+    listener.map_err(|source| ServeError::Listen { flag, address, source })
+}
+
+fn reload_tokens(tokens: &Tokens) {
+    match tokens.reload() {
+        Ok(()) => tracing::info!("tokens reloaded"),
+        Err(error) => {
+            let error = error_chain(&error);
+            tracing::warn!(error, "tokens not reloaded; the old tokens stay valid");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Session of one audience at the store: opens its ledger on demand and logs store errors.
+
+use std::sync::Arc;
+
+use rtad_core::error_chain::error_chain;
+use rtad_core::snapshot::{AudienceName, State};
+use rtad_store::StoreError;
+use rtad_store::write::{Ledger, StoreWriter};
+
+use super::error::ApiError;
+use super::telemetry::Telemetry;
+
+pub(super) struct Session {
+    pub(super) store: StoreWriter,
+    pub(super) audience: AudienceName,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) ledger: Option<Ledger>,
+}
+
+impl Session {
+    pub(super) const fn new(
+        store: StoreWriter,
+        audience: AudienceName,
+        telemetry: Arc<Telemetry>,
+    ) -> Self {
+        Self { store, audience, telemetry, ledger: None }
+    }
+
+    /// Opens the ledger unless it is open. Returns whether this call opened it.
+    pub(super) async fn open(&mut self) -> Result<bool, ApiError> {
+        if self.ledger.is_some() {
+            return Ok(false);
+        }
+        match self.store.ledger(&self.audience).await {
+            Ok(ledger) => self.opened(ledger),
+            Err(StoreError::NotFound { .. }) => return Err(ApiError::UnknownAudience),
+            Err(error) => return Err(self.failed("could not read CURRENT", &error)),
+        }
+        Ok(true)
+    }
+
+    pub(super) fn opened(&mut self, ledger: Ledger) {
+        self.telemetry.opened(&self.audience);
+        self.ledger = Some(ledger);
+    }
+
+    /// Rereads `CURRENT`; returns whether it has changed.
+    pub(super) async fn refresh(&mut self) -> Result<bool, ApiError> {
+        let Some(ledger) = &mut self.ledger else { return Ok(false) };
+        ledger.refresh().await.map_err(|error| self.failed("could not read CURRENT", &error))
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.current().state == State::Live)
+    }
+
+    /// Logs a store error; returns the error for the client.
+    pub(super) fn failed(&self, what: &'static str, error: &StoreError) -> ApiError {
+        let audience = self.audience.as_str();
+        tracing::warn!(audience, what, error = error_chain(error), "not written");
+        ApiError::from(error)
+    }
+}

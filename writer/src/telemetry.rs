@@ -1,0 +1,176 @@
+//! Metrics of the writer, in Prometheus text format. Labels are closed sets and names of
+//! existing audiences, never ids.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Label, Unit};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+use parking_lot::{Mutex, MutexGuard};
+
+use rtad_core::snapshot::AudienceName;
+
+use super::batch::Op;
+use super::error::ApiError;
+
+/// Histogram edges in seconds: from a fast local disk to a slow bucket.
+const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+/// The exporter keeps every sample until it is drained.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(super) struct Telemetry {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    queue: Gauge,
+    /// Audiences that exist or existed; only these become labels.
+    known: Mutex<HashSet<AudienceName>>,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        let edges = Matcher::Full("rtad_writer_append_duration_seconds".to_owned());
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(edges, &APPEND_EDGES)
+            .expect("the edges are not empty")
+            .build_recorder();
+        let queue = metrics::with_local_recorder(&recorder, || {
+            describe();
+            metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+            metrics::gauge!("rtad_writer_queue")
+        });
+        Self { handle: recorder.handle(), recorder, queue, known: Mutex::default() }
+    }
+}
+
+/// `# HELP` of the metrics of writes.
+fn describe() {
+    metrics::describe_counter!(
+        "rtad_writer_requests_total",
+        "Requests answered, by route and HTTP status"
+    );
+    metrics::describe_counter!(
+        "rtad_writer_writes_total",
+        "Well-formed requests to write devices of an existing audience, by result"
+    );
+    metrics::describe_histogram!(
+        "rtad_writer_append_duration_seconds",
+        Unit::Seconds,
+        "Duration of an append, with all coalesced requests"
+    );
+    metrics::describe_counter!(
+        "rtad_writer_conflicts_total",
+        "Appends retried after a conflict with another writer"
+    );
+    metrics::describe_gauge!("rtad_writer_queue", "Requests waiting to be written");
+    metrics::describe_gauge!("rtad_build_info", "Always 1; the version is a label");
+}
+
+impl Telemetry {
+    pub(super) fn request(&self, route: &'static str, code: u16) {
+        let labels =
+            vec![Label::from_static_parts("route", route), Label::new("code", code.to_string())];
+        self.counter("rtad_writer_requests_total", labels).increment(1);
+    }
+
+    /// Counts a write by result, if the audience was ever opened.
+    pub(super) fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
+        if self.known().contains(audience) {
+            self.writes(audience, op, result).increment(1);
+        }
+    }
+
+    /// Enables counting for the audience. Failure counters start at 0: Prometheus does not see an
+    /// increase in a counter that first appears with a nonzero value.
+    pub(super) fn opened(&self, audience: &AudienceName) {
+        if !self.known().insert(audience.clone()) {
+            return;
+        }
+        for op in Op::ALL {
+            for failure in [
+                ApiError::Store,
+                ApiError::Contended,
+                ApiError::DeltasFull,
+                ApiError::TombstonesFull,
+                ApiError::Overloaded,
+                ApiError::NoAnswer,
+                ApiError::Internal,
+            ] {
+                let _ = self.writes(audience, op, failure.code());
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<AudienceName>> {
+        self.known.lock()
+    }
+
+    fn writes(&self, audience: &AudienceName, op: Op, result: &'static str) -> Counter {
+        let labels = vec![
+            Label::new("audience", audience.as_str().to_owned()),
+            Label::from_static_parts("op", op.as_str()),
+            Label::from_static_parts("result", result),
+        ];
+        self.counter("rtad_writer_writes_total", labels)
+    }
+
+    pub(super) fn conflict(&self, audience: &AudienceName) {
+        self.conflicts(audience).increment(1);
+    }
+
+    fn conflicts(&self, audience: &AudienceName) -> Counter {
+        let labels = vec![Label::new("audience", audience.as_str().to_owned())];
+        self.counter("rtad_writer_conflicts_total", labels)
+    }
+
+    pub(super) fn appended(&self, audience: &AudienceName, duration: Duration) {
+        // Starts the conflict counter at 0.
+        let _ = self.conflicts(audience);
+        metrics::with_local_recorder(&self.recorder, || {
+            let audience = audience.as_str().to_owned();
+            metrics::histogram!("rtad_writer_append_duration_seconds", "audience" => audience)
+                .record(duration);
+        });
+    }
+
+    /// Counts a waiting request until the returned guard is dropped.
+    pub(super) fn waiting(&self) -> WaitingGuard {
+        self.queue.increment(1);
+        WaitingGuard(self.queue.clone())
+    }
+
+    /// Adds `# HELP` of the metrics of another module.
+    pub(super) fn describe_with(&self, describe: impl FnOnce()) {
+        metrics::with_local_recorder(&self.recorder, describe);
+    }
+
+    pub(super) fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
+        metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))
+    }
+
+    pub(super) fn gauge(&self, name: &'static str, labels: Vec<Label>) -> Gauge {
+        metrics::with_local_recorder(&self.recorder, || metrics::gauge!(name, labels))
+    }
+
+    /// All metrics in Prometheus' text format.
+    pub(super) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Drains the histograms forever, so that memory stays flat without scrapes.
+    pub(super) async fn upkeep(&self) {
+        loop {
+            tokio::time::sleep(UPKEEP_INTERVAL).await;
+            self.handle.run_upkeep();
+        }
+    }
+}
+
+pub(super) struct WaitingGuard(Gauge);
+
+impl Drop for WaitingGuard {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
+}

@@ -1,0 +1,331 @@
+//! Config file of the writer: event windows, and audiences that follow them.
+
+mod tables;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_config::Document;
+use rtad_core::filter::{FilterKind, FilterSpec};
+use rtad_core::period::{Calendar, PeriodUnit};
+use rtad_core::snapshot::AudienceName;
+use rtad_redis::RedisConfig;
+use rtad_window::{Durability, WindowSpec};
+
+pub(super) use tables::Length;
+pub(in super::super) use tables::WhenFull;
+use tables::{AudienceTable, File, Survival, WindowTable};
+
+/// A configuration with every key. Wrong values are replaced by these, so that reading goes on, and
+/// the reference is generated from it.
+const EXAMPLE: &str = include_str!("config/example.toml");
+/// Ticks of a sliding window's length: an entry may live this part longer.
+pub(super) const TICKS: u16 = 128;
+/// Keys that Redis decides about.
+const LOCAL_KEYS: [&str; 6] =
+    ["capacity", "fpr", "when_full", "durability", "sync_interval", "checkpoint_interval"];
+
+/// An invalid config file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("{path}: could not read it")]
+    Read {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Mistakes(rtad_config::ConfigError),
+}
+
+impl CommandFailure for ConfigError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+
+    fn mistakes(&self) -> &[String] {
+        match self {
+            Self::Read { .. } => &[],
+            Self::Mistakes(error) => &error.mistakes,
+        }
+    }
+}
+
+/// A valid `[[window]]` in this process.
+#[derive(Debug, Clone)]
+pub(super) struct WindowConfig {
+    pub(super) name: AudienceName,
+    pub(super) length: Length,
+    pub(super) spec: WindowSpec,
+    pub(super) when_full: WhenFull,
+    pub(super) durability: Durability,
+    /// Longest time between checkpoints in the store.
+    pub(super) checkpoint_interval: Duration,
+}
+
+/// A valid `[[window]]` with a `backend`.
+#[derive(Debug, Clone)]
+pub(super) struct RemoteConfig {
+    pub(super) name: AudienceName,
+    pub(super) length: Length,
+    pub(super) redis: RedisConfig,
+}
+
+/// A valid `[[audience]]`.
+#[derive(Debug, Clone)]
+pub(super) struct AudienceConfig {
+    pub(super) name: AudienceName,
+    pub(super) from_window: AudienceName,
+    pub(super) min_count: u16,
+    pub(super) filter: FilterSpec,
+    pub(super) fpr: f64,
+}
+
+/// A valid config.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(super) state_dir: PathBuf,
+    /// Time that the owner acknowledges events without word from the store.
+    pub(super) lease: Duration,
+    pub(super) windows: Vec<WindowConfig>,
+    pub(super) remote: Vec<RemoteConfig>,
+    pub(super) audiences: Vec<AudienceConfig>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            state_dir: PathBuf::new(),
+            lease: File::default().lease,
+            windows: Vec::new(),
+            remote: Vec::new(),
+            audiences: Vec::new(),
+        }
+    }
+}
+
+/// Windows and audiences, a line each.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for WindowConfig { name, length, spec, .. } in &self.windows {
+            let (capacity, bytes) = (spec.capacity, bytesize::ByteSize(spec.memory_bytes()));
+            writeln!(f, "window     {name}: {length}, {capacity} keys in {bytes}")?;
+        }
+        for RemoteConfig { name, length, redis } in &self.remote {
+            writeln!(f, "window     {name}: {length}, in {}", rtad_redis::redacted(&redis.url))?;
+        }
+        for AudienceConfig { name, from_window, min_count, .. } in &self.audiences {
+            writeln!(f, "audience   {name}: count of at least {min_count} in {from_window}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        Self::parse(&text, &shown).map_err(ConfigError::Mistakes)
+    }
+
+    fn parse(text: &str, path: &str) -> Result<Self, rtad_config::ConfigError> {
+        let mut document = Document::parse(path, text, EXAMPLE);
+        let file = document.read();
+        let config = check(file, &mut document);
+        document.finish().into_result(config)
+    }
+
+    /// The audiences that follow a window.
+    pub(super) fn audiences_of<'a>(
+        &'a self,
+        window: &'a AudienceName,
+    ) -> impl Iterator<Item = &'a AudienceConfig> {
+        self.audiences.iter().filter(move |audience| audience.from_window == *window)
+    }
+}
+
+fn check(file: File, d: &mut Document<'_>) -> Config {
+    let mut config = Config { lease: file.lease, ..Config::default() };
+    d.refuse_duplicates("window", "name");
+    d.refuse_duplicates("audience", "name");
+    for (index, table) in file.window.iter().enumerate() {
+        let key = format!("window[{index}]");
+        let is_followed =
+            file.audience.iter().any(|audience| audience.from_window == table.name.as_str());
+        let length = length(table, &key, d);
+        match table.backend.is_some() || table.backend_file.is_some() {
+            true => config.remote.extend(remote(table, length, is_followed, &key, d)),
+            false => config.windows.extend(window(table, length, is_followed, &key, d)),
+        }
+    }
+    let names = d.texts("window", "name");
+    for (index, table) in file.audience.iter().enumerate() {
+        let key = format!("audience[{index}]");
+        let window = names.iter().position(|name| *name == table.from_window);
+        match window.and_then(|index| file.window.get(index)) {
+            Some(window) => config.audiences.extend(audience(table, window, &key, d)),
+            None => d.reject(&format!("{key}.from_window"), "the name of a [[window]]"),
+        }
+    }
+    if config.windows.iter().any(|window| window.durability != Durability::None) {
+        let accepted = "a directory for the windows' files; windows with durability = \"none\" \
+                        need none";
+        d.require("state_dir", accepted);
+    }
+    config.state_dir = file.state_dir.unwrap_or_default();
+    config
+}
+
+fn length(table: &WindowTable, key: &str, d: &mut Document<'_>) -> Length {
+    let zone = table.time_zone.as_deref();
+    match (&table.length, Calendar::new(PeriodUnit::Day, zone)) {
+        (Length::Day(_), Ok(calendar)) => Length::Day(calendar),
+        (length, _) => {
+            if zone.is_some() && !d.has_mistake(&format!("{key}.length")) {
+                let key = format!("{key}.time_zone");
+                d.mistake(&key, "is given for a time", "length = \"day\" with it");
+            }
+            length.clone()
+        }
+    }
+}
+
+fn window(
+    table: &WindowTable,
+    length: Length,
+    is_followed: bool,
+    key: &str,
+    d: &mut Document<'_>,
+) -> Option<WindowConfig> {
+    for name in ["backend_ca_file", "namespace"] {
+        let key = format!("{key}.{name}");
+        if d.has(&key) {
+            d.mistake(&key, "is given without backend", "backend with it");
+        }
+    }
+    let only_with = [
+        ("sync_interval", table.durability == Survival::Interval, "durability = \"interval\""),
+        ("checkpoint_interval", table.durability != Survival::None, "a durability with files"),
+    ];
+    for (name, is_used, accepted) in only_with {
+        let key = format!("{key}.{name}");
+        if d.has(&key) && !is_used {
+            let found = "is given for another durability";
+            d.mistake(&key, found, &format!("{accepted} with it"));
+        }
+    }
+    d.require(&format!("{key}.capacity"), "the number of keys at a time");
+    let spec = WindowSpec {
+        capacity: table.capacity?,
+        fpr: table.fpr,
+        count: table.count,
+        whole_keys: is_followed,
+        lifetime: match length {
+            Length::Sliding(_) => TICKS + 1,
+            Length::Day(_) => 1,
+        },
+    };
+    if let Err(error) = spec.validate() {
+        reject_value(d, key, &error.to_string());
+    } else if table_spec(&spec).validate().is_err() {
+        let accepted = format!("less than {} for a window with an [[audience]]", spec.count);
+        d.reject(&format!("{key}.count"), &accepted);
+    }
+    Some(WindowConfig {
+        name: table.name.clone(),
+        length,
+        spec,
+        when_full: table.when_full,
+        durability: match table.durability {
+            Survival::Fsync => Durability::Fsync,
+            Survival::Interval => Durability::Interval(table.sync_interval),
+            Survival::None => Durability::None,
+        },
+        checkpoint_interval: table.checkpoint_interval,
+    })
+}
+
+/// Notes an error of the form `KEY: expected ACCEPTED, found VALUE`.
+fn reject_value(d: &mut Document<'_>, table: &str, error: &str) {
+    let (name, expected) = error.split_once(": expected ").unwrap_or(("", error));
+    let accepted = expected.split(", found ").next().unwrap_or_default();
+    d.reject(&format!("{table}.{name}"), accepted);
+}
+
+/// Spec of the table: with an audience, it counts to one more than is shown. So a key is reported
+/// when its count passes, not at each event.
+pub(super) fn table_spec(spec: &WindowSpec) -> WindowSpec {
+    WindowSpec { count: spec.count + u16::from(spec.whole_keys), ..*spec }
+}
+
+/// A window in Redis: what Redis decides must not be configured here.
+fn remote(
+    table: &WindowTable,
+    length: Length,
+    is_followed: bool,
+    key: &str,
+    d: &mut Document<'_>,
+) -> Option<RemoteConfig> {
+    for name in LOCAL_KEYS {
+        let key = format!("{key}.{name}");
+        if d.has(&key) {
+            d.mistake(&key, "is given with backend", "no value: the server decides");
+        }
+    }
+    if table.count > 1 {
+        let accepted = "1 with backend: a counter cannot tell a repeated request from an event";
+        d.reject(&format!("{key}.count"), accepted);
+    }
+    if is_followed {
+        let found = "has a backend and an [[audience]] that follows it";
+        d.mistake(key, found, "an [[audience]] of a window without backend");
+    }
+    let url = table.backend.as_ref().map(rtad_config::Secret::expose);
+    let url = d.either(key, ["backend", "backend_file"], url, &table.backend_file)?;
+    let url = String::from_utf8_lossy(&url).into_owned();
+    let mut redis = RedisConfig::new(url, table.name.as_str());
+    redis.ca_file = table.backend_ca_file.as_ref().map(|file| d.beside(file));
+    redis.namespace.clone_from(&table.namespace);
+    // Its message shows no password. Connecting is lazy: this only reads the URL.
+    if let Err(error) = redis.validate() {
+        let found = format!("is not accepted: {error}");
+        d.mistake(key, &found, "backend, or backend_file with the path of a file");
+    }
+    Some(RemoteConfig { name: table.name.clone(), length, redis })
+}
+
+fn audience(
+    table: &AudienceTable,
+    window: &WindowTable,
+    key: &str,
+    d: &mut Document<'_>,
+) -> Option<AudienceConfig> {
+    let AudienceTable { name, min_count, fpr, .. } = table;
+    if !(1..=window.count).contains(min_count) {
+        let accepted = format!("1 to the window's count, {}", window.count);
+        d.reject(&format!("{key}.min_count"), &accepted);
+    }
+    match FilterSpec::for_fpr(FilterKind::Block512, *fpr) {
+        Ok(filter) => Some(AudienceConfig {
+            name: name.clone(),
+            from_window: window.name.clone(),
+            min_count: *min_count,
+            filter,
+            fpr: *fpr,
+        }),
+        Err(error) => {
+            let error = error.to_string();
+            d.reject(&format!("{key}.fpr"), error.rsplit("expected ").next().unwrap_or(&error));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+use super::*;
+
+#[test]
+fn valid_file_is_read() {
+    let config = Config::parse(EXAMPLE, "writer.toml").unwrap();
+    assert_eq!(config.lease, Duration::from_secs(120));
+    let [unsaved, day] = &config.windows[..] else { panic!("two windows of this process") };
+    assert_eq!((day.length.clock().as_str(), day.spec.lifetime), ("day in Asia/Shanghai", 1));
+    assert!(day.spec.whole_keys && !unsaved.spec.whole_keys);
+    assert_eq!(day.durability, Durability::Interval(Duration::from_millis(50)));
+    assert_eq!((unsaved.spec.lifetime, unsaved.durability), (129, Durability::None));
+    let intervals = [day, unsaved].map(|window| window.checkpoint_interval.as_secs());
+    assert_eq!(intervals, [300, 600]);
+    assert_eq!(config.remote[0].redis.namespace, "ads");
+    assert_eq!(config.audiences[0].min_count, 3);
+    let config = Config::parse("", "writer.toml").unwrap();
+    assert_eq!(config.lease, Duration::from_secs(60));
+}
+
+const SLIDING: &str = "[[window]]\nname = \"a\"\nlength = \"10m\"\ncapacity = 1\n\
+                       durability = \"none\"\n";
+const REMOTE: &str = "[[window]]\nname = \"a\"\nlength = \"10m\"\n";
+
+#[test]
+fn each_mistake_has_its_line_and_the_accepted_values() {
+    for (before, text, expected) in [
+        ("", "lease = \"500ms\"", &["writer.toml:1: lease is \"500ms\"; accepted: a duration"][..]),
+        (
+            "",
+            "[[window]]\nnmae = \"a\"",
+            &[
+                "writer.toml:1: window[0].name is missing; accepted: ",
+                "writer.toml:1: window[0].length is missing; accepted: a duration from 1s to 28d",
+                "writer.toml:1: window[0].capacity is missing; accepted: the number of keys at a",
+                "writer.toml:2: window[0].nmae is not known; accepted: name, length, time_zone, ca",
+            ],
+        ),
+        (
+            "",
+            "[[window]]\nname = \"A\"\nlength = \"soon\"\ncapacity = \"1\"\ntime_zone = \"Mars\"\n\
+             durability = \"yes\"\ncount = 70_000",
+            &[
+                "writer.toml:2: window[0].name is \"A\"; accepted: 1 to 64 of a-z",
+                "writer.toml:3: window[0].length is \"soon\"; accepted: a duration from 1s to 28d",
+                "writer.toml:4: window[0].capacity is \"1\"; accepted: a whole number",
+                "writer.toml:5: window[0].time_zone is \"Mars\"; accepted: a name of the IANA",
+                "writer.toml:6: window[0].durability is \"yes\"; accepted: fsync, interval or none",
+                "writer.toml:7: window[0].count is 70000; accepted: a whole number",
+            ],
+        ),
+        (
+            SLIDING,
+            "time_zone = \"UTC\"\ncheckpoint_interval = \"1m\"\nsync_interval = \"1s\"\n\
+             namespace = \"x\"\nfpr = 2.0",
+            &[
+                "writer.toml:6: window[0].time_zone is given for a time; accepted: length = \"day",
+                "writer.toml:7: window[0].checkpoint_interval is given for another durability; acc",
+                "writer.toml:8: window[0].sync_interval is given for another durability; accepted:",
+                "writer.toml:9: window[0].namespace is given without backend; accepted: backend",
+                "writer.toml:10: window[0].fpr is 2; accepted: more than 0 and less than 1",
+            ],
+        ),
+        (
+            SLIDING,
+            "[[window]]\nname = \"a\"\nlength = \"1h\"\ncapacity = 0\n\
+             checkpoint_interval = \"1s\"\n[[window]]\nname = \"b\"\nlength = \"1h\"",
+            &[
+                "writer.toml: state_dir is missing; accepted: a directory for the windows' files",
+                "writer.toml:7: window[1].name is \"a\" as well as that of an earlier [[window]]",
+                "writer.toml:9: window[1].capacity is 0; accepted: 1 to 20000000000",
+                "writer.toml:10: window[1].checkpoint_interval is \"1s\"; accepted: a duration",
+                "writer.toml:11: window[2].capacity is missing; accepted: the number of keys",
+            ],
+        ),
+        (
+            SLIDING,
+            "[[audience]]\nname = \"x\"\nfrom_window = \"b\"\n[[audience]]\nname = \"x\"\n\
+             from_window = \"a\"\nmin_count = 2",
+            &[
+                "writer.toml:8: audience[0].from_window is \"b\"; accepted: the name of a [[window",
+                "writer.toml:10: audience[1].name is \"x\" as well as that of an earlier [[audien",
+                "writer.toml:12: audience[1].min_count is 2; accepted: 1 to the window's count, 1",
+            ],
+        ),
+        (
+            SLIDING,
+            "count = 10_000\n[[audience]]\nname = \"x\"\nfrom_window = \"a\"",
+            &["writer.toml:6: window[0].count is 10000; accepted: less than 10000 for a window"],
+        ),
+        (
+            REMOTE,
+            "backend = \"http://:hush@redis\"\ncapacity = 1\ncount = 2\n[[audience]]\n\
+             name = \"x\"\nfrom_window = \"a\"",
+            &[
+                "writer.toml:1: window[0] has a backend and an [[audience]] that follows it; accep",
+                "writer.toml:1: window[0] is not accepted: Redis config: url: scheme: expected",
+                "writer.toml:5: window[0].capacity is given with backend; accepted: no value",
+                "writer.toml:6: window[0].count is 2; accepted: 1 with backend",
+            ],
+        ),
+        (
+            REMOTE,
+            "backend = \"redis://h\"\nbackend_file = \"/nowhere\"",
+            &["writer.toml:1: window[0] needs exactly one of backend and backend_file; accepted: "],
+        ),
+        (
+            REMOTE,
+            "backend_file = \"/nowhere\"",
+            &["writer.toml:4: window[0].backend_file is \"/nowhere\": No such file or directory"],
+        ),
+    ] {
+        let text = format!("{before}{text}");
+        let mistakes = Config::parse(&text, "writer.toml").unwrap_err().mistakes;
+        assert_eq!(mistakes.len(), expected.len(), "{text}: {mistakes:#?}");
+        for (mistake, expected) in mistakes.iter().zip(expected) {
+            assert!(mistake.starts_with(expected), "{text}: {expected}, found {mistake}");
+            assert!(!mistake.contains("hush"), "{mistake}");
+        }
+    }
+}
+
+#[test]
+fn password_of_a_misplaced_url_is_not_shown() {
+    let url = "redis://:secret@h";
+    for line in [
+        format!("backedn = {url:?}"),
+        format!("backend = {url}"),
+        format!("backend = {url:?} x"),
+        format!("backend = [{url:?}]"),
+        format!("backend = \"{url}"),
+        format!("capacity = {url:?}"),
+        format!("when_full = {url:?}"),
+        format!("count = \"{url}, expected secret\""),
+        format!("backend = {url:?}\nbackend = {url:?}"),
+    ] {
+        let text = format!("[[window]]\nname = \"a\"\nlength = \"1h\"\n{line}\n");
+        let mistakes = Config::parse(&text, "writer.toml").unwrap_err().to_string();
+        assert!(
+            !mistakes.contains("secret") && mistakes.contains("writer.toml:"),
+            "{line}: {mistakes}"
+        );
+    }
+}
+
+#[test]
+fn largest_count_leaves_room_for_one_more_with_an_audience() {
+    let audience = "[[audience]]\nname = \"x\"\nfrom_window = \"a\"\n";
+    for (count, audience) in [(10_000, ""), (9_999, audience)] {
+        Config::parse(&format!("{SLIDING}count = {count}\n{audience}"), "writer.toml").unwrap();
+    }
+}

@@ -1,0 +1,261 @@
+//! An audience that follows a window: its only writer.
+//!
+//! Changes are written as deltas. The whole audience is published as a new generation at the start,
+//! after events were undone, at midnight for days, when the deltas exceed half of the generation,
+//! and when another process has changed the audience: an earlier owner that does not know of this
+//! one yet, or a command.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use rtad_core::device::DeviceKey;
+use rtad_core::error_chain::error_chain;
+use rtad_core::snapshot::{
+    BuiltChunk, Current, DeltaEntry, ManifestBuilder, State, chunk_runs, shards_per_chunk,
+};
+use rtad_store::StoreError;
+use rtad_store::write::{Change, Ledger, StoreWriter};
+
+use super::super::new_manifest::new_manifest;
+use super::config::AudienceConfig;
+use super::counters::AudienceCounters;
+use super::reports::{Due, Reports};
+use super::served::ServedWindow;
+
+/// Keys in deltas beyond which the audience becomes a new generation: so many, or half of its keys
+/// if that is more.
+const MAX_DELTA_KEYS: u64 = 200_000;
+/// Pause after a failure.
+const RETRY: Duration = Duration::from_secs(1);
+/// Time between reads of an idle audience.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// Content of an audience, as this task wrote it last. Tombstones are of other writers.
+#[derive(Default)]
+struct Content {
+    generation: u64,
+    deltas: Vec<DeltaEntry>,
+}
+
+impl Content {
+    fn of(current: &Current) -> Self {
+        Self { generation: current.generation, deltas: current.deltas.clone() }
+    }
+
+    fn is_of(&self, ledger: &Ledger) -> bool {
+        let current = ledger.current();
+        (self.generation, &self.deltas) == (current.generation, &current.deltas)
+    }
+}
+
+/// State between writes.
+#[derive(Default)]
+struct Session {
+    /// `None` after an error: it may be stale.
+    ledger: Option<Ledger>,
+    written: Content,
+    /// Members of the generation.
+    generation_keys: u64,
+}
+
+pub(super) struct Follower {
+    pub(super) config: AudienceConfig,
+    pub(super) window: Arc<ServedWindow>,
+    pub(super) reports: Arc<Reports>,
+    pub(super) store: StoreWriter,
+    /// Shortest interval between writes.
+    pub(super) every: Duration,
+    pub(super) counters: AudienceCounters,
+}
+
+impl Follower {
+    /// Writes until `stop`; then once more, so that pods see every acknowledged event.
+    pub(super) async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut session = Session::default();
+        let mut next = Instant::now();
+        let mut check_at = next + CHECK;
+        loop {
+            let is_stopping = *stop.borrow();
+            if !is_stopping {
+                tokio::select! {
+                    () = self.reports.wake.notified() => {}
+                    _ = stop.changed() => continue,
+                    () = tokio::time::sleep(RETRY) => {}
+                }
+                self.update_lag();
+                sleep_until(next).await;
+            }
+            next = Instant::now() + self.every;
+            if self.window.is_fenced() {
+                // The other owner writes the audience.
+                return;
+            }
+            let due = self.reports.take();
+            if due.is_none() && Instant::now() < check_at {
+                self.update_lag();
+            } else {
+                let written = match &due {
+                    Some(Due::All) => self.publish(&mut session).await.map(|()| true),
+                    Some(Due::Changes(keys)) => self.append(&mut session, keys).await,
+                    None => self.is_unchanged(&mut session).await,
+                };
+                if !self.finish(&mut session, due, written) {
+                    next = Instant::now() + RETRY;
+                }
+                check_at = Instant::now() + CHECK;
+                self.update_lag();
+            }
+            if is_stopping {
+                return;
+            }
+        }
+    }
+
+    /// Ends an attempt; returns whether it succeeded. `Ok(false)` is an audience that another
+    /// process has changed.
+    fn finish(
+        &self,
+        session: &mut Session,
+        due: Option<Due>,
+        written: Result<bool, StoreError>,
+    ) -> bool {
+        let audience = self.config.name.as_str();
+        let again = match written {
+            Ok(true) => {
+                self.reports.done();
+                return true;
+            }
+            Ok(false) => {
+                tracing::warn!(audience, "audience changed by another process; published again");
+                Some(Due::All)
+            }
+            Err(error) => {
+                let error_text = error_chain(&error);
+                tracing::warn!(audience, error = error_text, "audience not written");
+                match error {
+                    // Deleted by another process, or too many deltas.
+                    StoreError::NotFound { .. }
+                    | StoreError::TooManyDeltas { .. }
+                    | StoreError::NotLive { state: State::Deleted, .. } => Some(Due::All),
+                    _ => due,
+                }
+            }
+        };
+        session.ledger = None;
+        if let Some(due) = again {
+            self.reports.retry(due);
+        }
+        false
+    }
+
+    fn update_lag(&self) {
+        self.counters.lag_seconds.set(self.reports.lag().as_secs_f64());
+    }
+
+    /// Reads the audience; whether its content is what this task wrote last.
+    async fn is_unchanged(&self, session: &mut Session) -> Result<bool, StoreError> {
+        let Session { ledger, written, .. } = session;
+        let ledger = match ledger {
+            Some(ledger) => {
+                ledger.refresh().await?;
+                ledger
+            }
+            None => ledger.insert(self.store.ledger(&self.config.name).await?),
+        };
+        Ok(written.is_of(ledger) && ledger.current().state != State::Deleted)
+    }
+
+    /// Writes the changes of keys as a delta. `false`: another process has changed the audience,
+    /// so that further deltas would not make it right.
+    async fn append(&self, session: &mut Session, keys: &[[u8; 16]]) -> Result<bool, StoreError> {
+        let Session { ledger, written, .. } = session;
+        let ledger = match ledger {
+            Some(ledger) => ledger,
+            None => ledger.insert(self.store.ledger(&self.config.name).await?),
+        };
+        if !written.is_of(ledger) {
+            return Ok(false);
+        }
+        let appended = match ledger.append(self.change(keys)).await {
+            Err(StoreError::Conflict { .. }) => {
+                // A writer of tombstones: once more over its state.
+                ledger.refresh().await?;
+                if !written.is_of(ledger) {
+                    return Ok(false);
+                }
+                ledger.append(self.change(keys)).await?
+            }
+            appended => appended?,
+        };
+        *written = Content::of(ledger.current());
+        self.counters.writes.increment(1);
+        if appended.delta_keys > MAX_DELTA_KEYS.max(session.generation_keys / 2) {
+            self.reports.renew();
+        }
+        Ok(true)
+    }
+
+    fn change(&self, keys: &[[u8; 16]]) -> Change {
+        let mut change = Change::default();
+        for (key, count) in keys.iter().zip(self.window.counts_of(keys)) {
+            let key = DeviceKey::from_bytes(*key);
+            if count >= self.config.min_count { change.add(key) } else { change.remove(key) }
+        }
+        change
+    }
+
+    /// Publishes all members as a new generation.
+    async fn publish(&self, session: &mut Session) -> Result<(), StoreError> {
+        let name = &self.config.name;
+        let base = self.store.base(name).await?;
+        let folded = base.folded();
+        let publication = self.store.publish(base).await?;
+        // Listed after the base was read: changes from here on are reported.
+        let (window, min_count) = (Arc::clone(&self.window), self.config.min_count);
+        let listed = tokio::task::spawn_blocking(move || {
+            let mut keys = Vec::new();
+            window.members(min_count, |key| keys.push(DeviceKey::from_bytes(key)));
+            keys.sort_unstable();
+            keys
+        });
+        let keys = match listed.await {
+            Ok(keys) => Arc::new(keys),
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        };
+        let filter = self.config.filter;
+        let mut manifest = ManifestBuilder::new(filter, self.config.fpr);
+        let shards = shards_per_chunk(&filter, keys.len() as u64);
+        let mut start = 0;
+        let runs: Vec<_> = chunk_runs(&keys, shards)
+            .map(|run| {
+                let range = start..start + run.len();
+                start = range.end;
+                range
+            })
+            .collect();
+        for run in runs {
+            let keys = Arc::clone(&keys);
+            let built =
+                tokio::task::spawn_blocking(move || BuiltChunk::build(&filter, &keys[run])).await;
+            let chunk = match built {
+                Ok(chunk) => chunk,
+                Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+            };
+            manifest.add(&chunk);
+            publication.put_chunk(chunk).await?;
+        }
+        let manifest = new_manifest(manifest, name, publication.generation(), folded).from_window();
+        let generation = publication.commit(&manifest).await?;
+        self.counters.generations.increment(1);
+        // Deltas that another process appended meanwhile are not among the written.
+        let written = Content { generation, deltas: Vec::new() };
+        *session = Session { ledger: None, written, generation_keys: keys.len() as u64 };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rtad_store::Store;
+use rtad_store::write::StoreWriter;
+use tempfile::TempDir;
+use testkit::wait_until;
+use tokio::sync::watch;
+
+use super::super::super::telemetry::Telemetry;
+use super::super::clock::now_seconds;
+use super::super::config::{AudienceConfig, Config};
+use super::super::reports::Due;
+use super::super::stored::Stored;
+use super::*;
+
+/// A window with an audience, on a directory and a store in memory.
+pub(in super::super) struct Owner {
+    pub(in super::super) window: Arc<ServedWindow>,
+    pub(in super::super) reports: Arc<Reports>,
+    pub(in super::super) audience: AudienceConfig,
+    dir: TempDir,
+}
+
+impl Owner {
+    pub(in super::super) async fn start(window: &str) -> Self {
+        Self::over(StoreWriter::new(Store::in_memory()).unwrap(), window).await
+    }
+
+    pub(in super::super) async fn over(store: StoreWriter, window: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let text = format!(
+            "state_dir = {state:?}\n[[window]]\nname = \"w\"\ncapacity = 1000\n{window}\n\
+             [[audience]]\nname = \"a\"\nfrom_window = \"w\"\n"
+        );
+        let file = dir.path().join("writer.toml");
+        std::fs::write(&file, text).unwrap();
+        let mut config = Config::read(&file).unwrap();
+        let audience = config.audiences.remove(0);
+        let read = ReadWindow::read(config.windows.remove(0), &state, config.lease, &store).await;
+        let reports = Arc::new(Reports::new(1));
+        // Published at the start.
+        assert_eq!(reports.take(), Some(Due::All));
+        reports.done();
+        let claimed = read.unwrap().claim(vec![Arc::clone(&reports)], &Telemetry::default()).await;
+        let mut window = claimed.unwrap();
+        window.config.checkpoint_interval = Duration::ZERO;
+        Self { window: Arc::new(window), reports, audience, dir }
+    }
+
+    pub(in super::super) fn observe(&self, keys: &[Key]) {
+        drop(self.window.observe(keys, None).unwrap());
+    }
+
+    fn files(&self) -> impl AsRef<Path> {
+        self.dir.path().join("state/w")
+    }
+
+    /// Does not wait for the interval between checkpoints.
+    async fn store(&self) {
+        let uploads = self.window.uploads.as_ref().unwrap();
+        self.window.store_once(uploads, Instant::now()).await;
+    }
+
+    fn stored_unix_seconds(&self) -> u64 {
+        self.window.uploads.as_ref().unwrap().stored().map_or(0, |stored| stored.unix_seconds)
+    }
+
+    fn maintain(&self) {
+        self.window.maintain_once(self.window.durable.window().tick());
+    }
+}
+
+impl ServedWindow {
+    pub(in super::super) fn has_stored_all(&self) -> bool {
+        let stored = self.uploads.as_ref().and_then(Uploads::stored);
+        stored.is_some_and(|stored| stored.changes == self.begun().changes)
+    }
+}
+
+const FSYNC: &str = "length = \"1h\"\ndurability = \"fsync\"";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undone_events_of_a_client_that_is_gone_are_corrected_once() {
+    let owner = Owner::start(FSYNC).await;
+    std::fs::remove_dir_all(owner.files()).unwrap();
+    // The open segment could still be written.
+    assert!(owner.window.durable.checkpoint(now_seconds()).unwrap().is_none());
+    // Nobody waits until the events are durable.
+    drop(owner.window.observe(&[[1; 16]], None).unwrap());
+    assert_eq!(owner.reports.take(), Some(Due::Changes(vec![[1; 16]])));
+    owner.reports.done();
+    wait_until("the events are undone", || {
+        owner.maintain();
+        owner.reports.take() == Some(Due::All)
+    });
+    assert_eq!(owner.window.counts_of(&[[1; 16]]), [0]);
+    // Requests of the same failure change nothing.
+    for _ in 0..10 {
+        owner.window.observe(&[[1; 16]], None).unwrap_err();
+        owner.maintain();
+    }
+    assert_eq!(owner.reports.take(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
+    let owner = Owner::start(FSYNC).await;
+    owner.observe(&[[1; 16]]);
+    owner.store().await;
+    assert!(owner.window.has_stored_all());
+    let in_the_way = owner.files().as_ref().join("checkpoint.tmp");
+    std::fs::create_dir(&in_the_way).unwrap();
+    owner.observe(&[[2; 16]]);
+    let before = owner.stored_unix_seconds();
+    wait_until("another second", || now_seconds() > before);
+    let segments = || std::fs::read_dir(owner.files()).unwrap().count();
+    owner.store().await;
+    let after_one = segments();
+    for _ in 0..3 {
+        owner.store().await;
+        assert_eq!(owner.stored_unix_seconds(), before);
+    }
+    assert_eq!(segments(), after_one, "no attempt within a minute");
+    std::fs::remove_dir(&in_the_way).unwrap();
+    owner.window.checkpoint();
+    owner.store().await;
+    assert!(owner.window.has_stored_all() && owner.stored_unix_seconds() > before);
+    // Nothing has changed: the age is that of the check.
+    let before = owner.stored_unix_seconds();
+    wait_until("another second", || now_seconds() > before);
+    owner.store().await;
+    assert!(owner.stored_unix_seconds() > before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoint_is_due_one_interval_after_it_was_begun() {
+    let owner = Owner::start(FSYNC).await;
+    let before = owner.window.begun().at;
+    owner.window.checkpoint();
+    let after = Instant::now();
+    wait_until("time for an upload", || after.elapsed() > Duration::from_millis(10));
+    owner.store().await;
+    let stored = owner.window.uploads.as_ref().unwrap().stored().unwrap();
+    assert!((before..=after).contains(&stored.at));
+}
+
+/// Two that end at the same time, as at a stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_checkpoint_does_not_replace_a_newer_one() {
+    let owner = Owner::start(FSYNC).await;
+    let uploads = owner.window.uploads.as_ref().unwrap();
+    let checkpoint = || owner.window.durable.checkpoint(now_seconds()).unwrap().unwrap();
+    let mut older = checkpoint();
+    // The next one removes its file.
+    let copy = owner.dir.path().join("older");
+    std::fs::copy(&older.path, &copy).unwrap();
+    older.path = copy;
+    let newer = checkpoint();
+    uploads.add(&newer, owner.window.begun()).unwrap();
+    uploads.add(&older, owner.window.begun()).unwrap();
+    assert_eq!(uploads.upload().await, Stored::Done);
+    let stored = uploads.hold().await.checkpoint.clone().unwrap();
+    assert_eq!(stored.number, newer.number);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_owner_is_found_during_an_upload() {
+    let store = StoreWriter::new(Store::in_memory()).unwrap();
+    let owner = Owner::over(store.clone(), FSYNC).await;
+    let stop = watch::Sender::new(false);
+    let uploading = owner.window.uploads.as_ref().unwrap().hold().await;
+    tokio::spawn(Arc::clone(&owner.window).watch_owner(stop.subscribe()));
+    let _later = Owner::over(store, FSYNC).await;
+    wait_until("the earlier owner is fenced", || owner.window.is_fenced());
+    drop(uploading);
+    owner.window.observe(&[[1; 16]], None).unwrap_err();
+    owner.window.counts(&[[1; 16]]).unwrap_err();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn devices_of_the_day_before_leave_memory_at_midnight() {
+    let owner = Owner::start("length = \"day\"\ndurability = \"fsync\"").await;
+    owner.observe(&[[1; 16]]);
+    owner.store().await;
+    let today = owner.window.durable.window().tick();
+    owner.window.durable.window().set_tick(today + 1);
+    owner.window.maintain_once(today);
+    let mut left = 0;
+    let _ = owner.window.durable.window().expire(|_, _| left += 1);
+    assert_eq!(left, 0);
+    // The next checkpoint is without them, although there was no event.
+    assert!(!owner.window.has_stored_all());
+}

@@ -1,0 +1,15 @@
+//! `rtad-writer`: the binary over HTTP, on a directory, and in a bucket if the `stores` suite has
+//! started a server. Results are read with the store library, as a pod reads them.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod process;
+mod support;
+
+mod audiences;
+mod devices;
+mod faults;
+mod refusals;
+mod together;
+mod windows;
+mod windows_store;

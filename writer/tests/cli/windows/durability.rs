@@ -1,0 +1,211 @@
+//! Files of windows: kills, and disks that are full or fail.
+
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rtad_core::device::DeviceKey;
+use testkit::client::metric;
+use testkit::wait_until;
+
+use super::{FSYNC, flags, keys, members, path, serve};
+use crate::process::{Api, Serve, TOKEN};
+use crate::support::{Sandbox, command};
+
+/// Sends batches from four connections, with a pause after each, until the process is killed, some
+/// time after the first answer. Returns the keys acknowledged as new with the time, and the time of
+/// the kill.
+fn load_until_killed(
+    serve: Serve,
+    round: u64,
+    [pause, after]: [Duration; 2],
+) -> (Vec<(Instant, Vec<DeviceKey>)>, Instant) {
+    let acknowledged = Mutex::new(Vec::new());
+    let next = AtomicU64::new(round << 32);
+    let is_killed = AtomicBool::new(false);
+    let killed = std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut api = serve.connect();
+            let (acknowledged, next, is_killed) = (&acknowledged, &next, &is_killed);
+            scope.spawn(move || {
+                while !is_killed.load(Ordering::Relaxed) {
+                    let first = next.fetch_add(50, Ordering::Relaxed);
+                    let keys = keys(first..first + 50);
+                    let body: Vec<u8> =
+                        keys.iter().flat_map(DeviceKey::as_bytes).copied().collect();
+                    let head = format!(
+                        "POST {} HTTP/1.1\r\nHost: rtad\r\nAuthorization: Bearer \
+                         {TOKEN}\r\nContent-Type: application/octet-stream\r\nContent-Length: \
+                         {}\r\n\r\n",
+                        path("w", "events"),
+                        body.len()
+                    );
+                    api.0.send(head);
+                    api.0.send(body);
+                    let Some(answer) = api.0.next() else { return };
+                    assert_eq!(flags(&answer, 50), [true; 50]);
+                    acknowledged.lock().unwrap().push((Instant::now(), keys));
+                    std::thread::sleep(pause);
+                }
+            });
+        }
+        wait_until("the first answer", || !acknowledged.lock().unwrap().is_empty());
+        // A moment that differs from round to round.
+        std::thread::sleep(after + Duration::from_millis(round * 37 % 200));
+        let killed = Instant::now();
+        serve.kill();
+        is_killed.store(true, Ordering::Relaxed);
+        killed
+    });
+    (acknowledged.into_inner().unwrap(), killed)
+}
+
+fn kills() -> u64 {
+    std::env::var("KILLS").map_or(20, |text| text.parse().unwrap())
+}
+
+/// Room for the events of all rounds: a full window refuses events.
+fn with_room(windows: &str) -> String {
+    windows.replace("5_000_000", &5_000_000.max(kills() * 120_000).to_string())
+}
+
+/// `KILLS` sets the number of kills.
+#[test]
+fn acknowledged_events_survive_every_kill() {
+    let (sandbox, windows) = (Sandbox::new(), with_room(FSYNC));
+    let mut acknowledged = Vec::new();
+    for round in 0..kills() / 2 {
+        let batches = load_until_killed(serve(&sandbox, &windows), round, [Duration::ZERO; 2]).0;
+        acknowledged.extend(batches.into_iter().flat_map(|(_, keys)| keys));
+        let serve = serve(&sandbox, &windows);
+        let mut api = serve.connect();
+        for keys in acknowledged.chunks(10_000) {
+            let seen = flags(&api.binary(&path("w", "check"), keys), keys.len());
+            let lost = seen.iter().filter(|seen| !**seen).count();
+            assert_eq!(lost, 0, "round {round}, {} acknowledged", acknowledged.len());
+        }
+        serve.kill();
+    }
+}
+
+#[test]
+fn kill_loses_no_event_older_than_the_interval() {
+    let load = [2, 1600].map(Duration::from_millis);
+    // The interval, and the time of a sync on a busy disk.
+    let oldest = Duration::from_millis(1500);
+    let windows = with_room(FSYNC).replace("fsync", "interval") + "sync_interval = \"100ms\"\n";
+    let sandbox = Sandbox::new();
+    for round in 0..kills() / 2 {
+        let (batches, killed) = load_until_killed(serve(&sandbox, &windows), round, load);
+        let serve = serve(&sandbox, &windows);
+        let mut api = serve.connect();
+        let (old, _): (Vec<_>, Vec<_>) =
+            batches.into_iter().partition(|(at, _)| *at + oldest < killed);
+        assert!(!old.is_empty(), "nothing to check in round {round}");
+        let old: Vec<DeviceKey> = old.into_iter().flat_map(|(_, keys)| keys).collect();
+        for keys in old.chunks(10_000) {
+            let seen = flags(&api.binary(&path("w", "check"), keys), keys.len());
+            assert_eq!(seen, vec![true; keys.len()], "round {round}");
+        }
+        serve.kill();
+    }
+}
+
+/// The limit on the size of files stands for a full disk: a write that fails, in the real process.
+fn serve_limited(sandbox: &Sandbox, windows: &str) -> Serve {
+    sandbox.file("tokens", format!("{TOKEN}\n"));
+    let state = sandbox.path().join("state").display().to_string();
+    sandbox.file("writer.toml", format!("state_dir = {state:?}\n{windows}"));
+    let start = "--store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
+                 {}/tokens --every 5ms --config {}/writer.toml";
+    let program = command(sandbox.path(), start);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -S -f 200; exec \"$0\" \"$@\""]);
+    limited.arg(program.get_program()).args(program.get_args());
+    Serve::spawn(&mut limited)
+}
+
+#[test]
+fn full_disk_refuses_events_and_loses_none() {
+    let sandbox = Sandbox::new();
+    let limited = serve_limited(&sandbox, FSYNC);
+    let mut api = limited.connect();
+    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
+    let mut next = 0;
+    while refused.is_empty() {
+        let batch = keys(next..next + 500);
+        next += 500;
+        let answer = api.binary(&path("w", "events"), &batch);
+        if answer.status == 200 {
+            acknowledged.extend(batch);
+        } else {
+            answer.problem(503, "not_durable");
+            refused = batch;
+        }
+        assert!(next < 100_000, "the log never reached the limit");
+    }
+    assert!(!acknowledged.is_empty());
+    let seen = |api: &mut Api, keys: &[DeviceKey]| {
+        let flags = keys
+            .chunks(10_000)
+            .flat_map(|keys| flags(&api.binary(&path("w", "check"), keys), keys.len()));
+        flags.filter(|seen| *seen).count()
+    };
+    assert_eq!((seen(&mut api, &acknowledged), seen(&mut api, &refused)), (acknowledged.len(), 0));
+    let failures = "rtad_window_log_failures_total{window=\"w\"}";
+    wait_until("the failure shows", || metric(&limited.metrics(), failures) >= 1.0);
+    // The limit is per file: the next segment has room, as a disk after files were removed.
+    wait_until("events are accepted again", || {
+        api.binary(&path("w", "events"), &refused).status == 200
+    });
+    limited.kill();
+    let serve = serve(&sandbox, FSYNC);
+    let mut api = serve.connect();
+    assert_eq!(seen(&mut api, &acknowledged), acknowledged.len());
+    assert_eq!(seen(&mut api, &refused), refused.len());
+}
+
+/// The directory is moved away: no new segment can be begun after the first failure.
+#[test]
+fn failing_log_publishes_the_audience_once_and_without_refused_events() {
+    let sandbox = Sandbox::new();
+    let windows = format!("{FSYNC}[[audience]]\nname = \"a\"\nfrom_window = \"w\"\n")
+        .replace("5_000_000", "100_000");
+    let serve = serve_limited(&sandbox, &windows);
+    let mut api = serve.connect();
+    let metric_of = |name: &str| metric(&serve.metrics(), name);
+    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
+    let [dir, away] = ["state/w", "state/away"].map(|name| sandbox.path().join(name));
+    std::fs::rename(&dir, &away).unwrap();
+    for first in (0..50_000).step_by(500) {
+        let batch = keys(first..first + 500);
+        match api.binary(&path("w", "events"), &batch).status {
+            200 => acknowledged.extend(batch),
+            _ => {
+                refused = batch;
+                break;
+            }
+        }
+    }
+    assert!(!acknowledged.is_empty() && !refused.is_empty());
+    let failures = "rtad_window_log_failures_total{window=\"w\"}";
+    let mut requests = 0;
+    wait_until("100 refused requests, and further attempts to write", || {
+        api.binary(&path("w", "events"), &refused).problem(503, "not_durable");
+        requests += 1;
+        requests >= 100 && metric_of(failures) >= 4.0
+    });
+    let is_published = |keys: &[DeviceKey], expected: usize| {
+        wait_until("the audience", || members(&sandbox, "a", keys).len() == expected);
+    };
+    is_published(&acknowledged, acknowledged.len());
+    is_published(&refused, 0);
+    let generations = metric_of("rtad_window_audience_generations_total{audience=\"a\"}");
+    assert!((1.0..=2.0).contains(&generations), "{generations} generations");
+    std::fs::rename(&away, &dir).unwrap();
+    wait_until("events are accepted again", || {
+        api.binary(&path("w", "events"), &refused).status == 200
+    });
+    is_published(&refused, refused.len());
+}

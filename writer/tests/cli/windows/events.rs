@@ -1,0 +1,150 @@
+//! Events of windows: exactly one `new` per key, counts, retries, full windows.
+
+use rtad_core::device::DeviceKey;
+use serde_json::{Value, json};
+use testkit::client::metric;
+
+use super::{FSYNC, ZONE, day, distinct_of, events_or, flags, info, keys, path, race, serve};
+use crate::process::{Api, TOKEN};
+use crate::support::Sandbox;
+
+#[test]
+fn events_are_new_once_and_counted() {
+    let sandbox = Sandbox::new();
+    let serve = serve(&sandbox, &day());
+    let mut api = serve.connect();
+    let events = path("day", "events");
+    let batch = json!({ "kind": "text", "ids": ["click-1", "click-2", "click-1", "", null] });
+    let answer = api.post(&events, &batch).ok();
+    let expected = json!({
+        "new": [true, true, false, null, null],
+        "counts": [1, 1, 2, null, null],
+    });
+    assert_eq!(answer, expected);
+    for expected in [3, 3] {
+        let answer = api.post(&events, &json!({ "kind": "text", "ids": ["click-1"] })).ok();
+        assert_eq!(answer, json!({ "new": [false], "counts": [expected] }));
+    }
+    let check = json!({ "kind": "text", "ids": ["click-1", "click-3", null] });
+    for _ in 0..2 {
+        let answer = api.post(&path("day", "check"), &check).ok();
+        let expected = json!({ "seen": [true, false, null], "counts": [3, 0, null] });
+        assert_eq!(answer, expected);
+    }
+    let answer = api.post(&path("day", "forget"), &check).ok();
+    assert_eq!(answer, json!({ "forgotten": [true, false, null] }));
+    let answer = api.post(&events, &json!({ "kind": "text", "ids": ["click-1"] })).ok();
+    assert_eq!(answer, json!({ "new": [true], "counts": [1] }));
+
+    // The same device in JSON of its kind and in binary.
+    let oaid = "8f3b6b1e-7c0a-4a5e-9c55-0123456789ab";
+    api.post(&events, &json!({ "kind": "oaid", "ids": [oaid] })).ok();
+    let two = [DeviceKey::of_canonical(oaid.as_bytes()), DeviceKey::of_canonical(b"other")];
+    assert_eq!(flags(&api.binary(&events, &two), 2), [false, true]);
+    assert_eq!(flags(&api.binary(&path("day", "check"), &two), 2), [true, true]);
+
+    let info = info(&mut api, "day");
+    assert_eq!((&info["length"], &info["time_zone"]), (&json!("day"), &json!(*ZONE)));
+    assert_eq!((&info["entries"], &info["events"]["duplicate"]), (&json!(4), &json!(4)));
+    let metrics = serve.metrics();
+    let counted = |result| {
+        metric(&metrics, &format!("rtad_window_events_total{{window=\"day\",result=\"{result}\"}}"))
+    };
+    assert_eq!(["new", "duplicate", "unusable"].map(counted), [5.0, 4.0, 2.0]);
+}
+
+#[test]
+fn invalid_requests_are_refused_and_counted_nowhere() {
+    let sandbox = Sandbox::new();
+    let serve = serve(&sandbox, &day());
+    let mut api = serve.connect();
+    let events = path("day", "events");
+    let one = json!({ "ids": ["0123456789abcdef0123456789abcdef"] });
+    api.post(&path("night", "events"), &one).problem(404, "unknown_window");
+    let kind = json!({ "kind": "email", "ids": ["x"] });
+    let detail = api.post(&events, &kind).problem(404, "unknown_kind");
+    assert!(detail.contains("openid, text"), "{detail}");
+    api.ask("POST", &events, "[]").problem(400, "bad_body");
+    api.post(&events, &json!({ "ids": "x" })).problem(400, "bad_body");
+    api.post(&events, &json!({ "ids": vec!["x"; 10_001] })).problem(413, "too_large");
+    api.binary(&events, &keys(0..10_001)).problem(413, "too_large");
+    api.0.request("POST", &events, "", one.to_string()).problem(401, "unauthorized");
+    assert_eq!(info(&mut api, "day")["entries"], 0);
+}
+
+#[test]
+fn retry_with_its_idempotency_key_gets_the_first_answer() {
+    let sandbox = Sandbox::new();
+    let mut windows = serve(&sandbox, FSYNC);
+    let body = json!({ "kind": "text", "ids": ["a", "b", "a"] }).to_string();
+    let send = |api: &mut Api, key: &str, body: &str| {
+        let headers = format!("Authorization: Bearer {TOKEN}\r\nIdempotency-Key: {key}\r\n");
+        api.0.request("POST", &path("w", "events"), &headers, body)
+    };
+    let mut api = windows.connect();
+    let first = send(&mut api, "k1", &body).ok();
+    assert_eq!(first, json!({ "new": [true, true, false], "counts": [1, 1, 1] }));
+    assert_eq!(send(&mut api, "k1", &body).ok(), first);
+    windows.kill();
+    windows = serve(&sandbox, FSYNC);
+    api = windows.connect();
+    assert_eq!(send(&mut api, "k1", &body).ok(), first);
+    let other = json!({ "kind": "text", "ids": ["c"] }).to_string();
+    send(&mut api, "k1", &other).problem(422, "idempotency_key_reused");
+    let again = send(&mut api, "k2", &body).ok();
+    assert_eq!(again["new"], json!([false, false, false]));
+}
+
+#[test]
+fn full_window_answers_as_configured() {
+    let sandbox = Sandbox::new();
+    let window = |name: &str| {
+        format!(
+            "[[window]]\nname = \"{name}\"\nlength = \"10m\"\ncapacity = 1\nwhen_full = \
+             \"{name}\"\ndurability = \"none\"\n"
+        )
+    };
+    let serve = serve(&sandbox, &["new", "duplicate", "error"].map(window).concat());
+    let mut api = serve.connect();
+    let text = |range: std::ops::Range<u32>| {
+        let ids: Vec<String> = range.map(|n| n.to_string()).collect();
+        json!({ "kind": "text", "ids": ids })
+    };
+    for (name, expected) in
+        [("new", json!(true)), ("duplicate", json!(false)), ("error", Value::Null)]
+    {
+        let events = path(name, "events");
+        // Room for 32 keys.
+        let answer = api.post(&events, &text(0..100)).ok();
+        assert_eq!(answer["window_full"], 68);
+        assert_eq!((&answer["new"][99], &answer["counts"][99]), (&expected, &Value::Null));
+        let answer = api.post(&events, &text(200..201));
+        match name {
+            "error" => assert!(answer.problem(503, "window_full").contains("larger window")),
+            _ => assert_eq!(answer.ok()["new"], json!([expected])),
+        }
+    }
+    let full = "rtad_window_events_total{window=\"error\",result=\"full\"}";
+    assert_eq!(metric(&serve.metrics(), full), 69.0);
+}
+
+/// Ten million events with 745,000 duplicates from 64 connections.
+#[test]
+fn each_of_ten_million_events_is_new_once() {
+    let events = events_or(10_000_000);
+    let sandbox = Sandbox::new();
+    let serve = serve(
+        &sandbox,
+        &format!(
+            "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = {}\nfpr = 1e-10\n",
+            distinct_of(events)
+        ),
+    );
+    let distinct = race(&[&serve], 64, events);
+    let counted = |result| {
+        let name = format!("rtad_window_events_total{{window=\"w\",result=\"{result}\"}}");
+        metric(&serve.metrics(), &name) as u64
+    };
+    let expected = [distinct, events - distinct, 0];
+    assert_eq!(["new", "duplicate", "full"].map(counted), expected);
+}

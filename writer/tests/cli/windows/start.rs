@@ -1,0 +1,74 @@
+//! Start of a service with windows, and its console.
+
+use serde_json::json;
+
+use super::{FSYNC, day, path, serve};
+use crate::process::TOKEN;
+use crate::support::Sandbox;
+
+#[test]
+fn invalid_configs_and_directories_in_use_end_the_start() {
+    let sandbox = Sandbox::new();
+    sandbox.file("tokens", format!("{TOKEN}\n"));
+    sandbox.file("writer.toml", "[[window]]\nname = \"a\"\nlength = \"soon\"\ncapacity = 0\n");
+    let start = "--store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
+                 {}/tokens --config {}/writer.toml";
+    let refused = sandbox.run(start);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    let mistakes = ["writer.toml:3: window[0].length is \"soon\"", "writer.toml:4: window[0].capa"];
+    assert!(mistakes.iter().all(|mistake| refused.stderr.contains(mistake)), "{refused:?}");
+    let checked = sandbox.run("check-config {}/writer.toml");
+    assert_eq!(checked.status, Some(2), "{checked:?}");
+    assert!(mistakes.iter().all(|mistake| checked.stderr.contains(mistake)), "{checked:?}");
+    let _running = serve(&sandbox, FSYNC);
+    let checked = sandbox.run("check-config {}/writer.toml");
+    assert_eq!(checked.status, Some(0), "{checked:?}");
+    assert!(checked.stdout.contains("valid\nwindow     "), "{checked:?}");
+    let refused = sandbox.run(start);
+    assert_eq!(refused.status, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("the directory is locked: another process has this window open"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn console_of_the_admin_port_shows_windows_and_their_audiences() {
+    let sandbox = Sandbox::new();
+    let follower = "[[audience]]\nname = \"often\"\nfrom_window = \"day\"\nmin_count = 2\n";
+    let serve = serve(&sandbox, &format!("{}{follower}", day()));
+    serve
+        .connect()
+        .post(&path("day", "events"), &json!({ "kind": "text", "ids": ["a", "a"] }))
+        .ok();
+    let mut admin = serve.admin();
+    let list = admin.get("/v1/windows").ok();
+    assert_eq!(
+        (&list["windows"][0]["window"], &list["windows"][0]["entries"]),
+        (&json!("day"), &json!(1))
+    );
+    let audience = &list["audiences"][0];
+    assert_eq!(
+        (&audience["audience"], &audience["window"], &audience["min_count"]),
+        (&json!("often"), &json!("day"), &json!(2))
+    );
+    assert!(audience["lag_seconds"].is_f64(), "{audience}");
+    serve.connect().0.get("/v1/windows").problem(401, "unauthorized");
+
+    let page = admin.request("GET", "/", "Accept: text/html\r\n", "");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    let [script, words] =
+        ["windows", "words"].map(|name| admin.get(&format!("/console/{name}.js")).text());
+    let names = [(page.text(), "=\"console/"), (script, "from \"./"), (words, "from \"./")];
+    for name in names.iter().flat_map(|(text, before)| text.split(before).skip(1)) {
+        let name = name.split('"').next().unwrap();
+        let part = admin.get(&format!("/console/{name}"));
+        assert_eq!((part.status, part.header("x-content-type-options")), (200, Some("nosniff")));
+        let text = part.text().replace("http://www.w3.org/2000/svg", "");
+        assert!(!text.contains("://") && !text.contains("innerHTML"), "{name}");
+    }
+    assert!(admin.get("/").text().contains("\n/v1/windows\n"), "routes for terminals");
+    let unknown = admin.get("/console/main.js");
+    assert!(unknown.status == 404 && unknown.text().starts_with("accepted: /, /livez"));
+}
