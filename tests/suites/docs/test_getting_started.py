@@ -1,6 +1,7 @@
 """The commands of docs/getting-started.md, on free ports."""
 
 import os
+import re
 
 import pytest
 
@@ -60,3 +61,11 @@ def test_captured_request_is_explained(built):
     pages.run(commands[0], cwd=built)
     said = pages.run(commands[1], cwd=built)
     assert any(line.startswith("No bid for T1001, because") for line in said.splitlines()), said
+
+
+def test_commands_of_the_readme_are_those_of_the_makefile():
+    """tests/service/cli/demo.rs runs the demo, and this is `make test`."""
+    [commands] = blocks("README.md", "## Two commands")
+    assert re.findall(r"^make (\w+) +#", commands, re.M) == ["demo", "test"]
+    planned = pages.run("make --dry-run demo test", cwd=pages.ROOT)
+    assert "./target/demo/rtad demo\n" in planned and "python3 tests/run.py\n" in planned
