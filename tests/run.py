@@ -42,7 +42,7 @@ AT_ONCE = 3
 FIRST = ["console", "fleet", "k8s", "monitoring", "openapi", "stores", "streams"]
 NO_TESTS = 5
 # Sizes of random tests in a long run.
-LONG = {"LEDGER_SCHEDULES": "3000", "MUTANTS": "1000000"}
+LONG = {"LEDGER_SCHEDULES": "3000", "MUTANTS": "1000000", "RACES": "400"}
 
 TARGET = re.compile(r"\s+(?:Running (unittests )?(\S+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (\S+))$")
 RESULT = re.compile(

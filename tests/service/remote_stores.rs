@@ -98,7 +98,7 @@ fn without_a_config_a_pod_serves_all_that_a_bucket_lists() {
 fn http_store_reads_by_name_only() {
     let depot = Depot::new();
     // Chunks of several blocks, each read as a range.
-    let members = keys(3, 1_200_000, |shard| shard);
+    let members = keys(3, 100_000, |shard| shard);
     depot.publish(AUDIENCE, &members, &Spec { shards_per_chunk: 32_768, ..Spec::small() });
     let web = FileServer::serve(&depot.root);
     for path in ["", "/", "/moved", "/moved/moved/"] {
@@ -133,7 +133,7 @@ fn http_store_reads_by_name_only() {
 fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
     const BLOCK_BYTES: usize = 1 << 20;
     let depot = Depot::new();
-    let keys = keys(3, 800_000, |shard| shard);
+    let keys = keys(3, 100_000, |shard| shard);
     depot.publish(AUDIENCE, &keys, &Spec { shards_per_chunk: 65_536, ..Spec::small() });
     let server = FileServer::serve(&depot.root);
     let store = Store::open(&server.url()).unwrap().with_stall_timeout(Duration::from_secs(1));

@@ -214,6 +214,11 @@ fn chain(error: &StoreError) -> String {
     text
 }
 
+/// Number of orders in which a race runs: `make test-all` sets more.
+fn races() -> u64 {
+    std::env::var("RACES").map_or(100, |count| count.parse().unwrap())
+}
+
 #[tokio::test]
 async fn missing_store_directory_is_an_outage_for_readers_until_the_first_publish() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,11 @@ use std::time::{Duration, Instant};
 /// Deadline of every wait, for tests that would hang.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Pauses between checks. They grow with the time waited: a check may cost the server more than the
+/// test.
+const SHORTEST: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_millis(20);
+
 /// Result of one check of a condition: `bool`, or `Option` for a value.
 pub trait Check {
     /// Value of a passed check.
@@ -40,6 +45,6 @@ pub fn wait_until<C: Check>(what: &str, mut check: impl FnMut() -> C) -> C::Valu
             return value;
         }
         assert!(begun.elapsed() < DEADLINE, "timed out waiting for: {what}");
-        sleep(Duration::from_millis(2));
+        sleep(begun.elapsed().clamp(SHORTEST, LONGEST));
     }
 }

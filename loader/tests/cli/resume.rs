@@ -1,7 +1,8 @@
 //! `build --spill-dir --resume`: an interrupted build resumes and gives the same result.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rtad_core::device::IdKind;
@@ -16,19 +17,28 @@ const PER_FILE: u64 = 200_000;
 /// More keys than fit into 64 MiB, and seconds of work to interrupt.
 const KEYS: u64 = FILES * PER_FILE - 1000 * (FILES - 1);
 
-/// Ten overlapping inputs, and their chunks.
+/// Ten overlapping inputs, and their chunks. All tests share one copy.
 fn dumps() -> (Sandbox, Vec<String>) {
+    static MADE: LazyLock<(PathBuf, Vec<String>)> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("resume");
+        std::fs::create_dir_all(&folder).unwrap();
+        let sandbox = Sandbox::new();
+        for file in 0..FILES {
+            let start = file * (PER_FILE - 1000);
+            let text = lines(&ids(IdKind::Md5, start..start + PER_FILE)) + "null\nwhat\n";
+            let path = sandbox.file(&format!("dump{file}"), text);
+            std::fs::copy(path, folder.join(format!("dump{file}"))).unwrap();
+        }
+        check(&sandbox.build("{}/dump*"));
+        (folder, chunks(&sandbox.store()).into_iter().cloned().collect())
+    });
+    let (folder, names) = &*MADE;
     let sandbox = Sandbox::new();
     for file in 0..FILES {
-        let start = file * (PER_FILE - 1000);
-        let text = lines(&ids(IdKind::Md5, start..start + PER_FILE)) + "null\nwhat\n";
-        sandbox.file(&format!("dump{file}"), text);
+        let name = format!("dump{file}");
+        std::fs::copy(folder.join(&name), sandbox.path().join(name)).unwrap();
     }
-    let built = sandbox.build("{}/dump*");
-    check(&built);
-    let names = chunks(&sandbox.store()).into_iter().cloned().collect();
-    std::fs::remove_dir_all(sandbox.path().join("s")).unwrap();
-    (sandbox, names)
+    (sandbox, names.clone())
 }
 
 const BUILD: &str = "build --store {}/s --audience a --json --threads 2 --memory 64MiB --spill-dir \
@@ -180,9 +190,9 @@ fn journal_of_another_set_is_ignored() {
 #[test]
 fn changes_during_an_interruption_are_kept() {
     let (sandbox, _) = dumps();
-    let all = ids(IdKind::Md5, 0..3_000_001);
-    let (old, first, new) = (&all[5_000], &all[0], &all[3_000_000]);
-    sandbox.file("live", lines(&all[..10]));
+    let [old, first, new] =
+        [5_000, 0, 3_000_000].map(|index| ids(IdKind::Md5, index..index + 1).remove(0));
+    sandbox.file("live", lines(&ids(IdKind::Md5, 0..10)));
     sandbox.build("{}/live");
     killed_while_building(&sandbox);
     sandbox.file("new", format!("{new}\n"));

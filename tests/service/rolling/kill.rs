@@ -33,7 +33,7 @@ fn pod_killed_between_generations_starts_with_a_complete_one() {
 fn pod_killed_at_any_moment_starts_with_a_complete_generation() {
     let mut site = Site::new();
     let mut serving = site.pod("").generation();
-    for kill in 0..16_u64 {
+    for kill in 0..10_u64 {
         site.unruly.misbehave(Fault::Dead, "");
         let mut pod = site.pod("");
         assert_eq!(pod.generation(), serving);

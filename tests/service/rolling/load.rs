@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 
-const GENERATIONS: u64 = 8;
+const GENERATIONS: u64 = 4;
 
 /// Devices by the generations that they belong to.
 struct People {
@@ -31,7 +31,7 @@ fn spec(generation: u64) -> Spec {
     let filter = FilterSpec::new(FilterKind::Block512, 10, 400_000).unwrap();
     Spec {
         filter,
-        shards_per_chunk: [1024, 3000, 2048, 5000][generation as usize % 4],
+        shards_per_chunk: [8192, 20_000, 16_384, 30_000][generation as usize % 4],
         ..Spec::small()
     }
 }
@@ -67,22 +67,13 @@ fn ask(address: SocketAddr, people: &People, seed: usize, stop: &AtomicBool, rou
 
 #[test]
 fn rolling_causes_no_errors_or_wrong_answers() {
-    let mut people = People {
-        always: keys(1, 20_000, |shard| shard),
-        even: keys(2, 30_000, |shard| shard),
-        odd: keys(3, 30_000, |shard| shard),
-        never: keys(4, 20_000, |shard| shard),
-    };
+    let people = Arc::new(People {
+        always: keys(1, 4000, |shard| shard),
+        even: keys(2, 6000, |shard| shard),
+        odd: keys(3, 6000, |shard| shard),
+        never: keys(4, 4000, |shard| shard),
+    });
     let depot = Depot::new();
-    // Only devices without false positives in any generation.
-    let trial = Depot::new();
-    for generation in 1..=GENERATIONS {
-        trial.publish(AUDIENCE, &people.of(generation), &spec(generation));
-        let snapshot = trial.read(AUDIENCE).unwrap();
-        people.never.retain(|key| !snapshot.contains(key));
-    }
-    assert!(people.never.len() > 19_000, "{}", people.never.len());
-    let people = Arc::new(people);
     depot.publish(AUDIENCE, &people.of(1), &spec(1));
 
     let folder = tempfile::tempdir().unwrap();

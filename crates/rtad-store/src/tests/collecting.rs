@@ -163,14 +163,13 @@ type Outcomes = Mutex<Vec<(&'static str, Result<u64, StoreError>)>>;
 /// Interleaves the requests of all sides in many orders, and checks that the live generation is
 /// whole. Returns the successes and failures of each side.
 fn race<'a>(
-    runs: u64,
     prepare: impl Fn(&'a str) -> Vec<&'static str>,
     min_age: Duration,
     sides: &[&'static str],
 ) -> BTreeMap<&'static str, (u32, u32)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut wins = BTreeMap::new();
-    for seed in 1..=runs {
+    for seed in 1..=races() {
         let (faulty, fixture) = faulty_fixture();
         runtime.block_on(async {
             publish_all(&fixture, &prepare("")).await;
@@ -220,33 +219,31 @@ fn race<'a>(
     wins
 }
 
-const RUNS: u64 = 400;
-
 #[test]
 fn publish_of_old_chunks_races_gc_safely() {
     // "a" was generation 1, which is not live: its chunks exist, and gc is removing them.
     for min_age in [NO_MIN_AGE, HOUR] {
-        let wins = race(RUNS, |_| vec!["a", "b", "c"], min_age, &["a", "gc"]);
-        assert_eq!(wins["gc"].0, RUNS as u32, "{wins:?}");
+        let wins = race(|_| vec!["a", "b", "c"], min_age, &["a", "gc"]);
+        assert_eq!(wins["gc"].0, races() as u32, "{wins:?}");
         assert!(wins["a"].0 > 0 && wins["a"].1 > 0, "both outcomes were seen: {wins:?}");
     }
 }
 
 #[test]
 fn publish_of_new_chunks_never_conflicts_with_gc() {
-    let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["new", "gc"]);
-    assert_eq!((wins["new"], wins["gc"]), ((RUNS as u32, 0), (RUNS as u32, 0)));
+    let wins = race(|_| vec!["a", "b", "c"], HOUR, &["new", "gc"]);
+    assert_eq!((wins["new"], wins["gc"]), ((races() as u32, 0), (races() as u32, 0)));
 }
 
 #[test]
 fn rollback_races_gc_safely() {
-    let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["rollback", "gc"]);
+    let wins = race(|_| vec!["a", "b", "c"], HOUR, &["rollback", "gc"]);
     assert!(wins["rollback"].0 > 0 && wins["rollback"].1 > 0, "both outcomes were seen: {wins:?}");
 }
 
 #[test]
 fn two_publishes_and_two_gcs_race_safely() {
-    let wins = race(RUNS, |_| vec!["a", "b", "c"], HOUR, &["a", "b", "gc", "another gc"]);
+    let wins = race(|_| vec!["a", "b", "c"], HOUR, &["a", "b", "gc", "another gc"]);
     assert!(["a", "b", "gc"].iter().all(|side| wins[side].0 > 0 && wins[side].1 > 0), "{wins:?}");
 }
 

@@ -223,7 +223,7 @@ fn concurrent_work_leaves_the_audience_deleted_or_whole() {
     let mut ends: BTreeMap<&str, u32> = BTreeMap::new();
     let more: Vec<_> =
         BTreeSet::from_iter([keys("member", 100), keys("one", 1)].concat()).into_iter().collect();
-    for seed in 1..=300 {
+    for seed in 1..=races() {
         let (faulty, fixture) = faulty_fixture();
         runtime.block_on(publish_with_history(&fixture));
         runtime.block_on(faulty.age());
