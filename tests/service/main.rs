@@ -12,7 +12,6 @@ mod caps;
 mod cli;
 mod golden;
 mod http_contract;
-mod publish_kill;
 mod python_reader;
 mod remote_stores;
 #[cfg(target_os = "linux")]

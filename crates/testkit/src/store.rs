@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use minisign::{KeyPair, SecretKey, SecretKeyBox};
+use minisign::{KeyPair, SecretKey};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current,
     Manifest, ManifestBuilder, Overlay, Snapshot, State, chunk_runs,
 };
-use rtad_store::write::{Appended, Base, Change, Collected, Retention, Sign, StoreWriter};
+use rtad_store::write::{Appended, Base, Change, Sign, StoreWriter};
 use rtad_store::{PublicKey, Store, StoreError};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -81,12 +81,6 @@ impl Key {
         Arc::new(Self { public: pair.pk.to_base64().parse().unwrap(), secret: pair.sk })
     }
 
-    /// The key pair of two files, to share between processes.
-    pub fn read(secret: &str, public: &str) -> Arc<Self> {
-        let secret = SecretKeyBox::from(secret.to_owned()).into_unencrypted_secret_key().unwrap();
-        Arc::new(Self { public: PublicKey::all_of(public).unwrap().remove(0), secret })
-    }
-
     /// The signature file for bytes at this path in the store.
     pub fn signature(&self, bytes: &[u8], path: &str) -> Vec<u8> {
         self.sign(bytes, &format!("rtad {path}")).unwrap().into_bytes()
@@ -153,8 +147,6 @@ pub struct Spec {
     pub expires_unix_seconds: Option<u64>,
     /// Whether it follows a window of events.
     pub is_from_window: bool,
-    /// Number of rows in the manifest; tests identify generations by it.
-    pub rows: u64,
 }
 
 impl Spec {
@@ -167,13 +159,11 @@ impl Spec {
             created_unix_seconds: now_unix_seconds(),
             expires_unix_seconds: None,
             is_from_window: false,
-            rows: 0,
         }
     }
 
     fn manifest(&self, chunks: ManifestBuilder, audience: &str, generation: u64) -> Manifest {
-        let build =
-            BuildReport { tool: "test".to_owned(), rows: self.rows, ..BuildReport::default() };
+        let build = BuildReport { tool: "test".to_owned(), ..BuildReport::default() };
         let manifest = chunks.finish(name(audience), generation, self.created_unix_seconds, build);
         let manifest = if self.is_from_window { manifest.from_window() } else { manifest };
         match self.expires_unix_seconds {
@@ -237,12 +227,6 @@ impl Depot {
         StoreWriter::new(self.store.clone()).unwrap().with_signer(self.signer.clone())
     }
 
-    /// The same store, with signed publishes and only this key trusted.
-    pub fn trusting(self, key: &Arc<Key>) -> Self {
-        let depot = self.signed_by(key);
-        Self { store: depot.store.with_public_keys([key.public.clone()]), ..depot }
-    }
-
     /// The same store, with signed publishes.
     pub fn signed_by(self, key: &Arc<Key>) -> Self {
         Self { signer: Some(Arc::clone(key) as _), ..self }
@@ -260,28 +244,18 @@ impl Depot {
 
     /// Publishes sorted keys; returns the generation.
     pub fn publish(&self, audience: &str, keys: &[DeviceKey], spec: &Spec) -> u64 {
-        self.publish_over(self.base(audience), audience, keys, spec).unwrap()
-    }
-
-    /// Publishes sorted keys over `base`.
-    pub fn publish_over(
-        &self,
-        base: Base,
-        audience: &str,
-        keys: &[DeviceKey],
-        spec: &Spec,
-    ) -> Result<u64, StoreError> {
+        let base = self.base(audience);
         self.runtime.block_on(async {
             let writer = self.writer();
-            let publication = writer.publish(base).await?;
+            let publication = writer.publish(base).await.unwrap();
             let mut builder = ManifestBuilder::new(spec.filter, spec.target_fpr);
             for run in chunk_runs(keys, spec.shards_per_chunk) {
                 let chunk = BuiltChunk::build(&spec.filter, run);
                 builder.add(&chunk);
-                publication.put_chunk(chunk).await?;
+                publication.put_chunk(chunk).await.unwrap();
             }
             let manifest = spec.manifest(builder, audience, publication.generation());
-            publication.commit(&manifest).await
+            publication.commit(&manifest).await.unwrap()
         })
     }
 
@@ -313,21 +287,6 @@ impl Depot {
         });
     }
 
-    /// Removes all generations but the newest `keep`, of any age.
-    pub fn collect(&self, audience: &str, keep: usize) -> Result<Collected, StoreError> {
-        let retention = Retention { keep, min_age: Duration::ZERO };
-        self.runtime.block_on(self.writer().collect(&name(audience), retention, false))
-    }
-
-    /// Reads and verifies every chunk of a generation.
-    pub fn read_generation(&self, audience: &str, generation: u64) -> Result<(), StoreError> {
-        let audience = name(audience);
-        self.runtime.block_on(async {
-            let (manifest, _) = self.store.manifest_of(&audience, generation).await?;
-            self.store.chunks(&audience, &manifest, manifest.chunks(), 2, |_, _| {}).await
-        })
-    }
-
     /// `CURRENT`, if there is one.
     pub fn current(&self, audience: &str) -> Option<Current> {
         self.base(audience).current().cloned()
@@ -342,11 +301,6 @@ impl Depot {
     /// Reads and verifies the live snapshot with its deltas, as a pod does.
     pub fn read(&self, audience: &str) -> Result<Snapshot, StoreError> {
         self.runtime.block_on(read_snapshot(&self.store, &name(audience)))
-    }
-
-    /// Generations with a manifest.
-    pub fn generations(&self, audience: &str) -> Vec<u64> {
-        self.runtime.block_on(self.store.generations(&name(audience))).unwrap()
     }
 
     /// Path of a file of the audience.
