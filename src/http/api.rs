@@ -281,6 +281,7 @@ mod tests {
             (br#"{"request_id":"r1""#, "EOF while parsing"),
             (b"", "EOF while parsing"),
             (b"[]", "an object with request_id"),
+            (br#"{"device":{"md5_md5":"868049039501257"}}"#, "unknown id kind in device"),
         ] {
             let error = decode(body, &reader).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -96,37 +96,6 @@ strategies = { 1 = "vips", 2 = "new-users" }
 }
 
 #[test]
-fn each_invalid_value_is_one_error_line() {
-    let store = TestStore::empty();
-    let invalid = "max_body = \"big\"\nworkers = -1\ncolor = \"red\"";
-    let file = store.config_file("", "").with_file_name("bad.toml");
-    let text = store.config(
-        "",
-        "[[audience]]\nname = \"Old Users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"x\"]",
-    );
-    std::fs::write(&file, text.replace("workers = 1\n", &format!("{invalid}\n"))).unwrap();
-    let errors = errors(&check(&file, &[]));
-    assert_eq!(errors.len(), 5, "{errors:#?}");
-    let path = file.display().to_string();
-    for (key, accepted) in [
-        ("server.max_body is \"big\"", "a size from 1KiB, such as 64KiB"),
-        ("server.workers is -1", "a whole number from 0 to 1024"),
-        ("server.color is not known", "listen, admin_listen, admin_hosts"),
-        ("audience[0].name is \"Old Users\"", "1 to 64 of a-z"),
-        ("strategy[0].exclude[0] is \"x\"", "audiences of this file"),
-    ] {
-        let line = errors
-            .iter()
-            .find(|line| line.contains(key))
-            .unwrap_or_else(|| panic!("{key}: {errors:#?}"));
-        assert!(
-            line.starts_with(&path) && line.contains("; accepted: ") && line.contains(accepted),
-            "{line}"
-        );
-    }
-}
-
-#[test]
 fn unreadable_file_is_one_error() {
     let store = TestStore::empty();
     let missing = errors(&check(&store.path().join("none.toml"), &[]));
@@ -136,21 +105,4 @@ fn unreadable_file_is_one_error() {
     assert_eq!(broken.len(), 1, "only the syntax error is reported: {broken:?}");
     assert!(broken[0].contains("broken.toml:2: syntax"), "{broken:?}");
     assert_eq!(errors(&check(&write_file(&store, "latin.toml", b"# \xe9"), &[])).len(), 1);
-}
-
-#[test]
-fn environment_overrides_the_file_and_is_validated() {
-    let store = TestStore::empty();
-    let file = store.config_file("", RULES);
-    let set = [
-        ("RTAD_WORKERS", "7"),
-        ("RTAD_STORE_POLL_INTERVAL", "3s"),
-        ("RTAD_SERVICE_HOST", "10.0.0.1"),
-    ];
-    let output = printed(&file, &set);
-    let text = output.stdout;
-    assert!(text.contains("workers = 7\n") && text.contains("poll_interval = \"3s\"\n"), "{text}");
-    let errors = errors(&check(&file, &[("RTAD_WORKERS", "many"), ("RTAD_MAX_BODY", "")]));
-    assert_eq!(errors.len(), 2, "{errors:?}");
-    assert!(errors.iter().any(|line| line.starts_with("RTAD_WORKERS is \"many\"")), "{errors:?}");
 }

@@ -140,23 +140,13 @@ fn unknown_names_are_rejected_and_not_quoted() {
     let body = format!(r#"{{"strategies":["new-users","{secret}"]}}"#);
     let detail = client.post(ROUTE, body).problem(404, "unknown_strategy");
     assert_eq!(detail, "accepted: new-users, vip-only, new-vip, needs-missing, needs-fresh");
+    // The unit tests of `http::api` have every mistake.
     for (body, expected) in [
-        (r#"{"868049039501257":1}"#, "unknown field; accepted: request_id, strategies, device"),
-        (r#"{"device":{"868049039501257":"x"}}"#, "unknown id kind in device; accepted: md5, idfa"),
         (r#"{"device":{"IMEI":"868049039501257"}}"#, "unknown id kind in device"),
-        (r#"{"device":{"md5_md5":"868049039501257"}}"#, "unknown id kind in device"),
         (r#"{"device":"868049039501257"}"#, "expected an object of device ids"),
         (r#"{"device":{"imei":868049039501257}}"#, "expected an id, a list of ids, or null"),
-        (r#"{"device":{"imei":[["868049039501257"]]}}"#, "expected a string"),
         (r#"{"request_id":868049039501257}"#, "expected a string"),
         (r#"{"strategies":["new-users",868049039501257]}"#, "expected a string"),
-        (r#"{"strategies":"868049039501257"}"#, "expected a sequence"),
-        (r#"["868049039501257"]"#, "expected an object with request_id, strategies and device"),
-        (r#""868049039501257""#, "expected an object with request_id, strategies and device"),
-        (r#"{"device":{"imei":"868049039501257"}"#, "EOF"),
-        (r#"{} 868049039501257"#, "trailing characters"),
-        ("", "EOF"),
-        (&"[".repeat(1000), "expected an object with"),
         (&format!(r#"{{"device":{{"imei":{}"#, "[".repeat(1000)), "expected a string"),
     ] {
         let detail = client.post(ROUTE, body).problem(400, "bad_body");

@@ -319,36 +319,6 @@ fn profiles() -> String {
 }
 
 #[test]
-fn mapped_json_platform_is_answered_and_explained() {
-    let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());
-    let mut client = server.connect();
-    let body = |oaid: &str| {
-        let hashed = hex(&key("oaid", oaid));
-        format!(
-            r#"{{"reqId":"r1","rtaIds":"501, 7",
-            "dids":[{{"type":"OAID","secure":"MD5","did":"{hashed}"}}]}}"#
-        )
-    };
-    for (oaid, accepted) in [(NON_MEMBER, r#"["501"]"#), (OLD_VIP, "[]")] {
-        let answer = post(&mut client, "/rta/alibaba", body(oaid));
-        assert_eq!(answer.ok()["reqId"], "r1");
-        assert_eq!(answer.text(), format!(r#"{{"reqId":"r1","code":0,"rtaIds":{accepted}}}"#));
-    }
-    let broken = post(&mut client, "/rta/alibaba", "{");
-    assert_eq!((broken.status, broken.text().as_str()), (200, r#"{"code":1,"rtaIds":[]}"#));
-    counted(&server, "alibaba", &[("bad_body", 1.0)]);
-    let explained = server.connect_admin().post("/v1/explain/alibaba", body(OLD_VIP)).ok();
-    assert_eq!(explained["ids"][0]["path"], "dids.did");
-    let text = explained.to_string();
-    assert!(text.contains("not_configured") && text.contains("old_users"), "{text}");
-    // An id of an unmapped type is skipped and explained.
-    let odd = r#"{"reqId":"r1","dids":[{"type":"FAX","did":"x"}]}"#;
-    let explained = server.connect_admin().post("/v1/explain/alibaba", odd).ok();
-    let text = explained["notes"].to_string();
-    assert!(text.contains("id skipped") && text.contains("FAX"), "{text}");
-}
-
-#[test]
 fn signed_platform_requires_its_signature() {
     use prost::encoding::{bytes, int64, string};
     let server = FixtureServer::start(TestStore::with_everything(), "", &profiles());

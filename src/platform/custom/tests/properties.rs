@@ -1,5 +1,5 @@
-//! Properties: requests written by prost-reflect are read back, answers are readable by it, and no
-//! input causes a panic.
+//! Properties: requests written by prost-reflect are read back, and answers are readable by it.
+//! `tests/platform_corpus` has hostile bodies.
 
 use std::sync::LazyLock;
 
@@ -166,36 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn truncated_body_never_panics(meant in meant()) {
-        let body = meant.encoded();
-        for end in 0..body.len() {
-            let (answer, script) = asked(&PLATFORM, &body[..end], &[BID, BID]);
-            prop_assert!(answer.is_ok() || script.ids.is_empty());
-        }
-    }
-
-    #[test]
-    fn arbitrary_bytes_never_panic(body in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = asked(&PLATFORM, &body, &[BID, BID]);
-        let _ = asked(&JSON, &body, &[BID, BID]);
-    }
-
-    #[test]
-    fn changed_byte_never_panics(
-        meant in meant(),
-        index in any::<prop::sample::Index>(),
-        byte in any::<u8>(),
-    ) {
-        let mut body = meant.encoded();
-        if !body.is_empty() {
-            let index = index.index(body.len());
-            body[index] = byte;
-        }
-        let _ = asked(&PLATFORM, &body, &[BID, BID]);
-    }
-
-    #[test]
-    fn json_requests_are_read(meant in meant(), cut in any::<prop::sample::Index>()) {
+    fn json_requests_are_read(meant in meant()) {
         let kind = |kind: &Option<i32>| kind.map(|kind| if kind == 0 { "IMEI" } else { "OAID" });
         let did = |(k, v, _): &(Option<i32>, Option<String>, Option<bool>)| {
             serde_json::json!({"type": kind(k), "value": v})
@@ -227,6 +198,5 @@ proptest! {
             .map(|id| serde_json::json!({"strategy": id.to_string(), "accept": *id == 1}))
             .collect();
         prop_assert_eq!(&answer["verdicts"], &serde_json::Value::Array(verdicts));
-        let _ = asked(&JSON, &body.as_bytes()[..cut.index(body.len())], &[BID, BID]);
     }
 }
