@@ -14,7 +14,7 @@
 //!
 //! | file | job | uses, of this folder |
 //! |---|---|---|
-//! | `error`, `headroom`, `pace`, `progress`, `shared` | leaf types | `error`, `pace` |
+//! | `error`, `memory`, `pace`, `progress`, `shared` | leaf types | `error`, `pace` |
 //! | `cache` | verified chunks on the pod's disk | |
 //! | `load` | reading and verifying a generation | `cache` and the leaves |
 //! | `state` | [`Sync`] itself; the swap | `cache`, `load` and the leaves |
@@ -28,8 +28,8 @@
 mod apply;
 mod cache;
 mod error;
-mod headroom;
 mod load;
+mod memory;
 mod pace;
 mod plan;
 mod poll;
@@ -42,7 +42,6 @@ mod state;
 
 pub use cache::cached_audiences;
 pub use error::SyncError;
-pub use headroom::Headroom;
 pub use poll::START_TIMEOUT;
 pub use run::SyncCommand;
 pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun};

@@ -12,7 +12,7 @@ use futures_util::{StreamExt as _, stream};
 
 use super::cache::Cache;
 use super::error::SyncError;
-use super::headroom::Memory;
+use super::memory::Memory;
 use crate::telemetry::{ChunkSource, Telemetry};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::cache::Cache;
-use super::headroom::{Headroom, Memory};
 use super::load::Loader;
+use super::memory::Memory;
 use super::pace;
 use super::progress::Progress;
 use super::shared::{Shared, SyncAlive};
@@ -20,6 +20,7 @@ use crate::config::{CapConfig, LeasesConfig, SwapMode};
 use crate::platform::Platform;
 use crate::strategy::Strategy;
 use rtad_core::clock::now_unix_seconds;
+use rtad_core::headroom::Headroom;
 use rtad_core::snapshot::{AudienceName, Snapshot};
 use rtad_store::Store;
 

@@ -9,12 +9,14 @@
 //! | [`period`] | calendar days and hours in a time zone |
 //! | [`cap`] | a limited number of distinct devices |
 //! | [`synth`] | deterministic device ids for tests and load |
+//! | [`headroom`] | memory left under the container's limit |
 //! | [`memory`] | page-aligned memory for filters |
 //! | [`filter`] | Bloom filter kinds, their sizing and probes |
 //! | [`snapshot`] | manifest, chunk, delta and `CURRENT` files, and a snapshot in memory |
 //!
 //! Each module uses only those above it in the table. The crate has no files, sockets, threads,
-//! runtime or configuration: input is slices, output is vectors.
+//! runtime or configuration: input is slices, output is vectors. Only [`headroom`] reads the
+//! kernel's files.
 //!
 //! # Example
 //!
@@ -60,6 +62,7 @@ pub mod clock;
 pub mod device;
 pub mod error_chain;
 pub mod filter;
+pub mod headroom;
 pub mod memory;
 pub mod period;
 pub mod random;

@@ -1,7 +1,8 @@
 //! Unwritable or full cache disk during rolling: the old generation stays, with an error.
 
-use rtad::sync::{Headroom, Shared, SwapMode, Sync};
+use rtad::sync::{Shared, SwapMode, Sync};
 use rtad_core::filter::FilterKind;
+use rtad_core::headroom::Headroom;
 use rtad_store::Store;
 
 use super::*;

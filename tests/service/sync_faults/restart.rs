@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rtad::sync::{Headroom, Shared, Sync};
+use rtad::sync::{Shared, Sync};
+use rtad_core::headroom::Headroom;
 use rtad_store::Store;
 
 use testkit::server::{Fault, FileServer};

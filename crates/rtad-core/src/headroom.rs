@@ -1,19 +1,11 @@
-//! Memory headroom: bytes left under the container's limit, checked before a snapshot is
-//! loaded.
+//! Memory headroom: bytes left under the container's limit, checked before a large allocation.
 //!
-//! A snapshot that does not fit is refused, instead of the kernel killing the pod. Both versions of
+//! What does not fit is refused, instead of the kernel killing the process. Both versions of
 //! cgroups are read, for every group from the process's own up to the root: the tightest limit
 //! kills. The page cache counts as free, because the kernel reclaims it first. A process without a
 //! limit or a cgroup refuses nothing.
-//!
-//! Loads of several audiences reserve their memory from each other. Other allocations are not seen.
 
 use std::path::{Path, PathBuf};
-
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
-use super::error::SyncError;
 
 /// Files of a cgroup: limit, use and statistics.
 struct Version {
@@ -40,70 +32,6 @@ const V1: Version = Version {
 
 /// Larger limits mean "unlimited": version 1 writes a number near 2⁶³.
 const NO_LIMIT: u64 = 1 << 60;
-
-/// Memory for loads: the headroom, less the reservations of loads that run.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    headroom: Headroom,
-    reserved: Mutex<u64>,
-    released: Notify,
-}
-
-/// Memory of one load, released on drop.
-pub(super) struct Reservation<'a> {
-    memory: &'a Memory,
-    bytes: u64,
-}
-
-impl Memory {
-    pub(super) fn new(headroom: Headroom) -> Self {
-        Self { headroom, ..Self::default() }
-    }
-
-    /// Refuses an allocation that exceeds the container's free memory.
-    pub(super) fn check(&self, needed_bytes: u64) -> Result<(), SyncError> {
-        match self.headroom.available_bytes() {
-            Some(available_bytes) if needed_bytes > available_bytes => {
-                Err(SyncError::InsufficientMemory { needed_bytes, available_bytes })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Reserves memory. Waits while another load has reserved it; refuses more than there is.
-    pub(super) async fn reserve(&self, bytes: u64) -> Result<Reservation<'_>, SyncError> {
-        loop {
-            // The registration precedes the check, so that no release is missed.
-            let released = self.released.notified();
-            if self.try_reserve(bytes)? {
-                return Ok(Reservation { memory: self, bytes });
-            }
-            released.await;
-        }
-    }
-
-    /// False if there will be more memory once other loads have ended.
-    fn try_reserve(&self, bytes: u64) -> Result<bool, SyncError> {
-        let mut reserved = self.reserved.lock();
-        let needed_bytes = bytes.saturating_add(*reserved);
-        match self.check(needed_bytes) {
-            Ok(()) => {
-                *reserved = needed_bytes;
-                Ok(true)
-            }
-            Err(_) if *reserved > 0 => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        let mut reserved = self.memory.reserved.lock();
-        *reserved = reserved.saturating_sub(self.bytes);
-        self.memory.released.notify_waiters();
-    }
-}
 
 /// Reader of the memory limits.
 #[derive(Debug, Clone)]
