@@ -35,8 +35,6 @@ LAYERS = ["python3", "tests/layers.py"]
 CLIPPY = ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]
 # Tests in modules of this name start a Redis server.
 SKIP_SERVERS = ["--", "--skip", "redis_server"]
-# Every interleaving of the locks of event windows.
-MODELS = ["cargo", "test", "-p", "rtad-window", "--features", "model", "--test", "interleavings"]
 # The Rust tests and the suites mostly wait, so three run at a time, the longest first.
 AT_ONCE = 3
 FIRST = ["console", "fleet", "k8s", "monitoring", "openapi", "stores", "streams"]

@@ -13,12 +13,18 @@ const LIMITS: BodyLimits = BodyLimits { max_bytes: 16 << 20, timeout: Duration::
 /// Bytes of all bodies; parsing takes up to twice that.
 pub(super) const MAX_BUFFERED: usize = 256 << 20;
 
-/// Reads a body and processes it on the blocking pool.
+/// Bodies up to this size are processed at once: a change of threads costs more.
+const SMALL: usize = 32 << 10;
+
+/// Reads a body and processes it; a large one on the blocking pool.
 pub(super) async fn with_body<T: Send + 'static>(
     body: Body,
     work: impl FnOnce(Bytes) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let bytes = read(body, LIMITS, || Some(())).await?;
+    if bytes.len() <= SMALL {
+        return work(bytes);
+    }
     let worked = tokio::task::spawn_blocking(move || work(bytes)).await;
     worked.unwrap_or(Err(ApiError::Internal))
 }

@@ -45,7 +45,7 @@ pub(super) enum ApiError {
     TokenReused,
     /// The audience follows a window.
     Owned,
-    /// No event of the request found room in the window.
+    /// An event of the request found no room in the window.
     WindowFull,
     /// The window's log cannot be written, or its owner has no lease, or another owner has claimed
     /// the window.
@@ -62,7 +62,7 @@ pub(super) enum ApiError {
     Busy,
     /// The body, or a list in it, is too large.
     TooLarge(String),
-    /// The queue of waiting writes is full.
+    /// The queue of waiting writes or events is full.
     Overloaded,
     /// All attempts conflicted with other writers.
     Contended,
@@ -154,8 +154,8 @@ impl ApiError {
                 format!("accepted: {kinds}, text")
             }
             Self::TokenReused => {
-                "the Idempotency-Key was used for a request with another body within ten minutes; \
-                 nothing was counted"
+                "the Idempotency-Key was used for a request with another body within the window's \
+                 answers_time; nothing was counted"
                     .to_owned()
             }
             Self::Owned => {
@@ -164,8 +164,8 @@ impl ApiError {
                     .to_owned()
             }
             Self::WindowFull => {
-                "events found no room in the window; those that found room were counted: move to a \
-                 larger window under another name, or raise maxmemory of the backend"
+                "an event found no room in the window, and no event of the request was counted: \
+                 move to a larger window under another name, or raise maxmemory of the backend"
                     .to_owned()
             }
             Self::Backend => {
@@ -212,7 +212,9 @@ impl ApiError {
                 "a build, a gc or a deletion is running on it; retry when it has finished"
                     .to_owned()
             }
-            Self::Overloaded => "too many writes are waiting; nothing was acknowledged".to_owned(),
+            Self::Overloaded => {
+                "too many writes or events are waiting; nothing was acknowledged".to_owned()
+            }
             Self::Contended => {
                 "other writers replaced CURRENT each time; nothing was changed".to_owned()
             }

@@ -21,7 +21,7 @@ use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::windows::config::WhenFull;
 use super::windows::counters::Results;
-use super::windows::{AnyWindow, FollowedInfo, RemoteInfo, RemoteWindow, ServedWindow, WindowInfo};
+use super::windows::{AnyWindow, FollowedInfo, Info};
 
 /// Ids in one request.
 const MAX_IDS: usize = 10_000;
@@ -44,19 +44,24 @@ impl FromRequestParts<Arc<App>> for NamedWindow {
     }
 }
 
-/// Keys of a request; `None` for unusable ids.
+/// Keys of a request.
 struct Batch {
     keys: Vec<Key>,
-    /// Whether each id has a key.
-    usable: Vec<bool>,
-    is_binary: bool,
+    ids: BatchIds,
     /// Digest of the body, for requests with an idempotency key.
     digest: Option<[u8; 16]>,
 }
 
-impl Batch {
+/// Ids of a request, as its answer needs them.
+struct BatchIds {
+    /// Whether each id has a key.
+    usable: Vec<bool>,
+    is_binary: bool,
+}
+
+impl BatchIds {
     fn unusable(&self) -> u64 {
-        (self.usable.len() - self.keys.len()) as u64
+        self.usable.iter().filter(|usable| !**usable).count() as u64
     }
 
     /// One value per id: `None` for unusable ones.
@@ -103,7 +108,7 @@ fn parse_binary(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
     let is_usable = |id: &Key| maker.usable(DeviceKey::from_bytes(*id)).is_ok();
     let usable: Vec<bool> = ids.iter().map(is_usable).collect();
     let keys = ids.iter().zip(&usable).filter(|(_, usable)| **usable).map(|(id, _)| *id);
-    Ok(Batch { keys: keys.collect(), usable, is_binary: true, digest: None })
+    Ok(Batch { keys: keys.collect(), ids: BatchIds { usable, is_binary: true }, digest: None })
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
@@ -131,19 +136,14 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
         maker.keys_of_many(kind, texts, &mut made, |result| usable.push(result.is_ok()));
         keys.extend(made.iter().map(|key| *key.as_bytes()));
     }
-    Ok(Batch { keys, usable, is_binary: false, digest: None })
+    Ok(Batch { keys, ids: BatchIds { usable, is_binary: false }, digest: None })
 }
 
-/// Reads the body, and runs `work` with its keys on the blocking pool.
-async fn with_keys<T: Send + 'static>(
-    app: &App,
-    request: Request,
-    needs_digest: bool,
-    work: impl FnOnce(Batch) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
+/// Reads the body.
+async fn read_batch(app: &App, request: Request, needs_digest: bool) -> Result<Batch, ApiError> {
     let (head, body) = request.into_parts();
     let (keys, is_binary) = (Arc::clone(&app.keys), is_octet_stream(&head.headers));
-    with_body(body, move |body| work(parse(&keys, is_binary, needs_digest, &body)?)).await
+    with_body(body, move |body| parse(&keys, is_binary, needs_digest, &body)).await
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<Token>, ApiError> {
@@ -178,97 +178,43 @@ pub(super) async fn events(
     request: Request,
 ) -> Result<Response, ApiError> {
     let token = idempotency_key(request.headers())?;
-    match window {
-        AnyWindow::Local(window) => local_events(&app, window, request, token).await,
-        AnyWindow::Remote(window) => remote_events(&app, &window, request, token).await,
+    let Batch { keys, ids, digest } = read_batch(&app, request, token.is_some()).await?;
+    let Observed { seen, is_repeated } = window.observe(keys, token.zip(digest)).await?;
+    let mut results = Results { unusable: ids.unusable(), ..Results::default() };
+    for seen in &seen {
+        match seen {
+            Seen::New => results.new += 1,
+            Seen::Duplicate(_) => results.duplicate += 1,
+            Seen::Full => results.full += 1,
+        }
     }
-}
-
-/// Answers with flags alone: of ids in Redis, where a duplicate has no count.
-fn flags(batch: &Batch, new: &[bool]) -> Response {
-    let new_per_id = batch.per_id(new.iter().copied());
-    if batch.is_binary {
-        return bits(new_per_id.iter().map(|new| *new == Some(true)));
-    }
-    // The highest count of such a window is 1.
-    let counts = batch.per_id(new.iter().map(|_| 1));
-    json_of(StatusCode::OK, &EventsAnswer { new: new_per_id, counts, window_full: 0 })
-}
-
-async fn remote_events(
-    app: &App,
-    window: &RemoteWindow,
-    request: Request,
-    token: Option<Token>,
-) -> Result<Response, ApiError> {
-    let batch = with_keys(app, request, token.is_some(), Ok).await?;
-    let new = window.observe(&batch.keys, token).await?;
-    let news = new.iter().filter(|new| **new).count() as u64;
-    let results = Results {
-        new: news,
-        duplicate: new.len() as u64 - news,
-        unusable: batch.unusable(),
-        ..Results::default()
-    };
-    window.count(token.zip(batch.digest), results);
-    Ok(flags(&batch, &new))
-}
-
-async fn local_events(
-    app: &App,
-    window: Arc<ServedWindow>,
-    request: Request,
-    token: Option<Token>,
-) -> Result<Response, ApiError> {
-    let observer = Arc::clone(&window);
-    let observed = with_keys(app, request, token.is_some(), move |batch| {
-        let observed = observer.observe(&batch.keys, token.zip(batch.digest))?;
-        Ok((batch, observed))
-    });
-    let (batch, Observed { seen, ticket, is_repeated }) = observed.await?;
-    window.committed(ticket, seen.len()).await?;
-    let count = |wanted: fn(&Seen) -> bool| seen.iter().filter(|seen| wanted(seen)).count() as u64;
-    let full = count(|seen| *seen == Seen::Full);
     if !is_repeated {
-        window.count(Results {
-            new: count(|seen| *seen == Seen::New),
-            duplicate: count(|seen| matches!(seen, Seen::Duplicate(_))),
-            full,
-            unusable: batch.unusable(),
-            failed: 0,
-        });
+        window.count(results);
     }
     let when_full = window.when_full();
-    let is_refused = match batch.is_binary {
-        // A bit has no third value.
-        true => full > 0,
-        false => full > 0 && full == seen.len() as u64,
-    };
-    if is_refused && when_full == WhenFull::Error {
-        return Err(ApiError::WindowFull);
-    }
     let is_new = |seen: &Seen| match seen {
         Seen::New => Some(true),
         Seen::Duplicate(_) => Some(false),
         Seen::Full => match when_full {
             WhenFull::New => Some(true),
             WhenFull::Duplicate => Some(false),
+            // The answer of a repeated request, from before the config was changed.
             WhenFull::Error => None,
         },
     };
-    let new = batch.per_id(seen.iter().map(is_new));
-    let new: Vec<Option<bool>> = new.into_iter().map(Option::flatten).collect();
-    if batch.is_binary {
-        return Ok(bits(new.iter().map(|new| *new == Some(true))));
+    let new = ids.per_id(seen.iter().map(is_new)).into_iter().map(Option::flatten);
+    if ids.is_binary {
+        return Ok(bits(new.map(|new| new == Some(true))));
     }
-    let counts = batch.per_id(seen.iter().map(|seen| match seen {
+    let counts = ids.per_id(seen.iter().map(|seen| match seen {
         Seen::New => Some(1),
         Seen::Duplicate(count) => Some(*count),
         // Not stored: no count.
         Seen::Full => None,
     }));
     let counts = counts.into_iter().map(Option::flatten).collect();
-    Ok(json_of(StatusCode::OK, &EventsAnswer { new, counts, window_full: full }))
+    let answer = EventsAnswer { new: new.collect(), counts, window_full: results.full };
+    Ok(json_of(StatusCode::OK, &answer))
 }
 
 #[derive(Debug, Serialize)]
@@ -282,25 +228,13 @@ pub(super) async fn check(
     NamedWindow(window): NamedWindow,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (batch, counts) = match window {
-        AnyWindow::Local(window) => {
-            let checked = with_keys(&app, request, false, move |batch| {
-                let counts = window.counts(&batch.keys)?;
-                Ok((batch, counts))
-            });
-            checked.await?
-        }
-        AnyWindow::Remote(window) => {
-            let batch = with_keys(&app, request, false, Ok).await?;
-            let seen = window.check(&batch.keys).await?;
-            (batch, seen.into_iter().map(u16::from).collect())
-        }
-    };
-    let seen = batch.per_id(counts.iter().map(|count| *count > 0));
-    if batch.is_binary {
+    let Batch { keys, ids, .. } = read_batch(&app, request, false).await?;
+    let counts = window.check(keys).await?;
+    let seen = ids.per_id(counts.iter().map(|count| *count > 0));
+    if ids.is_binary {
         return Ok(bits(seen.iter().map(|seen| *seen == Some(true))));
     }
-    let counts = batch.per_id(counts);
+    let counts = ids.per_id(counts);
     Ok(json_of(StatusCode::OK, &CheckAnswer { seen, counts }))
 }
 
@@ -314,44 +248,12 @@ pub(super) async fn forget(
     NamedWindow(window): NamedWindow,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (batch, forgotten) = match window {
-        AnyWindow::Local(window) => {
-            let eraser = Arc::clone(&window);
-            let erased = with_keys(&app, request, false, move |batch| {
-                let (forgotten, ticket) = eraser.forget(&batch.keys)?;
-                Ok((batch, forgotten, ticket))
-            });
-            let (batch, forgotten, ticket) = erased.await?;
-            window.committed(ticket, 0).await?;
-            (batch, forgotten)
-        }
-        AnyWindow::Remote(window) => {
-            let batch = with_keys(&app, request, false, Ok).await?;
-            let forgotten = window.forget(&batch.keys).await?;
-            (batch, forgotten)
-        }
-    };
-    let forgotten = batch.per_id(forgotten);
-    if batch.is_binary {
+    let Batch { keys, ids, .. } = read_batch(&app, request, false).await?;
+    let forgotten = ids.per_id(window.forget(keys).await?);
+    if ids.is_binary {
         return Ok(bits(forgotten.iter().map(|forgotten| *forgotten == Some(true))));
     }
     Ok(json_of(StatusCode::OK, &ForgetAnswer { forgotten }))
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Info<'a> {
-    Local(WindowInfo<'a>),
-    Remote(RemoteInfo<'a>),
-}
-
-impl<'a> Info<'a> {
-    fn of(window: &'a AnyWindow) -> Self {
-        match window {
-            AnyWindow::Local(window) => Self::Local(window.info()),
-            AnyWindow::Remote(window) => Self::Remote(window.info()),
-        }
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -363,13 +265,13 @@ struct ListAnswer<'a> {
 }
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let windows = app.windows.all().map(Info::of).collect();
+    let windows = app.windows.all().map(AnyWindow::info).collect();
     Ok(json_of(StatusCode::OK, &ListAnswer { windows, audiences: None }))
 }
 
 /// The list of the admin port, which the console reads.
 pub(super) async fn list_with_audiences(State(app): State<Arc<App>>) -> Response {
-    let windows = app.windows.all().map(Info::of).collect();
+    let windows = app.windows.all().map(AnyWindow::info).collect();
     let audiences = Some(app.windows.followed().collect());
     json_of(StatusCode::OK, &ListAnswer { windows, audiences })
 }

@@ -140,6 +140,9 @@ impl CommandFailure for ServeError {
     fn exit(&self) -> ExitStatus {
         match self {
             Self::NoToken { .. } => ExitStatus::Usage,
+            Self::Window(error) if matches!(**error, WindowError::Memory { .. }) => {
+                ExitStatus::Usage
+            }
             Self::Window(_) | Self::Listen { .. } | Self::Drain => ExitStatus::Unexpected,
         }
     }

@@ -9,6 +9,7 @@
 //! | `stored` | the window's claim and checkpoints in the store |
 //! | `served` | a window with clock, files and metrics |
 //! | `remote` | a window in Redis or Valkey |
+//! | `window` | a window by the place of its state |
 //! | `followed` | the writer of an audience that follows a window |
 
 mod clock;
@@ -20,40 +21,34 @@ mod remote;
 mod reports;
 mod served;
 mod stored;
+mod window;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use rtad_core::device::DeviceKey;
+use rtad_core::headroom::Headroom;
 use rtad_core::snapshot::AudienceName;
 use rtad_redis::RedisError;
 use rtad_store::write::StoreWriter;
 use rtad_window::OpenError;
 
 use super::telemetry::Telemetry;
-use config::Config;
+use config::{Config, WindowConfig};
 use counters::AudienceCounters;
 use followed::Follower;
-pub(super) use remote::{RemoteInfo, RemoteWindow};
+use remote::RemoteWindow;
 use reports::Reports;
 use served::ReadWindow;
-pub(super) use served::{ServedWindow, WindowInfo};
 use stored::ClaimError;
-
-/// A window, by the place of its state.
-#[derive(Clone)]
-pub(super) enum AnyWindow {
-    /// A window in this process.
-    Local(Arc<ServedWindow>),
-    /// A window in Redis or Valkey.
-    Remote(Arc<RemoteWindow>),
-}
+pub(super) use window::{AnyWindow, Info};
 
 /// A window that cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +59,27 @@ pub(crate) enum WindowError {
     Claim(ClaimError),
     #[error(transparent)]
     Backend(RedisError),
+    #[error(
+        "the windows do not fit the memory limit of the container: expected at most {available}, \
+         found {needed} ({windows}); lower a capacity or answers_memory, or raise the limit"
+    )]
+    Memory { needed: ByteSize, available: ByteSize, windows: String },
+}
+
+/// The error of windows whose memory does not fit the limits of the process.
+fn memory_shortage(config: &Config, headroom: &Headroom) -> Option<WindowError> {
+    let available = headroom.available_bytes()?;
+    let needed = config.windows.iter().map(WindowConfig::memory_bytes).sum();
+    if needed <= available {
+        return None;
+    }
+    let figures = config.windows.iter().map(|window| {
+        let bytes = ByteSize(window.memory_bytes());
+        format!("{} {bytes}", window.name)
+    });
+    let windows = figures.collect::<Vec<_>>().join(", ");
+    let (needed, available) = (ByteSize(needed), ByteSize(available));
+    Some(WindowError::Memory { needed, available, windows })
 }
 
 /// An audience that follows a window.
@@ -95,6 +111,9 @@ impl Windows {
         every: Duration,
         telemetry: &Telemetry,
     ) -> Result<Self, WindowError> {
+        if let Some(shortage) = memory_shortage(config, &Headroom::default()) {
+            return Err(shortage);
+        }
         let mut windows = Self::default();
         let mut read = Vec::new();
         for window in &config.windows {
@@ -193,8 +212,7 @@ impl Windows {
         }
         for window in self.windows.values() {
             let AnyWindow::Local(window) = window else { continue };
-            let closing = Arc::clone(window);
-            let _ = tokio::task::spawn_blocking(move || closing.close()).await;
+            window.close().await;
             window.release().await;
         }
     }
@@ -204,6 +222,33 @@ impl Windows {
 mod tests {
     use super::served::tests::Owner;
     use super::*;
+
+    #[test]
+    fn windows_beyond_the_memory_limit_are_refused_with_the_figures() {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("proc/self/cgroup", "0::/\n"),
+            ("sys/fs/cgroup/memory.max", "4294967296\n"),
+            ("sys/fs/cgroup/memory.current", "0\n"),
+        ] {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let check = |capacity: &str| {
+            let text = format!(
+                "[[window]]\nname = \"clicks\"\nlength = \"1h\"\ncapacity = {capacity}\ndurability \
+                 = \"none\"\n[[audience]]\nname = \"a\"\nfrom_window = \"clicks\"\n"
+            );
+            let file = root.path().join("writer.toml");
+            std::fs::write(&file, text).unwrap();
+            memory_shortage(&Config::read(&file).unwrap(), &Headroom::below(root.path()))
+        };
+        assert!(check("80_000_000").is_none());
+        let error = check("100_000_000").unwrap().to_string();
+        let expected = "expected at most 4.0 GiB, found 4.7 GiB (clicks 4.7 GiB)";
+        assert!(error.contains(expected), "{error}");
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_of_one_task_leaves_the_last_checkpoint_to_the_windows() {
@@ -220,7 +265,7 @@ mod tests {
             let _ = stop.changed().await;
             panic!("a task that fails");
         });
-        owner.observe(&[[1; 16]]);
+        owner.observe(&[[1; 16]]).await;
         windows.finish().await;
         assert!(finished.has_stored_all());
     }

@@ -1,4 +1,4 @@
-//! CPU time of events in process: one thread, locks and expiry included, no log.
+//! CPU time of events in process: the table of a window with its expiry, no log.
 //!
 //! `cargo bench -p rtad-window --bench observe -- --keys 100000000`
 //!
@@ -49,7 +49,7 @@ fn key(n: u64) -> Key {
 const TIMED: u64 = 1 << 16;
 
 /// Observes `keys` in batches; returns CPU seconds and the numbers of new and full.
-fn run(window: &Window, keys: std::ops::Range<u64>, batch: usize) -> (f64, u64, u64) {
+fn run(window: &mut Window, keys: std::ops::Range<u64>, batch: usize) -> (f64, u64, u64) {
     let (mut seconds, mut new, mut full) = (0.0, 0, 0);
     let mut timed = Vec::with_capacity(TIMED as usize);
     for start in keys.clone().step_by(TIMED as usize) {
@@ -71,27 +71,27 @@ fn run(window: &Window, keys: std::ops::Range<u64>, batch: usize) -> (f64, u64, 
 fn main() {
     let Args { keys, fpr, count, whole_keys, lifetimes, bench: _ } = Args::parse();
     let spec = WindowSpec { capacity: keys, fpr, count, whole_keys, lifetime: LIFETIME as u16 };
-    let window = Window::new(spec, 0).expect("a valid spec");
+    let mut window = Window::new(spec, 0).expect("a valid spec");
     let bits = window.stats().memory_bytes as f64 * 8.0 / keys as f64;
     println!("{:?} slots, {bits:.1} bits per key", spec.format());
     let per_tick = keys / LIFETIME;
     let mut tick = 0;
-    let mut advance = |batch: usize, ticks: u64| {
+    let mut advance = |window: &mut Window, batch: usize, ticks: u64| {
         let (mut seconds, mut new, mut full) = (0.0, 0, 0);
         for _ in 0..ticks {
             let first = tick * per_tick;
             window.set_tick(tick);
-            let measured = run(&window, first..first + per_tick, batch);
+            let measured = run(window, first..first + per_tick, batch);
             (seconds, new, full) = (seconds + measured.0, new + measured.1, full + measured.2);
             tick += 1;
         }
         (seconds, new, full)
     };
-    advance(1000, LIFETIME * 2);
+    advance(&mut window, 1000, LIFETIME * 2);
     println!("| batch | M events/s per core | ns per event | new | full |");
     println!("|---|---|---|---|---|");
     for batch in [1000, 64, 1] {
-        let (seconds, new, full) = advance(batch, LIFETIME * lifetimes);
+        let (seconds, new, full) = advance(&mut window, batch, LIFETIME * lifetimes);
         let events = (per_tick * LIFETIME * lifetimes) as f64;
         println!(
             "| {batch} | {:.2} | {:.0} | {new} | {full} |",
@@ -102,7 +102,7 @@ fn main() {
     let last = tick * per_tick;
     let live = last - per_tick * (LIFETIME / 2)..last;
     let events = (live.end - live.start) as f64;
-    let (seconds, new, _) = run(&window, live, 1000);
+    let (seconds, new, _) = run(&mut window, live, 1000);
     println!(
         "duplicates in batches of 1000: {:.2} M/s; {new} of {events} taken for new",
         events / seconds / 1e6

@@ -2,114 +2,232 @@
 //! same answer.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::window::Seen;
 
 /// Identity of a request, chosen by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub [u8; 16]);
 
-/// Time within which a retry finds its answer.
-pub(crate) const KEPT_SECONDS: u64 = 600;
-/// Memory of kept answers; the oldest go first.
-const MAX_BYTES: usize = 64 << 20;
-const OVERHEAD_BYTES: usize = 128;
+/// A token, and the digest of its request: a token belongs to one request.
+pub type Retry = (Token, [u8; 16]);
+
+/// Bounds of kept answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerLimits {
+    /// Memory; the oldest answers go first.
+    pub memory_bytes: u64,
+    /// Time within which a retry finds its answer.
+    pub time: Duration,
+}
+
+/// Memory of an answer beside its outcomes.
+const OVERHEAD_BYTES: u64 = 128;
+
+/// Outcome per event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcomes {
+    /// Whether each event was new: of a window without counts in which each event found room.
+    News { events: u32, bits: Box<[u8]> },
+    /// 0 for new, `u16::MAX` for no room, else the count.
+    Counts(Box<[u16]>),
+}
+
+impl Outcomes {
+    pub(crate) fn new(seen: &[Seen]) -> Self {
+        if seen.iter().any(|seen| !matches!(seen, Seen::New | Seen::Duplicate(1))) {
+            let code = |seen: &Seen| match seen {
+                Seen::New => 0,
+                Seen::Duplicate(count) => *count,
+                Seen::Full => u16::MAX,
+            };
+            return Self::Counts(seen.iter().map(code).collect());
+        }
+        let mut bits = vec![0; seen.len().div_ceil(8)];
+        for (index, seen) in seen.iter().enumerate() {
+            bits[index / 8] |= u8::from(*seen == Seen::New) << (index % 8);
+        }
+        Self::News { events: seen.len() as u32, bits: bits.into() }
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        match self {
+            Self::News { events, bits } => {
+                let is_new = |n: usize| bits[n / 8] >> (n % 8) & 1 == 1;
+                let seen = |n| if is_new(n) { Seen::New } else { Seen::Duplicate(1) };
+                (0..*events as usize).map(seen).collect()
+            }
+            Self::Counts(counts) => {
+                let seen = |count: &u16| match count {
+                    0 => Seen::New,
+                    &u16::MAX => Seen::Full,
+                    count => Seen::Duplicate(*count),
+                };
+                counts.iter().map(seen).collect()
+            }
+        }
+    }
+
+    const fn events(&self) -> usize {
+        match self {
+            Self::News { events, .. } => *events as usize,
+            Self::Counts(counts) => counts.len(),
+        }
+    }
+
+    const fn bytes(&self) -> u64 {
+        match self {
+            Self::News { bits, .. } => bits.len() as u64,
+            Self::Counts(counts) => 2 * counts.len() as u64,
+        }
+    }
+}
 
 /// Answer to a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// Window's time of the first request.
     pub(crate) seconds: u64,
-    /// Ticket of its events; 0 for those that a log had. Not part of the log.
-    pub(crate) ticket: u64,
-    /// Digest of the request: a token belongs to one request.
+    /// Digest of the request.
     pub(crate) request: [u8; 16],
-    /// Outcome per event.
-    pub(crate) counts: Arc<[u16]>,
+    pub(crate) outcomes: Outcomes,
 }
 
-/// Answers of the last ten minutes.
-#[derive(Default)]
+impl Answer {
+    /// Whether it is the answer to a request of this digest and number of events.
+    pub(crate) fn is_of(&self, request: &[u8; 16], events: usize) -> bool {
+        self.request == *request && self.outcomes.events() == events
+    }
+
+    const fn bytes(&self) -> u64 {
+        OVERHEAD_BYTES + self.outcomes.bytes()
+    }
+}
+
+/// The last answers.
 pub(crate) struct Answers {
+    limits: AnswerLimits,
     by_token: HashMap<Token, Answer>,
-    /// Insertion order. A token that was removed and inserted again is here twice.
+    /// Insertion order. A token that was inserted again is here twice.
     order: VecDeque<(u64, Token)>,
-    bytes: usize,
+    /// Number of the first of `order`, counted from the first ever.
+    first: u64,
+    pub(crate) bytes: u64,
+    /// Answers that left before their time.
+    pub(crate) evicted: u64,
 }
 
 impl Answers {
+    pub(crate) fn new(limits: AnswerLimits) -> Self {
+        let (by_token, order) = (HashMap::new(), VecDeque::new());
+        Self { limits, by_token, order, first: 0, bytes: 0, evicted: 0 }
+    }
+
+    fn is_expired(&self, at: u64, seconds: u64) -> bool {
+        at + self.limits.time.as_secs() <= seconds
+    }
+
     pub(crate) fn get(&self, token: &Token, seconds: u64) -> Option<&Answer> {
-        let answer = self.by_token.get(token)?;
-        (answer.seconds + KEPT_SECONDS > seconds).then_some(answer)
+        self.by_token.get(token).filter(|answer| !self.is_expired(answer.seconds, seconds))
     }
 
     pub(crate) fn insert(&mut self, token: Token, answer: Answer) {
+        self.bytes += answer.bytes();
+        let seconds = answer.seconds;
+        self.order.push_back((seconds, token));
+        if let Some(replaced) = self.by_token.insert(token, answer) {
+            self.bytes -= replaced.bytes();
+        }
+        self.shrink(seconds);
+    }
+
+    /// Removes expired answers, and the oldest beyond the memory.
+    pub(crate) fn shrink(&mut self, seconds: u64) {
         while let Some((at, oldest)) = self.order.front().copied() {
-            let is_expired = at + KEPT_SECONDS <= answer.seconds;
-            if !is_expired && self.bytes <= MAX_BYTES {
+            let is_expired = self.is_expired(at, seconds);
+            if !is_expired && self.bytes <= self.limits.memory_bytes {
                 break;
             }
             self.order.pop_front();
-            if self.by_token.get(&oldest).is_some_and(|held| held.seconds == at) {
-                self.remove(&oldest);
+            self.first += 1;
+            if self.by_token.get(&oldest).is_some_and(|held| held.seconds == at)
+                && let Some(removed) = self.by_token.remove(&oldest)
+            {
+                self.bytes -= removed.bytes();
+                self.evicted += u64::from(!is_expired);
             }
         }
-        self.bytes += size_of_answer(&answer);
-        self.order.push_back((answer.seconds, token));
-        if let Some(replaced) = self.by_token.insert(token, answer) {
-            self.bytes -= size_of_answer(&replaced);
-        }
     }
 
-    pub(crate) fn remove(&mut self, token: &Token) {
-        if let Some(removed) = self.by_token.remove(token) {
-            self.bytes -= size_of_answer(&removed);
-        }
+    /// Restores the order of time: a log may hold an answer twice.
+    pub(crate) fn sort(&mut self) {
+        self.order.make_contiguous().sort_by_key(|(at, _)| *at);
     }
 
-    /// Answers that a retry may still ask for and whose tickets are written, oldest first.
-    pub(crate) fn kept(
-        &self,
-        seconds: u64,
-        written: u64,
-    ) -> impl Iterator<Item = (&Token, &Answer)> {
-        self.order.iter().filter_map(move |(at, token)| {
-            let answer = self.get(token, seconds)?;
-            (answer.seconds == *at && answer.ticket <= written).then_some((token, answer))
-        })
+    /// Numbers of the answers.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.first..self.first + self.order.len() as u64
     }
-}
 
-fn size_of_answer(answer: &Answer) -> usize {
-    OVERHEAD_BYTES + 2 * answer.counts.len()
+    /// Answer of a number, unless it has left or was replaced.
+    pub(crate) fn numbered(&self, number: u64) -> Option<(&Token, &Answer)> {
+        let (at, token) = self.order.get(usize::try_from(number.checked_sub(self.first)?).ok()?)?;
+        let answer = self.by_token.get(token).filter(|answer| answer.seconds == *at)?;
+        Some((token, answer))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer(seconds: u64, counts: usize) -> Answer {
-        Answer { seconds, ticket: 0, request: [0; 16], counts: vec![1; counts].into() }
+    const LIMITS: AnswerLimits =
+        AnswerLimits { memory_bytes: 1 << 20, time: Duration::from_secs(600) };
+
+    fn answer(seconds: u64, events: usize) -> Answer {
+        let outcomes = Outcomes::new(&vec![Seen::Duplicate(2); events]);
+        Answer { seconds, request: [0; 16], outcomes }
     }
 
     #[test]
-    fn answers_are_kept_for_ten_minutes() {
-        let mut answers = Answers::default();
+    fn outcomes_of_each_kind_survive() {
+        for seen in [
+            vec![Seen::New, Seen::Duplicate(1), Seen::New],
+            vec![Seen::New, Seen::Duplicate(3), Seen::Duplicate(1)],
+            vec![Seen::New, Seen::Full],
+            vec![Seen::New; 17],
+            Vec::new(),
+        ] {
+            assert_eq!(Outcomes::new(&seen).seen(), seen);
+        }
+        assert_eq!(Outcomes::new(&[Seen::New; 10_000]).bytes(), 1250);
+    }
+
+    #[test]
+    fn answers_are_kept_for_their_time() {
+        let mut answers = Answers::new(LIMITS);
         answers.insert(Token([1; 16]), answer(1000, 1));
         assert!(answers.get(&Token([1; 16]), 1599).is_some());
         assert!(answers.get(&Token([1; 16]), 1600).is_none());
         answers.insert(Token([2; 16]), answer(1600, 1));
-        assert_eq!(answers.by_token.len(), 1);
+        assert_eq!((answers.by_token.len(), answers.evicted), (1, 0));
     }
 
     #[test]
-    fn memory_of_answers_is_bounded() {
-        let mut answers = Answers::default();
-        for n in 0..10_000_u32 {
-            let mut token = [0; 16];
-            token[..4].copy_from_slice(&n.to_le_bytes());
-            answers.insert(Token(token), answer(1000, 10_000));
+    fn memory_of_answers_is_bounded_and_evictions_are_counted() {
+        let mut answers = Answers::new(LIMITS);
+        let token = |n: u32| Token(u128::from(n).to_le_bytes());
+        for n in 0..1000 {
+            answers.insert(token(n), answer(1000, 10_000));
         }
-        assert!(answers.bytes <= MAX_BYTES + 2 * 10_000 + OVERHEAD_BYTES);
-        assert_eq!(answers.bytes, answers.by_token.len() * (OVERHEAD_BYTES + 20_000));
+        assert!(answers.bytes <= LIMITS.memory_bytes);
+        assert_eq!(answers.bytes, answers.by_token.len() as u64 * (OVERHEAD_BYTES + 20_000));
+        assert_eq!(answers.evicted, 1000 - answers.by_token.len() as u64);
+        assert!(answers.get(&token(0), 1000).is_none() && answers.get(&token(999), 1000).is_some());
+        let numbers = answers.range();
+        let tokens: Vec<Token> = numbers.filter_map(|n| Some(*answers.numbered(n)?.0)).collect();
+        assert_eq!((tokens.len(), tokens.last()), (answers.by_token.len(), Some(&token(999))));
     }
 }

@@ -6,15 +6,17 @@
 //! ```
 //!
 //! The image is not of one moment. The log from the segment that the head names onward holds every
-//! change since its beginning; replayed, it completes the image.
+//! change since its beginning; replayed, it completes the image. The file gets its name after all
+//! changes that the image holds are durable in the log.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::{private, sync_dir};
+use crate::disk::{Disk, DiskFile, sync_dir};
 use crate::position::Secret;
 use crate::spec::WindowSpec;
 use crate::table::RegionClock;
@@ -74,50 +76,61 @@ pub(crate) fn checkpoint_path(dir: &Path, segment: u64) -> PathBuf {
 
 /// A checkpoint in a temporary file, which is removed unless `publish` gives it its name. It has
 /// the size of the table: the log would find no space beside it.
-pub(crate) struct Written(PathBuf);
+struct Temporary(PathBuf);
 
-impl Drop for Written {
+impl Drop for Temporary {
     fn drop(&mut self) {
         // The file is gone if `publish` gave it its name.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Writes a checkpoint into a temporary file.
-pub(crate) fn write(dir: &Path, head: &Head, window: &Window) -> io::Result<Written> {
-    let written = Written(dir.join("checkpoint.tmp"));
-    let path = &written.0;
-    let file = private(OpenOptions::new().create(true).truncate(true).write(true)).open(path)?;
-    let mut file = BufWriter::with_capacity(1 << 20, file);
-    let json = serde_json::to_vec(head)?;
-    file.write_all(&MAGIC)?;
-    file.write_all(&VERSION.to_le_bytes())?;
-    file.write_all(&(json.len() as u32).to_le_bytes())?;
-    file.write_all(&json)?;
-    file.write_all(&crc32fast::hash(&json).to_le_bytes())?;
-    let mut copy = Vec::with_capacity(window.region_bytes());
-    for region in 0..head.regions as usize {
-        let clock = window.copy_region(region, &mut copy);
-        let packed = zstd::bulk::compress(&copy, LEVEL)?;
+/// A checkpoint being written.
+pub(crate) struct Writer {
+    file: BufWriter<DiskFile>,
+    temporary: Temporary,
+    path: PathBuf,
+}
+
+impl Writer {
+    pub(crate) fn create(disk: &Arc<dyn Disk>, dir: &Path, head: &Head) -> io::Result<Self> {
+        let temporary = Temporary(dir.join("checkpoint.tmp"));
+        let file = DiskFile::create(disk, &temporary.0)?;
+        let mut file = BufWriter::with_capacity(1 << 20, file);
+        let json = serde_json::to_vec(head)?;
+        file.write_all(&MAGIC)?;
+        file.write_all(&VERSION.to_le_bytes())?;
+        file.write_all(&(json.len() as u32).to_le_bytes())?;
+        file.write_all(&json)?;
+        file.write_all(&crc32fast::hash(&json).to_le_bytes())?;
+        Ok(Self { file, temporary, path: checkpoint_path(dir, head.segment) })
+    }
+
+    /// Appends the copy of the next region.
+    pub(crate) fn add(&mut self, clock: RegionClock, copy: &[u8]) -> io::Result<()> {
+        let packed = zstd::bulk::compress(copy, LEVEL)?;
         let mut header = [0; REGION_HEADER];
         header[..8].copy_from_slice(&clock.tick.to_le_bytes());
         header[8..16].copy_from_slice(&clock.swept.to_le_bytes());
         header[16..20].copy_from_slice(&(packed.len() as u32).to_le_bytes());
         let crc = region_crc(&header[..20], &packed);
         header[20..].copy_from_slice(&crc.to_le_bytes());
-        file.write_all(&header)?;
-        file.write_all(&packed)?;
+        self.file.write_all(&header)?;
+        self.file.write_all(&packed)
     }
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    Ok(written)
-}
 
-/// Makes a written checkpoint the current one.
-pub(crate) fn publish(dir: &Path, written: Written, head: &Head) -> io::Result<PathBuf> {
-    let path = checkpoint_path(dir, head.segment);
-    std::fs::rename(&written.0, &path)?;
-    sync_dir(dir)?;
-    Ok(path)
+    /// Writes what is left, and makes all of it durable.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync()
+    }
+
+    /// Makes it the current checkpoint, after `sync`. Returns its path.
+    pub(crate) fn publish(self) -> io::Result<PathBuf> {
+        std::fs::rename(&self.temporary.0, &self.path)?;
+        self.path.parent().map_or(Ok(()), sync_dir)?;
+        Ok(self.path)
+    }
 }
 
 /// Reads the head of a checkpoint.
@@ -163,7 +176,7 @@ pub(crate) fn read_regions(
     path: &Path,
     head: &Head,
     mut file: impl Read,
-    window: &Window,
+    window: &mut Window,
 ) -> Result<(), CheckpointError> {
     let io = |source| CheckpointError::Io { path: path.to_owned(), source };
     let damaged = |what| CheckpointError::Damaged { path: path.to_owned(), what };

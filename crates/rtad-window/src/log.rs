@@ -9,21 +9,27 @@
 //! frame     kind u8, tick u64, records u32, then the records
 //! record    of changes and erasures: slot u48, lanes u32 each
 //!           of answers: count u16, after the token and the digest of the request
+//!           of answers without counts: one bit, `records` of them in whole bytes
 //!           of the wall offset none: the tick holds it
+//!           of a sync none: the tick is the number of the first group that may not be durable
 //! ```
 //!
-//! All numbers are little-endian. A group is written with one write and one sync; the next group
-//! starts after the sync. So only the last group of a log can be torn: it is cut. A broken group
-//! before a valid one is damage, and the log is refused. Records are contents, not events:
-//! replaying one twice changes nothing.
+//! All numbers are little-endian. A group is written with one write, and a torn end of the log is
+//! cut. A group was durable before a later one was written, unless that one begins with a frame of
+//! a sync and says otherwise. A broken group that was durable once is damage, and the log is
+//! refused. Records are contents, not events: replaying one twice changes nothing.
+//!
+//! A segment continues the one before at the number of its first group, so it replaces the groups
+//! of that number and later ones: those that a failed write or sync may have left there.
 
 mod read;
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::answers::{Answer, Token};
+use crate::answers::{Answer, Outcomes, Token};
+use crate::disk::{Disk, DiskFile, sync_dir};
 use crate::table::{Change, LANES};
 
 pub(crate) use read::{first_group, read_segment};
@@ -70,50 +76,113 @@ pub(crate) enum Frame {
     Answered { token: Token, answer: Answer },
     /// Milliseconds that the wall clock is ahead of the window's time.
     WallOffset(i64),
+    /// Groups before this number were durable when the group was written; later ones perhaps not.
+    Synced(u64),
 }
 
 const CHANGES: u8 = 1;
 const FORGOTTEN: u8 = 2;
 const ANSWERED: u8 = 3;
 const WALL_OFFSET: u8 = 4;
+const ANSWERED_NEWS: u8 = 5;
+const SYNCED: u8 = 6;
 
-/// Appends a frame of slot contents to a buffer.
-pub(crate) fn encode_changes(
-    into: &mut Vec<u8>,
-    tick: u64,
-    changes: &[Change],
-    lanes: usize,
-    is_forgotten: bool,
-) {
-    into.reserve(FRAME_HEADER + changes.len() * (SLOT_BYTES + 4 * lanes));
-    into.push(if is_forgotten { FORGOTTEN } else { CHANGES });
-    into.extend_from_slice(&tick.to_le_bytes());
-    into.extend_from_slice(&(changes.len() as u32).to_le_bytes());
-    for change in changes {
-        into.extend_from_slice(&change.slot.to_le_bytes()[..SLOT_BYTES]);
-        for word in &change.words[..lanes] {
-            into.extend_from_slice(&word.to_le_bytes());
+/// A group that is being filled with frames.
+#[derive(Debug, Clone)]
+pub(crate) struct LogGroup {
+    /// Header and payload.
+    bytes: Vec<u8>,
+    /// Bytes of an empty group.
+    empty_bytes: usize,
+    /// Bytes of answers.
+    pub(crate) answer_bytes: u64,
+}
+
+impl LogGroup {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; GROUP_HEADER], empty_bytes: GROUP_HEADER, answer_bytes: 0 }
+    }
+
+    /// A group that may be written while groups from this number on are not durable.
+    pub(crate) fn after_sync(number: u64) -> Self {
+        let mut group = Self::new();
+        group.bytes.push(SYNCED);
+        group.bytes.extend_from_slice(&number.to_le_bytes());
+        group.bytes.extend_from_slice(&0_u32.to_le_bytes());
+        group.empty_bytes = group.bytes.len();
+        group
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.bytes.len() == self.empty_bytes
+    }
+
+    /// Bytes of the payload.
+    pub(crate) const fn payload_bytes(&self) -> u64 {
+        (self.bytes.len() - GROUP_HEADER) as u64
+    }
+
+    /// Appends a frame of slot contents.
+    pub(crate) fn add_changes(
+        &mut self,
+        tick: u64,
+        changes: &[Change],
+        lanes: usize,
+        is_forgotten: bool,
+    ) {
+        let into = &mut self.bytes;
+        into.reserve(FRAME_HEADER + changes.len() * (SLOT_BYTES + 4 * lanes));
+        into.push(if is_forgotten { FORGOTTEN } else { CHANGES });
+        into.extend_from_slice(&tick.to_le_bytes());
+        into.extend_from_slice(&(changes.len() as u32).to_le_bytes());
+        for change in changes {
+            into.extend_from_slice(&change.slot.to_le_bytes()[..SLOT_BYTES]);
+            for word in &change.words[..lanes] {
+                into.extend_from_slice(&word.to_le_bytes());
+            }
         }
     }
-}
 
-/// Appends a frame with the answer to a request.
-pub(crate) fn encode_answer(into: &mut Vec<u8>, token: &Token, answer: &Answer) {
-    into.push(ANSWERED);
-    into.extend_from_slice(&answer.seconds.to_le_bytes());
-    into.extend_from_slice(&(answer.counts.len() as u32).to_le_bytes());
-    into.extend_from_slice(&token.0);
-    into.extend_from_slice(&answer.request);
-    for count in answer.counts.iter() {
-        into.extend_from_slice(&count.to_le_bytes());
+    /// Appends a frame with the answer to a request.
+    pub(crate) fn add_answer(&mut self, token: &Token, answer: &Answer) {
+        let before = self.bytes.len();
+        let into = &mut self.bytes;
+        let (kind, records) = match &answer.outcomes {
+            Outcomes::News { events, .. } => (ANSWERED_NEWS, *events),
+            Outcomes::Counts(counts) => (ANSWERED, counts.len() as u32),
+        };
+        into.push(kind);
+        into.extend_from_slice(&answer.seconds.to_le_bytes());
+        into.extend_from_slice(&records.to_le_bytes());
+        into.extend_from_slice(&token.0);
+        into.extend_from_slice(&answer.request);
+        match &answer.outcomes {
+            Outcomes::News { bits, .. } => into.extend_from_slice(bits),
+            Outcomes::Counts(counts) => {
+                into.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
+            }
+        }
+        self.answer_bytes += (self.bytes.len() - before) as u64;
     }
-}
 
-/// Appends a frame with the offset of the wall clock.
-pub(crate) fn encode_wall_offset(into: &mut Vec<u8>, millis: i64) {
-    into.push(WALL_OFFSET);
-    into.extend_from_slice(&millis.to_le_bytes());
-    into.extend_from_slice(&0_u32.to_le_bytes());
+    /// Appends a frame with the offset of the wall clock.
+    pub(crate) fn add_wall_offset(&mut self, millis: i64) {
+        self.bytes.push(WALL_OFFSET);
+        self.bytes.extend_from_slice(&millis.to_le_bytes());
+        self.bytes.extend_from_slice(&0_u32.to_le_bytes());
+    }
+
+    /// Completes the header.
+    fn seal(&mut self, number: u64) {
+        let (header, payload) = self.bytes.split_at_mut(GROUP_HEADER);
+        header[..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
+        header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        header[8..16].copy_from_slice(&number.to_le_bytes());
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&header[..16]);
+        crc.update(payload);
+        header[16..].copy_from_slice(&crc.finalize().to_le_bytes());
+    }
 }
 
 /// Takes the first frame off a payload; `None` if it is not one.
@@ -144,10 +213,18 @@ pub(crate) fn decode(payload: &mut &[u8], lanes: usize) -> Option<Frame> {
             let request = take(payload)?;
             let counts = split(payload, records.checked_mul(2)?)?;
             let counts = counts.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
-            let counts = counts.collect();
-            Frame::Answered { token, answer: Answer { seconds: tick, ticket: 0, request, counts } }
+            let outcomes = Outcomes::Counts(counts.collect());
+            Frame::Answered { token, answer: Answer { seconds: tick, request, outcomes } }
+        }
+        ANSWERED_NEWS => {
+            let token = Token(take(payload)?);
+            let request = take(payload)?;
+            let bits = split(payload, records.div_ceil(8))?.into();
+            let outcomes = Outcomes::News { events: records as u32, bits };
+            Frame::Answered { token, answer: Answer { seconds: tick, request, outcomes } }
         }
         WALL_OFFSET if records == 0 => Frame::WallOffset(tick as i64),
+        SYNCED if records == 0 => Frame::Synced(tick),
         _ => return None,
     })
 }
@@ -169,91 +246,86 @@ pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
 
 /// Segment being written.
 pub(crate) struct Segment {
-    file: File,
+    file: DiskFile,
     pub(crate) number: u64,
     /// Number of the next group.
     pub(crate) next_group: u64,
-    /// Bytes that are durable.
+    /// Bytes of whole groups.
     bytes: u64,
-    #[cfg(test)]
-    fails_sync: bool,
+    /// Bytes of the last group.
+    last_bytes: u64,
 }
 
 impl Segment {
-    /// Creates a segment and makes it durable. A file of this number that exists is replaced: it
-    /// was created by an attempt that failed.
-    pub(crate) fn create(dir: &Path, id: u64, number: u64, next_group: u64) -> io::Result<Self> {
+    /// Creates a durable segment that begins with `groups`, which have their numbers. It replaces
+    /// a file of an attempt that failed.
+    pub(crate) fn create<'a>(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        id: u64,
+        number: u64,
+        first_group: u64,
+        groups: impl ExactSizeIterator<Item = &'a LogGroup>,
+    ) -> io::Result<Self> {
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend_from_slice(&SEGMENT_MAGIC);
         header.extend_from_slice(&VERSION.to_le_bytes());
         header.extend_from_slice(&id.to_le_bytes());
         header.extend_from_slice(&number.to_le_bytes());
-        header.extend_from_slice(&next_group.to_le_bytes());
+        header.extend_from_slice(&first_group.to_le_bytes());
         let crc = crc32fast::hash(&header);
         header.extend_from_slice(&crc.to_le_bytes());
-        let mut file = private(OpenOptions::new().create(true).truncate(true).write(true))
-            .open(segment_path(dir, number))?;
+        // The name comes last: a segment without its groups would hide those of the one before.
+        let path = segment_path(dir, number);
+        let temporary = path.with_extension("tmp");
+        let mut file = DiskFile::create(disk, &temporary)?;
         file.write_all(&header)?;
-        file.sync_all()?;
+        let (next_group, mut bytes) = (first_group + groups.len() as u64, HEADER_BYTES as u64);
+        for group in groups {
+            file.write_all(&group.bytes)?;
+            bytes += group.bytes.len() as u64;
+        }
+        file.sync()?;
+        std::fs::rename(temporary, path)?;
         sync_dir(dir)?;
-        let bytes = HEADER_BYTES as u64;
-        Ok(Self {
-            file,
-            number,
-            next_group,
-            bytes,
-            #[cfg(test)]
-            fails_sync: false,
-        })
+        Ok(Self { file, number, next_group, bytes, last_bytes: 0 })
     }
 
-    /// Appends a group and makes it durable. An error makes the segment unusable; the next one
-    /// begins with the same group number.
-    pub(crate) fn append(&mut self, payload: &[u8]) -> io::Result<()> {
-        let appended = self.write_group(payload);
-        if appended.is_ok() {
-            self.next_group += 1;
-            self.bytes += (GROUP_HEADER + payload.len()) as u64;
-        } else {
-            // It may be whole in the page cache, and a start before the next segment would replay
-            // what was refused.
-            let _ = self.file.set_len(self.bytes).and_then(|()| self.file.sync_data());
+    /// Writes a group. After an error nothing of it is left, if the disk allows that.
+    pub(crate) fn append(&mut self, group: &mut LogGroup) -> io::Result<()> {
+        group.seal(self.next_group);
+        if let Err(error) = self.file.write_all(&group.bytes) {
+            self.cut(self.bytes);
+            return Err(error);
         }
-        appended
+        self.next_group += 1;
+        self.last_bytes = group.bytes.len() as u64;
+        self.bytes += self.last_bytes;
+        Ok(())
     }
 
-    fn write_group(&mut self, payload: &[u8]) -> io::Result<()> {
-        let mut header = [0; GROUP_HEADER];
-        header[..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
-        header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-        header[8..16].copy_from_slice(&self.next_group.to_le_bytes());
-        let crc = group_crc(&header[..16], payload);
-        header[16..].copy_from_slice(&crc.to_le_bytes());
-        self.file.write_all(&header)?;
-        self.file.write_all(payload)?;
-        #[cfg(test)]
-        if self.fails_sync {
-            return Err(io::ErrorKind::Other.into());
-        }
-        self.file.sync_data()
+    /// Makes all groups durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync()
     }
-}
 
-fn group_crc(header: &[u8], payload: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(header);
-    crc.update(payload);
-    crc.finalize()
-}
+    /// A handle with which another thread may sync.
+    pub(crate) fn file(&self) -> io::Result<DiskFile> {
+        self.file.try_clone()
+    }
 
-/// Files that hold keys are readable by their owner only.
-pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    options.mode(0o600)
-}
+    /// Removes the last group, which was refused after a failed sync: it may be whole in the page
+    /// cache, and a start before the next segment would replay it.
+    pub(crate) fn remove_last(&mut self) {
+        self.next_group -= 1;
+        self.bytes -= std::mem::take(&mut self.last_bytes);
+        self.cut(self.bytes);
+    }
 
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
+    fn cut(&self, bytes: u64) {
+        // The next segment replaces what is left after an error.
+        let _ = self.file.file.set_len(bytes).and_then(|()| self.file.sync());
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Regions of buckets. A region has one lock; both buckets of a key are in the same region, so one
-//! lock decides about a key.
+//! Regions of buckets: both buckets of a key are in the same region.
 //!
 //! A bucket has sixteen slots, stored by lane: the first lanes of all slots, then the second lanes.
 //! The first lane holds 24 bits of fingerprint and the tick as `tick mod 255 + 1`; 0 is empty. Wide
@@ -14,14 +13,14 @@
 //! caller's next sweep wait for it in a list.
 
 mod expiry;
+mod image;
 mod replay;
 
-use std::ops::Index;
+use std::ops::{Index, IndexMut};
 
 use crate::Key;
 use crate::position::{Position, Secret};
 use crate::spec::{Format, Layout, SLOTS, TICKS};
-use crate::sync::{AtomicU32, Guard, Mutex, Relaxed, guard};
 
 pub(crate) use expiry::Evicted;
 
@@ -53,38 +52,34 @@ pub(crate) struct Table {
     lifetime: u64,
     secret: Secret,
     regions: Box<[Region]>,
-    /// Locked within a region's lock. Whole slots only.
-    evicted: Mutex<Evicted>,
+    /// Whole slots only.
+    evicted: Evicted,
 }
 
 struct Region {
-    clock: Mutex<RegionClock>,
+    clock: RegionClock,
     lanes: Lanes,
 }
 
 /// One lane of a bucket: a cache line.
+#[derive(Clone)]
 #[repr(align(64))]
-struct Line([AtomicU32; SLOTS]);
+struct Line([u32; SLOTS]);
 
 /// Lanes of a region, by index: that of a slot's first lane plus `SLOTS` for each further one.
 struct Lanes(Box<[Line]>);
 
-impl Lanes {
-    fn new(lines: usize) -> Self {
-        let line = |_| Line(std::array::from_fn(|_| AtomicU32::new(0)));
-        Self((0..lines).map(line).collect())
-    }
+impl Index<usize> for Lanes {
+    type Output = u32;
 
-    fn iter(&self) -> impl Iterator<Item = &AtomicU32> {
-        self.0.iter().flat_map(|line| &line.0)
+    fn index(&self, at: usize) -> &u32 {
+        &self.0[at / SLOTS].0[at % SLOTS]
     }
 }
 
-impl Index<usize> for Lanes {
-    type Output = AtomicU32;
-
-    fn index(&self, at: usize) -> &AtomicU32 {
-        &self.0[at / SLOTS].0[at % SLOTS]
+impl IndexMut<usize> for Lanes {
+    fn index_mut(&mut self, at: usize) -> &mut u32 {
+        &mut self.0[at / SLOTS].0[at % SLOTS]
     }
 }
 
@@ -97,13 +92,15 @@ pub(crate) struct RegionClock {
     pub(crate) swept: u64,
 }
 
-/// A locked region at a tick.
-pub(crate) struct Locked<'a> {
-    table: &'a Table,
-    lanes: &'a Lanes,
+/// A region at a tick.
+pub(crate) struct RegionMut<'a> {
+    layout: Layout,
+    lifetime: u64,
+    lanes: &'a mut Lanes,
+    clock: &'a mut RegionClock,
+    evicted: &'a mut Evicted,
     /// First slot of the region.
     first: u64,
-    clock: Guard<'a, RegionClock>,
 }
 
 /// Representation of a tick in a slot.
@@ -118,13 +115,14 @@ const fn age(now: u32, stored: u32) -> u32 {
 
 impl Table {
     pub(crate) fn new(layout: Layout, lifetime: u16, secret: Secret, tick: u64) -> Self {
+        let lines = layout.buckets * layout.format.lanes();
         let region = |_| Region {
-            clock: Mutex::new(RegionClock { tick, swept: tick }),
-            lanes: Lanes::new(layout.buckets * layout.format.lanes()),
+            clock: RegionClock { tick, swept: tick },
+            lanes: Lanes(vec![Line([0; SLOTS]); lines].into()),
         };
         let regions = (0..layout.regions).map(region).collect();
-        let evicted = Mutex::new(Evicted::default());
-        Self { layout, lifetime: u64::from(lifetime), secret, regions, evicted }
+        let lifetime = u64::from(lifetime);
+        Self { layout, lifetime, secret, regions, evicted: Evicted::default() }
     }
 
     pub(crate) const fn secret(&self) -> &Secret {
@@ -135,87 +133,46 @@ impl Table {
         Position::new(key, &self.secret, &self.layout)
     }
 
-    /// Reads the first lanes of both buckets without the lock: the cache misses of a batch overlap.
+    /// Reads the first lanes of both buckets: the cache misses of a batch overlap.
     pub(crate) fn touch(&self, position: &Position) -> u32 {
         let lanes = &self.regions[position.region].lanes;
-        let first = |bucket: usize| lanes[self.bucket_start(bucket)].load(Relaxed);
+        let first = |bucket: usize| lanes[bucket * SLOTS * self.layout.format.lanes()];
         first(position.buckets[0]) ^ first(position.buckets[1])
     }
 
-    fn bucket_start(&self, bucket: usize) -> usize {
-        bucket * SLOTS * self.layout.format.lanes()
+    /// A region, moved to `tick` if that is later than its own.
+    pub(crate) fn region(&mut self, region: usize, tick: u64) -> RegionMut<'_> {
+        let mut region = self.region_unmoved(region);
+        region.advance(tick);
+        region
     }
 
-    /// Locks a region and moves it to `tick`, if that is later than its own.
-    pub(crate) fn lock(&self, region: usize, tick: u64) -> Locked<'_> {
-        let mut locked = self.lock_unmoved(region);
-        locked.advance(tick);
-        locked
-    }
-
-    fn lock_unmoved(&self, region: usize) -> Locked<'_> {
-        let Region { clock, lanes } = &self.regions[region];
-        let slots = (self.layout.buckets * SLOTS) as u64;
-        Locked { table: self, lanes, first: region as u64 * slots, clock: guard(clock.lock()) }
+    fn region_unmoved(&mut self, region: usize) -> RegionMut<'_> {
+        let first = region as u64 * (self.layout.buckets * SLOTS) as u64;
+        let Region { clock, lanes } = &mut self.regions[region];
+        let (layout, lifetime, evicted) = (self.layout, self.lifetime, &mut self.evicted);
+        RegionMut { layout, lifetime, lanes, clock, evicted, first }
     }
 
     /// Expired keys that left their slots since the last call.
-    pub(crate) fn take_evicted(&self) -> Evicted {
-        std::mem::take(&mut *guard(self.evicted.lock()))
+    pub(crate) fn take_evicted(&mut self) -> Evicted {
+        std::mem::take(&mut self.evicted)
     }
 
     /// Region of a slot.
     pub(crate) fn region_of(&self, slot: u64) -> usize {
         (slot / (self.layout.buckets * SLOTS) as u64) as usize
     }
-
-    /// Copies a region, in the layout of `load`, without what has expired at `tick`.
-    pub(crate) fn copy(&self, region: usize, tick: u64, into: &mut Vec<u8>) -> RegionClock {
-        let locked = self.lock(region, tick);
-        into.clear();
-        for lines in locked.lanes.0.chunks(self.layout.format.lanes()) {
-            let live: [bool; SLOTS] =
-                std::array::from_fn(|slot| locked.is_live(lines[0].0[slot].load(Relaxed)));
-            for Line(line) in lines {
-                for (lane, is_live) in line.iter().zip(live) {
-                    let word = if is_live { lane.load(Relaxed) } else { 0 };
-                    into.extend_from_slice(&word.to_le_bytes());
-                }
-            }
-        }
-        let tick = locked.tick();
-        RegionClock { tick, swept: tick }
-    }
-
-    /// Bytes of a copied region.
-    pub(crate) fn region_bytes(&self) -> usize {
-        self.layout.buckets * SLOTS * self.layout.format.lanes() * 4
-    }
-
-    /// Whether any slot holds a whole key, live or not.
-    #[cfg(test)]
-    pub(crate) fn holds(&self, key: &Key) -> bool {
-        (0..self.layout.regions).any(|region| {
-            let locked = self.lock_unmoved(region);
-            let slots = locked.first..locked.first + (self.layout.buckets * SLOTS) as u64;
-            slots.into_iter().any(|slot| key_of(&locked.words(locked.lane_of(slot))) == *key)
-        })
-    }
-
-    /// Replaces a region by a copy of `region_bytes()` bytes.
-    pub(crate) fn load(&self, region: usize, clock: RegionClock, copy: &[u8]) {
-        let mut locked = self.lock_unmoved(region);
-        for (lane, bytes) in locked.lanes.iter().zip(copy.chunks_exact(4)) {
-            lane.store(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), Relaxed);
-        }
-        *locked.clock = clock;
-    }
 }
 
-impl Locked<'_> {
+impl RegionMut<'_> {
     /// The region's tick.
     pub(crate) fn tick(&self) -> u64 {
         self.clock.tick
+    }
+
+    const fn bucket_start(&self, bucket: usize) -> usize {
+        bucket * SLOTS * self.layout.format.lanes()
     }
 
     fn now(&self) -> u32 {
@@ -224,54 +181,53 @@ impl Locked<'_> {
 
     fn is_live(&self, head: u32) -> bool {
         let stored = head & 0xff;
-        stored != 0 && u64::from(age(self.now(), stored)) < self.table.lifetime
+        stored != 0 && u64::from(age(self.now(), stored)) < self.lifetime
     }
 
     /// Index of a slot's first lane.
     fn lane_of(&self, slot: u64) -> usize {
         let slot = (slot - self.first) as usize;
-        slot / SLOTS * SLOTS * self.table.layout.format.lanes() + slot % SLOTS
+        slot / SLOTS * SLOTS * self.layout.format.lanes() + slot % SLOTS
     }
 
     fn slot_of(&self, lane: usize) -> u64 {
-        let lanes = self.table.layout.format.lanes();
+        let lanes = self.layout.format.lanes();
         self.first + (lane / (SLOTS * lanes) * SLOTS + lane % SLOTS) as u64
     }
 
     fn words(&self, at: usize) -> Words {
         let mut words = [0; LANES];
-        for (lane, word) in words[..self.table.layout.format.lanes()].iter_mut().enumerate() {
-            *word = self.lanes[at + lane * SLOTS].load(Relaxed);
+        for (lane, word) in words[..self.layout.format.lanes()].iter_mut().enumerate() {
+            *word = self.lanes[at + lane * SLOTS];
         }
         words
     }
 
-    fn write(&self, at: usize, words: Words) {
-        for (lane, word) in words[..self.table.layout.format.lanes()].iter().enumerate() {
-            self.lanes[at + lane * SLOTS].store(*word, Relaxed);
+    fn write(&mut self, at: usize, words: Words) {
+        for (lane, word) in words[..self.layout.format.lanes()].iter().enumerate() {
+            self.lanes[at + lane * SLOTS] = *word;
         }
     }
 
     /// The further lanes of a slot belong to the key.
     fn is_of(&self, at: usize, position: &Position, key: &Key) -> bool {
-        match self.table.layout.format {
+        match self.layout.format {
             Format::Narrow => true,
-            Format::Wide => (self.lanes[at + SLOTS].load(Relaxed) >> 16) as u16 == position.tail,
+            Format::Wide => (self.lanes[at + SLOTS] >> 16) as u16 == position.tail,
             Format::Whole => {
                 let words = key_words(key);
-                (0..4).all(|word| self.lanes[at + (2 + word) * SLOTS].load(Relaxed) == words[word])
+                (0..4).all(|word| self.lanes[at + (2 + word) * SLOTS] == words[word])
             }
         }
     }
 
     /// Finds the live slot of a key, or the free slot for it: in the emptier bucket.
     fn find(&self, position: &Position, key: &Key) -> Result<usize, Option<usize>> {
-        let (now, lifetime, wrap) = (self.now(), self.table.lifetime as u32, TICKS as u32);
+        let (now, lifetime, wrap) = (self.now(), self.lifetime as u32, TICKS as u32);
         let mut free = [(0, 0); 2];
         for (bucket, free) in position.buckets.iter().zip(&mut free) {
-            let start = self.table.bucket_start(*bucket);
-            let Line(line) = &self.lanes.0[start / SLOTS];
-            let heads: [u32; SLOTS] = std::array::from_fn(|slot| line[slot].load(Relaxed));
+            let start = self.bucket_start(*bucket);
+            let Line(heads) = &self.lanes.0[start / SLOTS];
             let (mut matches, mut live) = (0_u32, 0_u32);
             // The loop has no branches, so the compiler compares several slots at once.
             for (slot, head) in heads.iter().enumerate() {
@@ -299,7 +255,7 @@ impl Locked<'_> {
         match self.find(position, key) {
             Ok(at) => {
                 let count = self.count(at);
-                if self.table.layout.format == Format::Narrow || count >= max {
+                if self.layout.format == Format::Narrow || count >= max {
                     return Stored::Known(count.saturating_add(1).min(max), None);
                 }
                 self.set_count(at, count + 1);
@@ -309,7 +265,7 @@ impl Locked<'_> {
             Err(Some(at)) => {
                 let mut words = [0; LANES];
                 words[0] = position.head | self.now();
-                match self.table.layout.format {
+                match self.layout.format {
                     Format::Narrow => {}
                     Format::Wide => words[1] = u32::from(position.tail) << 16 | 1,
                     Format::Whole => {
@@ -324,6 +280,18 @@ impl Locked<'_> {
         }
     }
 
+    /// Takes back the last event, which stored `change`. Returns whether the entry is gone.
+    pub(crate) fn undo(&mut self, change: &Change) -> bool {
+        let at = self.lane_of(change.slot);
+        let count = self.count(at);
+        if count > 1 {
+            self.set_count(at, count - 1);
+        } else {
+            self.write(at, [0; LANES]);
+        }
+        count == 1
+    }
+
     /// Count of a key; 0 if it has no live entry.
     pub(crate) fn count_of(&self, position: &Position, key: &Key) -> u16 {
         self.find(position, key).map_or(0, |at| self.count(at))
@@ -333,9 +301,9 @@ impl Locked<'_> {
     /// too.
     pub(crate) fn forget(&mut self, position: &Position, key: &Key) -> Option<Change> {
         for bucket in position.buckets {
-            let start = self.table.bucket_start(bucket);
+            let start = self.bucket_start(bucket);
             for at in start..start + SLOTS {
-                let head = self.lanes[at].load(Relaxed);
+                let head = self.lanes[at];
                 let is_expired = head & 0xff != 0 && !self.is_live(head);
                 if is_expired && head & !0xff == position.head && self.is_of(at, position, key) {
                     self.write(at, [0; LANES]);
@@ -349,15 +317,15 @@ impl Locked<'_> {
     }
 
     fn count(&self, at: usize) -> u16 {
-        match self.table.layout.format {
+        match self.layout.format {
             Format::Narrow => 1,
-            Format::Wide | Format::Whole => self.lanes[at + SLOTS].load(Relaxed) as u16,
+            Format::Wide | Format::Whole => self.lanes[at + SLOTS] as u16,
         }
     }
 
-    fn set_count(&self, at: usize, count: u16) {
-        let lane = &self.lanes[at + SLOTS];
-        lane.store(lane.load(Relaxed) & !0xffff | u32::from(count), Relaxed);
+    fn set_count(&mut self, at: usize, count: u16) {
+        let lane = &mut self.lanes[at + SLOTS];
+        *lane = *lane & !0xffff | u32::from(count);
     }
 
     fn change(&self, at: usize) -> Change {
@@ -366,12 +334,12 @@ impl Locked<'_> {
 
     /// Calls `each` with every live entry: contents, and ticks since its first event.
     pub(crate) fn for_each_live(&self, mut each: impl FnMut(Words, u64)) {
-        let lanes = self.table.layout.format.lanes();
+        let lanes = self.layout.format.lanes();
         let now = self.now();
-        for bucket in 0..self.table.layout.buckets {
+        for bucket in 0..self.layout.buckets {
             for slot in 0..SLOTS {
                 let at = bucket * SLOTS * lanes + slot;
-                let head = self.lanes[at].load(Relaxed);
+                let head = self.lanes[at];
                 if self.is_live(head) {
                     each(self.words(at), u64::from(age(now, head & 0xff)));
                 }

@@ -1,16 +1,13 @@
 //! Window: batches of events on a table, and statistics.
 
 use std::hint::black_box;
-use std::sync::Mutex as StdMutex;
-use std::sync::atomic::AtomicI64;
 
 use crate::Key;
 use crate::position::Secret;
 use crate::spec::{TICKS, WindowSpec};
-use crate::sync::{Acquire, AtomicU64, Relaxed, Release, guard};
 use crate::table::{Change, RegionClock, Stored, Table, count_of, key_of};
 
-/// Events whose buckets are read together, before the first lock.
+/// Events whose buckets are read together.
 const TOUCHED: usize = 64;
 
 /// Outcome of an event.
@@ -25,7 +22,7 @@ pub enum Seen {
 }
 
 /// Fill of a window.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WindowStats {
     /// Live entries.
     pub entries: u64,
@@ -37,14 +34,14 @@ pub struct WindowStats {
     pub memory_bytes: u64,
 }
 
-/// Events of keys within a number of ticks. All methods may be called from any number of threads.
+/// Events of keys within a number of ticks, for one thread.
 ///
 /// ```
 /// use rtad_window::{Seen, Window, WindowSpec};
 ///
 /// let spec =
 ///     WindowSpec { capacity: 1000, fpr: 1e-5, count: 1, whole_keys: false, lifetime: 129 };
-/// let window = Window::new(spec, 0).unwrap();
+/// let mut window = Window::new(spec, 0).unwrap();
 /// assert_eq!(window.observe(&[[1; 16], [1; 16]]), [Seen::New, Seen::Duplicate(1)]);
 /// window.set_tick(129);
 /// assert_eq!(window.observe(&[[1; 16]]), [Seen::New]);
@@ -52,11 +49,9 @@ pub struct WindowStats {
 pub struct Window {
     spec: WindowSpec,
     table: Table,
-    tick: AtomicU64,
+    tick: u64,
     /// Entries by the value of their tick. Statistics: not part of any decision.
-    by_tick: Box<[AtomicI64]>,
-    /// Held while the tick moves.
-    moving: StdMutex<()>,
+    by_tick: [u64; TICKS as usize],
 }
 
 impl Window {
@@ -78,20 +73,9 @@ impl Window {
         Ok(Self::with_secret(spec, tick, secret))
     }
 
-    /// A window with a chosen secret, for model checking.
-    #[cfg(feature = "model")]
-    pub fn with_fixed_secret(spec: WindowSpec, tick: u64) -> Self {
-        Self::with_secret(spec, tick, [3, 5, 7, 11])
-    }
-
     pub(crate) fn with_secret(spec: WindowSpec, tick: u64, secret: Secret) -> Self {
-        Self {
-            spec,
-            table: Table::new(spec.layout(), spec.lifetime, secret, tick),
-            tick: AtomicU64::new(tick),
-            by_tick: (0..TICKS).map(|_| AtomicI64::new(0)).collect(),
-            moving: StdMutex::new(()),
-        }
+        let table = Table::new(spec.layout(), spec.lifetime, secret, tick);
+        Self { spec, table, tick, by_tick: [0; TICKS as usize] }
     }
 
     /// The spec.
@@ -104,49 +88,36 @@ impl Window {
     }
 
     /// The current tick.
-    pub fn tick(&self) -> u64 {
-        self.tick.load(Acquire)
+    pub const fn tick(&self) -> u64 {
+        self.tick
     }
 
-    /// Moves to a tick; an earlier one than the current changes nothing. Returns the current tick.
-    pub fn set_tick(&self, tick: u64) -> u64 {
-        let _moving = guard(self.moving.lock());
-        let current = self.tick.load(Acquire);
-        if tick <= current {
-            return current;
-        }
+    /// Moves to a tick; an earlier one than the current changes nothing.
+    pub fn set_tick(&mut self, tick: u64) {
         // The values of the new ticks belonged to entries that are long expired.
-        for passed in (current + 1..=tick).take(TICKS as usize) {
-            self.tick_counter(passed).store(0, Relaxed);
+        for passed in (self.tick + 1..=tick).take(TICKS as usize) {
+            self.by_tick[(passed % TICKS) as usize] = 0;
         }
-        self.tick.store(tick, Release);
-        tick
+        self.tick = self.tick.max(tick);
     }
 
-    fn tick_counter(&self, tick: u64) -> &AtomicI64 {
-        &self.by_tick[(tick % TICKS) as usize]
-    }
-
-    /// Counts events in their order; one outcome each.
+    /// Counts events in their order; one outcome each. Exactly one of several events of a key is
+    /// `New`.
     ///
-    /// Exactly one of several events of a key is `New`, in one batch or in several threads. Cost:
-    /// some 100 ns per event in batches, dominated by two cache misses that overlap.
-    pub fn observe(&self, keys: &[Key]) -> Vec<Seen> {
+    /// Cost: some 100 ns per event in batches, dominated by two cache misses that overlap.
+    pub fn observe(&mut self, keys: &[Key]) -> Vec<Seen> {
         let mut seen = Vec::with_capacity(keys.len());
-        self.observe_with(keys, |outcome| seen.push(outcome), |_| {});
+        self.observe_with(keys, |_, outcome, _| seen.push(outcome));
         seen
     }
 
-    /// Counts events like `observe`; `changed` gets each changed slot. Returns the latest tick of
-    /// the changes.
+    /// Counts events like `observe`; `each` gets the change of the slot if there is one.
     pub(crate) fn observe_with(
-        &self,
+        &mut self,
         keys: &[Key],
-        mut seen: impl FnMut(Seen),
-        mut changed: impl FnMut(Change),
-    ) -> u64 {
-        let mut latest = 0;
-        let (mut tick, mut news) = (0, 0);
+        mut each: impl FnMut(&Key, Seen, Option<Change>),
+    ) {
+        let mut news = 0;
         for keys in keys.chunks(TOUCHED) {
             let mut positions = [None; TOUCHED];
             let mut read = 0;
@@ -157,85 +128,52 @@ impl Window {
             }
             black_box(read);
             for (key, position) in keys.iter().zip(positions.iter().flatten()) {
-                // Read under the region's lock at the latest: a region never goes back.
-                let mut region = self.table.lock(position.region, self.tick());
-                let stored = region.observe(position, key, self.spec.count);
-                if region.tick() != tick {
-                    self.tick_counter(tick).fetch_add(news, Relaxed);
-                    (tick, news) = (region.tick(), 0);
-                    latest = latest.max(tick);
-                }
-                drop(region);
-                seen(match stored {
+                let mut region = self.table.region(position.region, self.tick);
+                match region.observe(position, key, self.spec.count) {
                     Stored::New(change) => {
                         news += 1;
-                        changed(change);
-                        Seen::New
+                        each(key, Seen::New, Some(change));
                     }
-                    Stored::Known(count, change) => {
-                        change.map(&mut changed);
-                        Seen::Duplicate(count)
-                    }
-                    Stored::Full => Seen::Full,
-                });
+                    Stored::Known(count, change) => each(key, Seen::Duplicate(count), change),
+                    Stored::Full => each(key, Seen::Full, None),
+                }
             }
         }
-        self.tick_counter(tick).fetch_add(news, Relaxed);
-        latest
+        self.by_tick[(self.tick % TICKS) as usize] += news;
+    }
+
+    /// Takes back the last events at this tick, whose changes these are.
+    pub(crate) fn undo(&mut self, changes: &[Change]) {
+        for change in changes.iter().rev() {
+            if self.table.region(self.table.region_of(change.slot), self.tick).undo(change) {
+                self.by_tick[(change.words[0] & 0xff) as usize - 1] -= 1;
+            }
+        }
     }
 
     /// Counts of keys, without a change: 0 for keys that are not in the window.
-    pub fn counts(&self, keys: &[Key]) -> Vec<u16> {
+    pub fn counts(&mut self, keys: &[Key]) -> Vec<u16> {
         let count = |key| {
             let position = self.table.position(key);
-            self.table.lock(position.region, self.tick()).count_of(&position, key)
+            let count = self.table.region(position.region, self.tick).count_of(&position, key);
+            count.min(self.spec.count)
         };
         keys.iter().map(count).collect()
     }
 
-    /// Erases keys. Returns whether each had an entry.
+    /// Erases a key; returns the erased entry.
     ///
     /// A table of fingerprints may have erased the entry of another key, with the probability of a
     /// false positive.
-    pub fn forget(&self, keys: &[Key]) -> Vec<bool> {
-        keys.iter().map(|key| self.forget_one(key).is_some()).collect()
-    }
-
-    /// Erases a key; returns the erased entry and the tick.
-    pub(crate) fn forget_one(&self, key: &Key) -> Option<(Change, u64)> {
+    pub(crate) fn forget(&mut self, key: &Key) -> Option<Change> {
         let position = self.table.position(key);
-        let mut region = self.table.lock(position.region, self.tick());
-        let forgotten = region.forget(&position, key)?;
-        let tick = region.tick();
-        drop(region);
-        self.uncount(&forgotten, -1);
-        Some((forgotten, tick))
-    }
-
-    /// Corrects the statistics by one entry.
-    fn uncount(&self, change: &Change, by: i64) {
-        let value = change.words[0] & 0xff;
-        self.by_tick[value as usize - 1].fetch_add(by, Relaxed);
-    }
-
-    /// Takes back one event per change.
-    pub(crate) fn undo(&self, change: &Change) {
-        let mut region = self.table.lock(self.table.region_of(change.slot), 0);
-        if region.undo(change) {
-            self.uncount(change, -1);
-        }
-    }
-
-    /// Puts back what `forget_one` erased.
-    pub(crate) fn restore(&self, change: &Change) {
-        let mut region = self.table.lock(self.table.region_of(change.slot), 0);
-        if region.restore(change) {
-            self.uncount(change, 1);
-        }
+        let forgotten = self.table.region(position.region, self.tick).forget(&position, key)?;
+        self.by_tick[(forgotten.words[0] & 0xff) as usize - 1] -= 1;
+        Some(forgotten)
     }
 
     /// Number of slots: the bound of `Change::slot`.
-    pub(crate) fn slots(&self) -> u64 {
+    pub(crate) const fn slots(&self) -> u64 {
         self.table.layout.slots()
     }
 
@@ -244,12 +182,12 @@ impl Window {
     }
 
     /// Replays a change of a log, at the tick of its frame. `recount` must follow the last one.
-    pub(crate) fn redo(&self, change: &Change, tick: u64, is_forget: bool) {
-        let mut region = self.table.lock(self.table.region_of(change.slot), tick);
+    pub(crate) fn redo(&mut self, change: &Change, tick: u64, is_forget: bool) {
+        let mut region = self.table.region(self.table.region_of(change.slot), tick);
         if is_forget { region.redo_forget(change) } else { region.redo(change, tick) }
     }
 
-    /// Number of regions of `copy_region` and `load_region`.
+    /// Number of regions.
     pub(crate) const fn regions(&self) -> usize {
         self.table.layout.regions
     }
@@ -259,79 +197,66 @@ impl Window {
     }
 
     /// Copies a region without what has expired: erased keys may be among it.
-    pub(crate) fn copy_region(&self, region: usize, into: &mut Vec<u8>) -> RegionClock {
-        self.table.copy(region, self.tick(), into)
+    pub(crate) fn copy_region(&mut self, region: usize, into: &mut Vec<u8>) -> RegionClock {
+        self.table.copy(region, self.tick, into)
     }
 
-    pub(crate) fn load_region(&self, region: usize, clock: RegionClock, copy: &[u8]) {
+    pub(crate) fn load_region(&mut self, region: usize, clock: RegionClock, copy: &[u8]) {
         self.table.load(region, clock, copy);
     }
 
     #[cfg(test)]
-    pub(crate) fn holds(&self, key: &Key) -> bool {
+    pub(crate) fn holds(&mut self, key: &Key) -> bool {
         self.table.holds(key)
     }
 
     /// Computes the statistics again from all entries. Reads the whole table.
-    pub(crate) fn recount(&self) {
-        let mut counts = [0_i64; TICKS as usize];
+    pub(crate) fn recount(&mut self) {
+        self.by_tick = [0; TICKS as usize];
         for region in 0..self.regions() {
-            let region = self.table.lock(region, self.tick());
-            let tick = region.tick();
-            region.for_each_live(|_, age| counts[((tick - age) % TICKS) as usize] += 1);
-        }
-        for (counter, count) in self.by_tick.iter().zip(counts) {
-            counter.store(count, Relaxed);
+            let region = self.table.region(region, self.tick);
+            let (tick, by_tick) = (self.tick, &mut self.by_tick);
+            region.for_each_live(|_, age| by_tick[((tick - age) % TICKS) as usize] += 1);
         }
     }
 
-    /// Clears expired entries everywhere. A window of whole keys reports each expired entry once:
-    /// its key, which may be in the window again, and its count. Reads the first lane of the whole
-    /// table.
-    ///
-    /// Returns whether all were reported. The window keeps 2^20 keys that leave their slots between
-    /// two calls; after more, list it with `for_each_key`.
-    #[must_use]
-    pub fn expire(&self, mut expired: impl FnMut(Key, u16)) -> bool {
+    /// Clears the expired entries of a region. A window of whole keys reports each with its count;
+    /// the key may be in the window again.
+    pub(crate) fn expire_region(&mut self, region: usize, mut expired: impl FnMut(Key, u16)) {
         let is_whole = self.spec.whole_keys;
-        for region in 0..self.regions() {
-            self.table.lock(region, 0).sweep(self.tick(), |words| {
-                if is_whole {
-                    expired(key_of(&words), count_of(&words));
-                }
-            });
-        }
+        self.table.region(region, 0).sweep(self.tick, |words| {
+            if is_whole {
+                expired(key_of(&words), count_of(&words));
+            }
+        });
+    }
+
+    /// Reports the expired keys that left their slots since the last call, before a region was
+    /// swept. Returns whether these are all: 2^20 are kept.
+    #[must_use]
+    pub(crate) fn take_evicted(&mut self, mut expired: impl FnMut(Key, u16)) -> bool {
         let evicted = self.table.take_evicted();
         evicted.keys.into_iter().for_each(|(key, count)| expired(key, count));
         !evicted.is_truncated
     }
 
-    /// Forgets which keys expired while the files were read.
-    pub(crate) fn discard_evicted(&self) {
-        self.table.take_evicted();
-    }
-
-    /// Calls `each` with every live key and its count, region by region. A table of fingerprints
-    /// has no keys to list.
-    pub fn for_each_key(&self, mut each: impl FnMut(Key, u16)) {
-        if !self.spec.whole_keys {
-            return;
-        }
-        for region in 0..self.regions() {
-            let region = self.table.lock(region, self.tick());
+    /// Calls `each` with every live key of a region and its count. A table of fingerprints has no
+    /// keys to list.
+    pub(crate) fn list_region(&mut self, region: usize, mut each: impl FnMut(Key, u16)) {
+        if self.spec.whole_keys {
+            let region = self.table.region(region, self.tick);
             region.for_each_live(|words, _| each(key_of(&words), count_of(&words)));
         }
     }
 
-    /// Fill, oldest entry, expected rate. Cost: 255 atomic reads.
+    /// Fill, oldest entry, expected rate. Cost: reads 255 numbers.
     pub fn stats(&self) -> WindowStats {
-        let now = self.tick();
         let mut entries = 0;
         let mut oldest_ticks = None;
-        for age in 0..u64::from(self.spec.lifetime).min(now + 1) {
-            let count = self.tick_counter(now - age).load(Relaxed).max(0);
+        for age in 0..u64::from(self.spec.lifetime).min(self.tick + 1) {
+            let count = self.by_tick[((self.tick - age) % TICKS) as usize];
             if count > 0 {
-                entries += count as u64;
+                entries += count;
                 oldest_ticks = Some(age);
             }
         }

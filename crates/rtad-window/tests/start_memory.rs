@@ -2,10 +2,14 @@
 
 #![cfg(target_os = "linux")]
 
-use rtad_window::{Durability, Durable, Key, WindowSpec};
+use std::time::Duration;
+
+use rtad_window::{
+    AnswerLimits, Durability, Key, Now, Settings, Shape, StateDir, WindowHandle, WindowSpec,
+};
 
 /// Bytes of log: far more than all groups and buffers.
-const LOG_BYTES: u64 = 96 << 20;
+const LOG_BYTES: u64 = 48 << 20;
 /// A start without the log takes 2 MiB.
 const MAX_BYTES: u64 = 24 << 20;
 
@@ -21,19 +25,23 @@ async fn start_holds_one_group_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let spec =
         WindowSpec { capacity: 10_000, fpr: 1e-9, count: 10_000, whole_keys: false, lifetime: 129 };
-    // Groups of one batch, however slow the disk: the next batch waits for the last one.
-    let open = || Durable::open(dir.path(), spec, "ticks", 0, Durability::Fsync).unwrap();
-    let durable = open();
+    let answers = AnswerLimits { memory_bytes: 1 << 20, time: Duration::from_secs(1) };
+    let shape = Shape { spec, clock: "ticks".to_owned(), answers };
+    let open = || {
+        let dir = StateDir::lock(dir.path()).unwrap();
+        let loaded = dir.load(&shape, |_| 0).unwrap();
+        let clock = Box::new(|| Now { tick: 0, time: Duration::ZERO, wall: Duration::ZERO });
+        let durability = Durability::Interval(Duration::from_secs(1));
+        let settings = Settings { durability, refuses_when_full: false, clock, follower: None };
+        WindowHandle::start(dir, loaded, settings).unwrap()
+    };
+    let window = open();
     let keys: Vec<Key> =
         (0..10_000_u128).map(|n| (n * 0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
-    while durable.stats().log_bytes < LOG_BYTES {
-        let ticket = durable.observe(&keys, None, 0).unwrap().ticket;
-        durable.committed(ticket).await.unwrap();
-        if durable.window().counts(&keys[..1]) == [10_000] {
-            durable.window().forget(&keys);
-        }
+    while window.state().log_bytes < LOG_BYTES {
+        window.observe(keys.clone(), None).await.unwrap();
     }
-    drop(durable);
+    drop(window);
     // Resets the peak.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = peak_bytes().unwrap();

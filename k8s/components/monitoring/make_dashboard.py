@@ -509,6 +509,10 @@ def counted(board):
             "{{window}}: upload failures/s",
         ),
         (
+            sum_by(window, rate("rtad_window_answers_evicted_total")),
+            "{{window}}: answers evicted/s",
+        ),
+        (
             sum_by(window, rate("rtad_window_events_total", 'result="failed"')),
             "{{window}}: events failed/s",
         ),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use rtad_core::period::{Calendar, Period};
+use rtad_window::Now;
 
 use super::config::{Length, TICKS};
 
@@ -90,6 +91,11 @@ impl Clock {
         time.at_start + time.started.elapsed()
     }
 
+    /// A reading for the window's thread.
+    pub(super) fn now(&self) -> Now {
+        Now { tick: self.tick(), time: self.time(), wall: since_epoch(SystemTime::now()) }
+    }
+
     /// The current tick; may lie before an earlier one after a step of the wall clock.
     pub(super) fn tick(&self) -> u64 {
         match self {
@@ -119,7 +125,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use rtad_core::period::PeriodUnit;
-    use rtad_window::{Durability, Durable, Seen, StateDir, Window, WindowSpec};
+    use rtad_window::{Seen, Window, WindowSpec};
 
     use super::*;
 
@@ -157,22 +163,11 @@ mod tests {
         let begin = SystemTime::now();
         for stepped in [begin + hour, begin - hour] {
             let clock = Clock::start(&length, tick_at(&length, 0, begin), 0, begin);
-            let spec =
-                WindowSpec { capacity: 100, fpr: 1e-9, count: 1, whole_keys: false, lifetime: 129 };
-            let dir = tempfile::tempdir().unwrap();
-            let open = |tick: &dyn Fn(i64) -> u64| {
-                let dir = StateDir::lock(dir.path()).unwrap();
-                let loaded = dir.load(spec, "ticks", tick).unwrap();
-                Durable::start(dir, loaded, Durability::Fsync).unwrap()
-            };
-            let window = open(&|offset| tick_at(&length, offset, begin));
             let time = clock.time();
-            window.set_time(time, since_epoch(stepped));
-            drop(window);
+            // The offset that the files hold.
+            let offset = since_epoch(stepped).as_millis() as i64 - time.as_millis() as i64;
             let later = stepped + Duration::from_secs(20);
-            let window = open(&|offset| tick_at(&length, offset, later));
-            let offset = window.wall_offset_millis();
-            let restarted = Clock::start(&length, window.window().tick(), offset, later);
+            let restarted = Clock::start(&length, tick_at(&length, offset, later), offset, later);
             let gone = restarted.time() - time;
             assert!((19_900..21_000).contains(&gone.as_millis()), "{gone:?}");
             assert!(restarted.tick() - clock.tick() <= 2);
@@ -195,7 +190,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         for (now, expected) in [(noon, 1), (late, 2)] {
             let clock = day("Asia/Shanghai", now);
-            let window = window(clock.day(now));
+            let mut window = window(clock.day(now));
             let mut news = 0;
             // Ahead, back, back, ahead: over midnight the day ahead has begun, and goes on.
             for at in [now, now + hour, now, now - hour, now, now + hour, now] {
@@ -224,7 +219,7 @@ mod tests {
         ] {
             let begin = UNIX_EPOCH + Duration::from_secs(first_day);
             let clock = day(zone, begin);
-            let window = window(clock.day(begin));
+            let mut window = window(clock.day(begin));
             let mut resets = Vec::new();
             for minute in 0..hours.iter().sum::<u64>() * 60 {
                 window.set_tick(clock.day(begin + Duration::from_secs(minute * 60)));

@@ -12,7 +12,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use rtad_redis::RedisConfig;
-use rtad_window::{Durability, WindowSpec};
+use rtad_window::{AnswerLimits, Durability, Key, WindowSpec};
 
 pub(super) use tables::Length;
 pub(in super::super) use tables::WhenFull;
@@ -24,8 +24,16 @@ const EXAMPLE: &str = include_str!("config/example.toml");
 /// Ticks of a sliding window's length: an entry may live this part longer.
 pub(super) const TICKS: u16 = 128;
 /// Keys that Redis decides about.
-const LOCAL_KEYS: [&str; 6] =
-    ["capacity", "fpr", "when_full", "durability", "sync_interval", "checkpoint_interval"];
+const LOCAL_KEYS: [&str; 8] = [
+    "capacity",
+    "fpr",
+    "when_full",
+    "durability",
+    "sync_interval",
+    "checkpoint_interval",
+    "answers_time",
+    "answers_memory",
+];
 
 /// An invalid config file.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +71,15 @@ pub(super) struct WindowConfig {
     pub(super) durability: Durability,
     /// Longest time between checkpoints in the store.
     pub(super) checkpoint_interval: Duration,
+    pub(super) answers: AnswerLimits,
+}
+
+impl WindowConfig {
+    /// Memory of the table, the kept answers, and the list of an audience's keys.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let listed = if self.spec.whole_keys { size_of::<Key>() as u64 } else { 0 };
+        self.spec.memory_bytes() + self.answers.memory_bytes + self.spec.capacity * listed
+    }
 }
 
 /// A valid `[[window]]` with a `backend`.
@@ -231,9 +248,6 @@ fn window(
     };
     if let Err(error) = spec.validate() {
         reject_value(d, key, &error.to_string());
-    } else if table_spec(&spec).validate().is_err() {
-        let accepted = format!("less than {} for a window with an [[audience]]", spec.count);
-        d.reject(&format!("{key}.count"), &accepted);
     }
     Some(WindowConfig {
         name: table.name.clone(),
@@ -246,6 +260,7 @@ fn window(
             Survival::None => Durability::None,
         },
         checkpoint_interval: table.checkpoint_interval,
+        answers: AnswerLimits { memory_bytes: table.answers_memory, time: table.answers_time },
     })
 }
 
@@ -254,12 +269,6 @@ fn reject_value(d: &mut Document<'_>, table: &str, error: &str) {
     let (name, expected) = error.split_once(": expected ").unwrap_or(("", error));
     let accepted = expected.split(", found ").next().unwrap_or_default();
     d.reject(&format!("{table}.{name}"), accepted);
-}
-
-/// Spec of the table: with an audience, it counts to one more than is shown. So a key is reported
-/// when its count passes, not at each event.
-pub(super) fn table_spec(spec: &WindowSpec) -> WindowSpec {
-    WindowSpec { count: spec.count + u16::from(spec.whole_keys), ..*spec }
 }
 
 /// A window in Redis: what Redis decides must not be configured here.

@@ -96,6 +96,7 @@ impl EventCounters {
 pub(super) struct Counters {
     pub(super) events: EventCounters,
     pub(super) log_failures: Counter,
+    pub(super) answers_evicted: Counter,
     pub(super) entries: Gauge,
     pub(super) fill_ratio: Gauge,
     pub(super) expected_fpr: Gauge,
@@ -115,6 +116,8 @@ impl Counters {
         Self {
             writable: events.writable(telemetry, window),
             events,
+            answers_evicted: telemetry
+                .counter("rtad_window_answers_evicted_total", vec![label(window)]),
             log_failures: telemetry.counter("rtad_window_log_failures_total", vec![label(window)]),
             entries: gauge("rtad_window_entries"),
             fill_ratio: gauge("rtad_window_fill_ratio"),
@@ -171,7 +174,14 @@ pub(in super::super) fn describe() {
     describe_counter!("rtad_window_events_total", "Events by result");
     describe_counter!("rtad_window_checks_total", "Ids checked without counting");
     describe_counter!("rtad_window_forgotten_total", "Entries erased on request");
-    describe_counter!("rtad_window_log_failures_total", "Failed writes of the window's log");
+    describe_counter!(
+        "rtad_window_log_failures_total",
+        "Failed writes and syncs of the window's log, and failed attempts to go on"
+    );
+    describe_counter!(
+        "rtad_window_answers_evicted_total",
+        "Answers kept for retries that left before answers_time, for lack of answers_memory"
+    );
     describe_gauge!("rtad_window_entries", "Live entries");
     describe_gauge!("rtad_window_capacity", "Configured capacity");
     describe_gauge!("rtad_window_length_seconds", Unit::Seconds, "Length; 86,400 for days");

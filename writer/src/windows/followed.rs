@@ -18,6 +18,7 @@ use rtad_core::snapshot::{
 };
 use rtad_store::StoreError;
 use rtad_store::write::{Change, Ledger, StoreWriter};
+use rtad_window::{Failure, Key};
 
 use super::super::new_manifest::new_manifest;
 use super::config::AudienceConfig;
@@ -28,6 +29,8 @@ use super::served::ServedWindow;
 /// Keys in deltas beyond which the audience becomes a new generation: so many, or half of its keys
 /// if that is more.
 const MAX_DELTA_KEYS: u64 = 200_000;
+/// Keys whose counts are read at a time.
+const COUNTED: usize = 10_000;
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time between reads of an idle audience.
@@ -49,6 +52,15 @@ impl Content {
         let current = ledger.current();
         (self.generation, &self.deltas) == (current.generation, &current.deltas)
     }
+}
+
+/// A write that failed.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Window(#[from] Failure),
 }
 
 /// State between writes.
@@ -120,7 +132,7 @@ impl Follower {
         &self,
         session: &mut Session,
         due: Option<Due>,
-        written: Result<bool, StoreError>,
+        written: Result<bool, WriteError>,
     ) -> bool {
         let audience = self.config.name.as_str();
         let again = match written {
@@ -137,9 +149,11 @@ impl Follower {
                 tracing::warn!(audience, error = error_text, "audience not written");
                 match error {
                     // Deleted by another process, or too many deltas.
-                    StoreError::NotFound { .. }
-                    | StoreError::TooManyDeltas { .. }
-                    | StoreError::NotLive { state: State::Deleted, .. } => Some(Due::All),
+                    WriteError::Store(
+                        StoreError::NotFound { .. }
+                        | StoreError::TooManyDeltas { .. }
+                        | StoreError::NotLive { state: State::Deleted, .. },
+                    ) => Some(Due::All),
                     _ => due,
                 }
             }
@@ -156,7 +170,7 @@ impl Follower {
     }
 
     /// Reads the audience; whether its content is what this task wrote last.
-    async fn is_unchanged(&self, session: &mut Session) -> Result<bool, StoreError> {
+    async fn is_unchanged(&self, session: &mut Session) -> Result<bool, WriteError> {
         let Session { ledger, written, .. } = session;
         let ledger = match ledger {
             Some(ledger) => {
@@ -170,7 +184,7 @@ impl Follower {
 
     /// Writes the changes of keys as a delta. `false`: another process has changed the audience,
     /// so that further deltas would not make it right.
-    async fn append(&self, session: &mut Session, keys: &[[u8; 16]]) -> Result<bool, StoreError> {
+    async fn append(&self, session: &mut Session, keys: &[Key]) -> Result<bool, WriteError> {
         let Session { ledger, written, .. } = session;
         let ledger = match ledger {
             Some(ledger) => ledger,
@@ -179,14 +193,14 @@ impl Follower {
         if !written.is_of(ledger) {
             return Ok(false);
         }
-        let appended = match ledger.append(self.change(keys)).await {
+        let appended = match ledger.append(self.change(keys).await?).await {
             Err(StoreError::Conflict { .. }) => {
                 // A writer of tombstones: once more over its state.
                 ledger.refresh().await?;
                 if !written.is_of(ledger) {
                     return Ok(false);
                 }
-                ledger.append(self.change(keys)).await?
+                ledger.append(self.change(keys).await?).await?
             }
             appended => appended?,
         };
@@ -198,30 +212,31 @@ impl Follower {
         Ok(true)
     }
 
-    fn change(&self, keys: &[[u8; 16]]) -> Change {
+    async fn change(&self, keys: &[Key]) -> Result<Change, WriteError> {
         let mut change = Change::default();
-        for (key, count) in keys.iter().zip(self.window.counts_of(keys)) {
-            let key = DeviceKey::from_bytes(*key);
-            if count >= self.config.min_count { change.add(key) } else { change.remove(key) }
+        for keys in keys.chunks(COUNTED) {
+            for (key, count) in keys.iter().zip(self.window.handle.counts(keys.to_vec()).await?) {
+                let key = DeviceKey::from_bytes(*key);
+                if count >= self.config.min_count { change.add(key) } else { change.remove(key) }
+            }
         }
-        change
+        Ok(change)
     }
 
     /// Publishes all members as a new generation.
-    async fn publish(&self, session: &mut Session) -> Result<(), StoreError> {
+    async fn publish(&self, session: &mut Session) -> Result<(), WriteError> {
         let name = &self.config.name;
         let base = self.store.base(name).await?;
         let folded = base.folded();
-        let publication = self.store.publish(base).await?;
         // Listed after the base was read: changes from here on are reported.
-        let (window, min_count) = (Arc::clone(&self.window), self.config.min_count);
-        let listed = tokio::task::spawn_blocking(move || {
-            let mut keys = Vec::new();
-            window.members(min_count, |key| keys.push(DeviceKey::from_bytes(key)));
+        let listed = self.window.handle.list(self.config.min_count).await?;
+        let publication = self.store.publish(base).await?;
+        let sorted = tokio::task::spawn_blocking(move || {
+            let mut keys: Vec<_> = listed.into_iter().map(DeviceKey::from_bytes).collect();
             keys.sort_unstable();
             keys
         });
-        let keys = match listed.await {
+        let keys = match sorted.await {
             Ok(keys) => Arc::new(keys),
             Err(failed) => std::panic::resume_unwind(failed.into_panic()),
         };

@@ -11,14 +11,13 @@ use serde::Serialize;
 
 use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
-use rtad_redis::{Lifetime, RedisError, RedisWindow, Seen};
-use rtad_window::{Key, Token};
+use rtad_redis::{Lifetime, RedisError, RedisWindow};
+use rtad_window::{Key, Observed, Retry, Seen, Token};
 
 use super::super::error::ApiError;
 use super::super::telemetry::Telemetry;
 use super::config::{Length, RemoteConfig};
 use super::counters::{EventCounters, EventTotals, Results};
-use super::served::Retry;
 
 /// Time between probes of the server.
 const PROBE: Duration = Duration::from_secs(5);
@@ -63,17 +62,14 @@ impl Health {
 /// does not mark it as one.
 #[derive(Default)]
 struct Counted {
-    requests: HashSet<Request>,
+    requests: HashSet<Retry>,
     /// Oldest first.
-    order: VecDeque<Request>,
+    order: VecDeque<Retry>,
 }
-
-/// Token, and digest of the body.
-type Request = (Token, [u8; 16]);
 
 impl Counted {
     /// Adds a request; whether it is none of the last.
-    fn insert(&mut self, request: Request) -> bool {
+    fn insert(&mut self, request: Retry) -> bool {
         if !self.requests.insert(request) {
             return false;
         }
@@ -122,21 +118,29 @@ impl RemoteWindow {
         }
     }
 
-    /// Whether each key is new. A request with a token gets the answers of its first attempt.
-    pub(in super::super) async fn observe(
+    /// Counts events. A request with a token gets the answers of its first attempt; the highest
+    /// count is 1.
+    pub(super) async fn observe(
         &self,
         keys: &[Key],
-        token: Option<Token>,
-    ) -> Result<Vec<bool>, ApiError> {
-        let token = match token {
-            Some(Token(bytes)) => {
+        retry: Option<Retry>,
+    ) -> Result<Observed, ApiError> {
+        let token = match retry {
+            Some((Token(bytes), _)) => {
                 let (low, _) = bytes.split_at(8);
                 low.iter().fold(0, |token, byte| token << 8 | u64::from(*byte))
             }
             None => random::number(),
         };
         match self.redis.observe(keys, self.lifetime(), token).await {
-            Ok(seen) => Ok(seen.iter().map(|seen| *seen == Seen::New).collect()),
+            Ok(seen) => {
+                let is_repeated = retry.is_some_and(|request| !self.counted.lock().insert(request));
+                let seen = seen.iter().map(|seen| match seen {
+                    rtad_redis::Seen::New => Seen::New,
+                    rtad_redis::Seen::Duplicate => Seen::Duplicate(1),
+                });
+                Ok(Observed { seen: seen.collect(), is_repeated })
+            }
             Err(error) => {
                 self.counters.add(Results { failed: keys.len() as u64, ..Results::default() });
                 Err(self.failed(&error))
@@ -144,28 +148,24 @@ impl RemoteWindow {
         }
     }
 
-    /// Whether each key is in the window.
-    pub(in super::super) async fn check(&self, keys: &[Key]) -> Result<Vec<bool>, ApiError> {
+    /// Counts of keys: 1 for those in the window.
+    pub(super) async fn check(&self, keys: &[Key]) -> Result<Vec<u16>, ApiError> {
         self.counters.checks.increment(keys.len() as u64);
-        self.redis.check(keys, self.period()).await.map_err(|error| self.failed(&error))
+        let seen = self.redis.check(keys, self.period()).await;
+        Ok(seen.map_err(|error| self.failed(&error))?.into_iter().map(u16::from).collect())
     }
 
     /// Erases keys; whether each was in the window.
-    pub(in super::super) async fn forget(&self, keys: &[Key]) -> Result<Vec<bool>, ApiError> {
+    pub(super) async fn forget(&self, keys: &[Key]) -> Result<Vec<bool>, ApiError> {
         let forgotten = self.redis.forget(keys, self.period()).await;
         let forgotten = forgotten.map_err(|error| self.failed(&error))?;
         self.counters.forgotten.increment(forgotten.iter().filter(|was| **was).count() as u64);
         Ok(forgotten)
     }
 
-    /// Adds the results of a request to the metrics; those of a repeated one only once.
-    pub(in super::super) fn count(&self, retry: Retry, results: Results) {
-        let mut counted = self.counted.lock();
-        let is_first = retry.is_none_or(|request| counted.insert(request));
-        drop(counted);
-        if is_first {
-            self.counters.add(results);
-        }
+    /// Adds to the metrics.
+    pub(super) fn count(&self, results: Results) {
+        self.counters.add(results);
     }
 
     fn failed(&self, error: &RedisError) -> ApiError {
@@ -212,7 +212,7 @@ impl RemoteWindow {
     }
 
     /// Entry of `GET /v1/windows`.
-    pub(in super::super) fn info(&self) -> RemoteInfo<'_> {
+    pub(super) fn info(&self) -> RemoteInfo<'_> {
         RemoteInfo {
             window: &self.name,
             length: self.length.to_string(),

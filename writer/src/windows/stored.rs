@@ -15,7 +15,7 @@ use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{ClaimTerms, LocalCheckpoint, WindowCheckpoints, WindowCurrent};
-use rtad_window::{Durability, Durable, Loaded, OpenError, SavedCheckpoint, StateDir, WindowSpec};
+use rtad_window::{Loaded, OpenError, SavedCheckpoint, Shape, StateDir};
 
 use super::clock::{now_seconds, tick_at};
 use super::config::Length;
@@ -76,7 +76,7 @@ pub(super) struct Candidate {
     pub(super) checkpoints: WindowCheckpoints,
     pub(super) window: AudienceName,
     pub(super) length: Length,
-    pub(super) spec: WindowSpec,
+    pub(super) shape: Shape,
     /// Length of its lease.
     pub(super) lease: Duration,
     pub(super) dir: StateDir,
@@ -86,7 +86,8 @@ pub(super) struct Candidate {
 pub(super) struct Claimed {
     pub(super) current: WindowCurrent,
     pub(super) lease: Lease,
-    pub(super) durable: Durable,
+    pub(super) dir: StateDir,
+    pub(super) loaded: Loaded,
 }
 
 /// Content of a candidate, and the claim before its own.
@@ -117,11 +118,10 @@ impl Candidate {
                     epoch: found.epoch,
                 });
             }
-            let clock = self.length.clock();
             let tick = |offset| tick_at(&self.length, offset, SystemTime::now());
             let stored = found.as_ref().and_then(|found| found.checkpoint.as_ref());
             let Some(stored) = stored.filter(|_| is_empty) else {
-                let loaded = self.dir.load(self.spec, &clock, tick);
+                let loaded = self.dir.load(&self.shape, tick);
                 let loaded = loaded.map_err(|error| self.unreadable(LOCAL, error))?;
                 return Ok(Content { loaded, found, claims, is_downloaded: false });
             };
@@ -131,22 +131,18 @@ impl Candidate {
                 Err(StoreError::NotFound { .. }) if attempt < ATTEMPTS => continue,
                 downloaded => downloaded.map_err(self.store())?,
             }
-            let loaded = self.dir.load_download(stored.number, self.spec, &clock, tick);
+            let loaded = self.dir.load_download(stored.number, &self.shape, tick);
             let loaded = loaded.map_err(|error| self.unreadable(STORED, error))?;
             return Ok(Content { loaded, found, claims, is_downloaded: true });
         }
     }
 
-    /// Makes this process the window's owner, and opens it.
+    /// Makes this process the window's owner.
     ///
     /// # Errors
     ///
     /// [`ClaimError`]. Unless the store's answer was lost, the previous owner is still the owner.
-    pub(super) async fn claim(
-        self,
-        mut content: Content,
-        durability: Durability,
-    ) -> Result<Claimed, ClaimError> {
+    pub(super) async fn claim(self, mut content: Content) -> Result<Claimed, ClaimError> {
         let mut attempt = 0;
         let (claimed, lease) = loop {
             attempt += 1;
@@ -194,10 +190,7 @@ impl Candidate {
                 "previous owner did not stop cleanly; events are refused until its lease is over"
             );
         }
-        let durable = Durable::start(self.dir, content.loaded, durability);
-        let window = self.window;
-        let open = |source| ClaimError::Open { window, place: LOCAL, source };
-        Ok(Claimed { current: claimed, lease, durable: durable.map_err(open)? })
+        Ok(Claimed { current: claimed, lease, dir: self.dir, loaded: content.loaded })
     }
 
     fn store(&self) -> impl Fn(StoreError) -> ClaimError + '_ {

@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
 use std::path::Path;
 
-use super::{GROUP_HEADER, GROUP_MAGIC, HEADER_BYTES, LogError, SEGMENT_MAGIC, VERSION, take};
+use super::{
+    FRAME_HEADER, Frame, GROUP_HEADER, GROUP_MAGIC, HEADER_BYTES, LogError, SEGMENT_MAGIC, VERSION,
+    decode, take,
+};
 
 /// Bytes read at a time.
 pub(super) const READ_BYTES: usize = 256 << 10;
@@ -66,8 +69,7 @@ pub(crate) fn read_segment(
         Some(_) => return Err(damaged(offset, "the last groups are missing")),
         None => {}
     }
-    // A later group that is valid proves that this one was durable once.
-    if segment.has_group_after(offset, next_group).map_err(io)? {
+    if segment.was_durable(offset, next_group).map_err(io)? {
         return Err(damaged(offset, "a broken group is followed by a valid one"));
     }
     Ok(SegmentEnd { next_group, torn_bytes: segment.bytes - offset })
@@ -126,8 +128,21 @@ impl Reader {
         Ok((found.finalize() == crc).then_some((number, payload)))
     }
 
-    /// Whether a valid group with a later number begins after an offset.
-    fn has_group_after(&mut self, offset: u64, number: u64) -> io::Result<bool> {
+    /// Number up to which groups were durable before the valid group at an offset, if it says so.
+    fn synced_before(&mut self, offset: u64, payload_bytes: u64) -> io::Result<Option<u64>> {
+        let mut frame = [0; FRAME_HEADER];
+        if payload_bytes < FRAME_HEADER as u64 {
+            return Ok(None);
+        }
+        self.read(offset + GROUP_HEADER as u64, &mut frame)?;
+        Ok(match decode(&mut frame.as_slice(), 1) {
+            Some(Frame::Synced(number)) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// Whether a later group that is valid proves that the group at an offset was durable.
+    fn was_durable(&mut self, offset: u64, number: u64) -> io::Result<bool> {
         let magic = GROUP_MAGIC.to_le_bytes();
         let mut piece = vec![0; READ_BYTES];
         let mut at = offset + 1;
@@ -137,8 +152,11 @@ impl Reader {
             self.read(at, piece)?;
             let found = piece.windows(magic.len()).enumerate().filter(|(_, four)| *four == magic);
             for (index, _) in found {
-                let group = self.group_at(at + index as u64)?;
-                if group.is_some_and(|(later, _)| later > number) {
+                let later_at = at + index as u64;
+                if let Some((later, bytes)) = self.group_at(later_at)?
+                    && later > number
+                    && self.synced_before(later_at, bytes)?.is_none_or(|synced| synced > number)
+                {
                     return Ok(true);
                 }
             }

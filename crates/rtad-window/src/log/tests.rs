@@ -1,14 +1,30 @@
 use super::read::{READ_BYTES, SegmentEnd};
 use super::*;
+use crate::disk::LocalDisk;
+use crate::disk::tests::FaultyDisk;
 
 fn change(slot: u64) -> Change {
     Change { slot, words: [slot as u32, 2, 3, 4, 5, 6] }
 }
 
+fn local() -> Arc<dyn Disk> {
+    Arc::new(LocalDisk)
+}
+
+fn group(payload: &[u8]) -> LogGroup {
+    let mut group = LogGroup::new();
+    group.bytes.extend_from_slice(payload);
+    group
+}
+
+fn create(dir: &Path, disk: &Arc<dyn Disk>) -> Segment {
+    Segment::create(disk, dir, 7, 3, 10, [].iter()).unwrap()
+}
+
 fn write(dir: &Path, groups: &[&[u8]]) -> PathBuf {
-    let mut segment = Segment::create(dir, 7, 3, 10).unwrap();
-    for group in groups {
-        segment.append(group).unwrap();
+    let mut segment = create(dir, &local());
+    for payload in groups {
+        segment.append(&mut group(payload)).unwrap();
     }
     segment_path(dir, 3)
 }
@@ -32,22 +48,29 @@ fn frames(mut payload: &[u8]) -> Option<Vec<Frame>> {
 
 #[test]
 fn frames_survive_encoding() {
-    let mut bytes = Vec::new();
-    encode_changes(&mut bytes, 9, &[change(1), change(1 << 40)], LANES, false);
-    encode_changes(&mut bytes, 10, &[change(2)], LANES, true);
-    let answer = Answer { seconds: 5, ticket: 0, request: [7; 16], counts: [1, 0, 65535].into() };
-    encode_answer(&mut bytes, &Token([8; 16]), &answer);
-    encode_wall_offset(&mut bytes, -3_600_000);
+    let mut group = LogGroup::after_sync(77);
+    group.add_changes(9, &[change(1), change(1 << 40)], LANES, false);
+    group.add_changes(10, &[change(2)], LANES, true);
+    let counts = Outcomes::Counts([1, 0, 65535].into());
+    let answer = Answer { seconds: 5, request: [7; 16], outcomes: counts };
+    group.add_answer(&Token([8; 16]), &answer);
+    let news = Outcomes::News { events: 9, bits: [3, 1].into() };
+    let flags = Answer { seconds: 6, request: [6; 16], outcomes: news };
+    group.add_answer(&Token([9; 16]), &flags);
+    group.add_wall_offset(-3_600_000);
     let expected = [
+        Frame::Synced(77),
         Frame::Changes { tick: 9, changes: vec![change(1), change(1 << 40)] },
         Frame::Forgotten { tick: 10, changes: vec![change(2)] },
         Frame::Answered { token: Token([8; 16]), answer },
+        Frame::Answered { token: Token([9; 16]), answer: flags },
         Frame::WallOffset(-3_600_000),
     ];
-    assert_eq!(frames(&bytes).unwrap(), expected);
+    let bytes = &group.bytes[GROUP_HEADER..];
+    assert_eq!(frames(bytes).unwrap(), expected);
     for end in 1..bytes.len() {
         if let Some(frames) = frames(&bytes[..end]) {
-            assert!(frames.len() < 4);
+            assert!(frames.len() < expected.len());
         }
     }
 }
@@ -100,15 +123,61 @@ fn large_groups_are_read_and_damage_before_them_is_found() {
 }
 
 #[test]
-fn group_that_was_not_synced_is_cut() {
+fn group_that_failed_is_cut() {
     let dir = tempfile::tempdir().unwrap();
-    let mut segment = Segment::create(dir.path(), 7, 3, 10).unwrap();
-    segment.append(b"first").unwrap();
-    segment.fails_sync = true;
-    segment.append(b"refused").unwrap_err();
+    let disk = Arc::new(FaultyDisk::default());
+    let mut segment = create(dir.path(), &(Arc::clone(&disk) as _));
+    segment.append(&mut group(b"first")).unwrap();
+    segment.append(&mut group(b"not synced")).unwrap();
+    segment.remove_last();
+    disk.fill(1);
+    segment.append(&mut group(b"written in part")).unwrap_err();
     let (groups, end) = read(&segment_path(dir.path(), 3)).unwrap();
     assert_eq!(groups, [b"first"]);
     assert_eq!(end, SegmentEnd { next_group: 11, torn_bytes: 0 });
+}
+
+/// The machine wrote the later one of two groups that were not synced.
+#[test]
+fn groups_after_one_that_was_not_durable_are_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    for (synced, is_refused) in [(10, false), (11, false), (12, true)] {
+        let mut segment = create(dir.path(), &local());
+        segment.append(&mut group(b"first")).unwrap();
+        segment.append(&mut group(b"lost")).unwrap();
+        segment.append(&mut LogGroup::after_sync(synced)).unwrap();
+        let path = segment_path(dir.path(), 3);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let second = HEADER_BYTES + GROUP_HEADER + 5;
+        bytes[second..second + 8].fill(0);
+        std::fs::write(&path, &bytes).unwrap();
+        match read(&path) {
+            Ok((groups, end)) => {
+                assert_eq!((groups.len(), end.next_group, is_refused), (1, 11, false))
+            }
+            Err(error) => assert!(is_refused, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn segment_replaces_groups_of_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[b"first", b"refused"]);
+    let mut again = group(b"second");
+    again.seal(11);
+    Segment::create(&local(), dir.path(), 7, 4, 11, [again].iter()).unwrap();
+    let mut groups = Vec::new();
+    let mut next = 10;
+    for (number, until) in [(3, Some(11)), (4, None)] {
+        let path = segment_path(dir.path(), number);
+        let end = read_segment(&path, 7, number, next, until, |payload| {
+            groups.push(payload.to_vec());
+            Some(())
+        });
+        next = end.unwrap().next_group;
+    }
+    assert_eq!(groups, [b"first".to_vec(), b"second".to_vec()]);
 }
 
 #[test]

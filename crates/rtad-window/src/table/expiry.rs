@@ -1,9 +1,8 @@
 //! Expiry: sweeps of a region, and keys that leave their slots before the caller's next sweep.
 
-use super::{LANES, Locked, RegionClock, Words, age, count_of, key_of};
+use super::{LANES, RegionClock, RegionMut, Words, age, count_of, key_of};
 use crate::Key;
 use crate::spec::{Format, SLOTS, TICKS};
-use crate::sync::{Relaxed, guard};
 
 /// Maximum number of expired keys that wait for the next sweep: 18 MiB. A follower of the window
 /// lists all of its keys again rather than so many changes.
@@ -28,14 +27,14 @@ impl Evicted {
     }
 }
 
-impl Locked<'_> {
+impl RegionMut<'_> {
     /// Moves the region's tick forward. Sweeps first, if a stored tick could repeat otherwise.
     pub(super) fn advance(&mut self, tick: u64) {
         if tick <= self.clock.tick {
             return;
         }
         // The oldest stored tick is `swept - lifetime + 1`; its age must stay below TICKS.
-        if tick - self.clock.swept + self.table.lifetime > TICKS {
+        if tick - self.clock.swept + self.lifetime > TICKS {
             self.sweep_within_event(tick);
         }
         self.clock.tick = tick;
@@ -43,19 +42,20 @@ impl Locked<'_> {
 
     #[cold]
     fn sweep_within_event(&mut self, tick: u64) {
-        if self.table.layout.format == Format::Whole {
-            let mut evicted = guard(self.table.evicted.lock());
+        if self.layout.format == Format::Whole {
+            let mut evicted = std::mem::take(self.evicted);
             self.sweep(tick, |words| evicted.add(&words));
+            *self.evicted = evicted;
         } else {
             self.sweep(tick, |_| {});
         }
     }
 
     /// Notes the whole key of an expired slot, before the slot is used again.
-    pub(super) fn evict(&self, at: usize) {
+    pub(super) fn evict(&mut self, at: usize) {
         let words = self.words(at);
         if words[0] & 0xff != 0 {
-            guard(self.table.evicted.lock()).add(&words);
+            self.evicted.add(&words);
         }
     }
 
@@ -64,16 +64,16 @@ impl Locked<'_> {
         let tick = tick.max(self.clock.tick);
         let passed = tick - self.clock.tick;
         let now = self.now();
-        let lanes = self.table.layout.format.lanes();
-        for bucket in 0..self.table.layout.buckets {
+        let lanes = self.layout.format.lanes();
+        for bucket in 0..self.layout.buckets {
             for slot in 0..SLOTS {
                 let at = bucket * SLOTS * lanes + slot;
-                let stored = self.lanes[at].load(Relaxed) & 0xff;
+                let stored = self.lanes[at] & 0xff;
                 if stored == 0 {
                     continue;
                 }
                 let age = u64::from(age(now, stored)) + passed;
-                if age >= self.table.lifetime {
+                if age >= self.lifetime {
                     cleared(self.words(at));
                     self.write(at, [0; LANES]);
                 }

@@ -13,6 +13,12 @@ fn key(n: u64) -> Key {
     (u128::from(n) << 64 | u128::from(!n)).to_le_bytes()
 }
 
+/// Clears all expired entries; whether each was reported.
+fn expire(window: &mut Window, mut expired: impl FnMut(Key, u16)) -> bool {
+    (0..window.regions()).for_each(|region| window.expire_region(region, &mut expired));
+    window.take_evicted(expired)
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Observe(Vec<u64>),
@@ -68,7 +74,7 @@ proptest! {
         start in 0..1000_u64,
     ) {
         let spec = WindowSpec { count, whole_keys, lifetime, ..SPEC };
-        let window = Window::new(spec, start).unwrap();
+        let mut window = Window::new(spec, start).unwrap();
         let mut model = Model { tick: start, ..Model::default() };
         for step in steps {
             let tick = model.tick;
@@ -93,7 +99,7 @@ proptest! {
                     let expected = model.live(&spec).remove(&n).is_some();
                     // An expired entry of it may be reported or not.
                     model.erased.push(key(n));
-                    prop_assert_eq!(window.forget(&[key(n)]), [expected]);
+                    prop_assert_eq!(window.forget(&key(n)).is_some(), expected);
                 }
                 Step::Check(n) => {
                     let expected = model.live(&spec).get(&n).map_or(0, |(_, count)| *count);
@@ -106,7 +112,7 @@ proptest! {
                 Step::Expire => {
                     model.live(&spec);
                     let mut expired = Vec::new();
-                    prop_assert!(window.expire(|key, count| expired.push((key, count))));
+                    prop_assert!(expire(&mut window, |key, count| expired.push((key, count))));
                     expired.retain(|(key, _)| !model.erased.contains(key));
                     expired.sort_unstable();
                     model.expired.retain(|(key, _)| whole_keys && !model.erased.contains(key));
@@ -125,8 +131,10 @@ proptest! {
             prop_assert_eq!(window.stats(), stats);
             if whole_keys {
                 let mut listed = HashMap::new();
-                window.for_each_key(|key, count| {
-                    listed.insert(key, count);
+                (0..window.regions()).for_each(|region| {
+                    window.list_region(region, |key, count| {
+                        listed.insert(key, count);
+                    });
                 });
                 let live = model.entries.iter().map(|(n, (_, count))| (key(*n), *count));
                 prop_assert_eq!(listed, live.collect());
@@ -138,14 +146,14 @@ proptest! {
 #[test]
 fn expired_keys_are_reported_once() {
     let spec = WindowSpec { whole_keys: true, ..SPEC };
-    let window = Window::new(spec, 10).unwrap();
+    let mut window = Window::new(spec, 10).unwrap();
     window.observe(&[key(1), key(1)]);
     window.set_tick(12);
     window.observe(&[key(2)]);
     let mut expired = Vec::new();
     for tick in 13..20 {
         window.set_tick(tick);
-        assert!(window.expire(|key, count| expired.push((tick, key, count))));
+        assert!(expire(&mut window, |key, count| expired.push((tick, key, count))));
     }
     assert_eq!(expired, [(15, key(1), 2), (17, key(2), 1)]);
 }
@@ -156,9 +164,9 @@ fn small_whole() -> Window {
     Window::new(spec, 0).unwrap()
 }
 
-fn expired(window: &Window) -> Vec<Key> {
+fn expired(window: &mut Window) -> Vec<Key> {
     let mut expired = Vec::new();
-    assert!(window.expire(|key, _| expired.push(key)));
+    assert!(expire(window, |key, _| expired.push(key)));
     expired.sort_unstable();
     expired
 }
@@ -171,28 +179,28 @@ fn sorted(numbers: std::ops::Range<u64>) -> Vec<Key> {
 
 #[test]
 fn expired_keys_are_reported_after_their_slots_are_reused() {
-    let window = small_whole();
+    let mut window = small_whole();
     window.observe(&sorted(0..32));
     window.set_tick(2);
     window.observe(&sorted(100..120));
-    assert_eq!(expired(&window), sorted(0..32));
-    assert!(expired(&window).is_empty());
+    assert_eq!(expired(&mut window), sorted(0..32));
+    assert!(expired(&mut window).is_empty());
 }
 
 #[test]
 fn expired_keys_are_reported_after_a_sweep_within_an_event() {
-    let window = small_whole();
+    let mut window = small_whole();
     window.observe(&sorted(0..32));
     window.set_tick(300);
     assert_eq!(window.counts(&[key(0)]), [0]);
-    assert_eq!(expired(&window), sorted(0..32));
-    assert!(expired(&window).is_empty());
+    assert_eq!(expired(&mut window), sorted(0..32));
+    assert!(expired(&mut window).is_empty());
 }
 
 /// The list of keys that wait for `expire` has a bound.
 #[test]
 fn expired_keys_that_nobody_asks_for_are_bounded() {
-    let window = small_whole();
+    let mut window = small_whole();
     let keys: Vec<Key> = (0..32).map(key).collect();
     let lifetimes = (1 << 20) / 32 + 10;
     for lifetime in 0..lifetimes {
@@ -200,18 +208,18 @@ fn expired_keys_that_nobody_asks_for_are_bounded() {
         window.observe(&keys);
     }
     let mut reported = 0;
-    assert!(!window.expire(|_, _| reported += 1));
+    assert!(!expire(&mut window, |_, _| reported += 1));
     assert_eq!(reported, 1 << 20);
     window.set_tick(lifetimes * 2);
-    assert_eq!(expired(&window).len(), 32);
+    assert_eq!(expired(&mut window).len(), 32);
 }
 
 #[test]
 fn forget_clears_expired_slots_of_the_key() {
-    let window = small_whole();
+    let mut window = small_whole();
     window.observe(&sorted(0..32));
     window.set_tick(2);
-    assert_eq!(window.forget(&[key(7)]), [false]);
+    assert_eq!(window.forget(&key(7)), None);
     assert!(!window.holds(&key(7)) && window.holds(&key(8)));
 }
 
@@ -220,7 +228,7 @@ fn forget_clears_expired_slots_of_the_key() {
 fn capacity_holds_with_expiry() {
     let spec =
         WindowSpec { capacity: 300_000, fpr: 1e-5, count: 1, whole_keys: false, lifetime: 129 };
-    let window = Window::new(spec, 0).unwrap();
+    let mut window = Window::new(spec, 0).unwrap();
     let per_tick = spec.capacity / 129;
     let mut full = 0;
     let mut next = 0;
@@ -237,7 +245,7 @@ fn capacity_holds_with_expiry() {
 #[test]
 fn full_is_an_outcome_and_evicts_nothing() {
     let spec = WindowSpec { capacity: 1, ..SPEC };
-    let window = Window::new(spec, 0).unwrap();
+    let mut window = Window::new(spec, 0).unwrap();
     let keys: Vec<Key> = (0..100).map(key).collect();
     let seen = window.observe(&keys);
     let stored: Vec<Key> = keys
@@ -258,7 +266,7 @@ fn full_is_an_outcome_and_evicts_nothing() {
 fn measured_false_positives_match_the_expected_rate() {
     let spec =
         WindowSpec { capacity: 100_000, fpr: 1e-5, count: 1, whole_keys: false, lifetime: 129 };
-    let window = Window::new(spec, 0).unwrap();
+    let mut window = Window::new(spec, 0).unwrap();
     window.observe(&(0..spec.capacity).map(key).collect::<Vec<_>>());
     let probes = 20_000_000;
     let mut positives = 0;
@@ -273,38 +281,16 @@ fn measured_false_positives_match_the_expected_rate() {
 }
 
 #[test]
-fn one_event_of_a_key_is_new_among_threads() {
-    let spec = WindowSpec { capacity: 100_000, count: 1, fpr: 1e-10, ..SPEC };
-    for _ in 0..20 {
-        let window = Window::new(spec, 0).unwrap();
-        let keys: Vec<Key> = (0..20_000).map(|n| key(n % 5_000)).collect();
-        let new_keys = || {
-            let seen = window.observe(&keys);
-            seen.iter().filter(|seen| **seen == Seen::New).count()
-        };
-        let news = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(new_keys)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
-        });
-        assert_eq!(news, 5_000);
+fn undo_takes_back_the_last_batch() {
+    for whole_keys in [false, true] {
+        let mut window = Window::new(WindowSpec { whole_keys, ..SPEC }, 0).unwrap();
+        window.observe(&[key(1), key(2)]);
+        let mut changes = Vec::new();
+        let batch = [key(1), key(3), key(1), key(1), key(3)];
+        window.observe_with(&batch, |_, _, change| changes.extend(change));
+        assert_eq!(window.counts(&[key(1), key(2), key(3)]), [3, 1, 2]);
+        window.undo(&changes);
+        assert_eq!(window.counts(&[key(1), key(2), key(3)]), [1, 1, 0]);
+        assert_eq!(window.stats().entries, 2);
     }
-}
-
-#[test]
-fn undo_takes_back_exactly_one_event() {
-    let window = Window::new(SPEC, 0).unwrap();
-    let mut changes = Vec::new();
-    window.observe_with(&[key(1), key(1)], |_| {}, |change| changes.push(change));
-    window.undo(&changes[0]);
-    assert_eq!(window.counts(&[key(1)]), [1]);
-    window.undo(&changes[1]);
-    assert_eq!(window.counts(&[key(1)]), [0]);
-    assert_eq!(window.stats().entries, 0);
-    let (forgotten, _) = {
-        window.observe(&[key(2)]);
-        window.forget_one(&key(2)).unwrap()
-    };
-    window.restore(&forgotten);
-    assert_eq!(window.counts(&[key(2)]), [1]);
-    assert_eq!(window.stats().entries, 1);
 }

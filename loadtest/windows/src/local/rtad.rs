@@ -1,5 +1,7 @@
 //! rtad's own engine: a table of fingerprints.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use rtad_window::{Seen, Window, WindowSpec};
 
 use crate::engine::{Engine, Key, Outcome, Sizing};
@@ -7,8 +9,8 @@ use crate::engine::{Engine, Key, Outcome, Sizing};
 /// Rate of 24-bit fingerprints at capacity, rounded up.
 const NARROW_FPR: f64 = 1.44e-6;
 
-/// A window of the writer.
-pub(crate) struct Rtad(Window);
+/// The table of a window. A program gives it to one thread; a lock stands for that here.
+pub(crate) struct Rtad(Mutex<Window>);
 
 impl Rtad {
     /// An empty window; `is_narrow` takes the smallest slots, whose rate may be above that asked.
@@ -21,14 +23,20 @@ impl Rtad {
             lifetime: sizing.ticks as u16,
         };
         let parameters = format!("{:?} slots", spec.format()).to_lowercase();
-        Ok((Self(Window::new(spec, 0)?), parameters))
+        Ok((Self(Mutex::new(Window::new(spec, 0)?)), parameters))
+    }
+}
+
+impl Rtad {
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Engine for Rtad {
     fn observe(&self, keys: &[Key], out: &mut Vec<bool>) -> Outcome {
         out.clear();
-        let seen = self.0.observe(keys);
+        let seen = self.window().observe(keys);
         if seen.contains(&Seen::Full) {
             return Err("the window is full".into());
         }
@@ -37,7 +45,7 @@ impl Engine for Rtad {
     }
 
     fn advance(&self, tick: u64) -> Outcome {
-        self.0.set_tick(tick);
+        self.window().set_tick(tick);
         Ok(())
     }
 }

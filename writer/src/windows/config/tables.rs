@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rtad_config::Secret;
 use rtad_config::values::{
-    DAY, MILLISECOND, MINUTE, SECOND, accepted_time, as_time, parse_time, text, time,
+    DAY, MILLISECOND, MINUTE, SECOND, accepted_time, as_size, as_time, parse_time, size, text, time,
 };
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
@@ -134,9 +134,23 @@ pub(super) struct WindowTable {
         serialize_with = "as_time"
     )]
     pub(super) checkpoint_interval: Duration,
+    /// Time for which a request with the same `Idempotency-Key` gets its first answer again.
+    #[serde(
+        default = "default_answers_time",
+        deserialize_with = "time::<_, _, SECOND, DAY>",
+        serialize_with = "as_time"
+    )]
+    pub(super) answers_time: Duration,
+    /// Memory of the answers kept for that; the oldest leave before their time.
+    #[serde(
+        default = "default_answers_memory",
+        deserialize_with = "size::<_, { 1 << 20 }>",
+        serialize_with = "as_size"
+    )]
+    pub(super) answers_memory: u64,
     /// URL of the Redis or Valkey that holds the window: `redis://`, `rediss://` for TLS,
     /// `redis+cluster://` for a cluster; a password is percent-encoded. The keys from `capacity` to
-    /// `checkpoint_interval` are mistakes beside it, except `count = 1`.
+    /// `answers_memory` are mistakes beside it, except `count = 1`.
     pub(super) backend: Option<Secret>,
     /// File that holds the URL alone. A relative path starts at the directory of the configuration
     /// file.
@@ -194,6 +208,14 @@ const fn default_sync_interval() -> Duration {
 
 const fn default_checkpoint_interval() -> Duration {
     Duration::from_secs(600)
+}
+
+const fn default_answers_time() -> Duration {
+    Duration::from_secs(600)
+}
+
+const fn default_answers_memory() -> u64 {
+    256 << 20
 }
 
 fn default_namespace() -> String {

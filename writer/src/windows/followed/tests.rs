@@ -19,7 +19,7 @@ struct Following {
 impl Following {
     fn start(runtime: &Runtime, depot: &Depot, keys: &[[u8; 16]]) -> Self {
         let owner = runtime.block_on(Owner::over(depot.writer(), WINDOW));
-        owner.observe(keys);
+        runtime.block_on(owner.observe(keys));
         owner.reports.renew();
         let follower = Follower {
             config: owner.audience.clone(),
@@ -58,10 +58,10 @@ fn later_owner_repairs_what_the_earlier_one_wrote() {
     wait_until("the first owner's audience", || has(&depot, 1));
     let later = Following::start(&runtime, &depot, &[[2; 16]]);
     wait_until("the later owner's audience", || has(&depot, 2) && !has(&depot, 1));
-    earlier.owner.observe(&[[3; 16]]);
+    runtime.block_on(earlier.owner.observe(&[[3; 16]]));
     wait_until("a write of the earlier owner", || has(&depot, 3));
     earlier.stop(&runtime);
-    later.owner.observe(&[[4; 16]]);
+    runtime.block_on(later.owner.observe(&[[4; 16]]));
     wait_until("the repaired audience", || {
         has(&depot, 2) && has(&depot, 4) && !has(&depot, 1) && !has(&depot, 3)
     });
@@ -82,7 +82,7 @@ fn audience_deleted_by_another_process_is_published_again() {
     let following = Following::start(&runtime, &depot, &[[1; 16]]);
     wait_until("the audience", || has(&depot, 1));
     depot.delete("a");
-    following.owner.observe(&[[2; 16]]);
+    runtime.block_on(following.owner.observe(&[[2; 16]]));
     wait_until("a new generation", || has(&depot, 1) && has(&depot, 2));
     following.stop(&runtime);
 }

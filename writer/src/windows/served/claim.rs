@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rtad_store::write::{StoreWriter, WindowCheckpoints};
-use rtad_window::{Durability, Durable, StateDir, WindowSpec};
+use rtad_window::{Durability, Settings, Shape, StateDir, WindowHandle};
 
 use super::super::super::telemetry::Telemetry;
 use super::super::WindowError;
 use super::super::clock::{Clock, tick_at};
-use super::super::config::{WindowConfig, table_spec};
+use super::super::config::{WhenFull, WindowConfig};
 use super::super::counters::{Counters, UploadCounters};
 use super::super::reports::Reports;
 use super::super::stored::{Candidate, Claimed, Content, Uploads};
-use super::ServedWindow;
+use super::{ServedWindow, follower};
 
 /// A window that is read, but not claimed yet.
 pub(in super::super) struct ReadWindow {
     config: WindowConfig,
-    spec: WindowSpec,
+    shape: Shape,
     /// `None` if the window is not kept.
     files: Option<(Candidate, Content)>,
 }
@@ -32,7 +32,8 @@ impl ReadWindow {
         lease: Duration,
         store: &StoreWriter,
     ) -> Result<Self, WindowError> {
-        let spec = table_spec(&config.spec);
+        let clock = config.length.clock();
+        let shape = Shape { spec: config.spec, clock, answers: config.answers };
         let mut files = None;
         if config.durability != Durability::None {
             let window = config.name.clone();
@@ -40,11 +41,12 @@ impl ReadWindow {
             let dir = dir.map_err(WindowError::Files)?;
             let checkpoints = WindowCheckpoints::new(store.clone(), window.clone());
             let length = config.length.clone();
-            let candidate = Candidate { checkpoints, window, length, spec, lease, dir };
+            let candidate =
+                Candidate { checkpoints, window, length, shape: shape.clone(), lease, dir };
             let content = candidate.read().await.map_err(WindowError::Claim)?;
             files = Some((candidate, content));
         }
-        Ok(Self { config, spec, files })
+        Ok(Self { config, shape, files })
     }
 
     /// Claims the window.
@@ -53,48 +55,52 @@ impl ReadWindow {
         reports: Vec<Arc<Reports>>,
         telemetry: &Telemetry,
     ) -> Result<ServedWindow, WindowError> {
-        let Self { config, spec, files } = self;
+        let Self { config, shape, files } = self;
+        // Reading and claiming took their time.
+        let start = |tick: u64, offset| {
+            let now = SystemTime::now();
+            let tick = tick.max(tick_at(&config.length, offset, now));
+            let clock = Arc::new(Clock::start(&config.length, tick, offset, now));
+            let read = Arc::clone(&clock);
+            let settings = Settings {
+                durability: config.durability,
+                refuses_when_full: config.when_full == WhenFull::Error,
+                clock: Box::new(move || read.now()),
+                follower: follower(&reports),
+            };
+            (clock, settings)
+        };
         let mut uploads = None;
-        let durable = match files {
-            None => Durable::in_memory(spec, tick_at(&config.length, 0, SystemTime::now()))
-                .map_err(|error| WindowError::Files(error.into()))?,
+        let (clock, handle) = match files {
+            None => {
+                let (clock, settings) = start(0, 0);
+                let started = WindowHandle::in_memory(shape, settings);
+                (clock, started.map_err(|error| WindowError::Files(error.into()))?)
+            }
             Some((candidate, content)) => {
                 let (name, checkpoints) = (config.name.clone(), candidate.checkpoints.clone());
-                let claimed = candidate.claim(content, config.durability).await;
-                let claimed = claimed.map_err(WindowError::Claim)?;
+                let claimed = candidate.claim(content).await.map_err(WindowError::Claim)?;
                 let counters = UploadCounters::new(telemetry, &config);
-                let Claimed { current, lease, durable } = claimed;
+                let Claimed { current, lease, dir, loaded } = claimed;
                 uploads = Some(Uploads::new(name, checkpoints, current, lease, counters));
-                durable
+                let (clock, settings) = start(loaded.tick(), loaded.wall_offset_millis());
+                let started = WindowHandle::start(dir, loaded, settings);
+                (clock, started.map_err(WindowError::Files)?)
             }
         };
-        // Reading took its time.
-        let now = SystemTime::now();
-        let offset = durable.wall_offset_millis();
-        let tick = durable.window().set_tick(tick_at(&config.length, offset, now));
-        let clock = Clock::start(&config.length, tick, offset, now);
-        let memory_bytes = durable.stats().window.memory_bytes;
-        let counters = Counters::new(telemetry, &config, memory_bytes);
-        let (probes, false_positives, failures, changes) = Default::default();
-        let (has_undone, is_late) = Default::default();
+        let counters = Counters::new(telemetry, &config, handle.state().window.memory_bytes);
+        let (probes, false_positives, counted, is_late) = Default::default();
         let window = ServedWindow {
             config,
-            durable,
+            handle,
             uploads,
             clock,
             counters,
-            reports,
             probes,
             false_positives,
-            failures,
-            changes,
-            has_undone,
+            counted,
             is_late,
         };
-        if !window.reports.is_empty() {
-            // Removes the entries of the day before, if the process was stopped over midnight.
-            let _ = window.expire(|_, _| {});
-        }
         window.update_gauges();
         Ok(window)
     }

@@ -15,9 +15,8 @@ use super::ServedWindow;
 
 impl ServedWindow {
     /// Entry of `GET /v1/windows`.
-    pub(in super::super::super) fn info(&self) -> WindowInfo<'_> {
-        self.move_clock();
-        let stats = self.durable.stats();
+    pub(in super::super) fn info(&self) -> WindowInfo<'_> {
+        let stats = self.handle.state();
         let probes = self.probes.load(Ordering::Relaxed);
         WindowInfo {
             window: &self.config.name,
@@ -43,13 +42,15 @@ impl ServedWindow {
             writable: stats.is_writable && self.is_held(),
             log_bytes: stats.log_bytes,
             checkpoint_unix_seconds: stats.checkpoint_unix_seconds,
+            answers_bytes: stats.answers_bytes,
+            answers_evicted: stats.answers_evicted,
             events: self.counters.events.totals(),
         }
     }
 
     /// Age of the oldest entry in seconds.
     pub(super) fn oldest(&self, ticks: Option<u64>) -> Option<f64> {
-        match &self.clock {
+        match &*self.clock {
             Clock::Day { today, .. } => {
                 let start = today.lock().start;
                 let since = SystemTime::now().duration_since(start).unwrap_or_default();
@@ -81,5 +82,7 @@ pub(in super::super::super) struct WindowInfo<'a> {
     writable: bool,
     log_bytes: u64,
     checkpoint_unix_seconds: u64,
+    answers_bytes: u64,
+    answers_evicted: u64,
     events: EventTotals,
 }

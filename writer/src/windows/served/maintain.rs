@@ -1,17 +1,17 @@
-//! Maintenance of a window: clock, expiry, metrics, checkpoints, and the owner in the store.
+//! Maintenance of a window: metrics, checkpoints, and the owner in the store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
-use rtad_window::{Key, SavedCheckpoint};
+use rtad_window::SavedCheckpoint;
 
 use rtad_core::random;
 
-use super::super::clock::{now_seconds, since_epoch};
+use super::super::clock::now_seconds;
 use super::super::config::Length;
 use super::super::stored::{Begun, Stored, Uploads};
 use super::ServedWindow;
@@ -26,47 +26,23 @@ const FIRST_UPLOAD: Duration = Duration::from_secs(5);
 const UPLOAD_RETRY: Duration = Duration::from_secs(5);
 
 impl ServedWindow {
-    /// Keeps the clock, the files, the audiences and the metrics up to date, forever.
+    /// Keeps checkpoints and metrics up to date, forever.
     pub(in super::super) async fn maintain(self: Arc<Self>) {
-        let mut tick = self.durable.window().tick();
         loop {
             tokio::time::sleep(MAINTENANCE).await;
-            let window = Arc::clone(&self);
-            let maintained = tokio::task::spawn_blocking(move || window.maintain_once(tick)).await;
-            tick = maintained.unwrap_or(tick);
+            self.maintain_once().await;
         }
     }
 
-    /// The files need it to know at the next start how long the process was gone.
-    fn set_time(&self) {
-        self.durable.set_time(self.clock.time(), since_epoch(SystemTime::now()));
-    }
-
-    pub(super) fn maintain_once(&self, before: u64) -> u64 {
-        self.set_time();
-        self.move_clock();
-        let tick = self.durable.window().tick();
-        self.report_late_clock(tick);
-        if self.has_undone.swap(false, Ordering::AcqRel) {
-            // Once per run, however many requests failed.
-            self.reports.iter().for_each(|reports| reports.renew());
+    pub(super) async fn maintain_once(self: &Arc<Self>) {
+        let state = self.handle.state();
+        self.report_late_clock(state.tick);
+        if state.is_checkpoint_due {
+            let window = Arc::clone(self);
+            tokio::spawn(async move { window.checkpoint().await });
         }
-        if tick > before && !self.reports.is_empty() {
-            match self.config.length {
-                // A new day is a new generation.
-                Length::Day(_) => {
-                    let _ = self.expire(|_, _| {});
-                    self.reports.iter().for_each(|reports| reports.renew());
-                }
-                Length::Sliding(_) => self.report_expired(),
-            }
-        }
-        if self.durable.is_checkpoint_due() {
-            self.checkpoint();
-        }
-        self.probe();
+        self.probe().await;
         self.update_gauges();
-        tick
     }
 
     /// Logs once that the day of the window is far ahead: the wall clock was wrong, and no midnight
@@ -86,40 +62,10 @@ impl ServedWindow {
         }
     }
 
-    /// Clears expired entries, which the next checkpoint must not contain: `forget` does not find
-    /// them any more. Returns whether all expired keys were given to `each`.
-    #[must_use]
-    pub(super) fn expire(&self, mut each: impl FnMut(Key, u16)) -> bool {
-        let mut has_expired = false;
-        let is_complete = self.durable.window().expire(|key, count| {
-            has_expired = true;
-            each(key, count);
-        });
-        if has_expired {
-            self.add_change();
-        }
-        is_complete
-    }
-
-    fn report_expired(&self) {
-        let mut expired = Vec::new();
-        let least = self.reports.iter().map(|reports| reports.min_count).min().unwrap_or(1);
-        let is_complete = self.expire(|key, count| {
-            if count >= least {
-                expired.push(key);
-            }
-        });
-        if is_complete {
-            self.reports.iter().for_each(|reports| reports.add(expired.iter()));
-        } else {
-            self.reports.iter().for_each(|reports| reports.renew());
-        }
-    }
-
-    pub(super) fn checkpoint(&self) {
+    pub(super) async fn checkpoint(&self) {
         let window = self.config.name.as_str();
         let begun = self.begun();
-        match self.durable.checkpoint(begun.unix_seconds) {
+        match self.handle.checkpoint(begun.unix_seconds).await {
             Ok(Some(saved)) => {
                 tracing::info!(window, "checkpoint of the window written");
                 self.add_upload(&saved, begun);
@@ -134,6 +80,7 @@ impl ServedWindow {
 
     fn add_upload(&self, saved: &SavedCheckpoint, begun: Begun) {
         let Some(uploads) = &self.uploads else { return };
+        let begun = Begun { changes: saved.changes, ..begun };
         if let Err(error) = uploads.add(saved, begun) {
             let (window, error) = (self.config.name.as_str(), error.to_string());
             tracing::warn!(window, error, "checkpoint of the window not read");
@@ -180,15 +127,14 @@ impl ServedWindow {
     }
 
     /// Makes a checkpoint if one is due, and uploads the last one.
-    pub(super) async fn store_once(self: &Arc<Self>, uploads: &Uploads, first_due: Instant) {
+    pub(super) async fn store_once(&self, uploads: &Uploads, first_due: Instant) {
         let begun = self.begun();
         let stored = uploads.stored();
         let due = stored.map_or(first_due, |stored| stored.at + self.config.checkpoint_interval);
         let is_due = begun.at >= due;
         let has_changed = stored.is_none_or(|stored| stored.changes != begun.changes);
-        if is_due && has_changed && !uploads.has_pending() && self.durable.may_checkpoint() {
-            let window = Arc::clone(self);
-            let _ = tokio::task::spawn_blocking(move || window.checkpoint()).await;
+        if is_due && has_changed && !uploads.has_pending() && self.handle.state().may_checkpoint {
+            self.checkpoint().await;
         }
         if uploads.has_pending() {
             uploads.upload().await;
@@ -198,7 +144,7 @@ impl ServedWindow {
     }
 
     pub(super) fn begun(&self) -> Begun {
-        let changes = self.changes.load(Ordering::Acquire);
+        let changes = self.handle.state().changes;
         Begun { at: Instant::now(), unix_seconds: now_seconds(), changes }
     }
 
@@ -210,20 +156,21 @@ impl ServedWindow {
     }
 
     /// Looks up keys that no client sends: those found are false positives.
-    fn probe(&self) {
+    async fn probe(&self) {
         let mut keys = vec![[0; 16]; PROBES];
         for key in &mut keys {
             key[..8].copy_from_slice(&random::number().to_le_bytes());
             key[8..].copy_from_slice(&random::number().to_le_bytes());
         }
-        let counts = self.durable.window().counts(&keys);
+        // A window that is overloaded or cannot be written has no counts.
+        let Ok(counts) = self.handle.counts(keys).await else { return };
         let found = counts.iter().filter(|count| **count > 0).count();
         self.probes.fetch_add(PROBES as u64, Ordering::Relaxed);
         self.false_positives.fetch_add(found as u64, Ordering::Relaxed);
     }
 
     pub(super) fn update_gauges(&self) {
-        let stats = self.durable.stats();
+        let stats = self.handle.state();
         let counters = &self.counters;
         counters.entries.set(stats.window.entries as f64);
         counters.fill_ratio.set(stats.window.entries as f64 / self.config.spec.capacity as f64);
@@ -232,16 +179,17 @@ impl ServedWindow {
         counters.log_bytes.set(stats.log_bytes as f64);
         counters.checkpoint.set(stats.checkpoint_unix_seconds as f64);
         counters.writable.set(f64::from(u8::from(stats.is_writable && self.is_held())));
-        let mut failures = self.failures.lock();
-        counters.log_failures.increment(stats.failures - *failures);
-        *failures = stats.failures;
+        let mut counted = self.counted.lock();
+        let (failures, evicted) = *counted;
+        counters.log_failures.increment(stats.failures - failures);
+        counters.answers_evicted.increment(stats.answers_evicted - evicted);
+        *counted = (stats.failures, stats.answers_evicted);
     }
 
     /// Writes what is queued, and a last checkpoint.
-    pub(in super::super) fn close(&self) {
-        self.set_time();
+    pub(in super::super) async fn close(&self) {
         let begun = self.begun();
-        match self.durable.close(begun.unix_seconds) {
+        match self.handle.close(begun.unix_seconds).await {
             Ok(Some(saved)) => self.add_upload(&saved, begun),
             Ok(None) => {}
             Err(error) => {

@@ -49,8 +49,8 @@ impl Owner {
         Self { window: Arc::new(window), reports, audience, dir }
     }
 
-    pub(in super::super) fn observe(&self, keys: &[Key]) {
-        drop(self.window.observe(keys, None).unwrap());
+    pub(in super::super) async fn observe(&self, keys: &[Key]) {
+        self.window.observe(keys.to_vec(), None).await.unwrap();
     }
 
     fn files(&self) -> impl AsRef<Path> {
@@ -66,10 +66,6 @@ impl Owner {
     fn stored_unix_seconds(&self) -> u64 {
         self.window.uploads.as_ref().unwrap().stored().map_or(0, |stored| stored.unix_seconds)
     }
-
-    fn maintain(&self) {
-        self.window.maintain_once(self.window.durable.window().tick());
-    }
 }
 
 impl ServedWindow {
@@ -82,37 +78,14 @@ impl ServedWindow {
 const FSYNC: &str = "length = \"1h\"\ndurability = \"fsync\"";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn undone_events_of_a_client_that_is_gone_are_corrected_once() {
-    let owner = Owner::start(FSYNC).await;
-    std::fs::remove_dir_all(owner.files()).unwrap();
-    // The open segment could still be written.
-    assert!(owner.window.durable.checkpoint(now_seconds()).unwrap().is_none());
-    // Nobody waits until the events are durable.
-    drop(owner.window.observe(&[[1; 16]], None).unwrap());
-    assert_eq!(owner.reports.take(), Some(Due::Changes(vec![[1; 16]])));
-    owner.reports.done();
-    wait_until("the events are undone", || {
-        owner.maintain();
-        owner.reports.take() == Some(Due::All)
-    });
-    assert_eq!(owner.window.counts_of(&[[1; 16]]), [0]);
-    // Requests of the same failure change nothing.
-    for _ in 0..10 {
-        owner.window.observe(&[[1; 16]], None).unwrap_err();
-        owner.maintain();
-    }
-    assert_eq!(owner.reports.take(), None);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
     let owner = Owner::start(FSYNC).await;
-    owner.observe(&[[1; 16]]);
+    owner.observe(&[[1; 16]]).await;
     owner.store().await;
     assert!(owner.window.has_stored_all());
     let in_the_way = owner.files().as_ref().join("checkpoint.tmp");
     std::fs::create_dir(&in_the_way).unwrap();
-    owner.observe(&[[2; 16]]);
+    owner.observe(&[[2; 16]]).await;
     let before = owner.stored_unix_seconds();
     wait_until("another second", || now_seconds() > before);
     let segments = || std::fs::read_dir(owner.files()).unwrap().count();
@@ -124,7 +97,7 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
     }
     assert_eq!(segments(), after_one, "no attempt within a minute");
     std::fs::remove_dir(&in_the_way).unwrap();
-    owner.window.checkpoint();
+    owner.window.checkpoint().await;
     owner.store().await;
     assert!(owner.window.has_stored_all() && owner.stored_unix_seconds() > before);
     // Nothing has changed: the age is that of the check.
@@ -138,7 +111,7 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
 async fn checkpoint_is_due_one_interval_after_it_was_begun() {
     let owner = Owner::start(FSYNC).await;
     let before = owner.window.begun().at;
-    owner.window.checkpoint();
+    owner.window.checkpoint().await;
     let after = Instant::now();
     wait_until("time for an upload", || after.elapsed() > Duration::from_millis(10));
     owner.store().await;
@@ -151,13 +124,13 @@ async fn checkpoint_is_due_one_interval_after_it_was_begun() {
 async fn older_checkpoint_does_not_replace_a_newer_one() {
     let owner = Owner::start(FSYNC).await;
     let uploads = owner.window.uploads.as_ref().unwrap();
-    let checkpoint = || owner.window.durable.checkpoint(now_seconds()).unwrap().unwrap();
-    let mut older = checkpoint();
+    let checkpoint = async || owner.window.handle.checkpoint(now_seconds()).await.unwrap().unwrap();
+    let mut older = checkpoint().await;
     // The next one removes its file.
     let copy = owner.dir.path().join("older");
     std::fs::copy(&older.path, &copy).unwrap();
     older.path = copy;
-    let newer = checkpoint();
+    let newer = checkpoint().await;
     uploads.add(&newer, owner.window.begun()).unwrap();
     uploads.add(&older, owner.window.begun()).unwrap();
     assert_eq!(uploads.upload().await, Stored::Done);
@@ -175,21 +148,6 @@ async fn later_owner_is_found_during_an_upload() {
     let _later = Owner::over(store, FSYNC).await;
     wait_until("the earlier owner is fenced", || owner.window.is_fenced());
     drop(uploading);
-    owner.window.observe(&[[1; 16]], None).unwrap_err();
-    owner.window.counts(&[[1; 16]]).unwrap_err();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn devices_of_the_day_before_leave_memory_at_midnight() {
-    let owner = Owner::start("length = \"day\"\ndurability = \"fsync\"").await;
-    owner.observe(&[[1; 16]]);
-    owner.store().await;
-    let today = owner.window.durable.window().tick();
-    owner.window.durable.window().set_tick(today + 1);
-    owner.window.maintain_once(today);
-    let mut left = 0;
-    let _ = owner.window.durable.window().expire(|_, _| left += 1);
-    assert_eq!(left, 0);
-    // The next checkpoint is without them, although there was no event.
-    assert!(!owner.window.has_stored_all());
+    owner.window.observe(vec![[1; 16]], None).await.unwrap_err();
+    owner.window.check(vec![[1; 16]]).await.unwrap_err();
 }

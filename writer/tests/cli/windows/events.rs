@@ -2,7 +2,7 @@
 
 use rtad_core::device::DeviceKey;
 use serde_json::{Value, json};
-use testkit::client::metric;
+use testkit::client::{Answer, metric};
 
 use super::{FSYNC, ZONE, day, distinct_of, events_or, flags, info, keys, path, race, serve};
 use crate::process::{Api, TOKEN};
@@ -72,15 +72,17 @@ fn invalid_requests_are_refused_and_counted_nowhere() {
     assert_eq!(info(&mut api, "day")["entries"], 0);
 }
 
+fn post_with_key(api: &mut Api, window: &str, key: &str, body: &Value) -> Answer {
+    let headers = format!("Authorization: Bearer {TOKEN}\r\nIdempotency-Key: {key}\r\n");
+    api.0.request("POST", &path(window, "events"), &headers, body.to_string())
+}
+
 #[test]
 fn retry_with_its_idempotency_key_gets_the_first_answer() {
     let sandbox = Sandbox::new();
     let mut windows = serve(&sandbox, FSYNC);
-    let body = json!({ "kind": "text", "ids": ["a", "b", "a"] }).to_string();
-    let send = |api: &mut Api, key: &str, body: &str| {
-        let headers = format!("Authorization: Bearer {TOKEN}\r\nIdempotency-Key: {key}\r\n");
-        api.0.request("POST", &path("w", "events"), &headers, body)
-    };
+    let body = json!({ "kind": "text", "ids": ["a", "b", "a"] });
+    let send = |api: &mut Api, key: &str, body: &Value| post_with_key(api, "w", key, body);
     let mut api = windows.connect();
     let first = send(&mut api, "k1", &body).ok();
     assert_eq!(first, json!({ "new": [true, true, false], "counts": [1, 1, 1] }));
@@ -89,7 +91,7 @@ fn retry_with_its_idempotency_key_gets_the_first_answer() {
     windows = serve(&sandbox, FSYNC);
     api = windows.connect();
     assert_eq!(send(&mut api, "k1", &body).ok(), first);
-    let other = json!({ "kind": "text", "ids": ["c"] }).to_string();
+    let other = json!({ "kind": "text", "ids": ["c"] });
     send(&mut api, "k1", &other).problem(422, "idempotency_key_reused");
     let again = send(&mut api, "k2", &body).ok();
     assert_eq!(again["new"], json!([false, false, false]));
@@ -110,22 +112,29 @@ fn full_window_answers_as_configured() {
         let ids: Vec<String> = range.map(|n| n.to_string()).collect();
         json!({ "kind": "text", "ids": ids })
     };
-    for (name, expected) in
-        [("new", json!(true)), ("duplicate", json!(false)), ("error", Value::Null)]
-    {
+    for (name, expected) in [("new", json!(true)), ("duplicate", json!(false))] {
         let events = path(name, "events");
         // Room for 32 keys.
         let answer = api.post(&events, &text(0..100)).ok();
         assert_eq!(answer["window_full"], 68);
         assert_eq!((&answer["new"][99], &answer["counts"][99]), (&expected, &Value::Null));
-        let answer = api.post(&events, &text(200..201));
-        match name {
-            "error" => assert!(answer.problem(503, "window_full").contains("larger window")),
-            _ => assert_eq!(answer.ok()["new"], json!([expected])),
-        }
+        assert_eq!(api.post(&events, &text(200..201)).ok()["new"], json!([expected]));
     }
+    let events = path("error", "events");
+    let refused = |api: &mut Api, ids| {
+        // The answer is not kept: the same request is counted when there is room.
+        let answer = post_with_key(api, "error", "a-key", &text(ids));
+        assert!(answer.problem(503, "window_full").contains("larger window"));
+    };
+    refused(&mut api, 0..100);
+    assert_eq!(api.post(&events, &text(0..30)).ok()["new"], json!(vec![true; 30]));
+    refused(&mut api, 0..100);
+    assert_eq!(
+        api.post(&path("error", "check"), &text(30..100)).ok()["seen"],
+        json!(vec![false; 70])
+    );
     let full = "rtad_window_events_total{window=\"error\",result=\"full\"}";
-    assert_eq!(metric(&serve.metrics(), full), 69.0);
+    assert_eq!(metric(&serve.metrics(), full), 200.0);
 }
 
 /// Ten million events with 745,000 duplicates from 64 connections.

@@ -1,21 +1,26 @@
 //! A window's directory, locked but not read yet: its owner may put a checkpoint into it first.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::open::{self, Loaded, OpenError, lock_dir, numbered};
-use crate::WindowSpec;
 use crate::checkpoint::checkpoint_path;
-use crate::log::{private, sync_dir};
+use crate::disk::{Disk, LocalDisk, private, sync_dir};
+use crate::load::{self, Loaded, OpenError, Shape, numbered};
 
 /// A window's directory that no other process can open.
-#[derive(Debug)]
 pub struct StateDir {
-    pub(super) dir: PathBuf,
-    pub(super) lock: File,
+    pub(crate) dir: PathBuf,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Held while the window is open: a second process must not write its files.
+    _lock: File,
 }
+
+/// Free space without which a log that failed does not go on: the next failure reads the table
+/// again.
+const SPARE_BYTES: u64 = 16 << 20;
 
 impl StateDir {
     /// Creates the directory if it is missing, locks it, and removes files that were not finished.
@@ -24,11 +29,15 @@ impl StateDir {
     ///
     /// The directory cannot be written, or is in use by another process.
     pub fn lock(dir: &Path) -> Result<Self, OpenError> {
+        Self::lock_on(dir, Arc::new(LocalDisk))
+    }
+
+    pub(crate) fn lock_on(dir: &Path, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         created.map_err(|source| OpenError::Io { path: dir.to_owned(), source })?;
         let lock = lock_dir(dir)?;
-        open::remove_temporary(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
-        Ok(Self { dir: dir.to_owned(), lock })
+        remove_temporary(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
+        Ok(Self { dir: dir.to_owned(), disk, _lock: lock })
     }
 
     /// The directory.
@@ -49,7 +58,6 @@ impl StateDir {
     /// Reads the last checkpoint and the log after it; an empty directory is an empty window.
     /// Changes nothing but a torn end of the log.
     ///
-    /// `clock` says in the caller's words what a tick is; files of another clock are refused.
     /// `tick` gets the milliseconds that the wall clock was ahead of the window's time when that
     /// was last known, 0 for an empty window, and returns the current tick. Cost: reading the
     /// files; a log of half the table at most.
@@ -57,13 +65,8 @@ impl StateDir {
     /// # Errors
     ///
     /// The files are unreadable, damaged, or of another spec.
-    pub fn load(
-        &self,
-        spec: WindowSpec,
-        clock: &str,
-        tick: impl FnOnce(i64) -> u64,
-    ) -> Result<Loaded, OpenError> {
-        open::load(&self.dir, spec, clock, tick)
+    pub fn load(&self, shape: &Shape, tick: impl FnOnce(i64) -> u64) -> Result<Loaded, OpenError> {
+        load::load(&self.dir, shape, tick)
     }
 
     /// An empty file for a checkpoint from elsewhere; `install` makes it the window's.
@@ -83,12 +86,11 @@ impl StateDir {
     pub fn load_download(
         &self,
         number: u64,
-        spec: WindowSpec,
-        clock: &str,
+        shape: &Shape,
         tick: impl FnOnce(i64) -> u64,
     ) -> Result<Loaded, OpenError> {
         let path = self.download();
-        open::load_download(&path, number, spec, clock, tick).inspect_err(|_| {
+        load::load_download(&path, number, shape, tick).inspect_err(|_| {
             // It has the size of the table; the next download would replace it.
             let _ = std::fs::remove_file(&path);
         })
@@ -106,6 +108,15 @@ impl StateDir {
 
     fn download(&self) -> PathBuf {
         self.dir.join("download.tmp")
+    }
+
+    /// Whether a log that failed may go on: the disk has some space again.
+    pub(crate) fn check_space(&self) -> io::Result<()> {
+        let disk = rustix::fs::statvfs(&self.dir)?;
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < SPARE_BYTES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
     }
 
     /// The claims under which these files may be the window's newest.
@@ -127,7 +138,6 @@ impl StateDir {
     ///
     /// The file `CLAIMS` cannot be written; the one before stays.
     pub fn set_claims(&self, claims: &[String]) -> io::Result<()> {
-        use io::Write as _;
         let path = self.dir.join("CLAIMS.tmp");
         let mut file =
             private(OpenOptions::new().create(true).truncate(true).write(true)).open(&path)?;
@@ -145,4 +155,26 @@ impl StateDir {
     pub fn new_claim() -> io::Result<String> {
         Ok(format!("{:016x}", getrandom::u64()?))
     }
+}
+
+fn lock_dir(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join("LOCK");
+    let file = private(OpenOptions::new().create(true).truncate(false).write(true)).open(&path);
+    let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
+    }
+}
+
+/// Removes what a killed process did not finish: the log may need the space.
+fn remove_temporary(dir: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "tmp") {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }

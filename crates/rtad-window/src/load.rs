@@ -1,22 +1,25 @@
-//! Opening a window's directory: lock, last checkpoint, log after it.
-//!
-//! It has two steps, so that a caller can take over the window between them: `load` finds every
-//! error of the files, `start` begins to write.
+//! Reading a window's directory: last checkpoint, and the log after it.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::sync::{Arc, Mutex};
-use std::time::UNIX_EPOCH;
 
-use super::shared::{Files, Shared};
-use super::{Durability, Durable, writer};
-use crate::answers::Answers;
+use crate::answers::{AnswerLimits, Answers};
 use crate::checkpoint::{self, CheckpointError, Head};
-use crate::log::{self, Frame, LogError, Segment, decode, private, segment_path, sync_dir};
+use crate::log::{self, Frame, LogError, decode, segment_path};
 use crate::window::Window;
 use crate::{SpecError, WindowSpec};
+
+/// Identity of a window's files, and the bounds of what is kept beside its table.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Size and precision.
+    pub spec: WindowSpec,
+    /// Meaning of the ticks, in the caller's words; files of another clock are refused.
+    pub clock: String,
+    /// Bounds of the kept answers.
+    pub answers: AnswerLimits,
+}
 
 /// A window's directory that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -66,35 +69,90 @@ pub enum OpenError {
 
 /// Content of a window's files, or an empty window if there are none.
 pub struct Loaded {
-    head: Head,
-    window: Window,
-    answers: Answers,
+    pub(crate) shape: Shape,
+    pub(crate) head: Head,
+    pub(crate) window: Window,
+    pub(crate) answers: Answers,
     /// Whether the first checkpoint is still to be written.
-    is_new: bool,
+    pub(crate) is_new: bool,
     /// Number of the last segment.
-    last: u64,
-    next_group: u64,
-    log_bytes: u64,
+    pub(crate) last: u64,
+    pub(crate) next_group: u64,
+    pub(crate) log: LogBytes,
+}
+
+/// Size of the log since the last checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LogBytes {
+    /// Changes of the table.
+    pub(crate) changes: u64,
+    /// Kept answers.
+    pub(crate) answers: u64,
 }
 
 impl Loaded {
+    /// An empty window.
+    ///
+    /// # Errors
+    ///
+    /// A value of the spec is out of range.
+    pub(crate) fn empty(shape: Shape, tick: u64) -> Result<Self, SpecError> {
+        let window = Window::new(shape.spec, tick)?;
+        let head = Head {
+            spec: shape.spec,
+            secret: *window.secret(),
+            id: 0,
+            segment: 1,
+            next_group: 1,
+            clock: shape.clock.clone(),
+            tick,
+            wall_offset_millis: 0,
+            regions: 0,
+        };
+        Ok(Self { is_new: true, ..Self::of_checkpoint(shape, head, window) })
+    }
+
+    fn of_checkpoint(shape: Shape, head: Head, window: Window) -> Self {
+        Self {
+            window,
+            answers: Answers::new(shape.answers),
+            shape,
+            is_new: false,
+            last: head.segment.saturating_sub(1),
+            next_group: head.next_group,
+            log: LogBytes::default(),
+            head,
+        }
+    }
+
     /// Moves to the current tick after everything is read.
-    fn at(self, tick: impl FnOnce(i64) -> u64) -> Self {
+    fn at(mut self, tick: impl FnOnce(i64) -> u64) -> Self {
         self.window.set_tick(tick(self.head.wall_offset_millis));
         self.window.recount();
-        self.window.discard_evicted();
+        // The caller lists all keys at its start.
+        let _ = self.window.take_evicted(|_, _| {});
+        self.answers.sort();
         self
+    }
+
+    /// The tick at which it was loaded, or that of its last event if that is later.
+    pub const fn tick(&self) -> u64 {
+        self.window.tick()
+    }
+
+    /// Milliseconds that the wall clock was ahead of the window's time, as last known.
+    pub const fn wall_offset_millis(&self) -> i64 {
+        self.head.wall_offset_millis
     }
 }
 
 /// Reads a directory. Changes nothing but a torn end of the log.
-pub(super) fn load(
+pub(crate) fn load(
     dir: &Path,
-    spec: WindowSpec,
-    clock: &str,
+    shape: &Shape,
     tick: impl FnOnce(i64) -> u64,
 ) -> Result<Loaded, OpenError> {
-    spec.validate()?;
+    shape.spec.validate()?;
     let io = |source| OpenError::Io { path: dir.to_owned(), source };
     let checkpoints = numbered(dir, "checkpoint-").map_err(io)?;
     let segments = numbered(dir, "log-").map_err(io)?;
@@ -102,88 +160,29 @@ pub(super) fn load(
         if !segments.is_empty() {
             return Err(OpenError::NoCheckpoint { dir: dir.to_owned() });
         }
-        return new(spec, clock, tick(0)).map_err(io);
+        let mut loaded = Loaded::empty(shape.clone(), tick(0))?;
+        loaded.head.id = getrandom::u64().map_err(|error| io(error.into()))?;
+        return Ok(loaded);
     };
     let path = checkpoint::checkpoint_path(dir, *number);
-    let mut loaded = load_checkpoint(&path, *number, spec, clock)?;
+    let mut loaded = load_checkpoint(&path, *number, shape)?;
     replay(&mut loaded, dir, &segments)?;
     Ok(loaded.at(tick))
 }
 
 /// Reads a checkpoint that no log follows.
-pub(super) fn load_download(
+pub(crate) fn load_download(
     path: &Path,
     number: u64,
-    spec: WindowSpec,
-    clock: &str,
+    shape: &Shape,
     tick: impl FnOnce(i64) -> u64,
 ) -> Result<Loaded, OpenError> {
-    spec.validate()?;
-    Ok(load_checkpoint(path, number, spec, clock)?.at(tick))
-}
-
-/// Begins to write: the first checkpoint of a new window, and a segment of the log.
-pub(super) fn start(
-    dir: &Path,
-    held: File,
-    loaded: Loaded,
-    durability: Durability,
-) -> Result<Durable, OpenError> {
-    let io = |source| OpenError::Io { path: dir.to_owned(), source };
-    let Loaded { head, window, answers, is_new, last, next_group, log_bytes } = loaded;
-    if is_new {
-        // It fixes the secret of the hash.
-        let written = checkpoint::write(dir, &head, &window).map_err(io)?;
-        checkpoint::publish(dir, written, &head).map_err(io)?;
-        dir.parent().map_or(Ok(()), sync_dir).map_err(io)?;
-    }
-    let path = checkpoint::checkpoint_path(dir, head.segment);
-    let modified = path.metadata().and_then(|metadata| metadata.modified()).unwrap_or(UNIX_EPOCH);
-    let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let files = Files { dir: dir.to_owned(), id: head.id, clock: head.clock };
-    let mut shared = Shared::new(window, durability, Some(files));
-    shared.answers = Mutex::new(answers);
-    shared.wall_offset_millis = AtomicI64::new(head.wall_offset_millis);
-    shared.log_bytes = AtomicU64::new(log_bytes);
-    shared.checkpoint_unix_seconds = AtomicU64::new(modified.as_secs());
-    let segment = Segment::create(dir, head.id, last + 1, next_group).map_err(io)?;
-    let shared = Arc::new(shared);
-    let thread = std::thread::Builder::new().name("window-log".to_owned()).spawn({
-        let shared = Arc::clone(&shared);
-        move || writer::run(&shared, segment)
-    });
-    Ok(Durable {
-        shared,
-        writer: Mutex::new(Some(thread.map_err(io)?)),
-        checkpointing: Mutex::default(),
-        _lock: Some(held),
-    })
-}
-
-pub(super) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
-    let path = dir.join("LOCK");
-    let file = private(OpenOptions::new().create(true).truncate(false).write(true)).open(&path);
-    let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
-    }
-}
-
-/// Removes what a killed process did not finish: the log may need the space.
-pub(super) fn remove_temporary(dir: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "tmp") {
-            std::fs::remove_file(path)?;
-        }
-    }
-    Ok(())
+    shape.spec.validate()?;
+    Ok(load_checkpoint(path, number, shape)?.at(tick))
 }
 
 /// Numbers of the files with a prefix, ascending.
-pub(super) fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
+pub(crate) fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name();
@@ -196,7 +195,7 @@ pub(super) fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
 
 /// Removes checkpoints and log segments before a number. Failures leave files that the next
 /// checkpoint removes.
-pub(super) fn remove_before(dir: &Path, number: u64) {
+pub(crate) fn remove_before(dir: &Path, number: u64) {
     for (prefix, path) in [
         ("checkpoint-", checkpoint::checkpoint_path as fn(&Path, u64) -> PathBuf),
         ("log-", segment_path),
@@ -209,59 +208,26 @@ pub(super) fn remove_before(dir: &Path, number: u64) {
     }
 }
 
-/// An empty window.
-fn new(spec: WindowSpec, clock: &str, tick: u64) -> io::Result<Loaded> {
-    let window = Window::new(spec, tick).map_err(io::Error::other)?;
-    let head = Head {
-        spec,
-        secret: *window.secret(),
-        id: getrandom::u64()?,
-        segment: 1,
-        next_group: 1,
-        clock: clock.to_owned(),
-        tick,
-        wall_offset_millis: 0,
-        regions: 0,
-    };
-    Ok(Loaded { is_new: true, ..of_checkpoint(head, window) })
-}
-
-fn of_checkpoint(head: Head, window: Window) -> Loaded {
-    Loaded {
-        window,
-        answers: Answers::default(),
-        is_new: false,
-        last: head.segment.saturating_sub(1),
-        next_group: head.next_group,
-        log_bytes: 0,
-        head,
-    }
-}
-
-fn load_checkpoint(
-    path: &Path,
-    number: u64,
-    spec: WindowSpec,
-    clock: &str,
-) -> Result<Loaded, OpenError> {
+fn load_checkpoint(path: &Path, number: u64, shape: &Shape) -> Result<Loaded, OpenError> {
     let (head, file) = checkpoint::read_head(path)?;
     if head.segment != number {
         let what = "a checkpoint under the name of another";
         return Err(CheckpointError::Damaged { path: path.to_owned(), what }.into());
     }
+    let Shape { spec, clock, .. } = shape;
     let is_same = head.spec.layout() == spec.layout()
         && head.spec.lifetime == spec.lifetime
-        && head.clock == clock;
+        && head.clock == *clock;
     if !is_same {
         return Err(OpenError::Other {
             path: path.to_owned(),
-            expected: describe(&spec, clock),
+            expected: describe(spec, clock),
             found: describe(&head.spec, &head.clock),
         });
     }
-    let window = Window::with_secret(spec, head.tick, head.secret);
-    checkpoint::read_regions(path, &head, file, &window)?;
-    Ok(of_checkpoint(head, window))
+    let mut window = Window::with_secret(*spec, head.tick, head.secret);
+    checkpoint::read_regions(path, &head, file, &mut window)?;
+    Ok(Loaded::of_checkpoint(shape.clone(), head, window))
 }
 
 fn describe(spec: &WindowSpec, clock: &str) -> String {
@@ -282,10 +248,8 @@ fn replay(loaded: &mut Loaded, dir: &Path, segments: &[u64]) -> Result<(), OpenE
             None => None,
         };
         let group = loaded.next_group;
-        let end = log::read_segment(&path, id, *number, group, until, |payload| {
-            loaded.log_bytes += payload.len() as u64;
-            apply(loaded, payload)
-        })?;
+        let end =
+            log::read_segment(&path, id, *number, group, until, |payload| apply(loaded, payload))?;
         loaded.next_group = end.next_group;
         loaded.last = *number;
         if end.torn_bytes > 0 {
@@ -309,19 +273,27 @@ fn cut(path: &Path, torn_bytes: u64) -> Result<(), LogError> {
 }
 
 fn apply(loaded: &mut Loaded, mut payload: &[u8]) -> Option<()> {
-    let window = &loaded.window;
+    let Loaded { window, answers, head, log, .. } = loaded;
     while !payload.is_empty() {
-        let (tick, changes, is_forget) = match decode(&mut payload, window.lanes())? {
+        let before = payload.len();
+        let frame = decode(&mut payload, window.lanes())?;
+        let bytes = (before - payload.len()) as u64;
+        match &frame {
+            Frame::Answered { .. } => log.answers += bytes,
+            _ => log.changes += bytes,
+        }
+        let (tick, changes, is_forget) = match frame {
             Frame::Changes { tick, changes } => (tick, changes, false),
             Frame::Forgotten { tick, changes } => (tick, changes, true),
             Frame::Answered { token, answer } => {
-                loaded.answers.insert(token, answer);
+                answers.insert(token, answer);
                 continue;
             }
             Frame::WallOffset(millis) => {
-                loaded.head.wall_offset_millis = millis;
+                head.wall_offset_millis = millis;
                 continue;
             }
+            Frame::Synced(_) => continue,
         };
         window.set_tick(tick);
         for change in &changes {

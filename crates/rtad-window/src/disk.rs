@@ -1,0 +1,114 @@
+//! Writes of a window's files, apart from the file system: a disk may be full, or fail.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Writes and syncs of open files.
+pub(crate) trait Disk: Send + Sync {
+    fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all(bytes)
+    }
+
+    /// Makes the content of a file durable.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+}
+
+/// The file system.
+pub(crate) struct LocalDisk;
+
+impl Disk for LocalDisk {}
+
+/// An open file of a disk, readable by its owner only: it may hold keys.
+pub(crate) struct DiskFile {
+    pub(crate) file: File,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+impl DiskFile {
+    /// Creates a file, or empties it.
+    pub(crate) fn create(disk: &Arc<dyn Disk>, path: &Path) -> io::Result<Self> {
+        let file =
+            private(OpenOptions::new().create(true).truncate(true).write(true)).open(path)?;
+        Ok(Self { file, disk: Arc::clone(disk) })
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.disk.sync(&self.file)
+    }
+
+    /// A second handle of the file, which another thread may sync.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()?, disk: Arc::clone(&self.disk) })
+    }
+}
+
+impl Write for DiskFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.disk.write(&mut self.file, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Files that hold keys are readable by their owner only.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.mode(0o600)
+}
+
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A disk that fails when a test says so.
+    #[derive(Default)]
+    pub(crate) struct FaultyDisk {
+        /// Writes that find it full.
+        full: AtomicU32,
+        /// Syncs that fail.
+        broken: AtomicU32,
+    }
+
+    impl FaultyDisk {
+        pub(crate) fn fill(&self, writes: u32) {
+            self.full.store(writes, Ordering::Release);
+        }
+
+        pub(crate) fn fail_syncs(&self, syncs: u32) {
+            self.broken.store(syncs, Ordering::Release);
+        }
+    }
+
+    fn fails(faults: &AtomicU32) -> bool {
+        let less = |left: u32| left.checked_sub(1);
+        faults.try_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    }
+
+    impl Disk for FaultyDisk {
+        /// A full disk takes half of a write.
+        fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
+            if fails(&self.full) {
+                file.write_all(&bytes[..bytes.len() / 2])?;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            file.write_all(bytes)
+        }
+
+        fn sync(&self, _: &File) -> io::Result<()> {
+            if fails(&self.broken) { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
+        }
+    }
+}

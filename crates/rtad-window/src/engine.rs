@@ -1,0 +1,351 @@
+//! Thread of a window: the only one that touches its table, answers and log.
+//!
+//! A *turn* takes the requests that wait, applies them in their order, writes one group, and
+//! replies. Expiry, copies for a checkpoint, and lists of keys are steps of one region between two
+//! turns. After a failed write the requests of the group are refused, and the files are read again:
+//! the table holds what was not written.
+
+mod copies;
+mod recovery;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Key;
+use crate::answers::{Answer, Answers, Outcomes, Retry};
+use crate::journal::Journal;
+use crate::load::{Loaded, Shape};
+use crate::log::LogGroup;
+use crate::queue::{CheckpointReply, Failure, Observed, Queue, Reply, Request};
+use crate::settings::{Changed, Follower, Now, Settings, WindowState};
+use crate::table::{Change, count_of, key_of};
+use crate::window::{Seen, Window};
+use steps::{Checkpointing, Listing, Sweep};
+
+/// Longest time between two turns.
+const IDLE: Duration = Duration::from_secs(1);
+/// Time between attempts to write a log that failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// Time from a failed checkpoint to the next: each attempt writes the table.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(60);
+/// Minimum size of the log before a checkpoint; half of the table if that is larger.
+const MIN_LOG_BYTES: u64 = 64 << 20;
+/// A log with so many times the memory of answers is due for a checkpoint, too.
+const ANSWER_LOGS: u64 = 4;
+/// Change of the wall offset that is logged.
+const WALL_STEP_MILLIS: u64 = 1000;
+
+/// State that the thread publishes.
+pub(crate) type Published = Arc<Mutex<WindowState>>;
+
+pub(crate) struct Engine {
+    queue: Arc<Queue>,
+    published: Published,
+    settings: Settings,
+    shape: Shape,
+    window: Window,
+    answers: Answers,
+    wall_offset_millis: i64,
+    /// `None` for a window that is not kept.
+    journal: Option<Journal>,
+    /// The window's time.
+    seconds: u64,
+    changes: u64,
+    failures: u64,
+    checkpoint_unix_seconds: u64,
+    checkpointing: Option<Checkpointing>,
+    /// Checkpoints that wait for the one being written.
+    checkpoints: VecDeque<(u64, CheckpointReply)>,
+    checkpoint_failed_at: Option<Instant>,
+    sweep: Sweep,
+    lists: VecDeque<Listing>,
+    /// A step has more work at once.
+    is_busy: bool,
+    turn: Turn,
+}
+
+/// Buffers of one turn.
+#[derive(Default)]
+struct Turn {
+    requests: Vec<Request>,
+    replies: Vec<Answered>,
+    /// Slots that the current request has changed.
+    changes: Vec<Change>,
+    /// Keys that reached each threshold.
+    reached: Vec<(u16, Vec<Key>)>,
+    left: Vec<Key>,
+    has_changed: bool,
+}
+
+/// A request with its outcome, which is sent after the group is written.
+enum Answered {
+    Observe(Reply<Observed>, Result<Observed, Failure>),
+    Counts(Reply<Vec<u16>>, Vec<u16>),
+    Forget(Reply<Vec<bool>>, Vec<bool>),
+}
+
+impl Answered {
+    fn send(self) {
+        // A client that is gone needs no answer.
+        match self {
+            Self::Observe(reply, observed) => drop(reply.send(observed)),
+            Self::Counts(reply, counts) => drop(reply.send(Ok(counts))),
+            Self::Forget(reply, forgotten) => drop(reply.send(Ok(forgotten))),
+        }
+    }
+}
+
+impl Turn {
+    /// Refuses the requests of a group that could not be written.
+    fn refuse(&mut self) {
+        self.replies.clear();
+        self.reached.iter_mut().for_each(|(_, keys)| keys.clear());
+        self.left.clear();
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(
+        loaded: Loaded,
+        journal: Option<Journal>,
+        checkpoint_unix_seconds: u64,
+        settings: Settings,
+        (queue, published): (Arc<Queue>, Published),
+    ) -> Self {
+        let thresholds = settings.follower.iter().flat_map(|follower| &follower.thresholds);
+        let reached = thresholds.map(|threshold| (*threshold, Vec::new())).collect();
+        let mut engine = Self {
+            queue,
+            published,
+            shape: loaded.shape,
+            window: loaded.window,
+            answers: loaded.answers,
+            wall_offset_millis: loaded.head.wall_offset_millis,
+            journal,
+            seconds: 0,
+            changes: 0,
+            failures: 0,
+            checkpoint_unix_seconds,
+            checkpointing: None,
+            checkpoints: VecDeque::new(),
+            checkpoint_failed_at: None,
+            sweep: Sweep { next: 0, left: 0 },
+            lists: VecDeque::new(),
+            is_busy: true,
+            turn: Turn { reached, ..Turn::default() },
+            settings,
+        };
+        let now = (engine.settings.clock)();
+        engine.window.set_tick(now.tick);
+        // A process that was stopped over midnight has the entries of the day before.
+        engine.begin_sweep();
+        engine.publish();
+        engine
+    }
+
+    pub(crate) fn run(mut self) {
+        /// Refuses requests after the end of the thread, also by a panic.
+        struct Refuse(Arc<Queue>);
+        impl Drop for Refuse {
+            fn drop(&mut self) {
+                self.0.set_writable(false);
+            }
+        }
+        let _refuse = Refuse(Arc::clone(&self.queue));
+        while !self.run_turn(self.idle_time()) {}
+    }
+
+    /// Time until there is work without a request.
+    fn idle_time(&self) -> Duration {
+        if self.is_busy {
+            return Duration::ZERO;
+        }
+        let sync_due = self.journal.as_ref().and_then(Journal::sync_due);
+        sync_due.unwrap_or(IDLE).min(IDLE)
+    }
+
+    /// Takes the requests that wait, or waits for one; whether the window is closed.
+    fn run_turn(&mut self, wait: Duration) -> bool {
+        let mut requests = std::mem::take(&mut self.turn.requests);
+        let is_closed = self.queue.take(wait, &mut requests);
+        let mut group = self.journal.as_ref().map_or_else(LogGroup::new, Journal::group);
+        self.read_clock(&mut group);
+        for request in requests.drain(..) {
+            self.apply(request, &mut group);
+        }
+        self.turn.requests = requests;
+        if let Some(checkpointing) = &mut self.checkpointing {
+            checkpointing.copies.add_answers(&self.answers, &mut group);
+        }
+        self.changes += u64::from(std::mem::take(&mut self.turn.has_changed));
+        match self.commit(group) {
+            Ok(()) => {
+                self.report();
+                self.publish();
+                self.turn.replies.drain(..).for_each(Answered::send);
+            }
+            Err(error) => {
+                self.queue.set_writable(false);
+                self.turn.refuse();
+                self.recover(&error, true);
+            }
+        }
+        self.is_busy = self.step();
+        is_closed && self.end()
+    }
+
+    fn commit(&mut self, group: LogGroup) -> io::Result<()> {
+        match &mut self.journal {
+            Some(journal) if !group.is_empty() => journal.commit(group),
+            _ => Ok(()),
+        }
+    }
+
+    fn read_clock(&mut self, group: &mut LogGroup) {
+        let Now { tick, time, wall } = (self.settings.clock)();
+        self.seconds = time.as_secs();
+        self.answers.shrink(self.seconds);
+        let offset = wall.as_millis() as i64 - time.as_millis() as i64;
+        if self.wall_offset_millis.abs_diff(offset) > WALL_STEP_MILLIS {
+            self.wall_offset_millis = offset;
+            group.add_wall_offset(offset);
+        }
+        if tick > self.window.tick() {
+            self.window.set_tick(tick);
+            self.begin_sweep();
+        }
+    }
+
+    fn apply(&mut self, request: Request, group: &mut LogGroup) {
+        let answered = match request {
+            Request::Observe { keys, retry, reply } => {
+                Answered::Observe(reply, self.observe(&keys, retry, group))
+            }
+            Request::Counts { keys, reply } => Answered::Counts(reply, self.window.counts(&keys)),
+            Request::Forget { keys, reply } => Answered::Forget(reply, self.forget(&keys, group)),
+            Request::List { min_count, reply } => {
+                let entries = self.window.stats().entries;
+                return self.lists.push_back(Listing::new(min_count, entries, reply));
+            }
+            Request::Checkpoint { unix_seconds, reply } => {
+                return self.checkpoints.push_back((unix_seconds, reply));
+            }
+        };
+        self.turn.replies.push(answered);
+    }
+
+    fn observe(
+        &mut self,
+        keys: &[Key],
+        retry: Option<Retry>,
+        group: &mut LogGroup,
+    ) -> Result<Observed, Failure> {
+        if let Some((token, request)) = &retry
+            && let Some(answer) = self.answers.get(token, self.seconds)
+        {
+            if !answer.is_of(request, keys.len()) {
+                return Err(Failure::TokenReused);
+            }
+            return Ok(Observed { seen: answer.outcomes.seen(), is_repeated: true });
+        }
+        let Turn { changes, reached, has_changed, .. } = &mut self.turn;
+        changes.clear();
+        let mut seen = Vec::with_capacity(keys.len());
+        self.window.observe_with(keys, |_, outcome, change| {
+            seen.push(outcome);
+            changes.extend(change);
+        });
+        if self.settings.refuses_when_full && seen.contains(&Seen::Full) {
+            self.window.undo(changes);
+            return Err(Failure::NoRoom);
+        }
+        if !changes.is_empty() {
+            group.add_changes(self.window.tick(), changes, self.window.lanes(), false);
+            *has_changed = true;
+        }
+        for (threshold, keys) in reached {
+            // A key has each count once: the highest stays without a change.
+            let passed = changes.iter().filter(|change| count_of(&change.words) == *threshold);
+            keys.extend(passed.map(|change| key_of(&change.words)));
+        }
+        if let Some((token, request)) = retry {
+            let outcomes = Outcomes::new(&seen);
+            let answer = Answer { seconds: self.seconds, request, outcomes };
+            group.add_answer(&token, &answer);
+            self.answers.insert(token, answer);
+        }
+        Ok(Observed { seen, is_repeated: false })
+    }
+
+    fn forget(&mut self, keys: &[Key], group: &mut LogGroup) -> Vec<bool> {
+        let Turn { changes, left, has_changed, .. } = &mut self.turn;
+        changes.clear();
+        let mut forgotten = Vec::with_capacity(keys.len());
+        for key in keys {
+            let change = self.window.forget(key);
+            forgotten.push(change.is_some());
+            changes.extend(change);
+        }
+        if !changes.is_empty() {
+            group.add_changes(self.window.tick(), changes, self.window.lanes(), true);
+        }
+        // An erased key may have expired, and be in an audience still.
+        left.extend(keys);
+        *has_changed = true;
+        forgotten
+    }
+
+    /// Reports the changes of a group that is written.
+    fn report(&mut self) {
+        let Turn { reached, left, .. } = &mut self.turn;
+        for (threshold, keys) in reached {
+            if !keys.is_empty() {
+                report(&mut self.settings.follower, Changed::Reached(*threshold, keys));
+                keys.clear();
+            }
+        }
+        if !left.is_empty() {
+            report(&mut self.settings.follower, Changed::Left(left));
+            left.clear();
+        }
+    }
+
+    fn publish(&self) {
+        let journal = self.journal.as_ref();
+        let log = journal.map(|journal| journal.bytes).unwrap_or_default();
+        let window = self.window.stats();
+        let may_checkpoint = self.checkpointing.is_none()
+            && self.checkpoints.is_empty()
+            && self.checkpoint_failed_at.is_none_or(|at| at.elapsed() >= CHECKPOINT_RETRY);
+        let answers_memory = self.shape.answers.memory_bytes;
+        let is_long = log.changes > (window.memory_bytes / 2).max(MIN_LOG_BYTES)
+            || log.answers > (answers_memory * ANSWER_LOGS).max(MIN_LOG_BYTES);
+        let state = WindowState {
+            window,
+            tick: self.window.tick(),
+            wall_offset_millis: self.wall_offset_millis,
+            changes: self.changes,
+            log_bytes: log.changes,
+            checkpoint_unix_seconds: self.checkpoint_unix_seconds,
+            may_checkpoint,
+            is_checkpoint_due: may_checkpoint && is_long,
+            // The queue knows.
+            is_writable: false,
+            failures: self.failures,
+            answers_bytes: self.answers.bytes,
+            answers_evicted: self.answers.evicted,
+        };
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+fn report(follower: &mut Option<Follower>, changed: Changed<'_>) {
+    if let Some(follower) = follower {
+        (follower.report)(changed);
+    }
+}

@@ -1,0 +1,202 @@
+//! Steps between two turns: expiry, lists of keys, checkpoints, syncs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::copies::{Copies, Step};
+use super::{Engine, report};
+use crate::Key;
+use crate::checkpoint::Head;
+use crate::load::LogBytes;
+use crate::queue::{CheckpointReply, Reply, SavedCheckpoint};
+use crate::settings::Changed;
+
+/// Clearing of expired entries, region by region.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sweep {
+    pub(super) next: usize,
+    /// Regions that have not been swept at the current tick.
+    pub(super) left: usize,
+}
+
+/// A list of keys that is being made.
+pub(super) struct Listing {
+    min_count: u16,
+    next_region: usize,
+    keys: Vec<Key>,
+    reply: Reply<Vec<Key>>,
+}
+
+impl Listing {
+    pub(super) fn new(min_count: u16, entries: u64, reply: Reply<Vec<Key>>) -> Self {
+        let keys = Vec::with_capacity(entries as usize);
+        Self { min_count, next_region: 0, keys, reply }
+    }
+}
+
+/// A checkpoint that is being written.
+pub(super) struct Checkpointing {
+    pub(super) copies: Copies,
+    reply: CheckpointReply,
+    /// Its path is not known yet.
+    saved: SavedCheckpoint,
+    /// The log before it.
+    log: LogBytes,
+    unix_seconds: u64,
+}
+
+impl Engine {
+    /// One step of each kind; whether there is more to do at once.
+    pub(super) fn step(&mut self) -> bool {
+        self.sweep_region();
+        self.list_region();
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.keep_synced()
+        {
+            self.recover(&error, false);
+        }
+        let has_copied = self.step_checkpoint();
+        has_copied || self.sweep.left > 0 || !self.lists.is_empty()
+    }
+
+    /// The tick has moved: entries expire.
+    pub(super) fn begin_sweep(&mut self) {
+        if self.settings.follower.is_none() {
+            return;
+        }
+        if self.window.spec().lifetime == 1 {
+            // All that was in the window.
+            report(&mut self.settings.follower, Changed::All);
+        }
+        // All regions, from the next one of a sweep that is under way.
+        self.sweep.left = self.window.regions();
+    }
+
+    fn sweep_region(&mut self) {
+        let Sweep { next: region, left } = self.sweep;
+        if left == 0 {
+            return;
+        }
+        let least = self.turn.reached.iter().map(|(threshold, _)| *threshold).min().unwrap_or(1);
+        let (mut expired, mut has_expired) = (Vec::new(), false);
+        let mut add = |key, count| {
+            has_expired = true;
+            if count >= least {
+                expired.push(key);
+            }
+        };
+        self.window.expire_region(region, &mut add);
+        let next = (region + 1) % self.window.regions();
+        let is_complete = !(left == 1 || next == 0) || self.window.take_evicted(&mut add);
+        // The next checkpoint is without them, although there was no event.
+        self.changes += u64::from(has_expired);
+        self.sweep = Sweep { next, left: left - 1 };
+        if !is_complete {
+            report(&mut self.settings.follower, Changed::All);
+        } else if !expired.is_empty() && self.window.spec().lifetime > 1 {
+            report(&mut self.settings.follower, Changed::Left(&expired));
+        }
+    }
+
+    fn list_region(&mut self) {
+        let Some(list) = self.lists.front_mut() else { return };
+        let Listing { min_count, next_region, keys, .. } = list;
+        self.window.list_region(*next_region, |key, count| {
+            if count >= *min_count {
+                keys.push(key);
+            }
+        });
+        *next_region += 1;
+        if *next_region == self.window.regions()
+            && let Some(list) = self.lists.pop_front()
+        {
+            // A caller that is gone needs no answer.
+            drop(list.reply.send(Ok(list.keys)));
+        }
+    }
+
+    fn step_checkpoint(&mut self) -> bool {
+        let Some(checkpointing) = &mut self.checkpointing else {
+            let Some((unix_seconds, reply)) = self.checkpoints.pop_front() else { return false };
+            return self.begin_checkpoint(unix_seconds, reply);
+        };
+        match checkpointing.copies.step(&mut self.window) {
+            Step::Wait => false,
+            Step::Copied => true,
+            Step::Sync => {
+                match self.journal.as_mut().map_or(Ok(()), |journal| journal.sync()) {
+                    Ok(()) => checkpointing.copies.publish(),
+                    Err(error) => self.recover(&error, false),
+                }
+                false
+            }
+            Step::Done => {
+                self.finish_checkpoint();
+                true
+            }
+        }
+    }
+
+    /// Begins a checkpoint; whether there is more to do at once.
+    fn begin_checkpoint(&mut self, unix_seconds: u64, reply: CheckpointReply) -> bool {
+        let Some(journal) = &mut self.journal else {
+            drop(reply.send(Ok(None)));
+            return true;
+        };
+        // The changes before it are in the table; those from here on are in the new segment.
+        let log = journal.bytes;
+        if let Err(error) = journal.sync().and_then(|()| journal.rotate()) {
+            self.recover(&error, false);
+            return false;
+        }
+        let (segment, next_group) = journal.end();
+        let head = Head {
+            spec: *self.window.spec(),
+            secret: *self.window.secret(),
+            id: journal.id,
+            segment,
+            next_group,
+            clock: self.shape.clock.clone(),
+            tick: self.window.tick(),
+            wall_offset_millis: self.wall_offset_millis,
+            regions: self.window.regions() as u64,
+        };
+        let disk = (Arc::clone(&journal.dir.disk), journal.dir.path().to_owned());
+        let queue = Arc::clone(&self.queue);
+        let saved = SavedCheckpoint {
+            path: PathBuf::new(),
+            window_id: head.id,
+            number: segment,
+            changes: self.changes,
+        };
+        match Copies::begin(head, disk, queue, self.answers.range()) {
+            Ok(copies) => {
+                self.checkpointing =
+                    Some(Checkpointing { copies, reply, saved, log, unix_seconds });
+            }
+            Err(error) => {
+                // Its caller gets no answer.
+                self.checkpoint_failed_at = Some(Instant::now());
+                tracing::warn!(error = error.to_string(), "checkpoint of a window not begun");
+            }
+        }
+        self.publish();
+        true
+    }
+
+    fn finish_checkpoint(&mut self) {
+        let Some(ended) = self.checkpointing.take() else { return };
+        let Checkpointing { mut copies, reply, saved, log, unix_seconds } = ended;
+        let path = copies.finish();
+        self.checkpoint_failed_at = path.is_err().then(Instant::now);
+        if let (Ok(_), Some(journal)) = (&path, &mut self.journal) {
+            journal.bytes.changes -= log.changes;
+            journal.bytes.answers -= log.answers;
+            self.checkpoint_unix_seconds = unix_seconds;
+        }
+        self.publish();
+        // A caller that is gone needs no answer.
+        drop(reply.send(path.map(|path| Some(SavedCheckpoint { path, ..saved }))));
+    }
+}

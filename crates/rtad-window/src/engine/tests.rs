@@ -1,0 +1,309 @@
+//! Turns driven one by one: requests, steps, faults and crashes in every order.
+
+mod driven;
+mod model;
+
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::answers::{AnswerLimits, Token};
+use crate::disk::tests::FaultyDisk;
+use crate::state_dir::StateDir;
+use crate::{Durability as D, WindowSpec};
+use driven::{Driven, copy_dir};
+
+/// Four regions.
+const SPEC: WindowSpec =
+    WindowSpec { capacity: 150_000, fpr: 1e-9, count: 3, whole_keys: false, lifetime: 129 };
+const LIMITS: AnswerLimits = AnswerLimits { memory_bytes: 1 << 20, time: Duration::from_secs(600) };
+/// Syncs in the background never.
+const LONG: D = D::Interval(Duration::from_secs(7200));
+
+fn key(n: u64) -> Key {
+    let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (u128::from(n) << 64 | u128::from(!n)).to_le_bytes()
+}
+
+fn keys(numbers: impl IntoIterator<Item = u64>) -> Vec<Key> {
+    numbers.into_iter().map(key).collect()
+}
+
+fn open(dir: &TempDir, durability: D) -> Driven {
+    Driven::open(dir.path(), SPEC, durability, 0)
+}
+
+#[test]
+fn acknowledged_events_survive_a_crash() {
+    for durability in [D::Fsync, LONG] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driven = open(&dir, durability);
+        driven.observe(keys(0..500)).unwrap();
+        driven.observe(keys(0..100)).unwrap();
+        assert_eq!(driven.forget(keys([7, 900])).unwrap(), [true, false]);
+        let counts = driven.counts(keys(0..500));
+        assert_eq!(counts[..9], [2, 2, 2, 2, 2, 2, 2, 0, 2]);
+        let state = driven.state().window;
+        let (mut restarted, _dir) = driven.crash(SPEC, durability);
+        assert_eq!(restarted.counts(keys(0..500)), counts);
+        assert_eq!(restarted.state().window, state);
+    }
+}
+
+#[test]
+fn group_that_is_not_written_or_synced_is_refused_and_forgotten() {
+    type Fault = fn(&FaultyDisk);
+    let faults: [(D, Fault); 3] = [
+        (D::Fsync, |disk| disk.fill(1)),
+        (D::Fsync, |disk| disk.fail_syncs(1)),
+        (LONG, |disk| disk.fill(1)),
+    ];
+    for (durability, fail) in faults {
+        let spec = WindowSpec { whole_keys: true, ..SPEC };
+        let dir = tempfile::tempdir().unwrap();
+        let mut driven = Driven::open(dir.path(), spec, durability, 0);
+        driven.observe(keys([1, 2, 2])).unwrap();
+        let kept = driven.retry(keys([4]), 4, 4).unwrap();
+        let saved = driven.begin_checkpoint();
+        fail(&driven.disk);
+        let lists = driven.heard.lock().unwrap().lists;
+        // Three requests of one group.
+        let (first, mut refused_first) = oneshot::channel();
+        let (second, mut refused_second) = oneshot::channel();
+        let retry = Some((Token([9; 16]), [9; 16]));
+        let request = Request::Observe { keys: keys([1, 3]), retry, reply: first };
+        driven.queue.push(request).unwrap();
+        driven.queue.push(Request::Forget { keys: keys([2]), reply: second }).unwrap();
+        assert_eq!(driven.observe(keys([3, 3])), Err(Failure::NotWritable));
+        assert!(refused_first.try_recv().is_err() && refused_second.try_recv().is_err());
+        assert_eq!(driven.state().failures, 1);
+        assert_eq!(driven.heard.lock().unwrap().lists, lists + 1);
+        assert!(driven.finish(saved).unwrap().is_none());
+        // Nothing of it is in the table, the answers, or the files.
+        assert_eq!(driven.counts(keys(1..5)), [1, 2, 0, 1]);
+        assert_eq!(driven.retry(keys([4]), 4, 4).unwrap().seen, kept.seen);
+        let again = driven.retry(keys([1, 3]), 9, 9).unwrap();
+        assert_eq!((again.seen, again.is_repeated), (vec![Seen::Duplicate(2), Seen::New], false));
+        driven.checkpoint();
+        let counts = driven.counts(keys(1..5));
+        let (mut restarted, _dir) = driven.crash(spec, durability);
+        assert_eq!(restarted.counts(keys(1..5)), counts);
+    }
+}
+
+#[test]
+fn failed_sync_of_an_interval_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = open(&dir, D::Interval(Duration::from_millis(2)));
+    driven.observe(keys([1])).unwrap();
+    // The sync of the interval, and the first attempt afterwards.
+    driven.disk.fail_syncs(2);
+    while driven.state().failures == 0 {
+        let wait = driven.engine.idle_time();
+        driven.engine.run_turn(wait);
+    }
+    driven.observe(keys([2])).unwrap();
+    assert_eq!(driven.counts(keys([1, 2])), [1, 1]);
+    // The file that could not be synced is lost.
+    let copy = copy_dir(dir.path());
+    std::fs::write(
+        crate::log::segment_path(copy.path(), 1),
+        &std::fs::read(crate::log::segment_path(dir.path(), 1)).unwrap()[..40],
+    )
+    .unwrap();
+    drop(driven);
+    let mut restarted = Driven::open(copy.path(), SPEC, LONG, 0);
+    assert_eq!(restarted.counts(keys([1, 2])), [1, 1]);
+}
+
+#[test]
+fn log_torn_at_each_byte_holds_whole_groups() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = open(&dir, D::Fsync);
+    driven.observe(keys([1])).unwrap();
+    let before = std::fs::metadata(crate::log::segment_path(dir.path(), 1)).unwrap().len();
+    driven.observe(keys([2, 3])).unwrap();
+    drop(driven);
+    let whole = std::fs::read(crate::log::segment_path(dir.path(), 1)).unwrap();
+    for bytes in before as usize..whole.len() {
+        let copy = copy_dir(dir.path());
+        std::fs::write(crate::log::segment_path(copy.path(), 1), &whole[..bytes]).unwrap();
+        let mut restarted = Driven::open(copy.path(), SPEC, D::Fsync, 0);
+        assert_eq!(restarted.counts(keys(1..4)), [1, 0, 0], "{bytes} bytes");
+    }
+}
+
+#[test]
+fn retry_gets_the_first_answer_also_after_a_crash_and_a_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = open(&dir, D::Fsync);
+    let first = driven.retry(keys([1, 1, 2]), 9, 1).unwrap();
+    assert_eq!(first.seen, [Seen::New, Seen::Duplicate(2), Seen::New]);
+    driven.set_time(1100, 1100);
+    let again = driven.retry(keys([1, 1, 2]), 9, 1).unwrap();
+    assert_eq!((&again.seen, again.is_repeated), (&first.seen, true));
+    assert_eq!(driven.retry(keys([1, 1, 2]), 9, 2), Err(Failure::TokenReused));
+    // The checkpoint moves the answer to its segment.
+    driven.checkpoint();
+    let (mut driven, dir) = driven.crash(SPEC, D::Fsync);
+    driven.set_time(1599, 1599);
+    assert_eq!(driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen, first.seen);
+    assert_eq!(driven.counts(keys([1, 2])), [2, 1]);
+    driven.set_time(1600, 1600);
+    let late = driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen;
+    assert_eq!(late, [Seen::Duplicate(3), Seen::Duplicate(3), Seen::Duplicate(2)]);
+    drop(dir);
+}
+
+#[test]
+fn kept_answers_make_no_checkpoint_due() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = open(&dir, D::Fsync);
+    driven.observe(keys(0..1000)).unwrap();
+    let log_bytes = driven.state().log_bytes;
+    for token in 0..100 {
+        driven.retry(keys(0..1), token, 1).unwrap();
+    }
+    // The first ones count the key up to 3.
+    assert!(driven.state().log_bytes < log_bytes + 100);
+    let answers = driven.state().answers_bytes;
+    assert!(answers >= 100 * 128);
+    let before = driven.engine.journal.as_ref().unwrap().bytes.answers;
+    driven.checkpoint();
+    assert_eq!(driven.state().log_bytes, 0);
+    assert_eq!(driven.engine.journal.as_ref().unwrap().bytes.answers, before);
+}
+
+#[test]
+fn request_that_finds_no_room_counts_nothing_and_is_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = WindowSpec { capacity: 1, whole_keys: true, ..SPEC };
+    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
+    driven.observe(keys(0..30)).unwrap();
+    let state = driven.state();
+    assert_eq!(driven.retry(keys(0..100), 1, 1), Err(Failure::NoRoom));
+    assert_eq!(driven.counts(keys(0..100)), [vec![1; 30], vec![0; 70]].concat());
+    assert_eq!(driven.state(), state);
+    assert_eq!(driven.heard.lock().unwrap().reached.len(), 30);
+    // The same request, when there is room.
+    driven.forget(keys(0..30)).unwrap();
+    let seen = driven.retry(keys(0..30), 1, 1).unwrap();
+    assert_eq!((seen.seen, seen.is_repeated), (vec![Seen::New; 30], false));
+}
+
+#[test]
+fn thresholds_are_reported_once_per_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = WindowSpec { count: 2, whole_keys: true, ..SPEC };
+    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
+    for _ in 0..5 {
+        driven.observe(keys([1, 1, 2])).unwrap();
+    }
+    let mut reached = std::mem::take(&mut driven.heard.lock().unwrap().reached);
+    reached.sort_unstable();
+    let mut expected = vec![(1, key(1)), (1, key(2)), (2, key(1)), (2, key(2))];
+    expected.sort_unstable();
+    assert_eq!(reached, expected);
+    driven.forget(keys([1])).unwrap();
+    driven.set_tick(129);
+    while driven.heard.lock().unwrap().left.len() < 2 {
+        driven.engine.run_turn(Duration::ZERO);
+    }
+    assert_eq!(driven.heard.lock().unwrap().left, [key(1), key(2)]);
+    driven.observe(keys([1])).unwrap();
+    assert_eq!(driven.heard.lock().unwrap().reached, [(1, key(1))]);
+}
+
+/// Day windows are swept seldom, and a device of yesterday may be erased today.
+#[test]
+fn day_leaves_memory_and_checkpoints_at_midnight() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = WindowSpec { whole_keys: true, lifetime: 1, ..SPEC };
+    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
+    driven.observe(keys([1, 2])).unwrap();
+    let (before, lists) = (driven.state().changes, driven.heard.lock().unwrap().lists);
+    driven.set_tick(1);
+    let saved = driven.begin_checkpoint();
+    let path = driven.finish(saved).unwrap().unwrap().path;
+    while driven.engine.sweep.left > 0 {
+        driven.engine.run_turn(Duration::ZERO);
+    }
+    assert_eq!(driven.heard.lock().unwrap().lists, lists + 1);
+    driven.engine.run_turn(Duration::ZERO);
+    assert!(driven.state().changes > before, "the next checkpoint is another");
+    let (head, file) = crate::checkpoint::read_head(&path).unwrap();
+    let mut window = Window::with_secret(spec, head.tick, head.secret);
+    crate::checkpoint::read_regions(&path, &head, file, &mut window).unwrap();
+    for key in keys([1, 2]) {
+        assert!(!window.holds(&key) && !driven.engine.window.holds(&key));
+    }
+}
+
+#[test]
+fn checkpoint_is_refused_for_every_damaged_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = WindowSpec { capacity: 1000, ..SPEC };
+    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
+    driven.observe(keys([1, 2, 2])).unwrap();
+    let path = driven.checkpoint().path;
+    assert_eq!(driven.state().checkpoint_unix_seconds, 77);
+    drop(driven);
+    let copy = copy_dir(dir.path());
+    // The log before it is gone.
+    assert_eq!(std::fs::read_dir(copy.path()).unwrap().count(), 3);
+    let path = copy.path().join(path.file_name().unwrap());
+    let whole = std::fs::read(&path).unwrap();
+    let shape = Shape { spec, clock: "ticks".to_owned(), answers: LIMITS };
+    let locked = StateDir::lock(copy.path()).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x40;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(locked.load(&shape, |_| 0).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn failed_checkpoint_leaves_the_one_before_and_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = open(&dir, D::Fsync);
+    driven.observe(keys([1])).unwrap();
+    let log_bytes = driven.state().log_bytes;
+    // The rename fails.
+    let obstacle = crate::checkpoint::checkpoint_path(dir.path(), 2);
+    std::fs::create_dir(&obstacle).unwrap();
+    let saved = driven.begin_checkpoint();
+    assert!(driven.finish(saved).is_err());
+    assert!(!driven.state().may_checkpoint, "the next attempt waits");
+    assert!(!dir.path().join("checkpoint.tmp").exists());
+    assert_eq!(driven.state().log_bytes, log_bytes);
+    std::fs::remove_dir(obstacle).unwrap();
+    let (mut restarted, _dir) = driven.crash(SPEC, D::Fsync);
+    assert_eq!(restarted.counts(keys([1])), [1]);
+    assert_eq!(restarted.state().log_bytes, log_bytes);
+}
+
+#[test]
+fn step_of_the_wall_clock_is_known_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = open(&dir, D::Fsync);
+    let offset = |driven: &Driven| {
+        let copy = copy_dir(driven.engine.journal.as_ref().unwrap().dir.path());
+        let shape = Shape { spec: SPEC, clock: "ticks".to_owned(), answers: LIMITS };
+        StateDir::lock(copy.path()).unwrap().load(&shape, |_| 0).unwrap().wall_offset_millis()
+    };
+    driven.set_time(1000, 1001);
+    assert_eq!(offset(&driven), 0);
+    driven.set_time(1010, 4610);
+    // A slow change of less than a second.
+    driven.set_time(1011, 4612);
+    assert_eq!(offset(&driven), 3_600_000);
+    driven.checkpoint();
+    assert_eq!(offset(&driven), 3_600_000);
+    // The log misses a step back at first.
+    driven.disk.fill(1);
+    driven.set_time(1012, 1012);
+    assert_eq!(driven.state().failures, 1);
+    driven.set_time(1013, 1013);
+    assert_eq!(offset(&driven), 0);
+}

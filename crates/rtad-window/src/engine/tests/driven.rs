@@ -1,0 +1,192 @@
+//! An engine without its thread, on a disk that fails.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::super::*;
+use super::LIMITS;
+use crate::answers::Token;
+use crate::disk::tests::FaultyDisk;
+use crate::journal::Durability;
+use crate::state_dir::StateDir;
+use crate::{SavedCheckpoint, WindowSpec};
+
+/// Copies the files as a crash would leave them.
+pub(super) fn copy_dir(dir: &Path) -> TempDir {
+    let names = || -> Vec<_> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort_unstable();
+        names
+    };
+    loop {
+        let copy = tempfile::tempdir().unwrap();
+        let before = names();
+        let is_copied = before
+            .iter()
+            .filter(|name| !name.to_string_lossy().ends_with(".tmp"))
+            .all(|name| std::fs::copy(dir.join(name), copy.path().join(name)).is_ok());
+        // A checkpoint may end meanwhile.
+        if is_copied && names() == before {
+            return copy;
+        }
+    }
+}
+
+/// What a follower has heard.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) reached: Vec<(u16, Key)>,
+    pub(super) left: Vec<Key>,
+    pub(super) lists: u32,
+}
+
+/// An engine without its thread.
+pub(super) struct Driven {
+    pub(super) engine: Engine,
+    pub(super) queue: Arc<Queue>,
+    published: Published,
+    pub(super) disk: Arc<FaultyDisk>,
+    tick: Arc<AtomicU64>,
+    /// Seconds of the window's time, and of the wall clock.
+    time: Arc<[AtomicU64; 2]>,
+    pub(super) heard: Arc<Mutex<Heard>>,
+}
+
+impl Driven {
+    pub(super) fn open(dir: &Path, spec: WindowSpec, durability: Durability, tick: u64) -> Self {
+        let disk = Arc::new(FaultyDisk::default());
+        let shape = Shape { spec, clock: "ticks".to_owned(), answers: LIMITS };
+        let dir = StateDir::lock_on(dir, Arc::clone(&disk) as _).unwrap();
+        let loaded = dir.load(&shape, |_| tick).unwrap();
+        let tick = Arc::new(AtomicU64::new(tick));
+        let time = Arc::new([AtomicU64::new(1000), AtomicU64::new(1000)]);
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let clock = {
+            let (tick, time) = (Arc::clone(&tick), Arc::clone(&time));
+            move || {
+                let [time, wall] = &*time;
+                let seconds = |of: &AtomicU64| Duration::from_secs(of.load(Ordering::Relaxed));
+                let tick = tick.load(Ordering::Relaxed);
+                Now { tick, time: seconds(time), wall: seconds(wall) }
+            }
+        };
+        let follower = spec.whole_keys.then(|| {
+            let heard = Arc::clone(&heard);
+            let report = move |changed: Changed<'_>| {
+                let mut heard = heard.lock().unwrap();
+                match changed {
+                    Changed::Reached(count, keys) => {
+                        heard.reached.extend(keys.iter().map(|key| (count, *key)));
+                    }
+                    Changed::Left(keys) => heard.left.extend(keys),
+                    Changed::All => heard.lists += 1,
+                }
+            };
+            Follower { thresholds: vec![1, 2], report: Box::new(report) }
+        });
+        let settings =
+            Settings { durability, refuses_when_full: true, clock: Box::new(clock), follower };
+        let queue = Arc::new(Queue::new());
+        let published = Published::default();
+        let first = loaded.is_new.then(|| {
+            let head = &loaded.head;
+            crate::checkpoint::Writer::create(&dir.disk, dir.path(), head).unwrap()
+        });
+        if let Some(mut first) = first {
+            first.sync().unwrap();
+            first.publish().unwrap();
+        }
+        let journal = Journal::begin(dir, &loaded, durability, Arc::clone(&queue)).unwrap();
+        let shared = (Arc::clone(&queue), Arc::clone(&published));
+        let engine = Engine::new(loaded, Some(journal), 0, settings, shared);
+        Self { engine, queue, published, disk, tick, time, heard }
+    }
+
+    pub(super) fn ask<T>(
+        &mut self,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> Result<T, Failure> {
+        let (reply, mut answer) = oneshot::channel();
+        self.queue.push(request(reply))?;
+        self.engine.run_turn(Duration::ZERO);
+        answer.try_recv().unwrap_or(Err(Failure::NotWritable))
+    }
+
+    pub(super) fn observe(&mut self, keys: Vec<Key>) -> Result<Vec<Seen>, Failure> {
+        self.ask(|reply| Request::Observe { keys, retry: None, reply }).map(|seen| seen.seen)
+    }
+
+    pub(super) fn retry(
+        &mut self,
+        keys: Vec<Key>,
+        token: u8,
+        request: u8,
+    ) -> Result<Observed, Failure> {
+        let retry = Some((Token([token; 16]), [request; 16]));
+        self.ask(|reply| Request::Observe { keys, retry, reply })
+    }
+
+    pub(super) fn forget(&mut self, keys: Vec<Key>) -> Result<Vec<bool>, Failure> {
+        self.ask(|reply| Request::Forget { keys, reply })
+    }
+
+    pub(super) fn counts(&mut self, keys: Vec<Key>) -> Vec<u16> {
+        self.ask(|reply| Request::Counts { keys, reply }).unwrap()
+    }
+
+    pub(super) fn begin_checkpoint(
+        &mut self,
+    ) -> oneshot::Receiver<io::Result<Option<SavedCheckpoint>>> {
+        let (reply, saved) = oneshot::channel();
+        self.queue.push(Request::Checkpoint { unix_seconds: 77, reply }).unwrap();
+        self.engine.run_turn(Duration::ZERO);
+        saved
+    }
+
+    pub(super) fn checkpoint(&mut self) -> SavedCheckpoint {
+        let saved = self.begin_checkpoint();
+        self.finish(saved).unwrap().unwrap()
+    }
+
+    /// Runs turns until a checkpoint has ended.
+    pub(super) fn finish(
+        &mut self,
+        mut saved: oneshot::Receiver<io::Result<Option<SavedCheckpoint>>>,
+    ) -> io::Result<Option<SavedCheckpoint>> {
+        loop {
+            match saved.try_recv() {
+                Ok(saved) => return saved,
+                Err(oneshot::error::TryRecvError::Closed) => return Ok(None),
+                Err(oneshot::error::TryRecvError::Empty) => {
+                    self.engine.run_turn(self.engine.idle_time());
+                }
+            }
+        }
+    }
+
+    pub(super) fn state(&self) -> WindowState {
+        *self.published.lock().unwrap()
+    }
+
+    pub(super) fn set_tick(&self, tick: u64) {
+        self.tick.store(tick, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_time(&mut self, time: u64, wall: u64) {
+        self.time[0].store(time, Ordering::Relaxed);
+        self.time[1].store(wall, Ordering::Relaxed);
+        self.engine.run_turn(Duration::ZERO);
+    }
+
+    /// The same window from the files that a crash leaves now.
+    pub(super) fn crash(self, spec: WindowSpec, durability: Durability) -> (Self, TempDir) {
+        let copy = copy_dir(self.engine.journal.as_ref().unwrap().dir.path());
+        let tick = self.tick.load(Ordering::Relaxed);
+        drop(self);
+        (Self::open(copy.path(), spec, durability, tick), copy)
+    }
+}

@@ -1,0 +1,79 @@
+//! Settings of a window, and the state that its thread publishes.
+
+use std::time::Duration;
+
+use crate::Key;
+use crate::journal::Durability;
+use crate::window::WindowStats;
+
+/// A reading of a window's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// The current tick; one before an earlier reading's changes nothing.
+    pub tick: u64,
+    /// The window's time, which no step of the wall clock changes.
+    pub time: Duration,
+    /// The wall clock at it; both since the Unix epoch. A start learns from the last pair how long
+    /// the process was gone.
+    pub wall: Duration,
+}
+
+/// Change of what a window of whole keys contains, after it is as durable as its answer.
+#[derive(Debug)]
+pub enum Changed<'a> {
+    /// Keys whose count has reached this threshold.
+    Reached(u16, &'a [Key]),
+    /// Keys that were erased or have expired, and may have come again.
+    Left(&'a [Key]),
+    /// Any keys.
+    All,
+}
+
+/// What follows the keys of a window.
+pub struct Follower {
+    /// Counts that are reported when a key reaches them.
+    pub thresholds: Vec<u16>,
+    /// Called by the window's thread.
+    pub report: Box<dyn FnMut(Changed<'_>) + Send>,
+}
+
+/// How a window is run.
+pub struct Settings {
+    /// When an event is safe.
+    pub durability: Durability,
+    /// A request of which an event finds no room is refused, and nothing of it is counted.
+    pub refuses_when_full: bool,
+    /// Read once per group.
+    pub clock: Box<dyn FnMut() -> Now + Send>,
+    /// Only for a window of whole keys.
+    pub follower: Option<Follower>,
+}
+
+/// State of a window, as its thread published it last.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct WindowState {
+    /// Fill of the table.
+    pub window: WindowStats,
+    /// The current tick.
+    pub tick: u64,
+    /// Milliseconds that the wall clock is ahead of the window's time, as last logged.
+    pub wall_offset_millis: i64,
+    /// Number of changes of the table.
+    pub changes: u64,
+    /// Bytes of changes in the log since the last checkpoint.
+    pub log_bytes: u64,
+    /// Wall clock of the last checkpoint; 0 before the first.
+    pub checkpoint_unix_seconds: u64,
+    /// Whether a checkpoint may begin: none is being written, and none has failed within a minute.
+    pub may_checkpoint: bool,
+    /// Whether the log has grown so much that a checkpoint is due, and one may begin.
+    pub is_checkpoint_due: bool,
+    /// Whether requests are accepted.
+    pub is_writable: bool,
+    /// Failed writes and syncs of the log.
+    pub failures: u64,
+    /// Memory of kept answers.
+    pub answers_bytes: u64,
+    /// Kept answers that left before their time.
+    pub answers_evicted: u64,
+}

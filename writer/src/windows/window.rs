@@ -1,0 +1,81 @@
+//! A window by the place of its state, for the handlers.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use rtad_window::{Key, Observed, Retry};
+
+use super::super::error::ApiError;
+use super::config::WhenFull;
+use super::counters::Results;
+use super::remote::{RemoteInfo, RemoteWindow};
+use super::served::{ServedWindow, WindowInfo};
+
+/// A window in this process, or in Redis or Valkey.
+#[derive(Clone)]
+pub(in super::super) enum AnyWindow {
+    Local(Arc<ServedWindow>),
+    Remote(Arc<RemoteWindow>),
+}
+
+/// Entry of `GET /v1/windows`.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(in super::super) enum Info<'a> {
+    Local(WindowInfo<'a>),
+    Remote(RemoteInfo<'a>),
+}
+
+impl AnyWindow {
+    /// Counts events. A request with a token gets the answers of its first attempt.
+    pub(in super::super) async fn observe(
+        &self,
+        keys: Vec<Key>,
+        retry: Option<Retry>,
+    ) -> Result<Observed, ApiError> {
+        match self {
+            Self::Local(window) => window.observe(keys, retry).await,
+            Self::Remote(window) => window.observe(&keys, retry).await,
+        }
+    }
+
+    /// Adds to the metrics.
+    pub(in super::super) fn count(&self, results: Results) {
+        match self {
+            Self::Local(window) => window.count(results),
+            Self::Remote(window) => window.count(results),
+        }
+    }
+
+    /// Counts of keys, without a change: 0 for keys that are not in the window.
+    pub(in super::super) async fn check(&self, keys: Vec<Key>) -> Result<Vec<u16>, ApiError> {
+        match self {
+            Self::Local(window) => window.check(keys).await,
+            Self::Remote(window) => window.check(&keys).await,
+        }
+    }
+
+    /// Erases keys; whether each was in the window.
+    pub(in super::super) async fn forget(&self, keys: Vec<Key>) -> Result<Vec<bool>, ApiError> {
+        match self {
+            Self::Local(window) => window.forget(keys).await,
+            Self::Remote(window) => window.forget(&keys).await,
+        }
+    }
+
+    /// Answer to an event that finds no room. Redis is full for whole requests only.
+    pub(in super::super) fn when_full(&self) -> WhenFull {
+        match self {
+            Self::Local(window) => window.config.when_full,
+            Self::Remote(_) => WhenFull::Error,
+        }
+    }
+
+    pub(in super::super) fn info(&self) -> Info<'_> {
+        match self {
+            Self::Local(window) => Info::Local(window.info()),
+            Self::Remote(window) => Info::Remote(window.info()),
+        }
+    }
+}
