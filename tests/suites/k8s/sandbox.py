@@ -219,8 +219,8 @@ def put_as_kubelet(folder, name, text):
     (version / name).write_text(text)
     (folder / "..data_tmp").symlink_to(version.name)
     (folder / "..data_tmp").rename(old)
-    if not (folder).is_symlink():
-        (folder).symlink_to(f"..data/{name}")
+    if not (folder / name).is_symlink():
+        (folder / name).symlink_to(f"..data/{name}")
 
 
 def live(store, audience="old_users"):
