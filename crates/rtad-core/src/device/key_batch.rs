@@ -3,7 +3,7 @@
 //! The results are those of [`KeyMaker::keys`] for one id at a time, in the same order.
 
 use super::key::DeviceKey;
-use super::key_maker::{Form, KeyMaker, Unusable, append_distinct};
+use super::key_maker::{Form, KeyMaker, Unusable, append_distinct, trim};
 use super::kind::{Case, IdKind};
 use super::md5_lanes::Md5Lanes;
 
@@ -32,7 +32,7 @@ impl KeyBatch {
     /// Adds an id as received.
     #[inline]
     pub fn push(&mut self, maker: &KeyMaker, kind: IdKind, case: Case, id: &[u8]) {
-        let id = id.trim_ascii();
+        let id = trim(id);
         let id = match maker.form(kind, id) {
             Form::Known(result) => BatchId::Known(result),
             Form::Unhashed { has_shape: true } if case == Case::All => {

@@ -66,7 +66,8 @@ impl IdKind {
             Self::Imei => "14 to 17 hex digits",
             Self::AndroidId => "up to 16 hex digits",
             Self::Mac => "12 hex digits, with : or - between pairs or without",
-            Self::Oaid | Self::Caid | Self::Openid => "up to 128 visible ASCII characters",
+            Self::Oaid | Self::Caid => "up to 128 visible ASCII characters, none of `\"[]{},%`",
+            Self::Openid => "up to 128 visible ASCII characters",
         }
     }
 
@@ -95,10 +96,23 @@ impl IdKind {
             Self::Imei => (14..=17).contains(&id.len()) && is_hex(id),
             Self::AndroidId => id.len() <= 16 && is_hex(id),
             Self::Mac => is_mac(id),
-            Self::Oaid | Self::Caid | Self::Openid => is_all(id, u8::is_ascii_graphic),
+            Self::Oaid | Self::Caid => is_all(id, |byte| TOKEN[usize::from(*byte)]),
+            Self::Openid => is_all(id, u8::is_ascii_graphic),
         }
     }
 }
+
+/// Visible ASCII without the marks of JSON, lists and URL encoding: text with them holds an id, or
+/// several, and is none.
+const TOKEN: [bool; 256] = {
+    let mut token = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        token[byte as usize] = !matches!(byte, b'"' | b'[' | b']' | b'{' | b'}' | b',' | b'%');
+        byte += 1;
+    }
+    token
+};
 
 /// Whether all bytes pass. Reads all of them: digits and letters alternate at random, so a branch
 /// per byte would be mispredicted at every second one.

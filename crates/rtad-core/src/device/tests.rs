@@ -212,6 +212,26 @@ fn ids_with_punctuation_or_brackets_keep_their_reading() {
 }
 
 #[test]
+fn white_space_of_any_script_is_trimmed() {
+    let keys = KeyMaker::default();
+    let id = "8d3ebd3654fb46a2832296669cf1b536";
+    let key = keys.key(IdKind::Md5, id.as_bytes());
+    for (before, after) in [
+        (" ", "\t"),
+        ("\u{a0}", "\u{3000} "),
+        ("\u{feff}", ""),
+        ("", "\u{200b}"),
+        (" \u{2060} ", ""),
+    ] {
+        let padded = format!("{before}{id}{after}");
+        assert_eq!(keys.key(IdKind::Md5, padded.as_bytes()), key, "{padded:?}");
+        let caid = keys.key(IdKind::Caid, id.as_bytes());
+        assert_eq!(keys.key(IdKind::Caid, padded.as_bytes()), caid, "{padded:?}");
+    }
+    assert_eq!(keys.key(IdKind::Openid, "\u{3000}".as_bytes()), Err(Unusable::Blank));
+}
+
+#[test]
 fn ids_of_invalid_shape_are_malformed() {
     let keys = KeyMaker::default();
     for (kind, raw) in [
@@ -226,6 +246,9 @@ fn ids_of_invalid_shape_are_malformed() {
         (IdKind::AndroidId, "d0d4845ae4495a830"),
         (IdKind::Mac, "10:2A:B3:D1:52"),
         (IdKind::Oaid, "two words"),
+        (IdKind::Oaid, "1fe9a970-efbb-29e0,1fe9a970-efbb-29e1"),
+        (IdKind::Caid, r#"[{"caid":"8d3ebd3654fb46a2832296669cf1b536"}]"#),
+        (IdKind::Caid, "%5B8d3ebd3654fb46a2832296669cf1b536%5D"),
         (IdKind::Openid, "caf\u{e9}"),
     ] {
         let expected =
@@ -406,7 +429,13 @@ proptest! {
             IdKind::Imei => (14..=17).contains(&id.len()) && is_hex(&id),
             IdKind::AndroidId => (1..=16).contains(&id.len()) && is_hex(&id),
             IdKind::Mac => groups(&[12], b"") || groups(&[2; 6], b":-"),
-            _ => (1..=128).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic),
+            kind => {
+                let is_allowed = |byte: &u8| {
+                    byte.is_ascii_graphic()
+                        && (kind == IdKind::Openid || !b"\"[]{},%".contains(byte))
+                };
+                (1..=128).contains(&id.len()) && id.iter().all(is_allowed)
+            }
         };
         prop_assert_eq!(kind.has_shape(&id), expected);
     }
