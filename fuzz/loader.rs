@@ -27,7 +27,7 @@ use super::memory::bounded;
 use keys::Distinct;
 use source::frames::{self, FrameContent};
 use source::input::{
-    BadRows, Column, Counts, Input, InputError, KeySink, Layout, Reason, Source, read,
+    BadRows, CellSyntax, Column, Counts, Input, InputError, KeySink, Layout, Reason, Source, read,
 };
 use source::journal::{self, Group, JournalHead};
 use source::progress::Progress;
@@ -49,8 +49,9 @@ pub(crate) fn check_parquet(body: &[u8]) {
 }
 
 pub(crate) fn check_csv(body: &[u8]) {
+    let cells = CellSyntax { delimiter: b',', escape: Some(b'\\') };
     for bad_rows in [BadRows::Fail, BadRows::Skip { max: 10 }] {
-        check_input(Layout::Csv { columns: columns(), delimiter: b',', bad_rows }, body);
+        check_input(Layout::Csv { columns: columns(), cells, bad_rows }, body);
     }
 }
 
@@ -91,6 +92,7 @@ fn check_input(layout: Layout, body: &[u8]) {
     let mut sinks = [Counter::default()];
     match read(&input, &mut sinks, None, &Progress::new(false)) {
         Ok(counts) => {
+            let counts = counts.total();
             assert_eq!(counts.keys, sinks[0].keys);
             let rejected: u64 = Reason::ALL.iter().map(|reason| counts.of(*reason)).sum();
             assert_eq!(counts.keys + rejected, counts.values, "every value is a key or rejected");
@@ -100,7 +102,9 @@ fn check_input(layout: Layout, body: &[u8]) {
         Err(error) => {
             let text = error.to_string();
             let names_input = text.contains(&FILE.display().to_string());
-            assert!(names_input || matches!(error, InputError::NoMember { .. }), "{text:?}");
+            let is_of_all =
+                matches!(error, InputError::NoMember { .. } | InputError::NoObject { .. });
+            assert!(names_input || is_of_all, "{text:?}");
             assert!(!text.contains('\n') && text.len() < 8000, "{text:?}");
         }
     }

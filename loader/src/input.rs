@@ -5,15 +5,18 @@
 //! ```
 //!
 //! A row without a usable id is never fatal: [`Counts`] counts it by reason and the caller applies
-//! a limit. An unreadable input is an [`InputError`]. Memory depends only on the number of threads.
+//! a limit to each input. An unreadable input is an [`InputError`]. Memory depends only on the
+//! number of threads.
 //!
 //! Ids are personal data: the text of a row goes only to the rejects file.
 
 mod block;
 mod cells;
+mod content;
 mod csv;
 mod error;
 mod layout;
+mod line_ends;
 mod lines;
 mod member;
 mod ndjson;
@@ -26,9 +29,9 @@ mod remote;
 mod sink;
 
 pub(crate) use error::InputError;
-pub(crate) use layout::{BadRows, Column, Input, Layout};
+pub(crate) use layout::{BadRows, CellSyntax, Column, Input, Layout};
 pub(crate) use lines::lines;
-pub(crate) use open::{Opened, Source, expand};
+pub(crate) use open::{Ends, Opened, Source, expand};
 pub(crate) use read::{expect, read, read_rest};
 pub(crate) use rejects::{Reason, RejectError, Rejects};
-pub(crate) use sink::{Counts, KeySink};
+pub(crate) use sink::{Counts, InputCounts, KeySink};

@@ -127,7 +127,8 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| CollectedKeys::default()).collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), Rejects::finish)?;
-    args.rejects.limit.check(counts.malformed(), counts.values)?;
+    args.rejects.limit.check(&input.sources, &counts, false)?;
+    let counts = counts.total();
     progress.phase("publishing");
     let keys: Vec<DeviceKey> = parsers.into_iter().flat_map(|keys| keys.0).collect();
     let appended = match args.dry_run {

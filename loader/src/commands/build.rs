@@ -53,8 +53,8 @@ use stages::Stages;
 /// Reads files, globs, stdin (`-`) and URLs; .gz and .zst are detected by content. Rows without a
 /// usable id are counted by reason and skipped. `blank` values mean "no id": empty, zeros, null, an
 /// unexpanded macro, or the md5 of one. `malformed` values do not fit their kind. Only malformed
-/// values count towards --max-reject-ratio, because many empty ids are normal. A line longer than
-/// 64 KiB is one malformed row. Duplicates are harmless.
+/// values count towards --max-reject-ratio, because many empty ids are normal; it holds for each
+/// input. A line longer than 64 KiB is one malformed row. Duplicates are harmless.
 ///
 /// Keys stay in memory while they fit --memory and are spilled to disk beyond that: 16 bytes per
 /// usable id, duplicates included. With --spill-dir an interrupted build can be resumed.
@@ -82,8 +82,8 @@ pub(super) struct BuildArgs {
     filter: FilterKind,
     #[command(flatten)]
     rejects: RejectArgs,
-    /// Publish even without any usable id; over a generation with keys this also needs --max-shrink
-    /// 1
+    /// Accept inputs of blank values only, and publish even without any usable id; over a
+    /// generation with keys this also needs --max-shrink 1
     #[arg(long)]
     allow_empty: bool,
     #[command(flatten)]
@@ -267,7 +267,7 @@ impl Prepared {
         let fingerprint = std::mem::take(&mut self.fingerprint);
         let every = args.memory.checkpoint;
         let checkpoints = Checkpoints::new(dir, fingerprint, &self.base, every, state);
-        let mut counts = checkpoints.counts();
+        let mut counts = checkpoints.counts(self.input.sources.len());
         if !state.is_some_and(|state| state.is_read) {
             let read = checkpoints.during(keys, &fillers, || {
                 let sink = |filler| CheckpointSink { filler, checkpoints: &checkpoints };
@@ -280,7 +280,11 @@ impl Prepared {
             checkpoints.end(keys, &fillers)?;
         }
         rejects.map_or(Ok(()), Rejects::finish)?;
-        check(args, &counts)?;
+        args.rejects.limit.check(&self.input.sources, &counts, args.allow_empty)?;
+        let counts = counts.total();
+        if counts.keys == 0 && !args.allow_empty {
+            return Err(CommonError::Empty { rows: counts.rows }.into());
+        }
         fillers[0].take(self.merged.added());
         fillers.iter().for_each(Filler::flush);
         drop(fillers);
@@ -315,13 +319,4 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
     })?;
     drop(progress);
     output.report(&compacted, compact::CompactReport::write_text)
-}
-
-/// Rejects input that must not be published.
-fn check(args: &BuildArgs, counts: &Counts) -> Result<(), CommandError> {
-    args.rejects.limit.check(counts.malformed(), counts.values)?;
-    if counts.keys == 0 && !args.allow_empty {
-        return Err(CommonError::Empty { rows: counts.rows }.into());
-    }
-    Ok(())
 }

@@ -19,6 +19,7 @@ use rtad_cli::exit::{CommandFailure, ExitStatus};
 
 use super::context::Output;
 use super::input_args::InputArgs;
+use super::reject_args::RejectLimit;
 use crate::input::{self, Layout};
 use crate::seen::{Bloom, BloomSpec, SeenKeys, Tables};
 use first_seen::FirstSeen;
@@ -45,6 +46,8 @@ pub(super) struct DedupArgs {
     /// Compare lines of any text, up to 64 KiB each, instead of ids
     #[arg(long, conflicts_with_all = ["id_kind", "format", "case", "blanks"])]
     text: bool,
+    #[command(flatten)]
+    limit: RejectLimit,
     /// Write only the report
     #[arg(long)]
     count: bool,
@@ -95,24 +98,15 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     };
     first.finish()?;
     drop(progress);
-    let report = DedupReport::new(&counts, &first.seen, first.first_seen, started.elapsed());
+    let total = counts.total();
+    let report = DedupReport::new(&total, &first.seen, first.first_seen, started.elapsed());
     report.write(args.report.as_deref(), args.count, output)?;
-    match counts.malformed() {
-        malformed if malformed > 0 && counts.keys == 0 => {
-            Err(DedupError::NoUsable { rows: counts.rows, malformed }.into())
-        }
-        _ => Ok(()),
-    }
+    Ok(args.limit.check(&input.sources, &counts, true)?)
 }
 
 /// A failed deduplication.
 #[derive(Debug, thiserror::Error)]
 enum DedupError {
-    #[error(
-        "no usable id in {rows} rows: {malformed} are malformed; --id-kind or --column=KIND may be \
-         wrong"
-    )]
-    NoUsable { rows: u64, malformed: u64 },
     #[error("out of memory for more ids; --bloom uses a fixed amount of memory")]
     Memory(#[source] TryReserveError),
 }
@@ -120,7 +114,6 @@ enum DedupError {
 impl CommandFailure for DedupError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::NoUsable { .. } => ExitStatus::BadInput,
             Self::Memory(_) => ExitStatus::Unexpected,
         }
     }

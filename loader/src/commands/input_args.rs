@@ -11,7 +11,7 @@ use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::{Case, IdKind, KeyMaker, ParseKindError};
 
 use super::context::default_threads;
-use crate::input::{BadRows, Column, Input, Layout, expand};
+use crate::input::{BadRows, CellSyntax, Column, Input, Layout, expand};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
@@ -70,6 +70,10 @@ pub(super) struct InputArgs {
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
+    /// csv: character before a delimiter, quote or line end that is part of a cell: '\' for exports
+    /// of Spark and MySQL. Without it, such rows are malformed
+    #[arg(long, value_name = "CHAR", value_parser = parse_escape)]
+    escape: Option<u8>,
     /// csv: handling of a row whose quote is left open
     #[arg(long, value_enum, default_value = "fail")]
     bad_rows: BadRowsArg,
@@ -132,7 +136,7 @@ impl InputArgs {
             Format::Lines => Layout::Lines { kind: self.id_kind },
             Format::Csv => Layout::Csv {
                 columns: self.columns("csv")?,
-                delimiter: self.delimiter,
+                cells: CellSyntax { delimiter: self.delimiter, escape: self.escape },
                 bad_rows: match self.bad_rows {
                     BadRowsArg::Fail => BadRows::Fail,
                     BadRowsArg::Skip => BadRows::Skip { max: self.max_bad_rows },
@@ -157,6 +161,13 @@ impl InputArgs {
             [] => Err(InputArgsError::NoColumn { format }),
             columns => Ok(columns.iter().map(column).collect()),
         }
+    }
+}
+
+fn parse_escape(text: &str) -> Result<u8, &'static str> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii_punctuation() && *byte != b'"' => Ok(*byte),
+        _ => Err("accepted: one ASCII punctuation character other than a quote, as in '\\'"),
     }
 }
 

@@ -1,13 +1,15 @@
-//! Flags for rejected rows: a file that keeps them, and the limit of malformed values.
+//! Flags for rejected rows: a file that keeps them, and the limit of malformed values per input.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_core::device::IdKind;
 
 use super::value_parsers::parse_ratio;
-use crate::input::{Input, RejectError, Rejects};
+use crate::input::{Counts, Input, InputCounts, Reason, RejectError, Rejects, Source};
 
 #[derive(Debug, Args)]
 pub(super) struct RejectArgs {
@@ -33,37 +35,81 @@ impl RejectArgs {
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct RejectLimit {
-    /// Publish nothing if more than this fraction of the values is malformed; blank values do not
-    /// count
+    /// Publish nothing if more than this fraction of an input's values is malformed, or if it has
+    /// rows but no usable id; 1 accepts both. Blank values do not count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01,
         value_parser = parse_ratio)]
     max_reject_ratio: f64,
 }
 
-/// More malformed values than the limit allows.
+/// An input that has too few usable values.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{malformed} of {values} values are malformed: expected at most --max-reject-ratio \
-     {max_ratio}; nothing was published; keep them with --rejects FILE to examine them"
-)]
-pub(super) struct TooManyRejects {
-    malformed: u64,
-    values: u64,
-    max_ratio: f64,
+pub(super) enum InputRejected {
+    #[error(
+        "input {input}: {malformed} of {values} values are malformed: expected at most \
+         --max-reject-ratio {max_ratio}{hint}; --rejects FILE keeps them"
+    )]
+    Malformed { input: String, malformed: u64, values: u64, max_ratio: f64, hint: Hint },
+    #[error(
+        "input {input}: no usable id in {rows} rows: {blank} values are blank, {malformed} \
+         malformed{hint}; --max-reject-ratio 1 accepts such an input"
+    )]
+    NoUsable { input: String, rows: u64, blank: u64, malformed: u64, hint: Hint },
 }
 
-impl CommandFailure for TooManyRejects {
+/// The kind that most of the malformed values look like.
+#[derive(Debug)]
+pub(super) struct Hint(Option<IdKind>);
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(kind) => {
+                write!(f, "; most look like ids of kind {kind} (--id-kind, --column NAME=KIND)")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl CommandFailure for InputRejected {
     fn exit(&self) -> ExitStatus {
         ExitStatus::BadInput
     }
 }
 
 impl RejectLimit {
-    /// Rejects input with too many malformed values.
-    pub(super) fn check(self, malformed: u64, values: u64) -> Result<(), TooManyRejects> {
+    /// Rejects input with too many malformed values in any of its sources, or without any usable
+    /// one; a source of blank values only may be accepted.
+    pub(super) fn check(
+        self,
+        sources: &[Source],
+        counts: &InputCounts,
+        may_be_blank: bool,
+    ) -> Result<(), InputRejected> {
+        let mut sources = sources.iter().zip(counts.of_sources());
+        let check =
+            |(source, counts): (&Source, _)| self.check_one(&source.name(), counts, may_be_blank);
+        sources.try_for_each(check)
+    }
+
+    /// Rejects one input of this name.
+    pub(super) fn check_one(
+        self,
+        name: &str,
+        counts: &Counts,
+        may_be_blank: bool,
+    ) -> Result<(), InputRejected> {
         let max_ratio = self.max_reject_ratio;
+        let (malformed, values, input) = (counts.malformed(), counts.values, name.to_owned());
+        let hint = Hint(counts.shape());
+        let is_accepted = max_ratio >= 1.0 || may_be_blank && malformed == 0;
+        if values > 0 && counts.keys == 0 && !is_accepted {
+            let (rows, blank) = (counts.rows, counts.of(Reason::Blank));
+            return Err(InputRejected::NoUsable { input, rows, blank, malformed, hint });
+        }
         if malformed as f64 > max_ratio * values as f64 {
-            return Err(TooManyRejects { malformed, values, max_ratio });
+            return Err(InputRejected::Malformed { input, malformed, values, max_ratio, hint });
         }
         Ok(())
     }

@@ -22,7 +22,9 @@ use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
 use rtad_store::{Store, StoreError};
 
 use super::context::{Output, Target, TargetError, runtime};
+use super::error::CommonError;
 use super::input_args::InputArgs;
+use super::reject_args::RejectLimit;
 use crate::input::{self, KeySink};
 use crate::progress::Progress;
 use error::VerifyError;
@@ -55,6 +57,8 @@ pub(super) struct VerifyArgs {
     against: Vec<OsString>,
     #[command(flatten)]
     input: InputArgs,
+    #[command(flatten)]
+    limit: RejectLimit,
     /// Number of random keys for measuring the false-positive rate
     /// [default: enough for 10,000 false positives, at most 200 million]
     #[arg(long, value_name = "N")]
@@ -100,6 +104,11 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
             progress.phase("looking up rows");
             let mut lookups: Vec<_> = (0..threads).map(|_| Lookup::new(&snapshot)).collect();
             let counts = input::read(&input, &mut lookups, None, &progress)?;
+            args.limit.check(&input.sources, &counts, false)?;
+            let counts = counts.total();
+            if counts.keys == 0 {
+                return Err(CommonError::Empty { rows: counts.rows }.into());
+            }
             let missing = lookups.iter().map(|lookup| lookup.missing).sum();
             let removed = lookups.iter().map(|lookup| lookup.removed).sum();
             if missing > 0 {

@@ -17,19 +17,16 @@ impl Cells {
         Self { bytes, values: Vec::new(), rows: 0 }
     }
 
-    /// Adds a row's cell, or `None` if the row ends before the column. A cell over the limit is
-    /// truncated just beyond it, and so rejected later.
-    pub(super) fn add(&mut self, line: u64, column: usize, cell: Option<&[u8]>) {
-        let kept = cell.unwrap_or_default();
-        self.bytes.extend_from_slice(&kept[..kept.len().min(MAX_ROW_BYTES + 1)]);
-        let rejected = cell.is_none().then_some(Reason::MissingColumn);
-        self.values.push(Cell { line, column, end: self.bytes.len(), rejected });
+    /// Adds a row's cell. A cell over the limit is truncated just beyond it, and so rejected later.
+    pub(super) fn add(&mut self, line: u64, column: usize, cell: &[u8]) {
+        self.bytes.extend_from_slice(&cell[..cell.len().min(MAX_ROW_BYTES + 1)]);
+        self.values.push(Cell { line, column, end: self.bytes.len(), rejected: None });
     }
 
     /// Adds a row without cells.
-    pub(super) fn add_bad_row(&mut self, line: u64, text: &[u8]) {
+    pub(super) fn add_bad_row(&mut self, line: u64, reason: Reason, text: &[u8]) {
         self.bytes.extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
-        let (end, rejected) = (self.bytes.len(), Some(Reason::OpenQuote));
+        let (end, rejected) = (self.bytes.len(), Some(reason));
         self.values.push(Cell { line, column: 0, end, rejected });
         self.end_row();
     }

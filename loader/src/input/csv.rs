@@ -4,6 +4,9 @@
 //! selected cells. Rows are bounded, because an unclosed quote would turn the rest of the file into
 //! one row. When bad rows are skipped, a row is one line, so that the next line is a row again.
 //!
+//! A row with more or fewer cells than the header is malformed: its cells may be those of other
+//! columns. Empty cells after the last column are accepted: some exports end rows by a delimiter.
+//!
 //! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
 //! header begins with ids.
 
@@ -14,13 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::block::{Block, Pool};
 use super::cells::Cells;
 use super::error::InputError;
-use super::layout::Column;
+use super::layout::{CellSyntax, Column};
 use super::open::Opened;
+use super::rejects::Reason;
 
 /// Longer than any real row. Memory for a row is a small multiple of this.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// Position of the reader within a row.
+/// RowPosition of the reader within a row.
 #[derive(Default)]
 struct RowPosition {
     /// First line of the row, or of the empty lines before it.
@@ -58,9 +62,37 @@ impl<R: Read> Read for Bounded<'_, R> {
     }
 }
 
+/// Hides escaped delimiters, quotes and line ends. The cells that hold them are no ids.
+struct Escaped<'a> {
+    inner: &'a mut Opened,
+    cells: CellSyntax,
+    /// The last byte was the escape character.
+    follows_escape: bool,
+}
+
+/// Stands for an escaped character: no id has it.
+const SUBSTITUTE: u8 = 0x1a;
+
+impl Read for Escaped<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        let Some(escape) = self.cells.escape else { return Ok(count) };
+        for byte in &mut buffer[..count] {
+            if std::mem::take(&mut self.follows_escape) {
+                if [self.cells.delimiter, b'"', b'\n'].contains(byte) {
+                    *byte = SUBSTITUTE;
+                }
+            } else {
+                self.follows_escape = *byte == escape;
+            }
+        }
+        Ok(count)
+    }
+}
+
 /// Passes on the lines whose quotes are closed, and an empty line for each other.
 struct ClosedLines<'a> {
-    inner: BufReader<&'a mut Opened>,
+    inner: BufReader<Escaped<'a>>,
     rows: csv_core::Reader,
     line: Vec<u8>,
     /// Bytes of `line` that were read.
@@ -74,9 +106,9 @@ struct ClosedLines<'a> {
 struct BadLines(RefCell<Vec<(u64, Vec<u8>)>>);
 
 impl<'a> ClosedLines<'a> {
-    fn new(inner: &'a mut Opened, delimiter: u8, bad: &'a BadLines) -> Self {
+    fn new(inner: Escaped<'a>, bad: &'a BadLines) -> Self {
         let rows = csv_core::ReaderBuilder::new()
-            .delimiter(delimiter)
+            .delimiter(inner.cells.delimiter)
             .terminator(csv_core::Terminator::Any(b'\n'))
             .build();
         let inner = BufReader::with_capacity(64 << 10, inner);
@@ -141,20 +173,21 @@ impl Read for ClosedLines<'_> {
 pub(super) fn read_blocks(
     input: &mut Opened,
     source: usize,
-    (columns, delimiter, skipped): (&[Column], u8, Option<(&AtomicU64, u64)>),
+    (columns, cells, skipped): (&[Column], CellSyntax, Option<(&AtomicU64, u64)>),
     pool: &Pool,
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let name = input.name().to_owned();
     let (position, bad) = (RowPosition::default(), BadLines::default());
-    let to = (&*name, source, columns);
+    let (to, delimiter) = ((&*name, source, columns), cells.delimiter);
+    let text = Escaped { inner: input, cells, follows_escape: false };
     let read = match skipped {
         None => {
-            let mut rows = reader(input.by_ref(), delimiter, &position);
-            read_rows(&mut rows, &position, to, |_| Ok(()), pool, send)
+            let mut rows = reader(text, delimiter, &position);
+            read_rows(&mut rows, (&position, delimiter), to, |_| Ok(()), pool, send)
         }
         Some((skipped, max)) => {
-            let lines = ClosedLines::new(input, delimiter, &bad);
+            let lines = ClosedLines::new(text, &bad);
             let mut rows = reader(lines, delimiter, &position);
             let take_bad = |cells: &mut Cells| {
                 for (line, text) in bad.0.borrow_mut().drain(..) {
@@ -162,11 +195,11 @@ pub(super) fn read_blocks(
                         let input = name.clone();
                         return Err(InputError::TooManyBadRows { input, line, max });
                     }
-                    cells.add_bad_row(line, &text);
+                    cells.add_bad_row(line, Reason::OpenQuote, &text);
                 }
                 Ok(())
             };
-            read_rows(&mut rows, &position, to, take_bad, pool, send)
+            read_rows(&mut rows, (&position, delimiter), to, take_bad, pool, send)
         }
     };
     let line = position.line.get();
@@ -184,8 +217,6 @@ pub(super) fn read_blocks(
 }
 
 fn reader<R: Read>(inner: R, delimiter: u8, position: &RowPosition) -> csv::Reader<Bounded<'_, R>> {
-    // The carriage return of a CRLF stays in the last cell, which is trimmed like any other.
-    // Treating both as line ends would shift the line numbers of such files.
     csv::ReaderBuilder::new()
         .delimiter(delimiter)
         .terminator(csv::Terminator::Any(b'\n'))
@@ -208,13 +239,15 @@ impl From<csv::Error> for ReadError {
 /// Reads the rows; `take_bad` moves those that were skipped before into the block.
 fn read_rows<R: Read>(
     reader: &mut csv::Reader<Bounded<'_, R>>,
-    position: &RowPosition,
+    (position, delimiter): (&RowPosition, u8),
     (name, source, columns): (&str, usize, &[Column]),
     mut take_bad: impl FnMut(&mut Cells) -> Result<(), InputError>,
     pool: &Pool,
     mut send: impl FnMut(Block) -> bool,
 ) -> Result<(), ReadError> {
-    let indexes = find_columns(name, reader.byte_headers()?, columns).map_err(ReadError::Input)?;
+    let header = reader.byte_headers()?;
+    let indexes = find_columns(name, header, columns).map_err(ReadError::Input)?;
+    let width = header.len() - header.iter().rev().take_while(|cell| cell.is_empty()).count();
     let mut record = csv::ByteRecord::new();
     let mut cells = Cells::new(pool);
     loop {
@@ -235,13 +268,15 @@ fn read_rows<R: Read>(
                 line: line + 1,
             }));
         }
-        if record.len() == 1 && &record[0] == b"\r" {
-            continue;
+        if record.len() < width || record.iter().skip(width).any(|cell| !cell.is_empty()) {
+            let row: Vec<_> = record.iter().collect();
+            cells.add_bad_row(line, Reason::RowLength, &row.join(&delimiter));
+        } else {
+            for (column, index) in indexes.iter().enumerate() {
+                cells.add(line, column, &record[*index]);
+            }
+            cells.end_row();
         }
-        for (column, index) in indexes.iter().enumerate() {
-            cells.add(line, column, record.get(*index));
-        }
-        cells.end_row();
         if cells.is_full() && !send(cells.take_block(source, pool)) {
             return Ok(());
         }

@@ -28,6 +28,11 @@ pub(crate) enum InputError {
     Open { input: String, source: io::Error },
     #[error("input {input}: is a directory; name its files, as in {input}/*")]
     Directory { input: String },
+    #[error(
+        "input {input}: is {found}: expected rows of text in UTF-8 or another superset of ASCII, \
+         plain or compressed by gzip or zstd"
+    )]
+    Foreign { input: String, found: &'static str },
     #[error("input {input}: could not read it after byte {offset}")]
     Read { input: String, offset: u64, source: io::Error },
     #[error("input {input}: {encoding} data is cut short or corrupt after {offset} bytes of text")]
@@ -46,6 +51,8 @@ pub(crate) enum InputError {
          --max-bad-rows"
     )]
     TooManyBadRows { input: String, line: u64, max: u64 },
+    #[error("none of {rows} rows is a JSON object: expected one object on each line")]
+    NoObject { rows: u64 },
     #[error(
         "no row of {rows} has a member {column:?}; device.idfa is the member idfa of device, \
          device\\.idfa a member whose name has a dot"

@@ -21,13 +21,21 @@ pub(crate) enum BadRows {
     Skip { max: u64 },
 }
 
+/// Characters of CSV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CellSyntax {
+    pub(crate) delimiter: u8,
+    /// Character before a delimiter, quote or line end that is part of a cell.
+    pub(crate) escape: Option<u8>,
+}
+
 /// Format of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// One id per line.
     Lines { kind: IdKind },
     /// A header row, then rows of cells.
-    Csv { columns: Vec<Column>, delimiter: u8, bad_rows: BadRows },
+    Csv { columns: Vec<Column>, cells: CellSyntax, bad_rows: BadRows },
     /// One JSON object per line.
     Ndjson { columns: Vec<Column> },
     /// Columns in row groups.

@@ -1,12 +1,12 @@
 //! Input sources: paths, globs, URLs and stdin from the command line, opened and decompressed.
 //!
-//! Compression is recognized by a file's first bytes, never by its name. Memory is bounded: gzip
-//! has a window of 32 KiB, and a zstd frame that needs over 128 MiB is rejected.
+//! Content is recognized by its first bytes (`content.rs`), never by a file's name. Memory is
+//! bounded: gzip has a window of 32 KiB, and a zstd frame that needs over 128 MiB is rejected.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -15,7 +15,9 @@ use flate2::read::MultiGzDecoder;
 use rtad_store::UrlError;
 use rtad_store::object::Object;
 
+use super::content::{Compression, HEAD_BYTES, foreign};
 use super::error::InputError;
+use super::line_ends::LineEnds;
 use super::remote::{Remote, store_error};
 use crate::progress::{Bytes, CountedReader};
 
@@ -113,7 +115,7 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
                 input: error.path().display().to_string(),
                 source: error.into(),
             })?;
-            if !found.is_dir() {
+            if !found.is_dir() && !is_hidden(&found, pattern) {
                 sources.push(Source::File(found));
             }
         }
@@ -122,6 +124,20 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         }
     }
     Ok(sources)
+}
+
+/// Whether a match is a hidden file, or within a hidden directory, that the pattern does not name
+/// with its dot, as in a shell. Editors and macOS leave such files.
+fn is_hidden(found: &Path, pattern: &str) -> bool {
+    let dotted = || pattern.split('/').filter(|part| part.starts_with('.'));
+    let is_named = |name: &str| {
+        dotted().any(|part| glob::Pattern::new(part).is_ok_and(|part| part.matches(name)))
+    };
+    let names = found.components().filter_map(|component| match component {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    names.filter(|name| name.starts_with('.')).any(|name| !is_named(name))
 }
 
 /// Source of a URL: one object, or a local file.
@@ -144,63 +160,60 @@ fn of_url(url: &str) -> Result<Source, InputError> {
     }
 }
 
+/// Line ends of an opened input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Encoding {
-    Plain,
-    Gzip,
-    Zstd,
+pub(crate) enum Ends {
+    /// CR and CRLF are turned into LF.
+    Converted,
+    /// Every byte counts.
+    Kept,
 }
 
-/// An open input, decompressed.
+/// An open input of text, decompressed.
 pub(crate) struct Opened {
     name: String,
     reader: Box<dyn Read + Send>,
-    encoding: Encoding,
+    compression: Compression,
     text_bytes: u64,
+    line_ends: Option<LineEnds>,
 }
 
 impl Opened {
-    /// Opens a source, counts the bytes that are read of it, and detects its compression.
-    pub(crate) fn open(source: &Source, bytes: &Arc<Bytes>) -> Result<Self, InputError> {
+    /// Opens a source, counts the bytes that are read of it, and decompresses it.
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be read, or is not text.
+    pub(crate) fn open(
+        source: &Source,
+        ends: Ends,
+        bytes: &Arc<Bytes>,
+    ) -> Result<Self, InputError> {
         let name = source.name();
-        let failed = |source| InputError::Open { input: name.clone(), source };
-        let reader: Box<dyn Read + Send> = match source {
-            Source::Stdin => Box::new(io::stdin()),
-            Source::File(path) => {
-                let file = File::open(path).map_err(failed)?;
-                if file.metadata().map_err(failed)?.is_dir() {
-                    return Err(InputError::Directory { input: name });
-                }
-                Box::new(file)
-            }
-            Source::Remote(url) => {
-                Box::new(Remote::open(url).map_err(|error| InputError::open(&name, error))?)
-            }
-        };
-        let mut reader = CountedReader { inner: reader, bytes: Arc::clone(bytes) };
+        let reader = CountedReader { inner: open(source)?, bytes: Arc::clone(bytes) };
         let failed = |error| InputError::open(&name, error);
-        let mut magic = Vec::with_capacity(4);
-        reader.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;
-        let encoding = match magic[..] {
-            [0x1f, 0x8b, ..] => Encoding::Gzip,
-            // A frame, or one of the 16 magics of a skippable frame, which parallel compressors
-            // write first.
-            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Encoding::Zstd,
-            _ => Encoding::Plain,
-        };
-        let whole = Cursor::new(magic).chain(reader);
-        let reader: Box<dyn Read + Send> = match encoding {
-            Encoding::Plain => Box::new(whole),
-            Encoding::Gzip => {
+        let (magic, whole) = peek(reader, 4).map_err(failed)?;
+        let compression = Compression::of(&magic);
+        let reader: Box<dyn Read + Send> = match compression {
+            Compression::None => Box::new(whole),
+            Compression::Gzip => {
                 Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_AHEAD_BYTES, whole)))
             }
-            Encoding::Zstd => {
+            Compression::Zstd => {
                 let mut decoder = zstd::Decoder::new(whole).map_err(failed)?;
                 decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed)?;
                 Box::new(decoder)
             }
         };
-        Ok(Self { name, reader, encoding, text_bytes: 0 })
+        let line_ends = (ends == Ends::Converted).then(LineEnds::default);
+        let mut opened = Self { name, reader, compression, text_bytes: 0, line_ends };
+        let reader = std::mem::replace(&mut opened.reader, Box::new(io::empty()));
+        let (head, whole) = peek(reader, HEAD_BYTES).map_err(|error| opened.failed(error))?;
+        if let Some(found) = foreign(&head) {
+            return Err(InputError::Foreign { input: opened.name, found });
+        }
+        opened.reader = Box::new(whole);
+        Ok(opened)
     }
 
     /// Its name in messages.
@@ -211,17 +224,39 @@ impl Opened {
     /// The error for a failed read at the current offset.
     pub(crate) fn failed(&self, source: io::Error) -> InputError {
         let (input, offset) = (self.name.clone(), self.text_bytes);
-        match (self.encoding, store_error(source)) {
+        match (self.compression, store_error(source)) {
             (_, Ok(source)) => InputError::Fetch { input, offset, source },
-            (Encoding::Plain, Err(source)) => InputError::Read { input, offset, source },
-            (Encoding::Gzip, Err(source)) => {
-                InputError::Corrupt { input, encoding: "gzip", offset, source }
-            }
-            (Encoding::Zstd, Err(source)) => {
-                InputError::Corrupt { input, encoding: "zstd", offset, source }
+            (Compression::None, Err(source)) => InputError::Read { input, offset, source },
+            (compression, Err(source)) => {
+                InputError::Corrupt { input, encoding: compression.as_str(), offset, source }
             }
         }
     }
+}
+
+fn open(source: &Source) -> Result<Box<dyn Read + Send>, InputError> {
+    let failed = |error| InputError::Open { input: source.name(), source: error };
+    match source {
+        Source::Stdin => Ok(Box::new(io::stdin())),
+        Source::File(path) => {
+            let file = File::open(path).map_err(failed)?;
+            if file.metadata().map_err(failed)?.is_dir() {
+                return Err(InputError::Directory { input: source.name() });
+            }
+            Ok(Box::new(file))
+        }
+        Source::Remote(url) => {
+            let found = Remote::open(url);
+            Ok(Box::new(found.map_err(|error| InputError::open(&source.name(), error))?))
+        }
+    }
+}
+
+/// The first bytes of a reader, and a reader that begins with them.
+fn peek<R: Read>(mut reader: R, bytes: usize) -> io::Result<(Vec<u8>, impl Read + use<R>)> {
+    let mut head = Vec::with_capacity(bytes);
+    reader.by_ref().take(bytes as u64).read_to_end(&mut head)?;
+    Ok((head.clone(), Cursor::new(head).chain(reader)))
 }
 
 impl Read for Opened {
@@ -231,7 +266,12 @@ impl Read for Opened {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(count) => {
                     self.text_bytes += count as u64;
-                    return Ok(count);
+                    let Some(ends) = self.line_ends.as_mut() else { return Ok(count) };
+                    let length = ends.convert(&mut buffer[..count]);
+                    // A read of nothing but the LF of a CRLF is not the end.
+                    if length > 0 || count == 0 {
+                        return Ok(length);
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -246,7 +286,7 @@ mod tests {
     #[test]
     fn file_of_that_name_precedes_a_pattern() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["a[1].txt", "a1.txt", "b.txt", "a.txt"] {
+        for name in ["a[1].txt", "a1.txt", "b.txt", "a.txt", ".a.txt", "._b.txt"] {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         let expanded = |name: &str| -> Vec<String> {
@@ -255,6 +295,8 @@ mod tests {
         };
         assert_eq!(expanded("a[1].txt"), ["a[1].txt"]);
         assert_eq!(expanded("[ab].txt"), ["a.txt", "b.txt"]);
+        assert_eq!(expanded("**/*b.txt"), ["b.txt"]);
+        assert_eq!(expanded(".*.txt"), ["._b.txt", ".a.txt"]);
         assert!(matches!(expand(&["nothing-*".into()]), Err(InputError::Missing { .. })));
         assert!(matches!(expand(&["-".into(), "-".into()]), Err(InputError::StdinTwice)));
         let url = "https://host/dump".to_owned();

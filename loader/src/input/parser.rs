@@ -19,7 +19,7 @@ use super::lines;
 use super::ndjson::{Members, RowValue};
 use super::open::Source;
 use super::rejects::{self, Reason, Rejects};
-use super::sink::{Counts, KeySink};
+use super::sink::{Counts, InputCounts, KeySink};
 use crate::progress::Progress;
 
 /// Source, line, and the column if rows have several.
@@ -39,7 +39,9 @@ pub(super) struct Parser<'a> {
     input: &'a Input,
     rejects: Option<&'a Rejects>,
     names: Vec<String>,
-    pub(super) counts: Counts,
+    /// Of the block.
+    counts: Counts,
+    pub(super) by_source: InputCounts,
     keys: Vec<DeviceKey>,
     batch: KeyBatch,
     rejected: Vec<u8>,
@@ -60,6 +62,7 @@ impl<'a> Parser<'a> {
             rejects,
             names,
             counts: Counts::default(),
+            by_source: InputCounts::new(input.sources.len()),
             keys: Vec::new(),
             batch: KeyBatch::default(),
             rejected: Vec::new(),
@@ -83,13 +86,12 @@ impl<'a> Parser<'a> {
                 sink.ended(block.source, blocks);
                 continue;
             }
-            let before = take(&mut self.counts);
             self.parse(&block);
             sink.take(&self.keys);
             self.counts.keys += self.keys.len() as u64;
             self.keys.clear();
-            let counts = std::mem::replace(&mut self.counts, before);
-            self.counts.add(&counts);
+            let counts = take(&mut self.counts);
+            self.by_source.add_to(block.source, &counts);
             // Rejects precede `parsed`: a resumed build does not read a parsed block again.
             if let Some(rejects) = self.rejects {
                 rejects.write(&mut self.rejected);
@@ -109,16 +111,17 @@ impl<'a> Parser<'a> {
         match (&block.rows, &self.input.layout) {
             (Rows::Lines { first }, Layout::Lines { kind }) => {
                 let mut row = *first;
-                for line in lines::lines(without_bom(bytes, *first)) {
+                for line in lines::lines(bytes) {
+                    let line = without_mark(line);
                     self.value(&mut pending, (block.source, row, None), &[*kind], line);
                     row += 1;
                 }
                 self.counts.rows += row - first;
             }
             (Rows::Lines { first }, Layout::Ndjson { columns }) => {
-                let text = without_bom(bytes, *first);
                 let mut found = vec![RowValue::Absent; columns.len()];
-                for (row, line) in (*first..).zip(lines::lines(text)) {
+                for (row, line) in (*first..).zip(lines::lines(bytes)) {
+                    let line = without_mark(line);
                     self.object(&mut pending, (block.source, row), columns, line, &mut found);
                 }
             }
@@ -126,7 +129,7 @@ impl<'a> Parser<'a> {
                 Rows::Cells { values, rows },
                 Layout::Csv { columns, .. } | Layout::Parquet { columns },
             ) => {
-                let (mut start, mut short_row) = (0, None);
+                let mut start = 0;
                 for value in values {
                     let text = &bytes[start..value.end];
                     start = value.end;
@@ -134,13 +137,9 @@ impl<'a> Parser<'a> {
                     let position = (block.source, value.line, Some(column));
                     match value.rejected {
                         None => self.value(&mut pending, position, &column.kinds, text),
-                        // A row that ends before several columns counts once.
-                        Some(Reason::MissingColumn)
-                            if short_row.replace(value.line) == Some(value.line) => {}
                         Some(reason) => {
                             self.counts.values += 1;
-                            let column = (reason == Reason::MissingColumn).then_some(column);
-                            let position = (block.source, value.line, column);
+                            let position = (block.source, value.line, None);
                             self.reject_now(&mut pending, position, reason, text);
                         }
                     }
@@ -282,7 +281,7 @@ impl<'a> Parser<'a> {
 
     #[cold]
     fn reject(&mut self, position: Position<'a>, reason: Reason, text: &[u8]) {
-        self.counts.rejected[reason as usize] += 1;
+        self.counts.reject(reason, text);
         if self.rejects.is_some() {
             let (source, line, column) = position;
             let row = (&*self.names[source], line, column.map(|column| &*column.name));
@@ -291,9 +290,9 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Strips a byte order mark from the first line.
-fn without_bom(bytes: &[u8], first_row: u64) -> &[u8] {
-    bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| first_row == 1).unwrap_or(bytes)
+/// Strips a byte order mark, which files that were joined have within them.
+fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
 }
 
 #[cfg(test)]

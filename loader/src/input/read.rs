@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use super::block::{Block, Pool, Rows};
 use super::error::InputError;
 use super::layout::{BadRows, Input, Layout};
-use super::open::{Opened, Source};
+use super::open::{Ends, Opened, Source};
 use super::parser::Parser;
 use super::rejects::Rejects;
-use super::sink::{Counts, KeySink};
+use super::sink::{Counts, InputCounts, KeySink};
 use super::{csv, lines, parquet};
 use crate::progress::{Bytes, Progress};
 
@@ -32,7 +32,7 @@ pub(crate) fn read<S: KeySink>(
     sinks: &mut [S],
     rejects: Option<&Rejects>,
     progress: &Progress,
-) -> Result<Counts, InputError> {
+) -> Result<InputCounts, InputError> {
     read_rest(input, &[], sinks, rejects, progress)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn read_rest<S: KeySink>(
     sinks: &mut [S],
     rejects: Option<&Rejects>,
     progress: &Progress,
-) -> Result<Counts, InputError> {
+) -> Result<InputCounts, InputError> {
     let pool = Pool::default();
     let (next_source, skipped) = (AtomicUsize::new(0), AtomicU64::new(0));
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
@@ -68,12 +68,12 @@ pub(crate) fn read_rest<S: KeySink>(
                 let blocks = Arc::clone(&blocks);
                 scope.spawn(move || {
                     parser.run(&blocks, pool.0, sink, progress);
-                    (parser.counts, parser.seen)
+                    (parser.by_source, parser.seen)
                 })
             })
             .collect();
         drop(blocks);
-        let (mut counts, mut seen) = (Counts::default(), Vec::new());
+        let (mut counts, mut seen) = (InputCounts::new(input.sources.len()), Vec::new());
         for parser in parsers {
             let (counted, found) =
                 parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -84,7 +84,7 @@ pub(crate) fn read_rest<S: KeySink>(
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         if !input.is_part && ended.is_empty() {
-            check_members(input, &counts, &seen)?;
+            check_members(input, &counts.total(), &seen)?;
         }
         Ok(counts)
     })
@@ -101,7 +101,11 @@ pub(crate) fn expect<'a>(progress: &Progress, sources: impl IntoIterator<Item = 
 fn check_members(input: &Input, counts: &Counts, seen: &[Vec<bool>]) -> Result<(), InputError> {
     let Layout::Ndjson { columns } = &input.layout else { return Ok(()) };
     let unseen = |index: &usize| seen.iter().all(|seen| !seen[*index]);
+    let objects = counts.rows - counts.malformed().min(counts.rows);
     match (0..columns.len()).find(unseen) {
+        Some(_) if objects == 0 && counts.rows > 0 => {
+            Err(InputError::NoObject { rows: counts.rows })
+        }
         Some(index) if counts.rows > 0 => {
             Err(InputError::NoMember { column: columns[index].name.clone(), rows: counts.rows })
         }
@@ -130,18 +134,18 @@ fn read_sources(
         };
         let read = match &input.layout {
             Layout::Lines { .. } | Layout::Ndjson { .. } => {
-                Opened::open(source, bytes).and_then(|mut opened| {
+                Opened::open(source, Ends::Converted, bytes).and_then(|mut opened| {
                     lines::read_blocks(&mut opened, index, pool, send)
                         .map_err(|error| opened.failed(error))
                 })
             }
-            Layout::Csv { columns, delimiter, bad_rows } => {
-                Opened::open(source, bytes).and_then(|mut opened| {
+            Layout::Csv { columns, cells, bad_rows } => {
+                Opened::open(source, Ends::Converted, bytes).and_then(|mut opened| {
                     let skipped = match bad_rows {
                         BadRows::Fail => None,
                         BadRows::Skip { max } => Some((skipped, *max)),
                     };
-                    csv::read_blocks(&mut opened, index, (columns, *delimiter, skipped), pool, send)
+                    csv::read_blocks(&mut opened, index, (columns, *cells, skipped), pool, send)
                 })
             }
             Layout::Parquet { columns } => {

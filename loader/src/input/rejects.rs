@@ -27,22 +27,22 @@ pub(crate) enum Reason {
     Malformed,
     /// Its row is longer than 64 KiB.
     TooLong,
-    /// Its row ends before its column.
-    MissingColumn,
+    /// Its row has more or fewer cells than the header.
+    RowLength,
     /// Its line leaves a quote open.
     OpenQuote,
 }
 
 impl Reason {
     pub(crate) const ALL: [Self; 5] =
-        [Self::Blank, Self::Malformed, Self::TooLong, Self::MissingColumn, Self::OpenQuote];
+        [Self::Blank, Self::Malformed, Self::TooLong, Self::RowLength, Self::OpenQuote];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Blank => "blank",
             Self::Malformed => "malformed",
             Self::TooLong => "too_long",
-            Self::MissingColumn => "missing_column",
+            Self::RowLength => "row_length",
             Self::OpenQuote => "open_quote",
         }
     }

@@ -33,6 +33,44 @@ pub(crate) struct Counts {
     /// Usable raw ids of each of [`RAW_KINDS`], and those of them that look like an md5.
     pub(crate) raw: [u64; RAW_KINDS.len()],
     pub(crate) digests: [u64; RAW_KINDS.len()],
+    /// Malformed values that have the shape of each of [`SHAPES`].
+    pub(crate) shapes: [u64; SHAPES.len()],
+}
+
+/// Kinds whose ids are told apart by their shape, the narrowest first.
+pub(crate) const SHAPES: [IdKind; 5] =
+    [IdKind::Md5, IdKind::Idfa, IdKind::Imei, IdKind::AndroidId, IdKind::Mac];
+
+/// Counts of each input.
+#[derive(Debug, Clone)]
+pub(crate) struct InputCounts {
+    /// By the index of the source.
+    by_source: Vec<Counts>,
+}
+
+impl InputCounts {
+    pub(crate) fn new(sources: usize) -> Self {
+        Self { by_source: vec![Counts::default(); sources] }
+    }
+
+    pub(crate) fn add_to(&mut self, source: usize, counts: &Counts) {
+        self.by_source[source].add(counts);
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.by_source.iter_mut().zip(&other.by_source).for_each(|(sum, counts)| sum.add(counts));
+    }
+
+    /// Counts by the index of the source.
+    pub(crate) fn of_sources(&self) -> &[Counts] {
+        &self.by_source
+    }
+
+    pub(crate) fn total(&self) -> Counts {
+        let mut total = Counts::default();
+        self.by_source.iter().for_each(|counts| total.add(counts));
+        total
+    }
 }
 
 /// Raw kinds that accept an md5 too, and rarely look like one. CAIDs always do.
@@ -59,6 +97,23 @@ impl Counts {
         }
     }
 
+    /// Counts a rejected value, a malformed one also by the kind that it looks like.
+    pub(crate) fn reject(&mut self, reason: Reason, value: &[u8]) {
+        self.rejected[reason as usize] += 1;
+        let value = value.trim_ascii();
+        if reason == Reason::Malformed
+            && let Some(index) = SHAPES.iter().position(|kind| kind.has_shape(value))
+        {
+            self.shapes[index] += 1;
+        }
+    }
+
+    /// The kind that most of the malformed values look like.
+    pub(crate) fn shape(&self) -> Option<IdKind> {
+        let index = (0..SHAPES.len()).max_by_key(|index| self.shapes[*index])?;
+        (self.shapes[index] * 2 > self.malformed()).then_some(SHAPES[index])
+    }
+
     /// The raw kinds most of whose ids look like md5s.
     pub(crate) fn kinds_of_digests(&self) -> impl Iterator<Item = (IdKind, u64, u64)> {
         let counted = RAW_KINDS.into_iter().zip(self.raw.into_iter().zip(self.digests));
@@ -77,5 +132,6 @@ impl Counts {
             self.raw[index] += other.raw[index];
             self.digests[index] += other.digests[index];
         }
+        self.shapes.iter_mut().zip(other.shapes).for_each(|(sum, count)| *sum += count);
     }
 }

@@ -176,7 +176,7 @@ fn bad_input_changes_nothing() {
     let all = ids(IdKind::Md5, 0..100);
     target.over("build", &all).json();
     let before = target.sandbox.store();
-    target.over("append", &["nonsense".to_owned()]).fails(3, "1 of 1 values are malformed");
+    target.over("append", &["nonsense".to_owned()]).fails(3, "no usable id in 1 rows");
     target.sandbox.file("new", lines(&all));
     let dry = target.run("append", "--dry-run --json {}/new").json();
     assert_eq!((&dry["dry_run"], &dry["usable"]), (&true.into(), &100.into()));

@@ -11,6 +11,7 @@ mod gate;
 mod inputs;
 mod job;
 mod memory;
+mod odd_files;
 mod publish;
 mod reading;
 mod remote;

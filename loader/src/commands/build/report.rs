@@ -62,7 +62,7 @@ struct RejectedCounts {
     total: u64,
     malformed: u64,
     too_long: u64,
-    missing_column: u64,
+    row_length: u64,
     open_quote: u64,
 }
 
@@ -91,7 +91,7 @@ impl BuildSummary {
                 total: counts.malformed(),
                 malformed: counts.of(Reason::Malformed),
                 too_long: counts.of(Reason::TooLong),
-                missing_column: counts.of(Reason::MissingColumn),
+                row_length: counts.of(Reason::RowLength),
                 open_quote: counts.of(Reason::OpenQuote),
             },
             deltas,
@@ -111,14 +111,14 @@ impl BuildSummary {
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         write_published(out, &self.audience, self.generation, self.signed)?;
-        let RejectedCounts { malformed, too_long, missing_column, open_quote, .. } = self.rejected;
+        let RejectedCounts { malformed, too_long, row_length, open_quote, .. } = self.rejected;
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         let (keys, duplicates) = (HumanCount(self.keys), HumanCount(self.duplicates));
         writeln!(out, "  keys        {keys} ({duplicates} duplicates)")?;
         writeln!(out, "  blank       {}", HumanCount(self.blank))?;
         writeln!(
             out,
-            "  malformed   {malformed}, too long {too_long}, column missing {missing_column}, \
+            "  malformed   {malformed}, too long {too_long}, row length {row_length}, \
              quote open {open_quote}"
         )?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;

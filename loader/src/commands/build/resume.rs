@@ -23,7 +23,7 @@ use rtad_store::StoreError;
 use rtad_store::write::Base;
 
 use super::error::BuildError;
-use crate::input::{Counts, KeySink, Source};
+use crate::input::{Counts, InputCounts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};
 
 /// Shortest accepted interval.
@@ -191,9 +191,9 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Counts of all completed inputs.
-    pub(super) fn counts(&self) -> Counts {
-        let mut sum = Counts::default();
-        self.ledger().ended.values().for_each(|counts| sum.add(counts));
+    pub(super) fn counts(&self, sources: usize) -> InputCounts {
+        let mut sum = InputCounts::new(sources);
+        self.ledger().ended.iter().for_each(|(source, counts)| sum.add_to(*source, counts));
         sum
     }
 

@@ -6,7 +6,9 @@ use rtad_cli::command_error::CommandError;
 use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
 
 use super::first_seen::FirstSeen;
-use crate::input::{Counts, Input, InputError, Layout, Opened, Reason, Source, expect};
+use crate::input::{
+    Counts, Ends, Input, InputCounts, InputError, Layout, Opened, Reason, Source, expect,
+};
 use crate::progress::Progress;
 
 /// Longest line; longer ones are malformed.
@@ -35,13 +37,15 @@ impl<'a> LineKeys<'a> {
         sources: &[Source],
         first: &mut FirstSeen,
         progress: &Progress,
-    ) -> Result<Counts, CommandError> {
-        let mut counts = Counts::default();
+    ) -> Result<InputCounts, CommandError> {
+        let mut counts = InputCounts::new(sources.len());
         expect(progress, sources);
-        for source in sources {
-            let opened = Opened::open(source, progress.bytes())?;
+        for (index, source) in sources.iter().enumerate() {
+            // Every byte counts with --text.
+            let ends = if self.kind.is_some() { Ends::Converted } else { Ends::Kept };
+            let opened = Opened::open(source, ends, progress.bytes())?;
             let mut reader = BufReader::with_capacity(BUFFER_BYTES, opened);
-            self.read_one(&mut reader, first, &mut counts, progress)?;
+            counts.add_to(index, &self.read_one(&mut reader, first, progress)?);
         }
         Ok(counts)
     }
@@ -50,16 +54,13 @@ impl<'a> LineKeys<'a> {
         &self,
         reader: &mut BufReader<Opened>,
         first: &mut FirstSeen,
-        counts: &mut Counts,
         progress: &Progress,
-    ) -> Result<(), CommandError> {
-        let (mut line, mut keys, mut is_first) = (Vec::new(), Vec::new(), true);
+    ) -> Result<Counts, CommandError> {
+        let mut counts = Counts::default();
+        let (mut line, mut keys) = (Vec::new(), Vec::new());
         while let Some(is_whole) = next_line(reader, &mut line)? {
-            // Every byte counts with --text.
-            let is_id = self.kind.is_some();
-            let text = line.strip_suffix(b"\r").filter(|_| is_id).unwrap_or(&line);
-            let is_marked = std::mem::replace(&mut is_first, false) && is_id;
-            let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| is_marked).unwrap_or(text);
+            let text = line.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.kind.is_some());
+            let text = text.unwrap_or(&line);
             keys.clear();
             match self.keys(text, is_whole, &mut keys) {
                 Ok(()) => {
@@ -70,7 +71,7 @@ impl<'a> LineKeys<'a> {
                         first.pass(text);
                     }
                 }
-                Err(reason) => counts.rejected[reason as usize] += 1,
+                Err(reason) => counts.reject(reason, text),
             }
             counts.rows += 1;
             counts.values += 1;
@@ -82,7 +83,7 @@ impl<'a> LineKeys<'a> {
                 }
             }
         }
-        Ok(())
+        Ok(counts)
     }
 
     fn keys(&self, text: &[u8], is_whole: bool, keys: &mut Vec<DeviceKey>) -> Result<(), Reason> {

@@ -54,7 +54,7 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     let mut sinks: Vec<_> = (0..args.input.threads())
         .map(|_| KeyWriter { out: &out, keys: Vec::new(), batch })
         .collect();
-    let counts = input::read(&input, &mut sinks, None, &progress)?;
+    let counts = input::read(&input, &mut sinks, None, &progress)?.total();
     sinks.iter_mut().for_each(KeyWriter::flush);
     drop(progress);
     let mut out = out.into_inner();

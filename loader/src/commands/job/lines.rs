@@ -73,10 +73,16 @@ impl KeysLine {
         }
     }
 
-    /// Unusable values, without the blank ones.
-    pub(super) fn malformed(&self) -> u64 {
-        let is_broken = |(reason, _): &(&String, &u64)| reason.as_str() != Reason::Blank.as_str();
-        self.rejected.iter().filter(is_broken).map(|(_, count)| count).sum()
+    /// The counts, for the limit of rejects.
+    pub(super) fn counts(&self) -> Counts {
+        let of = |reason: Reason| self.rejected.get(reason.as_str()).copied().unwrap_or_default();
+        let (rows, values, keys) = (self.rows, self.values, self.keys);
+        Counts { rows, values, keys, rejected: Reason::ALL.map(of), ..Counts::default() }
+    }
+
+    /// Whether the part has malformed values and no usable one.
+    pub(super) fn is_unusable(&self) -> bool {
+        self.keys == 0 && self.counts().malformed() > 0
     }
 
     pub(super) fn add(&mut self, other: &Self) {

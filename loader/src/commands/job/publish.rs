@@ -73,6 +73,8 @@ pub(in super::super) struct PublishArgs {
 #[derive(Debug, Default)]
 struct StepReports {
     read: KeysLine,
+    /// A part whose values are all unusable.
+    unusable: Option<KeysLine>,
     distinct: DistinctParts,
     chunks: BTreeMap<u32, ChunkLine>,
 }
@@ -146,7 +148,12 @@ impl StepReports {
         let (mut reported, job) = (Self::default(), args.job.id());
         let (mut keys, mut wrong) = (None, None);
         lines::read(&args.lines, |line| match line {
-            ReportLine::Keys(line) => reported.read.add(&line),
+            ReportLine::Keys(line) => {
+                reported.read.add(&line);
+                if line.is_unusable() {
+                    reported.unusable = Some(line);
+                }
+            }
             ReportLine::Distinct(line) => {
                 if let Err(error) = reported.distinct.take(&line) {
                     wrong.get_or_insert(error);
@@ -202,7 +209,15 @@ impl StepReports {
 
     /// Rejects incomplete or unusable reports.
     fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
-        args.reject_limit.check(self.read.malformed(), self.read.values)?;
+        if let Some(part) = &self.unusable {
+            args.reject_limit.check_one("of one `keys` step", &part.counts(), args.allow_empty)?;
+        }
+        let sum = self.read.counts();
+        args.reject_limit.check_one(
+            "of all `keys` steps",
+            &sum,
+            args.allow_empty || sum.keys == 0,
+        )?;
         self.distinct.check(&args.job)?;
         if args.carried.is_given() && args.job.carried.report.is_none() {
             return Err(JobError::CarriedUnread.into());

@@ -90,7 +90,7 @@ impl OpenFile<'_> {
                 let mut row = first_row;
                 let mut wanted = true;
                 let mut each = |value: Option<&[u8]>| {
-                    cells.add(row, column, Some(value.unwrap_or_default()));
+                    cells.add(row, column, value.unwrap_or_default());
                     row = row.saturating_add(1);
                     if column == 0 {
                         cells.end_row();

@@ -1,0 +1,182 @@
+//! Content of an input: recognized by its first bytes, before a format reads any row.
+//!
+//! A compressed or binary file that is read as text has few "lines", which hide the loss of all of
+//! its ids behind a low reject ratio. So everything that is not text is refused by its name.
+
+/// Bytes of the text that decide: the magic of a tar archive ends at byte 262.
+pub(super) const HEAD_BYTES: usize = 4096;
+
+/// Compression that is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    /// Compression of a file by its first bytes.
+    pub(super) const fn of(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            // A frame, or one of the 16 magics of a skippable frame, which parallel compressors
+            // write first.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+
+    /// Its name in messages.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// Magic bytes at the start of a file, and the name of its format.
+const MAGICS: [(&[u8], &str); 37] = [
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\0", "xz data"),
+    (b"\x5d\0\0", "LZMA data"),
+    (b"LZIP", "lzip data"),
+    (b"\x04\x22\x4d\x18", "LZ4 data"),
+    (b"\x02\x21\x4c\x18", "LZ4 data"),
+    (b"\xff\x06\0\0sNaPpY", "snappy data"),
+    (b"\x82SNAPPY\0", "snappy data"),
+    (b"\x89LZO\0", "LZO data"),
+    (b"\x1f\x9d", "compress (.Z) data"),
+    (b"\x1f\xa0", "compress (.Z) data"),
+    (b"PK\x03\x04", "a ZIP archive or an Excel file"),
+    (b"PK\x05\x06", "an empty ZIP archive"),
+    (b"PK\x07\x08", "a ZIP archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"!<arch>\n", "an ar archive"),
+    (b"070701", "a cpio archive"),
+    (b"PAR1", "a Parquet file (--format parquet)"),
+    (b"PARE", "an encrypted Parquet file"),
+    (b"ORC", "an ORC file"),
+    (b"Obj\x01", "an Avro file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"SEQ\x04", "a Hadoop SequenceFile"),
+    (b"SEQ\x05", "a Hadoop SequenceFile"),
+    (b"SEQ\x06", "a Hadoop SequenceFile"),
+    (b"RCF", "an RCFile"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel or Office file"),
+    (b"%PDF-", "a PDF file"),
+    (b"\0\x05\x16\x07", "an AppleDouble file of macOS"),
+    (b"\0\x05\x16\0", "an AppleSingle file of macOS"),
+    (b"bplist", "a property list of macOS"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"age-encryption.org/", "an encrypted (age) file"),
+    (b"-----BEGIN PGP", "an encrypted (PGP) file"),
+    (b"Salted__", "an encrypted (OpenSSL) file"),
+];
+
+/// Starts of text in an encoding that is not read.
+const ENCODINGS: [(&[u8], &str); 3] = [
+    (b"\0\0\xfe\xff", "text in UTF-16 or UTF-32"),
+    (b"\xff\xfe", "text in UTF-16 or UTF-32"),
+    (b"\xfe\xff", "text in UTF-16 or UTF-32"),
+];
+
+/// Name of the format of a file that is not text, by the first bytes after its decompression.
+/// `None` for text.
+pub(super) fn foreign(head: &[u8]) -> Option<&'static str> {
+    match Compression::of(head) {
+        Compression::Gzip => return Some("gzip data within compressed data"),
+        Compression::Zstd => return Some("zstd data within compressed data"),
+        Compression::None => {}
+    }
+    let known = MAGICS.iter().chain(&ENCODINGS).find(|(magic, _)| head.starts_with(magic));
+    if let Some((_, name)) = known {
+        return Some(name);
+    }
+    if head.get(257..262) == Some(b"ustar") {
+        return Some("a tar archive");
+    }
+    of_bytes(head).or_else(|| is_markup(head).then_some("markup (HTML or XML), not rows"))
+}
+
+/// Recognizes wide encodings and binary data by their zeros and control characters.
+fn of_bytes(head: &[u8]) -> Option<&'static str> {
+    // ASCII in two or four bytes per character has zeros in half or three quarters of its bytes.
+    let zeros = head.iter().filter(|byte| **byte == 0).count();
+    if head.len() >= 4 && (head.len() * 2..head.len() * 4).contains(&(zeros * 5)) {
+        return Some("text in UTF-16 or UTF-32");
+    }
+    let is_control = |byte: &&u8| matches!(**byte, 0..=8 | 11 | 14..=26 | 28..=31 | 127);
+    let controls = head.iter().filter(is_control).count();
+    // Random bytes are control characters in one of ten cases.
+    (controls >= 4 && controls * 50 > head.len()).then_some("binary data")
+}
+
+/// Whether the text begins with a tag. No id begins with `<`, but a placeholder such as `<null>`
+/// may be the first row: a tag is closed somewhere.
+fn is_markup(head: &[u8]) -> bool {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    match text {
+        [b'<', b'!' | b'?', ..] => true,
+        [b'<', letter, ..] if letter.is_ascii_alphabetic() => {
+            memchr::memmem::find(text, b"</").is_some()
+                || memchr::memmem::find(text, b"/>").is_some()
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_not_foreign() {
+        for text in [
+            &b""[..],
+            b"8d3ebd3654fb46a2832296669cf1b536\n",
+            b"\xef\xbb\xbfidfa\r\n",
+            b"<null>\n8d3ebd3654fb46a2832296669cf1b536\n",
+            "\u{8bbe}\u{5907},oaid\n".as_bytes(),
+            b"\xc9\xe8\xb1\xb8,oaid\n",
+            b"{\"a\":1}\n",
+            b"a\tb\n",
+            b"one row with a \0 in it, as a broken export may have\n",
+            b"\n",
+            b"a",
+        ] {
+            assert_eq!(foreign(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn foreign_formats_have_names() {
+        let mut tar = vec![b'a'; 512];
+        tar[257..262].copy_from_slice(b"ustar");
+        let utf16: Vec<u8> = "8d3ebd36\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let mut state = 7_u32;
+        let random: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(1000)
+        .collect();
+        for (head, name) in [
+            (&b"BZh91AY&SY"[..], "bzip2"),
+            (b"PK\x03\x04\x14\0", "ZIP"),
+            (b"\x1f\x8b\x08", "gzip data within"),
+            (b"  <!DOCTYPE html>", "markup"),
+            (b"<html><body></body>", "markup"),
+            (b"<?xml version='1.0'?>", "markup"),
+            (&tar, "tar"),
+            (&utf16, "UTF-16"),
+            (b"\xff\xfea\0", "UTF-16"),
+            (&random, "binary"),
+        ] {
+            assert!(foreign(head).is_some_and(|found| found.contains(name)), "{name}");
+        }
+    }
+}

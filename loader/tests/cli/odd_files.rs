@@ -1,0 +1,308 @@
+//! Odd files that warehouses, spreadsheets and archives produce, each alone and beside a good file,
+//! for every command that reads inputs: all of its ids are used, or the command ends with 3.
+
+use rtad_core::device::IdKind;
+use serde_json::Value;
+
+use crate::support::{Sandbox, gzip, ids, lines, zst};
+
+const GOOD: usize = 300;
+const ODD: usize = 100;
+const CSV: &str = "--format csv --column id";
+const NDJSON: &str = "--format ndjson --column id";
+
+enum Expected {
+    /// Every id is used.
+    Read,
+    /// The command ends with 3, and the error names this.
+    Refused(&'static str),
+}
+use Expected::{Read, Refused};
+
+struct Odd {
+    name: &'static str,
+    bytes: Vec<u8>,
+    flags: &'static str,
+    expected: Expected,
+}
+
+fn odd(
+    name: &'static str,
+    bytes: impl Into<Vec<u8>>,
+    flags: &'static str,
+    expected: Expected,
+) -> Odd {
+    Odd { name, bytes: bytes.into(), flags, expected }
+}
+
+fn joined(ids: &[String], separator: &str) -> String {
+    ids.iter().flat_map(|id| [id.as_str(), separator]).collect()
+}
+
+/// Lines, CSV and NDJSON whose ids are all used.
+fn readable(ids: &[String]) -> Vec<Odd> {
+    let text = lines(ids);
+    let (first, second) = ids.split_at(ids.len() / 2);
+    let around = |before: &str, after: &str| -> String {
+        ids.iter().map(|id| format!("{before}{id}{after}\n")).collect()
+    };
+    let objects = |ids: &[String]| -> String {
+        ids.iter().map(|id| format!("{{\"id\":\"{id}\"}}\n")).collect()
+    };
+    let mixed: String =
+        (0..).zip(ids).map(|(n, id)| id.clone() + ["\n", "\r", "\r\n"][n % 3]).collect();
+    let rows = |row: &dyn Fn(&String) -> String| -> String { ids.iter().map(row).collect() };
+    let skippable = [0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4];
+    vec![
+        odd("CRLF", joined(ids, "\r\n"), "", Read),
+        odd("CR", joined(ids, "\r"), "", Read),
+        odd("mixed line ends", mixed, "", Read),
+        odd("no final line end", text.trim_end(), "", Read),
+        odd("empty lines", joined(ids, "\n\n"), "", Read),
+        odd("byte order mark", format!("\u{feff}{text}"), "", Read),
+        odd("joined marks", format!("\u{feff}{}\u{feff}{}", lines(first), lines(second)), "", Read),
+        odd("no-break spaces", around("\u{a0}", " \u{a0}"), "", Read),
+        odd("ideographic spaces", around("\u{3000}", "\u{3000}"), "", Read),
+        odd("zero-width spaces", around("\u{200b}", "\u{200b}\t"), "", Read),
+        odd("gzip", gzip(text.as_bytes()), "", Read),
+        odd("gzip of CR", gzip(joined(ids, "\r").as_bytes()), "", Read),
+        odd(
+            "gzip members",
+            [gzip(lines(first).as_bytes()), gzip(lines(second).as_bytes())].concat(),
+            "",
+            Read,
+        ),
+        odd("zstd", zst(text.as_bytes()), "", Read),
+        odd("zstd frames", [&skippable[..], &zst(text.as_bytes())].concat(), "", Read),
+        odd("csv with CR", format!("id\r{}", joined(ids, "\r")), CSV, Read),
+        odd("csv, header LF, rows CR", format!("id\n{}", joined(ids, "\r")), CSV, Read),
+        odd("csv with CRLF", format!("id\r\n{}", joined(ids, "\r\n")), CSV, Read),
+        odd("csv with a mark", format!("\u{feff}id\n{text}"), CSV, Read),
+        odd("csv, no final line end", format!("id\n{}", text.trim_end()), CSV, Read),
+        odd(
+            "csv, delimiter at the end",
+            format!("n,id\n{}", rows(&|id| format!("1,{id},\n"))),
+            CSV,
+            Read,
+        ),
+        odd(
+            "csv, lines in cells",
+            format!("n,id\n{}", rows(&|id| format!("\"a\nb\",{id}\n"))),
+            CSV,
+            Read,
+        ),
+        odd(
+            "csv, escaped quotes",
+            format!("n,id\n{}", rows(&|id| format!("\"a \\\"b\\\", c\",{id}\n"))),
+            "--format csv --column id --escape \\",
+            Read,
+        ),
+        odd(
+            "csv, escaped delimiters",
+            format!("n,id\n{}", rows(&|id| format!("a\\,b\\\\,{id}\n"))),
+            "--format csv --column id --escape \\",
+            Read,
+        ),
+        odd("ndjson with CR", objects(ids).replace('\n', "\r"), NDJSON, Read),
+        odd(
+            "ndjson, joined marks",
+            format!("{}\u{feff}{}", objects(first), objects(second)),
+            NDJSON,
+            Read,
+        ),
+    ]
+}
+
+/// Files of other formats.
+fn foreign(ids: &[String]) -> Vec<Odd> {
+    let text = lines(ids);
+    let random: Vec<u8> = ids.iter().flat_map(|id| id.as_bytes().chunks(2)).map(hex).collect();
+    let magic = |magic: &[u8]| [magic, &random].concat();
+    let mut tar = vec![0; 512];
+    tar[..8].copy_from_slice(b"dump.txt");
+    tar[257..262].copy_from_slice(b"ustar");
+    tar.extend_from_slice(text.as_bytes());
+    let utf16 =
+        |bytes: fn(u16) -> [u8; 2]| -> Vec<u8> { text.encode_utf16().flat_map(bytes).collect() };
+    let utf32: Vec<u8> = text.chars().flat_map(|letter| u32::from(letter).to_le_bytes()).collect();
+    let page = "\n <!DOCTYPE HTML>\n<html><body><h1>502 Bad Gateway</h1></body></html>\n";
+    let denied = "<Error><Code>AccessDenied</Code></Error>";
+    vec![
+        odd("bzip2", magic(b"BZh91AY&SY"), "", Refused("is bzip2 data")),
+        odd("xz", magic(b"\xfd7zXZ\0"), "", Refused("is xz data")),
+        odd("LZMA", magic(b"\x5d\0\0\x80\0"), "", Refused("is LZMA data")),
+        odd("lzip", magic(b"LZIP\x01"), "", Refused("is lzip data")),
+        odd("LZ4", magic(b"\x04\x22\x4d\x18"), "", Refused("is LZ4 data")),
+        odd("snappy", magic(b"\xff\x06\0\0sNaPpY"), "", Refused("is snappy data")),
+        odd("compress", magic(b"\x1f\x9d\x90"), "", Refused("is compress (.Z) data")),
+        odd("ZIP", magic(b"PK\x03\x04\x14\0"), "", Refused("is a ZIP archive")),
+        odd("7z", magic(b"7z\xbc\xaf\x27\x1c"), "", Refused("is a 7z archive")),
+        odd("RAR", magic(b"Rar!\x1a\x07\x01"), "", Refused("is a RAR archive")),
+        odd("tar", tar.clone(), "", Refused("is a tar archive")),
+        odd("tar.gz", gzip(&tar), "", Refused("is a tar archive")),
+        odd("gzip in gzip", gzip(&gzip(text.as_bytes())), "", Refused("is gzip data within")),
+        odd("zstd in gzip", gzip(&zst(text.as_bytes())), "", Refused("is zstd data within")),
+        odd("Parquet", magic(b"PAR1"), "", Refused("is a Parquet file (--format parquet)")),
+        odd("Parquet as csv", magic(b"PAR1"), CSV, Refused("is a Parquet file")),
+        odd("ORC", magic(b"ORC"), "", Refused("is an ORC file")),
+        odd("Avro", magic(b"Obj\x01"), NDJSON, Refused("is an Avro file")),
+        odd("Arrow", magic(b"ARROW1\0\0"), "", Refused("is an Arrow file")),
+        odd("SequenceFile", magic(b"SEQ\x06"), "", Refused("is a Hadoop SequenceFile")),
+        odd("SQLite", magic(b"SQLite format 3\0"), "", Refused("is an SQLite database")),
+        odd("Excel", magic(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), CSV, Refused("is an old Excel")),
+        odd("PDF", magic(b"%PDF-1.7\n"), "", Refused("is a PDF file")),
+        odd("AppleDouble", magic(b"\0\x05\x16\x07\0\x02"), "", Refused("is an AppleDouble file")),
+        odd("age", magic(b"age-encryption.org/v1\n"), "", Refused("is an encrypted (age) file")),
+        odd("PGP", magic(b"-----BEGIN PGP MESSAGE-----\n"), "", Refused("is an encrypted (PGP)")),
+        odd("raw binary", random, "", Refused("is binary data")),
+        odd(
+            "UTF-16, marked",
+            [
+                "\u{feff}".encode_utf16().flat_map(u16::to_le_bytes).collect(),
+                utf16(u16::to_le_bytes),
+            ]
+            .concat(),
+            "",
+            Refused("is text in UTF-16"),
+        ),
+        odd("UTF-16LE", utf16(u16::to_le_bytes), "", Refused("is text in UTF-16")),
+        odd("UTF-16BE", utf16(u16::to_be_bytes), CSV, Refused("is text in UTF-16")),
+        odd("UTF-32", utf32, "", Refused("text in UTF-16 or UTF-32")),
+        odd("HTML", page, "", Refused("is markup")),
+        odd("HTML as csv", page, CSV, Refused("is markup")),
+        odd("HTML as ndjson, compressed", gzip(page.as_bytes()), NDJSON, Refused("is markup")),
+        odd("XML", denied, "", Refused("is markup")),
+    ]
+}
+
+/// Text of the right format whose rows are not.
+fn malformed(ids: &[String]) -> Vec<Odd> {
+    let rows = |row: &dyn Fn(&String) -> String| -> String { ids.iter().map(row).collect() };
+    let compressed = gzip(lines(ids).as_bytes());
+    let uuids = crate::support::ids(IdKind::Idfa, 0..ODD as u64);
+    let most = Refused("are malformed");
+    // "no usable id in N rows", or "none of N rows is a JSON object".
+    let none = || Refused(" rows");
+    vec![
+        odd("other ids", lines(&uuids), "", Refused("ids of kind idfa")),
+        odd(
+            "JSON text as CAID",
+            rows(&|id| format!("[{{\"caid\":\"{id}\"}}]\n")),
+            "--id-kind caid",
+            none(),
+        ),
+        odd("ids in a list", rows(&|id| format!("{id},{id}\n")), "--id-kind oaid", none()),
+        odd(
+            "a JSON array",
+            format!("[{}]", rows(&|id| format!("{{\"id\":\"{id}\"}},\n"))),
+            NDJSON,
+            none(),
+        ),
+        odd("pretty JSON", rows(&|id| format!("{{\n  \"id\": \"{id}\"\n}}\n")), NDJSON, none()),
+        odd(
+            "csv, escapes not declared",
+            format!("n,id\n{}", rows(&|id| format!("a\\,b,{id}\n"))),
+            CSV,
+            none(),
+        ),
+        odd("csv, short rows", format!("n,id,m\n{}", rows(&|id| format!("1,{id}\n"))), CSV, none()),
+        odd(
+            "csv, some long rows",
+            format!("n,id\n{}1,2,{}\n", rows(&|id| format!("1,{id}\n")), ids[0])
+                + &format!("1,2,{}\n", ids[1]),
+            CSV,
+            most,
+        ),
+        odd("gzip, cut", &compressed[..compressed.len() - 9], "", Refused("cut short or corrupt")),
+        odd(
+            "gzip and text",
+            [compressed, lines(ids).into()].concat(),
+            "",
+            Refused("cut short or corrupt"),
+        ),
+    ]
+}
+
+fn hex(digits: &[u8]) -> u8 {
+    let digits = std::str::from_utf8(digits).expect("hex digits");
+    u8::from_str_radix(digits, 16).expect("hex digits")
+}
+
+/// Runs every command on the inputs; gives its name, and the number of ids that it used.
+fn commands(
+    sandbox: &Sandbox,
+    flags: &str,
+    inputs: &str,
+    mut each: impl FnMut(&str, testkit::process::Outcome, fn(&Value) -> Option<u64>),
+) {
+    let dry = "--store {}/s --audience a --dry-run --json";
+    let usable = |report: &Value| report["usable"].as_u64();
+    for command in ["build --max-shrink 1", "append", "remove --tombstone"] {
+        each(command, sandbox.run(&format!("{command} {dry} {flags} {inputs}")), usable);
+    }
+    let verify =
+        format!("verify --store {{}}/s --audience a --probes 10 --json {flags} --against {inputs}");
+    each("verify", sandbox.run(&verify), |report| report["against"]["checked"].as_u64());
+    let dedup = format!("dedup --count --json {flags} {inputs}");
+    each("dedup", sandbox.run(&dedup), |report| report["first_seen"].as_u64());
+}
+
+fn check(odd_files: fn(&[String]) -> Vec<Odd>) {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..(GOOD + ODD) as u64);
+    let (good, ids) = all.split_at(GOOD);
+    sandbox.file("all", lines(&all));
+    sandbox.build("{}/all");
+    for Odd { name, bytes, flags, expected } in odd_files(ids) {
+        sandbox.file("odd", bytes);
+        let good = match flags {
+            flags if flags.starts_with(CSV) => format!(
+                "n,id,m\n{}",
+                good.iter().map(|id| format!("1,{id},2\n")).collect::<String>()
+            ),
+            NDJSON => good.iter().map(|id| format!("{{\"id\":\"{id}\"}}\n")).collect(),
+            _ => lines(good),
+        };
+        sandbox.file("good", good);
+        for (inputs, beside) in [("{}/odd", 0), ("{}/good {}/odd", GOOD)] {
+            commands(&sandbox, flags, inputs, |command, outcome, used| match expected {
+                Read => {
+                    let report = outcome.json();
+                    assert_eq!(
+                        used(&report),
+                        Some((ODD + beside) as u64),
+                        "{name}, {command} {inputs}"
+                    );
+                }
+                Refused(error) => {
+                    assert_eq!(
+                        outcome.status,
+                        Some(3),
+                        "{name}, {command} {inputs}: {}",
+                        outcome.stderr
+                    );
+                    assert!(
+                        outcome.stderr.contains(error),
+                        "{name}, {command}: {}",
+                        outcome.stderr
+                    );
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn ids_of_odd_text_are_all_used() {
+    check(readable);
+}
+
+#[test]
+fn files_of_other_formats_are_refused() {
+    check(foreign);
+}
+
+#[test]
+fn malformed_rows_of_one_input_are_not_hidden_by_another() {
+    check(malformed);
+}
