@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::State;
 use testkit::client::Client;
 use testkit::store::{Depot, Spec, hex, keys};
 use testkit::wait_until;
@@ -34,27 +33,6 @@ fn answers(client: &mut Client) -> Option<bool> {
     }
     answer.problem(503, "not_loaded");
     None
-}
-
-#[test]
-fn pod_follows_disable_enable_delete_and_publish() {
-    let depot = Depot::new();
-    depot.publish(AUDIENCE, &members(), &Spec::small());
-    let cache = tempfile::tempdir().unwrap();
-    let server = start(&depot, cache.path());
-    let mut client = server.connect();
-    for _ in 0..2 {
-        wait_until("it answers", || answers(&mut client) == Some(true));
-        depot.set(AUDIENCE, State::Disabled, None);
-        wait_until("it is disabled", || answers(&mut client).is_none());
-        depot.set(AUDIENCE, State::Live, None);
-        wait_until("it is enabled", || answers(&mut client) == Some(true));
-        depot.delete(AUDIENCE);
-        wait_until("it is deleted", || answers(&mut client).is_none());
-        depot.publish(AUDIENCE, &members(), &Spec::small());
-    }
-    wait_until("it answers again", || answers(&mut client) == Some(true));
-    assert_eq!(server.generation(AUDIENCE), 3);
 }
 
 /// A cache does not restore a deleted audience, with or without the store.

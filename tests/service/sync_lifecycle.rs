@@ -252,24 +252,6 @@ fn expired_generation_is_not_loaded() {
 }
 
 #[test]
-fn served_snapshot_expires_until_a_new_publish() {
-    let depot = Depot::new();
-    depot.publish(AUDIENCE, &members(1), &lasting(7200 + 3));
-    let mut server = Server::start(config(depot.url(), &without_max_age(), OFTEN));
-    let mut client = server.connect();
-    let snapshot = server.snapshot(AUDIENCE).unwrap();
-    wait_until("it has expired", || server.catalog().audiences()[0].is_stale);
-    assert_unavailable(&mut client, &members(1)[0]);
-    assert_eq!(filter_addresses(&snapshot), filter_addresses(&server.snapshot(AUDIENCE).unwrap()));
-    assert_eq!(server.status(AUDIENCE)["available"], false);
-    assert!(server.is_ready(), "it answers, if only that it does not know");
-    depot.publish(AUDIENCE, &members(2), &lasting(9000));
-    wait_until("the next", || server.generation(AUDIENCE) == 2);
-    assert_members(&mut client, &members(2));
-    assert_eq!(server.status(AUDIENCE)["available"], true);
-}
-
-#[test]
 fn rejected_manifest_is_retried_with_backoff_and_a_new_one_at_once() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());
