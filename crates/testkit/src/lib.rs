@@ -7,6 +7,7 @@
 //! | [`process`] | child processes of the programs under test |
 //! | [`port`] | free ports |
 //! | [`redis`] | a Redis server |
+//! | [`sandbox`] | a folder with inputs and a store, and runs of programs in it |
 //! | [`server`] | a file server with injected faults |
 //! | [`faulty_store`] | a store in memory with injected faults |
 //! | [`store`] | keys, signatures, snapshots, and test stores |
@@ -29,6 +30,7 @@ pub mod port;
 pub mod process;
 pub mod redis;
 pub mod reference;
+pub mod sandbox;
 pub mod server;
 pub mod store;
 pub mod wait;

@@ -8,8 +8,7 @@ use std::time::Duration;
 use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{Outcome, signal, spawn};
-
-use crate::support::{Sandbox, command, ids, lines, stores};
+use testkit::sandbox::{Sandbox, command, ids, lines, stores};
 
 /// A folder for inputs, and the URL of a store.
 struct TestStore {

@@ -7,8 +7,9 @@ use std::process::Stdio;
 use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 
-use crate::support::{Sandbox, command, gzip, ids, lines};
+use crate::support::gzip;
 
 /// Runs `dedup`; returns its output and report.
 #[track_caller]

@@ -1,7 +1,7 @@
 //! Generations with an expiry.
 
-use crate::support::{Sandbox, ids, lines};
 use rtad_core::device::IdKind;
+use testkit::sandbox::{Sandbox, ids, lines};
 
 const BUILD: &str = "build --store {}/s --audience a";
 

@@ -1,7 +1,7 @@
 //! Publish gate: rejects empty, halved and damaged exports, and its override flags.
 
-use crate::support::{Sandbox, ids, lines};
 use rtad_core::device::IdKind;
+use testkit::sandbox::{Sandbox, ids, lines};
 
 fn sandbox(live: usize) -> Sandbox {
     let sandbox = Sandbox::new();

@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use rtad_core::device::IdKind;
 use testkit::process::{outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 
-use crate::support::{Sandbox, command, gzip, ids, lines, zst};
+use crate::support::{gzip, zst};
 
 /// Counts of a build's JSON: rows, distinct keys, duplicates, blank, malformed in any way.
 fn counts(built: &serde_json::Value) -> [u64; 5] {

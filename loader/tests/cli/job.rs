@@ -7,9 +7,10 @@ use std::process::Command;
 use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{Outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::store::files;
 
-use crate::support::{Sandbox, chunks, command, ids, lines};
+use crate::support::chunks;
 
 /// The steps of one job over a store.
 struct Steps<'a> {

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
-use crate::support::{Sandbox, chunks};
+use crate::support::chunks;
 use rtad_core::device::IdKind;
 use rtad_core::synth::Synth;
 use serde_json::Value;
+use testkit::sandbox::Sandbox;
 
 /// More keys than fit into 64 MiB.
 const MANY: u64 = 2_500_000;

@@ -5,10 +5,11 @@ use std::process::Command;
 
 use rtad_core::device::IdKind;
 use testkit::process::{Outcome, outcome, run, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::store::{Files, files};
 use testkit::wait_until;
 
-use crate::support::{LOADER, Sandbox, chunks, command, gzip, ids, lines};
+use crate::support::{LOADER, chunks, gzip};
 
 #[test]
 fn equal_sets_give_equal_chunks() {

@@ -6,8 +6,9 @@ use std::io::Read;
 use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 
-use crate::support::{Sandbox, chunks, command, ids, lines};
+use crate::support::chunks;
 
 fn published() -> Sandbox {
     let sandbox = Sandbox::new();

@@ -6,10 +6,9 @@ use std::time::Instant;
 
 use rtad_core::device::IdKind;
 use testkit::process::{Outcome, outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines, stores};
 use testkit::server::FileServer;
 use testkit::wait_until;
-
-use crate::support::{Sandbox, command, ids, lines, stores};
 
 /// A folder for inputs, and the URL of a store.
 struct TestStore {

@@ -2,10 +2,11 @@
 
 use rtad_core::device::IdKind;
 use testkit::process::{outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::server::{Fault, FileServer};
 use testkit::wait_until;
 
-use crate::support::{Sandbox, command, gzip, ids, lines, zst};
+use crate::support::{gzip, zst};
 
 #[test]
 fn url_is_read_like_a_file() {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{Outcome, outcome, run, signal, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::wait_until;
 
-use crate::support::{LOADER, Sandbox, chunks, command, ids, lines};
+use crate::support::{LOADER, chunks};
 
 const FILES: u64 = 10;
 const PER_FILE: u64 = 200_000;

@@ -2,8 +2,9 @@
 
 use rtad_core::device::IdKind;
 use serde_json::Value;
+use testkit::sandbox::{Sandbox, ids, lines};
 
-use crate::support::{Sandbox, chunks, ids, lines};
+use crate::support::chunks;
 
 /// Md5s in eight shards of about 5,000, which have second tiers, and some in many small shards.
 fn crowded() -> Vec<String> {
@@ -118,19 +119,18 @@ fn refused_numbers_are_named() {
     ] {
         sandbox.run(&format!("{build} {flags}")).fails(status, message);
     }
-    let plan = sandbox.run("plan --keys 1.5e9 --json").json();
+    let plan = sandbox.run("plan --keys 1.5e9 --json --memory 4GiB").json();
     let ribbon = &plan["filters"][1];
     assert_eq!(ribbon["filter"], "ribbon");
     let bits = ribbon["bits_per_key"].as_f64().unwrap();
     assert!((13.6..13.9).contains(&bits), "{bits}");
-    let plan = sandbox.run("plan --keys 1.5e9 --json --memory 4GiB").json();
     let swaps: Vec<&Value> =
         plan["filters"].as_array().unwrap().iter().map(|plan| &plan["swap"]).collect();
     assert_eq!(swaps, ["too large", "rolling"]);
     let text = sandbox.run("plan --keys 1.5e9 --memory 8GB").stdout;
     assert!(text.contains("store.swap") && text.contains("  whole"), "{text}");
     let kinds = |fpr: &str| {
-        let plan = sandbox.run(&format!("plan --keys 1e9 --json --fpr {fpr}")).json();
+        let plan = sandbox.run(&format!("plan --keys 100000 --json --fpr {fpr}")).json();
         plan["filters"].as_array().unwrap().len()
     };
     assert_eq!((kinds("0.001"), kinds("0.000001")), (2, 1));

@@ -6,9 +6,8 @@ use std::process::Command;
 
 use rtad_core::device::IdKind;
 use testkit::process::{Outcome, outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::server::FileServer;
-
-use crate::support::{Sandbox, command, ids, lines};
 
 /// Keys of the reference implementation.
 fn key(name: &str) -> PathBuf {

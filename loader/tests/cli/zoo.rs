@@ -14,10 +14,11 @@ use parquet::schema::parser::parse_message_type;
 use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{Outcome, outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::server::FileServer;
 use testkit::store::files;
 
-use crate::support::{Sandbox, command, gzip, ids, lines, zst};
+use crate::support::{gzip, zst};
 
 /// Memory limit. A build takes about 200 MB besides its keys; these inputs would fill over a
 /// gigabyte.

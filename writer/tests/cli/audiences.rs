@@ -4,12 +4,11 @@ use std::io::Write as _;
 
 use rtad_core::device::IdKind;
 use serde_json::{Value, json};
+use testkit::sandbox::{Sandbox, ids, lines, loader};
 
 use crate::process::{AUDIENCE, Api, DEVICES, Serve, count, stored};
 use testkit::process::{outcome, spawn};
 use testkit::wait_until;
-
-use crate::support::{Sandbox, ids, lines, loader};
 
 fn states(list: &Value) -> Vec<(&str, &str)> {
     let audiences = list["audiences"].as_array().unwrap();

@@ -2,9 +2,9 @@
 
 use rtad_core::device::IdKind;
 use serde_json::{Value, json};
+use testkit::sandbox::{Sandbox, ids, lines};
 
 use crate::process::{DEVICES, Serve, count, current, key, stored};
-use crate::support::{Sandbox, ids, lines};
 
 #[test]
 fn operations_change_membership() {

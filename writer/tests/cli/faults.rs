@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rtad_core::device::IdKind;
 use serde_json::json;
+use testkit::sandbox::{Sandbox, ids};
 
 use crate::process::{DEVICES, Serve, count, snapshot, stored};
-use crate::support::{Sandbox, ids};
 use testkit::client::metric;
 use testkit::store::bucket_url;
 use testkit::wait_until;

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod process;
-mod support;
 
 mod audiences;
 mod devices;

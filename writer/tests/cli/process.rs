@@ -10,9 +10,8 @@ use rtad_core::snapshot::{Current, Snapshot};
 use serde_json::{Value, json};
 use testkit::client::{Answer, Client};
 use testkit::process::{Outcome, Service};
+use testkit::sandbox::{Sandbox, command};
 use testkit::store::Depot;
-
-use crate::support::{Sandbox, command};
 
 /// Log message with the addresses.
 const LISTENING: &str = "listening for writes";

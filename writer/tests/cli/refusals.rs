@@ -2,12 +2,11 @@
 
 use rtad_core::device::IdKind;
 use serde_json::{Value, json};
+use testkit::sandbox::{Sandbox, command, ids};
 
 use crate::process::{AUDIENCE, Api, DEVICES, Serve, TOKEN, current};
 use testkit::client::metric;
 use testkit::process::{outcome, spawn};
-
-use crate::support::{Sandbox, command, ids};
 
 #[test]
 fn requests_without_a_token_are_rejected() {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use rtad_core::device::IdKind;
+use testkit::sandbox::{Sandbox, ids, lines};
 
 use crate::process::{Serve, count, current, stored};
-use crate::support::{Sandbox, ids, lines};
 use testkit::client::metric;
 
 const CLIENTS: usize = 8;

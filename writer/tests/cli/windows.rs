@@ -13,10 +13,10 @@ use std::sync::{LazyLock, Mutex};
 use rtad_core::device::DeviceKey;
 use serde_json::Value;
 use testkit::client::Answer;
+use testkit::sandbox::Sandbox;
 use testkit::store::{Depot, now_unix_seconds};
 
 use crate::process::{Api, Serve};
-use crate::support::Sandbox;
 
 /// A zone in which it is about noon: no test runs over midnight.
 static ZONE: LazyLock<String> = LazyLock::new(|| {

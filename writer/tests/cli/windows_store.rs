@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
 use testkit::client::metric;
+use testkit::sandbox::{Sandbox, stores};
 use testkit::store::Depot;
 use testkit::wait_until;
 
 use crate::process::{Api, Serve, TOKEN};
-use crate::support::{Sandbox, stores};
 
 const EVENTS: &str = "/v1/windows/w/events";
 const WINDOW: &str = "[[window]]\nname = \"w\"\nlength = \"24h\"\ncapacity = 100_000\n\

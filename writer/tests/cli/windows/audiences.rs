@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use rtad_core::device::{DeviceKey, IdKind};
 use serde_json::json;
 use testkit::client::metric;
+use testkit::sandbox::{Sandbox, ids, stores};
 use testkit::wait_until;
 
 use super::{day, flags, keys, members, members_in, path, serve, serve_over};
 use crate::process::{Api, Serve, key};
-use crate::support::{Sandbox, ids, stores};
 
 #[test]
 fn audience_follows_counts_erasure_and_restarts() {

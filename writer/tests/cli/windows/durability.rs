@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
 use testkit::client::metric;
+use testkit::sandbox::{Sandbox, command};
 use testkit::wait_until;
 
 use super::{FSYNC, flags, keys, members, path, serve};
 use crate::process::{Api, Serve, TOKEN};
-use crate::support::{Sandbox, command};
 
 /// Sends batches from four connections until the process is killed, some time after the first
 /// answer. Returns the keys acknowledged as new.

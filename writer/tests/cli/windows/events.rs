@@ -3,10 +3,10 @@
 use rtad_core::device::DeviceKey;
 use serde_json::{Value, json};
 use testkit::client::{Answer, metric};
+use testkit::sandbox::Sandbox;
 
 use super::{FSYNC, ZONE, day, distinct_of, events_or, flags, info, keys, path, race, serve};
 use crate::process::{Api, TOKEN};
-use crate::support::Sandbox;
 
 #[test]
 fn events_are_new_once_and_counted() {

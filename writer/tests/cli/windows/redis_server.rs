@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use testkit::client::metric;
 use testkit::redis::Redis;
+use testkit::sandbox::Sandbox;
 use testkit::wait_until;
 
 use super::{events_or, info, path, race, serve};
 use crate::process::{Api, Serve, TOKEN};
-use crate::support::Sandbox;
 
 /// Two owners share a window in Redis: each of the events is new once. `EVENTS` sets the number.
 #[test]

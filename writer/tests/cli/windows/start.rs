@@ -1,10 +1,10 @@
 //! Start of a service with windows, and its console.
 
 use serde_json::json;
+use testkit::sandbox::Sandbox;
 
 use super::{FSYNC, day, path, serve};
 use crate::process::TOKEN;
-use crate::support::Sandbox;
 
 #[test]
 fn invalid_configs_and_directories_in_use_end_the_start() {
