@@ -3,8 +3,9 @@
 
 use rtad_core::device::IdKind;
 use serde_json::Value;
+use testkit::sandbox::{Sandbox, ids, lines};
 
-use crate::support::{Sandbox, gzip, ids, lines, zst};
+use crate::support::{gzip, zst};
 
 const GOOD: usize = 300;
 const ODD: usize = 100;
@@ -179,7 +180,7 @@ fn foreign(ids: &[String]) -> Vec<Odd> {
 fn malformed(ids: &[String]) -> Vec<Odd> {
     let rows = |row: &dyn Fn(&String) -> String| -> String { ids.iter().map(row).collect() };
     let compressed = gzip(lines(ids).as_bytes());
-    let uuids = crate::support::ids(IdKind::Idfa, 0..ODD as u64);
+    let uuids = testkit::sandbox::ids(IdKind::Idfa, 0..ODD as u64);
     let most = Refused("are malformed");
     // "no usable id in N rows", or "none of N rows is a JSON object".
     let none = || Refused(" rows");
