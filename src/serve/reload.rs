@@ -30,17 +30,50 @@ pub(super) struct Reloader {
     refusal: watch::Sender<Option<String>>,
 }
 
-/// Result of reading the files: the fingerprint of the config, or its mistakes.
-type Found = Result<u64, String>;
-
-struct ReloadState {
-    served: Found,
-    /// The last result, if it was refused.
-    refused: Option<Found>,
+/// The content of the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum FilesRead {
+    Config { fingerprint: u64 },
+    Mistakes(String),
 }
 
-/// Most intervals between two reloads of a refused config.
-const MAX_BACKOFF: u32 = 32;
+impl FilesRead {
+    fn of(assembly: &Result<Assembly, String>) -> Self {
+        match assembly {
+            Ok(assembly) => Self::Config { fingerprint: assembly.config.fingerprint },
+            Err(mistakes) => Self::Mistakes(mistakes.clone()),
+        }
+    }
+}
+
+struct ReloadState {
+    served: FilesRead,
+    /// The last content, if it was refused.
+    refused: Option<FilesRead>,
+}
+
+/// Exponential backoff, in intervals.
+#[derive(Debug)]
+struct Backoff {
+    intervals: u32,
+    left: u32,
+}
+
+impl Backoff {
+    /// Most intervals between two reloads of a refused config.
+    const MAX: u32 = 32;
+
+    /// Starts to wait: longer than the last time after a further refusal.
+    fn wait(&mut self, is_repeated: bool) {
+        self.intervals = if is_repeated { Self::MAX.min(2 * self.intervals) } else { 1 };
+        self.left = self.intervals;
+    }
+
+    /// Counts an interval that reloads nothing.
+    const fn pass(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+}
 
 impl Reloader {
     pub(super) fn new(
@@ -50,7 +83,10 @@ impl Reloader {
         commands: mpsc::Sender<SyncCommand>,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        let state = Mutex::new(ReloadState { served: Ok(started_with.fingerprint), refused: None });
+        let state = Mutex::new(ReloadState {
+            served: FilesRead::Config { fingerprint: started_with.fingerprint },
+            refused: None,
+        });
         let (reread, refusal) = (Arc::new(reread), watch::Sender::new(None));
         Self { started_with, store, reread, commands, telemetry, state, refusal }
     }
@@ -78,7 +114,7 @@ impl Reloader {
         let mut state = self.state.lock().await;
         tracing::info!("reloading the config");
         let assembly = self.read().await;
-        let found = fingerprint(&assembly);
+        let found = FilesRead::of(&assembly);
         let result = match assembly {
             Ok(assembly) => self.serve(assembly).await,
             Err(mistakes) => Err(mistakes),
@@ -126,28 +162,24 @@ impl Reloader {
     /// directory's symlink, and network mounts send no events. Mistakes are reported once. A config
     /// that is refused because of the store or a snapshot is retried with exponential backoff.
     pub(super) async fn watch(&self, interval: Duration) {
-        let (mut backoff, mut intervals_left) = (1, 0);
+        let mut backoff = Backoff { intervals: 1, left: 0 };
         loop {
             tokio::time::sleep(interval).await;
-            let found = fingerprint(&self.read().await);
+            let found = FilesRead::of(&self.read().await);
             let state = self.state.lock().await;
             let is_refused = state.refused.as_ref() == Some(&found);
             // The served config is reloaded once after a refusal too, so that its recovery is
             // reported.
             let is_served = state.refused.is_none() && state.served == found;
             drop(state);
-            if is_served || is_refused && (found.is_err() || intervals_left > 0) {
-                intervals_left = u32::saturating_sub(intervals_left, 1);
+            let has_mistakes = matches!(found, FilesRead::Mistakes(_));
+            if is_served || is_refused && (has_mistakes || backoff.left > 0) {
+                backoff.pass();
                 continue;
             }
-            backoff = if is_refused { MAX_BACKOFF.min(2 * backoff) } else { 1 };
-            intervals_left = backoff;
+            backoff.wait(is_refused);
             // The result is logged.
             let _ = self.reload().await;
         }
     }
-}
-
-fn fingerprint(assembly: &Result<Assembly, String>) -> Found {
-    assembly.as_ref().map(|assembly| assembly.config.fingerprint).map_err(Clone::clone)
 }

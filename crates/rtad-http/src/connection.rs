@@ -1,4 +1,12 @@
 //! State of one connection, and the loop that serves it until it ends or is ordered to end.
+//!
+//! ```text
+//! serving ──END_AFTER_REQUEST──▶ first request ──begun or not in time──▶ closing ──▶ ended
+//!    │                                                        answered, or END ▲
+//!    └──END while idle─────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A client that closes its side ends each state. An order is never withdrawn.
 
 use std::error::Error;
 use std::future::poll_fn;

@@ -162,13 +162,13 @@ impl Carried {
     /// Counts the changes among the keys of the new generation.
     pub(super) fn checks(&self) -> KeyChecks<'_> {
         let CarriedChanges { added, removed, .. } = &self.changes;
-        KeyChecks { unwanted: None, counted: [added, removed] }
+        KeyChecks { unwanted: None, carried_added: added, carried_removed: removed }
     }
 
     pub(super) fn report(&self, distinct: &Distinct) -> CarriedReport {
-        let [kept, returned] = distinct.counted;
-        let dropped = (self.changes.added.len() as u64).saturating_sub(kept);
-        CarriedReport { dropped, returned, ..self.report }
+        let added = self.changes.added.len() as u64;
+        let dropped = added.saturating_sub(distinct.carried_added);
+        CarriedReport { dropped, returned: distinct.carried_removed, ..self.report }
     }
 }
 

@@ -22,8 +22,14 @@ use super::rejects::{self, Reason, Rejects};
 use super::sink::{Counts, InputCounts, KeySink};
 use crate::progress::Progress;
 
-/// Source, line, and the column if rows have several.
-type Position<'a> = (usize, u64, Option<&'a Column>);
+/// Origin of a value.
+#[derive(Debug, Clone, Copy)]
+struct Position<'a> {
+    source: usize,
+    line: u64,
+    /// The column, if rows have several.
+    column: Option<&'a Column>,
+}
 
 /// A value of the batch.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +119,8 @@ impl<'a> Parser<'a> {
                 let mut row = *first;
                 for line in lines::lines(bytes) {
                     let line = without_mark(line);
-                    self.value(&mut pending, (block.source, row, None), &[*kind], line);
+                    let position = Position { source: block.source, line: row, column: None };
+                    self.value(&mut pending, position, &[*kind], line);
                     row += 1;
                 }
                 self.counts.rows += row - first;
@@ -134,13 +141,14 @@ impl<'a> Parser<'a> {
                     let text = &bytes[start..value.end];
                     start = value.end;
                     let column = &columns[value.column];
-                    let position = (block.source, value.line, Some(column));
+                    let origin =
+                        |column| Position { source: block.source, line: value.line, column };
+                    let position = origin(Some(column));
                     match value.rejected {
                         None => self.value(&mut pending, position, &column.kinds, text),
                         Some(reason) => {
                             self.counts.values += 1;
-                            let position = (block.source, value.line, None);
-                            self.reject_now(&mut pending, position, reason, text);
+                            self.reject_now(&mut pending, origin(None), reason, text);
                         }
                     }
                 }
@@ -171,11 +179,12 @@ impl<'a> Parser<'a> {
         };
         if let Some(reason) = reason {
             self.counts.values += 1;
-            return self.reject_now(pending, (source, row, None), reason, line);
+            let position = Position { source, line: row, column: None };
+            return self.reject_now(pending, position, reason, line);
         }
         for (index, column) in columns.iter().enumerate() {
             self.seen[index] |= found[index] != RowValue::Absent;
-            let position = (source, row, Some(column));
+            let position = Position { source, line: row, column: Some(column) };
             match &found[index] {
                 RowValue::Text(Cow::Borrowed(text)) => {
                     self.value(pending, position, &column.kinds, text.as_bytes());
@@ -283,7 +292,7 @@ impl<'a> Parser<'a> {
     fn reject(&mut self, position: Position<'a>, reason: Reason, text: &[u8]) {
         self.counts.reject(reason, text);
         if self.rejects.is_some() {
-            let (source, line, column) = position;
+            let Position { source, line, column } = position;
             let row = (&*self.names[source], line, column.map(|column| &*column.name));
             rejects::append_row(&mut self.rejected, row, reason, text);
         }

@@ -11,8 +11,9 @@ pub(crate) struct Distinct {
     pub(crate) found: u64,
     /// Keys left after the unwanted ones were excluded.
     pub(crate) left: u64,
-    /// Keys left that are in each of the counted lists.
-    pub(crate) counted: [u64; 2],
+    /// Keys left that are among the carried additions, and among the carried removals.
+    pub(crate) carried_added: u64,
+    pub(crate) carried_removed: u64,
 }
 
 impl Distinct {
@@ -21,16 +22,18 @@ impl Distinct {
         Self {
             found: self.found.saturating_add(other.found),
             left: self.left.saturating_add(other.left),
-            counted: [0, 1].map(|list| self.counted[list].saturating_add(other.counted[list])),
+            carried_added: self.carried_added.saturating_add(other.carried_added),
+            carried_removed: self.carried_removed.saturating_add(other.carried_removed),
         }
     }
 }
 
-/// Keys to exclude, and lists of ascending keys to count among the others.
+/// Keys to exclude, and ascending carried changes to count among the others.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyChecks<'a> {
     pub(crate) unwanted: Option<&'a SortedKeys>,
-    pub(crate) counted: [&'a [DeviceKey]; 2],
+    pub(crate) carried_added: &'a [DeviceKey],
+    pub(crate) carried_removed: &'a [DeviceKey],
 }
 
 /// Sorts keys in place and moves the distinct wanted ones to the front.
@@ -48,8 +51,13 @@ pub(super) fn sort_and_dedup(keys: &mut [u128], checks: KeyChecks<'_>) -> Distin
             }
         }
     }
-    let counted = checks.counted.map(|list| count_common(&keys[..left], list));
-    Distinct { found: found as u64, left: left as u64, counted }
+    let count = |list| count_common(&keys[..left], list);
+    Distinct {
+        found: found as u64,
+        left: left as u64,
+        carried_added: count(checks.carried_added),
+        carried_removed: count(checks.carried_removed),
+    }
 }
 
 /// The number of common keys of two ascending lists. The second may be longer than the range of

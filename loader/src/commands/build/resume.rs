@@ -40,8 +40,7 @@ pub(super) type Fingerprint = Vec<(String, String)>;
 pub(super) struct ResumeState {
     version: u32,
     fingerprint: Fingerprint,
-    /// The generation that was live when the build began, and the sequence of its publish.
-    base: (u64, u64),
+    base: BuildBase,
     /// Whether all inputs were read completely.
     pub(super) is_read: bool,
     /// Completed inputs, by index.
@@ -50,9 +49,21 @@ pub(super) struct ResumeState {
     pub(super) lengths: Vec<u64>,
 }
 
-/// The live generation and the sequence of its publish; appends do not change it.
-fn base_identity(base: &Base) -> (u64, u64) {
-    base.current().map_or((0, 0), |current| (current.generation, current.published_sequence()))
+/// The generation that was live when the build began, and the sequence of its publish; appends do
+/// not change them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct BuildBase {
+    generation: u64,
+    published_sequence: u64,
+}
+
+impl BuildBase {
+    fn of(base: &Base) -> Self {
+        base.current().map_or_else(Self::default, |current| Self {
+            generation: current.generation,
+            published_sequence: current.published_sequence(),
+        })
+    }
 }
 
 /// The inputs' part of the fingerprint.
@@ -89,10 +100,11 @@ impl ResumeState {
         if let Some(what) = difference(&state.fingerprint, fingerprint) {
             return Err(differs(what).into());
         }
-        if state.base != base_identity(base) {
+        let live = BuildBase::of(base);
+        if state.base != live {
             // No build can resume from it.
             dir.keep(false);
-            let (then, now) = (state.base.0, base_identity(base).0);
+            let (then, now) = (state.base.generation, live.generation);
             let reason = format!(
                 "generation {now} was published since this build began at generation {then}"
             );
@@ -131,18 +143,26 @@ fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
 
 #[derive(Debug, Default)]
 struct ReadProgress {
-    /// Inputs in progress: blocks parsed, their counts, and the total of blocks once known.
-    open: HashMap<usize, (u64, Counts, Option<u64>)>,
+    open: HashMap<usize, OpenInput>,
     ended: BTreeMap<usize, Counts>,
 }
 
+/// An input in progress.
+#[derive(Debug, Default)]
+struct OpenInput {
+    parsed_blocks: u64,
+    /// Counts of the parsed blocks.
+    counts: Counts,
+    /// Its blocks, once their number is known.
+    all_blocks: Option<u64>,
+}
+
 impl ReadProgress {
-    fn update(&mut self, source: usize, update: impl FnOnce(&mut (u64, Counts, Option<u64>))) {
+    fn update(&mut self, source: usize, update: impl FnOnce(&mut OpenInput)) {
         let open = self.open.entry(source).or_default();
         update(open);
-        if let (parsed, counts, Some(all)) = *open
-            && parsed == all
-        {
+        if open.all_blocks == Some(open.parsed_blocks) {
+            let counts = open.counts;
             self.open.remove(&source);
             self.ended.insert(source, counts);
         }
@@ -152,7 +172,7 @@ impl ReadProgress {
 pub(super) struct Checkpoints<'a> {
     dir: &'a SpillDir,
     fingerprint: Fingerprint,
-    base: (u64, u64),
+    base: BuildBase,
     every: Duration,
     begun: Instant,
     ledger: Mutex<ReadProgress>,
@@ -172,7 +192,7 @@ impl<'a> Checkpoints<'a> {
         Self {
             dir,
             fingerprint,
-            base: base_identity(base),
+            base: BuildBase::of(base),
             every: every.max(MIN_INTERVAL),
             begun: Instant::now(),
             ledger: Mutex::new(ReadProgress { ended, ..ReadProgress::default() }),
@@ -282,13 +302,13 @@ impl KeySink for CheckpointSink<'_, '_, '_> {
     }
 
     fn parsed(&mut self, source: usize, counts: &Counts) {
-        self.checkpoints.ledger().update(source, |(parsed, sum, _)| {
-            *parsed += 1;
-            sum.add(counts);
+        self.checkpoints.ledger().update(source, |open| {
+            open.parsed_blocks += 1;
+            open.counts.add(counts);
         });
     }
 
     fn ended(&mut self, source: usize, blocks: u64) {
-        self.checkpoints.ledger().update(source, |(_, _, all)| *all = Some(blocks));
+        self.checkpoints.ledger().update(source, |open| open.all_blocks = Some(blocks));
     }
 }
