@@ -17,6 +17,7 @@
 //! | `verdict` | decisions about a request, and the cache time of its answer |
 //! | `read` | a request as data |
 //! | `failure` | causes of answers without decisions |
+//! | `fields` | fields of a protobuf message |
 //! | `value` | a value of a request |
 //! | `ids` | ids to keys |
 //! | `access` | access by secrets in headers |
@@ -26,6 +27,7 @@ mod adapter;
 pub mod custom;
 mod describe;
 mod failure;
+mod fields;
 pub mod ids;
 pub mod ocean;
 mod read;

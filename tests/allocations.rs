@@ -111,7 +111,7 @@ fn answers_allocate_lists_and_bytes_only() {
     let tencent = Tencent::new(vec![("T1001".to_owned(), 0)], CacheTimes::default());
     let ocean = Ocean::new(vec![(10003, 0)], CacheTimes::default());
     let adapters = [
-        ("tencent", Box::new(tencent) as Box<dyn Adapter>, TENCENT_REQUEST, [2, 1]),
+        ("tencent", Box::new(tencent) as Box<dyn Adapter>, TENCENT_REQUEST, [1, 1]),
         ("ocean", Box::new(ocean), OCEAN_REQUEST, [3, 3]),
     ];
     let headers = HeaderMap::new();

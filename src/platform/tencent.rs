@@ -4,17 +4,18 @@
 //! `code` of 0 without a strategy id that the platform knows accepts *every* ad, so only configured
 //! ids are written, and 1 if none of them bids.
 
+mod request;
 mod request_info;
 
 use bytes::Bytes;
 use prost::Message as _;
+use prost::encoding::WireType;
+use smallvec::SmallVec;
 
 use super::adapter::{Adapter, Kind, Request, encode, is_visible};
 use super::describe::Lines;
 use super::failure::ReadError;
-use super::read::{
-    Asked, AskedList, Id, Purpose, Read, StrategyIds, borrowed, check_asked, decode, hide,
-};
+use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked, hide};
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::KindRules;
@@ -29,6 +30,7 @@ pub use request_info::RequestInfo;
 pub use wire::rta_request::{AdInfo, RequestType};
 pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 
+use request::Message;
 use wire::device::DoubtfulId;
 use wire::rta_response::AdResult;
 
@@ -51,33 +53,59 @@ const REJECT: u32 = 1;
 /// The protocol, with its configuration.
 #[derive(Debug)]
 pub struct Tencent {
+    /// `out_target_id`s, of 1 to 32 bytes each.
     strategies: StrategyIds,
-    /// `out_target_id`s, of 1 to 32 bytes each, in the order of the strategies.
-    out_target_ids: Vec<Bytes>,
     cache: CacheTimes,
 }
 
 impl Tencent {
     /// An adapter for these `out_target_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(String, usize)>, cache: CacheTimes) -> Self {
-        let out_target_ids = ids.iter().map(|(id, _)| Bytes::from(id.clone())).collect();
-        Self { strategies: StrategyIds::new(ids), out_target_ids, cache }
+        Self { strategies: StrategyIds::new(ids), cache }
     }
 
-    /// The strategies that bid, or a rejection if none does.
-    fn of_strategies(&self, read: &Read<'_>, verdicts: &[Verdict]) -> RtaResponse {
-        let known = read.asked.iter().filter_map(|asked| asked.known);
-        let bidding = known.filter(|id| bids(verdicts, Some(*id)));
-        let out_target_id: Vec<Bytes> =
-            bidding.map(|id| self.out_target_ids[id.index].clone()).collect();
-        let is_bid = !out_target_id.is_empty();
-        RtaResponse {
-            code: Some(if is_bid { ACCEPT } else { REJECT }),
-            response_cache_time: self.cache.of(is_bid, verdicts),
-            out_target_id,
-            ..RtaResponse::default()
+    /// The strategies that bid, or a rejection if none does. A message of prost would need a list
+    /// of shared ids, and costs three times as much.
+    fn of_strategies(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
+        let bidding = || read.asked.iter().filter(|asked| bids(verdicts, asked.known));
+        let is_bid = bidding().next().is_some();
+        let mut out = AnswerBuffer::new();
+        if let Value::Bytes(id) = read.request_id {
+            put_bytes(REQUEST_ID, id, &mut out);
         }
+        put_number(CODE, if is_bid { ACCEPT } else { REJECT }, &mut out);
+        if let Some(seconds) = self.cache.of(is_bid, verdicts) {
+            put_number(RESPONSE_CACHE_TIME, seconds, &mut out);
+        }
+        for asked in bidding() {
+            put_bytes(OUT_TARGET_ID, asked.id.bytes(), &mut out);
+        }
+        Bytes::copy_from_slice(&out)
     }
+}
+
+/// Room for the answer to a usual request.
+type AnswerBuffer = SmallVec<[u8; 256]>;
+
+/// Keys of fields of `RtaResponse`: number and wire type.
+const REQUEST_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
+const CODE: u8 = 2 << 3 | WireType::Varint as u8;
+const RESPONSE_CACHE_TIME: u8 = 7 << 3 | WireType::Varint as u8;
+const OUT_TARGET_ID: u8 = 10 << 3 | WireType::LengthDelimited as u8;
+
+fn put_number(key: u8, mut number: u32, out: &mut AnswerBuffer) {
+    out.push(key);
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// At most the bytes of a body, whose length is within `u32`.
+fn put_bytes(key: u8, bytes: &[u8], out: &mut AnswerBuffer) {
+    put_number(key, bytes.len() as u32, out);
+    out.extend_from_slice(bytes);
 }
 
 /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
@@ -107,30 +135,28 @@ impl Adapter for Tencent {
 
     #[inline]
     fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {
-        let body = request.body;
-        let message: RtaRequest = decode(body)?;
-        check_asked(message.ad_infos.len())?;
-        if let Some(id) = &message.id {
-            read.request_id = borrowed(body, id);
+        if request.body.is_empty() {
+            return Err(ReadError::Empty);
         }
+        let mut message = Message::default();
+        message.merge(request.body)?;
+        check_asked(message.ads.len())?;
+        read.request_id = message.id.map_or(Value::Absent, Value::Bytes);
         note(&message, read);
-        if message.is_ping == Some(true) {
+        if message.is_ping {
             read.purpose = Purpose::Ping;
             return Ok(());
         }
-        if let Some(device) = &message.device {
-            read_ids(body, device, read);
-        }
-        match message.request_info.unwrap_or_default().request_type() {
+        read_ids(&message.device, read);
+        match message.request_type {
             RequestType::AdList => {
                 read.purpose = Purpose::Ads;
-                let asked = |ad: &AdInfo| {
-                    let id = ad.out_target_id.as_ref();
+                let asked = |ad: &request::Ad<'a>| {
+                    let id = ad.out_target_id;
                     let known = id.and_then(|id| self.strategies.find(|known| known.is_text(id)));
-                    let id = id.map_or("(none)".into(), |id| borrowed(body, id));
-                    Asked { id, known, ad: ad.adgroup_id }
+                    Asked { id: id.map_or("(none)".into(), Value::Bytes), known, ad: ad.adgroup_id }
                 };
-                read.asked = AskedList::Named(message.ad_infos.iter().map(asked).collect());
+                read.asked = AskedList::Named(message.ads.iter().map(asked).collect());
             }
             RequestType::Normal | RequestType::Click => read.asked = self.strategies.all(),
         }
@@ -140,9 +166,9 @@ impl Adapter for Tencent {
     #[inline]
     fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         let mut response = match read.purpose {
+            Purpose::Strategies | Purpose::Fallback => return self.of_strategies(read, verdicts),
             Purpose::Ping => RtaResponse { code: Some(ACCEPT), ..RtaResponse::default() },
             Purpose::Ads => of_ads(read, verdicts),
-            Purpose::Strategies | Purpose::Fallback => self.of_strategies(read, verdicts),
         };
         response.request_id = read.shared_request_id();
         encode(&response)
@@ -181,18 +207,16 @@ impl Adapter for Tencent {
 }
 
 /// Notes further fields.
-fn note(message: &RtaRequest, read: &mut Read<'_>) {
+fn note(message: &Message<'_>, read: &mut Read<'_>) {
     for (what, is_so) in [("ping", message.is_ping), ("test call", message.is_test)] {
-        if is_so == Some(true) {
+        if is_so {
             read.note(what, "yes".into());
         }
     }
-    if let Some(info) = &message.request_info
-        && info.request_type() == RequestType::AdList
-    {
-        read.note("second request, ads", Value::Uint(message.ad_infos.len() as u64));
+    if message.request_type == RequestType::AdList {
+        read.note("second request, ads", Value::Uint(message.ads.len() as u64));
     }
-    if let Some(kind) = message.device.as_ref().and_then(|device| device.cached_deviceid_type) {
+    if let Some(kind) = message.device.cached_kind {
         let name =
             device::CachedDeviceIdType::try_from(kind).map_or("unknown", |kind| kind.as_str_name());
         read.note("cached_deviceid_type", name.into());
@@ -200,15 +224,15 @@ fn note(message: &RtaRequest, read: &mut Read<'_>) {
 }
 
 /// Adds every id, and marks those that the platform lists as unreliable.
-fn read_ids<'a>(body: &'a Bytes, device: &Device, into: &mut Read<'a>) {
+fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
     // One pass over the list: a body can hold thousands of marks and ids.
-    let kinds = device.doubtful_ids_list.iter().filter(|kind| (0..8).contains(*kind));
+    let kinds = device.doubtful_ids.iter().filter(|kind| (0..8).contains(*kind));
     let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);
     let is_doubtful = |kind: DoubtfulId| doubts >> kind as i32 & 1 == 1;
-    let mut read = |path, field, value: &Option<Bytes>, doubtful: Option<DoubtfulId>| {
+    let mut read = |path, field, value: Option<&'a [u8]>, doubtful: Option<DoubtfulId>| {
         let Some(value) = value else { return };
         let is_doubtful = doubtful.is_some_and(is_doubtful);
-        into.add_id(Id { path, field, value: borrowed(body, value), is_doubtful });
+        into.add_id(Id { path, field, value: Value::Bytes(value), is_doubtful });
     };
     const IDFA_MD5: usize = IdField::at("idfa_md5");
     const IMEI_MD5: usize = IdField::at("imei_md5");
@@ -219,24 +243,24 @@ fn read_ids<'a>(body: &'a Bytes, device: &Device, into: &mut Read<'a>) {
     const CAID: usize = IdField::at("caid");
     const CAID_MD5: usize = IdField::at("caid_md5");
     const OPENID: usize = IdField::at("openid");
-    read("device.idfa_md5sum", IDFA_MD5, &device.idfa_md5sum, Some(DoubtfulId::DoubtfulIdfaMd5));
-    read("device.imei_md5sum", IMEI_MD5, &device.imei_md5sum, Some(DoubtfulId::DoubtfulImeiMd5));
+    read("device.idfa_md5sum", IDFA_MD5, device.idfa_md5sum, Some(DoubtfulId::DoubtfulIdfaMd5));
+    read("device.imei_md5sum", IMEI_MD5, device.imei_md5sum, Some(DoubtfulId::DoubtfulImeiMd5));
     let doubtful = Some(DoubtfulId::DoubtfulAndroididMd5);
-    read("device.android_id_md5sum", ANDROID_ID_MD5, &device.android_id_md5sum, doubtful);
-    read("device.mac_md5sum", MAC_MD5, &device.mac_md5sum, Some(DoubtfulId::DoubtfulMacMd5));
-    read("device.oaid_md5sum", OAID_MD5, &device.oaid_md5sum, Some(DoubtfulId::DoubtfulOaidMd5));
-    read("device.oaid", OAID, &device.oaid, Some(DoubtfulId::DoubtfulOaid));
-    for qaid in &device.qaid_infos {
-        read("device.qaid_infos.qaid", CAID, &qaid.qaid, Some(DoubtfulId::DoubtfulQaid));
+    read("device.android_id_md5sum", ANDROID_ID_MD5, device.android_id_md5sum, doubtful);
+    read("device.mac_md5sum", MAC_MD5, device.mac_md5sum, Some(DoubtfulId::DoubtfulMacMd5));
+    read("device.oaid_md5sum", OAID_MD5, device.oaid_md5sum, Some(DoubtfulId::DoubtfulOaidMd5));
+    read("device.oaid", OAID, device.oaid, Some(DoubtfulId::DoubtfulOaid));
+    for qaid in &device.qaids {
+        read("device.qaid_infos.qaid", CAID, qaid.qaid, Some(DoubtfulId::DoubtfulQaid));
         read(
             "device.qaid_infos.qaid_md5sum",
             CAID_MD5,
-            &qaid.qaid_md5sum,
+            qaid.qaid_md5sum,
             Some(DoubtfulId::DoubtfulQaid),
         );
     }
-    for openid in &device.wx_openid {
-        read("device.wx_openid.openid", OPENID, &openid.openid, None);
+    for openid in &device.openids {
+        read("device.wx_openid.openid", OPENID, *openid, None);
     }
 }
 

@@ -125,6 +125,9 @@ impl<B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin> BodyRead
                 }
                 self.all.extend_from_slice(&part);
             }
+            if self.body.is_end_stream() {
+                break;
+            }
         }
         let all = std::mem::take(&mut self.all);
         Poll::Ready(Ok(if all.is_empty() { std::mem::take(&mut self.first) } else { all.freeze() }))
