@@ -16,6 +16,7 @@ use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::KeyMaker;
 use rtad_core::error_chain::error_chain;
+use rtad_core::snapshot::AudienceName;
 use rtad_http::connections::Untimed;
 use rtad_http::listener;
 use rtad_http::logging::{LogLevel, init_logging};
@@ -63,6 +64,10 @@ pub(super) struct ServeArgs {
     /// File of event windows and of audiences that follow them (TOML)
     #[arg(long, value_name = "FILE", env = "RTAD_WRITER_CONFIG")]
     config: Option<PathBuf>,
+    /// Take this window over from an owner that is gone but has not given it back, into an empty
+    /// directory; repeatable
+    #[arg(long, value_name = "NAME")]
+    take_over: Vec<AudienceName>,
     /// Address for writers
     #[arg(long, value_name = "ADDR", env = "RTAD_WRITER_LISTEN", default_value = "127.0.0.1:8070")]
     listen: SocketAddr,
@@ -99,7 +104,7 @@ pub(super) struct ServeArgs {
     /// Additional id that means "no id"; repeatable
     #[arg(long = "blank", value_name = "ID")]
     blanks: Vec<String>,
-    /// Time for requests in flight after SIGTERM
+    /// Time for requests in flight after SIGTERM; last checkpoints and leases have their own
     #[arg(
         long,
         value_name = "TIME",
@@ -123,6 +128,8 @@ pub(super) struct ServeArgs {
 enum ServeError {
     #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
     NoToken { listen: SocketAddr },
+    #[error("--take-over {name}: not a window of --config without a backend")]
+    TakeOver { name: AudienceName },
     #[error("could not open a window")]
     Window(#[source] Box<WindowError>),
     #[error("could not listen on {flag} {address}")]
@@ -139,10 +146,8 @@ enum ServeError {
 impl CommandFailure for ServeError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::NoToken { .. } => ExitStatus::Usage,
-            Self::Window(error) if matches!(**error, WindowError::Memory { .. }) => {
-                ExitStatus::Usage
-            }
+            Self::NoToken { .. } | Self::TakeOver { .. } => ExitStatus::Usage,
+            Self::Window(error) if error.is_usage() => ExitStatus::Usage,
             Self::Window(_) | Self::Listen { .. } | Self::Drain => ExitStatus::Unexpected,
         }
     }
@@ -154,7 +159,10 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
         None if args.listen.ip().is_loopback() => Tokens::disabled(),
         None => return Err(ServeError::NoToken { listen: args.listen }.into()),
     };
-    let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let mut config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    if let Some(name) = args.take_over.iter().find(|name| !config.take_over(name)) {
+        return Err(ServeError::TakeOver { name: name.clone() }.into());
+    }
     let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
     init_logging(args.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -206,7 +214,7 @@ async fn serve(
         idle_timeout: IDLE_TIMEOUT,
         max_buffered: MAX_BUFFERED,
     };
-    let port = tokio::spawn(port::serve(listener, service, limits, phases));
+    let mut port = tokio::spawn(port::serve(listener, service, limits, phases));
 
     while signals.next().await == Signal::Reload {
         reload_tokens(&app.tokens);
@@ -214,19 +222,29 @@ async fn serve(
     app.draining.store(true, Ordering::Relaxed);
     tracing::info!("stop requested; finishing accepted writes");
     let _ = phase.send(Phase::Closing);
-    let drained = async {
-        let _ = port.await;
-        app.writers.finish().await;
-        app.windows.finish().await;
-    };
-    tokio::select! {
-        () = drained => {
-            tracing::info!("stopped");
-            Ok(())
+    let stopped = async {
+        let drained = async {
+            let _ = (&mut port).await;
+            app.writers.finish().await;
+        };
+        let is_drained = tokio::time::timeout(args.drain_timeout, drained).await.is_ok();
+        if !is_drained {
+            tracing::warn!("requests that are not answered are closed");
+            port.abort();
         }
-        () = tokio::time::sleep(args.drain_timeout) => Err(ServeError::Drain.into()),
-        () = signals.stop() => Err(ServeError::Drain.into()),
+        // A client must not take this time: without it the next owner waits and misses events.
+        app.windows.finish().await;
+        is_drained
+    };
+    let is_drained = tokio::select! {
+        is_drained = stopped => is_drained,
+        () = signals.stop() => false,
+    };
+    if !is_drained {
+        return Err(ServeError::Drain.into());
     }
+    tracing::info!("stopped");
+    Ok(())
 }
 
 fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {

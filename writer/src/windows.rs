@@ -82,6 +82,14 @@ fn memory_shortage(config: &Config, headroom: &Headroom) -> Option<WindowError> 
     Some(WindowError::Memory { needed, available, windows })
 }
 
+impl WindowError {
+    /// Whether the command line or the config must change: the window does not fit, or was not
+    /// given back by its owner.
+    pub(crate) const fn is_usage(&self) -> bool {
+        matches!(self, Self::Memory { .. } | Self::Claim(ClaimError::Held { .. }))
+    }
+}
+
 /// An audience that follows a window.
 #[derive(Debug, Serialize)]
 pub(super) struct FollowedInfo<'a> {

@@ -28,6 +28,8 @@ use crate::timing::{ReadyAt, TimestampWaker};
 
 /// Time for the first request of a connection that was just accepted, during shutdown.
 const FIRST_REQUEST: Duration = Duration::from_millis(100);
+/// Time for the rest of a head that has begun to arrive, during shutdown.
+const REST_OF_HEAD: Duration = Duration::from_secs(1);
 
 /// State of one connection. Only the task that serves it writes the counters.
 #[derive(Debug)]
@@ -139,8 +141,13 @@ impl Connection {
             return;
         }
         http.as_mut().graceful_shutdown();
-        let is_over = || self.has_order(END) && self.answered_if_idle().is_some();
-        self.serve_until(http.as_mut(), is_over).await;
+        let is_idle = || self.answered_if_idle().is_some();
+        let is_over = || self.has_order(END) && is_idle();
+        let served = self.serve_until(http.as_mut(), is_over);
+        // An incomplete head would hold the shutdown until the idle timeout.
+        if timeout(REST_OF_HEAD, served).await.is_err() && !is_idle() {
+            self.serve_until(http.as_mut(), is_over).await;
+        }
     }
 
     /// Increments a counter. It has one writer, so no locked instruction is needed.

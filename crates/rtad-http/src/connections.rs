@@ -247,6 +247,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn incomplete_head_does_not_hold_a_shutdown() {
+        let (_phase, phases) = watch::channel(Phase::Closing);
+        let (mut client, server) = pair();
+        client.write_all(&REQUEST[..20]).unwrap();
+        let served = connections(phases).serve(server, ());
+        tokio::time::timeout(Duration::from_secs(30), served).await.unwrap();
+    }
+
+    #[tokio::test]
     async fn ended_connections_are_removed_from_the_watch() {
         let (_phase, phases) = watch::channel(Phase::Serving);
         let connections = connections(phases);

@@ -45,14 +45,16 @@ impl StateDir {
         &self.dir
     }
 
-    /// Whether it has neither a checkpoint nor a log.
+    /// The highest number of its checkpoints and log segments, which rises with each checkpoint;
+    /// `None` without files.
     ///
     /// # Errors
     ///
     /// The directory cannot be read.
-    pub fn is_empty(&self) -> io::Result<bool> {
-        Ok(numbered(&self.dir, "checkpoint-")?.is_empty()
-            && numbered(&self.dir, "log-")?.is_empty())
+    pub fn last_number(&self) -> io::Result<Option<u64>> {
+        let checkpoints = numbered(&self.dir, "checkpoint-")?;
+        let segments = numbered(&self.dir, "log-")?;
+        Ok(checkpoints.last().max(segments.last()).copied())
     }
 
     /// Reads the last checkpoint and the log after it; an empty directory is an empty window.

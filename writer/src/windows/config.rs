@@ -72,6 +72,8 @@ pub(super) struct WindowConfig {
     /// Longest time between checkpoints in the store.
     pub(super) checkpoint_interval: Duration,
     pub(super) answers: AnswerLimits,
+    /// Whether an empty directory may take the window from an owner that has not given it back.
+    pub(super) take_over: bool,
 }
 
 impl WindowConfig {
@@ -141,6 +143,13 @@ impl fmt::Display for Config {
 }
 
 impl Config {
+    /// Lets an empty directory take a window from an owner that has not given it back. Returns
+    /// whether there is such a window in this process.
+    pub(crate) fn take_over(&mut self, name: &AudienceName) -> bool {
+        let window = self.windows.iter_mut().find(|window| window.name == *name);
+        window.map(|window| window.take_over = true).is_some()
+    }
+
     /// Reads and checks a file.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
@@ -261,6 +270,7 @@ fn window(
         },
         checkpoint_interval: table.checkpoint_interval,
         answers: AnswerLimits { memory_bytes: table.answers_memory, time: table.answers_time },
+        take_over: false,
     })
 }
 

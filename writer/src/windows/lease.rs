@@ -6,12 +6,10 @@
 //! two owners acknowledge events, also while the earlier one cannot reach the store. Both count by
 //! their monotonic clocks, which need not agree about the time.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rtad_store::write::WindowCurrent;
-use rtad_window::StateDir;
 
 /// Time for answers that are on their way when a lease ends.
 const ANSWER_SECONDS: u64 = 1;
@@ -99,7 +97,7 @@ impl Lease {
 pub(super) fn wait_seconds(before: Option<&WindowCurrent>, own: &[String], boot: &str) -> u64 {
     let Some(before) = before else { return 0 };
     // An unknown boot proves nothing.
-    let is_of_boot = !boot.is_empty() && before.owner.ends_with(&format!("-{boot}"));
+    let is_of_boot = !boot.is_empty() && before.boot == boot;
     let has_ended = own.contains(&before.owner) && is_of_boot;
     if has_ended || before.lease_seconds == 0 {
         // It may have ended while it waited itself.
@@ -107,11 +105,6 @@ pub(super) fn wait_seconds(before: Option<&WindowCurrent>, own: &[String], boot:
     }
     let lease = before.lease_seconds;
     before.wait_seconds.max(lease + lease.div_ceil(DRIFT) + ANSWER_SECONDS)
-}
-
-/// Random text for a claim; ends with the boot that its process runs under.
-pub(super) fn claim_text(boot: &str) -> io::Result<String> {
-    Ok(format!("{}-{boot}", StateDir::new_claim()?))
 }
 
 /// Random id of the machine's boot, which containers share; empty if the system has none.
@@ -126,7 +119,7 @@ mod tests {
 
     fn current(lease_seconds: u64, wait_seconds: u64) -> WindowCurrent {
         let fields = serde_json::json!({
-            "format": 1, "epoch": 1, "owner": "one-boot", "claimed_unix_seconds": 0,
+            "format": 1, "epoch": 1, "owner": "one", "boot": "boot", "claimed_unix_seconds": 0,
             "checkpoint": null, "lease_seconds": lease_seconds, "wait_seconds": wait_seconds,
         });
         serde_json::from_value(fields).unwrap()
@@ -156,7 +149,7 @@ mod tests {
         let waits = |lease, wait, own: &[String], boot| {
             wait_seconds(Some(&current(lease, wait)), own, boot)
         };
-        let own = ["one-boot".to_owned()];
+        let own = ["one".to_owned()];
         assert_eq!(wait_seconds(None, &[], "boot"), 0);
         // The other directory's owner runs, stopped cleanly, or was still waiting itself.
         assert_eq!((waits(60, 0, &[], "boot"), waits(0, 0, &[], "boot")), (62, 0));

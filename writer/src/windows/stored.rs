@@ -20,7 +20,7 @@ use rtad_window::{Loaded, OpenError, SavedCheckpoint, Shape, StateDir};
 use super::clock::{now_seconds, tick_at};
 use super::config::Length;
 use super::counters::UploadCounters;
-use super::lease::{Lease, LeaseState, boot_id, claim_text, wait_seconds};
+use super::lease::{Lease, LeaseState, boot_id, wait_seconds};
 
 /// Claims that may be lost to another process that writes `CURRENT` meanwhile.
 const ATTEMPTS: u32 = 3;
@@ -43,10 +43,23 @@ pub(crate) enum ClaimError {
     #[error(
         "{dir}: another owner has claimed the window {ago} ago (epoch {epoch}), so these files are \
          older than its events; stop that owner, and remove the directory to start from the \
-         checkpoint in the store, or .windows/{window}/CURRENT in the store to start from these \
-         files"
+         checkpoint in the store (with --take-over {window} if that owner did not stop cleanly), \
+         or remove .windows/{window}/CURRENT in the store to start from these files"
     )]
     Other { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
+    #[error(
+        "{dir} is empty, and another owner may run: it has claimed window {window} {ago} ago \
+         (epoch {epoch}) and has not given it back; if it is gone for good, start with --take-over \
+         {window}, from the checkpoint in the store"
+    )]
+    Held { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
+    #[error(
+        "{dir}: these files end with number {found}, and the checkpoint in the store has number \
+         {expected}: an older copy was restored; remove the directory and start with --take-over \
+         {window} to start from the checkpoint in the store, or remove .windows/{window}/CURRENT \
+         in the store to start from these files"
+    )]
+    Restored { dir: PathBuf, window: AudienceName, expected: u64, found: u64 },
     #[error(
         "window {window}: its {place} is of another length, capacity or kind of slots: expected \
          {expected}, found {found}; give the changed window another name, or remove {dir} and \
@@ -79,6 +92,8 @@ pub(super) struct Candidate {
     pub(super) shape: Shape,
     /// Length of its lease.
     pub(super) lease: Duration,
+    /// Whether an empty directory may take the window from an owner that has not given it back.
+    pub(super) take_over: bool,
     pub(super) dir: StateDir,
 }
 
@@ -108,19 +123,14 @@ impl Candidate {
             attempt += 1;
             let found = self.checkpoints.current().await.map_err(self.store())?;
             let claims = self.dir.claims().map_err(self.files())?;
-            let is_empty = self.dir.is_empty().map_err(self.files())?;
-            let is_other = |found: &&WindowCurrent| !is_empty && !claims.contains(&found.owner);
-            if let Some(found) = found.as_ref().filter(is_other) {
-                return Err(ClaimError::Other {
-                    dir: self.dir.path().to_owned(),
-                    window: self.window.clone(),
-                    ago: age(found.claimed_unix_seconds),
-                    epoch: found.epoch,
-                });
+            let last_number = self.dir.last_number().map_err(self.files())?;
+            let refusal = |found| self.refusal(found, &claims, last_number);
+            if let Some(refusal) = found.as_ref().and_then(refusal) {
+                return Err(refusal);
             }
             let tick = |offset| tick_at(&self.length, offset, SystemTime::now());
             let stored = found.as_ref().and_then(|found| found.checkpoint.as_ref());
-            let Some(stored) = stored.filter(|_| is_empty) else {
+            let Some(stored) = stored.filter(|_| last_number.is_none()) else {
                 let loaded = self.dir.load(&self.shape, tick);
                 let loaded = loaded.map_err(|error| self.unreadable(LOCAL, error))?;
                 return Ok(Content { loaded, found, claims, is_downloaded: false });
@@ -137,6 +147,30 @@ impl Candidate {
         }
     }
 
+    /// Reason not to claim: the files are not the window's newest, or it may have an owner.
+    fn refusal(
+        &self,
+        found: &WindowCurrent,
+        claims: &[String],
+        last_number: Option<u64>,
+    ) -> Option<ClaimError> {
+        let (dir, window) = (self.dir.path().to_owned(), self.window.clone());
+        let (ago, epoch) = (age(found.claimed_unix_seconds), found.epoch);
+        let is_own = claims.contains(&found.owner);
+        // A checkpoint is in the directory before it is in the store.
+        let expected = found.checkpoint.as_ref().map_or(0, |stored| stored.number);
+        match last_number {
+            None if !is_own && found.lease_seconds > 0 && !self.take_over => {
+                Some(ClaimError::Held { dir, window, ago, epoch })
+            }
+            Some(_) if !is_own => Some(ClaimError::Other { dir, window, ago, epoch }),
+            Some(found) if found < expected => {
+                Some(ClaimError::Restored { dir, window, expected, found })
+            }
+            _ => None,
+        }
+    }
+
     /// Makes this process the window's owner.
     ///
     /// # Errors
@@ -150,10 +184,10 @@ impl Candidate {
             let boot = boot_id();
             let wait_seconds = wait_seconds(content.found.as_ref(), &content.claims, &boot);
             // Kept before the claim: its answer may be lost.
-            let owner = claim_text(&boot).map_err(self.files())?;
+            let owner = StateDir::new_claim().map_err(self.files())?;
             content.claims.push(owner.clone());
             self.dir.set_claims(&content.claims).map_err(self.files())?;
-            let terms = ClaimTerms { owner: &owner, lease_seconds, wait_seconds };
+            let terms = ClaimTerms { owner: &owner, boot: &boot, lease_seconds, wait_seconds };
             let began = Instant::now();
             match self.checkpoints.claim(content.found.as_ref(), terms).await {
                 Err(StoreError::Conflict { .. }) if attempt < ATTEMPTS => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
 use testkit::client::metric;
+use testkit::process::Outcome;
 use testkit::sandbox::{Sandbox, stores};
 use testkit::store::Depot;
 use testkit::wait_until;
@@ -30,6 +31,12 @@ fn serve(sandbox: &Sandbox, store: &str, state: &str) -> Serve {
     Serve::over(sandbox, store, &format!("--config {{}}/{state}.toml"))
 }
 
+/// An owner with an empty directory, of a window that was not given back.
+fn take_over(sandbox: &Sandbox, store: &str, state: &str) -> Serve {
+    config(sandbox, state, WINDOW);
+    Serve::over(sandbox, store, &format!("--config {{}}/{state}.toml --take-over w"))
+}
+
 /// The message of an owner that does not start.
 fn refused(sandbox: &Sandbox, store: &str, state: &str) -> String {
     refused_with(sandbox, store, state, WINDOW)
@@ -37,13 +44,18 @@ fn refused(sandbox: &Sandbox, store: &str, state: &str) -> String {
 
 fn refused_with(sandbox: &Sandbox, store: &str, state: &str, windows: &str) -> String {
     config(sandbox, state, windows);
-    sandbox.file("tokens", format!("{TOKEN}\n"));
-    let outcome = sandbox.run(&format!(
-        "--store {store} --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
-         {{}}/tokens --config {{}}/{state}.toml"
-    ));
+    let outcome = ended(sandbox, store, &format!("{state}.toml --take-over w"));
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
     outcome.stderr
+}
+
+/// A start that ends, with this config and these flags.
+fn ended(sandbox: &Sandbox, store: &str, config: &str) -> Outcome {
+    sandbox.file("tokens", format!("{TOKEN}\n"));
+    sandbox.run(&format!(
+        "--store {store} --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
+         {{}}/tokens --config {{}}/{config}"
+    ))
 }
 
 fn stop(serve: Serve) {
@@ -101,7 +113,7 @@ fn owner_with_an_empty_directory_starts_from_the_store_and_fences_the_other() {
         let message = refused(&sandbox, &store, "one");
         assert!(message.contains("another owner has claimed the window"), "{message}");
 
-        let three = serve(&sandbox, &store, "three");
+        let three = take_over(&sandbox, &store, "three");
         let mut api = two.connect();
         two.log("another owner has claimed the window; its events are refused", 1);
         assert!(!is_acknowledged(&mut api));
@@ -147,7 +159,7 @@ fn two_owners_never_acknowledge_at_a_time() {
 
     // The earlier owner cannot know of the later one.
     std::fs::remove_file(&way).unwrap();
-    let two = serve(&sandbox, "{}/s", "two");
+    let two = take_over(&sandbox, "{}/s", "two");
     let refusing =
         "previous owner did not stop cleanly; events are refused until its lease is over";
     two.log(refusing, 1);
@@ -252,4 +264,87 @@ fn damaged_checkpoint_in_the_store_ends_the_start() {
     std::fs::write(file, &sound).unwrap();
     let two = serve(&sandbox, "{}/s", "two");
     assert_eq!(send(&mut two.connect(), 0..1001), 1);
+}
+
+#[test]
+fn empty_directory_takes_no_window_that_was_not_given_back() {
+    for (sandbox, store) in stores("windows-held") {
+        let one = serve(&sandbox, &store, "one");
+        let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
+        wait_until("an upload", || metric(&one.metrics(), uploaded) > 0.0);
+        assert_eq!(send(&mut one.connect(), 0..1000), 1000);
+
+        // By mistake, beside an owner that runs.
+        config(&sandbox, "two", WINDOW);
+        let refused = ended(&sandbox, &store, "two.toml");
+        refused.fails(2, "has not given it back");
+        refused.fails(2, "start with --take-over w");
+        ended(&sandbox, &store, "two.toml --take-over x").fails(2, "--take-over x: not a window");
+        assert_eq!(send(&mut one.connect(), 0..1001), 1);
+        // After its end, too: its disk may come back.
+        one.kill();
+        ended(&sandbox, &store, "two.toml").fails(2, "has not given it back");
+        // Its own directory needs no permission.
+        let one = serve(&sandbox, &store, "one");
+        assert_eq!(send(&mut one.connect(), 0..1001), 0);
+        one.kill();
+        let two = take_over(&sandbox, &store, "two");
+        assert_eq!(send(&mut two.connect(), 2000..2010), 10);
+        stop(two);
+    }
+}
+
+#[test]
+fn restored_directory_does_not_replace_a_newer_checkpoint() {
+    let sandbox = Sandbox::new();
+    let one = serve(&sandbox, "{}/s", "one");
+    assert_eq!(send(&mut one.connect(), 0..1000), 1000);
+    let state = |name: &str| sandbox.path().join(name).join("w");
+    let copy = |from: PathBuf, to: PathBuf| {
+        let _ = std::fs::remove_dir_all(&to);
+        std::fs::create_dir_all(&to).unwrap();
+        for entry in from.read_dir().unwrap() {
+            let file = entry.unwrap().path();
+            std::fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+        }
+    };
+    copy(state("one"), state("snapshot"));
+    assert_eq!(send(&mut one.connect(), 1000..2000), 1000);
+    stop(one);
+    copy(state("one"), state("newest"));
+    copy(state("snapshot"), state("one"));
+    let message = refused(&sandbox, "{}/s", "one");
+    assert!(message.contains("an older copy was restored"), "{message}");
+    // Nothing was changed: each way out of the message loses nothing.
+    copy(state("newest"), state("one"));
+    let one = serve(&sandbox, "{}/s", "one");
+    assert_eq!(send(&mut one.connect(), 0..2001), 1);
+    stop(one);
+    std::fs::remove_dir_all(state("one")).unwrap();
+    let one = serve(&sandbox, "{}/s", "one");
+    assert_eq!(send(&mut one.connect(), 0..2002), 1);
+}
+
+#[test]
+fn unfinished_requests_do_not_hold_the_last_checkpoint() {
+    for (unfinished, status) in [
+        ("GET / HTTP/1.1\r\nHost: x\r\n", 0),
+        ("POST /v1/windows/w/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", 1),
+    ] {
+        let sandbox = Sandbox::new();
+        config(&sandbox, "one", WINDOW);
+        let one = Serve::over(&sandbox, "{}/s", "--config {}/one.toml --drain-timeout 3s");
+        assert_eq!(send(&mut one.connect(), 0..1000), 1000);
+        let Api(mut client) = one.connect();
+        let token = format!("\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length");
+        client.send(unfinished.replace("\r\nContent-Length", &token));
+        one.signal("TERM");
+        let outcome = one.wait();
+        assert_eq!(outcome.status, Some(status), "{outcome:?}");
+        let current = sandbox.path().join("s/.windows/w/CURRENT");
+        let current = std::fs::read_to_string(current).unwrap();
+        assert!(current.contains("\"lease_seconds\":0"), "given back: {current}");
+        let two = serve(&sandbox, "{}/s", "two");
+        assert_eq!(send(&mut two.connect(), 0..1001), 1);
+    }
 }

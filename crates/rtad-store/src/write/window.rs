@@ -45,6 +45,8 @@ pub struct WindowCurrent {
     pub epoch: u64,
     /// Random text that its owner chose for the claim.
     pub owner: String,
+    /// Random id of the boot that the owner runs under; empty if its system has none.
+    pub boot: String,
     /// Time of the claim.
     pub claimed_unix_seconds: u64,
     /// Time that the owner acknowledges events without word from the store; 0 after a clean stop.
@@ -78,6 +80,8 @@ pub struct StoredCheckpoint {
 pub struct ClaimTerms<'a> {
     /// Random text.
     pub owner: &'a str,
+    /// The field of [`WindowCurrent`].
+    pub boot: &'a str,
     /// The field of [`WindowCurrent`].
     pub lease_seconds: u64,
     /// The field of [`WindowCurrent`].
@@ -163,6 +167,7 @@ impl WindowCheckpoints {
             format: FORMAT,
             epoch: found.map_or(0, |found| found.epoch) + 1,
             owner: terms.owner.to_owned(),
+            boot: terms.boot.to_owned(),
             claimed_unix_seconds: now_unix_seconds(),
             lease_seconds: terms.lease_seconds,
             wait_seconds: terms.wait_seconds,

@@ -41,8 +41,9 @@ impl ReadWindow {
             let dir = dir.map_err(WindowError::Files)?;
             let checkpoints = WindowCheckpoints::new(store.clone(), window.clone());
             let length = config.length.clone();
-            let candidate =
-                Candidate { checkpoints, window, length, shape: shape.clone(), lease, dir };
+            let take_over = config.take_over;
+            let shape = shape.clone();
+            let candidate = Candidate { checkpoints, window, length, shape, lease, take_over, dir };
             let content = candidate.read().await.map_err(WindowError::Claim)?;
             files = Some((candidate, content));
         }

@@ -38,6 +38,7 @@ impl Owner {
         std::fs::write(&file, text).unwrap();
         let mut config = Config::read(&file).unwrap();
         let audience = config.audiences.remove(0);
+        config.windows[0].take_over = true;
         let read = ReadWindow::read(config.windows.remove(0), &state, config.lease, &store).await;
         let reports = Arc::new(Reports::new(1));
         // Published at the start.

@@ -6,7 +6,7 @@ fn checkpoints(store: &Store) -> WindowCheckpoints {
 }
 
 fn terms(owner: &str) -> ClaimTerms<'_> {
-    ClaimTerms { owner, lease_seconds: 60, wait_seconds: 0 }
+    ClaimTerms { owner, boot: "boot", lease_seconds: 60, wait_seconds: 0 }
 }
 
 fn local(bytes: &[u8], number: u64) -> LocalCheckpoint {
