@@ -6,7 +6,7 @@
 //! | `clock` | ticks of a window |
 //! | `counters` | metrics |
 //! | `reports` | keys whose membership may have changed |
-//! | `stored` | the window's claim and checkpoints in the store |
+//! | `owner` | ownership of a window: claim, lease, and checkpoints in the store |
 //! | `served` | a window with clock, files and metrics |
 //! | `remote` | a window in Redis or Valkey |
 //! | `window` | a window by the place of its state |
@@ -16,11 +16,10 @@ mod clock;
 pub(crate) mod config;
 pub(super) mod counters;
 mod followed;
-mod lease;
+mod owner;
 mod remote;
 mod reports;
 mod served;
-mod stored;
 mod window;
 
 use std::collections::BTreeMap;
@@ -44,10 +43,10 @@ use super::telemetry::Telemetry;
 use config::{Config, WindowConfig};
 use counters::AudienceCounters;
 use followed::Follower;
+use owner::ClaimError;
 use remote::RemoteWindow;
 use reports::Reports;
 use served::ReadWindow;
-use stored::ClaimError;
 pub(super) use window::{AnyWindow, Info};
 
 /// A window that cannot be served.

@@ -17,8 +17,8 @@ use super::super::error::ApiError;
 use super::clock::Clock;
 use super::config::WindowConfig;
 use super::counters::{Counters, Results};
+use super::owner::Uploads;
 use super::reports::Reports;
-use super::stored::Uploads;
 pub(super) use claim::ReadWindow;
 pub(in super::super) use info::WindowInfo;
 

@@ -12,8 +12,8 @@ use super::super::WindowError;
 use super::super::clock::{Clock, tick_at};
 use super::super::config::{WhenFull, WindowConfig};
 use super::super::counters::{Counters, UploadCounters};
+use super::super::owner::{Candidate, Claimed, Content, Uploads};
 use super::super::reports::Reports;
-use super::super::stored::{Candidate, Claimed, Content, Uploads};
 use super::{ServedWindow, follower};
 
 /// A window that is read, but not claimed yet.

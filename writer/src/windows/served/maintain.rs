@@ -13,7 +13,7 @@ use rtad_core::random;
 
 use super::super::clock::now_seconds;
 use super::super::config::Length;
-use super::super::stored::{Begun, Stored, Uploads};
+use super::super::owner::{Begun, Stored, Uploads};
 use super::ServedWindow;
 
 /// Time between maintenance runs.

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use super::super::super::telemetry::Telemetry;
 use super::super::clock::now_seconds;
 use super::super::config::{AudienceConfig, Config};
+use super::super::owner::Stored;
 use super::super::reports::Due;
-use super::super::stored::Stored;
 use super::*;
 
 /// A window with an audience, on a directory and a store in memory.

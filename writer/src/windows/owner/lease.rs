@@ -33,7 +33,7 @@ pub(super) enum LeaseState {
     Lapsed,
 }
 
-pub(super) struct Lease {
+pub(in super::super) struct Lease {
     length: Duration,
     claim_began: Instant,
     /// Milliseconds from `claim_began` to the last request that the store confirmed.

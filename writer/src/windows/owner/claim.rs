@@ -1,0 +1,244 @@
+//! Start of a window's owner: it reads everything first, and claims the window last. A claim fences
+//! the previous owner, so an error of the files leaves the window to that one.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use rtad_core::snapshot::AudienceName;
+use rtad_store::StoreError;
+use rtad_store::write::{ClaimTerms, WindowCheckpoints, WindowCurrent};
+use rtad_window::{Loaded, OpenError, Shape, StateDir};
+
+use super::super::clock::{now_seconds, tick_at};
+use super::super::config::Length;
+use super::lease::{Lease, boot_id, wait_seconds};
+
+/// Claims that may be lost to another process that writes `CURRENT` meanwhile.
+const ATTEMPTS: u32 = 3;
+
+/// A window that this process may not own.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClaimError {
+    #[error("window {window}: its checkpoints in the store")]
+    Store {
+        window: AudienceName,
+        #[source]
+        source: StoreError,
+    },
+    #[error("{dir}")]
+    Files {
+        dir: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(
+        "{dir}: another owner has claimed the window {ago} ago (epoch {epoch}), so these files are \
+         older than its events; stop that owner, and remove the directory to start from the \
+         checkpoint in the store (with --take-over {window} if that owner did not stop cleanly), \
+         or remove .windows/{window}/CURRENT in the store to start from these files"
+    )]
+    Other { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
+    #[error(
+        "{dir} is empty, and another owner may run: it has claimed window {window} {ago} ago \
+         (epoch {epoch}) and has not given it back; if it is gone for good, start with --take-over \
+         {window}, from the checkpoint in the store"
+    )]
+    Held { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
+    #[error(
+        "{dir}: these files end with number {found}, and the checkpoint in the store has number \
+         {expected}: an older copy was restored; remove the directory and start with --take-over \
+         {window} to start from the checkpoint in the store, or remove .windows/{window}/CURRENT \
+         in the store to start from these files"
+    )]
+    Restored { dir: PathBuf, window: AudienceName, expected: u64, found: u64 },
+    #[error(
+        "window {window}: its {place} is of another length, capacity or kind of slots: expected \
+         {expected}, found {found}; give the changed window another name, or remove {dir} and \
+         .windows/{window}/ in the store to begin empty"
+    )]
+    Shape {
+        window: AudienceName,
+        place: &'static str,
+        dir: PathBuf,
+        expected: String,
+        found: String,
+    },
+    #[error("window {window}: its {place}")]
+    Open {
+        window: AudienceName,
+        place: &'static str,
+        #[source]
+        source: OpenError,
+    },
+}
+
+const LOCAL: &str = "directory";
+const STORED: &str = "checkpoint in the store";
+
+/// A window that is to be owned by this process. Its directory is locked.
+pub(in super::super) struct Candidate {
+    pub(in super::super) checkpoints: WindowCheckpoints,
+    pub(in super::super) window: AudienceName,
+    pub(in super::super) length: Length,
+    pub(in super::super) shape: Shape,
+    /// Length of its lease.
+    pub(in super::super) lease: Duration,
+    /// Whether an empty directory may take the window from an owner that has not given it back.
+    pub(in super::super) take_over: bool,
+    pub(in super::super) dir: StateDir,
+}
+
+/// A window that this process owns.
+pub(in super::super) struct Claimed {
+    pub(in super::super) current: WindowCurrent,
+    pub(in super::super) lease: Lease,
+    pub(in super::super) dir: StateDir,
+    pub(in super::super) loaded: Loaded,
+}
+
+/// Content of a candidate, and the claim before its own.
+pub(in super::super) struct Content {
+    loaded: Loaded,
+    found: Option<WindowCurrent>,
+    claims: Vec<String>,
+    /// Whether it is the checkpoint of `found`, downloaded.
+    is_downloaded: bool,
+}
+
+impl Candidate {
+    /// Reads the local files; without local files, the last checkpoint in the store; without one,
+    /// an empty window. Claims nothing.
+    pub(in super::super) async fn read(&self) -> Result<Content, ClaimError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let found = self.checkpoints.current().await.map_err(self.store())?;
+            let claims = self.dir.claims().map_err(self.files())?;
+            let last_number = self.dir.last_number().map_err(self.files())?;
+            let refusal = |found| self.refusal(found, &claims, last_number);
+            if let Some(refusal) = found.as_ref().and_then(refusal) {
+                return Err(refusal);
+            }
+            let tick = |offset| tick_at(&self.length, offset, SystemTime::now());
+            let stored = found.as_ref().and_then(|found| found.checkpoint.as_ref());
+            let Some(stored) = stored.filter(|_| last_number.is_none()) else {
+                let loaded = self.dir.load(&self.shape, tick);
+                let loaded = loaded.map_err(|error| self.unreadable(LOCAL, error))?;
+                return Ok(Content { loaded, found, claims, is_downloaded: false });
+            };
+            let file = self.dir.create_download().map_err(self.files())?;
+            match self.checkpoints.download(stored, file).await {
+                // Its owner runs, and has uploaded another.
+                Err(StoreError::NotFound { .. }) if attempt < ATTEMPTS => continue,
+                downloaded => downloaded.map_err(self.store())?,
+            }
+            let loaded = self.dir.load_download(stored.number, &self.shape, tick);
+            let loaded = loaded.map_err(|error| self.unreadable(STORED, error))?;
+            return Ok(Content { loaded, found, claims, is_downloaded: true });
+        }
+    }
+
+    /// Reason not to claim: the files are not the window's newest, or it may have an owner.
+    fn refusal(
+        &self,
+        found: &WindowCurrent,
+        claims: &[String],
+        last_number: Option<u64>,
+    ) -> Option<ClaimError> {
+        let (dir, window) = (self.dir.path().to_owned(), self.window.clone());
+        let (ago, epoch) = (age(found.claimed_unix_seconds), found.epoch);
+        let is_own = claims.contains(&found.owner);
+        // A checkpoint is in the directory before it is in the store.
+        let expected = found.checkpoint.as_ref().map_or(0, |stored| stored.number);
+        match last_number {
+            None if !is_own && found.lease_seconds > 0 && !self.take_over => {
+                Some(ClaimError::Held { dir, window, ago, epoch })
+            }
+            Some(_) if !is_own => Some(ClaimError::Other { dir, window, ago, epoch }),
+            Some(found) if found < expected => {
+                Some(ClaimError::Restored { dir, window, expected, found })
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes this process the window's owner.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError`]. Unless the store's answer was lost, the previous owner is still the owner.
+    pub(in super::super) async fn claim(self, mut content: Content) -> Result<Claimed, ClaimError> {
+        let mut attempt = 0;
+        let (claimed, lease) = loop {
+            attempt += 1;
+            let lease_seconds = Lease::seconds(self.lease);
+            let boot = boot_id();
+            let wait_seconds = wait_seconds(content.found.as_ref(), &content.claims, &boot);
+            // Kept before the claim: its answer may be lost.
+            let owner = StateDir::new_claim().map_err(self.files())?;
+            content.claims.push(owner.clone());
+            self.dir.set_claims(&content.claims).map_err(self.files())?;
+            let terms = ClaimTerms { owner: &owner, boot: &boot, lease_seconds, wait_seconds };
+            let began = Instant::now();
+            match self.checkpoints.claim(content.found.as_ref(), terms).await {
+                Err(StoreError::Conflict { .. }) if attempt < ATTEMPTS => {
+                    // The drop leaves memory for one table, not two.
+                    drop(content);
+                    content = self.read().await?;
+                }
+                claimed => {
+                    let claimed = claimed.map_err(self.store())?;
+                    break (claimed, Lease::claimed(self.lease, began, wait_seconds));
+                }
+            }
+        };
+        self.dir.set_claims(std::slice::from_ref(&claimed.owner)).map_err(self.files())?;
+        let (window, epoch) = (self.window.as_str(), claimed.epoch);
+        if let Some(stored) = claimed.checkpoint.as_ref().filter(|_| content.is_downloaded) {
+            self.dir.install(stored.number).map_err(self.files())?;
+            let age = age(stored.created_unix_seconds).to_string();
+            tracing::warn!(
+                window,
+                epoch,
+                age,
+                "window started from its checkpoint in the store; its later events are lost"
+            );
+        } else {
+            tracing::info!(window, epoch, "window claimed in the store");
+        }
+        if claimed.wait_seconds > 0 {
+            let wait = Duration::from_secs(claimed.wait_seconds);
+            tracing::warn!(
+                window,
+                epoch,
+                wait = humantime::format_duration(wait).to_string(),
+                "previous owner did not stop cleanly; events are refused until its lease is over"
+            );
+        }
+        Ok(Claimed { current: claimed, lease, dir: self.dir, loaded: content.loaded })
+    }
+
+    fn store(&self) -> impl Fn(StoreError) -> ClaimError + '_ {
+        |source| ClaimError::Store { window: self.window.clone(), source }
+    }
+
+    fn files(&self) -> impl Fn(std::io::Error) -> ClaimError + '_ {
+        |source| ClaimError::Files { dir: self.dir.path().to_owned(), source }
+    }
+
+    fn unreadable(&self, place: &'static str, error: OpenError) -> ClaimError {
+        let window = self.window.clone();
+        match error {
+            OpenError::Other { expected, found, .. } => {
+                let dir = self.dir.path().to_owned();
+                ClaimError::Shape { window, place, dir, expected, found }
+            }
+            source => ClaimError::Open { window, place, source },
+        }
+    }
+}
+
+fn age(unix_seconds: u64) -> humantime::Duration {
+    let since = now_seconds().saturating_sub(unix_seconds);
+    humantime::Duration::from(Duration::from_secs(since))
+}
