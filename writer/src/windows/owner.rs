@@ -1,5 +1,5 @@
-//! Ownership of a window: one process acknowledges its events, also if its disk is lost or it cannot
-//! reach the store.
+//! Ownership of a window: one process acknowledges its events, also after the loss of a disk or
+//! without the store.
 //!
 //! | module | job |
 //! |---|---|
