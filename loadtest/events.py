@@ -112,7 +112,7 @@ class Load:
         self.pin = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
         self.threads = min(len(cores) or 1, options.connections)
 
-    def run(self, window, seconds, batch, repeat_of=None):
+    def run(self, window, seconds, batch, repeat_of=None, is_keyed=False):
         """Sends events; `repeat_of` is number and row of the run whose keys are sent again."""
         self.runs += 1
         number, repeat = self.runs, 0
@@ -120,6 +120,7 @@ class Load:
             # The last requests of each connection have no answer.
             number, repeat = repeat_of[0], repeat_of[1].least - self.options.connections - 1
         variables = {"WINDOW": window, "BATCH": batch, "RUN": number, "REPEAT": repeat}
+        variables["KEYED"] = int(is_keyed)
         variables = {name: str(value) for name, value in variables.items()}
         command = ["wrk", f"-t{self.threads}", f"-c{self.options.connections}", f"-d{seconds}s"]
         command += ["--latency", "-s", WRK, f"http://{self.server.address}"]
@@ -173,8 +174,8 @@ def measure(options, folder):
     with Server(folder, windows, on_server) as server:
         load = Load(server, options, on_load)
 
-        def one(title, window, batch, repeat_of=None):
-            done = load.run(window, options.seconds, batch, repeat_of)
+        def one(title, window, batch, repeat_of=None, is_keyed=False):
+            done = load.run(window, options.seconds, batch, repeat_of, is_keyed)
             print(f"events: {title}, {window}: {done[1].cpu:.3f} µs", file=sys.stderr)
             rows.setdefault((title, window), []).append(done[1])
             if done[1].failed:
@@ -189,6 +190,8 @@ def measure(options, folder):
                 first = one(f"new, {options.batch:,} in a request", window, options.batch)
                 if window != "fsync":
                     one(f"duplicates, {options.batch:,} in a request", window, options.batch, first)
+                title = f"new, {options.batch:,} in a request with Idempotency-Key"
+                one(title, window, options.batch, is_keyed=True)
             for window in ("none", "interval", "fsync"):
                 one("new, single, JSON", window, 0)
 

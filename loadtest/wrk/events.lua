@@ -8,6 +8,7 @@
 --   RUN (0)           runs of different numbers send different keys, up to 2^24 runs
 --   REPEAT (0)        sends only the first REPEAT requests of each thread of this RUN, again and
 --                     again; the number of threads and BATCH must be those of the first time
+--   KEYED (0)         1 gives each request an Idempotency-Key of its own
 --
 -- A key is made from the numbers of run, thread and event by a bijection, so no key repeats.
 
@@ -35,7 +36,7 @@ for byte = 0, 255 do
     ones[byte] = count
 end
 
-local batch, again, path, first, keys, headers, is_json
+local batch, again, path, first, keys, headers, is_json, run, is_keyed
 -- Requests made, answers other than 200, and events answered `new`.
 sent, failed, fresh = 0, 0, 0
 
@@ -44,7 +45,8 @@ function init()
     is_json = batch == 0
     if is_json then batch = 1 end
     path = "/v1/windows/" .. (os.getenv("WINDOW") or "clicks") .. "/events"
-    local run = tonumber(os.getenv("RUN") or 0)
+    run = tonumber(os.getenv("RUN") or 0)
+    is_keyed = os.getenv("KEYED") == "1"
     first = run * 0x10000000000ULL + number * 0x100000000ULL
     keys = ffi.new("uint64_t[?]", 2 * batch)
     headers = {["Content-Type"] = is_json and "application/json" or "application/octet-stream"}
@@ -67,6 +69,9 @@ function request()
         body = '{"ids":["' .. bit.tohex(keys[0]) .. bit.tohex(keys[1]) .. '"]}'
     else
         body = ffi.string(keys, 16 * batch)
+    end
+    if is_keyed then
+        headers["Idempotency-Key"] = string.format("%d-%d-%d", run, number, sent)
     end
     return wrk.format("POST", path, headers, body)
 end

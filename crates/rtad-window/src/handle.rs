@@ -62,11 +62,15 @@ impl WindowHandle {
     ///
     /// # Errors
     ///
-    /// A value of the spec is out of range, or there can be no further thread.
+    /// A value of the spec is out of range.
+    ///
+    /// # Panics
+    ///
+    /// The system allows no further thread.
     pub fn in_memory(shape: Shape, mut settings: Settings) -> Result<Self, SpecError> {
         let tick = (settings.clock)().tick;
         let loaded = Loaded::empty(shape, tick)?;
-        Ok(spawn(loaded, None, 0, settings, Arc::new(Queue::new())).expect("a thread"))
+        Ok(spawn(loaded, None, 0, settings, Arc::new(Queue::new())).expect("a further thread"))
     }
 
     /// Counts events in their order; one outcome each, when they are as safe as configured.
