@@ -1,6 +1,7 @@
 //! Access by headers: secrets that callers send.
 
-use http::{HeaderMap, HeaderName};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use subtle::Choice;
 
 use crate::config::Secret;
@@ -36,16 +37,28 @@ impl Access {
         for (name, secret) in &self.0 {
             for value in headers.get_all(name) {
                 admitted |= secret.is(value.as_bytes());
+                if let Some(value) = with_scheme_in_canonical_case(name, value) {
+                    admitted |= secret.is(&value);
+                }
             }
         }
         admitted.into()
     }
 }
 
+/// Bearer credentials whose scheme has another case than `Bearer`: schemes have none (RFC 9110,
+/// section 11.1).
+fn with_scheme_in_canonical_case(name: &HeaderName, value: &HeaderValue) -> Option<Vec<u8>> {
+    const SCHEME: &[u8] = b"Bearer ";
+    let (scheme, token) = value.as_bytes().split_at_checked(SCHEME.len())?;
+    let is_other_case =
+        name == AUTHORIZATION && scheme.eq_ignore_ascii_case(SCHEME) && scheme != SCHEME;
+    is_other_case.then(|| [SCHEME, token].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {
@@ -86,6 +99,17 @@ mod tests {
         assert!(Access::default().is_open() && !access.is_open());
         assert!(access.is_tried(&headers(&[("x-key", "wrong")])));
         assert!(!access.is_tried(&headers(&[("authorization", "old")])));
+    }
+
+    #[test]
+    fn bearer_scheme_has_no_case() {
+        let access = Access::any_of(vec![(AUTHORIZATION, Secret::new("Bearer Token"))]);
+        for good in ["Bearer Token", "bearer Token", "BEARER Token"] {
+            assert!(access.admits(&headers(&[("authorization", good)])), "{good}");
+        }
+        for bad in ["Bearer token", "bearer", "Basic Token", "bearer  Token"] {
+            assert!(!access.admits(&headers(&[("authorization", bad)])), "{bad}");
+        }
     }
 
     #[test]
