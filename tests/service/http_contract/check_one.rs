@@ -113,7 +113,11 @@ fn unusable_ids_are_classified_and_not_quoted() {
         ("%FF%FE", "md5", "kind md5 accepts 32 hex digits"),
         ("1E2DFA89496A47FD9941DF1FC4E6484A", "idfa", "kind idfa accepts a UUID with dashes"),
         ("86804903", "imei", "kind imei accepts 14 to 17 hex digits"),
-        ("has%20space", "oaid", "kind oaid accepts up to 128 visible ASCII characters"),
+        (
+            "has%20space",
+            "oaid",
+            "kind oaid accepts up to 128 visible ASCII characters, none of `\"[]{},%`",
+        ),
         ("%E4%B8%AD", "openid", "kind openid accepts up to 128 visible ASCII characters"),
         ("d41d8cd98f00b204e9800998ecf8427e", "md5", "this md5 stands for \"no id\""),
         ("00000000-0000-0000-0000-000000000000", "idfa", "this idfa stands for \"no id\""),
