@@ -128,12 +128,6 @@ def suite(name, *flags):
     return name, time.monotonic() - began, passed, failed, skipped, 0, done.stdout
 
 
-def rust_tests():
-    """Runs all Rust tests."""
-    rust(RUST)
-    rust(MODELS)
-
-
 def check():
     """Runs what needs no server and no installation."""
     step("formatting", *FORMAT)
@@ -151,7 +145,7 @@ def test(is_long):
         is_built = step("build", *BUILD)
         installed.result()
         if is_built:
-            tests = [pool.submit(rust_tests), *(pool.submit(suite, name) for name in suites())]
+            tests = [pool.submit(rust, RUST), *(pool.submit(suite, name) for name in suites())]
             for done in as_completed(tests):
                 if result := done.result():
                     report(*result)
