@@ -1,6 +1,6 @@
 //! Memory headroom: bytes left under the container's limit, checked before a large allocation.
 //!
-//! What does not fit is refused, instead of the kernel killing the process. Both versions of
+//! A load that does not fit is refused, instead of the kernel killing the process. Both versions of
 //! cgroups are read, for every group from the process's own up to the root: the tightest limit
 //! kills. The page cache counts as free, because the kernel reclaims it first. A process without a
 //! limit or a cgroup refuses nothing.

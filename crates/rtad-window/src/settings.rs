@@ -29,7 +29,7 @@ pub enum Changed<'a> {
     All,
 }
 
-/// What follows the keys of a window.
+/// Listener for changes of the keys of a window.
 pub struct Follower {
     /// Counts that are reported when a key reaches them.
     pub thresholds: Vec<u16>,

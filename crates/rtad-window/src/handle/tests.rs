@@ -197,7 +197,7 @@ async fn checkpoints_beside_traffic_lose_nothing() {
         .collect();
     for _ in 0..5 {
         window.checkpoint(0).await.unwrap().unwrap();
-        // What was acknowledged before the copy begins must be in it.
+        // Events acknowledged before the copy begins must be in it.
         let expected = acknowledged.lock().unwrap().clone();
         let restarted = open(crash(&dir).path(), Durability::Fsync);
         assert!(restarted.counts(expected).await.unwrap().iter().all(|count| *count == 1));

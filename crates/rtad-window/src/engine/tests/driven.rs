@@ -36,7 +36,7 @@ pub(super) fn copy_dir(dir: &Path) -> TempDir {
     }
 }
 
-/// What a follower has heard.
+/// Changes that a follower was told.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) reached: Vec<(u16, Key)>,
