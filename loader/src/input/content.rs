@@ -92,7 +92,11 @@ pub(super) fn foreign(head: &[u8]) -> Option<&'static str> {
         Compression::Zstd => return Some("zstd data within compressed data"),
         Compression::None => {}
     }
-    let known = MAGICS.iter().chain(&ENCODINGS).find(|(magic, _)| head.starts_with(magic));
+    // A magic of letters and digits may be the beginning of an id: the first of a sorted part.
+    let has_control = head.iter().any(is_control);
+    let is_certain = |magic: &[u8]| has_control || !magic.iter().all(u8::is_ascii_alphanumeric);
+    let mut known = MAGICS.iter().chain(&ENCODINGS);
+    let known = known.find(|(magic, _)| head.starts_with(magic) && is_certain(magic));
     if let Some((_, name)) = known {
         return Some(name);
     }
@@ -109,10 +113,14 @@ fn of_bytes(head: &[u8]) -> Option<&'static str> {
     if head.len() >= 4 && (head.len() * 2..head.len() * 4).contains(&(zeros * 5)) {
         return Some("text in UTF-16 or UTF-32");
     }
-    let is_control = |byte: &&u8| matches!(**byte, 0..=8 | 11 | 14..=26 | 28..=31 | 127);
-    let controls = head.iter().filter(is_control).count();
+    let controls = head.iter().filter(|byte| is_control(byte)).count();
     // Random bytes are control characters in one of ten cases.
     (controls >= 4 && controls * 50 > head.len()).then_some("binary data")
+}
+
+/// Whether a byte is a control character other than white space and escape.
+const fn is_control(byte: &u8) -> bool {
+    matches!(*byte, 0..=8 | 11 | 14..=26 | 28..=31 | 127)
 }
 
 /// Whether the text begins with a tag. No id begins with `<`, but a placeholder such as `<null>`
@@ -138,6 +146,8 @@ mod tests {
         for text in [
             &b""[..],
             b"8d3ebd3654fb46a2832296669cf1b536\n",
+            b"0707013654fb46a2832296669cf1b536\n",
+            b"ORCbmjrPTlm6\nORCbmjrPTlm7\n",
             b"\xef\xbb\xbfidfa\r\n",
             b"<null>\n8d3ebd3654fb46a2832296669cf1b536\n",
             "\u{8bbe}\u{5907},oaid\n".as_bytes(),
@@ -165,7 +175,7 @@ mod tests {
         .take(1000)
         .collect();
         for (head, name) in [
-            (&b"BZh91AY&SY"[..], "bzip2"),
+            (&b"BZh91AY&SY\x01"[..], "bzip2"),
             (b"PK\x03\x04\x14\0", "ZIP"),
             (b"\x1f\x8b\x08", "gzip data within"),
             (b"  <!DOCTYPE html>", "markup"),
