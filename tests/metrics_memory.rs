@@ -8,11 +8,11 @@ use rtad::telemetry::{Route, Telemetry};
 use testkit::process::anonymous_bytes;
 
 const ROUNDS: u64 = 6;
-const PER_ROUND: u64 = 800_000;
+const PER_ROUND: u64 = 100_000;
 /// Lower bound of the exporter's memory per sync until it is drained: a duration as f64.
 const BYTES_EACH: u64 = 8;
 
-/// Counts as many requests as 16 seconds of full load. Returns the growth of memory since the
+/// Counts as many requests as two seconds of full load. Returns the growth of memory since the
 /// second round, when the allocator is warm.
 fn growth(mut count: impl FnMut(Duration), mut pause: impl FnMut()) -> u64 {
     let mut settled = 0;

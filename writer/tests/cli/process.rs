@@ -93,8 +93,14 @@ impl Api {
     }
 
     pub(crate) fn binary(&mut self, path: &str, keys: &[DeviceKey]) -> Answer {
-        let headers =
-            format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n");
+        self.binary_with("", path, keys)
+    }
+
+    /// With additional header lines.
+    pub(crate) fn binary_with(&mut self, more: &str, path: &str, keys: &[DeviceKey]) -> Answer {
+        let headers = format!(
+            "Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n{more}"
+        );
         let body: Vec<u8> = keys.iter().flat_map(DeviceKey::as_bytes).copied().collect();
         self.0.request("POST", path, &headers, body)
     }

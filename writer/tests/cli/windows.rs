@@ -71,8 +71,9 @@ fn info(api: &mut Api, window: &str) -> Value {
 }
 
 /// Sends `events` events, of which 7.45 % repeat an earlier key, some within one batch, from
-/// `clients` connections in binary batches of 1,000. Asserts that each key is new once. Returns the
-/// number of distinct keys.
+/// `clients` connections in binary batches of 1,000, each with an idempotency key with which it is
+/// repeated after a failure of the backend: a server that is slower than the limit of time. Asserts
+/// that each key is new once. Returns the number of distinct keys.
 fn race(serves: &[&Serve], clients: usize, events: u64) -> u64 {
     let distinct = distinct_of(events);
     // Number `n >= distinct` repeats an earlier key; the stride spreads repeats over all batches.
@@ -95,7 +96,11 @@ fn race(serves: &[&Serve], clients: usize, events: u64) -> u64 {
                     let numbers: Vec<u64> = (first..events.min(first + 1000)).map(number).collect();
                     let keys: Vec<DeviceKey> =
                         numbers.iter().map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
-                    let flags = flags(&api.binary(&path("w", "events"), &keys), keys.len());
+                    let retry = format!("Idempotency-Key: {first}\r\n");
+                    let mut sent =
+                        (0..20).map(|_| api.binary_with(&retry, &path("w", "events"), &keys));
+                    let answer = sent.find(|answer| answer.status != 503).unwrap();
+                    let flags = flags(&answer, keys.len());
                     let mut new = new.lock().unwrap();
                     for (number, _) in numbers.iter().zip(&flags).filter(|(_, is_new)| **is_new) {
                         new[*number as usize] += 1;
