@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::extract::{FromRequestParts, Path, RawPathParams, Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method};
@@ -18,8 +18,9 @@ use rtad_core::snapshot::AudienceName;
 use rtad_http::origin::is_cross_site;
 
 use super::error::ApiError;
+use super::scopes::{Area, Scope};
 use super::telemetry::Telemetry;
-use super::tokens::Tokens;
+use super::tokens::{NotAdmitted, Tokens};
 use super::windows::Windows;
 use super::writers::Writers;
 
@@ -36,25 +37,41 @@ pub(super) struct App {
 }
 
 impl App {
-    /// Checks the token and the origin, runs `answer` with a timeout, and counts the request. A
-    /// panic becomes a 500 and affects no other request.
+    /// Checks the token, its scope, and the origin.
+    pub(super) fn admit(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        needed: Option<&Scope>,
+    ) -> Result<(), ApiError> {
+        match (self.tokens.admit(headers, needed), needed) {
+            // A browser on this machine reaches the port too, for any page.
+            (Ok(()), _) if self.tokens.are_disabled() && is_cross_site(method, headers, &[]) => {
+                Err(ApiError::CrossSite)
+            }
+            (Ok(()), _) => Ok(()),
+            (Err(NotAdmitted::MissingScope), Some(needed)) => {
+                Err(ApiError::MissingScope(needed.to_string()))
+            }
+            (Err(_), _) => Err(ApiError::Unauthorized),
+        }
+    }
+
+    /// Runs `answer` with a timeout if the request is admitted, and counts the request. A panic
+    /// becomes a 500 and affects no other request.
     pub(super) async fn guard(
         &self,
         route: &'static str,
-        (method, headers): (&Method, &HeaderMap),
+        admitted: Result<(), ApiError>,
         answer: impl Future<Output = Result<Response, ApiError>>,
     ) -> Response {
-        let answered = match self.tokens.admit(headers) {
-            // A browser on this machine reaches the port too, for any page.
-            true if self.tokens.are_disabled() && is_cross_site(method, headers, &[]) => {
-                Err(ApiError::CrossSite)
-            }
-            true => {
+        let answered = match admitted {
+            Ok(()) => {
                 let caught = AssertUnwindSafe(answer).catch_unwind();
                 let answered = tokio::time::timeout(ANSWER_TIMEOUT, caught).await;
                 answered.unwrap_or(Ok(Err(ApiError::NoAnswer))).unwrap_or(Err(ApiError::Internal))
             }
-            false => Err(ApiError::Unauthorized),
+            Err(refusal) => Err(refusal),
         };
         let mut response = answered.unwrap_or_else(|error| error.into_response());
         if self.draining.load(Ordering::Relaxed) {
@@ -65,15 +82,36 @@ impl App {
     }
 }
 
+/// Scope that a route needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Needed {
+    Admin,
+    /// The area, for the window or audience in the path.
+    Area(Area),
+}
+
+impl Needed {
+    /// A path without a valid name needs the scope of all names.
+    fn scope(self, path: &RawPathParams) -> Scope {
+        match self {
+            Self::Admin => Scope::Admin,
+            Self::Area(area) => {
+                Scope::Area(area, path.iter().next().and_then(|(_, name)| name.parse().ok()))
+            }
+        }
+    }
+}
+
 /// [`App::guard`] as a middleware of one route, with its label in metrics.
 pub(super) async fn guard(
-    State((app, route)): State<(Arc<App>, &'static str)>,
+    State((app, route, needed)): State<(Arc<App>, &'static str, Needed)>,
+    path: RawPathParams,
     request: Request,
     next: Next,
 ) -> Response {
-    // Cloned because a request is not `Sync` and cannot be borrowed across an await.
-    let (method, headers) = (request.method().clone(), request.headers().clone());
-    app.guard(route, (&method, &headers), async { Ok(next.run(request).await) }).await
+    let needed = needed.scope(&path);
+    let admitted = app.admit(request.method(), request.headers(), Some(&needed));
+    app.guard(route, admitted, async { Ok(next.run(request).await) }).await
 }
 
 /// The audience in a path.
@@ -134,7 +172,7 @@ mod tests {
             app.writers.write(&audience, add("2")).await?;
             Ok(StatusCode::OK.into_response())
         };
-        let response = app.guard("/devices", (&Method::POST, &HeaderMap::new()), answer).await;
+        let response = app.guard("/devices", Ok(()), answer).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(is_counted(1), "{}", telemetry.render());
     }

@@ -7,9 +7,11 @@ use clap::Args;
 
 use rtad_cli::command_error::CommandError;
 
+use super::tokens::Tokens;
 use super::windows::config::Config;
 
-/// Check a configuration file: print a summary, or every mistake with its line.
+/// Check a configuration file and the token files that it names: print a summary, or every mistake
+/// with its line.
 #[derive(Debug, Args)]
 pub(super) struct CheckConfigArgs {
     /// The configuration file (TOML)
@@ -19,6 +21,7 @@ pub(super) struct CheckConfigArgs {
 
 pub(super) fn run(args: &CheckConfigArgs) -> Result<(), CommandError> {
     let config = Config::read(&args.file)?;
+    Tokens::from_files(config.tokens.clone())?;
     write!(std::io::stdout(), "{}: valid\n{config}", args.file.display())
         .map_err(CommandError::output)
 }

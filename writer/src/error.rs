@@ -19,6 +19,8 @@ use super::batch::Op;
 pub(super) enum ApiError {
     /// No token, or a wrong one.
     Unauthorized,
+    /// The token has not the scope.
+    MissingScope(String),
     /// A browser sent the request for a page of another origin; tokens are not configured.
     CrossSite,
     /// The body is invalid for the route.
@@ -89,6 +91,7 @@ impl ApiError {
     const fn words(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", "No valid token"),
+            Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "Scope missing"),
             Self::CrossSite => (StatusCode::FORBIDDEN, "cross_site", "Cross-site request"),
             Self::BadBody(_) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood"),
             Self::BadAudience => {
@@ -180,7 +183,12 @@ impl ApiError {
                     .to_owned()
             }
             Self::Unauthorized => {
-                "accepted: Authorization: Bearer TOKEN, with a token of --token-file".to_owned()
+                "accepted: Authorization: Bearer TOKEN, with a token of --token-file or of a \
+                 [[token]] of --config"
+                    .to_owned()
+            }
+            Self::MissingScope(scope) => {
+                format!("the token has not the scope {scope}; accepted: a token with it")
             }
             Self::CrossSite => "a browser sent this request for a page of another origin; \
                                 accepted: clients that are not browsers"
@@ -272,13 +280,19 @@ impl From<BodyError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let is_unauthorized = self == Self::Unauthorized;
+        let challenge = match &self {
+            Self::Unauthorized => HeaderValue::try_from("Bearer realm=\"rtad-writer\"").ok(),
+            Self::MissingScope(scope) => HeaderValue::try_from(format!(
+                "Bearer realm=\"rtad-writer\", error=\"insufficient_scope\", scope=\"{scope}\""
+            ))
+            .ok(),
+            _ => None,
+        };
         let (status, code, title) = self.words();
         let detail = self.detail().into();
         let mut response = Problem { status, code, title, detail }.into_response();
-        if is_unauthorized {
-            let bearer = HeaderValue::from_static("Bearer realm=\"rtad-writer\"");
-            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         response
     }
@@ -295,6 +309,7 @@ mod tests {
     fn error_reference_lists_every_code() {
         let errors = [
             ApiError::Unauthorized,
+            ApiError::MissingScope(String::new()),
             ApiError::CrossSite,
             ApiError::BadBody(String::new()),
             ApiError::BadAudience,

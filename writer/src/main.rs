@@ -7,7 +7,7 @@
 //! | `batch` | coalescing of requests into one change |
 //! | `error` | errors, as problem documents |
 //! | `telemetry` | metrics |
-//! | `tokens` | credentials |
+//! | `scopes`, `tokens` | credentials |
 //! | `windows` | event windows, and the audiences that follow them |
 //! | `check_config` | the command that checks the configuration |
 //! | `bodies`, `ids` | request bodies, and the ids in them |
@@ -42,6 +42,7 @@ mod ids;
 mod members;
 mod new_manifest;
 mod routes;
+mod scopes;
 mod serve;
 mod session;
 mod telemetry;

@@ -11,32 +11,33 @@ use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
-use super::app::{App, guard};
+use super::app::{App, Needed, guard};
 use super::error::ApiError;
+use super::scopes::Area;
 use super::{audiences, console, devices, events};
 
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
-    let with_metrics = |label: &'static str, route: MethodRouter<Arc<App>>| {
-        route.route_layer(from_fn_with_state((Arc::clone(&app), label), guard))
+    let guarded = |label: &'static str, needed, route: MethodRouter<Arc<App>>| {
+        route.route_layer(from_fn_with_state((Arc::clone(&app), label, needed), guard))
     };
-    let audience = with_metrics("info", get(audiences::info))
-        .merge(with_metrics("create", put(audiences::create)))
-        .merge(with_metrics("delete", delete(audiences::delete)));
+    let admin = |label, route| guarded(label, Needed::Admin, route);
+    let of_audience = |label, route| guarded(label, Needed::Area(Area::Devices), route);
+    let of_window = |label, route| guarded(label, Needed::Area(Area::Events), route);
+    let audience = of_audience("info", get(audiences::info))
+        .merge(admin("create", put(audiences::create)))
+        .merge(admin("delete", delete(audiences::delete)));
     Router::new()
-        .route("/v1/audiences", with_metrics("list", get(audiences::list)))
+        .route("/v1/audiences", admin("list", get(audiences::list)))
         .route("/v1/audiences/{audience}", audience)
-        .route("/v1/audiences/{audience}/devices", with_metrics("devices", post(devices::write)))
-        .route(
-            "/v1/audiences/{audience}/disable",
-            with_metrics("disable", post(audiences::disable)),
-        )
-        .route("/v1/audiences/{audience}/enable", with_metrics("enable", post(audiences::enable)))
-        .route("/v1/audiences/{audience}/expire", with_metrics("expire", post(audiences::expire)))
-        .route("/v1/windows", with_metrics("windows", get(events::list)))
-        .route("/v1/windows/{window}/events", with_metrics("events", post(events::events)))
-        .route("/v1/windows/{window}/check", with_metrics("window_check", post(events::check)))
-        .route("/v1/windows/{window}/forget", with_metrics("forget", post(events::forget)))
+        .route("/v1/audiences/{audience}/devices", of_audience("devices", post(devices::write)))
+        .route("/v1/audiences/{audience}/disable", admin("disable", post(audiences::disable)))
+        .route("/v1/audiences/{audience}/enable", admin("enable", post(audiences::enable)))
+        .route("/v1/audiences/{audience}/expire", admin("expire", post(audiences::expire)))
+        .route("/v1/windows", admin("windows", get(events::list)))
+        .route("/v1/windows/{window}/events", of_window("events", post(events::events)))
+        .route("/v1/windows/{window}/check", of_window("window_check", post(events::check)))
+        .route("/v1/windows/{window}/forget", of_window("forget", post(events::forget)))
         .fallback(async |app, request| unknown(app, request, ApiError::NotFound).await)
         .method_not_allowed_fallback(async |app, request| {
             unknown(app, request, ApiError::MethodNotAllowed).await
@@ -45,7 +46,8 @@ pub(super) fn router(app: Arc<App>) -> Router {
 }
 
 async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError) -> Response {
-    app.guard("unknown", (request.method(), request.headers()), async { Err(error) }).await
+    let admitted = app.admit(request.method(), request.headers(), None);
+    app.guard("unknown", admitted, async { Err(error) }).await
 }
 
 /// The routes for probes, scrapers and the console.

@@ -31,8 +31,9 @@ use rtad_store::write::StoreWriter;
 use super::app::App;
 use super::bodies::MAX_BUFFERED;
 use super::routes::{admin_router, router};
+use super::scopes::Scope;
 use super::telemetry::Telemetry;
-use super::tokens::Tokens;
+use super::tokens::{TokenFile, Tokens};
 use super::windows::config::Config;
 use super::windows::{WindowError, Windows, counters};
 use super::writer::Pace;
@@ -79,15 +80,11 @@ pub(super) struct ServeArgs {
         default_value = "127.0.0.1:9070"
     )]
     admin_listen: SocketAddr,
-    /// File of accepted bearer tokens, one per line; reread on SIGHUP
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "RTAD_WRITER_TOKEN_FILE",
-        required_unless_present = "no_token"
-    )]
+    /// File of bearer tokens for all routes, one per line; reread on SIGHUP. [[token]] of --config
+    /// names files of tokens for some
+    #[arg(long, value_name = "FILE", env = "RTAD_WRITER_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// Accept writes without a token; only with a loopback address
+    /// Accept writes without a token; only with a loopback address and without [[token]]
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
     /// Shortest interval between writes of an audience; requests in between are coalesced
@@ -128,6 +125,10 @@ pub(super) struct ServeArgs {
 enum ServeError {
     #[error("--no-token: --listen {listen} is not a loopback address; use --token-file instead")]
     NoToken { listen: SocketAddr },
+    #[error("no tokens: expected --token-file, a [[token]] of --config, or --no-token")]
+    NoTokens,
+    #[error("--no-token: --config has a [[token]]; use one of both")]
+    BothTokens,
     #[error("--take-over {name}: not a window of --config without a backend")]
     TakeOver { name: AudienceName },
     #[error("could not open a window")]
@@ -146,7 +147,9 @@ enum ServeError {
 impl CommandFailure for ServeError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::NoToken { .. } | Self::TakeOver { .. } => ExitStatus::Usage,
+            Self::NoToken { .. } | Self::NoTokens | Self::BothTokens | Self::TakeOver { .. } => {
+                ExitStatus::Usage
+            }
             Self::Window(error) if error.is_usage() => ExitStatus::Usage,
             Self::Window(_) | Self::Listen { .. } | Self::Drain => ExitStatus::Unexpected,
         }
@@ -154,12 +157,8 @@ impl CommandFailure for ServeError {
 }
 
 pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
-    let tokens = match &args.token_file {
-        Some(path) => Tokens::from_file(path)?,
-        None if args.listen.ip().is_loopback() => Tokens::disabled(),
-        None => return Err(ServeError::NoToken { listen: args.listen }.into()),
-    };
     let mut config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let tokens = tokens(&args, &config)?;
     if let Some(name) = args.take_over.iter().find(|name| !config.take_over(name)) {
         return Err(ServeError::TakeOver { name: name.clone() }.into());
     }
@@ -170,6 +169,24 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
         .build()
         .map_err(CommandError::runtime)?;
     runtime.block_on(serve(args, tokens, store, config))
+}
+
+fn tokens(args: &ServeArgs, config: &Config) -> Result<Tokens, CommandError> {
+    let mut files = config.tokens.clone();
+    if args.no_token {
+        return match (files.is_empty(), args.listen.ip().is_loopback()) {
+            (false, _) => Err(ServeError::BothTokens.into()),
+            (true, false) => Err(ServeError::NoToken { listen: args.listen }.into()),
+            (true, true) => Ok(Tokens::disabled()),
+        };
+    }
+    if let Some(path) = &args.token_file {
+        files.push(TokenFile { path: path.clone(), scopes: vec![Scope::Admin] });
+    }
+    if files.is_empty() {
+        return Err(ServeError::NoTokens.into());
+    }
+    Ok(Tokens::from_files(files)?)
 }
 
 async fn serve(
@@ -200,7 +217,7 @@ async fn serve(
     tracing::info!(
         address = listener.local_addr().map_err(CommandError::runtime)?.to_string(),
         admin_address = admin_listener.local_addr().map_err(CommandError::runtime)?.to_string(),
-        token = args.token_file.is_some(),
+        token = !args.no_token,
         "listening for writes"
     );
     let (phase, phases) = watch::channel(Phase::Serving);

@@ -1,4 +1,4 @@
-//! Bearer tokens of writers: lines of a file, reloaded on SIGHUP.
+//! Bearer tokens with scopes: lines of files, reloaded on SIGHUP.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,25 +8,27 @@ use axum::http::header::AUTHORIZATION;
 use parking_lot::RwLock;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_http::tokens::{MIN_TOKEN_BYTES, NotTokens, parse_tokens};
-use subtle::ConstantTimeEq as _;
+use subtle::{Choice, ConstantTimeEq as _};
+
+use super::scopes::Scope;
 
 /// An invalid token file. Messages quote nothing from it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TokenError {
-    #[error("could not read --token-file {path}")]
+    #[error("could not read the token file {path}")]
     Read {
         path: String,
         #[source]
         source: std::io::Error,
     },
     #[error(
-        "--token-file {path}: no token: expected one per line, of at least {MIN_TOKEN_BYTES} \
+        "token file {path}: no token: expected one per line, of at least {MIN_TOKEN_BYTES} \
          visible ASCII characters"
     )]
     None { path: String },
     #[error(
-        "--token-file {path}, line {line}: not a token: expected at least {MIN_TOKEN_BYTES} \
+        "token file {path}, line {line}: not a token: expected at least {MIN_TOKEN_BYTES} \
          visible ASCII characters"
     )]
     Line { path: String, line: usize },
@@ -38,60 +40,113 @@ impl CommandFailure for TokenError {
     }
 }
 
+/// A file of tokens with the same scopes.
+#[derive(Debug, Clone)]
+pub(super) struct TokenFile {
+    pub(super) path: PathBuf,
+    pub(super) scopes: Vec<Scope>,
+}
+
+/// Reason why a request is not admitted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotAdmitted {
+    /// No accepted token.
+    Unknown,
+    /// An accepted token without the scope.
+    MissingScope,
+}
+
+struct Token {
+    token: Vec<u8>,
+    /// Index of its file.
+    file: usize,
+}
+
 /// The accepted tokens. Shared by all threads.
 pub(super) struct Tokens {
-    /// `None` with `--no-token`.
-    file: Option<PathBuf>,
-    tokens: RwLock<Arc<[Vec<u8>]>>,
+    /// Empty with `--no-token`.
+    files: Vec<TokenFile>,
+    tokens: RwLock<Arc<[Token]>>,
 }
 
 impl Tokens {
-    pub(super) fn from_file(path: &Path) -> Result<Self, TokenError> {
-        Ok(Self { file: Some(path.to_owned()), tokens: RwLock::new(read(path)?) })
+    pub(super) fn from_files(files: Vec<TokenFile>) -> Result<Self, TokenError> {
+        let tokens = RwLock::new(read(&files)?);
+        Ok(Self { files, tokens })
     }
 
     /// Admits every request.
     pub(super) fn disabled() -> Self {
-        Self { file: None, tokens: RwLock::new(Arc::new([])) }
+        Self { files: Vec::new(), tokens: RwLock::new(Arc::new([])) }
     }
 
-    /// Rereads the file. An error leaves the old tokens valid.
+    /// Rereads the files. An error leaves the old tokens valid.
     pub(super) fn reload(&self) -> Result<(), TokenError> {
-        if let Some(path) = &self.file {
-            let tokens = read(path)?;
-            *self.tokens.write() = tokens;
-        }
+        *self.tokens.write() = read(&self.files)?;
         Ok(())
     }
 
     /// Whether every request is admitted.
     pub(super) const fn are_disabled(&self) -> bool {
-        self.file.is_none()
+        self.files.is_empty()
     }
 
-    /// Whether a request carries an accepted token. Constant time for tokens of the same length.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> bool {
-        if self.file.is_none() {
-            return true;
+    /// Checks that a request carries an accepted token with a scope, if one is needed. Constant
+    /// time for tokens of the same length.
+    pub(super) fn admit(
+        &self,
+        headers: &HeaderMap,
+        needed: Option<&Scope>,
+    ) -> Result<(), NotAdmitted> {
+        if self.are_disabled() {
+            return Ok(());
         }
         let mut shown = headers.get_all(AUTHORIZATION).iter();
-        let (Some(shown), None) = (shown.next(), shown.next()) else { return false };
-        let Some((scheme, token)) = shown.as_bytes().split_at_checked("Bearer ".len()) else {
-            return false;
+        let (Some(shown), None) = (shown.next(), shown.next()) else {
+            return Err(NotAdmitted::Unknown);
         };
+        match shown.as_bytes().split_at_checked("Bearer ".len()) {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => {
+                self.check(token.trim_ascii(), needed)
+            }
+            _ => Err(NotAdmitted::Unknown),
+        }
+    }
+
+    fn check(&self, shown: &[u8], needed: Option<&Scope>) -> Result<(), NotAdmitted> {
+        let permits = |file: &TokenFile| {
+            let included = |needed| file.scopes.iter().any(|scope| scope.includes(needed));
+            Choice::from(u8::from(needed.is_none_or(included)))
+        };
+        let files: Vec<Choice> = self.files.iter().map(permits).collect();
         let tokens = Arc::clone(&self.tokens.read());
+        let (mut is_known, mut is_permitted) = (Choice::from(0), Choice::from(0));
         // Compares all tokens, even after a match.
-        let matches = tokens
-            .iter()
-            .fold(0, |found, known| found | known.ct_eq(token.trim_ascii()).unwrap_u8());
-        scheme.eq_ignore_ascii_case(b"Bearer ") && matches == 1
+        for Token { token, file } in tokens.iter() {
+            let is_equal = token.ct_eq(shown);
+            is_known |= is_equal;
+            is_permitted |= is_equal & files[*file];
+        }
+        match (bool::from(is_known), bool::from(is_permitted)) {
+            (_, true) => Ok(()),
+            (true, false) => Err(NotAdmitted::MissingScope),
+            (false, false) => Err(NotAdmitted::Unknown),
+        }
     }
 }
 
-fn read(path: &Path) -> Result<Arc<[Vec<u8>]>, TokenError> {
+fn read(files: &[TokenFile]) -> Result<Arc<[Token]>, TokenError> {
+    let mut tokens = Vec::new();
+    for (file, TokenFile { path, .. }) in files.iter().enumerate() {
+        tokens.extend(read_file(path)?.into_iter().map(|token| Token { token, file }));
+    }
+    Ok(tokens.into())
+}
+
+fn read_file(path: &Path) -> Result<Vec<Vec<u8>>, TokenError> {
     let name = || path.display().to_string();
     let bytes = std::fs::read(path).map_err(|source| TokenError::Read { path: name(), source })?;
-    parse_tokens(&bytes).map(Into::into).map_err(|found| match found {
+    parse_tokens(&bytes).map_err(|found| match found {
         NotTokens::Empty => TokenError::None { path: name() },
         NotTokens::Line(line) => TokenError::Line { path: name(), line },
     })
@@ -104,10 +159,19 @@ mod tests {
     const OLD: &str = "an-old-token-0123456789";
     const NEW: &str = "a-new-token-0123456789";
 
-    fn admits(tokens: &Tokens, value: &str) -> bool {
+    fn admit(tokens: &Tokens, value: &str, needed: &str) -> Result<(), NotAdmitted> {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, value.parse().unwrap());
-        tokens.admit(&headers)
+        tokens.admit(&headers, Some(&needed.parse().unwrap()))
+    }
+
+    fn admits(tokens: &Tokens, value: &str) -> bool {
+        admit(tokens, value, "admin").is_ok()
+    }
+
+    fn file(path: &Path, scopes: &[&str]) -> TokenFile {
+        let scopes = scopes.iter().map(|scope| scope.parse().unwrap()).collect();
+        TokenFile { path: path.to_owned(), scopes }
     }
 
     #[test]
@@ -115,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         std::fs::write(&path, format!("{OLD}\n\n  {NEW}\r\n")).unwrap();
-        let tokens = Tokens::from_file(&path).unwrap();
+        let tokens = Tokens::from_files(vec![file(&path, &["admin"])]).unwrap();
         for value in [format!("Bearer {OLD}"), format!("bearer {NEW}")] {
             assert!(admits(&tokens, &value), "{value}");
         }
@@ -127,13 +191,14 @@ mod tests {
             &format!("Bearer {OLD}x"),
             &format!("Bearer{OLD}"),
         ] {
-            assert!(!admits(&tokens, value), "{value}");
+            assert_eq!(admit(&tokens, value, "admin"), Err(NotAdmitted::Unknown), "{value}");
         }
-        assert!(!tokens.admit(&HeaderMap::new()));
-        let mut twice = HeaderMap::new();
-        twice.append(AUTHORIZATION, format!("Bearer {OLD}").parse().unwrap());
-        twice.append(AUTHORIZATION, format!("Bearer {NEW}").parse().unwrap());
-        assert!(!tokens.admit(&twice));
+        let mut headers = HeaderMap::new();
+        assert!(tokens.admit(&headers, None).is_err());
+        headers.append(AUTHORIZATION, format!("Bearer {OLD}").parse().unwrap());
+        assert!(tokens.admit(&headers, None).is_ok());
+        headers.append(AUTHORIZATION, format!("Bearer {NEW}").parse().unwrap());
+        assert!(tokens.admit(&headers, None).is_err(), "two tokens");
 
         std::fs::write(&path, NEW).unwrap();
         assert!(admits(&tokens, &format!("Bearer {OLD}")), "not reloaded yet");
@@ -154,8 +219,31 @@ mod tests {
     }
 
     #[test]
+    fn token_of_two_files_has_the_scopes_of_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        std::fs::write(&first, format!("{OLD}\n{NEW}\n")).unwrap();
+        std::fs::write(&second, NEW).unwrap();
+        let files =
+            vec![file(&first, &["events:clicks", "devices:*"]), file(&second, &["events:*"])];
+        let tokens = Tokens::from_files(files).unwrap();
+        let (old, new) = (format!("Bearer {OLD}"), format!("Bearer {NEW}"));
+        for (token, needed, expected) in [
+            (&old, "events:clicks", Ok(())),
+            (&old, "devices:a", Ok(())),
+            (&old, "events:views", Err(NotAdmitted::MissingScope)),
+            (&new, "events:views", Ok(())),
+            (&new, "admin", Err(NotAdmitted::MissingScope)),
+        ] {
+            assert_eq!(admit(&tokens, token, needed), expected, "{needed}");
+        }
+    }
+
+    #[test]
     fn disabled_tokens_admit_all() {
-        assert!(Tokens::disabled().admit(&HeaderMap::new()));
-        assert!(Tokens::from_file(Path::new("/does/not/exist")).is_err());
+        let tokens = Tokens::disabled();
+        assert!(tokens.admit(&HeaderMap::new(), Some(&Scope::Admin)).is_ok());
+        tokens.reload().unwrap();
+        assert!(tokens.admit(&HeaderMap::new(), None).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Config file of the writer: event windows, and audiences that follow them.
+//! Config file of the writer: tokens, event windows, and audiences that follow them.
 
 mod tables;
 
@@ -14,9 +14,12 @@ use rtad_core::snapshot::AudienceName;
 use rtad_redis::RedisConfig;
 use rtad_window::{AnswerLimits, Durability, Key, WindowSpec};
 
+use super::super::scopes::Scope;
+use super::super::tokens::TokenFile;
+
 pub(super) use tables::Length;
 pub(in super::super) use tables::WhenFull;
-use tables::{AudienceTable, File, Survival, WindowTable};
+use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
 
 /// A configuration with every key. Wrong values are replaced by these, so that reading goes on, and
 /// the reference is generated from it.
@@ -108,6 +111,7 @@ pub(crate) struct Config {
     pub(super) state_dir: PathBuf,
     /// Time that the owner acknowledges events without word from the store.
     pub(super) lease: Duration,
+    pub(crate) tokens: Vec<TokenFile>,
     pub(super) windows: Vec<WindowConfig>,
     pub(super) remote: Vec<RemoteConfig>,
     pub(super) audiences: Vec<AudienceConfig>,
@@ -118,6 +122,7 @@ impl Default for Config {
         Self {
             state_dir: PathBuf::new(),
             lease: File::default().lease,
+            tokens: Vec::new(),
             windows: Vec::new(),
             remote: Vec::new(),
             audiences: Vec::new(),
@@ -125,9 +130,13 @@ impl Default for Config {
     }
 }
 
-/// Windows and audiences, a line each.
+/// Tokens, windows and audiences, a line each.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for TokenFile { path, scopes } in &self.tokens {
+            let scopes: Vec<String> = scopes.iter().map(Scope::to_string).collect();
+            writeln!(f, "token      {}: {}", path.display(), scopes.join(", "))?;
+        }
         for WindowConfig { name, length, spec, .. } in &self.windows {
             let (capacity, bytes) = (spec.capacity, bytesize::ByteSize(spec.memory_bytes()));
             writeln!(f, "window     {name}: {length}, {capacity} keys in {bytes}")?;
@@ -197,6 +206,9 @@ fn check(file: File, d: &mut Document<'_>) -> Config {
             None => d.reject(&format!("{key}.from_window"), "the name of a [[window]]"),
         }
     }
+    for (index, table) in file.token.into_iter().enumerate() {
+        config.tokens.push(token(table, index, &names, d));
+    }
     if config.windows.iter().any(|window| window.durability != Durability::None) {
         let accepted = "a directory for the windows' files; windows with durability = \"none\" \
                         need none";
@@ -204,6 +216,20 @@ fn check(file: File, d: &mut Document<'_>) -> Config {
     }
     config.state_dir = file.state_dir.unwrap_or_default();
     config
+}
+
+/// A scope of an unknown window is a mistake; audiences are in the store, not in the file.
+fn token(table: TokenTable, index: usize, windows: &[String], d: &mut Document<'_>) -> TokenFile {
+    if table.scopes.is_empty() {
+        d.reject(&format!("token[{index}].scopes"), "at least one scope");
+    }
+    for (position, scope) in table.scopes.iter().enumerate() {
+        if scope.window().is_some_and(|name| !windows.iter().any(|known| known == name.as_str())) {
+            let key = format!("token[{index}].scopes[{position}]");
+            d.reject(&key, "the name of a [[window]] after events:");
+        }
+    }
+    TokenFile { path: d.beside(table.file), scopes: table.scopes }
 }
 
 fn length(table: &WindowTable, key: &str, d: &mut Document<'_>) -> Length {

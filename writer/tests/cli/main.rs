@@ -9,6 +9,7 @@ mod audiences;
 mod devices;
 mod faults;
 mod refusals;
+mod scopes;
 mod together;
 mod windows;
 mod windows_store;

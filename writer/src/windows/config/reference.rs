@@ -10,8 +10,12 @@ use super::*;
 /// Text before the generated part.
 const TEMPLATE: &str = include_str!("reference.md");
 /// Tables and their headings.
-const TABLES: [(&str, &str); 3] =
-    [("", "Top level"), ("window[]", "`[[window]]`"), ("audience[]", "`[[audience]]`")];
+const TABLES: [(&str, &str); 4] = [
+    ("", "Top level"),
+    ("token[]", "`[[token]]`"),
+    ("window[]", "`[[window]]`"),
+    ("audience[]", "`[[audience]]`"),
+];
 
 fn read(text: &str) -> (toml::Value, Vec<Finding>) {
     let mut document = Document::parse("writer.toml", text, EXAMPLE);
@@ -30,6 +34,7 @@ fn read(text: &str) -> (toml::Value, Vec<Finding>) {
 fn description(table: &str, key: &str) -> Option<&'static str> {
     match table {
         "" => File::get_field_docs(key).ok(),
+        "token[]" => TokenTable::get_field_docs(key).ok(),
         "window[]" => WindowTable::get_field_docs(key).ok(),
         _ => AudienceTable::get_field_docs(key).ok(),
     }

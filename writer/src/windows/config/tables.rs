@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use rtad_config::Secret;
 use rtad_config::values::{
-    DAY, MILLISECOND, MINUTE, SECOND, accepted_time, as_size, as_time, parse_time, size, text, time,
+    DAY, MILLISECOND, MINUTE, SECOND, accepted_time, as_size, as_time, filled, parse_time, size,
+    text, time,
 };
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::super::super::scopes::Scope;
 
 const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 const LENGTHS: std::ops::RangeInclusive<Duration> =
@@ -81,6 +84,8 @@ pub(super) struct File {
     /// Time for which the owner of a window accepts events without an answer of the store.
     #[serde(deserialize_with = "time::<_, _, SECOND, DAY>", serialize_with = "as_time")]
     pub(super) lease: Duration,
+    /// Tokens that may use some routes; see `[[token]]`.
+    pub(super) token: Vec<TokenTable>,
     /// Event windows; see `[[window]]`.
     pub(super) window: Vec<WindowTable>,
     /// Audiences that follow windows; see `[[audience]]`.
@@ -89,8 +94,23 @@ pub(super) struct File {
 
 impl Default for File {
     fn default() -> Self {
-        Self { state_dir: None, lease: DEFAULT_LEASE, window: Vec::new(), audience: Vec::new() }
+        let (token, window, audience) = Default::default();
+        Self { state_dir: None, lease: DEFAULT_LEASE, token, window, audience }
     }
+}
+
+/// Tokens with the same scopes.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+pub(super) struct TokenTable {
+    /// File of bearer tokens, one per line; reread on SIGHUP. A relative path starts at the
+    /// directory of the configuration file.
+    #[serde(deserialize_with = "filled::<_, String>")]
+    pub(super) file: String,
+    /// Rights of the tokens: `events:WINDOW` for events, checks and erasures of a window,
+    /// `devices:AUDIENCE` for state and devices of an audience, `events:*` and `devices:*` for all
+    /// of them, `admin` for every route.
+    pub(super) scopes: Vec<Scope>,
 }
 
 /// An event window.

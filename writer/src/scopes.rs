@@ -1,0 +1,135 @@
+//! Scopes of tokens: the windows and audiences that a token may use.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use rtad_config::values::text;
+use rtad_core::snapshot::AudienceName;
+
+/// Accepted scopes, for messages.
+const ACCEPTED: &str =
+    "admin, or events: or devices: with a name or *, such as events:clicks and devices:*";
+
+/// Routes that scopes tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Area {
+    /// Events, checks and erasures of a window.
+    Events,
+    /// State and devices of an audience.
+    Devices,
+}
+
+impl Area {
+    const ALL: [Self; 2] = [Self::Events, Self::Devices];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Devices => "devices",
+        }
+    }
+}
+
+/// A right of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Every route.
+    Admin,
+    /// The routes of one window or audience; `None` for all of them.
+    Area(Area, Option<AudienceName>),
+}
+
+impl Scope {
+    /// Whether the scope includes another.
+    pub(super) fn includes(&self, needed: &Self) -> bool {
+        match (self, needed) {
+            (Self::Admin, _) => true,
+            (Self::Area(area, None), Self::Area(needed, _)) => area == needed,
+            _ => self == needed,
+        }
+    }
+
+    /// The window that the scope names.
+    pub(super) fn window(&self) -> Option<&AudienceName> {
+        match self {
+            Self::Area(Area::Events, name) => name.as_ref(),
+            Self::Area(Area::Devices, _) | Self::Admin => None,
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Admin => f.write_str("admin"),
+            Self::Area(area, name) => {
+                let name = name.as_ref().map_or("*", AudienceName::as_str);
+                write!(f, "{}:{name}", area.as_str())
+            }
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if text == "admin" {
+            return Ok(Self::Admin);
+        }
+        let (area, name) = text.split_once(':').ok_or(())?;
+        let area = Area::ALL.into_iter().find(|known| known.as_str() == area).ok_or(())?;
+        let name = match name {
+            "*" => None,
+            name => Some(name.parse().map_err(|_| ())?),
+        };
+        Ok(Self::Area(area, name))
+    }
+}
+
+impl<'de> Deserialize<'de> for Scope {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, ACCEPTED, |text| text.parse().ok())
+    }
+}
+
+impl Serialize for Scope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scope_includes_only_what_it_names() {
+        let includes = |held: &str, needed: &str| {
+            let [held, needed] = [held, needed].map(|text| text.parse::<Scope>().unwrap());
+            held.includes(&needed)
+        };
+        for (held, needed) in [
+            ("admin", "admin"),
+            ("admin", "devices:a"),
+            ("events:*", "events:clicks"),
+            ("events:clicks", "events:clicks"),
+        ] {
+            assert!(includes(held, needed), "{held} for {needed}");
+        }
+        for (held, needed) in [
+            ("events:*", "admin"),
+            ("events:*", "devices:clicks"),
+            ("events:clicks", "events:clicks_2"),
+            ("events:clicks", "events:*"),
+            ("devices:a", "events:a"),
+        ] {
+            assert!(!includes(held, needed), "{held} for {needed}");
+        }
+        for text in ["", "root", "events", "events:", "events:A", "events:a*", "Admin", "admin:*"] {
+            assert!(text.parse::<Scope>().is_err(), "{text}");
+        }
+    }
+}
