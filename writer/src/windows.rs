@@ -164,8 +164,7 @@ impl Windows {
         for window in self.windows.values() {
             match window.clone() {
                 AnyWindow::Local(window) => {
-                    tasks.spawn(Arc::clone(&window).keep_stored(self.stop.subscribe()));
-                    tasks.spawn(Arc::clone(&window).watch_owner(self.stop.subscribe()));
+                    tasks.spawn(Arc::clone(&window).keep_owned(self.stop.subscribe()));
                     tokio::spawn(window.maintain())
                 }
                 AnyWindow::Remote(window) => tokio::spawn(window.maintain()),
@@ -227,7 +226,7 @@ impl Windows {
 
 #[cfg(test)]
 mod tests {
-    use super::served::tests::Owner;
+    use super::served::tests::Owned;
     use super::*;
 
     #[test]
@@ -259,7 +258,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_of_one_task_leaves_the_last_checkpoint_to_the_windows() {
-        let owner = Owner::start("length = \"1h\"").await;
+        let owner = Owned::start("length = \"1h\"").await;
         let windows = Windows::default();
         let window = Arc::clone(&owner.window);
         let finished = Arc::clone(&window);

@@ -48,5 +48,5 @@ pub use gc::{Collected, Retention};
 pub(crate) use lock::lock_shared;
 pub use publish::Publication;
 pub use sign::{Sign, check_signer};
-pub use window::{ClaimTerms, LocalCheckpoint, StoredCheckpoint, WindowCheckpoints, WindowCurrent};
+pub use window::{Expected, LocalCheckpoint, StoredCheckpoint, WindowCurrent, WindowFolder};
 pub use writer::StoreWriter;

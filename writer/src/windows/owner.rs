@@ -1,17 +1,278 @@
 //! Ownership of a window: one process acknowledges its events, also after the loss of a disk or
 //! without the store.
 //!
-//! | module | job |
-//! |---|---|
-//! | `lease` | how long an owner may acknowledge events without word from the store |
-//! | `claim` | the start: files are read first, and the window is claimed last |
-//! | `uploads` | the owner's checkpoints in the store, and its checks that it is still the owner |
+//! ```text
+//! files are read ─► claimed ─► Waiting ─► Held ◄─► Lapsed
+//!                     │                    │         │
+//!                     └────────────────────┴────┬────┘
+//!                                   Fenced ◄────┴────► Released
+//! ```
 //!
-//! Each module uses only those above it in the table.
+//! `start` reads the files and claims the window by a conditional write of `CURRENT`. The
+//! [`Ownership`] afterwards follows from the `lease`, and only [`Ownership::Held`] acknowledges
+//! events: [`Ownership::Waiting`] ends with the lease of the previous owner. Two loops keep it: one
+//! asks the store for the owner, the other one uploads checkpoints.
 
-mod claim;
 mod lease;
-mod uploads;
+mod start;
 
-pub(super) use claim::{Candidate, ClaimError, Claimed, Content};
-pub(super) use uploads::{Begun, Stored, Uploads};
+use std::fs::File;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use rtad_core::error_chain::error_chain;
+use rtad_core::snapshot::AudienceName;
+use rtad_store::StoreError;
+use rtad_store::write::{Expected, LocalCheckpoint, WindowCurrent, WindowFolder};
+use rtad_window::SavedCheckpoint;
+
+use super::counters::UploadCounters;
+use lease::Lease;
+pub(super) use lease::Ownership;
+pub(super) use start::{Candidate, ClaimError, ReadFiles};
+
+/// Content of a window at a time: a checkpoint has at least this.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Version {
+    pub(super) at: Instant,
+    pub(super) unix_seconds: u64,
+    /// Number of changes of the window.
+    pub(super) changes: u64,
+}
+
+#[derive(Default)]
+struct Checkpoints {
+    /// The last checkpoint that is not in the store.
+    pending: Option<(LocalCheckpoint, Version)>,
+    /// Content that the store has; `None` before the first upload of this process.
+    stored: Option<Version>,
+}
+
+/// The owner of a window, from its claim to the end of the process.
+pub(super) struct Owner {
+    window: AudienceName,
+    folder: WindowFolder,
+    /// Text of the claim, which never changes.
+    claim: String,
+    lease: Mutex<Lease>,
+    /// `CURRENT` as this owner wrote it last. Held during an upload.
+    current: tokio::sync::Mutex<WindowCurrent>,
+    checkpoints: Mutex<Checkpoints>,
+    /// A checkpoint waits for its upload.
+    pub(super) wake: Notify,
+    counters: UploadCounters,
+}
+
+impl Owner {
+    fn new(
+        window: AudienceName,
+        folder: WindowFolder,
+        current: WindowCurrent,
+        lease: Lease,
+        counters: UploadCounters,
+    ) -> Self {
+        let created = current.checkpoint.as_ref().map_or(0, |stored| stored.created_unix_seconds);
+        counters.uploaded.set(created as f64);
+        Self {
+            window,
+            folder,
+            claim: current.owner.clone(),
+            lease: Mutex::new(lease),
+            current: tokio::sync::Mutex::new(current),
+            checkpoints: Mutex::default(),
+            wake: Notify::new(),
+            counters,
+        }
+    }
+
+    pub(super) fn state(&self) -> Ownership {
+        self.lease.lock().state(Instant::now())
+    }
+
+    /// Asks the store for the owner from time to time, also during an upload, until `stop` or
+    /// another owner. Each answer renews the lease.
+    pub(super) async fn keep_lease(&self, mut stop: watch::Receiver<bool>) {
+        let interval = self.lease.lock().check_interval();
+        while !*stop.borrow() && self.state() != Ownership::Fenced {
+            tokio::select! {
+                _ = stop.changed() => {}
+                () = tokio::time::sleep(interval) => {
+                    self.confirm().await;
+                }
+            }
+        }
+    }
+
+    /// Asks the store whether this process is the owner. Without an answer it goes on until its
+    /// lease ends.
+    pub(super) async fn confirm(&self) -> bool {
+        let asked = Instant::now();
+        let limit = self.lease.lock().check_timeout();
+        let owned = tokio::time::timeout(limit, self.folder.is_owned_by(&self.claim)).await;
+        match owned {
+            Ok(Ok(true)) => self.change_lease(|lease| lease.confirm(asked)),
+            Ok(Ok(false)) => self.fence(),
+            Ok(Err(_)) | Err(_) => self.change_lease(|_| {}),
+        }
+        matches!(owned, Ok(Ok(true)))
+    }
+
+    /// Another process owns the window, for good.
+    fn fence(&self) {
+        self.change_lease(|lease| lease.end(Ownership::Fenced));
+    }
+
+    /// Logs the state that differs from the one logged last.
+    fn change_lease(&self, change: impl FnOnce(&mut Lease)) {
+        let mut lease = self.lease.lock();
+        change(&mut lease);
+        let Some(state) = lease.news(Instant::now()) else { return };
+        drop(lease);
+        let window = self.window.as_str();
+        match state {
+            Ownership::Held => tracing::info!(window, "window accepts events"),
+            Ownership::Waiting | Ownership::Released => {}
+            Ownership::Lapsed => tracing::error!(
+                window,
+                "store has not confirmed the owner for the time of its lease; events are refused"
+            ),
+            Ownership::Fenced => {
+                tracing::error!(
+                    window,
+                    "another owner has claimed the window; its events are refused"
+                );
+            }
+        }
+    }
+
+    /// Keeps a checkpoint for the next upload. Its file may be removed meanwhile.
+    pub(super) fn add(&self, saved: &SavedCheckpoint, version: Version) -> std::io::Result<()> {
+        let checkpoint = LocalCheckpoint {
+            file: File::open(&saved.path)?,
+            window_id: saved.window_id,
+            number: saved.number,
+            created_unix_seconds: version.unix_seconds,
+        };
+        let mut checkpoints = self.checkpoints.lock();
+        // Two may end at the same time: an older one must not replace a newer one.
+        let newest = checkpoints.pending.as_ref().map_or(0, |(held, _)| held.number);
+        if newest <= checkpoint.number {
+            checkpoints.pending = Some((checkpoint, version));
+        }
+        drop(checkpoints);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        self.checkpoints.lock().pending.is_some()
+    }
+
+    /// Content of the window that the store has; `None` before the first upload of this process.
+    pub(super) fn stored(&self) -> Option<Version> {
+        self.checkpoints.lock().stored
+    }
+
+    /// The store has all changes up to `version`.
+    pub(super) fn set_stored(&self, version: Version) {
+        self.checkpoints.lock().stored = Some(version);
+        self.counters.uploaded.set(version.unix_seconds as f64);
+    }
+
+    /// Uploads the last checkpoint, if there is one.
+    pub(super) async fn upload(&self) {
+        let mut current = self.current.lock().await;
+        let next = self.next(&current);
+        self.upload_as(&mut current, next).await;
+    }
+
+    /// Tells the store, once the wait is over, that a restart need not wait again. A failure leaves
+    /// that to the next call.
+    pub(super) async fn end_wait(&self) {
+        let mut current = self.current.lock().await;
+        let next = self.next(&current);
+        if *current != next && self.folder.replace(&next, Expected::Own).await.is_ok() {
+            *current = next;
+        }
+    }
+
+    /// Uploads the last checkpoint of a window that is closed, and gives its lease back: a later
+    /// owner need not wait.
+    pub(super) async fn release(&self) {
+        self.change_lease(|lease| lease.end(Ownership::Released));
+        let mut current = self.current.lock().await;
+        let next = WindowCurrent { lease_seconds: 0, ..self.next(&current) };
+        // The lease is given back with the checkpoint, not before it.
+        let is_released = if self.has_pending() {
+            self.upload_as(&mut current, next).await
+        } else {
+            self.folder.replace(&next, Expected::Own).await.is_ok()
+        };
+        if !is_released {
+            tracing::warn!(window = self.window.as_str(), "lease of the window not given back");
+        }
+    }
+
+    /// The next `CURRENT` after this one.
+    fn next(&self, current: &WindowCurrent) -> WindowCurrent {
+        let has_waited = self.lease.lock().has_waited(Instant::now());
+        let wait_seconds = if has_waited { 0 } else { current.wait_seconds };
+        WindowCurrent { wait_seconds, ..current.clone() }
+    }
+
+    /// Uploads the last checkpoint, and replaces `CURRENT` by `next` with it.
+    async fn upload_as(&self, current: &mut WindowCurrent, next: WindowCurrent) -> bool {
+        if !self.has_pending() {
+            return true;
+        }
+        // Not gigabytes for nothing.
+        self.confirm().await;
+        if self.state() == Ownership::Fenced {
+            return false;
+        }
+        let Some((checkpoint, version)) = self.checkpoints.lock().pending.take() else {
+            return true;
+        };
+        match self.put(&checkpoint, next).await {
+            Ok(uploaded) => {
+                *current = uploaded;
+                self.set_stored(version);
+                if let Err(error) = self.folder.remove_older(current).await {
+                    let (window, error) = (self.window.as_str(), error_chain(&error));
+                    tracing::warn!(window, error, "older checkpoint not removed from the store");
+                }
+                true
+            }
+            Err(error) => {
+                self.counters.failures.increment(1);
+                // A newer one may have come.
+                self.checkpoints.lock().pending.get_or_insert((checkpoint, version));
+                let (window, text) = (self.window.as_str(), error_chain(&error));
+                tracing::warn!(window, error = text, "checkpoint not uploaded to the store");
+                // A put or a lock conflicts for a time; a lost claim is permanent.
+                if matches!(error, StoreError::Conflict { is_transient: false, .. }) {
+                    self.fence();
+                }
+                false
+            }
+        }
+    }
+
+    async fn put(
+        &self,
+        checkpoint: &LocalCheckpoint,
+        mut next: WindowCurrent,
+    ) -> Result<WindowCurrent, StoreError> {
+        next.checkpoint = Some(self.folder.upload(next.epoch, checkpoint).await?);
+        self.folder.replace(&next, Expected::Own).await?;
+        Ok(next)
+    }
+
+    /// Stands for an upload in progress.
+    #[cfg(test)]
+    pub(super) async fn hold(&self) -> tokio::sync::MutexGuard<'_, WindowCurrent> {
+        self.current.lock().await
+    }
+}

@@ -17,7 +17,7 @@ use super::super::error::ApiError;
 use super::clock::Clock;
 use super::config::WindowConfig;
 use super::counters::{Counters, Results};
-use super::owner::Uploads;
+use super::owner::{Owner, Ownership};
 use super::reports::Reports;
 pub(super) use claim::ReadWindow;
 pub(in super::super) use info::WindowInfo;
@@ -26,7 +26,7 @@ pub(in super::super) struct ServedWindow {
     pub(super) config: WindowConfig,
     pub(super) handle: WindowHandle,
     /// `None` if the window is not kept.
-    uploads: Option<Uploads>,
+    owner: Option<Owner>,
     clock: Arc<Clock>,
     counters: Counters,
     probes: AtomicU64,
@@ -59,12 +59,12 @@ fn follower(reports: &[Arc<Reports>]) -> Option<Follower> {
 impl ServedWindow {
     /// Whether another process owns the window: nothing is written any more.
     pub(super) fn is_fenced(&self) -> bool {
-        self.uploads.as_ref().is_some_and(Uploads::is_fenced)
+        self.owner.as_ref().is_some_and(|owner| owner.state() == Ownership::Fenced)
     }
 
     /// Whether no other process may acknowledge events.
     fn is_held(&self) -> bool {
-        self.uploads.as_ref().is_none_or(Uploads::is_held)
+        self.owner.as_ref().is_none_or(|owner| owner.state() == Ownership::Held)
     }
 
     fn check_held(&self, events: usize) -> Result<(), ApiError> {

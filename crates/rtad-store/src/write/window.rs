@@ -1,4 +1,4 @@
-//! Checkpoints of event windows: uploads, downloads, and the claim of a window by its owner.
+//! Folders of event windows: checkpoints, and `CURRENT` with the owner and the last checkpoint.
 //!
 //! ```text
 //! {store}/.windows/{window}/CURRENT                            owner, and its last checkpoint
@@ -26,11 +26,8 @@ use crate::download::RangeReader;
 use crate::error::StoreError;
 use crate::layout::{window_checkpoint_path, window_checkpoints_path, window_current_path};
 use crate::read::read_small;
-use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{AudienceName, Digest};
 
-/// Version of `CURRENT`.
-const FORMAT: u32 = 1;
 const MAX_CURRENT_BYTES: u64 = 1 << 16;
 /// Bytes in memory during an upload. A bucket takes 10,000 parts: 160 GiB.
 const PART_BYTES: usize = 16 << 20;
@@ -40,7 +37,8 @@ const REQUEST_BYTES: u64 = 64 << 20;
 /// Owner and last checkpoint of a window in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowCurrent {
-    format: u32,
+    /// Version of the file: [`WindowCurrent::FORMAT`].
+    pub format: u32,
     /// Number of claims so far.
     pub epoch: u64,
     /// Random text that its owner chose for the claim.
@@ -75,17 +73,18 @@ pub struct StoredCheckpoint {
     pub created_unix_seconds: u64,
 }
 
-/// Owner and times of a claim.
+impl WindowCurrent {
+    /// The version that this program reads and writes.
+    pub const FORMAT: u32 = 1;
+}
+
+/// The `CURRENT` that a replacement expects.
 #[derive(Debug, Clone, Copy)]
-pub struct ClaimTerms<'a> {
-    /// Random text.
-    pub owner: &'a str,
-    /// The field of [`WindowCurrent`].
-    pub boot: &'a str,
-    /// The field of [`WindowCurrent`].
-    pub lease_seconds: u64,
-    /// The field of [`WindowCurrent`].
-    pub wait_seconds: u64,
+pub enum Expected<'a> {
+    /// Exactly this one, or none: for a claim.
+    Found(Option<&'a WindowCurrent>),
+    /// Any one of the same owner.
+    Own,
 }
 
 impl StoredCheckpoint {
@@ -112,15 +111,15 @@ pub struct LocalCheckpoint {
     pub created_unix_seconds: u64,
 }
 
-/// The checkpoints of one window.
+/// A window's folder in a store.
 #[derive(Debug, Clone)]
-pub struct WindowCheckpoints {
+pub struct WindowFolder {
     store: StoreWriter,
     window: AudienceName,
 }
 
-impl WindowCheckpoints {
-    /// The checkpoints of a window in a store. Sends no request.
+impl WindowFolder {
+    /// The folder of a window. Sends no request.
     pub const fn new(store: StoreWriter, window: AudienceName) -> Self {
         Self { store, window }
     }
@@ -146,38 +145,12 @@ impl WindowCheckpoints {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             read => read?,
         };
+        let expected = WindowCurrent::FORMAT;
         let current: Option<WindowCurrent> = serde_json::from_slice(&bytes).ok();
-        match current.filter(|current| current.format == FORMAT) {
+        match current.filter(|current| current.format == expected) {
             Some(current) => Ok(Some((current, version))),
-            None => Err(refused(&path, format!("expected JSON of format {FORMAT}, found other"))),
+            None => Err(refused(&path, format!("expected JSON of format {expected}, found other"))),
         }
-    }
-
-    /// Makes a process the owner, if `CURRENT` is still as found. The checkpoint stays.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Conflict`] if another process wrote `CURRENT` since, or a store error.
-    pub async fn claim(
-        &self,
-        found: Option<&WindowCurrent>,
-        terms: ClaimTerms<'_>,
-    ) -> Result<WindowCurrent, StoreError> {
-        let claimed = WindowCurrent {
-            format: FORMAT,
-            epoch: found.map_or(0, |found| found.epoch) + 1,
-            owner: terms.owner.to_owned(),
-            boot: terms.boot.to_owned(),
-            claimed_unix_seconds: now_unix_seconds(),
-            lease_seconds: terms.lease_seconds,
-            wait_seconds: terms.wait_seconds,
-            checkpoint: found.and_then(|found| found.checkpoint.clone()),
-        };
-        let is_found = |held: Option<&WindowCurrent>| {
-            if held == found { Ok(()) } else { Err(self.conflict()) }
-        };
-        self.replace(&claimed, true, is_found).await?;
-        Ok(claimed)
     }
 
     /// Whether nobody else claimed the window since. Costs one request.
@@ -193,24 +166,20 @@ impl WindowCheckpoints {
         }
     }
 
-    /// Uploads a checkpoint in parts of 16 MiB, one in memory at a time, and makes it the window's
-    /// last. `mine` is the owner's last `CURRENT`.
+    /// Uploads a checkpoint of the claim with this epoch, in parts of 16 MiB, one in memory at a
+    /// time. It is the window's last once `CURRENT` names it.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if another owner has claimed the window, or a store error.
+    /// The file cannot be read, or a store error.
     pub async fn upload(
         &self,
-        mine: &WindowCurrent,
+        epoch: u64,
         checkpoint: &LocalCheckpoint,
-    ) -> Result<WindowCurrent, StoreError> {
-        // Not gigabytes for nothing.
-        if !self.is_owned_by(&mine.owner).await? {
-            return Err(self.conflict());
-        }
+    ) -> Result<StoredCheckpoint, StoreError> {
         let mut stored = StoredCheckpoint {
             window_id: checkpoint.window_id,
-            epoch: mine.epoch,
+            epoch,
             number: checkpoint.number,
             size_bytes: 0,
             sha256: Digest::of(b""),
@@ -222,23 +191,41 @@ impl WindowCheckpoints {
         let mut file = checkpoint.file.try_clone().map_err(local)?;
         file.rewind().map_err(local)?;
         (stored.size_bytes, stored.sha256) = put_file(&*objects, &path, file).await?;
-        let current = WindowCurrent { checkpoint: Some(stored), ..mine.clone() };
-        self.update(&current).await?;
-        Ok(current)
+        Ok(stored)
     }
 
-    /// Replaces the owner's `CURRENT` by `mine`.
+    /// Replaces `CURRENT`, if the one in the store is as expected.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::upload`].
-    pub async fn update(&self, mine: &WindowCurrent) -> Result<(), StoreError> {
-        let is_mine = |held: Option<&WindowCurrent>| match held {
-            Some(held) if held.owner == mine.owner => Ok(()),
-            Some(_) => Err(self.conflict()),
-            None => Err(self.missing()),
+    /// [`StoreError::Conflict`] if it is not, [`StoreError::NotFound`] if there is none, or a store
+    /// error: the file may or may not be replaced.
+    pub async fn replace(
+        &self,
+        current: &WindowCurrent,
+        expected: Expected<'_>,
+    ) -> Result<(), StoreError> {
+        let backend = self.store.backend();
+        let is_claim = matches!(expected, Expected::Found(_));
+        let _lock = lock_window(backend, &self.window, is_claim).await?;
+        let held = self.read().await?;
+        let is_expected = match (expected, held.as_ref().map(|(held, _)| held)) {
+            (Expected::Found(found), held) => held == found,
+            (Expected::Own, Some(held)) => held.owner == current.owner,
+            (Expected::Own, None) => return Err(self.missing()),
         };
-        self.replace(mine, false, is_mine).await
+        if !is_expected {
+            return Err(self.conflict());
+        }
+        let mode = match held {
+            // The lock excludes other writers.
+            _ if backend.is_directory() => PutMode::Overwrite,
+            None => PutMode::Create,
+            Some((_, version)) => PutMode::Update(version),
+        };
+        let path = window_current_path(&self.window);
+        let bytes = serde_json::to_vec(current).map_err(|error| refused(&path, error))?;
+        put_if(backend, &self.window, &path, bytes, mode).await.map(|_| ())
     }
 
     /// Removes all files of this owner and of earlier ones but the last checkpoint. The caller has
@@ -298,28 +285,6 @@ impl WindowCheckpoints {
             return Err(refused(&path, what));
         }
         blocking(move || to.sync_all()).await.map_err(local)
-    }
-
-    /// Replaces `CURRENT` if the held one passes.
-    async fn replace(
-        &self,
-        current: &WindowCurrent,
-        is_claim: bool,
-        check: impl Fn(Option<&WindowCurrent>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let backend = self.store.backend();
-        let _lock = lock_window(backend, &self.window, is_claim).await?;
-        let held = self.read().await?;
-        check(held.as_ref().map(|(held, _)| held))?;
-        let mode = match held {
-            // The lock excludes other writers.
-            _ if backend.is_directory() => PutMode::Overwrite,
-            None => PutMode::Create,
-            Some((_, version)) => PutMode::Update(version),
-        };
-        let path = window_current_path(&self.window);
-        let bytes = serde_json::to_vec(current).map_err(|error| refused(&path, error))?;
-        put_if(backend, &self.window, &path, bytes, mode).await.map(|_| ())
     }
 
     fn missing(&self) -> StoreError {

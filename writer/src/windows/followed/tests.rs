@@ -4,21 +4,21 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use super::super::super::telemetry::Telemetry;
-use super::super::served::tests::Owner;
+use super::super::served::tests::Owned;
 use super::*;
 
 const WINDOW: &str = "length = \"1h\"\ndurability = \"none\"";
 
 /// An owner of the window that feeds audience `a`, and its running follower.
 struct Following {
-    owner: Owner,
+    owner: Owned,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Following {
     fn start(runtime: &Runtime, depot: &Depot, keys: &[[u8; 16]]) -> Self {
-        let owner = runtime.block_on(Owner::over(depot.writer(), WINDOW));
+        let owner = runtime.block_on(Owned::over(depot.writer(), WINDOW));
         runtime.block_on(owner.observe(keys));
         owner.reports.renew();
         let follower = Follower {

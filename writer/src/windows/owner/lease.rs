@@ -6,7 +6,6 @@
 //! two owners acknowledge events, also while the earlier one cannot reach the store. Both count by
 //! their monotonic clocks, which need not agree about the time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rtad_store::write::WindowCurrent;
@@ -20,32 +19,39 @@ const DRIFT: u64 = 1000;
 const MAX_CHECK: Duration = Duration::from_secs(5);
 /// Time after which a request without an answer is sent again, at most.
 const MAX_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-/// No confirmation: the lease was given back.
-const RELEASED: u64 = u64::MAX;
 
-/// Whether events may be acknowledged.
+/// State of an owner: whether it may acknowledge events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeaseState {
-    Held,
-    /// The lease of the previous owner may still run.
+pub(in super::super) enum Ownership {
+    /// No: the lease of the previous owner may still run.
     Waiting,
-    /// The store has not confirmed the owner for the length of the lease.
+    /// Yes.
+    Held,
+    /// No: the store has not confirmed the owner for the length of the lease.
     Lapsed,
+    /// Never again: another process owns the window.
+    Fenced,
+    /// Never again: the window was given back.
+    Released,
 }
 
-pub(in super::super) struct Lease {
+/// Facts from which the state follows at any time.
+pub(super) struct Lease {
     length: Duration,
-    claim_began: Instant,
-    /// Milliseconds from `claim_began` to the last request that the store confirmed.
-    confirmed: AtomicU64,
     wait_ends: Instant,
+    /// One length after the last request that the store confirmed.
+    held_until: Instant,
+    /// The last state, once it is reached.
+    end: Option<Ownership>,
+    logged: Ownership,
 }
 
 impl Lease {
     /// The lease of a claim that was sent at `claim_began` and has just succeeded.
     pub(super) fn claimed(length: Duration, claim_began: Instant, wait_seconds: u64) -> Self {
         let wait_ends = Instant::now() + Duration::from_secs(wait_seconds);
-        Self { length, claim_began, confirmed: AtomicU64::new(0), wait_ends }
+        let logged = if wait_seconds > 0 { Ownership::Waiting } else { Ownership::Held };
+        Self { length, wait_ends, held_until: claim_began + length, end: None, logged }
     }
 
     /// Length in whole seconds, for the claim: rounded up.
@@ -54,31 +60,34 @@ impl Lease {
     }
 
     /// The store has confirmed the owner in answer to a request of that time.
-    pub(super) fn confirm(&self, asked: Instant) {
-        let asked = asked.saturating_duration_since(self.claim_began).as_millis() as u64;
-        self.confirmed.fetch_max(asked, Ordering::AcqRel);
+    pub(super) fn confirm(&mut self, asked: Instant) {
+        self.held_until = self.held_until.max(asked + self.length);
     }
 
     /// Ends the lease: no event is acknowledged any more.
-    pub(super) fn release(&self) {
-        self.confirmed.store(RELEASED, Ordering::Release);
+    pub(super) const fn end(&mut self, state: Ownership) {
+        self.end = Some(state);
     }
 
-    pub(super) fn state(&self, now: Instant) -> LeaseState {
-        let confirmed = self.confirmed.load(Ordering::Acquire);
-        let since = now.saturating_duration_since(self.claim_began);
-        let is_held = confirmed != RELEASED
-            && since < self.length.saturating_add(Duration::from_millis(confirmed));
-        match is_held {
-            true if now < self.wait_ends => LeaseState::Waiting,
-            true => LeaseState::Held,
-            false => LeaseState::Lapsed,
+    pub(super) fn state(&self, now: Instant) -> Ownership {
+        match self.end {
+            Some(end) => end,
+            None if now >= self.held_until => Ownership::Lapsed,
+            None if now < self.wait_ends => Ownership::Waiting,
+            None => Ownership::Held,
         }
     }
 
+    /// The state, if it is not the one that this call has returned last.
+    pub(super) fn news(&mut self, now: Instant) -> Option<Ownership> {
+        let state = self.state(now);
+        let last = std::mem::replace(&mut self.logged, state);
+        (state != last).then_some(state)
+    }
+
     /// Whether the wait for the previous owner is over.
-    pub(super) fn has_waited(&self) -> bool {
-        Instant::now() >= self.wait_ends
+    pub(super) fn has_waited(&self, now: Instant) -> bool {
+        now >= self.wait_ends
     }
 
     /// Time between requests for the owner in the store.
@@ -129,19 +138,34 @@ mod tests {
     fn lease_counts_from_the_confirmed_request() {
         let began = Instant::now();
         let second = Duration::from_secs(1);
-        let lease = Lease::claimed(10 * second, began, 0);
-        let at = |seconds: u32| lease.state(began + seconds * second);
+        let mut lease = Lease::claimed(10 * second, began, 0);
+        let at = |lease: &Lease, seconds: u32| lease.state(began + seconds * second);
         assert_eq!(
-            (at(1), at(9), at(10)),
-            (LeaseState::Held, LeaseState::Held, LeaseState::Lapsed)
+            [1, 9, 10].map(|seconds| at(&lease, seconds)),
+            [Ownership::Held, Ownership::Held, Ownership::Lapsed]
         );
         lease.confirm(began + 4 * second);
         // An answer to an earlier request came late.
         lease.confirm(began + 2 * second);
-        assert_eq!((at(13), at(14)), (LeaseState::Held, LeaseState::Lapsed));
-        lease.release();
+        assert_eq!(
+            [13, 14].map(|seconds| at(&lease, seconds)),
+            [Ownership::Held, Ownership::Lapsed]
+        );
+        lease.end(Ownership::Released);
         lease.confirm(began + 5 * second);
-        assert_eq!(at(6), LeaseState::Lapsed);
+        assert_eq!(at(&lease, 6), Ownership::Released);
+    }
+
+    #[test]
+    fn changes_of_the_state_are_news_once() {
+        let began = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut lease = Lease::claimed(10 * second, began, 3);
+        let mut news = |seconds: u32| lease.news(began + seconds * second);
+        assert_eq!([1, 4, 5].map(&mut news), [None, Some(Ownership::Held), None]);
+        assert_eq!([11, 12].map(news), [Some(Ownership::Lapsed), None]);
+        lease.end(Ownership::Fenced);
+        assert_eq!(lease.news(began), Some(Ownership::Fenced));
     }
 
     #[test]
@@ -163,8 +187,8 @@ mod tests {
         assert_eq!((waits(60, 0, &own, ""), waits(60, 0, &own, "oot")), (62, 62));
         let began = Instant::now();
         let lease = Lease::claimed(Duration::from_secs(10), began, 3);
-        assert_eq!(lease.state(began + Duration::from_secs(1)), LeaseState::Waiting);
-        assert_eq!(lease.state(began + Duration::from_secs(4)), LeaseState::Held);
-        assert!(!lease.has_waited());
+        assert_eq!(lease.state(began + Duration::from_secs(1)), Ownership::Waiting);
+        assert_eq!(lease.state(began + Duration::from_secs(4)), Ownership::Held);
+        assert!(!lease.has_waited(began));
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rtad_store::write::{StoreWriter, WindowCheckpoints};
+use rtad_store::write::{StoreWriter, WindowFolder};
 use rtad_window::{Durability, Settings, Shape, StateDir, WindowHandle};
 
 use super::super::super::telemetry::Telemetry;
@@ -12,7 +12,7 @@ use super::super::WindowError;
 use super::super::clock::{Clock, tick_at};
 use super::super::config::{WhenFull, WindowConfig};
 use super::super::counters::{Counters, UploadCounters};
-use super::super::owner::{Candidate, Claimed, Content, Uploads};
+use super::super::owner::{Candidate, ReadFiles};
 use super::super::reports::Reports;
 use super::{ServedWindow, follower};
 
@@ -21,7 +21,7 @@ pub(in super::super) struct ReadWindow {
     config: WindowConfig,
     shape: Shape,
     /// `None` if the window is not kept.
-    files: Option<(Candidate, Content)>,
+    files: Option<(Candidate, ReadFiles)>,
 }
 
 impl ReadWindow {
@@ -39,11 +39,11 @@ impl ReadWindow {
             let window = config.name.clone();
             let dir = StateDir::lock(&state_dir.join(window.as_str()));
             let dir = dir.map_err(WindowError::Files)?;
-            let checkpoints = WindowCheckpoints::new(store.clone(), window.clone());
+            let folder = WindowFolder::new(store.clone(), window.clone());
             let length = config.length.clone();
             let take_over = config.take_over;
             let shape = shape.clone();
-            let candidate = Candidate { checkpoints, window, length, shape, lease, take_over, dir };
+            let candidate = Candidate { folder, window, length, shape, lease, take_over, dir };
             let content = candidate.read().await.map_err(WindowError::Claim)?;
             files = Some((candidate, content));
         }
@@ -71,7 +71,7 @@ impl ReadWindow {
             };
             (clock, settings)
         };
-        let mut uploads = None;
+        let mut owner = None;
         let (clock, handle) = match files {
             None => {
                 let (clock, settings) = start(0, 0);
@@ -79,11 +79,10 @@ impl ReadWindow {
                 (clock, started.map_err(|error| WindowError::Files(error.into()))?)
             }
             Some((candidate, content)) => {
-                let (name, checkpoints) = (config.name.clone(), candidate.checkpoints.clone());
-                let claimed = candidate.claim(content).await.map_err(WindowError::Claim)?;
                 let counters = UploadCounters::new(telemetry, &config);
-                let Claimed { current, lease, dir, loaded } = claimed;
-                uploads = Some(Uploads::new(name, checkpoints, current, lease, counters));
+                let claimed = candidate.claim(content, counters).await;
+                let (claimed, dir, loaded) = claimed.map_err(WindowError::Claim)?;
+                owner = Some(claimed);
                 let (clock, settings) = start(loaded.tick(), loaded.wall_offset_millis());
                 let started = WindowHandle::start(dir, loaded, settings);
                 (clock, started.map_err(WindowError::Files)?)
@@ -94,7 +93,7 @@ impl ReadWindow {
         let window = ServedWindow {
             config,
             handle,
-            uploads,
+            owner,
             clock,
             counters,
             probes,

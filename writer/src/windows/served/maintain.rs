@@ -13,7 +13,7 @@ use rtad_core::random;
 
 use super::super::clock::now_seconds;
 use super::super::config::Length;
-use super::super::owner::{Begun, Stored, Uploads};
+use super::super::owner::{Owner, Ownership, Version};
 use super::ServedWindow;
 
 /// Time between maintenance runs.
@@ -64,11 +64,11 @@ impl ServedWindow {
 
     pub(super) async fn checkpoint(&self) {
         let window = self.config.name.as_str();
-        let begun = self.begun();
-        match self.handle.checkpoint(begun.unix_seconds).await {
+        let version = self.version();
+        match self.handle.checkpoint(version.unix_seconds).await {
             Ok(Some(saved)) => {
                 tracing::info!(window, "checkpoint of the window written");
-                self.add_upload(&saved, begun);
+                self.add_upload(&saved, version);
             }
             Ok(None) => tracing::warn!(window, "no checkpoint: the window's log failed meanwhile"),
             Err(error) => {
@@ -78,80 +78,71 @@ impl ServedWindow {
         }
     }
 
-    fn add_upload(&self, saved: &SavedCheckpoint, begun: Begun) {
-        let Some(uploads) = &self.uploads else { return };
-        let begun = Begun { changes: saved.changes, ..begun };
-        if let Err(error) = uploads.add(saved, begun) {
+    fn add_upload(&self, saved: &SavedCheckpoint, version: Version) {
+        let Some(owner) = &self.owner else { return };
+        let version = Version { changes: saved.changes, ..version };
+        if let Err(error) = owner.add(saved, version) {
             let (window, error) = (self.config.name.as_str(), error.to_string());
             tracing::warn!(window, error, "checkpoint of the window not read");
         }
     }
 
-    /// Looks for a later owner at least every five seconds, also during checkpoints and uploads,
-    /// until `stop` or another owner. Each answer renews the lease.
-    pub(in super::super) async fn watch_owner(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let Some(uploads) = &self.uploads else { return };
-        while !*stop.borrow() && !self.is_fenced() {
-            let check = async {
-                tokio::time::sleep(uploads.check_interval()).await;
-                uploads.check_owner().await
-            };
-            tokio::select! {
-                _ = stop.changed() => {}
-                _ = check => {}
-            }
+    /// Keeps the lease, and a checkpoint in the store, until `stop` or another owner.
+    pub(in super::super) async fn keep_owned(self: Arc<Self>, stop: watch::Receiver<bool>) {
+        if let Some(owner) = &self.owner {
+            tokio::join!(owner.keep_lease(stop.clone()), self.keep_stored(owner, stop));
         }
     }
 
-    /// Keeps a checkpoint in the store that is at most one interval old, until `stop` or another
-    /// owner. Begins with an upload: local files may be newer than those in the store.
-    pub(in super::super) async fn keep_stored(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let Some(uploads) = &self.uploads else { return };
+    /// Keeps a checkpoint in the store that is at most one interval old. Begins with an upload:
+    /// local files may be newer than those in the store.
+    async fn keep_stored(&self, owner: &Owner, mut stop: watch::Receiver<bool>) {
         // Not beside the first events, nor at each restart of a process that ends soon.
         let first_due = Instant::now() + FIRST_UPLOAD;
         let mut wake_at = first_due;
         loop {
             tokio::select! {
                 _ = stop.changed() => {}
-                () = uploads.wake.notified() => {}
+                () = owner.wake.notified() => {}
                 () = sleep_until(wake_at.into()) => {}
             }
             if *stop.borrow() || self.is_fenced() {
                 return;
             }
-            self.store_once(uploads, first_due).await;
-            uploads.end_wait().await;
+            self.store_once(owner, first_due).await;
+            owner.end_wait().await;
             // A failure waits as long.
             wake_at = Instant::now() + UPLOAD_RETRY;
         }
     }
 
     /// Makes a checkpoint if one is due, and uploads the last one.
-    pub(super) async fn store_once(&self, uploads: &Uploads, first_due: Instant) {
-        let begun = self.begun();
-        let stored = uploads.stored();
+    pub(super) async fn store_once(&self, owner: &Owner, first_due: Instant) {
+        let version = self.version();
+        let stored = owner.stored();
         let due = stored.map_or(first_due, |stored| stored.at + self.config.checkpoint_interval);
-        let is_due = begun.at >= due;
-        let has_changed = stored.is_none_or(|stored| stored.changes != begun.changes);
-        if is_due && has_changed && !uploads.has_pending() && self.handle.state().may_checkpoint {
+        let is_due = version.at >= due;
+        let has_changed = stored.is_none_or(|stored| stored.changes != version.changes);
+        if is_due && has_changed && !owner.has_pending() && self.handle.state().may_checkpoint {
             self.checkpoint().await;
         }
-        if uploads.has_pending() {
-            uploads.upload().await;
-        } else if is_due && !has_changed && uploads.check_owner().await == Stored::Done {
-            uploads.set_stored(begun);
+        if owner.has_pending() {
+            owner.upload().await;
+        } else if is_due && !has_changed && owner.confirm().await {
+            owner.set_stored(version);
         }
     }
 
-    pub(super) fn begun(&self) -> Begun {
+    pub(super) fn version(&self) -> Version {
         let changes = self.handle.state().changes;
-        Begun { at: Instant::now(), unix_seconds: now_seconds(), changes }
+        Version { at: Instant::now(), unix_seconds: now_seconds(), changes }
     }
 
     /// Uploads the last checkpoint after `close`, and gives the window to the next owner.
     pub(in super::super) async fn release(&self) {
-        if let Some(uploads) = self.uploads.as_ref().filter(|uploads| !uploads.is_fenced()) {
-            uploads.release().await;
+        if let Some(owner) = self.owner.as_ref().filter(|owner| owner.state() != Ownership::Fenced)
+        {
+            owner.release().await;
         }
     }
 
@@ -188,9 +179,9 @@ impl ServedWindow {
 
     /// Writes what is queued, and a last checkpoint.
     pub(in super::super) async fn close(&self) {
-        let begun = self.begun();
-        match self.handle.close(begun.unix_seconds).await {
-            Ok(Some(saved)) => self.add_upload(&saved, begun),
+        let version = self.version();
+        match self.handle.close(version.unix_seconds).await {
+            Ok(Some(saved)) => self.add_upload(&saved, version),
             Ok(None) => {}
             Err(error) => {
                 let (window, error) = (self.config.name.as_str(), error.to_string());

@@ -10,19 +10,18 @@ use tokio::sync::watch;
 use super::super::super::telemetry::Telemetry;
 use super::super::clock::now_seconds;
 use super::super::config::{AudienceConfig, Config};
-use super::super::owner::Stored;
 use super::super::reports::Due;
 use super::*;
 
 /// A window with an audience, on a directory and a store in memory.
-pub(in super::super) struct Owner {
+pub(in super::super) struct Owned {
     pub(in super::super) window: Arc<ServedWindow>,
     pub(in super::super) reports: Arc<Reports>,
     pub(in super::super) audience: AudienceConfig,
     dir: TempDir,
 }
 
-impl Owner {
+impl Owned {
     pub(in super::super) async fn start(window: &str) -> Self {
         Self::over(StoreWriter::new(Store::in_memory()).unwrap(), window).await
     }
@@ -60,19 +59,19 @@ impl Owner {
 
     /// Does not wait for the interval between checkpoints.
     async fn store(&self) {
-        let uploads = self.window.uploads.as_ref().unwrap();
-        self.window.store_once(uploads, Instant::now()).await;
+        let kept = self.window.owner.as_ref().unwrap();
+        self.window.store_once(kept, Instant::now()).await;
     }
 
     fn stored_unix_seconds(&self) -> u64 {
-        self.window.uploads.as_ref().unwrap().stored().map_or(0, |stored| stored.unix_seconds)
+        self.window.owner.as_ref().unwrap().stored().map_or(0, |stored| stored.unix_seconds)
     }
 }
 
 impl ServedWindow {
     pub(in super::super) fn has_stored_all(&self) -> bool {
-        let stored = self.uploads.as_ref().and_then(Uploads::stored);
-        stored.is_some_and(|stored| stored.changes == self.begun().changes)
+        let stored = self.owner.as_ref().and_then(Owner::stored);
+        stored.is_some_and(|stored| stored.changes == self.version().changes)
     }
 }
 
@@ -80,7 +79,7 @@ const FSYNC: &str = "length = \"1h\"\ndurability = \"fsync\"";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
-    let owner = Owner::start(FSYNC).await;
+    let owner = Owned::start(FSYNC).await;
     owner.observe(&[[1; 16]]).await;
     owner.store().await;
     assert!(owner.window.has_stored_all());
@@ -110,21 +109,21 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn checkpoint_is_due_one_interval_after_it_was_begun() {
-    let owner = Owner::start(FSYNC).await;
-    let before = owner.window.begun().at;
+    let owner = Owned::start(FSYNC).await;
+    let before = owner.window.version().at;
     owner.window.checkpoint().await;
     let after = Instant::now();
     wait_until("time for an upload", || after.elapsed() > Duration::from_millis(10));
     owner.store().await;
-    let stored = owner.window.uploads.as_ref().unwrap().stored().unwrap();
+    let stored = owner.window.owner.as_ref().unwrap().stored().unwrap();
     assert!((before..=after).contains(&stored.at));
 }
 
 /// Two that end at the same time, as at a stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn older_checkpoint_does_not_replace_a_newer_one() {
-    let owner = Owner::start(FSYNC).await;
-    let uploads = owner.window.uploads.as_ref().unwrap();
+    let owner = Owned::start(FSYNC).await;
+    let kept = owner.window.owner.as_ref().unwrap();
     let checkpoint = async || owner.window.handle.checkpoint(now_seconds()).await.unwrap().unwrap();
     let mut older = checkpoint().await;
     // The next one removes its file.
@@ -132,21 +131,22 @@ async fn older_checkpoint_does_not_replace_a_newer_one() {
     std::fs::copy(&older.path, &copy).unwrap();
     older.path = copy;
     let newer = checkpoint().await;
-    uploads.add(&newer, owner.window.begun()).unwrap();
-    uploads.add(&older, owner.window.begun()).unwrap();
-    assert_eq!(uploads.upload().await, Stored::Done);
-    let stored = uploads.hold().await.checkpoint.clone().unwrap();
+    kept.add(&newer, owner.window.version()).unwrap();
+    kept.add(&older, owner.window.version()).unwrap();
+    kept.upload().await;
+    assert!(!kept.has_pending());
+    let stored = kept.hold().await.checkpoint.clone().unwrap();
     assert_eq!(stored.number, newer.number);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn later_owner_is_found_during_an_upload() {
     let store = StoreWriter::new(Store::in_memory()).unwrap();
-    let owner = Owner::over(store.clone(), FSYNC).await;
+    let owner = Owned::over(store.clone(), FSYNC).await;
     let stop = watch::Sender::new(false);
-    let uploading = owner.window.uploads.as_ref().unwrap().hold().await;
-    tokio::spawn(Arc::clone(&owner.window).watch_owner(stop.subscribe()));
-    let _later = Owner::over(store, FSYNC).await;
+    let uploading = owner.window.owner.as_ref().unwrap().hold().await;
+    tokio::spawn(Arc::clone(&owner.window).keep_owned(stop.subscribe()));
+    let _later = Owned::over(store, FSYNC).await;
     wait_until("the earlier owner is fenced", || owner.window.is_fenced());
     drop(uploading);
     owner.window.observe(vec![[1; 16]], None).await.unwrap_err();

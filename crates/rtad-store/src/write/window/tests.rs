@@ -1,12 +1,38 @@
 use super::*;
 use crate::Store;
 
-fn checkpoints(store: &Store) -> WindowCheckpoints {
-    WindowCheckpoints::new(StoreWriter::new(store.clone()).unwrap(), "w".parse().unwrap())
+fn folder_in(store: &Store) -> WindowFolder {
+    WindowFolder::new(StoreWriter::new(store.clone()).unwrap(), "w".parse().unwrap())
 }
 
-fn terms(owner: &str) -> ClaimTerms<'_> {
-    ClaimTerms { owner, boot: "boot", lease_seconds: 60, wait_seconds: 0 }
+/// Claims the window of `found` for `owner`.
+async fn claim(
+    folder: &WindowFolder,
+    found: Option<&WindowCurrent>,
+    owner: &str,
+) -> Result<WindowCurrent, StoreError> {
+    let claimed = WindowCurrent {
+        format: WindowCurrent::FORMAT,
+        epoch: found.map_or(0, |found| found.epoch) + 1,
+        owner: owner.to_owned(),
+        boot: "boot".to_owned(),
+        claimed_unix_seconds: 1,
+        lease_seconds: 60,
+        wait_seconds: 0,
+        checkpoint: found.and_then(|found| found.checkpoint.clone()),
+    };
+    folder.replace(&claimed, Expected::Found(found)).await.map(|()| claimed)
+}
+
+/// Uploads a checkpoint, and makes it the last.
+async fn upload(
+    folder: &WindowFolder,
+    mine: &WindowCurrent,
+    checkpoint: &LocalCheckpoint,
+) -> Result<WindowCurrent, StoreError> {
+    let stored = folder.upload(mine.epoch, checkpoint).await?;
+    let current = WindowCurrent { checkpoint: Some(stored), ..mine.clone() };
+    folder.replace(&current, Expected::Own).await.map(|()| current)
 }
 
 fn local(bytes: &[u8], number: u64) -> LocalCheckpoint {
@@ -15,7 +41,7 @@ fn local(bytes: &[u8], number: u64) -> LocalCheckpoint {
     LocalCheckpoint { file, window_id: 7, number, created_unix_seconds: 1 }
 }
 
-async fn downloaded(from: &WindowCheckpoints) -> Result<Vec<u8>, StoreError> {
+async fn downloaded(from: &WindowFolder) -> Result<Vec<u8>, StoreError> {
     let current = from.current().await?.unwrap();
     let file = tempfile::tempfile().unwrap();
     from.download(&current.checkpoint.unwrap(), file.try_clone().unwrap()).await?;
@@ -30,26 +56,26 @@ async fn later_owner_fences_the_earlier_one() {
     let folder = tempfile::tempdir().unwrap();
     let directory = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
     for store in [directory, Store::in_memory()] {
-        let window = checkpoints(&store);
+        let window = folder_in(&store);
         assert_eq!(window.current().await.unwrap(), None);
-        let mut one = window.claim(None, terms("one")).await.unwrap();
-        assert!(matches!(window.claim(None, terms("x")).await, Err(StoreError::Conflict { .. })));
+        let mut one = claim(&window, None, "one").await.unwrap();
+        assert!(matches!(claim(&window, None, "x").await, Err(StoreError::Conflict { .. })));
         // Parts of 16 MiB, and a file of a single request.
         let large: Vec<u8> = (0..PART_BYTES as u32 / 2).flat_map(u32::to_le_bytes).collect();
         for (number, bytes) in [(1, &large[..]), (2, b"small"), (2, b"small")] {
-            one = window.upload(&one, &local(bytes, number)).await.unwrap();
+            one = upload(&window, &one, &local(bytes, number)).await.unwrap();
             window.remove_older(&one).await.unwrap();
             assert_eq!(downloaded(&window).await.unwrap(), bytes);
         }
         let files = store.backend.list(&window_checkpoints_path(&window.window)).await.unwrap();
         assert_eq!(files.len(), 1, "{files:?}");
-        let two = window.claim(Some(&one), terms("two")).await.unwrap();
+        let two = claim(&window, Some(&one), "two").await.unwrap();
         assert_eq!((two.epoch, &two.checkpoint), (2, &one.checkpoint));
         assert!(!window.is_owned_by("one").await.unwrap());
-        let refused = window.upload(&one, &local(b"late", 3)).await.unwrap_err();
+        let refused = upload(&window, &one, &local(b"late", 3)).await.unwrap_err();
         assert!(matches!(refused, StoreError::Conflict { .. }), "{refused}");
         assert_eq!(downloaded(&window).await.unwrap(), b"small");
-        window.upload(&two, &local(b"next", 3)).await.unwrap();
+        upload(&window, &two, &local(b"next", 3)).await.unwrap();
         assert_eq!(downloaded(&window).await.unwrap(), b"next");
         // The folder is no audience.
         assert_eq!(store.audiences().await.unwrap(), []);
@@ -61,30 +87,30 @@ async fn later_owner_fences_the_earlier_one() {
 async fn only_a_claim_removes_half_written_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
-    let window = checkpoints(&store);
-    let one = window.claim(None, terms("one")).await.unwrap();
-    let one = window.upload(&one, &local(b"content", 1)).await.unwrap();
+    let window = folder_in(&store);
+    let one = claim(&window, None, "one").await.unwrap();
+    let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
     let staged = folder.path().join("s/.windows/w/checkpoints/later#1");
     std::fs::write(&staged, "half").unwrap();
-    window.update(&one).await.unwrap();
-    window.upload(&one, &local(b"next", 2)).await.unwrap();
+    window.replace(&one, Expected::Own).await.unwrap();
+    upload(&window, &one, &local(b"next", 2)).await.unwrap();
     assert!(staged.exists());
     let one = window.current().await.unwrap().unwrap();
-    window.claim(Some(&one), terms("two")).await.unwrap();
+    claim(&window, Some(&one), "two").await.unwrap();
     assert!(!staged.exists());
 }
 
 #[tokio::test]
 async fn missing_current_confirms_no_owner_and_stays_missing() {
     let store = Store::in_memory();
-    let window = checkpoints(&store);
-    let one = window.claim(None, terms("one")).await.unwrap();
+    let window = folder_in(&store);
+    let one = claim(&window, None, "one").await.unwrap();
     let path = window_current_path(&window.window);
     store.objects(&path).await.unwrap().delete(&path).await.unwrap();
     let answers = [
         window.is_owned_by("one").await.map(|_| ()),
-        window.update(&one).await,
-        window.upload(&one, &local(b"content", 1)).await.map(|_| ()),
+        window.replace(&one, Expected::Own).await,
+        upload(&window, &one, &local(b"content", 1)).await.map(|_| ()),
     ];
     for answer in answers {
         assert!(matches!(answer, Err(StoreError::NotFound { .. })), "{answer:?}");
@@ -95,9 +121,9 @@ async fn missing_current_confirms_no_owner_and_stays_missing() {
 #[tokio::test]
 async fn damaged_checkpoint_is_refused() {
     let store = Store::in_memory();
-    let window = checkpoints(&store);
-    let one = window.claim(None, terms("one")).await.unwrap();
-    let one = window.upload(&one, &local(b"content", 1)).await.unwrap();
+    let window = folder_in(&store);
+    let one = claim(&window, None, "one").await.unwrap();
+    let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
     let path = window_checkpoint_path(&window.window, &one.checkpoint.unwrap().name());
     let objects = store.objects(&path).await.unwrap();
     objects.put(&path, PutPayload::from_static(b"contemt")).await.unwrap();

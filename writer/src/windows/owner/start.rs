@@ -6,11 +6,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
-use rtad_store::write::{ClaimTerms, WindowCheckpoints, WindowCurrent};
+use rtad_store::write::{Expected, WindowCurrent, WindowFolder};
 use rtad_window::{Loaded, OpenError, Shape, StateDir};
 
 use super::super::clock::{now_seconds, tick_at};
 use super::super::config::Length;
+use super::super::counters::UploadCounters;
+use super::Owner;
 use super::lease::{Lease, boot_id, wait_seconds};
 
 /// Claims that may be lost to another process that writes `CURRENT` meanwhile.
@@ -77,7 +79,7 @@ const STORED: &str = "checkpoint in the store";
 
 /// A window that is to be owned by this process. Its directory is locked.
 pub(in super::super) struct Candidate {
-    pub(in super::super) checkpoints: WindowCheckpoints,
+    pub(in super::super) folder: WindowFolder,
     pub(in super::super) window: AudienceName,
     pub(in super::super) length: Length,
     pub(in super::super) shape: Shape,
@@ -88,16 +90,8 @@ pub(in super::super) struct Candidate {
     pub(in super::super) dir: StateDir,
 }
 
-/// A window that this process owns.
-pub(in super::super) struct Claimed {
-    pub(in super::super) current: WindowCurrent,
-    pub(in super::super) lease: Lease,
-    pub(in super::super) dir: StateDir,
-    pub(in super::super) loaded: Loaded,
-}
-
 /// Content of a candidate, and the claim before its own.
-pub(in super::super) struct Content {
+pub(in super::super) struct ReadFiles {
     loaded: Loaded,
     found: Option<WindowCurrent>,
     claims: Vec<String>,
@@ -108,11 +102,11 @@ pub(in super::super) struct Content {
 impl Candidate {
     /// Reads the local files; without local files, the last checkpoint in the store; without one,
     /// an empty window. Claims nothing.
-    pub(in super::super) async fn read(&self) -> Result<Content, ClaimError> {
+    pub(in super::super) async fn read(&self) -> Result<ReadFiles, ClaimError> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let found = self.checkpoints.current().await.map_err(self.store())?;
+            let found = self.folder.current().await.map_err(self.store())?;
             let claims = self.dir.claims().map_err(self.files())?;
             let last_number = self.dir.last_number().map_err(self.files())?;
             let refusal = |found| self.refusal(found, &claims, last_number);
@@ -124,17 +118,17 @@ impl Candidate {
             let Some(stored) = stored.filter(|_| last_number.is_none()) else {
                 let loaded = self.dir.load(&self.shape, tick);
                 let loaded = loaded.map_err(|error| self.unreadable(LOCAL, error))?;
-                return Ok(Content { loaded, found, claims, is_downloaded: false });
+                return Ok(ReadFiles { loaded, found, claims, is_downloaded: false });
             };
             let file = self.dir.create_download().map_err(self.files())?;
-            match self.checkpoints.download(stored, file).await {
+            match self.folder.download(stored, file).await {
                 // Its owner runs, and has uploaded another.
                 Err(StoreError::NotFound { .. }) if attempt < ATTEMPTS => continue,
                 downloaded => downloaded.map_err(self.store())?,
             }
             let loaded = self.dir.load_download(stored.number, &self.shape, tick);
             let loaded = loaded.map_err(|error| self.unreadable(STORED, error))?;
-            return Ok(Content { loaded, found, claims, is_downloaded: true });
+            return Ok(ReadFiles { loaded, found, claims, is_downloaded: true });
         }
     }
 
@@ -167,55 +161,56 @@ impl Candidate {
     /// # Errors
     ///
     /// [`ClaimError`]. Unless the store's answer was lost, the previous owner is still the owner.
-    pub(in super::super) async fn claim(self, mut content: Content) -> Result<Claimed, ClaimError> {
+    pub(in super::super) async fn claim(
+        self,
+        mut content: ReadFiles,
+        counters: UploadCounters,
+    ) -> Result<(Owner, StateDir, Loaded), ClaimError> {
         let mut attempt = 0;
-        let (claimed, lease) = loop {
+        let (claimed, began) = loop {
             attempt += 1;
-            let lease_seconds = Lease::seconds(self.lease);
-            let boot = boot_id();
-            let wait_seconds = wait_seconds(content.found.as_ref(), &content.claims, &boot);
-            // Kept before the claim: its answer may be lost.
-            let owner = StateDir::new_claim().map_err(self.files())?;
-            content.claims.push(owner.clone());
-            self.dir.set_claims(&content.claims).map_err(self.files())?;
-            let terms = ClaimTerms { owner: &owner, boot: &boot, lease_seconds, wait_seconds };
+            let claimed = self.next_claim(&mut content).map_err(self.files())?;
             let began = Instant::now();
-            match self.checkpoints.claim(content.found.as_ref(), terms).await {
+            let expected = Expected::Found(content.found.as_ref());
+            match self.folder.replace(&claimed, expected).await {
+                Ok(()) => break (claimed, began),
                 Err(StoreError::Conflict { .. }) if attempt < ATTEMPTS => {
                     // The drop leaves memory for one table, not two.
                     drop(content);
                     content = self.read().await?;
                 }
-                claimed => {
-                    let claimed = claimed.map_err(self.store())?;
-                    break (claimed, Lease::claimed(self.lease, began, wait_seconds));
-                }
+                Err(error) => return Err(self.store()(error)),
             }
         };
         self.dir.set_claims(std::slice::from_ref(&claimed.owner)).map_err(self.files())?;
-        let (window, epoch) = (self.window.as_str(), claimed.epoch);
         if let Some(stored) = claimed.checkpoint.as_ref().filter(|_| content.is_downloaded) {
             self.dir.install(stored.number).map_err(self.files())?;
-            let age = age(stored.created_unix_seconds).to_string();
-            tracing::warn!(
-                window,
-                epoch,
-                age,
-                "window started from its checkpoint in the store; its later events are lost"
-            );
-        } else {
-            tracing::info!(window, epoch, "window claimed in the store");
         }
-        if claimed.wait_seconds > 0 {
-            let wait = Duration::from_secs(claimed.wait_seconds);
-            tracing::warn!(
-                window,
-                epoch,
-                wait = humantime::format_duration(wait).to_string(),
-                "previous owner did not stop cleanly; events are refused until its lease is over"
-            );
-        }
-        Ok(Claimed { current: claimed, lease, dir: self.dir, loaded: content.loaded })
+        log_claim(&self.window, &claimed, content.is_downloaded);
+        let lease = Lease::claimed(self.lease, began, claimed.wait_seconds);
+        let owner = Owner::new(self.window, self.folder, claimed, lease, counters);
+        Ok((owner, self.dir, content.loaded))
+    }
+
+    /// The claim after the found one. Its text is in the directory before the store has it: the
+    /// store's answer may be lost.
+    fn next_claim(&self, content: &mut ReadFiles) -> std::io::Result<WindowCurrent> {
+        let found = content.found.as_ref();
+        let boot = boot_id();
+        let wait_seconds = wait_seconds(found, &content.claims, &boot);
+        let owner = StateDir::new_claim()?;
+        content.claims.push(owner.clone());
+        self.dir.set_claims(&content.claims)?;
+        Ok(WindowCurrent {
+            format: WindowCurrent::FORMAT,
+            epoch: found.map_or(0, |found| found.epoch) + 1,
+            owner,
+            boot,
+            claimed_unix_seconds: now_seconds(),
+            lease_seconds: Lease::seconds(self.lease),
+            wait_seconds,
+            checkpoint: found.and_then(|found| found.checkpoint.clone()),
+        })
     }
 
     fn store(&self) -> impl Fn(StoreError) -> ClaimError + '_ {
@@ -235,6 +230,30 @@ impl Candidate {
             }
             source => ClaimError::Open { window, place, source },
         }
+    }
+}
+
+fn log_claim(window: &AudienceName, claimed: &WindowCurrent, is_downloaded: bool) {
+    let (window, epoch) = (window.as_str(), claimed.epoch);
+    if let Some(stored) = claimed.checkpoint.as_ref().filter(|_| is_downloaded) {
+        let age = age(stored.created_unix_seconds).to_string();
+        tracing::warn!(
+            window,
+            epoch,
+            age,
+            "window started from its checkpoint in the store; its later events are lost"
+        );
+    } else {
+        tracing::info!(window, epoch, "window claimed in the store");
+    }
+    if claimed.wait_seconds > 0 {
+        let wait = Duration::from_secs(claimed.wait_seconds);
+        tracing::warn!(
+            window,
+            epoch,
+            wait = humantime::format_duration(wait).to_string(),
+            "previous owner did not stop cleanly; events are refused until its lease is over"
+        );
     }
 }
 
