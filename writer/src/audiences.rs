@@ -17,7 +17,7 @@ use rtad_core::snapshot::{
 use rtad_store::{Store, StoreError};
 
 use super::app::{App, NamedAudience};
-use super::bodies::with_body;
+use super::bodies::{check_unix_seconds, with_body};
 use super::commands::AudienceChange;
 use super::error::ApiError;
 
@@ -205,6 +205,7 @@ pub(super) async fn expire(
 ) -> Result<Response, ApiError> {
     let Expiry { at_unix_seconds } =
         with_body(request.into_body(), |body| parse_json(&body)).await?;
+    let at_unix_seconds = at_unix_seconds.map(check_unix_seconds).transpose()?;
     change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
 }
 

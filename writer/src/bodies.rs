@@ -16,6 +16,20 @@ pub(super) const MAX_BUFFERED: usize = 256 << 20;
 /// Bodies up to this size are processed at once: a change of threads costs more.
 const SMALL: usize = 32 << 10;
 
+/// End of the year 9999 in seconds since 1970.
+const LAST_UNIX_SECONDS: u64 = 253_402_300_799;
+
+/// Refuses a time after the year 9999: it is in milliseconds.
+pub(super) fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {
+    if seconds <= LAST_UNIX_SECONDS {
+        return Ok(seconds);
+    }
+    Err(ApiError::BadBody(format!(
+        "at_unix_seconds: expected seconds since 1970, at most {LAST_UNIX_SECONDS}, found more; \
+         divide milliseconds by 1,000"
+    )))
+}
+
 /// Reads a body and processes it; a large one on the blocking pool.
 pub(super) async fn with_body<T: Send + 'static>(
     body: Body,

@@ -1,6 +1,7 @@
 //! Handlers of `/v1/windows`: events, checks, erasure, list.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Request, State};
@@ -16,7 +17,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_window::{Key, Observed, Seen, Token};
 
 use super::app::App;
-use super::bodies::with_body;
+use super::bodies::{check_unix_seconds, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::windows::config::WhenFull;
@@ -29,6 +30,8 @@ const MAX_IDS: usize = 10_000;
 const MAX_TEXT: usize = 1024;
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Number of late events of a binary request.
+const LATE: HeaderName = HeaderName::from_static("rtad-late");
 
 /// The window in a path.
 pub(super) struct NamedWindow(AnyWindow);
@@ -48,6 +51,8 @@ impl FromRequestParts<Arc<App>> for NamedWindow {
 struct Batch {
     keys: Vec<Key>,
     ids: BatchIds,
+    /// Time of the events; `None` for now.
+    at: Option<SystemTime>,
     /// Digest of the body, for requests with an idempotency key.
     digest: Option<[u8; 16]>,
 }
@@ -88,27 +93,32 @@ fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Response {
 struct Fields<'a> {
     #[serde(default, borrow)]
     kind: Option<Text<'a>>,
+    #[serde(default)]
+    at_unix_seconds: Option<u64>,
     #[serde(borrow)]
     ids: Ids<'a, MAX_IDS>,
 }
 
-fn parse(
-    maker: &KeyMaker,
-    is_binary: bool,
-    needs_digest: bool,
-    body: &[u8],
-) -> Result<Batch, ApiError> {
-    let mut batch = if is_binary { parse_binary(maker, body) } else { parse_json(maker, body) }?;
-    batch.digest = needs_digest.then(|| *DeviceKey::of_canonical(body).as_bytes());
-    Ok(batch)
+fn time_of(unix_seconds: u64) -> Result<SystemTime, ApiError> {
+    Ok(UNIX_EPOCH + Duration::from_secs(check_unix_seconds(unix_seconds)?))
 }
 
-fn parse_binary(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
+/// The `at_unix_seconds` parameter of a query; other parameters are ignored.
+fn query_time(query: Option<&str>) -> Result<Option<SystemTime>, ApiError> {
+    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let Some((_, text)) = pairs.rfind(|(name, _)| *name == "at_unix_seconds") else {
+        return Ok(None);
+    };
+    let expected = || ApiError::BadBody("at_unix_seconds: expected a whole number".to_owned());
+    time_of(text.parse().map_err(|_| expected())?).map(Some)
+}
+
+fn parse_binary(maker: &KeyMaker, at: Option<SystemTime>, body: &[u8]) -> Result<Batch, ApiError> {
     let ids = keys_of::<MAX_IDS>(body)?;
     let is_usable = |id: &Key| maker.usable(DeviceKey::from_bytes(*id)).is_ok();
     let usable: Vec<bool> = ids.iter().map(is_usable).collect();
-    let keys = ids.iter().zip(&usable).filter(|(_, usable)| **usable).map(|(id, _)| *id);
-    Ok(Batch { keys: keys.collect(), ids: BatchIds { usable, is_binary: true }, digest: None })
+    let keys = ids.iter().zip(&usable).filter(|(_, usable)| **usable).map(|(id, _)| *id).collect();
+    Ok(Batch { keys, ids: BatchIds { usable, is_binary: true }, at, digest: None })
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
@@ -116,8 +126,9 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
     }
-    let Fields { kind, ids } = serde_json::from_slice(body)
+    let Fields { kind, at_unix_seconds, ids } = serde_json::from_slice(body)
         .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let at = at_unix_seconds.map(time_of).transpose()?;
     let texts = ids.texts()?;
     let count = texts.len();
     let (mut keys, mut usable) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -136,14 +147,41 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
         maker.keys_of_many(kind, texts, &mut made, |result| usable.push(result.is_ok()));
         keys.extend(made.iter().map(|key| *key.as_bytes()));
     }
-    Ok(Batch { keys, ids: BatchIds { usable, is_binary: false }, digest: None })
+    Ok(Batch { keys, ids: BatchIds { usable, is_binary: false }, at, digest: None })
 }
 
 /// Reads the body.
 async fn read_batch(app: &App, request: Request, needs_digest: bool) -> Result<Batch, ApiError> {
     let (head, body) = request.into_parts();
-    let (keys, is_binary) = (Arc::clone(&app.keys), is_octet_stream(&head.headers));
-    with_body(body, move |body| parse(&keys, is_binary, needs_digest, &body)).await
+    let keys = Arc::clone(&app.keys);
+    let is_binary = is_octet_stream(&head.headers);
+    let at = if is_binary { query_time(head.uri.query())? } else { None };
+    with_body(body, move |body| {
+        let mut batch = match is_binary {
+            true => parse_binary(&keys, at, &body),
+            false => parse_json(&keys, &body),
+        }?;
+        batch.digest = needs_digest.then(|| digest(&body, at));
+        Ok(batch)
+    })
+    .await
+}
+
+/// Digest of a body, and of the time beside it.
+fn digest(body: &[u8], at: Option<SystemTime>) -> [u8; 16] {
+    let body = *DeviceKey::of_canonical(body).as_bytes();
+    let Some(at) = at else { return body };
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    *DeviceKey::of_canonical(&[&body[..], &seconds.to_le_bytes()].concat()).as_bytes()
+}
+
+/// Reads the body of a request about the present.
+async fn read_present(app: &App, request: Request) -> Result<Batch, ApiError> {
+    let batch = read_batch(app, request, false).await?;
+    match batch.at {
+        None => Ok(batch),
+        Some(_) => Err(ApiError::BadBody("at_unix_seconds: accepted for events only".to_owned())),
+    }
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<Token>, ApiError> {
@@ -165,6 +203,9 @@ struct EventsAnswer {
     /// Events that found no room.
     #[serde(skip_serializing_if = "is_zero")]
     window_full: u64,
+    /// Events of a time whose entries have expired.
+    #[serde(skip_serializing_if = "is_zero")]
+    late: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
@@ -178,9 +219,12 @@ pub(super) async fn events(
     request: Request,
 ) -> Result<Response, ApiError> {
     let token = idempotency_key(request.headers())?;
-    let Batch { keys, ids, digest } = read_batch(&app, request, token.is_some()).await?;
-    let Observed { seen, is_repeated } = window.observe(keys, token.zip(digest)).await?;
-    let mut results = Results { unusable: ids.unusable(), ..Results::default() };
+    let Batch { keys, ids, at, digest } = read_batch(&app, request, token.is_some()).await?;
+    let events = keys.len() as u64;
+    let observed = window.observe(keys, at, token.zip(digest)).await?;
+    let late = if observed.is_none() { events } else { 0 };
+    let Observed { seen, is_repeated } = observed.unwrap_or_default();
+    let mut results = Results { unusable: ids.unusable(), late, ..Results::default() };
     for seen in &seen {
         match seen {
             Seen::New => results.new += 1,
@@ -204,7 +248,11 @@ pub(super) async fn events(
     };
     let new = ids.per_id(seen.iter().map(is_new)).into_iter().map(Option::flatten);
     if ids.is_binary {
-        return Ok(bits(new.map(|new| new == Some(true))));
+        let mut response = bits(new.map(|new| new == Some(true)));
+        if late > 0 {
+            response.headers_mut().insert(LATE, late.into());
+        }
+        return Ok(response);
     }
     let counts = ids.per_id(seen.iter().map(|seen| match seen {
         Seen::New => Some(1),
@@ -213,7 +261,7 @@ pub(super) async fn events(
         Seen::Full => None,
     }));
     let counts = counts.into_iter().map(Option::flatten).collect();
-    let answer = EventsAnswer { new: new.collect(), counts, window_full: results.full };
+    let answer = EventsAnswer { new: new.collect(), counts, window_full: results.full, late };
     Ok(json_of(StatusCode::OK, &answer))
 }
 
@@ -228,7 +276,7 @@ pub(super) async fn check(
     NamedWindow(window): NamedWindow,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Batch { keys, ids, .. } = read_batch(&app, request, false).await?;
+    let Batch { keys, ids, .. } = read_present(&app, request).await?;
     let counts = window.check(keys).await?;
     let seen = ids.per_id(counts.iter().map(|count| *count > 0));
     if ids.is_binary {
@@ -248,7 +296,7 @@ pub(super) async fn forget(
     NamedWindow(window): NamedWindow,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Batch { keys, ids, .. } = read_batch(&app, request, false).await?;
+    let Batch { keys, ids, .. } = read_present(&app, request).await?;
     let forgotten = ids.per_id(window.forget(keys).await?);
     if ids.is_binary {
         return Ok(bits(forgotten.iter().map(|forgotten| *forgotten == Some(true))));

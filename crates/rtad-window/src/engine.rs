@@ -55,6 +55,8 @@ pub(crate) struct Engine {
     journal: Option<Journal>,
     /// The window's time.
     seconds: u64,
+    /// The clock's tick: before the window's after a step back.
+    tick: u64,
     changes: u64,
     failures: u64,
     checkpoint_unix_seconds: u64,
@@ -128,6 +130,7 @@ impl Engine {
             wall_offset_millis: loaded.head.wall_offset_millis,
             journal,
             seconds: 0,
+            tick: 0,
             changes: 0,
             failures: 0,
             checkpoint_unix_seconds,
@@ -209,6 +212,7 @@ impl Engine {
     fn read_clock(&mut self, group: &mut LogGroup) {
         let Now { tick, time, wall } = (self.settings.clock)();
         self.seconds = time.as_secs();
+        self.tick = tick;
         self.answers.shrink(self.seconds);
         let offset = wall.as_millis() as i64 - time.as_millis() as i64;
         if self.wall_offset_millis.abs_diff(offset) > WALL_STEP_MILLIS {
@@ -223,8 +227,8 @@ impl Engine {
 
     fn apply(&mut self, request: Request, group: &mut LogGroup) {
         let answered = match request {
-            Request::Observe { keys, retry, reply } => {
-                Answered::Observe(reply, self.observe(&keys, retry, group))
+            Request::Observe { keys, at, retry, reply } => {
+                Answered::Observe(reply, self.observe(&keys, at, retry, group))
             }
             Request::Counts { keys, reply } => Answered::Counts(reply, self.window.counts(&keys)),
             Request::Forget { keys, reply } => Answered::Forget(reply, self.forget(&keys, group)),
@@ -242,6 +246,7 @@ impl Engine {
     fn observe(
         &mut self,
         keys: &[Key],
+        at: Option<u64>,
         retry: Option<Retry>,
         group: &mut LogGroup,
     ) -> Result<Observed, Failure> {
@@ -252,6 +257,10 @@ impl Engine {
                 return Err(Failure::TokenReused);
             }
             return Ok(Observed { seen: answer.outcomes.seen(), is_repeated: true });
+        }
+        let lifetime = u64::from(self.window.spec().lifetime);
+        if at.is_some_and(|at| at.saturating_add(lifetime) <= self.tick) {
+            return Err(Failure::Late);
         }
         let Turn { changes, reached, has_changed, .. } = &mut self.turn;
         changes.clear();

@@ -73,7 +73,8 @@ impl WindowHandle {
         Ok(spawn(loaded, None, 0, settings, Arc::new(Queue::new())).expect("a further thread"))
     }
 
-    /// Counts events in their order; one outcome each, when they are as safe as configured.
+    /// Counts events in their order; one outcome each, when they are as safe as configured. Events
+    /// of an earlier tick are counted at the current one, unless entries of that tick have expired.
     ///
     /// A request with a token is answered again as the first time, within the time of
     /// [`AnswerLimits`](crate::AnswerLimits).
@@ -81,8 +82,13 @@ impl WindowHandle {
     /// # Errors
     ///
     /// The request was refused, and nothing of it was counted.
-    pub async fn observe(&self, keys: Vec<Key>, retry: Option<Retry>) -> Result<Observed, Failure> {
-        self.ask(|reply| Request::Observe { keys, retry, reply }).await
+    pub async fn observe(
+        &self,
+        keys: Vec<Key>,
+        at: Option<u64>,
+        retry: Option<Retry>,
+    ) -> Result<Observed, Failure> {
+        self.ask(|reply| Request::Observe { keys, at, retry, reply }).await
     }
 
     /// Counts of keys, without a change: 0 for keys that are not in the window.

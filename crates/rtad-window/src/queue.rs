@@ -31,13 +31,16 @@ pub enum Failure {
     /// An event finds no room, and the window refuses such requests.
     #[error("the window is full")]
     NoRoom,
+    /// Entries of the time of the events have expired.
+    #[error("the events are too old for the window")]
+    Late,
     /// Too many keys wait.
     #[error("too many requests wait for the window")]
     Overloaded,
 }
 
 /// Outcome of a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
     /// One outcome per event.
     pub seen: Vec<Seen>,
@@ -64,11 +67,29 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, Failure>>;
 pub(crate) type CheckpointReply = oneshot::Sender<io::Result<Option<SavedCheckpoint>>>;
 
 pub(crate) enum Request {
-    Observe { keys: Vec<Key>, retry: Option<Retry>, reply: Reply<Observed> },
-    Counts { keys: Vec<Key>, reply: Reply<Vec<u16>> },
-    Forget { keys: Vec<Key>, reply: Reply<Vec<bool>> },
-    List { min_count: u16, reply: Reply<Vec<Key>> },
-    Checkpoint { unix_seconds: u64, reply: CheckpointReply },
+    /// `at` is the tick of the events; `None` for events of now.
+    Observe {
+        keys: Vec<Key>,
+        at: Option<u64>,
+        retry: Option<Retry>,
+        reply: Reply<Observed>,
+    },
+    Counts {
+        keys: Vec<Key>,
+        reply: Reply<Vec<u16>>,
+    },
+    Forget {
+        keys: Vec<Key>,
+        reply: Reply<Vec<bool>>,
+    },
+    List {
+        min_count: u16,
+        reply: Reply<Vec<Key>>,
+    },
+    Checkpoint {
+        unix_seconds: u64,
+        reply: CheckpointReply,
+    },
 }
 
 impl Request {

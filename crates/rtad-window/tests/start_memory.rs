@@ -39,7 +39,7 @@ async fn start_holds_one_group_of_the_log() {
     let keys: Vec<Key> =
         (0..10_000_u128).map(|n| (n * 0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
     while window.state().log_bytes < LOG_BYTES {
-        window.observe(keys.clone(), None).await.unwrap();
+        window.observe(keys.clone(), None, None).await.unwrap();
     }
     drop(window);
     // Resets the peak.

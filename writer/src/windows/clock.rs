@@ -104,6 +104,17 @@ impl Clock {
         }
     }
 
+    /// The tick of an event, by the wall clock.
+    pub(super) fn tick_of(&self, event: SystemTime) -> u64 {
+        match self {
+            Self::Sliding { tick, .. } => {
+                let age = SystemTime::now().duration_since(event).unwrap_or_default();
+                ticks_in(self.time().saturating_sub(age), *tick)
+            }
+            Self::Day { calendar, .. } => calendar.at(event).number,
+        }
+    }
+
     fn day(&self, now: SystemTime) -> u64 {
         let Self::Day { calendar, today, .. } = self else { return 0 };
         let mut today = today.lock();

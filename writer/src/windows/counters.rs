@@ -17,6 +17,8 @@ pub(in super::super) struct Results {
     pub(in super::super) duplicate: u64,
     pub(in super::super) full: u64,
     pub(in super::super) unusable: u64,
+    /// Of a time whose entries have expired.
+    pub(in super::super) late: u64,
     /// Refused or not durable.
     pub(in super::super) failed: u64,
 }
@@ -27,6 +29,7 @@ pub(super) struct EventCounters {
     duplicate: Counter,
     full: Counter,
     unusable: Counter,
+    late: Counter,
     failed: Counter,
     pub(super) checks: Counter,
     pub(super) forgotten: Counter,
@@ -41,6 +44,7 @@ pub(super) struct EventTotals {
     duplicate: u64,
     full: u64,
     unusable: u64,
+    late: u64,
     failed: u64,
 }
 
@@ -61,6 +65,7 @@ impl EventCounters {
             duplicate: events("duplicate"),
             full: events("full"),
             unusable: events("unusable"),
+            late: events("late"),
             failed: events("failed"),
             checks: counter("rtad_window_checks_total"),
             forgotten: counter("rtad_window_forgotten_total"),
@@ -78,12 +83,14 @@ impl EventCounters {
         self.duplicate.increment(results.duplicate);
         self.full.increment(results.full);
         self.unusable.increment(results.unusable);
+        self.late.increment(results.late);
         self.failed.increment(results.failed);
         let mut totals = self.totals.lock();
         totals.new += results.new;
         totals.duplicate += results.duplicate;
         totals.full += results.full;
         totals.unusable += results.unusable;
+        totals.late += results.late;
         totals.failed += results.failed;
     }
 

@@ -101,30 +101,36 @@ impl RemoteWindow {
         })
     }
 
-    fn lifetime(&self) -> Lifetime {
+    /// Life of entries of events at a time; `None` if it has ended.
+    fn lifetime(&self, at: Option<SystemTime>) -> Option<Lifetime> {
+        let now = SystemTime::now();
+        let at = at.map_or(now, |at| at.min(now));
         match &self.length {
-            Length::Sliding(length) => Lifetime::For(*length),
+            Length::Sliding(length) => (at + *length > now).then_some(Lifetime::For(*length)),
             Length::Day(calendar) => {
-                let today = calendar.at(SystemTime::now());
-                Lifetime::Until { period: today.number, end: today.end }
+                let day = calendar.at(at);
+                let lifetime = Lifetime::Until { period: day.number, end: day.end };
+                (day.end > now).then_some(lifetime)
             }
         }
     }
 
     fn period(&self) -> Option<u64> {
-        match self.lifetime() {
-            Lifetime::For(_) => None,
-            Lifetime::Until { period, .. } => Some(period),
+        match &self.length {
+            Length::Sliding(_) => None,
+            Length::Day(calendar) => Some(calendar.at(SystemTime::now()).number),
         }
     }
 
-    /// Counts events. A request with a token gets the answers of its first attempt; the highest
-    /// count is 1.
+    /// Counts events; `None` if entries of their time have expired. A request with a token gets the
+    /// answers of its first attempt; the highest count is 1.
     pub(super) async fn observe(
         &self,
         keys: &[Key],
+        at: Option<SystemTime>,
         retry: Option<Retry>,
-    ) -> Result<Observed, ApiError> {
+    ) -> Result<Option<Observed>, ApiError> {
+        let Some(lifetime) = self.lifetime(at) else { return Ok(None) };
         let token = match retry {
             Some((Token(bytes), _)) => {
                 let (low, _) = bytes.split_at(8);
@@ -132,14 +138,14 @@ impl RemoteWindow {
             }
             None => random::number(),
         };
-        match self.redis.observe(keys, self.lifetime(), token).await {
+        match self.redis.observe(keys, lifetime, token).await {
             Ok(seen) => {
                 let is_repeated = retry.is_some_and(|request| !self.counted.lock().insert(request));
                 let seen = seen.iter().map(|seen| match seen {
                     rtad_redis::Seen::New => Seen::New,
                     rtad_redis::Seen::Duplicate => Seen::Duplicate(1),
                 });
-                Ok(Observed { seen: seen.collect(), is_repeated })
+                Ok(Some(Observed { seen: seen.collect(), is_repeated }))
             }
             Err(error) => {
                 self.counters.add(Results { failed: keys.len() as u64, ..Results::default() });

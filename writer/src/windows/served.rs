@@ -8,6 +8,7 @@ pub(super) mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -71,16 +72,20 @@ impl ServedWindow {
         if self.is_held() { Ok(()) } else { Err(self.failed(Failure::NotWritable, events)) }
     }
 
-    /// Counts events.
+    /// Counts events; `None` if entries of their time have expired.
     pub(super) async fn observe(
         &self,
         keys: Vec<Key>,
+        at: Option<SystemTime>,
         retry: Option<Retry>,
-    ) -> Result<Observed, ApiError> {
+    ) -> Result<Option<Observed>, ApiError> {
         let events = keys.len();
         self.check_held(events)?;
-        let observed = self.handle.observe(keys, retry).await;
-        let observed = observed.map_err(|failure| self.failed(failure, events))?;
+        let at = at.map(|at| self.clock.tick_of(at));
+        let observed = match self.handle.observe(keys, at, retry).await {
+            Err(Failure::Late) => None,
+            observed => Some(observed.map_err(|failure| self.failed(failure, events))?),
+        };
         // The lease may have ended meanwhile.
         self.check_held(events)?;
         Ok(observed)
@@ -93,6 +98,8 @@ impl ServedWindow {
             Failure::NoRoom => {
                 (Results { full: events, ..Results::default() }, ApiError::WindowFull)
             }
+            // Events alone have a time.
+            Failure::Late => (Results::default(), ApiError::Internal),
             Failure::NotWritable => {
                 (Results { failed: events, ..Results::default() }, ApiError::NotDurable)
             }

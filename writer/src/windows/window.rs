@@ -1,6 +1,7 @@
 //! A window by the place of its state, for the handlers.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde::Serialize;
 
@@ -28,15 +29,17 @@ pub(in super::super) enum Info<'a> {
 }
 
 impl AnyWindow {
-    /// Counts events. A request with a token gets the answers of its first attempt.
+    /// Counts events; `None` if entries of their time have expired. A request with a token gets the
+    /// answers of its first attempt.
     pub(in super::super) async fn observe(
         &self,
         keys: Vec<Key>,
+        at: Option<SystemTime>,
         retry: Option<Retry>,
-    ) -> Result<Observed, ApiError> {
+    ) -> Result<Option<Observed>, ApiError> {
         match self {
-            Self::Local(window) => window.observe(keys, retry).await,
-            Self::Remote(window) => window.observe(&keys, retry).await,
+            Self::Local(window) => window.observe(keys, at, retry).await,
+            Self::Remote(window) => window.observe(&keys, at, retry).await,
         }
     }
 

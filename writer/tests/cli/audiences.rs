@@ -67,6 +67,10 @@ fn audience_lifecycle() {
     let info = api.get(AUDIENCE).ok();
     assert!(info["state"] == "live" && info.get("expires_unix_seconds").is_none(), "{info}");
     api.ask("POST", "/v1/audiences/a/expire", "{}").problem(400, "bad_body");
+    let detail = api
+        .ask("POST", "/v1/audiences/a/expire", r#"{"at_unix_seconds": 4000000000000}"#)
+        .problem(400, "bad_body");
+    assert!(detail.contains("divide milliseconds by 1,000"), "{detail}");
     api.ask("POST", "/v1/audiences/a/expire", r#"{"at_unix_seconds": -1}"#)
         .problem(400, "bad_body");
 

@@ -71,7 +71,7 @@ fn group_that_is_not_written_or_synced_is_refused_and_forgotten() {
         let (first, mut refused_first) = oneshot::channel();
         let (second, mut refused_second) = oneshot::channel();
         let retry = Some((Token([9; 16]), [9; 16]));
-        let request = Request::Observe { keys: keys([1, 3]), retry, reply: first };
+        let request = Request::Observe { keys: keys([1, 3]), at: None, retry, reply: first };
         driven.queue.push(request).unwrap();
         driven.queue.push(Request::Forget { keys: keys([2]), reply: second }).unwrap();
         assert_eq!(driven.observe(keys([3, 3])), Err(Failure::NotWritable));
@@ -306,4 +306,29 @@ fn step_of_the_wall_clock_is_known_at_the_next_start() {
     assert_eq!(driven.state().failures, 1);
     driven.set_time(1013, 1013);
     assert_eq!(offset(&driven), 0);
+}
+
+#[test]
+fn events_of_an_expired_tick_are_refused_and_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = WindowSpec { lifetime: 1, ..SPEC };
+    let mut driven = Driven::open(dir.path(), spec, D::Fsync, 7);
+    let retry = Some((Token([1; 16]), [1; 16]));
+    let observe = |driven: &mut Driven, at| {
+        driven.ask(|reply| Request::Observe { keys: keys([1]), at: Some(at), retry, reply })
+    };
+    assert_eq!(observe(&mut driven, 6), Err(Failure::Late));
+    assert_eq!(driven.counts(keys([1])), [0]);
+    assert!(!observe(&mut driven, 7).unwrap().is_repeated);
+    // The first answer comes again, although the day has ended.
+    driven.set_tick(8);
+    assert!(observe(&mut driven, 7).unwrap().is_repeated);
+    let late =
+        driven.ask(|reply| Request::Observe { keys: keys([2]), at: Some(7), retry: None, reply });
+    assert_eq!(late, Err(Failure::Late));
+    // A clock that was set back: its tick is the present.
+    driven.set_tick(7);
+    let now =
+        driven.ask(|reply| Request::Observe { keys: keys([3]), at: Some(7), retry: None, reply });
+    assert_eq!(now.unwrap().seen, [Seen::New]);
 }

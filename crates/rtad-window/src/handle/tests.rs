@@ -62,18 +62,18 @@ async fn full_disk_refuses_events_until_it_has_space() {
         let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
         let loaded = locked.load(&shape(SPEC, "ticks"), |_| 0).unwrap();
         let window = WindowHandle::start(locked, loaded, settings(durability)).unwrap();
-        window.observe(keys(0..1), None).await.unwrap();
+        window.observe(keys(0..1), None, None).await.unwrap();
         disk.fill(u32::MAX);
         let refused = Err(Failure::NotWritable);
-        assert_eq!(window.observe(keys(0..2), None).await, refused);
+        assert_eq!(window.observe(keys(0..2), None, None).await, refused);
         assert!(!window.state().is_writable);
-        assert_eq!(window.observe(keys(2..3), None).await, refused);
+        assert_eq!(window.observe(keys(2..3), None, None).await, refused);
         assert!(window.counts(keys(0..1)).await.is_err());
         assert!(window.checkpoint(0).await.unwrap().is_none());
         disk.fill(0);
         wait_until("the window is writable", || window.state().is_writable);
         assert_eq!(window.counts(keys(0..3)).await.unwrap(), [1, 0, 0]);
-        let seen = window.observe(keys(0..3), None).await.unwrap().seen;
+        let seen = window.observe(keys(0..3), None, None).await.unwrap().seen;
         assert_eq!(seen, [Seen::Duplicate(2), Seen::New, Seen::New]);
         let restarted = open(crash(&dir).path(), durability);
         assert_eq!(restarted.counts(keys(0..3)).await.unwrap(), [2, 1, 1]);
@@ -88,9 +88,9 @@ async fn window_that_cannot_be_written_ends() {
     let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
     let loaded = locked.load(&shape(SPEC, "ticks"), |_| 0).unwrap();
     let window = WindowHandle::start(locked, loaded, settings(Durability::Fsync)).unwrap();
-    window.observe(keys(0..1), None).await.unwrap();
+    window.observe(keys(0..1), None, None).await.unwrap();
     disk.fill(u32::MAX);
-    assert!(window.observe(keys(1..2), None).await.is_err());
+    assert!(window.observe(keys(1..2), None, None).await.is_err());
     assert!(window.close(0).await.unwrap().is_none());
     drop(window);
     let restarted = open(dir.path(), Durability::Fsync);
@@ -102,9 +102,9 @@ async fn closed_window_refuses_and_its_files_need_no_log() {
     let dir = tempfile::tempdir().unwrap();
     let long = Durability::Interval(Duration::from_secs(7200));
     let window = open(dir.path(), long);
-    window.observe(keys(0..1000), None).await.unwrap();
+    window.observe(keys(0..1000), None, None).await.unwrap();
     let saved = window.close(7).await.unwrap().unwrap();
-    assert_eq!(window.observe(keys(0..1), None).await, Err(Failure::NotWritable));
+    assert_eq!(window.observe(keys(0..1), None, None).await, Err(Failure::NotWritable));
     assert!(window.checkpoint(0).await.unwrap().is_none());
     assert!(!window.state().is_writable);
     drop(window);
@@ -122,7 +122,7 @@ async fn closed_window_refuses_and_its_files_need_no_log() {
 #[tokio::test]
 async fn window_in_memory_counts_and_has_no_checkpoint() {
     let window = WindowHandle::in_memory(shape(SPEC, "ticks"), settings(Durability::None)).unwrap();
-    let seen = window.observe([keys(0..2), keys(0..1)].concat(), None).await.unwrap().seen;
+    let seen = window.observe([keys(0..2), keys(0..1)].concat(), None, None).await.unwrap().seen;
     assert_eq!(seen, [Seen::New, Seen::New, Seen::Duplicate(2)]);
     assert_eq!(window.forget(keys(1..3)).await.unwrap(), [true, false]);
     assert!(window.checkpoint(0).await.unwrap().is_none());
@@ -158,7 +158,7 @@ async fn damage_in_the_middle_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let window = open(dir.path(), Durability::Fsync);
     for n in 0..5 {
-        window.observe(keys(n..n + 1), None).await.unwrap();
+        window.observe(keys(n..n + 1), None, None).await.unwrap();
     }
     let copy = crash(&dir);
     let path = crate::log::segment_path(copy.path(), 1);
@@ -188,7 +188,7 @@ async fn checkpoints_beside_traffic_lose_nothing() {
                 for batch in (0..50).take_while(|_| !is_stopping.load(Ordering::Acquire)) {
                     let first = (task << 40) + batch * 500;
                     let keys = keys(first..first + 500);
-                    let seen = window.observe(keys.clone(), None).await.unwrap().seen;
+                    let seen = window.observe(keys.clone(), None, None).await.unwrap().seen;
                     assert!(seen.iter().all(|seen| *seen == Seen::New));
                     acknowledged.lock().unwrap().extend(keys);
                 }

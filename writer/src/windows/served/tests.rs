@@ -50,7 +50,7 @@ impl Owned {
     }
 
     pub(in super::super) async fn observe(&self, keys: &[Key]) {
-        self.window.observe(keys.to_vec(), None).await.unwrap();
+        self.window.observe(keys.to_vec(), None, None).await.unwrap();
     }
 
     fn files(&self) -> impl AsRef<Path> {
@@ -149,6 +149,6 @@ async fn later_owner_is_found_during_an_upload() {
     let _later = Owned::over(store, FSYNC).await;
     wait_until("the earlier owner is fenced", || owner.window.is_fenced());
     drop(uploading);
-    owner.window.observe(vec![[1; 16]], None).await.unwrap_err();
+    owner.window.observe(vec![[1; 16]], None, None).await.unwrap_err();
     owner.window.check(vec![[1; 16]]).await.unwrap_err();
 }

@@ -4,6 +4,7 @@ use rtad_core::device::DeviceKey;
 use serde_json::{Value, json};
 use testkit::client::{Answer, metric};
 use testkit::sandbox::Sandbox;
+use testkit::store::now_unix_seconds;
 
 use super::{FSYNC, ZONE, day, distinct_of, events_or, flags, info, keys, path, race, serve};
 use crate::process::{Api, TOKEN};
@@ -70,6 +71,62 @@ fn invalid_requests_are_refused_and_counted_nowhere() {
     api.binary(&events, &keys(0..10_001)).problem(413, "too_large");
     api.0.request("POST", &events, "", one.to_string()).problem(401, "unauthorized");
     assert_eq!(info(&mut api, "day")["entries"], 0);
+}
+
+/// The zone has noon now: the day before has ended, and today has begun an hour ago.
+#[test]
+fn events_of_an_ended_day_are_reported_apart() {
+    let sandbox = Sandbox::new();
+    let hour = "[[window]]\nname = \"hour\"\nlength = \"1h\"\ncapacity = 1000\n";
+    let serve = serve(&sandbox, &format!("{}{hour}", day()));
+    let mut api = serve.connect();
+    let now = now_unix_seconds();
+    let mut count = |window, id: &str, at: Value| {
+        let batch = json!({ "kind": "text", "ids": [id, null], "at_unix_seconds": at });
+        api.post(&path(window, "events"), &batch)
+    };
+    let late = json!({ "new": [null, null], "counts": [null, null], "late": 1 });
+    let new = json!({ "new": [true, null], "counts": [1, null] });
+    for (window, id, at, expected) in [
+        ("day", "a", json!(now - 24 * 3600), &late),
+        ("day", "a", json!(now - 3600), &new),
+        ("day", "b", Value::Null, &new),
+        // The clock of the client is ahead.
+        ("day", "c", json!(now + 60), &new),
+        ("hour", "a", json!(now - 2 * 3600), &late),
+        ("hour", "a", json!(now - 1800), &new),
+    ] {
+        assert_eq!(count(window, id, at).ok(), *expected, "{window} {id}");
+    }
+    let detail = count("day", "d", json!(now * 1000)).problem(400, "bad_body");
+    assert!(detail.contains("divide milliseconds by 1,000"), "{detail}");
+    count("day", "d", json!("soon")).problem(400, "bad_body");
+
+    let binary = |at: u64| path("day", &format!("events?at_unix_seconds={at}"));
+    let keys = keys(0..3);
+    let late = api.binary(&binary(now - 24 * 3600), &keys);
+    assert_eq!(flags(&late, 3), [false; 3]);
+    assert_eq!(late.header("rtad-late"), Some("3"));
+    let counted = api.binary(&binary(now), &keys);
+    assert_eq!((flags(&counted, 3), counted.header("rtad-late")), (vec![true; 3], None));
+    // The time belongs to the request of a key.
+    let with_key = "Idempotency-Key: 1\r\n";
+    let first = api.binary_with(with_key, &binary(now), &keys);
+    assert_eq!(flags(&first, 3), [false; 3]);
+    api.binary_with(with_key, &binary(now - 1), &keys).problem(422, "idempotency_key_reused");
+    api.binary(&binary(now * 1000), &keys).problem(400, "bad_body");
+    for route in ["check", "forget"] {
+        let batch = json!({ "kind": "text", "ids": ["a"], "at_unix_seconds": now });
+        api.post(&path("day", route), &batch).problem(400, "bad_body");
+    }
+
+    let metrics = serve.metrics();
+    let counted = |window: &str| {
+        let labels = format!("{{window=\"{window}\",result=\"late\"}}");
+        metric(&metrics, &format!("rtad_window_events_total{labels}"))
+    };
+    assert_eq!((counted("day"), counted("hour")), (4.0, 1.0));
+    assert_eq!(info(&mut api, "day")["events"]["late"], 4);
 }
 
 fn post_with_key(api: &mut Api, window: &str, key: &str, body: &Value) -> Answer {

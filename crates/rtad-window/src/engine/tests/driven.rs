@@ -117,7 +117,8 @@ impl Driven {
     }
 
     pub(super) fn observe(&mut self, keys: Vec<Key>) -> Result<Vec<Seen>, Failure> {
-        self.ask(|reply| Request::Observe { keys, retry: None, reply }).map(|seen| seen.seen)
+        self.ask(|reply| Request::Observe { keys, at: None, retry: None, reply })
+            .map(|seen| seen.seen)
     }
 
     pub(super) fn retry(
@@ -127,7 +128,7 @@ impl Driven {
         request: u8,
     ) -> Result<Observed, Failure> {
         let retry = Some((Token([token; 16]), [request; 16]));
-        self.ask(|reply| Request::Observe { keys, retry, reply })
+        self.ask(|reply| Request::Observe { keys, at: None, retry, reply })
     }
 
     pub(super) fn forget(&mut self, keys: Vec<Key>) -> Result<Vec<bool>, Failure> {
