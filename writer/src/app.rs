@@ -44,16 +44,31 @@ impl App {
         headers: &HeaderMap,
         needed: Option<&Scope>,
     ) -> Result<(), ApiError> {
-        match (self.tokens.admit(headers, needed), needed) {
-            // A browser on this machine reaches the port too, for any page.
-            (Ok(()), _) if self.tokens.are_disabled() && is_cross_site(method, headers, &[]) => {
-                Err(ApiError::CrossSite)
-            }
-            (Ok(()), _) => Ok(()),
-            (Err(NotAdmitted::MissingScope), Some(needed)) => {
-                Err(ApiError::MissingScope(needed.to_string()))
-            }
-            (Err(_), _) => Err(ApiError::Unauthorized),
+        // A browser on this machine reaches the port too, for any page.
+        if self.tokens.are_disabled() && is_cross_site(method, headers, &[]) {
+            return Err(ApiError::CrossSite);
+        }
+        self.tokens.admit(headers, needed).map_err(|refusal| Self::refused(&refusal, needed))
+    }
+
+    /// Checks a token in a URL, its scope, and the origin.
+    pub(super) fn admit_url(
+        &self,
+        headers: &HeaderMap,
+        token: &[u8],
+        needed: &Scope,
+    ) -> Result<(), ApiError> {
+        if self.tokens.are_disabled() && is_cross_site(&Method::POST, headers, &[]) {
+            return Err(ApiError::CrossSite);
+        }
+        let admitted = self.tokens.admit_url(token, needed);
+        admitted.map_err(|refusal| Self::refused(&refusal, Some(needed)))
+    }
+
+    fn refused(refusal: &NotAdmitted, needed: Option<&Scope>) -> ApiError {
+        match (refusal, needed) {
+            (NotAdmitted::MissingScope, Some(needed)) => ApiError::MissingScope(needed.to_string()),
+            _ => ApiError::Unauthorized,
         }
     }
 

@@ -41,6 +41,8 @@ pub(super) enum ApiError {
     BodyTimeout,
     /// No such window.
     UnknownWindow,
+    /// The window takes no click callbacks.
+    NoCallback,
     /// The id kind does not exist for windows.
     UnknownWindowKind,
     /// The idempotency key was used for another request.
@@ -103,6 +105,7 @@ impl ApiError {
                 (StatusCode::NOT_FOUND, "unknown_audience", "No such audience")
             }
             Self::UnknownWindow => (StatusCode::NOT_FOUND, "unknown_window", "No such window"),
+            Self::NoCallback => (StatusCode::NOT_FOUND, "no_callback", "No click callbacks"),
             Self::UnknownWindowKind => (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind"),
             Self::TokenReused => (
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -150,6 +153,10 @@ impl ApiError {
             Self::UnknownWindow => {
                 "accepted: the names of [[window]] in the file of --config; GET /v1/windows lists \
                  them"
+                    .to_owned()
+            }
+            Self::NoCallback => {
+                "the window has no [window.callback] in the file of --config; POST counts events"
                     .to_owned()
             }
             Self::UnknownWindowKind => {
@@ -320,6 +327,7 @@ mod tests {
             ApiError::MethodNotAllowed,
             ApiError::BodyTimeout,
             ApiError::UnknownWindow,
+            ApiError::NoCallback,
             ApiError::UnknownWindowKind,
             ApiError::TokenReused,
             ApiError::Owned,

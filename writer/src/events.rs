@@ -224,14 +224,7 @@ pub(super) async fn events(
     let observed = window.observe(keys, at, token.zip(digest)).await?;
     let late = if observed.is_none() { events } else { 0 };
     let Observed { seen, is_repeated } = observed.unwrap_or_default();
-    let mut results = Results { unusable: ids.unusable(), late, ..Results::default() };
-    for seen in &seen {
-        match seen {
-            Seen::New => results.new += 1,
-            Seen::Duplicate(_) => results.duplicate += 1,
-            Seen::Full => results.full += 1,
-        }
-    }
+    let results = Results { unusable: ids.unusable(), late, ..Results::of(&seen) };
     if !is_repeated {
         window.count(results);
     }

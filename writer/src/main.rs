@@ -18,7 +18,7 @@
 //! | `writer`, `writers` | one task with a queue per audience; waiting writes are coalesced |
 //! | `app` | shared state and middleware |
 //! | `console` | a page about the windows |
-//! | `devices`, `audiences`, `events` | handlers |
+//! | `devices`, `audiences`, `events`, `callbacks` | handlers |
 //! | `routes` | list of all routes |
 //! | `serve` | start and stop of the service |
 //! | `cli` | command line |
@@ -30,6 +30,7 @@ mod app;
 mod audiences;
 mod batch;
 mod bodies;
+mod callbacks;
 mod changes;
 mod check_config;
 mod cli;

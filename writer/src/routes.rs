@@ -14,7 +14,7 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 use super::app::{App, Needed, guard};
 use super::error::ApiError;
 use super::scopes::Area;
-use super::{audiences, console, devices, events};
+use super::{audiences, callbacks, console, devices, events};
 
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -35,7 +35,12 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/audiences/{audience}/enable", admin("enable", post(audiences::enable)))
         .route("/v1/audiences/{audience}/expire", admin("expire", post(audiences::expire)))
         .route("/v1/windows", admin("windows", get(events::list)))
-        .route("/v1/windows/{window}/events", of_window("events", post(events::events)))
+        .route(
+            "/v1/windows/{window}/events",
+            // A callback has its token in the URL.
+            of_window("events", post(events::events)).merge(get(callbacks::receive)),
+        )
+        .route("/v1/windows/{window}/events/{token}", get(callbacks::receive))
         .route("/v1/windows/{window}/check", of_window("window_check", post(events::check)))
         .route("/v1/windows/{window}/forget", of_window("forget", post(events::forget)))
         .fallback(async |app, request| unknown(app, request, ApiError::NotFound).await)

@@ -10,23 +10,26 @@ use rtad_core::snapshot::AudienceName;
 
 /// Accepted scopes, for messages.
 const ACCEPTED: &str =
-    "admin, or events: or devices: with a name or *, such as events:clicks and devices:*";
+    "admin, or events:, callbacks: or devices: with a name or *, such as events:clicks";
 
 /// Routes that scopes tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Area {
     /// Events, checks and erasures of a window.
     Events,
+    /// Click callbacks of a window.
+    Callbacks,
     /// State and devices of an audience.
     Devices,
 }
 
 impl Area {
-    const ALL: [Self; 2] = [Self::Events, Self::Devices];
+    const ALL: [Self; 3] = [Self::Events, Self::Callbacks, Self::Devices];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Events => "events",
+            Self::Callbacks => "callbacks",
             Self::Devices => "devices",
         }
     }
@@ -54,7 +57,7 @@ impl Scope {
     /// The window that the scope names.
     pub(super) fn window(&self) -> Option<&AudienceName> {
         match self {
-            Self::Area(Area::Events, name) => name.as_ref(),
+            Self::Area(Area::Events | Area::Callbacks, name) => name.as_ref(),
             Self::Area(Area::Devices, _) | Self::Admin => None,
         }
     }

@@ -107,17 +107,27 @@ impl Tokens {
         };
         match shown.as_bytes().split_at_checked("Bearer ".len()) {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => {
-                self.check(token.trim_ascii(), needed)
+                let includes = |scopes: &[Scope]| {
+                    needed.is_none_or(|needed| scopes.iter().any(|scope| scope.includes(needed)))
+                };
+                self.check(token.trim_ascii(), includes)
             }
             _ => Err(NotAdmitted::Unknown),
         }
     }
 
-    fn check(&self, shown: &[u8], needed: Option<&Scope>) -> Result<(), NotAdmitted> {
-        let permits = |file: &TokenFile| {
-            let included = |needed| file.scopes.iter().any(|scope| scope.includes(needed));
-            Choice::from(u8::from(needed.is_none_or(included)))
-        };
+    /// As [`Self::admit`], for a token in a URL, which others may see: `admin` does not include the
+    /// scope.
+    pub(super) fn admit_url(&self, token: &[u8], needed: &Scope) -> Result<(), NotAdmitted> {
+        if self.are_disabled() {
+            return Ok(());
+        }
+        let includes = |scope: &Scope| *scope != Scope::Admin && scope.includes(needed);
+        self.check(token, |scopes| scopes.iter().any(includes))
+    }
+
+    fn check(&self, shown: &[u8], includes: impl Fn(&[Scope]) -> bool) -> Result<(), NotAdmitted> {
+        let permits = |file: &TokenFile| Choice::from(u8::from(includes(&file.scopes)));
         let files: Vec<Choice> = self.files.iter().map(permits).collect();
         let tokens = Arc::clone(&self.tokens.read());
         let (mut is_known, mut is_permitted) = (Choice::from(0), Choice::from(0));

@@ -40,8 +40,8 @@ use rtad_store::write::StoreWriter;
 use rtad_window::OpenError;
 
 use super::telemetry::Telemetry;
-use config::{Config, WindowConfig};
-use counters::AudienceCounters;
+use config::{CallbackConfig, Config, WindowConfig};
+use counters::{AudienceCounters, CallbackCounters};
 use followed::Follower;
 use owner::ClaimError;
 use remote::RemoteWindow;
@@ -98,10 +98,17 @@ pub(super) struct FollowedInfo<'a> {
     lag_seconds: f64,
 }
 
+/// Click callbacks of a window.
+pub(super) struct Callback {
+    pub(super) config: CallbackConfig,
+    pub(super) counters: CallbackCounters,
+}
+
 /// All windows of the process.
 #[derive(Default)]
 pub(super) struct Windows {
     windows: BTreeMap<AudienceName, AnyWindow>,
+    callbacks: BTreeMap<AudienceName, Callback>,
     /// Audiences that follow a window: its name, and the reports that wait.
     owned: BTreeMap<AudienceName, (AudienceName, Arc<Reports>)>,
     followers: Mutex<Vec<Follower>>,
@@ -132,6 +139,12 @@ impl Windows {
             let remote = RemoteWindow::new(config, telemetry).map_err(WindowError::Backend)?;
             windows.windows.insert(config.name.clone(), AnyWindow::Remote(Arc::new(remote)));
         }
+        windows.callbacks = (config.callbacks.iter())
+            .map(|(name, config)| {
+                let counters = CallbackCounters::new(telemetry, name);
+                (name.clone(), Callback { config: config.clone(), counters })
+            })
+            .collect();
         let mut followers = Vec::new();
         for (window, read) in config.windows.iter().zip(read) {
             let audiences: Vec<_> = config
@@ -178,6 +191,11 @@ impl Windows {
 
     pub(super) fn get(&self, name: &AudienceName) -> Option<&AnyWindow> {
         self.windows.get(name)
+    }
+
+    /// The click callbacks of a window, if it takes them.
+    pub(super) fn callback(&self, window: &AudienceName) -> Option<&Callback> {
+        self.callbacks.get(window)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &AnyWindow> {

@@ -1,5 +1,6 @@
 //! Config file of the writer: tokens, event windows, and audiences that follow them.
 
+mod callback;
 mod tables;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use rtad_window::{AnswerLimits, Durability, Key, WindowSpec};
 use super::super::scopes::Scope;
 use super::super::tokens::TokenFile;
 
+pub(in super::super) use callback::{CallbackConfig, TimeUnit};
 pub(super) use tables::Length;
 pub(in super::super) use tables::WhenFull;
 use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
@@ -114,6 +116,8 @@ pub(crate) struct Config {
     pub(crate) tokens: Vec<TokenFile>,
     pub(super) windows: Vec<WindowConfig>,
     pub(super) remote: Vec<RemoteConfig>,
+    /// Click callbacks, each with its window.
+    pub(super) callbacks: Vec<(AudienceName, CallbackConfig)>,
     pub(super) audiences: Vec<AudienceConfig>,
 }
 
@@ -125,6 +129,7 @@ impl Default for Config {
             tokens: Vec::new(),
             windows: Vec::new(),
             remote: Vec::new(),
+            callbacks: Vec::new(),
             audiences: Vec::new(),
         }
     }
@@ -143,6 +148,10 @@ impl fmt::Display for Config {
         }
         for RemoteConfig { name, length, redis } in &self.remote {
             writeln!(f, "window     {name}: {length}, in {}", rtad_redis::redacted(&redis.url))?;
+        }
+        for (window, CallbackConfig { id, .. }) in &self.callbacks {
+            let parameters: Vec<&str> = id.iter().map(|id| id.parameter.as_str()).collect();
+            writeln!(f, "callback   {window}: ids in {}", parameters.join(", "))?;
         }
         for AudienceConfig { name, from_window, min_count, .. } in &self.audiences {
             writeln!(f, "audience   {name}: count of at least {min_count} in {from_window}")?;
@@ -191,6 +200,10 @@ fn check(file: File, d: &mut Document<'_>) -> Config {
         let key = format!("window[{index}]");
         let is_followed =
             file.audience.iter().any(|audience| audience.from_window == table.name.as_str());
+        if let Some(callback) = &table.callback {
+            callback::check(callback, &format!("{key}.callback"), d);
+            config.callbacks.push((table.name.clone(), callback.clone()));
+        }
         let length = length(table, &key, d);
         match table.backend.is_some() || table.backend_file.is_some() {
             true => config.remote.extend(remote(table, length, is_followed, &key, d)),

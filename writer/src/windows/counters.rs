@@ -5,7 +5,9 @@ use metrics::{Counter, Gauge, Label};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use rtad_core::device::Unusable;
 use rtad_core::snapshot::AudienceName;
+use rtad_window::Seen;
 
 use super::super::telemetry::Telemetry;
 use super::config::WindowConfig;
@@ -21,6 +23,20 @@ pub(in super::super) struct Results {
     pub(in super::super) late: u64,
     /// Refused or not durable.
     pub(in super::super) failed: u64,
+}
+
+impl Results {
+    pub(in super::super) fn of(seen: &[Seen]) -> Self {
+        let mut results = Self::default();
+        for seen in seen {
+            match seen {
+                Seen::New => results.new += 1,
+                Seen::Duplicate(_) => results.duplicate += 1,
+                Seen::Full => results.full += 1,
+            }
+        }
+        results
+    }
 }
 
 /// Numbers of events, of any window.
@@ -157,6 +173,44 @@ impl UploadCounters {
     }
 }
 
+/// Metrics of a window's click callbacks.
+pub(in super::super) struct CallbackCounters {
+    counted: Counter,
+    late: Counter,
+    blank: Counter,
+    malformed: Counter,
+    pub(in super::super) without_time: Counter,
+}
+
+impl CallbackCounters {
+    pub(super) fn new(telemetry: &Telemetry, window: &AudienceName) -> Self {
+        let callbacks = |result| {
+            let labels = vec![label(window), Label::from_static_parts("result", result)];
+            telemetry.counter("rtad_window_callbacks_total", labels)
+        };
+        let without_time = "rtad_window_callbacks_without_time_total";
+        Self {
+            counted: callbacks("counted"),
+            late: callbacks("late"),
+            blank: callbacks("blank"),
+            malformed: callbacks("malformed"),
+            without_time: telemetry.counter(without_time, vec![label(window)]),
+        }
+    }
+
+    /// A callback with a usable id; late or not.
+    pub(in super::super) fn counted(&self, is_in_time: bool) {
+        if is_in_time { &self.counted } else { &self.late }.increment(1);
+    }
+
+    pub(in super::super) fn unusable(&self, cause: Unusable) {
+        match cause {
+            Unusable::Blank => self.blank.increment(1),
+            Unusable::Malformed => self.malformed.increment(1),
+        }
+    }
+}
+
 /// Metrics of an audience that follows a window.
 pub(super) struct AudienceCounters {
     pub(super) lag_seconds: Gauge,
@@ -179,6 +233,14 @@ impl AudienceCounters {
 pub(in super::super) fn describe() {
     use metrics::{Unit, describe_counter, describe_gauge};
     describe_counter!("rtad_window_events_total", "Events by result");
+    describe_counter!(
+        "rtad_window_callbacks_total",
+        "Click callbacks answered with 200, by result: counted, late, or without a usable id"
+    );
+    describe_counter!(
+        "rtad_window_callbacks_without_time_total",
+        "Click callbacks without a usable time, which count as of now"
+    );
     describe_counter!("rtad_window_checks_total", "Ids checked without counting");
     describe_counter!("rtad_window_forgotten_total", "Entries erased on request");
     describe_counter!(

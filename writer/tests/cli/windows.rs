@@ -1,6 +1,7 @@
 //! Event windows: a service with windows, and what their tests share.
 
 mod audiences;
+mod callbacks;
 mod durability;
 mod events;
 mod redis_server;

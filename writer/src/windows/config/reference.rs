@@ -10,10 +10,11 @@ use super::*;
 /// Text before the generated part.
 const TEMPLATE: &str = include_str!("reference.md");
 /// Tables and their headings.
-const TABLES: [(&str, &str); 4] = [
+const TABLES: [(&str, &str); 5] = [
     ("", "Top level"),
     ("token[]", "`[[token]]`"),
     ("window[]", "`[[window]]`"),
+    ("window[].callback", "`[window.callback]`"),
     ("audience[]", "`[[audience]]`"),
 ];
 
@@ -35,6 +36,7 @@ fn description(table: &str, key: &str) -> Option<&'static str> {
     match table {
         "" => File::get_field_docs(key).ok(),
         "token[]" => TokenTable::get_field_docs(key).ok(),
+        "window[].callback" => CallbackConfig::get_field_docs(key).ok(),
         "window[]" => WindowTable::get_field_docs(key).ok(),
         _ => AudienceTable::get_field_docs(key).ok(),
     }

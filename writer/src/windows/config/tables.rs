@@ -14,6 +14,7 @@ use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::super::super::scopes::Scope;
+use super::callback::CallbackConfig;
 
 const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 const LENGTHS: std::ops::RangeInclusive<Duration> =
@@ -108,8 +109,8 @@ pub(super) struct TokenTable {
     #[serde(deserialize_with = "filled::<_, String>")]
     pub(super) file: String,
     /// Rights of the tokens: `events:WINDOW` for events, checks and erasures of a window,
-    /// `devices:AUDIENCE` for state and devices of an audience, `events:*` and `devices:*` for all
-    /// of them, `admin` for every route.
+    /// `callbacks:WINDOW` for its click callbacks, `devices:AUDIENCE` for state and devices of an
+    /// audience, each with `*` for all of them, `admin` for every route.
     pub(super) scopes: Vec<Scope>,
 }
 
@@ -182,6 +183,8 @@ pub(super) struct WindowTable {
     /// need different ones.
     #[serde(default = "default_namespace")]
     pub(super) namespace: String,
+    /// Click callbacks of ad platforms; see `[window.callback]`. Unset = none.
+    pub(super) callback: Option<CallbackConfig>,
 }
 
 /// Events that survive the end of the process.

@@ -77,11 +77,32 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "[[token]]\nfile = \"t\"\nscopes = [\"events:A\", \"root\", \"events:b\"]\n\
              [[token]]\nfile = \"\"\nscopes = []",
             &[
-                "writer.toml:8: token[0].scopes[0] is \"events:A\"; accepted: admin, or events: or",
-                "writer.toml:8: token[0].scopes[1] is \"root\"; accepted: admin, or events: or dev",
+                "writer.toml:8: token[0].scopes[0] is \"events:A\"; accepted: admin, or events:",
+                "writer.toml:8: token[0].scopes[1] is \"root\"; accepted: admin, or events:, cal",
                 "writer.toml:8: token[0].scopes[2] is \"events:b\"; accepted: the name of a [[",
                 "writer.toml:10: token[1].file is \"\"; accepted: a string that is not empty",
                 "writer.toml:11: token[1].scopes is a list; accepted: at least one scope",
+            ],
+        ),
+        (
+            SLIDING,
+            "[window.callback]\nid = [\"muid\", \"=md5\", \"a=sha1\"]\nrequest_id = \"\"\n\
+             time_unit = \"us\"\nanswer = 1",
+            &[
+                "writer.toml:7: window[0].callback.id[0] is \"muid\"; accepted: PARAMETER=KIND, or",
+                "writer.toml:7: window[0].callback.id[1] is \"=md5\"; accepted: PARAMETER=KIND, or",
+                "writer.toml:7: window[0].callback.id[2] is \"a=sha1\"; accepted: PARAMETER=KIND, ",
+                "writer.toml:8: window[0].callback.request_id is \"\"; accepted: a string that is ",
+                "writer.toml:9: window[0].callback.time_unit is \"us\"; accepted: s or ms",
+                "writer.toml:10: window[0].callback.answer is 1; accepted: a string of at most 102",
+            ],
+        ),
+        (
+            SLIDING,
+            "[window.callback]\nid = []\ntime_unit = \"ms\"",
+            &[
+                "writer.toml:7: window[0].callback.id is a list; accepted: at least one parameter",
+                "writer.toml:8: window[0].callback.time_unit is given without time; accepted: time",
             ],
         ),
         (

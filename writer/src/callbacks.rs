@@ -1,0 +1,174 @@
+//! `GET /v1/windows/{window}/events`: click callbacks, as ad platforms send them.
+//!
+//! A platform sends one event in a query string, and its token in the path or in the query. It
+//! repeats what is not answered with 200, so a callback without a usable id is answered with 200
+//! and counted by metric, and one that could not be counted with 503.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::extract::{RawPathParams, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::response::Response;
+use percent_encoding::percent_decode_str;
+
+use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
+use rtad_core::snapshot::AudienceName;
+use rtad_window::{Retry, Token};
+
+use super::app::App;
+use super::bodies::check_unix_seconds;
+use super::error::ApiError;
+use super::scopes::{Area, Scope};
+use super::windows::config::{CallbackConfig, TimeUnit};
+use super::windows::counters::Results;
+
+const MAX_QUERY: usize = 8 << 10;
+const MAX_PARAMETERS: usize = 100;
+/// Parameter with the token.
+const TOKEN: &str = "token";
+
+/// A query string. Its values are never in a message.
+#[derive(Clone, Copy)]
+struct Query<'a>(&'a str);
+
+impl<'a> Query<'a> {
+    /// Refuses what takes long to read.
+    fn check(self) -> Result<(), ApiError> {
+        if self.0.len() <= MAX_QUERY && self.0.split('&').count() <= MAX_PARAMETERS {
+            return Ok(());
+        }
+        Err(ApiError::TooLarge(format!(
+            "query: expected at most {MAX_QUERY} bytes and {MAX_PARAMETERS} parameters, found more"
+        )))
+    }
+
+    /// The value of a parameter; the last one if it is repeated.
+    fn value(self, name: &str) -> Option<Cow<'a, [u8]>> {
+        let mut pairs = self.0.split('&').filter_map(|pair| pair.split_once('='));
+        let last = pairs.rfind(|(known, _)| percent_decode_str(known).eq(name.bytes()));
+        last.map(|(_, value)| percent_decode_str(value).into())
+    }
+}
+
+pub(super) async fn receive(
+    State(app): State<Arc<App>>,
+    path: RawPathParams,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let value = |wanted| path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    let window = value("window").and_then(|name| name.parse::<AudienceName>().ok());
+    let needed = Scope::Area(Area::Callbacks, window.clone());
+    let query = Query(uri.query().unwrap_or_default());
+    let in_path = value(TOKEN).map(|token| Cow::Borrowed(token.as_bytes()));
+    let admitted = match (in_path, query.value(TOKEN)) {
+        // A GET that changes something is as unsafe as a POST.
+        (None, None) => app.admit(&Method::POST, &headers, Some(&needed)),
+        (Some(token), None) | (None, Some(token)) => app.admit_url(&headers, &token, &needed),
+        (Some(_), Some(_)) => Err(ApiError::Unauthorized),
+    };
+    let answer = async { answer(&app, window.as_ref(), &method, query).await };
+    app.guard("callback", admitted, answer).await
+}
+
+async fn answer(
+    app: &App,
+    name: Option<&AudienceName>,
+    method: &Method,
+    query: Query<'_>,
+) -> Result<Response, ApiError> {
+    query.check()?;
+    let name = name.ok_or(ApiError::UnknownWindow)?;
+    let window = app.windows.get(name).ok_or(ApiError::UnknownWindow)?;
+    let callback = app.windows.callback(name).ok_or(ApiError::NoCallback)?;
+    // A check of the link counts nothing.
+    if *method == Method::HEAD {
+        return Ok(accepted(&callback.config));
+    }
+    let key = match usable_id(&app.keys, &callback.config, query) {
+        Ok(key) => *key.as_bytes(),
+        Err(unusable) => {
+            callback.counters.unusable(unusable);
+            window.count(Results { unusable: 1, ..Results::default() });
+            return Ok(accepted(&callback.config));
+        }
+    };
+    let at = match &callback.config.time {
+        Some(parameter) => {
+            let at = query.value(parameter).and_then(|text| time(&text, callback.config.time_unit));
+            callback.counters.without_time.increment(u64::from(at.is_none()));
+            at
+        }
+        None => None,
+    };
+    let retry = retry(&app.keys, &callback.config, query, &key);
+    let observed = window.observe(vec![key], at, retry).await?;
+    callback.counters.counted(observed.is_some());
+    match observed {
+        Some(observed) if !observed.is_repeated => window.count(Results::of(&observed.seen)),
+        Some(_) => {}
+        None => window.count(Results { late: 1, ..Results::default() }),
+    }
+    Ok(accepted(&callback.config))
+}
+
+fn accepted(config: &CallbackConfig) -> Response {
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&config.answer).is_ok();
+    let kind = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+    let mut response = Response::new(config.answer.clone().into());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The key of the first usable id. Without one, `Malformed` if an id has not the form of its kind:
+/// the configuration or the link is wrong.
+fn usable_id(
+    keys: &KeyMaker,
+    config: &CallbackConfig,
+    query: Query<'_>,
+) -> Result<DeviceKey, Unusable> {
+    let mut cause = Unusable::Blank;
+    for id in &config.id {
+        match keys.key(id.kind, &query.value(&id.parameter).unwrap_or_default()) {
+            Ok(key) => return Ok(key),
+            Err(Unusable::Malformed) => cause = Unusable::Malformed,
+            Err(Unusable::Blank) => {}
+        }
+    }
+    Err(cause)
+}
+
+/// A time in seconds or milliseconds since 1970, up to the year 9999.
+fn time(text: &[u8], unit: TimeUnit) -> Option<SystemTime> {
+    let number: u64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
+    let since = match unit {
+        TimeUnit::Seconds => Duration::from_secs(number),
+        TimeUnit::Milliseconds => Duration::from_millis(number),
+    };
+    check_unix_seconds(since.as_secs()).ok()?;
+    Some(UNIX_EPOCH + since)
+}
+
+/// Identity of a callback with an id of the click, which is usable as a device id is.
+fn retry(
+    keys: &KeyMaker,
+    config: &CallbackConfig,
+    query: Query<'_>,
+    key: &[u8; 16],
+) -> Option<Retry> {
+    let id = query.value(config.request_id.as_ref()?)?;
+    let id = id.trim_ascii();
+    if id.is_empty() || keys.key(rtad_core::device::IdKind::Openid, id) == Err(Unusable::Blank) {
+        return None;
+    }
+    let digest = *DeviceKey::of_canonical(id).as_bytes();
+    // Apart from the tokens of `Idempotency-Key`.
+    let token = [&b"callback"[..], &digest, key].concat();
+    Some((Token(*DeviceKey::of_canonical(&token).as_bytes()), *key))
+}

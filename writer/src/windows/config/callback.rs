@@ -1,0 +1,109 @@
+//! `[window.callback]`: the query parameters of click callbacks.
+
+use std::str::FromStr as _;
+
+use rtad_config::values::{filled, text};
+use rtad_config::{Document, OneOrMany};
+use rtad_core::device::IdKind;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+const ACCEPTED_ID: &str = "PARAMETER=KIND, or a parameter with the name of a kind; the kinds \
+                           are those of device ids, and text";
+/// Longest body of an answer.
+const MAX_ANSWER: usize = 1024;
+
+/// Click callbacks of a window: the meaning of their query parameters.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+pub(in super::super::super) struct CallbackConfig {
+    /// Parameter with the device id, or several in the order of preference: the first usable id
+    /// counts. `PARAMETER=KIND` names the kind of id, `md5` for hashed ids; a parameter that has
+    /// the name of a kind needs none.
+    #[serde(deserialize_with = "one_or_many")]
+    pub(in super::super::super) id: Vec<CallbackId>,
+    /// Parameter with an id of the click: a repeated callback with the same id of the click and
+    /// device counts once within `answers_time`.
+    #[serde(default, deserialize_with = "parameter")]
+    pub(in super::super::super) request_id: Option<String>,
+    /// Parameter with the time of the click; unset = the time of receipt.
+    #[serde(default, deserialize_with = "parameter")]
+    pub(in super::super::super) time: Option<String>,
+    /// Unit of `time`.
+    #[serde(default)]
+    pub(in super::super::super) time_unit: TimeUnit,
+    /// Body of the answer 200, as the platform expects it: JSON, or any other text.
+    #[serde(default = "default_answer", deserialize_with = "answer")]
+    pub(in super::super::super) answer: String,
+}
+
+/// Unit of a time since 1970.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(in super::super::super) enum TimeUnit {
+    #[default]
+    #[serde(rename = "s")]
+    Seconds,
+    #[serde(rename = "ms")]
+    Milliseconds,
+}
+
+/// A parameter with a device id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super::super) struct CallbackId {
+    pub(in super::super::super) parameter: String,
+    pub(in super::super::super) kind: IdKind,
+    /// As configured.
+    text: String,
+}
+
+impl CallbackId {
+    fn parse(text: &str) -> Option<Self> {
+        let (parameter, kind) = text.rsplit_once('=').unwrap_or((text, text));
+        let kind = match kind {
+            // The key of a text and of an id as issued is the same; an unexpanded macro is blank.
+            "text" => IdKind::Openid,
+            kind => IdKind::from_str(kind).ok()?,
+        };
+        let parameter = parameter.to_owned();
+        (!parameter.is_empty()).then(|| Self { parameter, kind, text: text.to_owned() })
+    }
+}
+
+impl<'de> Deserialize<'de> for CallbackId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, ACCEPTED_ID, Self::parse)
+    }
+}
+
+impl Serialize for CallbackId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CallbackId>, D::Error> {
+    OneOrMany::deserialize(deserializer).map(|OneOrMany(ids)| ids)
+}
+
+fn parameter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    filled::<_, String>(deserializer).map(Some)
+}
+
+fn default_answer() -> String {
+    r#"{"code":0}"#.to_owned()
+}
+
+fn answer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let accepted = format!("a string of at most {MAX_ANSWER} bytes");
+    text(deserializer, &accepted, |text| (text.len() <= MAX_ANSWER).then(|| text.to_owned()))
+}
+
+/// Checks the table at `key`.
+pub(super) fn check(callback: &CallbackConfig, key: &str, d: &mut Document<'_>) {
+    if callback.id.is_empty() {
+        d.reject(&format!("{key}.id"), "at least one parameter");
+    }
+    let unit = format!("{key}.time_unit");
+    if callback.time.is_none() && d.has(&unit) {
+        d.mistake(&unit, "is given without time", "time with it");
+    }
+}

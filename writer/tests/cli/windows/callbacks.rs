@@ -1,0 +1,176 @@
+//! Click callbacks: the links of the guide, tokens in URLs, unusable ids, repetitions, failures.
+
+use rtad_core::device::DeviceKey;
+use serde_json::json;
+use testkit::client::{Answer, Client, metric};
+use testkit::sandbox::Sandbox;
+use testkit::store::{hex, now_unix_seconds};
+
+use super::{ZONE, info, path, serve};
+use crate::process::{Api, Serve, TOKEN};
+
+const LINK_TOKEN: &str = "a-token-of-a-platform";
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/click-callbacks.md");
+
+/// The link and the configuration of a platform's section of the guide, at about noon.
+fn example(platform: &str) -> (String, String) {
+    let guide = std::fs::read_to_string(GUIDE).unwrap();
+    let (_, section) = guide.split_once(&format!("\n## {platform}\n")).unwrap();
+    let block = |kind: &str| {
+        let (_, rest) = section.split_once(&format!("```{kind}\n")).unwrap();
+        rest.split_once("```").unwrap().0.to_owned()
+    };
+    let (link, config) = (block("text"), block("toml"));
+    let link = link.trim().strip_prefix("https://ads.example.com").unwrap().to_owned();
+    let (_, config) = config.split_once("\n\n").unwrap();
+    (link.replace("TOKEN", LINK_TOKEN), config.replace("Asia/Shanghai", &ZONE))
+}
+
+fn start(sandbox: &Sandbox, config: &str) -> Serve {
+    sandbox.file("tencent-token", LINK_TOKEN);
+    sandbox.file("ocean-token", LINK_TOKEN);
+    serve(sandbox, config)
+}
+
+fn get(client: &mut Client, url: &str) -> Answer {
+    client.request("GET", url, "", "")
+}
+
+fn filled(link: &str, values: &[(&str, &str)]) -> String {
+    values
+        .iter()
+        .fold(link.to_owned(), |link, (name, value)| link.replace(&format!("__{name}__"), value))
+}
+
+fn seen(api: &mut Api, kind: &str, id: &str) -> u64 {
+    let answer = api.post(&path("clicks", "check"), &json!({ "kind": kind, "ids": [id] })).ok();
+    answer["counts"][0].as_u64().unwrap()
+}
+
+fn callbacks(serve: &Serve, result: &str) -> f64 {
+    let labels = format!("{{window=\"clicks\",result=\"{result}\"}}");
+    metric(&serve.metrics(), &format!("rtad_window_callbacks_total{labels}"))
+}
+
+#[test]
+fn links_of_the_guide_count_clicks_of_tencent() {
+    let sandbox = Sandbox::new();
+    let (link, config) = example("Tencent");
+    let serve = start(&sandbox, &config);
+    let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
+    let now = now_unix_seconds().to_string();
+    let oaid = "D41D8CD98F00B204E9800998ECF8427F";
+    let values = [("CLICK_ID", "c1"), ("CLICK_TIME", &now), ("HASH_OAID", oaid)];
+    // Repeated: the same click counts once.
+    for _ in 0..2 {
+        let answer = get(&mut client, &filled(&link, &values));
+        assert_eq!((answer.status, answer.text().as_str()), (200, "{\"ret\":0,\"msg\":\"ok\"}"));
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        assert_eq!(seen(&mut api, "md5", oaid), 1);
+    }
+    let second = filled(&link, &[("CLICK_ID", "c2"), ("CLICK_TIME", &now), ("HASH_OAID", oaid)]);
+    assert_eq!(get(&mut client, &second).status, 200);
+    assert_eq!(seen(&mut api, "md5", oaid), 2);
+    // The first usable id.
+    let muid = "900150983cd24fb0d6963f7d28e17f72";
+    assert_eq!(get(&mut client, &filled(&link, &[("MUID", muid)])).status, 200);
+    assert_eq!(seen(&mut api, "md5", muid), 1);
+    // No macro was replaced: the time of this and of the one before is not usable either.
+    assert_eq!(get(&mut client, &link).status, 200);
+    assert_eq!(get(&mut client, &filled(&link, &[("HASH_OAID", "no-md5")])).status, 200);
+    // The day has ended.
+    let day_before = (now_unix_seconds() - 24 * 3600).to_string();
+    let late = filled(&link, &[("CLICK_TIME", &day_before), ("MUID", muid)]);
+    assert_eq!(get(&mut client, &late).status, 200);
+    assert_eq!(seen(&mut api, "md5", muid), 1);
+    let counted = ["counted", "late", "blank", "malformed"].map(|result| callbacks(&serve, result));
+    assert_eq!(counted, [4.0, 1.0, 1.0, 1.0]);
+    let without_time = "rtad_window_callbacks_without_time_total{window=\"clicks\"}";
+    assert_eq!(metric(&serve.metrics(), without_time), 1.0);
+    let events = &info(&mut api, "clicks")["events"];
+    let numbers = ["new", "duplicate", "unusable", "late"].map(|result| events[result].clone());
+    assert_eq!(numbers, [2, 1, 2, 1].map(|number| json!(number)));
+}
+
+#[test]
+fn links_of_the_guide_count_clicks_of_ocean_engine() {
+    let sandbox = Sandbox::new();
+    let (link, config) = example("Ocean Engine");
+    let serve = start(&sandbox, &config);
+    let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
+    let now = (now_unix_seconds() * 1000).to_string();
+    let oaid = "8f3b6b1e-7c0a-4a5e-9c55-0123456789ab";
+    let encoded = oaid.replace('-', "%2D");
+    let values = [("REQUEST_ID", "r1"), ("TS", now.as_str()), ("OAID", encoded.as_str())];
+    let answer = get(&mut client, &filled(&link, &values));
+    assert_eq!((answer.status, answer.text().as_str()), (200, "{\"code\":0}"));
+    assert_eq!(seen(&mut api, "oaid", oaid), 1);
+    let idfa = "D9BF17D1-13F3-4956-88BA-A8A44B0CD80D";
+    let values = [("TS", now.as_str()), ("OAID", "%5F%5FOAID%5F%5F"), ("IDFA", idfa)];
+    assert_eq!(get(&mut client, &filled(&link, &values)).status, 200);
+    assert_eq!(seen(&mut api, "idfa", idfa), 1);
+    assert_eq!(callbacks(&serve, "counted"), 2.0);
+}
+
+#[test]
+fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
+    let sandbox = Sandbox::new();
+    let (_, config) = example("Tencent");
+    sandbox.file("stream", "a-token-of-a-stream-0");
+    let stream = "\n[[token]]\nfile = \"stream\"\nscopes = [\"events:clicks\"]\n\
+                  [[window]]\nname = \"views\"\nlength = \"1h\"\ncapacity = 10\n";
+    let serve = start(&sandbox, &format!("{config}{stream}"));
+    let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
+    let id = "900150983cd24fb0d6963f7d28e17f72";
+    let events = path("clicks", "events");
+    for (url, status, code) in [
+        (format!("{events}?muid={id}"), 401, "unauthorized"),
+        (format!("{events}?muid={id}&token=wrong-token-of-0123"), 401, "unauthorized"),
+        (format!("{events}/{LINK_TOKEN}?muid={id}&token={LINK_TOKEN}"), 401, "unauthorized"),
+        (format!("{events}?muid={id}&token={TOKEN}"), 403, "missing_scope"),
+        (format!("{events}?muid={id}&token=a-token-of-a-stream-0"), 403, "missing_scope"),
+        (format!("/v1/windows/views/events/{LINK_TOKEN}?muid={id}"), 403, "missing_scope"),
+        (format!("/v1/windows/nothing/events/{LINK_TOKEN}"), 403, "missing_scope"),
+        (format!("{events}?token={LINK_TOKEN}&{}", "a=1&".repeat(101)), 413, "too_large"),
+    ] {
+        get(&mut client, &url).problem(status, code);
+    }
+    api.get("/v1/windows/views/events?muid=1").problem(404, "no_callback");
+    api.get(&format!("{events}?{}", "a=1&".repeat(101))).problem(413, "too_large");
+    api.get(&format!("{events}?muid={}", "a".repeat(8 << 10))).problem(413, "too_large");
+    client
+        .request("POST", &format!("{events}?token={LINK_TOKEN}"), "", "{}")
+        .problem(401, "unauthorized");
+    assert_eq!(seen(&mut api, "md5", id), 0);
+
+    // A check of the link counts nothing.
+    let link = format!("{events}?muid={id}&token={LINK_TOKEN}");
+    assert_eq!(client.request("HEAD", &link, "", "").status, 200);
+    assert_eq!(seen(&mut api, "md5", id), 0);
+    assert_eq!(get(&mut client, &link).status, 200);
+    assert_eq!(seen(&mut api, "md5", id), 1);
+    for secret in [LINK_TOKEN, TOKEN, "wrong-token", id] {
+        assert!(!serve.stderr().contains(secret) && !serve.metrics().contains(secret), "{secret}");
+    }
+}
+
+#[test]
+fn callback_that_cannot_be_kept_is_answered_with_503() {
+    let sandbox = Sandbox::new();
+    let (link, config) = example("Tencent");
+    let config = config.replace("count = 3", "count = 3\nwhen_full = \"error\"");
+    let config = config.replace("capacity = 1_000_000", "capacity = 1");
+    let serve = start(&sandbox, &config);
+    let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
+    let mut refused = None;
+    for n in 0..1000_u32 {
+        let id = hex(&DeviceKey::of_canonical(&n.to_le_bytes()));
+        let answer = get(&mut client, &filled(&link, &[("MUID", &id), ("CLICK_ID", &id)]));
+        if answer.status != 200 {
+            answer.problem(503, "window_full");
+            refused = Some(id);
+            break;
+        }
+    }
+    assert_eq!(seen(&mut api, "md5", &refused.expect("a table of one key is full")), 0);
+}
