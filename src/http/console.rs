@@ -9,7 +9,7 @@ use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY}
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use rtad_core::snapshot::Digest;
-use rtad_http::console::{ConsoleFile, HTML, POLICY, TEXT, file_at};
+use rtad_http::console::{CSS, ConsoleFile, HTML, POLICY, TEXT, file_at};
 
 use super::error::ApiError;
 use super::tagged::tagged;
@@ -20,14 +20,16 @@ pub(super) const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, \
      POST /v1/explain/{platform}";
 
 /// The page's own files.
-const FILES: [ConsoleFile; 9] = [
+const FILES: [ConsoleFile; 11] = [
     ConsoleFile::script("main.js", include_str!("console/main.js")),
     ConsoleFile::script("audiences.js", include_str!("console/audiences.js")),
+    ConsoleFile::script("caps.js", include_str!("console/caps.js")),
     ConsoleFile::script("charts.js", include_str!("console/charts.js")),
     ConsoleFile::script("en.js", include_str!("console/en.js")),
     ConsoleFile::script("lookup.js", include_str!("console/lookup.js")),
     ConsoleFile::script("map.js", include_str!("console/map.js")),
     ConsoleFile::script("metrics.js", include_str!("console/metrics.js")),
+    ConsoleFile { name: "pod.css", kind: CSS, text: include_str!("console/pod.css") },
     ConsoleFile::script("traffic.js", include_str!("console/traffic.js")),
     ConsoleFile::script("zh.js", include_str!("console/zh.js")),
 ];

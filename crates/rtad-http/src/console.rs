@@ -39,9 +39,10 @@ impl ConsoleFile {
 }
 
 /// The shared files: style, icon, helpers, and the choice of a language.
-pub const SHARED: [ConsoleFile; 4] = [
+pub const SHARED: [ConsoleFile; 5] = [
     ConsoleFile { name: "console.css", kind: CSS, text: include_str!("console/console.css") },
     ConsoleFile { name: "icon.svg", kind: SVG, text: include_str!("console/icon.svg") },
+    ConsoleFile::script("alerts.js", include_str!("console/alerts.js")),
     ConsoleFile::script("dom.js", include_str!("console/dom.js")),
     ConsoleFile::script("words.js", include_str!("console/words.js")),
 ];

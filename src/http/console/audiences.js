@@ -20,6 +20,8 @@ const GOOD = ["ok", "unchanged"];
 /** Interval of reloading the map during a rolling swap, in milliseconds. */
 const ROLLING = 10_000;
 const cards = new WeakMap();
+/** Whether the screen is narrow: console.css has the same width. */
+const isPhone = () => matchMedia("(max-width: 44rem)").matches;
 
 /** The reason why an audience is unavailable; undefined if it is available. */
 export function whyUnavailable(audience) {
@@ -144,7 +146,7 @@ function make({ name }) {
     problem: el("div", { class: "notice", hidden: true }),
     facts: el("div"),
     body: el("tbody"),
-    polls: el("div", { class: "polls" }),
+    polls: el("details", { class: "polls", open: !isPhone() }),
     map: new ShardMap(name),
     summary: el("summary"),
     showMap: () => {},
@@ -153,19 +155,15 @@ function make({ name }) {
     setText(card.summary, t("map"));
     const heads = [t("when"), t("result"), t("took-head"), t("in-words")];
     card.polls.replaceChildren(
-      el("h4", {}, t("polls")),
+      el("summary", {}, t("polls")),
       table(`${t("polls")}: ${name}`, heads, card.body),
     );
     card.map.translate();
   };
   card.translate();
-  // The first map is open; the others are loaded when opened.
-  card.details = el(
-    "details",
-    { open: byId("cards").childElementCount === 0 },
-    card.summary,
-    card.map.element,
-  );
+  // The first map is open, but not on phones; the others are loaded when opened.
+  const isOpen = byId("cards").childElementCount === 0 && !isPhone();
+  card.details = el("details", { class: "shards", open: isOpen }, card.summary, card.map.element);
   // At once, as a paused page has no next poll.
   card.details.addEventListener("toggle", () => card.showMap());
   const id = `audience-${name}`;

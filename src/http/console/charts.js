@@ -1,6 +1,7 @@
 // Small charts. The same figures are shown as text, so screen readers skip the charts.
 
 import { el, setText, svg } from "./dom.js";
+import { percent } from "./words.js";
 
 const WIDTH = 300;
 const HEIGHT = 96;
@@ -110,9 +111,18 @@ export class Chart {
   }
 }
 
+/** A share of bids, or of a cap that is used, as a bar and a number. */
+export function bar(share) {
+  const parts = [
+    [share, "bid"],
+    [1 - share, "no-bid"],
+  ];
+  return el("span", { class: "share" }, shares(parts), el("b", {}, percent(share)));
+}
+
 /** A bar of shares that add up to 1, each with its class. */
-export function shares(parts) {
-  const bar = svg("svg", {
+function shares(parts) {
+  const drawing = svg("svg", {
     viewBox: "0 0 100 8",
     preserveAspectRatio: "none",
     class: "shares",
@@ -120,7 +130,7 @@ export function shares(parts) {
   });
   let x = 0;
   for (const [share, name] of parts) {
-    bar.append(
+    drawing.append(
       svg("rect", {
         x: x.toFixed(2),
         y: 0,
@@ -131,7 +141,7 @@ export function shares(parts) {
     );
     x += share * 100;
   }
-  return bar;
+  return drawing;
 }
 
 /** A histogram with at most `count` bars from the least to the most value. */

@@ -1,5 +1,6 @@
 // Lookup form: explains the answer for an id or a captured request.
 
+import { announce } from "./alerts.js";
 import { byId, el, facts, pill, rows, table } from "./dom.js";
 import { bytes, duration, list, oneIn, t } from "./words.js";
 
@@ -58,7 +59,7 @@ export function rebuildLookup() {
 const isRequest = (text) =>
   text.length > 128 || /^[{[]/.test(text) || /^(0x)?[0-9a-f\s]{34,}$/i.test(text);
 
-export function startLookup(ask, announce) {
+export function startLookup(ask) {
   const what = byId("what");
   byId("pasted").addEventListener("input", () => {
     const isOne = platforms.length > 0 && isRequest(byId("pasted").value.trim());
@@ -210,12 +211,19 @@ function showRequest(explanation) {
 }
 
 const code = (text) => el("code", {}, text);
-const body = () => el("tbody");
+
+/** A table with its rows. */
+function filled(caption, heads, items, keyOf, cellsOf) {
+  const body = el("tbody");
+  const made = table(caption, heads, body);
+  rows(body, items, keyOf, cellsOf);
+  return made;
+}
 
 function strategiesTable(strategies, audiences, failure) {
-  const inside = body();
-  rows(
-    inside,
+  return filled(
+    t("by-strategy"),
+    [t("strategy"), t("decision"), t("because")],
     strategies,
     ({ id }) => id,
     (one) => [
@@ -224,7 +232,6 @@ function strategiesTable(strategies, audiences, failure) {
       because(one, audiences, failure),
     ],
   );
-  return table(t("by-strategy"), [t("strategy"), t("decision"), t("because")], inside);
 }
 
 /** The reason of a strategy's decision, with the audiences that caused it. */
@@ -259,9 +266,9 @@ function because({ bid, reason, exclude, include }, audiences, failure) {
 }
 
 function audiencesTable(audiences) {
-  const inside = body();
-  rows(
-    inside,
+  return filled(
+    t("audiences"),
+    [t("audience"), t("says"), t("served-from")],
     audiences,
     ({ name }) => name,
     ({ name, answer, snapshot }) => [
@@ -275,7 +282,6 @@ function audiencesTable(audiences) {
         : "–",
     ],
   );
-  return table(t("audiences"), [t("audience"), t("says"), t("served-from")], inside);
 }
 
 /** A note on false positives. */
@@ -289,9 +295,9 @@ function chanceNote(audiences) {
 }
 
 function idsTable(ids) {
-  const inside = body();
-  rows(
-    inside,
+  return filled(
+    t("ids-in-it"),
+    [t("field"), t("value"), t("result"), t("md5"), t("shard"), t("says")],
     ids.map((id, at) => ({ ...id, at })),
     ({ at }) => at,
     (id) => {
@@ -310,10 +316,5 @@ function idsTable(ids) {
         members.join("; ") || "–",
       ];
     },
-  );
-  return table(
-    t("ids-in-it"),
-    [t("field"), t("value"), t("result"), t("md5"), t("shard"), t("says")],
-    inside,
   );
 }

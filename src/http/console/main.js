@@ -1,13 +1,16 @@
 // The console: polls the pod every two seconds and shows its state.
 //
-// metrics.js parses /metrics · traffic.js, audiences.js and map.js show it · lookup.js explains ·
-// words.js, en.js and zh.js have the texts · charts.js draws · dom.js has DOM helpers.
+// metrics.js parses /metrics · traffic.js, caps.js, audiences.js and map.js show it · lookup.js
+// explains · words.js, en.js and zh.js have the texts · charts.js draws · alerts.js lists problems ·
+// dom.js has DOM helpers.
 
+import { announce, showAlerts } from "./alerts.js";
 import { problemsOf, rebuildAudiences, showAudiences } from "./audiences.js";
-import { byId, el, keyed, pill, setText } from "./dom.js";
+import { capProblems, showCaps } from "./caps.js";
+import { byId, pill, setText } from "./dom.js";
 import { offer, rebuildLookup, startLookup } from "./lookup.js";
 import { Reading, SPAN, Span } from "./metrics.js";
-import { forgetTraffic, noteTraffic, rebuildTraffic, showCaps, showTraffic } from "./traffic.js";
+import { forgetTraffic, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
 import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
 
 const EVERY = 2000;
@@ -16,8 +19,6 @@ const SOON = 500;
 const TIMEOUT = 5000;
 /** Time for which a past problem is shown. */
 const REMEMBERED = 60_000;
-/** Screen readers announce text in an element that was empty for this time. */
-const PAUSE = 100;
 
 const state = {
   readings: [],
@@ -148,30 +149,10 @@ function showState() {
 function showProblems(reading) {
   const problems = [
     ...problemsOf(state.status, reading),
+    ...capProblems(state.status),
     ...(state.readings.length > 1 ? passing(span()) : []),
   ];
-  const shown =
-    problems.length > 0 ? problems : [{ key: "calm", level: "good", title: t("calm"), text: "" }];
-  const before = byId("problems").dataset.keys;
-  keyed(
-    byId("problems"),
-    shown,
-    ({ key }) => key,
-    () => el("li"),
-    (element, { level, title, text, href }) => {
-      const heading = href ? el("a", { href }, title) : title;
-      const inside = el(
-        "div",
-        { class: `problem ${level}` },
-        pill(level, heading),
-        el("span", {}, text),
-      );
-      if (!element.firstChild?.isEqualNode(inside)) element.replaceChildren(inside);
-    },
-  );
-  byId("problems").dataset.keys = shown.map(({ key }) => key).join("\n");
-  if (before !== undefined && before !== byId("problems").dataset.keys)
-    announce(list(shown.map(({ title }) => title)));
+  showAlerts(problems);
 }
 
 /** Problems detected by growing counters; each is shown for a minute. */
@@ -207,16 +188,6 @@ function passing(span) {
   return growing;
 }
 
-const pending = [];
-
-/** Announces a text to screen readers, even if it equals the last one. */
-function announce(text) {
-  pending.push(el("p", {}, text));
-  if (pending.length > 1) return;
-  byId("announce").replaceChildren();
-  setTimeout(() => byId("announce").replaceChildren(...pending.splice(0)), PAUSE);
-}
-
 function translate() {
   translatePage();
   const other = document.documentElement.lang === "en" ? "zh-CN" : "en";
@@ -250,6 +221,6 @@ byId("pause").addEventListener("click", () => {
   state.isPaused = !state.isPaused;
   showState();
 });
-startLookup(ask, announce);
+startLookup(ask);
 translate();
 keepPolling();

@@ -47,7 +47,7 @@ export class ShardMap {
       el("i", { class: "key empty", "aria-hidden": "true" }),
       el("span"),
     );
-    this.spreadTitle = el("h5");
+    this.spreadTitle = el("h4");
     this.spread = el("div", { class: "spread-box" });
     const picture = el("div", { class: "picture" }, this.canvas, this.cursor);
     const beside = el(
@@ -175,7 +175,7 @@ export class ShardMap {
 
   say() {
     if (this.cursor.hidden) {
-      setText(this.readout, t("map"));
+      setText(this.readout, t("map-start"));
       return;
     }
     const { mean } = this.measure();

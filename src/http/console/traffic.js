@@ -1,9 +1,10 @@
 // Traffic: requests, decisions and latency.
 
-import { Chart, shares } from "./charts.js";
-import { byId, el, facts, keyed, rows, setText, table } from "./dom.js";
+import { capsCard } from "./caps.js";
+import { Chart, bar } from "./charts.js";
+import { byId, card, el, facts, keyed, rows, setText, table } from "./dom.js";
 import { SPAN, shareAbove } from "./metrics.js";
-import { count, moment, percent, rate, short, t, took } from "./words.js";
+import { count, percent, rate, short, t, took } from "./words.js";
 
 /** Time span of the charts, in milliseconds. */
 const BACK = 300_000;
@@ -72,71 +73,25 @@ function build() {
     latency: panel("latency"),
   };
   byId("panels").replaceChildren(...Object.values(panels).map(({ element }) => element));
-  bodies = { routes: el("tbody"), strategies: el("tbody"), caps: el("tbody") };
+  bodies = { routes: el("tbody"), strategies: el("tbody") };
   const quantiles = QUANTILES.map(([name]) => name);
   const routes = table(
     t("by-route"),
     [t("route"), t("a-second"), ...quantiles, t("over-60"), t("errors")],
     bodies.routes,
   );
+  routes.classList.add("figures");
   const strategies = table(
     t("by-strategy"),
-    [
-      t("strategy"),
-      t("a-second"),
-      t("bid-share"),
-      ...REASONS.map((reason) => t(`reason-${reason}`)),
-    ],
+    [t("strategy"), t("a-second"), t("bid-share"), t("bid-reasons"), t("no-bid-reasons")],
     bodies.strategies,
   );
-  const box = (title, inside, note) =>
-    el("article", { class: "card" }, el("h3", {}, t(title)), inside, note);
   bodies.note = el("p", { class: "quiet" }, t("no-decisions"));
-  const caps = table(
-    t("caps"),
-    [t("strategy"), t("cap-counted"), t("cap-limit"), t("cap-used"), t("cap-per"), t("cap-ends")],
-    bodies.caps,
-  );
-  bodies.capsCard = box("caps", caps, el("p", { class: "quiet" }, t("cap-note")));
   byId("tables").replaceChildren(
-    box("by-route", routes),
-    box("by-strategy", strategies, bodies.note),
-    bodies.capsCard,
+    card(t("by-strategy"), strategies, bodies.note),
+    card(t("by-route"), routes),
+    capsCard(),
   );
-}
-
-/** Shows the caps of the strategies; none, no table. */
-export function showCaps({ caps }) {
-  if (!panels) build();
-  bodies.capsCard.hidden = caps.length === 0;
-  rows(
-    bodies.caps,
-    caps,
-    ({ strategy }) => strategy,
-    ({ strategy, devices, limit, unique_devices: total, leases, ...cap }) => {
-      const { per, time_zone, period_end_unix_seconds: end } = cap;
-      const used = limit > 0 ? devices / limit : 0;
-      const bar = shares([
-        [used, "bid"],
-        [1 - used, "no-bid"],
-      ]);
-      return [
-        strategy,
-        count(devices),
-        leases ? leased(count(limit), leases, total) : count(limit),
-        el("span", { class: "share" }, bar, el("b", {}, percent(used))),
-        t(per === "hour" ? "per-hour" : "per-day", { zone: time_zone }),
-        moment(end),
-      ];
-    },
-  );
-}
-
-/** A limit that grows by leases. */
-function leased(limit, { all_devices: all, failing }, total) {
-  const of = t("cap-leased", { all: count(all), total: count(total) });
-  const fails = failing ? [el("div", { class: "pill bad" }, t("cap-lease-failing", { cause: failing }))] : [];
-  return el("span", {}, limit, el("div", { class: "quiet" }, of), ...fails);
 }
 
 /** Rebuilds the section in the current language. */
@@ -287,23 +242,24 @@ function showStrategies(span) {
     ({ platform, strategy }) => `${platform} ${strategy}`,
     ({ platform, strategy, growth }) => {
       const share = (where) => span.growth(name, { platform, strategy, ...where }) / growth;
-      const bids = share({ decision: "bid" });
-      const bar = el(
-        "span",
-        { class: "share" },
-        shares([
-          [bids, "bid"],
-          [1 - bids, "no-bid"],
-        ]),
-        el("b", {}, percent(bids)),
-      );
+      const reasons = (decision) => {
+        const found = REASONS.map((reason) => [reason, share({ decision, reason })]);
+        return because(found.filter(([, part]) => part > 0).map(([reason, part]) => [reason, percent(part)]));
+      };
       const asker = platform === "api" ? "/v1/decide" : platform;
       return [
         el("span", {}, strategy, " ", el("small", {}, asker)),
         rate(growth / span.seconds),
-        bar,
-        ...REASONS.map((reason) => percent(share({ reason }))),
+        bar(share({ decision: "bid" })),
+        reasons("bid"),
+        reasons("no_bid"),
       ];
     },
   );
+}
+
+/** Reasons, each with its figure. */
+function because(reasons) {
+  const one = ([reason, figure]) => el("span", {}, `${t(`reason-${reason}`)} `, el("b", {}, figure));
+  return el("span", { class: "reasons" }, ...(reasons.length > 0 ? reasons.map(one) : ["–"]));
 }

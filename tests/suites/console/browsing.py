@@ -81,7 +81,7 @@ class Pages:
             f"{rule['id']}: {rule['help']}: {[node['html'][:150] for node in rule['nodes'][:3]]}"
             for rule in rules
         ]
-        assert violations == [], where
+        assert violations == [], (where, violations)
 
     def serve(self, handler):
         site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -133,6 +133,10 @@ class Console(Pages):
         expect(page.locator("#state")).to_contain_text(re.compile("ready|就绪"))
         # The page computes rates, which need two polls of the metrics.
         expect(page.locator("#tables tbody tr").first).to_be_visible()
+
+    def table(self, title):
+        """A table of the traffic section."""
+        return self.page.locator("#tables article", has_text=title).locator("table")
 
     def look_up(self, text, kind=None, page=None):
         """Submits the lookup form; `kind` is an option of its select box."""

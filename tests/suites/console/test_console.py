@@ -15,33 +15,57 @@ class TestShows(Console):
         figure = page.locator("#panels .figure").first
         expect(figure).to_have_text(re.compile(r"[1-9]"))
         before = len(self.traffic)
-        decide = (
-            page.locator("#tables tr", has=page.locator("th", has_text="decide"))
-            .locator("td")
-            .first
+        routes = self.table("By route").locator("tbody tr")
+        expect(routes.filter(has_text="decide").locator("td").first).to_have_text(
+            re.compile(r"[1-9]")
         )
-        expect(decide).to_have_text(re.compile(r"[1-9]"))
-        tencent = page.locator("#tables tr", has_text="tencent").first.locator("td")
+        tencent = routes.filter(has_text="tencent").locator("td")
         assert re.search("[1-9]", tencent.nth(0).inner_text())
         for quantile in (1, 2, 3):
             assert re.search("(µs|ms)$", tencent.nth(quantile).inner_text())
-        rule = (
-            page.locator("#tables tr", has_text="new-users")
-            .filter(has_text="tencent")
-            .locator("td")
-        )
+        strategies = self.table("By strategy").locator("tbody tr", has_text="new-users")
+        rule = strategies.filter(has_text="tencent").locator("td")
         expect(rule.nth(1)).to_have_text(re.compile(r"[1-9]\d*%"))
+        expect(rule.nth(2)).to_have_text(re.compile(r"^non-member [1-9]\d*%$"))
+        expect(rule.nth(3)).to_have_text(re.compile(r"^member [1-9]\d*%$"))
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
         self.wait_for(lambda: page.evaluate(drawn) > points)
         assert len(self.traffic) > before
 
     def test_cap_is_shown_with_its_limit(self):
-        rows = self.page.locator("#tables table").nth(2).locator("tbody tr")
+        rows = self.table("Caps of distinct devices").locator("tbody tr")
         expect(rows).to_have_count(1)
         expect(rows.locator("th")).to_have_text("new-vip")
-        expect(rows.locator("td").nth(1)).to_have_text("1,000,000")
-        expect(rows.locator("td").nth(3)).to_have_text("hour in UTC")
+        expect(rows.locator("td").nth(0)).to_have_text(re.compile("% *[\\d,]+ of 1,000,000 devices"))
+        expect(rows.locator("td").nth(1)).to_contain_text("hour in UTC")
+
+    def test_reached_cap_needs_attention_until_its_zone_begins_a_day(self):
+        page, problems = self.page, self.page.locator("#problems")
+        expect(problems).to_contain_text("Nothing needs attention")
+
+        def reached(route):
+            answer = route.fetch()
+            status = answer.json()
+            # A day of Shanghai ends at 16:00 UTC, the zone of the browser is another.
+            status["caps"][0] |= {
+                "devices": 150,
+                "limit": 150,
+                "per": "day",
+                "time_zone": "Asia/Shanghai",
+                "period_end_unix_seconds": 4_000_032_000 // 86400 * 86400 + 16 * 3600,
+            }
+            route.fulfill(response=answer, json=status)
+
+        page.route("**/v1/status", reached)
+        expect(problems).to_contain_text("The cap of new-vip is reached")
+        expect(problems).to_contain_text(
+            re.compile(r"150 devices were counted.* until \w+ \d+ 00:00:00 \(Asia/Shanghai\)")
+        )
+        row = self.table("Caps of distinct devices").locator("tbody tr")
+        expect(row).to_contain_text(re.compile(r"100% *150 of 150 devices"))
+        expect(row).to_contain_text(re.compile(r"ends \w+ \d+ 00:00:00, in"))
+        self.check_accessibility(page, "a reached cap")
 
     def test_audience_details_and_map_are_shown(self):
         card = self.page.locator("#audience-old_users")
@@ -67,7 +91,7 @@ class TestShows(Console):
         requests = [request.url for request in self.requests if request.url.endswith("/shards")]
         assert requests == [f"{self.url}v1/audiences/old_users/shards"]
         vip = self.page.locator("#audience-vip")
-        vip.locator("summary").click()
+        vip.locator(".shards summary").click()
         expect(vip.locator(".beside")).to_contain_text("empty shards")
         block = "c => [...c.getContext('2d').getImageData(80, 100, 1, 1).data].join()"
         assert vip.locator("canvas").evaluate(block) != canvas.evaluate(block)
@@ -82,7 +106,7 @@ class TestShows(Console):
         self.page.wait_for_timeout(1000)
         assert len(self.requests) == before
         # Opening a map still fetches it.
-        self.page.locator("#audience-vip summary").click()
+        self.page.locator("#audience-vip .shards summary").click()
         expect(self.page.locator("#audience-vip .beside")).to_contain_text("empty shards")
         assert len(self.requests) == before + 1
         with self.page.expect_request("**/metrics"):
@@ -408,6 +432,24 @@ class TestEverybody(Console):
                 page.set_viewport_size({"width": width, "height": 740})
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, locale
             self.check_accessibility(page, f"a phone, {locale}")
+
+    def test_no_table_is_cut_at_any_width(self):
+        cut = """[...document.querySelectorAll('.scroll')]
+            .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"""
+        for locale in ("en-GB", "zh-CN"):
+            page = self.open(locale=locale)
+            self.look_up(tencent(MEMBERS[1]).hex(), "platform tencent", page)
+            for width in (390, 768, 1024, 1280, 1920):
+                page.set_viewport_size({"width": width, "height": 900})
+                assert page.evaluate(cut) == [], (locale, width)
+
+    def test_phone_starts_with_polls_and_maps_closed(self):
+        page = self.open(viewport={"width": 390, "height": 844})
+        expect(page.locator("details")).to_have_count(4)
+        expect(page.locator("details[open]")).to_have_count(0)
+        strategy = page.locator("#tables tbody tr").first.locator("td").first
+        label = "cell => getComputedStyle(cell, '::before').content"
+        assert "per s" in strategy.evaluate(label)
 
     def test_light_and_dark_mode_have_no_violations(self):
         grounds = set()

@@ -59,8 +59,12 @@ export function keyed(parent, items, keyOf, make, update) {
   made.set(parent, after);
 }
 
-/** The rows of a table. A cell is a text or a node; the first one is the row's header. */
+/**
+ * The rows of a table. A cell is a text or a node; the first one is the row's header. Each cell
+ * knows the name of its column, for screens without room for columns.
+ */
 export function rows(body, items, keyOf, cellsOf) {
+  const heads = body.parentElement.tHead.rows[0].cells;
   keyed(
     body,
     items,
@@ -73,6 +77,8 @@ export function rows(body, items, keyOf, cellsOf) {
           element = column === 0 ? el("th", { scope: "row" }) : el("td");
           row.append(element);
         }
+        const label = heads[column].textContent;
+        if (element.dataset.label !== label) element.dataset.label = label;
         if (typeof cell === "string") setText(element, cell);
         else if (!element.firstChild?.isEqualNode(cell)) element.replaceChildren(cell);
       });
@@ -91,6 +97,11 @@ export function table(caption, heads, body) {
     body,
   );
   return el("div", { class: "scroll", tabIndex: 0, role: "group", "aria-label": caption }, inside);
+}
+
+/** A box with a title. */
+export function card(title, ...inside) {
+  return el("article", { class: "card" }, el("h3", {}, title), ...inside);
 }
 
 /** A word with a sign, so that its meaning does not depend on color alone. */

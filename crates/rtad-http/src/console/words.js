@@ -122,14 +122,15 @@ export function oneIn(fpr) {
 }
 
 export const clock = (unixSeconds) =>
-  new Date(unixSeconds * 1000).toLocaleTimeString(language, { hour12: false });
+  new Date(unixSeconds * 1000).toLocaleTimeString(language, { hourCycle: "h23" });
 
-/** A time of day, with the date if it is not today. */
-export function moment(unixSeconds) {
+/** A time of day, with the date if it is not today, in the browser's zone or in `timeZone`. */
+export function moment(unixSeconds, timeZone) {
   const date = new Date(unixSeconds * 1000);
-  const isToday = date.toDateString() === new Date().toDateString();
-  const day = date.toLocaleDateString(language, { month: "short", day: "numeric" });
-  return isToday ? clock(unixSeconds) : `${day} ${clock(unixSeconds)}`;
+  const dayOf = (date) =>
+    date.toLocaleDateString(language, { month: "short", day: "numeric", timeZone });
+  const time = date.toLocaleTimeString(language, { hourCycle: "h23", timeZone });
+  return dayOf(date) === dayOf(new Date()) ? time : `${dayOf(date)} ${time}`;
 }
 
 export const list = (words) => new Intl.ListFormat(language, { type: "conjunction" }).format(words);

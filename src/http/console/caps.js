@@ -1,0 +1,77 @@
+// Caps of distinct devices: how much is used, until when, and alerts.
+
+import { bar } from "./charts.js";
+import { card, el, pill, rows, table } from "./dom.js";
+import { count, duration, moment, t } from "./words.js";
+
+let body;
+let element;
+
+/** The card, in the current language. */
+export function capsCard() {
+  body = el("tbody");
+  const heads = [t("strategy"), t("cap-used"), t("cap-per")];
+  const note = el("p", { class: "quiet" }, t("cap-note"));
+  element = card(t("caps"), table(t("caps"), heads, body), note);
+  element.id = "caps";
+  element.hidden = true;
+  return element;
+}
+
+/** Shows the caps of the strategies; none, no table. */
+export function showCaps({ caps }) {
+  element.hidden = caps.length === 0;
+  rows(
+    body,
+    caps,
+    ({ strategy }) => strategy,
+    (cap) => {
+      const counted = t("cap-of", { devices: count(cap.devices), limit: count(cap.limit) });
+      const used = el("span", {}, bar(usedOf(cap)), el("small", {}, counted), ...leased(cap));
+      return [cap.strategy, used, periodOf(cap)];
+    },
+  );
+}
+
+const usedOf = ({ devices, limit }) => (limit > 0 ? devices / limit : 0);
+
+/** The state of a limit that grows by leases. */
+function leased({ leases, unique_devices: total }) {
+  if (!leases) return [];
+  const all = t("cap-leased", { all: count(leases.all_devices), total: count(total) });
+  const { failing } = leases;
+  return [
+    el("small", {}, all),
+    ...(failing ? [el("div", {}, pill("bad", t("cap-lease-failing", { cause: failing })))] : []),
+  ];
+}
+
+/** The period, whose end has the time of the cap's zone. */
+function periodOf({ per, time_zone: zone, period_end_unix_seconds: end }) {
+  const left = duration(Math.max(0, end - Date.now() / 1000));
+  const ends = t("cap-ends", { at: moment(end, zone), left });
+  return el("span", {}, t(`per-${per}`, { zone }), el("small", {}, ends));
+}
+
+/** Problems of the caps. */
+export function capProblems({ caps }) {
+  const problems = [];
+  const note = (key, level, { strategy: name, ...values }) =>
+    problems.push({
+      key: `${key} ${name}`,
+      level,
+      title: t(`${key}-title`, { name }),
+      text: t(`${key}-text`, values),
+      href: "#caps",
+    });
+  for (const cap of caps) {
+    const { strategy, devices, limit, unique_devices: total, leases, time_zone: zone } = cap;
+    // More may be leased as long as the pods have not leased everything.
+    const isWhole = !leases || leases.all_devices >= total;
+    const until = `${moment(cap.period_end_unix_seconds, zone)} (${zone})`;
+    if (isWhole && limit > 0 && devices >= limit)
+      note("capped", "warn", { strategy, limit: count(limit), until });
+    if (leases?.failing) note("lease", "bad", { strategy, cause: leases.failing });
+  }
+  return problems;
+}
