@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from suites.console.browsing import Pages
 from suites.console.owner import Owner
+from suites.testkit.process import Writer
 
 
 class Windows(Pages):
@@ -76,12 +77,17 @@ class TestShows(Windows):
         expect(self.panel("tiny").locator("p.quiet")).to_contain_text("32 of 1 entries")
         expect(self.fact("tiny", "Full")).to_have_text("68")
         expect(self.fact("tiny", "Checkpoint age")).to_have_count(0)
+        expect(self.fact("today", "Cleared in")).to_have_text(re.compile(r"^[1-9]\d* (h|min|s)\b"))
         # A window whose backend is unreachable.
         expect(self.panel("shared").locator(".pill.bad")).to_contain_text("not writable")
         expect(self.fact("shared", "Backend")).to_have_text("redis")
         expect(self.fact("shared", "Length")).to_have_text("1 d")
         expect(self.panel("shared").locator("progress")).to_have_count(0)
         listed = self.owner.windows()
+        problems = self.page.locator("#problems li")
+        expect(problems).to_have_count(2)
+        expect(problems.first).to_contain_text("shared accepts no events")
+        expect(problems.last).to_contain_text("tiny is almost full")
         names = self.page.locator("#panels h3").all_inner_texts()
         assert names == list(listed) and len(names) == 4
 
@@ -136,6 +142,20 @@ class TestUnreachable(Windows):
         self.page_errors = [text for text in self.page_errors if "ERR_" not in text]
 
 
+class TestWithoutWindows(Pages):
+    def expect_figures(self, page):
+        expect(page.locator("#updated")).to_contain_text("as of")
+
+    def test_page_says_what_the_service_is(self, tmp_path, browser):
+        with Writer(tmp_path, "") as writer, self.pages(browser, f"http://{writer.admin}/"):
+            page = self.page
+            expect(page.locator("#about")).to_contain_text("The write service of rtad")
+            expect(page.locator("#about")).to_contain_text("No window is configured")
+            for hidden in ("#windows", "#attention", "#followed", "#stale"):
+                expect(page.locator(hidden)).to_be_hidden()
+            self.check_accessibility(page, "a writer without windows")
+
+
 class TestEverybody(Windows):
     """Languages, phones, dark mode and screen readers."""
 
@@ -156,7 +176,8 @@ class TestEverybody(Windows):
         expect(chinese.locator("#windows-title")).to_have_text("窗口")
 
     def test_both_languages_have_all_texts(self):
-        self.check_texts(("durability-",), ())
+        composed = "durability evicted is-full late near-full refuses".split()
+        self.check_texts(tuple(f"{word}-" for word in composed), ())
 
     def test_phone_needs_no_horizontal_scrolling(self):
         for locale in ("en-GB", "zh-CN"):

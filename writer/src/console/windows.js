@@ -2,6 +2,7 @@
 //
 // dom.js and words.js are those of rtad's console; en.js and zh.js have the texts of this page.
 
+import { showAlerts } from "./alerts.js";
 import { byId, el, facts, keyed, pill, rows, setText, table } from "./dom.js";
 import {
   bytes,
@@ -19,10 +20,16 @@ import {
 
 const EVERY = 2000;
 const TIMEOUT = 5000;
+/** Fill of a window, and seconds of an audience's lag, that need attention. */
+const NEAR_FULL = 0.9;
+const LATE = 30;
+/** Time for which growing counters are a problem. */
+const REMEMBERED = 60_000;
 const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3600, day: 86_400, days: 86_400 };
 
 const state = { windows: [], audiences: [], at: undefined, error: undefined };
-/** By window: its events at the last poll, and their rate since the one before. */
+/** By window: its counters at the last poll, the rate of events since the one before, and when
+ *  `full` and `evicted` grew last. */
 const totals = new Map();
 let followers = el("tbody");
 
@@ -34,20 +41,57 @@ const secondsOf = (length) =>
   );
 
 /** Computes the rate of events. It has none at the first poll and after a restart. */
-function note({ window, events }) {
+function note({ window, events, answers_evicted: evicted = 0 }) {
   const total = events.new + events.duplicate + events.full + events.failed;
   const now = { at: performance.now(), wall: Date.now() };
   const last = totals.get(window);
   // During sleep the page's clock may stop; the wall clock does not.
   const passed = last && Math.max(now.at - last.at, now.wall - last.wall) / 1000;
   const isKnown = passed > 0 && total >= last.total;
-  totals.set(window, { ...now, total, rate: isKnown ? (total - last.total) / passed : NaN });
+  const grown = {};
+  for (const [name, value] of Object.entries({ full: events.full, evicted }))
+    grown[name] = { value, at: isKnown && value > last.grown[name].value ? now.at : last?.grown[name].at };
+  totals.set(window, { ...now, total, grown, rate: isKnown ? (total - last.total) / passed : NaN });
+}
+
+/** Whether a counter of the window has grown in the last minute. */
+const grows = (window, name) => performance.now() - totals.get(window).grown[name].at < REMEMBERED;
+
+/** Problems of windows and of their audiences. */
+function problemsOf({ windows, audiences }) {
+  const problems = [];
+  const note = (key, level, name, values) => {
+    const [title, text] = ["title", "text"].map((part) => t(`${key}-${part}`, { name, ...values }));
+    problems.push({ key: `${key} ${name}`, level, title, text });
+  };
+  for (const { window: name, writable, fill_ratio: fill, when_full } of windows) {
+    if (!writable) note("refuses", "bad", name);
+    if (grows(name, "full")) note("is-full", "bad", name, { when_full });
+    else if (fill > NEAR_FULL) note("near-full", "warn", name, { share: percent(fill), when_full });
+    if (grows(name, "evicted")) note("evicted", "warn", name);
+  }
+  for (const { audience, window, lag_seconds: lag } of audiences)
+    if (lag > LATE) note("late", "warn", audience, { window, lag: duration(lag) });
+  return problems;
+}
+
+/** Seconds until the date changes in a time zone. A day has up to 25 hours. */
+function untilMidnight(timeZone) {
+  const dateAt = (at) => new Date(at).toLocaleDateString("en", { timeZone });
+  const now = Date.now();
+  let [today, tomorrow] = [now, now + 25 * 3600 * 1000];
+  while (tomorrow - today > 1000) {
+    const middle = (today + tomorrow) / 2;
+    if (dateAt(middle) === dateAt(now)) today = middle;
+    else tomorrow = middle;
+  }
+  return (tomorrow - now) / 1000;
 }
 
 function lifetime({ oldest_seconds: oldest, length, time_zone }) {
   if (oldest === null) return [t("oldest"), t("none")];
   // A day ends at midnight of its zone, for all entries.
-  if (time_zone) return [t("oldest"), duration(oldest)];
+  if (time_zone) return [t("cleared-in"), duration(untilMidnight(time_zone))];
   return [t("expires-in"), duration(Math.max(0, secondsOf(length) - oldest))];
 }
 
@@ -97,6 +141,7 @@ function contents(window) {
       [t("length"), length],
       [t("duplicates"), percent(share)],
       [t("full"), count(events.full)],
+      [t("unusable"), count(events.unusable)],
       [t("failed"), count(events.failed)],
       [t("backend"), window.backend ?? t("this-process")],
       ...(isLocal ? local(window) : []),
@@ -124,7 +169,10 @@ function show() {
   }
   document.body.classList.toggle("is-stale", Boolean(error && at));
   setText(byId("updated"), at ? t("updated", { at: clock(at) }) : t("waiting"));
-  byId("empty").hidden = !at || windows.length > 0;
+  byId("about").hidden = !at || windows.length > 0;
+  byId("windows").hidden = windows.length === 0;
+  byId("attention").hidden = windows.length === 0;
+  showAlerts(problemsOf(state));
   keyed(
     byId("panels"),
     windows,
