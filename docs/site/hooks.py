@@ -34,7 +34,9 @@ def with_original_anchors(text, original):
     ids = [slugify(case="lower")(match[0].lstrip("# "), "-") for match in headings(original)]
     parts, end = [], 0
     for match, anchor in zip(headings(text), ids, strict=True):
-        parts += [text[end : match.start()], f'<a id="{anchor}"></a>\n\n', match[0]]
+        lines = [f'<a id="{anchor}"></a>', match[0]]
+        # The title stays first: MkDocs names the page after it.
+        parts += [text[end : match.start()], "\n\n".join(lines if end else lines[::-1])]
         end = match.end()
     return "".join(parts) + text[end:]
 
