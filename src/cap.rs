@@ -43,6 +43,7 @@ pub use lease::LeaseState;
 use lease::Record;
 
 use crate::config::CapConfig;
+use crate::strategy::Decision;
 
 /// Time before a period's end at which the next table is allocated.
 const LEAD: Duration = Duration::from_secs(10);
@@ -70,6 +71,8 @@ pub struct Cap {
 pub struct CapTables {
     current: Dated,
     next: Option<Dated>,
+    /// Devices of all pods together, while the cap is leased.
+    leased_of: Option<u64>,
 }
 
 /// A table, and the end of its period in monotonic time.
@@ -86,7 +89,15 @@ struct PeriodTable {
     /// Devices that this pod has leased in the period: the limit, while the cap is leased.
     leased: AtomicU64,
     /// Shared with the table that replaces this one in the period.
-    record: Arc<Mutex<Record>>,
+    leases: Arc<PeriodLeases>,
+}
+
+/// The server's record of a period.
+#[derive(Debug, Default)]
+struct PeriodLeases {
+    record: Mutex<Record>,
+    /// Devices that all pods have leased, as of the server's last answer. Requests read it.
+    by_all: AtomicU64,
 }
 
 /// The devices of a period.
@@ -112,11 +123,20 @@ impl PeriodTable {
 
     /// A table of which this many devices were leased by a process that has ended.
     fn with_leased(period: Period, table: CapTable, devices: u64) -> Self {
-        Self { period, table, leased: AtomicU64::new(devices), record: Arc::default() }
+        Self { period, table, leased: AtomicU64::new(devices), leases: Arc::default() }
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock()
+        self.leases.record.lock()
+    }
+
+    /// Devices that all pods have leased, as far as this pod knows.
+    fn leased_by_all(&self) -> u64 {
+        self.leases.by_all.load(Ordering::Relaxed)
+    }
+
+    fn set_leased_by_all(&self, devices: u64) {
+        self.leases.by_all.store(devices, Ordering::Relaxed);
     }
 
     /// Devices that were leased.
@@ -144,8 +164,8 @@ impl PeriodTable {
         // Requests use the old table until the new one is in the catalog: it must not count on.
         this.table.close();
         let table = larger.with_carried(this.table.count());
-        let (leased, record) = (AtomicU64::new(leased), Arc::clone(&this.record));
-        Arc::new(Self { period: this.period, table, leased, record })
+        let (leased, leases) = (AtomicU64::new(leased), Arc::clone(&this.leases));
+        Arc::new(Self { period: this.period, table, leased, leases })
     }
 }
 
@@ -199,6 +219,14 @@ impl CapTables {
         }
     }
 
+    /// The decision about a device that is not admitted at the time `at`.
+    pub fn refusal(&self, at: Instant) -> Decision {
+        match self.leased_of {
+            Some(total) if self.at(at).counted.leased_by_all() < total => Decision::NO_LEASE,
+            _ => Decision::CAPPED,
+        }
+    }
+
     /// Time from `at` to the end of its period.
     #[inline]
     pub fn ends_in(&self, at: Instant) -> Duration {
@@ -225,7 +253,11 @@ impl Cap {
             strategy: strategy.to_owned(),
             config: config.clone(),
             calendar: config.calendar(),
-            state: ArcSwap::from_pointee(CapTables { current, next: None }),
+            state: ArcSwap::from_pointee(CapTables {
+                current,
+                next: None,
+                leased_of: leased_of(config),
+            }),
             replaced: Mutex::default(),
             saved: Mutex::default(),
         }
@@ -245,7 +277,11 @@ impl Cap {
             counted: PeriodTable::under(&dated.counted, config),
             ends: dated.ends,
         };
-        let state = CapTables { current: under(&old.current), next: old.next.as_ref().map(under) };
+        let state = CapTables {
+            current: under(&old.current),
+            next: old.next.as_ref().map(under),
+            leased_of: leased_of(config),
+        };
         let cap = Self {
             strategy: self.strategy.clone(),
             config: config.clone(),
@@ -323,6 +359,7 @@ impl Cap {
         let state = CapTables {
             current: Dated::new(current, wall, now),
             next: next.map(|next| Dated::new(next, wall, now)),
+            leased_of: old.leased_of,
         };
         // Slow drift of the clocks matters at the end only.
         let tolerance = if left <= 2 * LEAD { TOLERANCE } else { 100 * TOLERANCE };
@@ -358,6 +395,10 @@ impl Dated {
         let apart = self.ends.max(other.ends) - self.ends.min(other.ends);
         Arc::ptr_eq(&self.counted, &other.counted) && apart < tolerance
     }
+}
+
+fn leased_of(config: &CapConfig) -> Option<u64> {
+    config.leased.then_some(config.unique_devices)
 }
 
 #[cfg(test)]

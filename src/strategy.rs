@@ -51,12 +51,21 @@ pub enum Reason {
     Unavailable,
     /// The strategy would bid, but its cap of distinct devices is reached.
     Capped,
+    /// The strategy would bid, and its cap is not reached, but this pod has leased no more of it
+    /// yet.
+    NoLease,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 5] =
-        [Self::Member, Self::NotMember, Self::NoDevice, Self::Unavailable, Self::Capped];
+    pub const ALL: [Self; 6] = [
+        Self::Member,
+        Self::NotMember,
+        Self::NoDevice,
+        Self::Unavailable,
+        Self::Capped,
+        Self::NoLease,
+    ];
 
     /// The word in answers and in metrics.
     pub const fn as_str(self) -> &'static str {
@@ -66,6 +75,7 @@ impl Reason {
             Self::NoDevice => "no_device",
             Self::Unavailable => "unavailable",
             Self::Capped => "capped",
+            Self::NoLease => "no_lease",
         }
     }
 }
@@ -82,6 +92,8 @@ pub struct Decision {
 impl Decision {
     /// No bid, because of a cap.
     pub const CAPPED: Self = Self { outcome: Outcome::NoBid, reason: Reason::Capped };
+    /// No bid, because nothing of a cap is leased.
+    pub const NO_LEASE: Self = Self { outcome: Outcome::NoBid, reason: Reason::NoLease };
 }
 
 /// A rule over audiences, which are named by their indexes in the catalog.

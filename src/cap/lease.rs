@@ -23,13 +23,13 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rtad_core::period::Period;
-use rtad_redis::{Lease, Quota, RedisError, RedisLeases};
+use rtad_redis::{Lease, Member, Quota, RedisError, RedisLeases};
 use serde::Serialize;
 
 use super::{Cap, PeriodTable};
 use crate::config::LeasesConfig;
+use account::Account;
 pub(super) use account::Record;
-use account::{Account, Call};
 
 /// Interval of the polls of the counts.
 pub(super) const TICK: Duration = Duration::from_millis(250);
@@ -70,7 +70,7 @@ pub struct LeaseState {
 struct PendingCall {
     cap: Arc<Cap>,
     counted: Arc<PeriodTable>,
-    call: Call,
+    units: u64,
 }
 
 impl PendingCall {
@@ -80,8 +80,8 @@ impl PendingCall {
         format!("{}:{}:{start}", self.cap.strategy(), self.cap.config().per.as_str())
     }
 
-    fn member(&self) -> u64 {
-        self.counted.record().member
+    fn member(&self) -> Member {
+        self.counted.record().member()
     }
 
     fn quota<'a>(&self, name: &'a str) -> Quota<'a> {
@@ -127,8 +127,7 @@ impl Leases {
         let pending = self.pending(caps, Instant::now());
         let calls = pending.iter().map(async |pending| {
             let name = pending.name();
-            let Call { recorded, units } = pending.call;
-            client.take(pending.quota(&name), pending.member(), recorded, units).await
+            client.take(pending.quota(&name), pending.member(), pending.units).await
         });
         let answers = join_all(calls).await;
         for (pending, answer) in pending.iter().zip(answers) {
@@ -148,11 +147,11 @@ impl Leases {
             let state = cap.tables();
             account.measure_rate(&state.current.counted, now);
             let total = cap.config().unique_devices;
-            account.state.all_devices = state.current.counted.record().all().min(total);
+            account.state.all_devices = state.current.counted.leased_by_all().min(total);
             for dated in [Some(&state.current), state.next.as_ref()].into_iter().flatten() {
-                if let Some(call) = account.call(&dated.counted, total, now) {
+                if let Some(units) = account.units(&dated.counted, total, now) {
                     let (cap, counted) = (Arc::clone(cap), Arc::clone(&dated.counted));
-                    pending.push(PendingCall { cap, counted, call });
+                    pending.push(PendingCall { cap, counted, units });
                 }
             }
         }
@@ -207,10 +206,14 @@ impl Leases {
             for dated in [Some(&state.current), state.next.as_ref()].into_iter().flatten() {
                 let (cap, counted) = (Arc::clone(cap), Arc::clone(&dated.counted));
                 let units = counted.table.close();
-                let recorded = counted.record().recorded;
+                let record = counted.record();
                 // Restored devices are of the process before.
-                if (1..=recorded).contains(&units) {
-                    unused.push(PendingCall { cap, counted, call: Call { recorded, units } });
+                let is_leased = (1..=record.member().recorded).contains(&units);
+                let units = if is_leased { units } else { 0 };
+                let is_owed = units > 0 || record.is_unanswered();
+                drop(record);
+                if is_owed {
+                    unused.push(PendingCall { cap, counted, units });
                 }
             }
         }
@@ -226,8 +229,7 @@ impl Leases {
         let left = self.unused(caps);
         let calls = left.iter().map(async |pending| {
             let name = pending.name();
-            let Call { recorded, units } = pending.call;
-            client.give_back(pending.quota(&name), pending.member(), recorded, units).await
+            client.give_back(pending.quota(&name), pending.member(), pending.units).await
         });
         for error in join_all(calls).await.into_iter().filter_map(Result::err) {
             let error = error.to_string();

@@ -482,7 +482,7 @@ fn changed_limit_keeps_what_was_leased() {
     let period = cap.usage().period;
     caps.grant(&cap, period, 50);
     (0..30).for_each(|n| assert!(admits(&cap, n)));
-    let record = |cap: &Cap| Arc::clone(&cap.tables().current.counted.record);
+    let record = |cap: &Cap| Arc::clone(&cap.tables().current.counted.leases);
     for limit in [90, 10_000] {
         let new = caps.serve(&[strategy()], &[Some(leased(limit))], None)[0].clone().unwrap();
         assert_eq!((new.usage().devices, new.usage().limit), (30, 50));

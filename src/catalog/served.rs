@@ -202,7 +202,7 @@ impl Catalog {
         decision
     }
 
-    /// A decision of the strategy at `index`, or `capped` if its cap does not admit the device.
+    /// A decision of the strategy at `index`, or a no-bid if its cap does not admit the device.
     /// Counts the device. `decide` runs while the cap's memory is on its way.
     ///
     /// # Panics
@@ -220,13 +220,13 @@ impl Catalog {
         let applicant = cap.tables.seek(keys, at);
         let decision = decide();
         if decision.outcome == Outcome::Bid && !applicant.admit() {
-            Decision::CAPPED
+            cap.tables.refusal(at)
         } else {
             decision
         }
     }
 
-    /// A decision of the strategy at `index`, or `capped` if its cap would not admit the device,
+    /// A decision of the strategy at `index`, or a no-bid if its cap would not admit the device,
     /// which is not counted.
     ///
     /// # Panics
@@ -241,7 +241,7 @@ impl Catalog {
     ) -> Decision {
         match &self.caps[index] {
             Some(cap) if decision.outcome == Outcome::Bid && !cap.tables.would_admit(keys, at) => {
-                Decision::CAPPED
+                cap.tables.refusal(at)
             }
             _ => decision,
         }

@@ -410,7 +410,7 @@ fn every_word_of_an_explanation_has_a_text() {
     assert_texts("failure", Failure::ALL.map(Failure::as_str));
     assert_texts("reason", Reason::ALL.map(Reason::as_str));
     assert_texts("route", Route::ALL.map(Route::as_str));
-    assert_texts("why", ["not_configured", "capped", "disabled", "deleted"]);
+    assert_texts("why", ["not_configured", "capped", "no_lease", "disabled", "deleted"]);
     // Lists of the console.
     let kinds = format!("KINDS = {:?};", rtad_core::device::IdKind::ALL.map(|kind| kind.as_str()));
     assert!(include_str!("../http/console/lookup.js").contains(&kinds));

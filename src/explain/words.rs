@@ -109,6 +109,9 @@ impl Explanation {
             Reason::Capped => {
                 "its cap of distinct devices is reached, and this one was not counted".to_owned()
             }
+            Reason::NoLease => {
+                "its cap is not reached, but this pod has leased no more of it yet".to_owned()
+            }
             Reason::NoDevice => format!("no id is usable, and its `no_device` answer is {outcome}"),
             Reason::Unavailable => {
                 let cause = match self.failure.as_ref().map(|failure| failure.cause) {

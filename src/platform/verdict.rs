@@ -76,15 +76,15 @@ const CAPPED_CACHE: u32 = 3600;
 
 impl CacheTimes {
     /// The cache time of an answer with these verdicts. An answer that depends on a missing
-    /// audience carries none: a short outage would be cached for a day. An answer without a
-    /// decision carries none either, as it does not depend on the device.
+    /// audience or lease carries none: a short outage would be cached for a day. An answer without
+    /// a decision carries none either, as it does not depend on the device.
     ///
     /// The time in an answer of a strategy with a cap ends with the cap's period: a bid cached for
     /// longer would not be counted in the next one, a cached `capped` would refuse a device that it
     /// admits. An answer with `capped` always carries a time; a bid does only if one is configured.
     pub(super) fn of(&self, bids: bool, verdicts: &[Verdict]) -> Option<u32> {
         let has = |reason| verdicts.iter().any(|verdict| verdict.decision.reason == reason);
-        if has(Reason::Unavailable) || verdicts.is_empty() {
+        if has(Reason::Unavailable) || has(Reason::NoLease) || verdicts.is_empty() {
             return None;
         }
         let configured = if bids { self.bid } else { self.no_bid };

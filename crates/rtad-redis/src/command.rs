@@ -2,9 +2,6 @@
 
 use redis::Pipeline;
 
-/// Field of a quota with the units of all members.
-const ALL: &str = "all";
-
 /// Commands for one key.
 pub(crate) enum KeyCommand {
     /// `SET key token NX PX millis`, `GET key`.
@@ -15,8 +12,8 @@ pub(crate) enum KeyCommand {
     Delete,
     /// `SET key 1 PX 1000`.
     Probe,
-    /// `HINCRBY key all units`, `HINCRBY key member units`, `EXPIRE key seconds`.
-    Lease { member: String, units: i64, seconds: u64 },
+    /// `HINCRBY key field units` for each field, in their order, and `EXPIRE key seconds`.
+    Lease { fields: Vec<String>, units: i64, seconds: u64 },
 }
 
 impl KeyCommand {
@@ -24,7 +21,7 @@ impl KeyCommand {
     pub(crate) fn answers(&self) -> usize {
         match self {
             Self::Observe { .. } => 2,
-            Self::Lease { .. } => 3,
+            Self::Lease { fields, .. } => fields.len() + 1,
             Self::Exists | Self::Delete | Self::Probe => 1,
         }
     }
@@ -48,10 +45,8 @@ impl KeyCommand {
             Self::Probe => {
                 keyed(pipeline, "SET", name, asking).arg("1").arg("PX").arg(1000);
             }
-            // The order protects the quota: a failover loses the last writes. It may lose the
-            // member's record of units that `all` has, but not the reverse.
-            Self::Lease { member, units, seconds } => {
-                for field in [ALL, member] {
+            Self::Lease { fields, units, seconds } => {
+                for field in fields {
                     keyed(pipeline, "HINCRBY", name, asking).arg(field).arg(*units);
                 }
                 keyed(pipeline, "EXPIRE", name, asking).arg(*seconds);

@@ -95,10 +95,10 @@
 //!
 //! A quota is one hash: field `all` counts the units of all members, and a field per member its
 //! own. `HINCRBY` answers with the sum, so each member knows which units of the order are its own:
-//! those beyond the total are nobody's.
+//! those beyond the total are given back.
 //!
-//! - A lost answer wastes at most its units, and so does a member that dies: the quota is used
-//!   less, never more.
+//! - The units of a lost answer are granted or given back by the next answer. A member that dies
+//!   wastes its units: the quota is used less, never more.
 //! - Each call compares the member's field with what it was before. If it is less, the server has
 //!   lost data: the units are added again, and the call grants none. Members that died before, and
 //!   units that members lease until the others have called too, are not accounted for.
@@ -151,5 +151,5 @@ mod window;
 pub use capabilities::{Capabilities, Eviction};
 pub use config::{RedisConfig, redacted};
 pub use error::RedisError;
-pub use lease::{Lease, Quota, RedisLeases};
+pub use lease::{Lease, Member, Quota, RedisLeases};
 pub use window::{Lifetime, RedisWindow, Seen};

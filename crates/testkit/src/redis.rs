@@ -1,4 +1,4 @@
-//! A Redis server without persistence.
+//! A Redis server, with or without persistence.
 
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -14,14 +14,23 @@ pub struct Redis {
     process: Child,
     port: u16,
     folder: TempDir,
+    is_durable: bool,
 }
 
 impl Redis {
-    /// Starts a server on a free port.
+    /// Starts a server without persistence on a free port.
     pub fn start() -> Self {
-        let port = free_port();
-        let folder = tempfile::tempdir().unwrap();
-        Self { process: spawn(port, &folder), port, folder }
+        Self::start_on_free_port(false)
+    }
+
+    /// Starts a server that keeps what it has answered.
+    pub fn start_durable() -> Self {
+        Self::start_on_free_port(true)
+    }
+
+    fn start_on_free_port(is_durable: bool) -> Self {
+        let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+        Self { process: spawn(port, &folder, is_durable), port, folder, is_durable }
     }
 
     /// Its URL.
@@ -29,15 +38,15 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Kills it. Its data are lost.
+    /// Kills it. Its data are lost unless it is durable.
     pub fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
-    /// Starts it on the same port, empty.
+    /// Starts it on the same port.
     pub fn start_again(&mut self) {
-        self.process = spawn(self.port, &self.folder);
+        self.process = spawn(self.port, &self.folder, self.is_durable);
     }
 }
 
@@ -47,9 +56,11 @@ impl Drop for Redis {
     }
 }
 
-fn spawn(port: u16, folder: &TempDir) -> Child {
+fn spawn(port: u16, folder: &TempDir, is_durable: bool) -> Child {
+    let log = if is_durable { "yes" } else { "no" };
     let process = Command::new("redis-server")
-        .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--dir"])
+        .args(["--port", &port.to_string(), "--save", "", "--appendonly", log])
+        .args(["--appendfsync", "always", "--dir"])
         .arg(folder.path())
         .stdout(Stdio::null())
         .spawn()

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rtad_core::random;
-use rtad_redis::{Lease, RedisError};
+use rtad_redis::{Lease, Member, RedisError};
 
 use super::super::PeriodTable;
 use super::LeaseState;
@@ -12,8 +12,9 @@ use super::LeaseState;
 const ASK_INTERVAL: Duration = Duration::from_secs(5);
 /// Time that a lease should last.
 const AHEAD: Duration = Duration::from_secs(10);
-/// Smallest block: one part of the cap in so many.
-const MIN_BLOCK: u64 = 1000;
+/// Smallest block: one part of the cap in so many. A thousand idle pods keep a hundredth of the cap
+/// from the others.
+const MIN_BLOCK: u64 = 100_000;
 /// Pause after the server lost data: until the other pods have asked too.
 const LOSS_PAUSE: Duration = Duration::from_secs(10);
 /// Pause after a failure.
@@ -35,11 +36,10 @@ pub(super) struct Account {
 pub(in crate::cap) struct Record {
     /// Name of the record at the server: a random number. A table that starts anew has a new one,
     /// so it is never granted what an earlier table has used.
-    pub(super) member: u64,
+    id: u64,
     /// Units that the server has recorded, as of its last answer.
-    pub(super) recorded: u64,
+    recorded: u64,
     last_call: LastCall,
-    all: u64,
     last_block: u64,
     next_call: Option<Instant>,
     asked: Option<Instant>,
@@ -55,22 +55,12 @@ enum LastCall {
     Refused,
 }
 
-/// A call to make.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Call {
-    /// Units that the server has recorded, as of its last answer.
-    pub(super) recorded: u64,
-    /// Units to lease; 0 only asks.
-    pub(super) units: u64,
-}
-
 impl Default for Record {
     fn default() -> Self {
         Self {
-            member: random::number(),
+            id: random::number(),
             recorded: 0,
             last_call: LastCall::Answered,
-            all: 0,
             last_block: 0,
             next_call: None,
             asked: None,
@@ -97,8 +87,8 @@ impl Account {
         self.last_count = (found.0, found.1, now);
     }
 
-    /// The call to make for a period now.
-    pub(super) fn call(&self, counted: &PeriodTable, total: u64, now: Instant) -> Option<Call> {
+    /// Units to lease for a period now; 0 only asks, `None` makes no call.
+    pub(super) fn units(&self, counted: &PeriodTable, total: u64, now: Instant) -> Option<u64> {
         let record = counted.record();
         if record.next_call.is_some_and(|at| now < at) {
             return None;
@@ -111,14 +101,13 @@ impl Account {
         }
         let wanted = (count + ahead).saturating_sub(limit);
         // A server that lost its data may know of less than this pod has.
-        let left = total.saturating_sub(record.all.max(limit));
+        let left = total.saturating_sub(counted.leased_by_all().max(limit));
         let units = if wanted * 2 > ahead { wanted.min(left) } else { 0 };
         let is_due = record.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_INTERVAL);
-        let recorded = record.recorded;
         if record.last_call != LastCall::Answered {
-            return Some(Call { recorded, units: 0 });
+            return Some(0);
         }
-        (units > 0 || is_due).then_some(Call { recorded, units })
+        (units > 0 || is_due).then_some(units)
     }
 
     /// Keeps an answer. Returns the units that the pod may use in addition, and whether the call
@@ -129,14 +118,13 @@ impl Account {
         lease: &Lease,
         now: Instant,
     ) -> (u64, bool) {
+        counted.set_leased_by_all(lease.all);
         let mut record = counted.record();
-        let is_refused = record.last_call == LastCall::Refused;
-        let granted = lease.granted + if is_refused { 0 } else { lease.unanswered };
+        let granted = lease.granted;
         *record = Record {
-            member: record.member,
+            id: record.id,
             recorded: lease.recorded,
             last_call: LastCall::Answered,
-            all: lease.all,
             last_block: granted,
             next_call: lease.was_lost.then(|| now + LOSS_PAUSE),
             asked: Some(now),
@@ -168,9 +156,15 @@ impl Account {
 }
 
 impl Record {
-    /// Units of all pods that the server has recorded.
-    pub(super) const fn all(&self) -> u64 {
-        self.all
+    /// The pod at the server.
+    pub(super) fn member(&self) -> Member {
+        let is_doubtful = self.last_call == LastCall::Refused;
+        Member { id: self.id, recorded: self.recorded, is_doubtful }
+    }
+
+    /// Whether the server may have recorded units of calls without an answer.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.last_call == LastCall::Unanswered
     }
 }
 
@@ -185,11 +179,14 @@ mod tests {
     use super::*;
     use crate::config::CapConfig;
 
-    const TOTAL: u64 = 100_000;
+    /// Devices of all pods together.
+    const TOTAL: u64 = 10_000_000;
+    /// Devices of the table.
+    const ROOM: u64 = 100_000;
 
     fn table() -> Arc<PeriodTable> {
         let config = CapConfig {
-            unique_devices: TOTAL,
+            unique_devices: ROOM,
             per: PeriodUnit::Day,
             time_zone: "UTC".to_owned(),
             share: None,
@@ -208,13 +205,8 @@ mod tests {
     /// An answered call.
     fn lease(account: &mut Account, table: &PeriodTable, granted: u64, all: u64, now: Instant) {
         let recorded = table.record().recorded + granted;
-        let lease = Lease { granted, unanswered: 0, all, recorded, was_lost: false };
+        let lease = Lease { granted, all, recorded, was_lost: false };
         table.raise(account.answered(table, &lease, now).0);
-    }
-
-    /// A call that leases units.
-    fn units(recorded: u64, units: u64) -> Option<Call> {
-        Some(Call { recorded, units })
     }
 
     fn timeout() -> RedisError {
@@ -227,43 +219,43 @@ mod tests {
         let after = |seconds: f64| begun + Duration::from_secs_f64(seconds);
         let mut account = Account::new(begun);
         account.measure_rate(&table, begun);
-        assert_eq!(account.call(&table, TOTAL, begun), units(0, 100), "a thousandth at first");
+        assert_eq!(account.units(&table, TOTAL, begun), Some(100), "a hundred-thousandth at first");
         lease(&mut account, &table, 100, 100, begun);
-        assert_eq!(account.call(&table, TOTAL, begun), None);
+        assert_eq!(account.units(&table, TOTAL, begun), None);
         // 50 of 100 are enough, 49 are not.
         count(&table, 0..50);
-        assert_eq!(account.call(&table, TOTAL, begun), None);
+        assert_eq!(account.units(&table, TOTAL, begun), None);
         count(&table, 50..51);
-        assert_eq!(account.call(&table, TOTAL, begun), units(100, 51));
+        assert_eq!(account.units(&table, TOTAL, begun), Some(51));
         // The rest within half a second: the rate may be higher than the lease allowed.
         count(&table, 51..120);
         account.measure_rate(&table, after(0.5));
-        assert_eq!(account.call(&table, TOTAL, after(0.5)), units(100, 2_000));
+        assert_eq!(account.units(&table, TOTAL, after(0.5)), Some(2_000));
         lease(&mut account, &table, 2_000, 2_100, after(0.5));
         // 1,000 per second, then nothing: the rate falls.
         count(&table, 120..1_100);
         account.measure_rate(&table, after(1.5));
-        assert!(account.call(&table, TOTAL, after(1.5)).unwrap().units > 8_000);
+        assert!(account.units(&table, TOTAL, after(1.5)).unwrap() > 8_000);
         account.measure_rate(&table, after(60.0));
-        assert_eq!(account.call(&table, TOTAL, after(60.0)), units(2_100, 0), "only asks");
+        assert_eq!(account.units(&table, TOTAL, after(60.0)), Some(0), "only asks");
     }
 
     #[test]
     fn calls_ask_for_no_more_than_is_left() {
         let (table, now) = (table(), Instant::now());
         let mut account = Account::new(now);
-        account.call(&table, TOTAL, now);
+        account.units(&table, TOTAL, now);
         lease(&mut account, &table, 100, TOTAL - 7, now);
         count(&table, 0..100);
-        assert_eq!(account.call(&table, TOTAL, now), units(100, 7));
+        assert_eq!(account.units(&table, TOTAL, now), Some(7));
         lease(&mut account, &table, 7, TOTAL, now);
         count(&table, 100..107);
-        assert_eq!(account.call(&table, TOTAL, now), None, "all is leased");
+        assert_eq!(account.units(&table, TOTAL, now), None, "all is leased");
         // A reload makes the cap larger.
-        assert_eq!(account.call(&table, TOTAL + 5, now), units(107, 5));
+        assert_eq!(account.units(&table, TOTAL + 5, now), Some(5));
         // Another pod gave units back.
         let later = now + ASK_INTERVAL;
-        assert_eq!(account.call(&table, TOTAL, later), units(107, 0));
+        assert_eq!(account.units(&table, TOTAL, later), Some(0));
     }
 
     #[test]
@@ -273,7 +265,7 @@ mod tests {
         count(&table, 0..5_000);
         table.table.set_limit(0);
         let account = Account::new(now);
-        assert_eq!(account.call(&table, TOTAL, now), units(0, 5_100));
+        assert_eq!(account.units(&table, TOTAL, now), Some(5_100));
     }
 
     /// The server may have executed the call: only one block may be wasted.
@@ -281,33 +273,35 @@ mod tests {
     fn nothing_is_leased_until_a_failed_call_is_answered() {
         let (table, now) = (table(), Instant::now());
         let mut account = Account::new(now);
-        assert_eq!(account.call(&table, TOTAL, now), units(0, 100));
+        assert_eq!(account.units(&table, TOTAL, now), Some(100));
         for second in 0..20 {
             let at = now + second * FAILURE_PAUSE;
             assert_eq!(account.failed(&table, &timeout(), at), second == 0);
-            assert_eq!(account.call(&table, TOTAL, at), None);
-            assert_eq!(account.call(&table, TOTAL, at + FAILURE_PAUSE), units(0, 0));
+            assert_eq!(account.units(&table, TOTAL, at), None);
+            assert_eq!(account.units(&table, TOTAL, at + FAILURE_PAUSE), Some(0));
         }
-        let answer =
-            Lease { granted: 0, unanswered: 100, all: 100, recorded: 100, was_lost: false };
+        let answer = Lease { granted: 100, all: 100, recorded: 100, was_lost: false };
         assert_eq!(account.answered(&table, &answer, now), (100, true));
         table.raise(100);
         count(&table, 0..60);
-        assert_eq!(account.call(&table, TOTAL, now), units(100, 60));
+        assert_eq!(account.units(&table, TOTAL, now), Some(60));
     }
 
     /// The member's record may have units that the sum lacks.
     #[test]
-    fn units_of_a_refused_call_are_wasted() {
+    fn refused_call_is_doubtful_until_an_answer() {
         let (table, now) = (table(), Instant::now());
         let mut account = Account::new(now);
         let full = RedisError::OutOfMemory { server: "redis://host".to_owned() };
+        account.failed(&table, &timeout(), now);
+        assert!(table.record().is_unanswered() && !table.record().member().is_doubtful);
         account.failed(&table, &full, now);
         account.failed(&table, &timeout(), now);
-        let answer =
-            |granted| Lease { granted, unanswered: 100, all: 200, recorded: 200, was_lost: false };
-        assert_eq!(account.answered(&table, &answer(0), now), (0, true));
-        assert_eq!(account.answered(&table, &answer(7), now), (107, false));
+        assert!(table.record().member().is_doubtful);
+        let answer = Lease { granted: 7, all: 200, recorded: 200, was_lost: false };
+        assert_eq!(account.answered(&table, &answer, now), (7, true));
+        let member = table.record().member();
+        assert_eq!((member.recorded, member.is_doubtful), (200, false));
     }
 
     #[test]
@@ -316,11 +310,11 @@ mod tests {
         let mut account = Account::new(now);
         lease(&mut account, &table, 100, 100, now);
         count(&table, 0..100);
-        let answer = Lease { granted: 0, unanswered: 0, all: 150, recorded: 150, was_lost: true };
+        let answer = Lease { granted: 0, all: 150, recorded: 150, was_lost: true };
         account.answered(&table, &answer, now);
-        let at = |time| account.call(&table, TOTAL, now + time);
+        let at = |time| account.units(&table, TOTAL, now + time);
         assert_eq!(at(LOSS_PAUSE - Duration::from_millis(1)), None);
-        assert_eq!(at(LOSS_PAUSE), units(150, 100));
+        assert_eq!(at(LOSS_PAUSE), Some(100));
     }
 
     /// The server lost data and knows of less than the pod has.
@@ -328,11 +322,11 @@ mod tests {
     fn pod_never_leases_more_than_the_cap() {
         let (table, now) = (table(), Instant::now());
         let mut account = Account::new(now);
-        table.raise(TOTAL - 10);
-        count(&table, 0..TOTAL - 10);
-        assert_eq!(account.call(&table, TOTAL, now), units(0, 10));
-        lease(&mut account, &table, 10, 10, now);
-        count(&table, TOTAL - 10..TOTAL);
-        assert_eq!(account.call(&table, TOTAL, now), None);
+        table.raise(ROOM - 1);
+        count(&table, 0..ROOM - 1);
+        assert_eq!(account.units(&table, ROOM, now), Some(1));
+        lease(&mut account, &table, 1, 1, now);
+        count(&table, ROOM - 1..ROOM);
+        assert_eq!(account.units(&table, ROOM, now), None);
     }
 }

@@ -15,7 +15,7 @@ const QUANTILES = [
   ["p99", 0.99],
   ["p99.9", 0.999],
 ];
-const REASONS = ["member", "not_member", "no_device", "unavailable", "capped"];
+const REASONS = ["member", "not_member", "no_device", "unavailable", "capped", "no_lease"];
 const COLORS = 6;
 const SCALE = {
   least: 5e-6,

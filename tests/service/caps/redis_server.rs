@@ -7,7 +7,7 @@ use testkit::client::metric_sum;
 use testkit::redis::Redis;
 use testkit::wait_until;
 
-use super::{API, decide_oaid, rules};
+use super::{API, ask, capped_by, decide_oaid, rules};
 use crate::fixture::{FixtureServer, TestStore};
 
 /// The rules with leases from this URL.
@@ -54,6 +54,7 @@ fn pods_bid_for_exactly_the_cap_together() {
                 while !ends.load(Ordering::Relaxed) {
                     match &*decide_oaid(&mut client, devices.next().unwrap()) {
                         "+not_member" => bids.fetch_add(1, Ordering::Relaxed),
+                        "-no_lease" => 0,
                         "-capped" => refused.fetch_add(1, Ordering::Relaxed),
                         other => panic!("{other}"),
                     };
@@ -90,6 +91,13 @@ fn pod_without_redis_goes_on_with_what_it_has_leased() {
     redis.kill();
     let leased = number(&cap(&server)["limit"]);
     assert_eq!(use_up(&server, 0), leased);
+    // The cap is not reached: no platform may keep the answer until the end of the day.
+    assert_eq!(decide_oaid(&mut server.connect(), leased), "-no_lease");
+    for path in ["/rta/tencent", "/rta/uncached"] {
+        assert_eq!(ask(&mut server.connect(), path, leased), (Some(1), None));
+    }
+    let no_lease = capped_by("tencent").replace("\"capped\"}", "\"no_lease\"}");
+    assert_eq!(metric_sum(&server.metrics(), &no_lease), 1);
     wait_until("the failure is reported", || cap(&server)["leases"]["failing"] == "unreachable");
     let failed = "rtad_cap_lease_calls_total{strategy=\"capped\",result=\"failed\"}";
     assert!(metric_sum(&server.metrics(), failed) > 0);
@@ -108,7 +116,9 @@ fn drained_pod_gives_back_what_it_did_not_use() {
     let redis = Redis::start();
     let first = start(100_000, &redis);
     let mut client = first.connect();
-    (0..5).for_each(|n| assert_eq!(decide_oaid(&mut client, n), "+not_member"));
+    for n in 0..5 {
+        wait_until("a lease", || decide_oaid(&mut client, n) == "+not_member");
+    }
     drop(client);
     let (drained, _store) = first.drain();
     drained.join().unwrap();
@@ -116,6 +126,36 @@ fn drained_pod_gives_back_what_it_did_not_use() {
     let known = || number(&cap(&second)["leases"]["all_devices"]);
     wait_until("the second knows", || known() > 0);
     assert_eq!(known(), 5 + number(&cap(&second)["limit"]));
+}
+
+/// Pods are replaced one by one under load, and the server is away for a while before each.
+#[test]
+fn rollout_of_three_pods_bids_for_exactly_the_cap() {
+    const LIMIT: u64 = 1_000;
+    let mut redis = Redis::start_durable();
+    let rules = leased_rules(LIMIT, &redis.url());
+    let mut servers: Vec<_> = (0..3).map(|_| start(LIMIT, &redis)).collect();
+    let (mut devices, mut bids) = (0.., 0);
+    // One new device per pod: whether each answers so.
+    let mut all_answer = |servers: &[FixtureServer], expected: &str| {
+        let decide =
+            |server: &FixtureServer| decide_oaid(&mut server.connect(), devices.next().unwrap());
+        let decided: Vec<_> = servers.iter().map(decide).collect();
+        bids += decided.iter().filter(|it| *it == "+not_member").count() as u64;
+        (decided.iter().all(|it| it == expected), bids)
+    };
+    for _ in 0..3 {
+        let (_, before) = all_answer(&servers, "");
+        wait_until("an eighth of the cap", || all_answer(&servers, "").1 >= before + LIMIT / 8);
+        redis.kill();
+        (0..50).for_each(|_| assert!(!all_answer(&servers, "-member").0));
+        redis.start_again();
+        let (drained, _store) = servers.remove(0).drain();
+        drained.join().unwrap();
+        servers.push(FixtureServer::start(TestStore::with_everything(), API, &rules));
+    }
+    wait_until("the cap is reached", || all_answer(&servers, "-capped") == (true, LIMIT));
+    (0..50).for_each(|_| assert_eq!(all_answer(&servers, "-capped"), (true, LIMIT)));
 }
 
 /// While a cap has a share, what was leased before stays leased: a server that lost its data learns
