@@ -53,6 +53,8 @@ class Pages:
         self.closing.callback(context.close)
         context.add_init_script(FASTER)
         page = context.new_page()
+        # A handler of a route may still wait for an answer of the pod when its test has ended.
+        self.closing.callback(page.unroute_all, behavior="ignoreErrors")
         page.set_default_timeout(WAIT_MILLISECONDS)
         page.on(
             "console",
