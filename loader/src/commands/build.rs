@@ -22,7 +22,6 @@ use std::sync::Arc;
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
-use rtad_cli::exit;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::shards_per_chunk;
 use rtad_sign::SignArgs;
@@ -185,12 +184,6 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     }
     if !args.dry_run {
         args.carried.limit.write_metrics(args.target.audience.as_str(), carried)?;
-    }
-    for (kind, raw, digests) in counts.kinds_of_digests() {
-        exit::write_warning(&format!(
-            "{digests} of {raw} ids of kind {kind} look like md5s, which are hashed again and \
-             match no device; if they are md5s, use --column 'NAME=md5|{kind}'"
-        ));
     }
     let changes = (changes, carried);
     let summary = BuildSummary::new(&done, &counts, changes, *gate, written, stages.end());

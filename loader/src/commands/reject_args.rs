@@ -1,11 +1,12 @@
-//! Flags for rejected rows: a file that keeps them, and the limit of malformed values per input.
+//! Flags for rejected rows: a file that keeps them, and the limits per input: malformed values,
+//! and ids that look like another kind.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::device::IdKind;
 
 use super::value_parsers::parse_ratio;
@@ -40,6 +41,10 @@ pub(super) struct RejectLimit {
     #[arg(long, value_name = "RATIO", default_value_t = 0.01,
         value_parser = parse_ratio)]
     max_reject_ratio: f64,
+    /// Accept an input most of whose ids of a kind look like another kind, such as md5s declared as
+    /// oaid
+    #[arg(long)]
+    allow_lookalikes: bool,
 }
 
 /// An input that has too few usable values.
@@ -55,6 +60,12 @@ pub(super) enum InputRejected {
          malformed{hint}; --max-reject-ratio 1 accepts such an input"
     )]
     NoUsable { input: String, rows: u64, blank: u64, malformed: u64, hint: Hint },
+    #[error(
+        "input {input}: {count} of {usable} ids of kind {kind} look like ids of kind {other}, and \
+         would match no device; declare them as {other}, or a column that has both as \
+         {other}|{kind}; --allow-lookalikes accepts them as {kind}"
+    )]
+    Lookalikes { input: String, count: u64, usable: u64, kind: IdKind, other: IdKind },
 }
 
 /// The kind that most of the malformed values look like.
@@ -79,8 +90,8 @@ impl CommandFailure for InputRejected {
 }
 
 impl RejectLimit {
-    /// Rejects input with too many malformed values in any of its sources, or without any usable
-    /// one; a source of blank values only may be accepted.
+    /// Rejects input with too many malformed values in any of its sources, without any usable one,
+    /// or of another kind; a source of blank values only may be accepted.
     pub(super) fn check(
         self,
         sources: &[Source],
@@ -110,6 +121,18 @@ impl RejectLimit {
         }
         if malformed as f64 > max_ratio * values as f64 {
             return Err(InputRejected::Malformed { input, malformed, values, max_ratio, hint });
+        }
+        for ((kind, other), count) in counts.lookalikes().filter(|_| !self.allow_lookalikes) {
+            let usable = counts.usable[kind as usize];
+            if count * 2 > usable {
+                return Err(InputRejected::Lookalikes { input, count, usable, kind, other });
+            }
+            if count as f64 > max_ratio * usable as f64 {
+                exit::write_warning(&format!(
+                    "input {input}: {count} of {usable} ids of kind {kind} look like ids of kind \
+                     {other}; if they are, they match no device: declare them as {other}|{kind}"
+                ));
+            }
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyBatch};
 use super::block::{Block, MAX_ROW_BYTES, Pool, Rows};
 use super::layout::{Column, Input, Layout};
 use super::lines;
+use super::lookalike::lookalike;
 use super::ndjson::{Members, RowValue};
 use super::open::Source;
 use super::rejects::{self, Reason, Rejects};
@@ -211,7 +212,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Adds a value to the batch, as the first kind that accepts it.
+    /// Adds a value to the batch, as the first kind that accepts it; as another of the kinds if it
+    /// looks like that.
     #[inline]
     fn value<'b>(
         &mut self,
@@ -228,14 +230,15 @@ impl<'a> Parser<'a> {
             [kind] => *kind,
             kinds => {
                 let accepts = |kind: &&IdKind| kind.has_shape(text.trim_ascii());
-                *kinds.iter().find(accepts).unwrap_or(&kinds[0])
+                let first = *kinds.iter().find(accepts).unwrap_or(&kinds[0]);
+                lookalike(first, text).filter(|other| kinds.contains(other)).unwrap_or(first)
             }
         };
         let case = self.input.case.unwrap_or(kind.canonical_case());
         // A digest waits for no hash, and only to keep the order of rows.
         if kind == IdKind::Md5 && pending.is_empty() {
             return match self.input.keys.keys(kind, case, text, &mut self.keys) {
-                Ok(()) => {}
+                Ok(()) => self.counts.usable[IdKind::Md5 as usize] += 1,
                 Err(unusable) => self.reject(position, unusable.into(), text),
             };
         }
@@ -281,7 +284,7 @@ impl<'a> Parser<'a> {
             let PendingValue { position, kind, text } =
                 values.next().expect("the batch has as many ids as values are pending");
             match result {
-                Ok(()) => self.counts.count_raw(kind, text),
+                Ok(()) => self.counts.accept(kind, text),
                 Err(unusable) => self.reject(position, unusable.into(), text),
             }
         });

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind};
 
+use super::lookalike::{LOOKALIKES, Lookalike, lookalike};
 use super::rejects::Reason;
 
 /// Receiver of one parser's keys. Each parser has its own, so no lock is needed.
@@ -30,9 +31,10 @@ pub(crate) struct Counts {
     /// Keys passed to the sinks, duplicates included.
     pub(crate) keys: u64,
     pub(crate) rejected: [u64; Reason::ALL.len()],
-    /// Usable raw ids of each of [`RAW_KINDS`], and those of them that look like an md5.
-    pub(crate) raw: [u64; RAW_KINDS.len()],
-    pub(crate) digests: [u64; RAW_KINDS.len()],
+    /// Usable ids by kind, as in [`IdKind::ALL`].
+    pub(crate) usable: [u64; IdKind::ALL.len()],
+    /// Those of them that look like another kind, by the pair of [`LOOKALIKES`].
+    pub(crate) lookalikes: [u64; LOOKALIKES.len()],
     /// Malformed values that have the shape of each of [`SHAPES`].
     pub(crate) shapes: [u64; SHAPES.len()],
 }
@@ -73,9 +75,6 @@ impl InputCounts {
     }
 }
 
-/// Raw kinds that accept an md5 too, and rarely look like one. CAIDs always do.
-pub(crate) const RAW_KINDS: [IdKind; 2] = [IdKind::Oaid, IdKind::Openid];
-
 impl Counts {
     pub(crate) const fn of(&self, reason: Reason) -> u64 {
         self.rejected[reason as usize]
@@ -86,14 +85,13 @@ impl Counts {
         self.rejected.iter().sum::<u64>() - self.of(Reason::Blank)
     }
 
-    /// Counts a usable id, if it is of a raw kind.
+    /// Counts a usable id by its kind, and by the kind that it looks like.
     #[inline]
-    pub(super) fn count_raw(&mut self, kind: IdKind, id: &[u8]) {
-        if let Some(index) = RAW_KINDS.iter().position(|raw| *raw == kind) {
-            let id = id.trim_ascii();
-            self.raw[index] += 1;
-            self.digests[index] +=
-                u64::from(id.len() == 32 && id.iter().all(u8::is_ascii_hexdigit));
+    pub(crate) fn accept(&mut self, kind: IdKind, id: &[u8]) {
+        self.usable[kind as usize] += 1;
+        if let Some(other) = lookalike(kind, id) {
+            let index = LOOKALIKES.iter().position(|pair| *pair == (kind, other));
+            self.lookalikes[index.expect("every pair is listed")] += 1;
         }
     }
 
@@ -114,11 +112,9 @@ impl Counts {
         (self.shapes[index] * 2 > self.malformed()).then_some(SHAPES[index])
     }
 
-    /// The raw kinds most of whose ids look like md5s.
-    pub(crate) fn kinds_of_digests(&self) -> impl Iterator<Item = (IdKind, u64, u64)> {
-        let counted = RAW_KINDS.into_iter().zip(self.raw.into_iter().zip(self.digests));
-        let counted = counted.map(|(kind, (raw, digests))| (kind, raw, digests));
-        counted.filter(|(_, raw, digests)| digests * 2 > *raw)
+    /// The pairs of kinds that occur, with the number of such ids.
+    pub(crate) fn lookalikes(&self) -> impl Iterator<Item = (Lookalike, u64)> {
+        LOOKALIKES.into_iter().zip(self.lookalikes).filter(|(_, count)| *count > 0)
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -128,10 +124,8 @@ impl Counts {
         for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
             *sum += count;
         }
-        for index in 0..RAW_KINDS.len() {
-            self.raw[index] += other.raw[index];
-            self.digests[index] += other.digests[index];
-        }
+        self.usable.iter_mut().zip(other.usable).for_each(|(sum, count)| *sum += count);
+        self.lookalikes.iter_mut().zip(other.lookalikes).for_each(|(sum, count)| *sum += count);
         self.shapes.iter_mut().zip(other.shapes).for_each(|(sum, count)| *sum += count);
     }
 }

@@ -358,31 +358,3 @@ fn output_contains_no_id() {
         assert!(!said.to_lowercase().contains(&id[..12].to_lowercase()), "an id in: {said}");
     }
 }
-
-/// A column may mix ids and their md5s; without its kinds, the md5s are hashed again.
-#[test]
-fn md5s_in_a_raw_column_are_reported_or_read_as_md5s() {
-    let sandbox = Sandbox::new();
-    let (oaids, md5s) = (ids(IdKind::Oaid, 0..10), ids(IdKind::Md5, 0..30));
-    let rows = oaids.iter().chain(&md5s).map(|id| format!("{id}\n"));
-    sandbox.file("dump.csv", format!("oaid\n{}", rows.collect::<String>()));
-    let build = |column: &str| {
-        sandbox.run(&format!(
-            "build --store {{}}/s --audience a --json --format csv --column {column} {{}}/dump.csv"
-        ))
-    };
-    let built = build("oaid=oaid");
-    let warning = "warning: 30 of 40 ids of kind oaid look like md5s, which are hashed again and \
-                   match no device; if they are md5s, use --column 'NAME=md5|oaid'\n";
-    assert_eq!((built.status, &*built.stderr), (Some(0), warning));
-    assert_eq!(build("oaid=md5|oaid").json()["keys"], 40);
-    for (kind, ids) in [("oaid", &oaids), ("md5", &md5s)] {
-        let query = "query --store {}/s --audience a --json --id-kind";
-        let asked = sandbox.run(&format!("{query} {kind} {}", ids.join(" "))).json();
-        let answers = asked["answers"].as_array().unwrap();
-        assert!(answers.iter().all(|answer| answer == "member"), "{kind}: {asked}");
-    }
-    let refused = build("oaid=md5|");
-    assert_eq!(refused.status, Some(2));
-    assert!(refused.stderr.contains("unknown id kind"), "{}", refused.stderr);
-}

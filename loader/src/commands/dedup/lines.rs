@@ -64,6 +64,7 @@ impl<'a> LineKeys<'a> {
             keys.clear();
             match self.keys(text, is_whole, &mut keys) {
                 Ok(()) => {
+                    self.kind.inspect(|kind| counts.accept(*kind, text));
                     // An id with several spellings is new if any spelling is; all of them become
                     // seen.
                     let new = keys.iter().filter(|key| first.is_new(key)).count();

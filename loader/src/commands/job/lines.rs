@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use rtad_cli::command_error::CommandError;
+use rtad_core::device::IdKind;
 use rtad_core::snapshot::{ChunkEntry, Digest, FilterStats};
 
 use super::super::carried::CarriedReport;
 use super::super::error::CommonError;
 use super::error::JobError;
-use crate::input::{Counts, Reason};
+use crate::input::{Counts, LOOKALIKES, Lookalike, Reason};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
@@ -31,6 +32,10 @@ pub(super) struct KeysLine {
     pub(super) keys: u64,
     /// Rejected values by reason.
     pub(super) rejected: BTreeMap<String, u64>,
+    /// Usable ids by kind.
+    pub(super) kinds: BTreeMap<String, u64>,
+    /// Ids that look like another kind, by both kinds, as in `oaid/md5`.
+    pub(super) lookalikes: BTreeMap<String, u64>,
 }
 
 /// Report of `distinct` for one part.
@@ -65,19 +70,30 @@ pub(super) struct ChunkLine {
 impl KeysLine {
     pub(super) fn of(counts: &Counts) -> Self {
         let rejected = Reason::ALL.map(|reason| (reason.as_str().to_owned(), counts.of(reason)));
+        let kinds = IdKind::ALL.map(|kind| (kind.to_string(), counts.usable[kind as usize]));
+        let lookalikes = counts.lookalikes().map(|(pair, count)| (name(pair), count));
         Self {
             rows: counts.rows,
             values: counts.values,
             keys: counts.keys,
             rejected: rejected.into(),
+            kinds: kinds.into_iter().filter(|(_, count)| *count > 0).collect(),
+            lookalikes: lookalikes.collect(),
         }
     }
 
-    /// The counts, for the limit of rejects.
+    /// The counts, for the limits of inputs.
     pub(super) fn counts(&self) -> Counts {
-        let of = |reason: Reason| self.rejected.get(reason.as_str()).copied().unwrap_or_default();
-        let (rows, values, keys) = (self.rows, self.values, self.keys);
-        Counts { rows, values, keys, rejected: Reason::ALL.map(of), ..Counts::default() }
+        let of = |counts: &BTreeMap<_, _>, name: &str| counts.get(name).copied().unwrap_or(0);
+        Counts {
+            rows: self.rows,
+            values: self.values,
+            keys: self.keys,
+            rejected: Reason::ALL.map(|reason| of(&self.rejected, reason.as_str())),
+            usable: IdKind::ALL.map(|kind| of(&self.kinds, kind.as_str())),
+            lookalikes: LOOKALIKES.map(|pair| of(&self.lookalikes, &name(pair))),
+            ..Counts::default()
+        }
     }
 
     /// Whether the part has malformed values and no usable one.
@@ -89,10 +105,20 @@ impl KeysLine {
         self.rows += other.rows;
         self.values += other.values;
         self.keys += other.keys;
-        for (reason, count) in &other.rejected {
-            *self.rejected.entry(reason.clone()).or_default() += count;
+        for (sums, counts) in [
+            (&mut self.rejected, &other.rejected),
+            (&mut self.kinds, &other.kinds),
+            (&mut self.lookalikes, &other.lookalikes),
+        ] {
+            for (name, count) in counts {
+                *sums.entry(name.clone()).or_default() += count;
+            }
         }
     }
+}
+
+fn name((kind, other): Lookalike) -> String {
+    format!("{kind}/{other}")
 }
 
 /// Writes a report to `file`, or to stderr: stdout carries the data of the step.

@@ -1,0 +1,85 @@
+//! Declared kinds of ids, and ids that look like another kind.
+
+use rtad_core::device::IdKind;
+use testkit::sandbox::{Sandbox, ids, lines};
+
+const STORE: &str = "--store {}/s --audience a";
+
+/// A column may mix ids and their md5s; as one kind, the md5s would be hashed again.
+#[test]
+fn md5s_in_a_raw_column_are_refused_or_read_as_md5s() {
+    let sandbox = Sandbox::new();
+    let (oaids, md5s) = (ids(IdKind::Oaid, 0..10), ids(IdKind::Md5, 0..30));
+    let rows = oaids.iter().chain(&md5s).map(|id| format!("{id}\n"));
+    sandbox.file("dump.csv", format!("oaid\n{}", rows.collect::<String>()));
+    let build = |column: &str| {
+        sandbox.run(&format!("build {STORE} --json --format csv --column {column} {{}}/dump.csv"))
+    };
+    let refusal = "30 of 40 ids of kind oaid look like ids of kind md5, and would match no device";
+    build("oaid=oaid").fails(3, refusal);
+    assert_eq!(build("oaid=oaid --allow-lookalikes").json()["keys"], 40);
+    assert_eq!(build("oaid=md5|oaid").json()["keys"], 40);
+    for (kind, ids) in [("oaid", &oaids), ("md5", &md5s)] {
+        let query = format!("query {STORE} --json --id-kind");
+        let asked = sandbox.run(&format!("{query} {kind} {}", ids.join(" "))).json();
+        let answers = asked["answers"].as_array().unwrap();
+        assert!(answers.iter().all(|answer| answer == "member"), "{kind}: {asked}");
+    }
+    let refused = build("oaid=md5|");
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("unknown id kind"), "{}", refused.stderr);
+}
+
+/// Every command that reads ids refuses an input of a wrong kind, also beside a good one.
+#[test]
+fn input_that_looks_like_another_kind_is_refused_by_every_command() {
+    let sandbox = Sandbox::new();
+    sandbox.file("members", lines(&ids(IdKind::Md5, 0..100)));
+    sandbox.build("{}/members");
+    for (kind, other) in [
+        ("oaid", IdKind::Md5),
+        ("openid", IdKind::Md5),
+        ("android_id", IdKind::Imei),
+        ("imei", IdKind::AndroidId),
+        ("caid", IdKind::Idfa),
+        ("oaid", IdKind::Mac),
+    ] {
+        let declared = kind.parse().unwrap();
+        sandbox.file("good", lines(&ids(declared, 0..10)));
+        sandbox.file("wrong", lines(&ids(other, 10..13)));
+        let refusal = format!("3 of 3 ids of kind {kind} look like ids of kind {other}");
+        for command in ["build", "append", "remove", "remove --tombstone", "verify --against"] {
+            let run = |flags: &str| {
+                let (inputs, last) = match command.split_once(" --against") {
+                    Some((command, _)) => (command, "--against"),
+                    None => (command, ""),
+                };
+                sandbox.run(&format!(
+                    "{inputs} {STORE} --id-kind {kind} {flags} {last} {{}}/good {{}}/wrong"
+                ))
+            };
+            run("").fails(3, &refusal);
+            if !command.starts_with("verify") {
+                let shrink = if command == "build" { "--max-shrink 1" } else { "" };
+                run(&format!("--dry-run --allow-lookalikes {shrink}")).succeeds();
+            }
+        }
+        let dedup = |flags: &str| {
+            let dedup = sandbox
+                .run(&format!("dedup --count {flags} --id-kind {kind} {{}}/good {{}}/wrong"));
+            (dedup.status, dedup.stderr.contains(&refusal))
+        };
+        assert_eq!(dedup(""), (Some(3), true));
+        assert_eq!(dedup("--allow-lookalikes"), (Some(0), false));
+    }
+}
+
+#[test]
+fn few_lookalikes_are_a_warning() {
+    let sandbox = Sandbox::new();
+    let all = [ids(IdKind::Oaid, 0..90), ids(IdKind::Md5, 0..10)].concat();
+    sandbox.file("dump", lines(&all));
+    let built = sandbox.run(&format!("build {STORE} --json --id-kind oaid {{}}/dump"));
+    assert_eq!(built.status, Some(0), "{}", built.stderr);
+    assert!(built.stderr.contains("10 of 100 ids of kind oaid look like ids of kind md5"));
+}
