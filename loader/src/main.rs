@@ -7,6 +7,7 @@ mod commands;
 mod frames;
 mod input;
 mod keys;
+mod live_filters;
 mod merged_deltas;
 mod progress;
 mod seen;

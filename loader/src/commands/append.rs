@@ -4,6 +4,7 @@
 //! a conflict the writer rereads `CURRENT` and retries.
 
 mod follow;
+mod members;
 mod writer;
 
 use std::ffi::OsString;
@@ -17,8 +18,10 @@ use serde::Serialize;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit;
 use rtad_core::device::DeviceKey;
+use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::AudienceName;
 use rtad_sign::SignArgs;
+use rtad_store::StoreError;
 use rtad_store::write::{Appended, MAX_TOMBSTONES};
 
 use super::context::{Output, Target, runtime};
@@ -26,6 +29,7 @@ use super::input_args::InputArgs;
 use super::reject_args::RejectArgs;
 use crate::input::{self, Counts, KeySink, Reason, Rejects};
 use follow::FollowError;
+use members::{MemberCheck, MembershipCounts};
 use writer::{AppendWriter, Operation};
 
 /// Add devices to the live generation, as a delta.
@@ -119,7 +123,8 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     let mut writer =
         runtime.block_on(AppendWriter::open(&store, &args.target.audience, operation))?;
     if args.follow {
-        return runtime.block_on(follow::run(writer, &input, args.every, args.max_ids, output));
+        let times = (args.every, args.max_ids);
+        return runtime.block_on(follow::run(writer, &input, args.rejects.limit, times, output));
     }
     let rejects = args.rejects.create(&input, false)?;
     let progress = output.progress();
@@ -131,17 +136,36 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     let counts = counts.total();
     progress.phase("publishing");
     let keys: Vec<DeviceKey> = parsers.into_iter().flat_map(|keys| keys.0).collect();
-    let appended = match args.dry_run {
-        true => None,
-        false => Some(runtime.block_on(writer.publish(keys))?),
-    };
+    let audience = &args.target.audience;
+    let (appended, members) = runtime.block_on(async {
+        let check = MemberCheck::read(store.store(), audience, writer.current(), &keys).await;
+        let appended = match args.dry_run {
+            true => None,
+            false => Some(writer.publish(keys).await?),
+        };
+        let after = appended.as_ref().map(|_| writer.current());
+        let members = match check {
+            Ok(check) => check.members(store.store(), audience, after).await,
+            Err(error) => Err(error),
+        };
+        Ok::<_, StoreError>((appended, members))
+    })?;
+    // The change itself needs no filters, so an unreadable one does not stop an erasure.
+    let members = members.map_err(|error| warn_uncounted(audience, &error)).ok();
     drop(progress);
     if operation == Operation::Entomb
         && let Some(appended) = &appended
     {
-        warn_near_limit(&args.target.audience, appended.tombstones);
+        warn_near_limit(audience, appended.tombstones);
     }
-    output.report(&Report::new(&args.target.audience, &counts, appended), Report::write_text)
+    output.report(&Report::new(audience, &counts, appended, members), Report::write_text)
+}
+
+fn warn_uncounted(audience: &AudienceName, error: &StoreError) {
+    exit::write_warning(&format!(
+        "{audience}: the members among the devices are not counted: {}",
+        error_chain(error)
+    ));
 }
 
 /// Warns from 80 percent of the tombstones on: no build lowers their number.
@@ -174,10 +198,17 @@ struct Report<'a> {
     malformed: u64,
     #[serde(flatten)]
     appended: Option<Appended>,
+    /// `None` if the live generation could not be read.
+    members: Option<MembershipCounts>,
 }
 
 impl<'a> Report<'a> {
-    fn new(audience: &'a AudienceName, counts: &Counts, appended: Option<Appended>) -> Self {
+    fn new(
+        audience: &'a AudienceName,
+        counts: &Counts,
+        appended: Option<Appended>,
+        members: Option<MembershipCounts>,
+    ) -> Self {
         Self {
             audience,
             dry_run: appended.is_none(),
@@ -186,6 +217,7 @@ impl<'a> Report<'a> {
             blank: counts.of(Reason::Blank),
             malformed: counts.malformed(),
             appended,
+            members,
         }
     }
 
@@ -198,9 +230,12 @@ impl<'a> Report<'a> {
         writeln!(out, "  rows        {}", HumanCount(*rows))?;
         let usable = HumanCount(*usable);
         writeln!(out, "  usable      {usable} ({blank} blank, {malformed} malformed)")?;
+        if let Some(members) = &self.members {
+            members.write_text(out)?;
+        }
         let Some(facts) = &self.appended else { return Ok(()) };
         let Appended { generation, added, removed, entombed, deltas, .. } = facts;
-        writeln!(out, "  keys        {added} added, {removed} removed, {entombed} entombed")?;
+        writeln!(out, "  in deltas   {added} added, {removed} removed, {entombed} entombed")?;
         writeln!(out, "  tombstones  {}", HumanCount(facts.tombstones))?;
         let keys = HumanCount(facts.delta_keys);
         writeln!(out, "  deltas      {deltas} with {keys} keys over generation {generation}")?;

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
-use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest};
 
 use super::context::{Output, Target, default_threads, runtime};
+use crate::live_filters::{LiveFilters, chunks_of};
 
 /// Check whether devices are members. One line per id: its position on the command line, and the
 /// answer.
@@ -45,43 +45,26 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, args.generation).await?;
+        let is_open = |key: &DeviceKey| overlay.membership(key).is_none();
+        let open: Vec<_> = keys.iter().filter_map(|key| key.ok()).filter(is_open).collect();
+        let needed = chunks_of(&manifest, &open, u64::MAX);
+        let audience = &args.target.audience;
+        let filters =
+            LiveFilters::read(&store, audience, manifest, &needed, default_threads()).await?;
         // Deltas take precedence over filters.
-        let overridden: Vec<_> =
-            keys.iter().map(|key| overlay.membership(key.as_ref().ok()?)).collect();
-        let open = keys.iter().zip(&overridden).filter(|(_, overridden)| overridden.is_none());
-        let usable: Vec<_> = open.filter_map(|(key, _)| key.ok()).collect();
-        let holds = |entry: &&ChunkEntry| {
-            let shards = entry.first_shard..entry.first_shard + entry.shard_count;
-            usable.iter().any(|key| shards.contains(&key.shard().into()))
-        };
-        let needed: Vec<_> = manifest.chunks().iter().filter(holds).cloned().collect();
-        let mut members = vec![false; keys.len()];
-        let arrived = |_: &ChunkEntry, chunk: Chunk| {
-            for (member, key) in members.iter_mut().zip(&keys) {
-                *member |= key.is_ok_and(|key| contains(&manifest, &chunk, &key));
-            }
-        };
-        store.chunks(&args.target.audience, &manifest, &needed, default_threads(), arrived).await?;
-        for (member, overridden) in members.iter_mut().zip(overridden) {
-            *member = overridden.unwrap_or(*member);
-        }
-        let answer = |(key, member): (&Result<DeviceKey, Unusable>, bool)| match key {
-            Ok(_) if member => "member",
+        let is_member = |key: &DeviceKey| overlay.membership(key).or_else(|| filters.contains(key));
+        let answer = |key: &Result<DeviceKey, Unusable>| match key {
+            Ok(key) if is_member(key) == Some(true) => "member",
             Ok(_) => "not_member",
             Err(unusable) => unusable.as_str(),
         };
         Ok::<_, CommandError>(QueryReport {
-            audience: manifest.audience().as_str().to_owned(),
-            generation: manifest.generation(),
-            answers: keys.iter().zip(members).map(answer).collect(),
+            audience: audience.as_str().to_owned(),
+            generation: filters.manifest().generation(),
+            answers: keys.iter().map(answer).collect(),
         })
     })?;
     output.data(&report, QueryReport::write_text)
-}
-
-fn contains(manifest: &Manifest, chunk: &Chunk, key: &DeviceKey) -> bool {
-    chunk.shards().any(|shard| shard == key.shard())
-        && manifest.filter().contains(chunk.filter(key.shard()), key)
 }
 
 impl QueryReport {

@@ -236,8 +236,61 @@ fn follow_publishes_ids_and_reports_durable_rows() {
         assert_eq!((&published["rows"], &published["keys"]), (&13.into(), &0.into()));
         assert_eq!((&published["blank"], &published["malformed"]), (&2.into(), &1.into()));
         signal(follower.id(), "TERM");
-        assert_eq!(follower.wait().unwrap().code(), Some(0));
+        // One of 13 values is malformed: more than --max-reject-ratio.
+        assert_eq!(follower.wait().unwrap().code(), Some(3));
         drop(pipe);
+    }
+}
+
+/// A stream of a wrong kind ends at its end, or after a thousand values, with what is usable
+/// published.
+#[test]
+fn follow_of_malformed_lines_fails() {
+    let target = TestStore::all("malformed").next().unwrap();
+    let all = ids(IdKind::Md5, 0..110);
+    target.over("build", &all[..100]).json();
+    let follow = |kind: &str, ids: &[String]| {
+        let arguments = target.arguments("append", &format!("--follow --id-kind {kind}"));
+        target.sandbox.run_with(&arguments, lines(ids).as_bytes())
+    };
+    let short = follow("imei", &all[..2]);
+    assert_eq!(short.status, Some(3));
+    assert!(short.stdout.contains("2 rows are durable, 2 malformed"), "{}", short.stdout);
+    let reason = "input -: no usable id in 2 rows: 0 values are blank, 2 malformed; most look like \
+                  ids of kind md5";
+    assert!(short.stderr.contains(reason), "{}", short.stderr);
+    let raw = follow("oaid", &all[..2]);
+    assert!(raw.stderr.contains("2 of 2 ids of kind oaid look like ids of kind md5"));
+    assert_eq!(raw.status, Some(3));
+    let mixed = [ids(IdKind::Imei, 0..5), all[100..].to_vec()].concat();
+    assert_eq!((follow("md5", &mixed).status, target.members(&all)), (Some(3), 110));
+
+    let mut endless = target.start("append", "--follow --every 20ms");
+    let mut pipe = endless.stdin.take().unwrap();
+    pipe.write_all(lines(&ids(IdKind::Imei, 0..1000)).as_bytes()).unwrap();
+    assert_eq!(endless.wait().unwrap().code(), Some(3));
+}
+
+/// An append of known devices, and a removal of unknown ones, say so.
+#[test]
+fn reports_have_the_members_before_and_after() {
+    for target in TestStore::all("members") {
+        let all = ids(IdKind::Md5, 0..400);
+        target.over("build", &all[..100]).json();
+        let members = |command: &str, ids: &[String]| {
+            let members = target.over(command, ids).json()["members"].clone();
+            ["checked", "before", "after"].map(|name| members[name].as_u64())
+        };
+        let counts = |counts: [u64; 3]| counts.map(Some);
+        assert_eq!(members("append --dry-run", &all[90..110]), [Some(20), Some(10), None]);
+        assert_eq!(members("append", &all[90..110]), counts([20, 10, 20]));
+        assert_eq!(members("append", &all[90..110]), counts([20, 20, 20]));
+        assert_eq!(members("remove", &all[100..300]), counts([200, 10, 0]));
+        assert_eq!(members("remove --tombstone", &all[..50]), counts([50, 50, 0]));
+        assert_eq!(members("append", &all[40..60]), counts([20, 10, 10]));
+        target.sandbox.file("new", lines(&all[380..]));
+        let text = target.run("append", "{}/new {}/new").stdout;
+        assert!(text.contains("members     0 of 20 devices before, 20 after: 20 new"), "{text}");
     }
 }
 

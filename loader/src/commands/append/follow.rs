@@ -18,12 +18,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
-use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, KeyMaker};
 use rtad_store::StoreError;
 
 use super::super::context::Output;
+use super::super::reject_args::RejectLimit;
 use super::writer::AppendWriter;
-use crate::input::{Input, Layout};
+use crate::input::{Counts, Input, Layout, Reason};
 
 /// Capacity of the channel, in batches of one read of stdin each.
 const WAITING_BATCHES: usize = 16;
@@ -32,15 +33,15 @@ const MAX_LINE_BYTES: usize = 64 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Longest delay between retries; the first is one second.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Values of a stream from which on the limits of an input end it. Its end is always checked.
+const LEAST_CHECKED: u64 = 1000;
 /// Time limit of retries after stdin has ended.
 const FINAL_RETRIES: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 struct LineBatch {
     keys: Vec<DeviceKey>,
-    rows: u64,
-    blank: u64,
-    malformed: u64,
+    counts: Counts,
     failed: Option<io::Error>,
 }
 
@@ -59,9 +60,7 @@ struct Published {
 
 #[derive(Debug, Default)]
 struct Totals {
-    rows: u64,
-    blank: u64,
-    malformed: u64,
+    counts: Counts,
     /// Rows already reported as durable.
     reported_rows: u64,
 }
@@ -87,8 +86,8 @@ impl CommandFailure for FollowError {
 pub(super) async fn run(
     mut writer: AppendWriter,
     input: &Input,
-    every: Duration,
-    max_ids: usize,
+    limit: RejectLimit,
+    (every, max_ids): (Duration, usize),
     output: &Output,
 ) -> Result<(), CommandError> {
     let Layout::Lines { kind } = input.layout else {
@@ -101,9 +100,8 @@ pub(super) async fn run(
         let parse = |line: &[u8], batch: &mut LineBatch| {
             let key: &KeyMaker = &keys;
             match key.keys(kind, case, line, &mut batch.keys) {
-                Ok(()) => {}
-                Err(Unusable::Blank) => batch.blank += 1,
-                Err(Unusable::Malformed) => batch.malformed += 1,
+                Ok(()) => batch.counts.accept(kind, line),
+                Err(unusable) => batch.counts.reject(unusable.into(), line),
             }
         };
         read_lines(io::stdin().lock(), parse, |batch| sender.blocking_send(batch).is_ok());
@@ -150,6 +148,10 @@ pub(super) async fn run(
             let end = std::future::pending();
             publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
         }
+        // Checked after the publish: usable ids are kept, whatever the others are.
+        if is_last || totals.counts.values >= LEAST_CHECKED {
+            limit.check_one("-", &totals.counts, true)?;
+        }
         if is_last {
             return match failed {
                 Some(source) => Err(FollowError::Stdin(source).into()),
@@ -172,10 +174,9 @@ fn drain(
 }
 
 impl Totals {
-    const fn add(&mut self, batch: &LineBatch) {
-        self.rows += batch.rows;
-        self.blank += batch.blank;
-        self.malformed += batch.malformed;
+    fn add(&mut self, batch: &LineBatch) {
+        self.counts.add(&batch.counts);
+        self.counts.keys += batch.keys.len() as u64;
     }
 }
 
@@ -190,7 +191,7 @@ async fn publish(
     output: &Output,
 ) -> Result<(), CommandError> {
     // Rows without ids write nothing to the store, but are still reported as durable.
-    if waiting.is_empty() && totals.rows == totals.reported_rows {
+    if waiting.is_empty() && totals.counts.rows == totals.reported_rows {
         return Ok(());
     }
     let mut end = std::pin::pin!(end);
@@ -217,15 +218,15 @@ async fn publish(
     };
     let published = Published {
         sequence: appended.sequence,
-        rows: totals.rows,
+        rows: totals.counts.rows,
         keys: waiting.len() as u64,
-        blank: totals.blank,
-        malformed: totals.malformed,
+        blank: totals.counts.of(Reason::Blank),
+        malformed: totals.counts.malformed(),
         deltas: appended.deltas,
         delta_keys: appended.delta_keys,
     };
     waiting.clear();
-    totals.reported_rows = totals.rows;
+    totals.reported_rows = totals.counts.rows;
     let reported = output.report(&published, |published, out| {
         let Published { sequence, rows, keys, malformed, .. } = published;
         writeln!(
@@ -266,9 +267,10 @@ fn read_lines(
         let line =
             |line: &[u8], begun: &mut Vec<u8>, is_too_long: &mut bool, batch: &mut LineBatch| {
                 begun.extend_from_slice(line);
-                batch.rows += 1;
+                batch.counts.rows += 1;
+                batch.counts.values += 1;
                 if std::mem::take(is_too_long) {
-                    batch.malformed += 1;
+                    batch.counts.reject(Reason::TooLong, b"");
                 } else {
                     parse(begun.strip_suffix(b"\r").unwrap_or(begun), batch);
                 }
@@ -288,7 +290,7 @@ fn read_lines(
             line(&[], &mut begun, &mut is_too_long, &mut batch);
         }
         reader.consume(length);
-        if (batch.rows > 0 && !send(batch)) || is_end {
+        if (batch.counts.rows > 0 && !send(batch)) || is_end {
             return;
         }
     }
@@ -317,8 +319,8 @@ mod tests {
         let (mut rows, mut malformed) = (0, 0);
         let parse = |line: &[u8], _: &mut LineBatch| seen.borrow_mut().push(line.to_vec());
         read_lines(Pieces(pieces), parse, |batch| {
-            rows += batch.rows;
-            malformed += batch.malformed;
+            rows += batch.counts.rows;
+            malformed += batch.counts.malformed();
             true
         });
         (seen.into_inner(), rows, malformed)

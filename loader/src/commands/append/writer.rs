@@ -5,7 +5,7 @@ use std::time::Duration;
 use rtad_cli::command_error::CommandError;
 use rtad_core::device::DeviceKey;
 use rtad_core::random;
-use rtad_core::snapshot::AudienceName;
+use rtad_core::snapshot::{AudienceName, Current};
 use rtad_store::StoreError;
 use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
 
@@ -42,6 +42,11 @@ impl AppendWriter {
             error => error.into(),
         })?;
         Ok(Self { ledger, operation })
+    }
+
+    /// The `CURRENT` that the next publish replaces.
+    pub(super) const fn current(&self) -> &Current {
+        self.ledger.current()
     }
 
     /// Publishes all keys or none.

@@ -1,0 +1,108 @@
+//! Membership of the given devices before and after a change.
+
+use std::io::{self, Write};
+
+use indicatif::HumanCount;
+use serde::Serialize;
+
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{AudienceName, Current, Overlay};
+use rtad_store::{Store, StoreError};
+
+use super::super::context::default_threads;
+use crate::live_filters::{LiveFilters, chunks_of};
+
+/// Most bytes of filters to read. Beyond them, a sample of the devices is looked up.
+const MAX_FILTER_BYTES: u64 = 256 << 20;
+
+/// The distinct devices that were looked up, and the members among them.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct MembershipCounts {
+    checked: u64,
+    before: u64,
+    /// `None` in a dry run, or if a build published meanwhile.
+    after: Option<u64>,
+}
+
+/// The given devices, and the filters of those that are looked up.
+pub(super) struct MemberCheck {
+    keys: Vec<DeviceKey>,
+    filters: LiveFilters,
+    before: Overlay,
+}
+
+impl MemberCheck {
+    /// Reads the filters and deltas of the live generation.
+    ///
+    /// # Errors
+    ///
+    /// A store error, or a refused file.
+    pub(super) async fn read(
+        store: &Store,
+        audience: &AudienceName,
+        current: &Current,
+        keys: &[DeviceKey],
+    ) -> Result<Self, StoreError> {
+        let manifest = store.manifest(audience, current).await?;
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        keys.dedup();
+        let entries = chunks_of(&manifest, &keys, MAX_FILTER_BYTES);
+        let filters =
+            LiveFilters::read(store, audience, manifest, &entries, default_threads()).await?;
+        keys.retain(|key| filters.contains(key).is_some());
+        let before = store.overlay(audience, current, &Overlay::default()).await?;
+        Ok(Self { keys, filters, before })
+    }
+
+    /// MembershipCounts before the change, and under the `CURRENT` that it left, if any.
+    ///
+    /// # Errors
+    ///
+    /// A store error, or a refused delta.
+    pub(super) async fn members(
+        &self,
+        store: &Store,
+        audience: &AudienceName,
+        after: Option<&Current>,
+    ) -> Result<MembershipCounts, StoreError> {
+        let generation = self.filters.manifest().generation();
+        let after = match after.filter(|current| current.generation == generation) {
+            Some(current) => {
+                Some(self.count(&store.overlay(audience, current, &self.before).await?))
+            }
+            None => None,
+        };
+        Ok(MembershipCounts {
+            checked: self.keys.len() as u64,
+            before: self.count(&self.before),
+            after,
+        })
+    }
+
+    fn count(&self, overlay: &Overlay) -> u64 {
+        let is_member = |key: &&DeviceKey| {
+            overlay.membership(key).or_else(|| self.filters.contains(key)).unwrap_or(false)
+        };
+        self.keys.iter().filter(is_member).count() as u64
+    }
+}
+
+impl MembershipCounts {
+    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { checked, before, after } = *self;
+        let (all, before_text) = (HumanCount(checked), HumanCount(before));
+        write!(out, "  members     {before_text} of {all} devices before")?;
+        match after {
+            Some(after) if after >= before => {
+                let (after_text, new) = (HumanCount(after), HumanCount(after - before));
+                writeln!(out, ", {after_text} after: {new} new")
+            }
+            Some(after) => {
+                let (after_text, gone) = (HumanCount(after), HumanCount(before - after));
+                writeln!(out, ", {after_text} after: {gone} gone")
+            }
+            None => writeln!(out),
+        }
+    }
+}

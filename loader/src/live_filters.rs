@@ -1,0 +1,79 @@
+//! Live filters: chunks of a generation in memory, for lookups of keys.
+//!
+//! A large generation has gigabytes of filters, so only some of its chunks are read. Keys are
+//! digests: those of some chunks are a fair sample of all.
+
+use std::collections::BTreeMap;
+
+use rtad_core::device::DeviceKey;
+use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Manifest};
+use rtad_store::{Store, StoreError};
+
+/// Some chunks of a generation.
+#[derive(Debug)]
+pub(crate) struct LiveFilters {
+    manifest: Manifest,
+    /// By their first shard.
+    chunks: BTreeMap<u32, Chunk>,
+}
+
+impl LiveFilters {
+    /// Reads chunks of a manifest, `parallel` at a time.
+    ///
+    /// # Errors
+    ///
+    /// A store error, or a refused chunk.
+    pub(crate) async fn read(
+        store: &Store,
+        audience: &AudienceName,
+        manifest: Manifest,
+        entries: &[ChunkEntry],
+        parallel: usize,
+    ) -> Result<Self, StoreError> {
+        let mut chunks = BTreeMap::new();
+        let arrived = |entry: &ChunkEntry, chunk| {
+            chunks.insert(entry.first_shard, chunk);
+        };
+        store.chunks(audience, &manifest, entries, parallel, arrived).await?;
+        Ok(Self { manifest, chunks })
+    }
+
+    pub(crate) const fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Whether the filters contain the key; `None` if its chunk was not read.
+    pub(crate) fn contains(&self, key: &DeviceKey) -> Option<bool> {
+        let Some(entry) = chunk_of(&self.manifest, key) else { return Some(false) };
+        let chunk = self.chunks.get(&entry.first_shard)?;
+        Some(self.manifest.filter().contains(chunk.filter(key.shard()), key))
+    }
+}
+
+/// The chunk of the key's shard; `None` if the shard has no keys.
+fn chunk_of<'m>(manifest: &'m Manifest, key: &DeviceKey) -> Option<&'m ChunkEntry> {
+    let (entries, shard) = (manifest.chunks(), u32::from(key.shard()));
+    let index = entries.partition_point(|entry| entry.first_shard + entry.shard_count <= shard);
+    entries.get(index).filter(|entry| entry.first_shard <= shard)
+}
+
+/// The chunks that hold the shards of these keys, those of the most keys first; at most so many
+/// bytes of them, but at least one.
+pub(crate) fn chunks_of(
+    manifest: &Manifest,
+    keys: &[DeviceKey],
+    max_bytes: u64,
+) -> Vec<ChunkEntry> {
+    let mut counts = BTreeMap::<u32, (u64, &ChunkEntry)>::new();
+    for entry in keys.iter().filter_map(|key| chunk_of(manifest, key)) {
+        counts.entry(entry.first_shard).or_insert((0, entry)).0 += 1;
+    }
+    let mut counts: Vec<_> = counts.into_values().collect();
+    counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let mut bytes = 0;
+    let fits = |(index, (_, entry)): &(usize, (u64, &ChunkEntry))| {
+        bytes += entry.size_bytes;
+        *index == 0 || bytes <= max_bytes
+    };
+    counts.into_iter().enumerate().take_while(fits).map(|(_, (_, entry))| entry.clone()).collect()
+}
