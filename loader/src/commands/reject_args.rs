@@ -98,14 +98,26 @@ impl RejectLimit {
         counts: &InputCounts,
         may_be_blank: bool,
     ) -> Result<(), InputRejected> {
-        let mut sources = sources.iter().zip(counts.of_sources());
-        let check =
-            |(source, counts): (&Source, _)| self.check_one(&source.name(), counts, may_be_blank);
-        sources.try_for_each(check)
+        let inputs = || sources.iter().zip(counts.of_sources());
+        // Malformed values first: they are the better hint where the kind is wrong.
+        for (source, counts) in inputs() {
+            self.check_values(&source.name(), counts, may_be_blank)?;
+        }
+        inputs().try_for_each(|(source, counts)| self.check_kinds(&source.name(), counts))
     }
 
     /// Rejects one input of this name.
     pub(super) fn check_one(
+        self,
+        name: &str,
+        counts: &Counts,
+        may_be_blank: bool,
+    ) -> Result<(), InputRejected> {
+        self.check_values(name, counts, may_be_blank)?;
+        self.check_kinds(name, counts)
+    }
+
+    fn check_values(
         self,
         name: &str,
         counts: &Counts,
@@ -122,12 +134,17 @@ impl RejectLimit {
         if malformed as f64 > max_ratio * values as f64 {
             return Err(InputRejected::Malformed { input, malformed, values, max_ratio, hint });
         }
+        Ok(())
+    }
+
+    fn check_kinds(self, name: &str, counts: &Counts) -> Result<(), InputRejected> {
+        let input = name.to_owned();
         for ((kind, other), count) in counts.lookalikes().filter(|_| !self.allow_lookalikes) {
             let usable = counts.usable[kind as usize];
             if count * 2 > usable {
                 return Err(InputRejected::Lookalikes { input, count, usable, kind, other });
             }
-            if count as f64 > max_ratio * usable as f64 {
+            if count as f64 > self.max_reject_ratio * usable as f64 {
                 exit::write_warning(&format!(
                     "input {input}: {count} of {usable} ids of kind {kind} look like ids of kind \
                      {other}; if they are, they match no device: declare them as {other}|{kind}"
