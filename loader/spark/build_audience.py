@@ -40,6 +40,8 @@ STEP_ERROR = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
 PUBLISH_FLAGS = (
     "max_reject_ratio",
     "max_shrink",
+    "max_growth",
+    "min_overlap",
     "max_fpr",
     "max_fill",
     "max_carried_loss",
@@ -284,7 +286,11 @@ def build(spark, args, changes):
             publish += ["--" + name.replace("_", "-"), value]
     publish += [
         flag
-        for flag, given in (("--allow-empty", args.allow_empty), ("--json", args.json))
+        for flag, given in (
+            ("--allow-empty", args.allow_empty),
+            ("--allow-lookalikes", args.allow_lookalikes),
+            ("--json", args.json),
+        )
         if given
     ]
     print(run_in_driver([*publish, "-"], "\n".join([*key_reports, *distinct_reports, *chunks])), end="")
@@ -343,6 +349,7 @@ def parse():
         help="as in rtad-loader build",
     )
     parser.add_argument("--allow-empty", action="store_true")
+    parser.add_argument("--allow-lookalikes", action="store_true")
     parser.add_argument(
         "--keep-carried", action="store_true", help="as in rtad-loader build"
     )

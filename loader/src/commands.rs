@@ -18,6 +18,7 @@ mod job;
 mod list;
 mod moved;
 mod new_manifest;
+mod overlap;
 mod plan;
 mod query;
 #[cfg(test)]

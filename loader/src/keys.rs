@@ -24,7 +24,7 @@ mod spilled;
 
 pub(crate) use budget::{Budget, Builders, TooLittle};
 pub(crate) use dir::SpillDir;
-pub(crate) use distinct::{Distinct, KeyChecks, device_key};
+pub(crate) use distinct::{Distinct, KeyChecks, ShardFilters, device_key};
 pub(crate) use error::SpillError;
 pub(crate) use gather::{Filler, Keys};
 pub(crate) use memory::{KEY_BYTES, Slab};

@@ -9,6 +9,8 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Manifest};
 use rtad_store::{Store, StoreError};
 
+use crate::keys::ShardFilters;
+
 /// Some chunks of a generation.
 #[derive(Debug)]
 pub(crate) struct LiveFilters {
@@ -50,6 +52,18 @@ impl LiveFilters {
     }
 }
 
+impl ShardFilters for LiveFilters {
+    /// 0 if the chunk of the shard was not read.
+    fn count(&self, keys: &mut dyn Iterator<Item = DeviceKey>) -> u64 {
+        let mut keys = keys.peekable();
+        let Some(first) = keys.peek() else { return 0 };
+        let Some(entry) = chunk_of(&self.manifest, first) else { return 0 };
+        let Some(chunk) = self.chunks.get(&entry.first_shard) else { return 0 };
+        let (spec, filter) = (self.manifest.filter(), chunk.filter(first.shard()));
+        keys.filter(|key| spec.contains(filter, key)).count() as u64
+    }
+}
+
 /// The chunk of the key's shard; `None` if the shard has no keys.
 fn chunk_of<'m>(manifest: &'m Manifest, key: &DeviceKey) -> Option<&'m ChunkEntry> {
     let (entries, shard) = (manifest.chunks(), u32::from(key.shard()));
@@ -76,4 +90,12 @@ pub(crate) fn chunks_of(
         *index == 0 || bytes <= max_bytes
     };
     counts.into_iter().enumerate().take_while(fits).map(|(_, (_, entry))| entry.clone()).collect()
+}
+
+/// Chunks at even distances; at most so many bytes of them, but at least one of any.
+pub(crate) fn sample(manifest: &Manifest, max_bytes: u64) -> Vec<ChunkEntry> {
+    let entries = manifest.chunks();
+    let largest = entries.iter().map(|entry| entry.size_bytes).max().unwrap_or(1).max(1);
+    let count = entries.len().min((max_bytes / largest).max(1) as usize);
+    (0..count).map(|index| entries[index * entries.len() / count].clone()).collect()
 }

@@ -32,8 +32,9 @@ use super::carried::{Carried, CarriedArgs};
 use super::context::{Output, Target, runtime};
 use super::error::CommonError;
 use super::expiry_args::ExpiryArgs;
-use super::gate::{Gate, GateArgs};
+use super::gate::{Gate, GateArgs, GateError};
 use super::input_args::InputArgs;
+use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use crate::input::{self, Counts, Input, Rejects};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
@@ -139,7 +140,8 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let counts = build.read_keys(args, dir, &keys, &progress)?;
     stages.read(build.state.is_some());
 
-    let Prepared { filter, writer, budget, runtime, base, gate, merged, carried, .. } = &build;
+    let Prepared { filter, writer, budget, runtime, base, gate, live, merged, carried, .. } =
+        &build;
     // Keys in memory are lost with the process, so a journal of their chunks would be useless.
     let is_kept = dir.is_named() && keys.are_spilled();
     let plan = BuildPlan {
@@ -151,6 +153,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         merged,
         carried: carried.as_ref().map(|carried| (carried, &args.carried.limit)),
         gate: *gate,
+        live: live.as_ref(),
         expiry: args.expiry,
         runtime,
         progress: &progress,
@@ -185,7 +188,8 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     if !args.dry_run {
         args.carried.limit.write_metrics(args.target.audience.as_str(), carried)?;
     }
-    let changes = (changes, carried);
+    let overlap = live.as_ref().map(|live| live.overlap(done.distinct.in_live));
+    let changes = (changes, carried, overlap);
     let summary = BuildSummary::new(&done, &counts, changes, *gate, written, stages.end());
     output.report(&summary, BuildSummary::write_text)
 }
@@ -199,6 +203,8 @@ struct Prepared {
     runtime: Runtime,
     base: Base,
     gate: Gate,
+    /// `None` without a readable live generation.
+    live: Option<LiveSample>,
     merged: MergedDeltas,
     /// `None` if they are unreadable.
     carried: Option<Carried>,
@@ -218,6 +224,8 @@ impl Prepared {
         let base = runtime.block_on(writer.base(&args.target.audience))?;
         let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
+        let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
+        let live = runtime.block_on(live).map_err(GateError::OverlapUnknown)?;
         let mut merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
         let flags = (args.carried.keep_carried, args.carried.limit.is_given());
         let carried = Carried::read(flags, &mut merged, writer.store(), &base);
@@ -236,6 +244,7 @@ impl Prepared {
             runtime,
             base,
             gate,
+            live,
             merged,
             carried,
             fingerprint,

@@ -162,7 +162,7 @@ impl Carried {
     /// Counts the changes among the keys of the new generation.
     pub(super) fn checks(&self) -> KeyChecks<'_> {
         let CarriedChanges { added, removed, .. } = &self.changes;
-        KeyChecks { unwanted: None, carried_added: added, carried_removed: removed }
+        KeyChecks { carried_added: added, carried_removed: removed, ..KeyChecks::default() }
     }
 
     pub(super) fn report(&self, distinct: &Distinct) -> CarriedReport {

@@ -1,8 +1,9 @@
-//! Publish gate: limits that stop an empty or truncated export from going live.
+//! Publish gate: limits that stop an empty, truncated or wrong export from going live.
 //!
-//! Three limits: shrinkage against the live generation, the expected false-positive rate, and the
-//! fill of the fullest shard. The first is checked before chunks are built, the others after. A
-//! rejected build makes nothing live. Each limit has a flag that overrides it for one run.
+//! Shrinkage, growth and overlap compare with the live generation, and are checked before chunks
+//! are built if the keys are in memory. The expected false-positive rate and the fill of the
+//! fullest shard are checked after. A rejected build makes nothing live. Each limit has a flag that
+//! overrides it for one run.
 //!
 //! A ribbon filter has no fill. Instead its builder looked members and random keys up in it, and
 //! the gate rejects a missing member or too many false positives.
@@ -10,6 +11,7 @@
 use std::io;
 
 use clap::Args;
+use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::exit::{CommandFailure, ExitStatus};
@@ -19,11 +21,17 @@ use rtad_core::snapshot::{FilterCheck, Manifest};
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
+use super::overlap::Overlap;
 use super::value_parsers::parse_ratio;
 use super::verify::{MAX_EXCESS, MIN_POSITIVES, wilson};
 
 /// Margin over the fill of a correctly sized filter: small shards vary by this much.
 const FILL_MARGIN: f64 = 0.1;
+
+/// Default of `--max-growth`.
+const DEFAULT_GROWTH: f64 = 4.0;
+/// Keys up to which an audience may grow without a limit: a trial precedes the first export.
+const TRIAL_KEYS: u64 = 1000;
 
 /// The limits, as given on the command line.
 #[derive(Debug, Args)]
@@ -32,6 +40,16 @@ pub(super) struct GateArgs {
     /// 1 disables the comparison
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     max_shrink: f64,
+    /// Publish nothing if the audience gains more than this multiple of the live generation's keys,
+    /// appended ones included: 4 is five times as many. Up to 1,000 keys grow without a limit; inf
+    /// disables it
+    #[arg(long, value_name = "RATIO", default_value_t = DEFAULT_GROWTH,
+        value_parser = parse_growth)]
+    max_growth: f64,
+    /// Publish nothing if fewer than this fraction of the live generation's keys stay members. The
+    /// report has the overlap in any case
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = parse_ratio)]
+    min_overlap: f64,
     /// Publish nothing if the expected false-positive rate is higher than this [default: twice
     /// --fpr]
     #[arg(long, value_name = "P", value_parser = parse_ratio)]
@@ -48,7 +66,12 @@ pub(super) struct GateArgs {
 pub(super) struct Gate {
     live_generation: Option<u64>,
     live_keys: Option<u64>,
+    /// Keys that deltas added to the live generation.
+    live_added: u64,
     max_shrink: f64,
+    /// `None` if infinite.
+    max_growth: Option<f64>,
+    min_overlap: f64,
     max_fpr: f64,
     /// `None` for ribbon filters.
     max_fill: Option<f64>,
@@ -63,6 +86,21 @@ pub(crate) enum GateError {
 {generation} has {live_keys}; nothing was published; --max-shrink {needed} allows it"
     )]
     Shrunk { keys: u64, live_keys: u64, generation: u64, max_shrink: f64, least: u64, needed: f64 },
+    #[error(
+        "{keys} keys, was {was}: expected at most {most} by --max-growth {max_growth} over live \
+generation {generation}; nothing was published; --max-growth {needed} allows it"
+    )]
+    Grown { keys: u64, was: HumanCount, generation: u64, max_growth: f64, most: u64, needed: f64 },
+    #[error(
+        "overlap: expected at least --min-overlap {min} of the live generation's keys to stay \
+members, found {found:.4}; nothing was published; a lower --min-overlap allows it"
+    )]
+    Overlap { found: f64, min: f64 },
+    #[error(
+        "the live filters are unreadable, so --min-overlap cannot be \
+checked; nothing was published; --min-overlap 0 skips the check"
+    )]
+    OverlapUnknown(#[source] StoreError),
     #[error(
         "changes carried from before the previous build: expected at most --max-carried-loss \
 {limit} undone, found {dropped} additions and {returned} removals of {all}; nothing was published; \
@@ -105,10 +143,10 @@ nothing was published; --max-shrink 1 skips the comparison"
 impl CommandFailure for GateError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::LiveUnreadable { source: StoreError::Signature { .. }, .. } => {
-                ExitStatus::VerificationFailed
-            }
-            Self::LiveUnreadable { .. } => ExitStatus::Store,
+            Self::LiveUnreadable { source, .. } | Self::OverlapUnknown(source) => match source {
+                StoreError::Signature { .. } => ExitStatus::VerificationFailed,
+                _ => ExitStatus::Store,
+            },
             _ => ExitStatus::BadInput,
         }
     }
@@ -131,16 +169,28 @@ impl Gate {
         let mut gate = Self {
             live_generation: None,
             live_keys: None,
+            live_added: 0,
             max_shrink: args.max_shrink,
+            max_growth: Some(args.max_growth).filter(|ratio| ratio.is_finite()),
+            min_overlap: args.min_overlap,
             max_fpr: args.max_fpr.unwrap_or((2.0 * fpr).min(1.0)),
             max_fill: (!is_ribbon).then(max_fill),
         };
-        if let Some(current) = base.current().filter(|_| args.max_shrink < 1.0) {
-            let generation = current.generation;
-            let live = store.manifest(base.audience(), current).await;
-            let live = live.map_err(|source| GateError::LiveUnreadable { generation, source })?;
-            gate.live_generation = Some(generation);
-            gate.live_keys = Some(live.keys());
+        let Some(current) = base.current() else { return Ok(gate) };
+        let generation = current.generation;
+        match store.manifest(base.audience(), current).await {
+            Ok(live) => {
+                let inserted = live.folded().map_or(0, |folded| folded.inserted_keys);
+                let appended = current.deltas.iter().map(|delta| delta.added).sum::<u64>();
+                gate.live_generation = Some(generation);
+                gate.live_keys = Some(live.keys());
+                gate.live_added = inserted + appended;
+            }
+            Err(source) if args.max_shrink < 1.0 => {
+                return Err(GateError::LiveUnreadable { generation, source });
+            }
+            // Nothing to compare with, which --max-shrink 1 accepts.
+            Err(_) => {}
         }
         Ok(gate)
     }
@@ -151,7 +201,10 @@ impl Gate {
         Self {
             live_generation: None,
             live_keys: None,
+            live_added: 0,
             max_shrink: 1.0,
+            max_growth: None,
+            min_overlap: 0.0,
             max_fpr: 1.0,
             max_fill: None,
         }
@@ -161,7 +214,13 @@ impl Gate {
     pub(super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
         write!(out, "  gate        passed: ")?;
         if let Some(live_keys) = self.live_keys {
-            write!(out, "at least {} keys, ", self.least_keys(live_keys))?;
+            if self.max_shrink < 1.0 {
+                write!(out, "at least {} keys, ", self.least_keys(live_keys))?;
+            }
+            if let Some(most) = self.most_keys(live_keys) {
+                let (most, was) = (HumanCount(most), HumanCount(live_keys + self.live_added));
+                write!(out, "at most {most} (was {was}), ")?;
+            }
         }
         write!(out, "fpr up to {:.3e}", self.max_fpr)?;
         match self.max_fill {
@@ -176,12 +235,55 @@ impl Gate {
         (least * (1.0 - 1e-12)).ceil() as u64
     }
 
+    /// The most keys by `--max-growth`.
+    fn most_keys(&self, live_keys: u64) -> Option<u64> {
+        let was = live_keys + self.live_added;
+        let most = was as f64 * (1.0 + self.max_growth.filter(|_| was > TRIAL_KEYS)?);
+        Some((most * (1.0 + 1e-12)).floor() as u64)
+    }
+
+    /// Checks shrinkage and growth.
     pub(super) fn check_keys(&self, keys: u64) -> Result<(), GateError> {
+        self.check_least(keys)?;
+        let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
+            return Ok(());
+        };
+        let (Some(most), Some(max_growth)) = (self.most_keys(live_keys), self.max_growth) else {
+            return Ok(());
+        };
+        if keys <= most {
+            return Ok(());
+        }
+        let was = live_keys + self.live_added;
+        // Rounded up, so that the suggested limit passes.
+        let gained = u128::from(keys - was) * 100;
+        let needed = gained.div_ceil(u128::from(was)) as f64 / 100.0;
+        let was = HumanCount(was);
+        Err(GateError::Grown { keys, was, generation, max_growth, most, needed })
+    }
+
+    /// Checks `--min-overlap`.
+    pub(super) fn check_overlap(&self, overlap: Option<Overlap>) -> Result<(), GateError> {
+        match overlap.filter(|overlap| overlap.ratio < self.min_overlap) {
+            Some(Overlap { ratio: found, .. }) => {
+                Err(GateError::Overlap { found, min: self.min_overlap })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a build without a known overlap is refused.
+    pub(super) fn needs_overlap(&self) -> bool {
+        self.min_overlap > 0.0 && self.live_keys.is_some_and(|keys| keys > 0)
+    }
+
+    /// Checks shrinkage, also of an upper bound of the keys.
+    pub(super) fn check_least(&self, keys: u64) -> Result<(), GateError> {
         let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
             return Ok(());
         };
         let least = self.least_keys(live_keys);
-        if keys >= least {
+        if keys >= least || self.max_shrink >= 1.0 {
             return Ok(());
         }
         // Rounded up, so that the suggested limit passes.
@@ -226,6 +328,11 @@ impl Gate {
     }
 }
 
+fn parse_growth(text: &str) -> Result<f64, &'static str> {
+    let ratio = text.parse::<f64>().ok().filter(|ratio| *ratio >= 0.0);
+    ratio.ok_or("accepted: a number of 0 or more, or inf")
+}
+
 /// The fill of a filter with n keys and m bits is 1 − exp(−k·n/m). A shard of eight or more blocks
 /// is rounded to the nearest block, so at worst the keys of 8.5 blocks share 8.
 fn default_max_fill(filter: &FilterSpec) -> f64 {
@@ -265,7 +372,10 @@ mod tests {
         Gate {
             live_generation: None,
             live_keys: None,
+            live_added: 0,
             max_shrink: 0.5,
+            max_growth: Some(1.0),
+            min_overlap: 0.0,
             max_fpr: 2.0 * fpr,
             max_fill: Some(max_fill),
         }
@@ -323,6 +433,21 @@ mod tests {
             max_shrink,
             ..gate
         };
+        for (added, keys, passes) in
+            [(0, 10_000, true), (0, 10_001, false), (5000, 20_000, true), (5000, 20_001, false)]
+        {
+            let gate = Gate { live_added: added, ..over(5000, 0.5) };
+            match gate.check_keys(keys) {
+                Ok(()) => assert!(passes, "{added} {keys}"),
+                Err(GateError::Grown { needed, .. }) => {
+                    let max_growth = Some(needed);
+                    assert!(!passes && Gate { max_growth, ..gate }.check_keys(keys).is_ok());
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        over(TRIAL_KEYS, 0.5).check_keys(1_000_000).unwrap();
+        Gate { max_growth: None, ..over(5000, 0.5) }.check_keys(u64::MAX).unwrap();
         for (live, max_shrink, keys, passes) in [
             (1000, 0.5, 500, true),
             (1000, 0.5, 499, false),

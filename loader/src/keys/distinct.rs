@@ -14,6 +14,8 @@ pub(crate) struct Distinct {
     /// Keys left that are among the carried additions, and among the carried removals.
     pub(crate) carried_added: u64,
     pub(crate) carried_removed: u64,
+    /// Keys left that the live filters contain.
+    pub(crate) in_live: u64,
 }
 
 impl Distinct {
@@ -24,19 +26,28 @@ impl Distinct {
             left: self.left.saturating_add(other.left),
             carried_added: self.carried_added.saturating_add(other.carried_added),
             carried_removed: self.carried_removed.saturating_add(other.carried_removed),
+            in_live: self.in_live.saturating_add(other.in_live),
         }
     }
 }
 
-/// Keys to exclude, and ascending carried changes to count among the others.
+/// Filters that keys are looked up in.
+pub(crate) trait ShardFilters: std::fmt::Debug + Sync {
+    /// The number of these keys of one shard that the filters contain.
+    fn count(&self, keys: &mut dyn Iterator<Item = DeviceKey>) -> u64;
+}
+
+/// Keys to exclude, ascending carried changes to count among the others, and filters to look the
+/// others up in.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyChecks<'a> {
     pub(crate) unwanted: Option<&'a SortedKeys>,
     pub(crate) carried_added: &'a [DeviceKey],
     pub(crate) carried_removed: &'a [DeviceKey],
+    pub(crate) live: Option<&'a dyn ShardFilters>,
 }
 
-/// Sorts keys in place and moves the distinct wanted ones to the front.
+/// Sorts keys of one shard in place and moves the distinct wanted ones to the front.
 pub(super) fn sort_and_dedup(keys: &mut [u128], checks: KeyChecks<'_>) -> Distinct {
     keys.sort_unstable();
     let found = dedup(keys);
@@ -57,6 +68,7 @@ pub(super) fn sort_and_dedup(keys: &mut [u128], checks: KeyChecks<'_>) -> Distin
         left: left as u64,
         carried_added: count(checks.carried_added),
         carried_removed: count(checks.carried_removed),
+        in_live: checks.live.map_or(0, |live| live.count(&mut keys[..left].iter().map(device_key))),
     }
 }
 

@@ -79,8 +79,9 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     let mut listed = [key(11), key(12), key(299_998), key(300_001)];
     listed.sort();
     let checks =
-        KeyChecks { unwanted: Some(&unwanted), carried_added: &listed, carried_removed: &[] };
-    let distinct = Distinct { found: 300_000, left: 299_998, carried_added: 2, carried_removed: 0 };
+        KeyChecks { unwanted: Some(&unwanted), carried_added: &listed, ..KeyChecks::default() };
+    let distinct =
+        Distinct { found: 300_000, left: 299_998, carried_added: 2, ..Distinct::default() };
 
     let budget = Budget::tiny(64 << 20, 3);
     let mut slab = Slab::of(budget.segments()).unwrap();

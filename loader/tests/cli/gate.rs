@@ -133,3 +133,36 @@ fn dry_run_reports_the_gate() {
         assert_eq!(sandbox.run(&format!("{BUILD} {flag} {{}}/1")).status, Some(2), "{flag}");
     }
 }
+
+#[test]
+fn foreign_or_grown_list_is_rejected() {
+    let sandbox = Sandbox::new();
+    let list = |name: &str, range| sandbox.file(name, lines(&ids(IdKind::Md5, range)));
+    list("live", 0..5000);
+    list("grown", 0..25_001);
+    list("foreign", 30_000..35_000);
+    list("half", 2500..7500);
+    sandbox.build("{}/live");
+    let before = sandbox.store();
+    let grown = "25001 keys, was 5,000: expected at most 25000 by --max-growth 4 over live \
+                 generation 1; nothing was published; --max-growth 4.01 allows it";
+    for memory in ["", "--memory 64MiB"] {
+        sandbox.run(&format!("{BUILD} {memory} {{}}/grown")).fails(3, grown);
+    }
+    let overlap = "overlap: expected at least --min-overlap 0.9 of the live generation's keys to \
+                   stay members, found 0.5000";
+    sandbox.run(&format!("{BUILD} --min-overlap 0.9 {{}}/half")).fails(3, overlap);
+    assert_eq!(sandbox.store(), before, "nothing was written");
+
+    let overlap = |flags: &str| {
+        let built = sandbox.build(&format!("--dry-run {flags}"));
+        (built["overlap"]["live_keys_checked"].as_u64(), built["overlap"]["kept"].as_u64())
+    };
+    assert_eq!(overlap("{}/foreign"), (Some(5000), Some(0)));
+    assert_eq!(overlap("--min-overlap 0.5 {}/half"), (Some(5000), Some(2500)));
+    let text = sandbox.run(&format!("{BUILD} --max-growth inf {{}}/grown")).stdout;
+    assert!(text.contains("overlap     100.0 % of the generation before stay members"), "{text}");
+    assert!(text.contains("gate        passed: at least 2500 keys, fpr"), "{text}");
+    let text = sandbox.run(&format!("{BUILD} --dry-run {{}}/grown")).stdout;
+    assert!(text.contains("at most 125,005 (was 25,001), "), "{text}");
+}

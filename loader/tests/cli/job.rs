@@ -157,9 +157,16 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
     let published = steps.publish("--max-reject-ratio 0.1 --max-shrink 1", &all).json();
 
     assert_eq!(chunks_of(&stepped, "s"), chunks_of(&built, "s"));
-    for field in
-        ["generation", "keys", "rows", "values", "duplicates", "expected_fpr", "size_bytes"]
-    {
+    for field in [
+        "generation",
+        "keys",
+        "rows",
+        "values",
+        "duplicates",
+        "expected_fpr",
+        "size_bytes",
+        "overlap",
+    ] {
         assert_eq!(published[field], expected[field], "{field}");
     }
     assert_eq!(published["removed"], expected["deltas"]["removed"]);

@@ -21,13 +21,14 @@ use super::super::carried::{Carried, CarriedLimitArgs};
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
 use super::super::new_manifest::new_manifest;
+use super::super::overlap::LiveSample;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::error::BuildError;
 use super::journal::{Group, Journal, JournalLocation};
 use crate::input::Counts;
 use crate::keys::{
-    Budget, Builders, Distinct, KeyChecks, SHARDS_PER_PARTITION, ShardKeys, Sorted, SpillError,
-    Spilled, Worker,
+    Budget, Builders, Distinct, KeyChecks, SHARDS_PER_PARTITION, ShardFilters, ShardKeys, Sorted,
+    SpillError, Spilled, Worker,
 };
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
@@ -49,6 +50,7 @@ pub(super) struct BuildPlan<'a> {
     pub(super) merged: &'a MergedDeltas,
     pub(super) carried: Option<(&'a Carried, &'a CarriedLimitArgs)>,
     pub(super) gate: Gate,
+    pub(super) live: Option<&'a LiveSample>,
     pub(super) expiry: ExpiryArgs,
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
@@ -139,7 +141,7 @@ impl BuildPlan<'_> {
         sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
     ) -> Result<BuildOutcome, CommandError> {
         // An upper bound: duplicates are included.
-        self.gate.check_keys(keys.keys())?;
+        self.gate.check_least(keys.keys())?;
         let sink = sink()?;
         let checks = self.checks();
         let partition = keys.largest_partition_bytes();
@@ -165,7 +167,8 @@ impl BuildPlan<'_> {
 
     pub(super) fn checks(&self) -> KeyChecks<'_> {
         let checks = self.carried.map_or_else(KeyChecks::default, |(carried, _)| carried.checks());
-        KeyChecks { unwanted: self.merged.removed(), ..checks }
+        let live = self.live.map(|live| &live.filters as &dyn ShardFilters);
+        KeyChecks { unwanted: self.merged.removed(), live, ..checks }
     }
 
     /// Upper bound of the largest chunk's size, from the number of keys per partition.
@@ -178,6 +181,7 @@ impl BuildPlan<'_> {
 
     fn check(&self, distinct: &Distinct) -> Result<(), CommandError> {
         self.gate.check_keys(distinct.left)?;
+        self.gate.check_overlap(self.live.map(|live| live.overlap(distinct.in_live)))?;
         let check =
             |(carried, limit): (&Carried, &CarriedLimitArgs)| limit.check(carried.report(distinct));
         Ok(self.carried.map_or(Ok(()), check)?)

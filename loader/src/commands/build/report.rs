@@ -11,6 +11,7 @@ use super::super::audience_report::FilterReport;
 use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
+use super::super::overlap::Overlap;
 use super::publish::BuildOutcome;
 use super::stages::Stages;
 use crate::input::{Counts, Reason};
@@ -33,6 +34,8 @@ pub(super) struct BuildSummary {
     deltas: Changes,
     /// `None` if unreadable.
     carried: Option<CarriedReport>,
+    /// `None` without a readable live generation.
+    overlap: Option<Overlap>,
     #[serde(flatten)]
     filter: FilterReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +73,7 @@ impl BuildSummary {
     pub(super) fn new(
         done: &BuildOutcome,
         counts: &Counts,
-        (deltas, carried): (Changes, Option<CarriedReport>),
+        (deltas, carried, overlap): (Changes, Option<CarriedReport>, Option<Overlap>),
         gate: Gate,
         (dry_run, signed): (bool, bool),
         stages: Stages,
@@ -96,6 +99,7 @@ impl BuildSummary {
             },
             deltas,
             carried,
+            overlap,
             filter: FilterReport::of(manifest),
             check: manifest.diverted_and_listed_keys().map(|_| done.check),
             size_bytes: manifest.size_bytes(),
@@ -130,6 +134,9 @@ impl BuildSummary {
         }
         if let Some(carried) = &self.carried {
             carried.write_text(out)?;
+        }
+        if let Some(overlap) = &self.overlap {
+            overlap.write_text(out)?;
         }
         self.gate.write_text(out)?;
         let Stages {

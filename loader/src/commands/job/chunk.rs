@@ -14,11 +14,13 @@ use rtad_core::snapshot::{BuiltChunk, ChunkRecord, shards_per_chunk};
 use rtad_store::write::StoreWriter;
 
 use super::super::context::{Output, runtime};
+use super::super::overlap::LiveSample;
 use super::distinct::sort_distinct;
 use super::error::JobError;
 use super::lines::{ChunkLine, ReportLine};
 use super::spec::Job;
 use crate::frames::{self, FrameContent};
+use crate::keys::ShardFilters as _;
 
 /// Bytes per read: a whole number of keys.
 const PIECE_BYTES: usize = 1 << 20;
@@ -70,19 +72,16 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
             writeln!(out)
         });
     };
-    let builder = Builder {
-        store: StoreWriter::open(url)?,
-        runtime: runtime()?,
-        filter,
-        shards_per_chunk,
-        args,
-    };
+    let (store, runtime) = (StoreWriter::open(url)?, runtime()?);
+    let live = runtime.block_on(LiveSample::read(store.store(), &args.job.base(), false))?;
+    let builder = Builder { store, runtime, live, filter, shards_per_chunk, args };
     if args.frames { builder.all() } else { builder.one() }
 }
 
 struct Builder<'a> {
     store: StoreWriter,
     runtime: tokio::runtime::Runtime,
+    live: Option<LiveSample>,
     filter: FilterSpec,
     shards_per_chunk: u32,
     args: &'a ChunkArgs,
@@ -153,7 +152,12 @@ impl Builder<'_> {
         let ChunkRecord { entry, stats } = chunk.record();
         let job = &self.args.job;
         let written = self.runtime.block_on(self.store.put_chunk_ahead(&job.audience, chunk))?;
-        let line = ReportLine::Chunk(ChunkLine { job: job.id(), keys: all, entry, stats, written });
+        let in_live = self.live.as_ref().map(|live| {
+            let shards = keys.chunk_by(|a, b| a.shard() == b.shard());
+            shards.map(|keys| live.filters.count(&mut keys.iter().copied())).sum()
+        });
+        let (job, keys) = (job.id(), all);
+        let line = ReportLine::Chunk(ChunkLine { job, keys, entry, stats, written, in_live });
         let mut text = serde_json::to_vec(&line).expect("plain fields");
         text.push(b'\n');
         let mut out = io::stdout().lock();

@@ -78,6 +78,11 @@ use the same --keys in all steps; nothing was published"
          build merged; nothing was published"
     )]
     CarriedUnread,
+    #[error(
+        "--min-overlap: a `rtad-loader chunk` could not read the live filters; nothing was \
+         published; --min-overlap 0 skips the check"
+    )]
+    OverlapUnknown,
     #[error("the chunks give an invalid manifest; nothing was published")]
     InvalidManifest(#[source] ManifestError),
     #[error("the chunks have {found} keys: expected {expected}; {}; nothing was published",

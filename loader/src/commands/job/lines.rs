@@ -65,6 +65,8 @@ pub(super) struct ChunkLine {
     pub(super) stats: FilterStats,
     /// Whether the chunk was new to the store.
     pub(super) written: bool,
+    /// Keys that the sampled live chunks contain; `None` without readable ones.
+    pub(super) in_live: Option<u64>,
 }
 
 impl KeysLine {

@@ -11,8 +11,8 @@ use rtad_cli::command_error::CommandError;
 use rtad_core::snapshot::{BuildReport, ChunkRecord, Digest};
 use rtad_core::snapshot::{FilterCheck, Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_sign::{SignArgs, TrustArgs};
-use rtad_store::Store;
-use rtad_store::write::{Publication, StoreWriter};
+use rtad_store::write::{Base, Publication, StoreWriter};
+use rtad_store::{Store, StoreError};
 
 use super::super::carried::{CarriedLimitArgs, CarriedReport};
 use super::super::context::{Output, runtime, write_chunks_written, write_published};
@@ -20,6 +20,7 @@ use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
 use super::super::new_manifest::new_manifest;
+use super::super::overlap::{Overlap, sampled};
 use super::super::reject_args::RejectLimit;
 use super::error::JobError;
 use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
@@ -117,6 +118,11 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
             .map_err(JobError::InvalidManifest)?;
         gate.check(&manifest, &check)?;
+        let overlap = reported.overlap(&store, &base).await?;
+        if overlap.is_none() && gate.needs_overlap() {
+            return Err(JobError::OverlapUnknown.into());
+        }
+        gate.check_overlap(overlap)?;
         if let Some(publication) = publication {
             let missing = publication.missing(manifest.chunks()).await?;
             if let Some(entry) = missing.first() {
@@ -130,7 +136,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
             &manifest,
             &reported,
             gate,
-            carried,
+            (carried, overlap),
             (args.dry_run, is_signed),
         ))
     })?;
@@ -242,6 +248,15 @@ impl StepReports {
         Some(if report.kept { report } else { self.distinct.carried })
     }
 
+    /// The overlap with the live generation; `None` without one, or if a step could not read it.
+    async fn overlap(&self, store: &Store, base: &Base) -> Result<Option<Overlap>, StoreError> {
+        let found: Option<Vec<u64>> = self.chunks.values().map(|line| line.in_live).collect();
+        let (Some(current), Some(found)) = (base.current(), found) else { return Ok(None) };
+        let live = store.manifest(base.audience(), current).await?;
+        let checked = sampled(&live).iter().map(|entry| entry.keys).sum();
+        Ok((checked > 0).then(|| Overlap::of(checked, found.iter().sum())))
+    }
+
     fn manifest(&self, args: &PublishArgs, generation: u64) -> (Manifest, FilterCheck) {
         let job = &args.job;
         let mut manifest = ManifestBuilder::new(job.filter(), job.target_fpr);
@@ -335,6 +350,8 @@ struct PublishReport {
     expires_unix_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     carried: Option<CarriedReport>,
+    /// `None` without a readable live generation.
+    overlap: Option<Overlap>,
     gate: Gate,
 }
 
@@ -343,7 +360,7 @@ impl PublishReport {
         manifest: &Manifest,
         reported: &StepReports,
         gate: Gate,
-        carried: Option<CarriedReport>,
+        (carried, overlap): (Option<CarriedReport>, Option<Overlap>),
         (dry_run, signed): (bool, bool),
     ) -> Self {
         let StepReports { read, distinct, chunks, .. } = reported;
@@ -365,6 +382,7 @@ impl PublishReport {
             chunks_written: chunks.values().filter(|line| line.written).count(),
             expires_unix_seconds: manifest.expires_unix_seconds(),
             carried,
+            overlap,
             gate,
         }
     }
@@ -386,6 +404,9 @@ impl PublishReport {
         writeln!(out, "  fpr         {:.3e} expected", self.expected_fpr)?;
         if let Some(carried) = &self.carried {
             carried.write_text(out)?;
+        }
+        if let Some(overlap) = &self.overlap {
+            overlap.write_text(out)?;
         }
         self.gate.write_text(out)
     }

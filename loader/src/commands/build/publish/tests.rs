@@ -22,6 +22,7 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
         merged: &MergedDeltas::default(),
         carried: None,
         gate: Gate::without_limits(),
+        live: None,
         expiry: ExpiryArgs::default(),
         runtime: &runtime,
         progress: &Progress::new(false),

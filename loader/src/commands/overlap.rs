@@ -1,0 +1,101 @@
+//! Overlap: the share of the live generation's devices that stay members in a new one.
+//!
+//! Filters hold no keys, so the new keys are looked up in live filters: in some chunks of a large
+//! generation, as a fair sample. False positives add a little. Changes by deltas are not counted.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use rtad_cli::exit;
+use rtad_core::error_chain::error_chain;
+use rtad_core::snapshot::{ChunkEntry, Manifest, State};
+use rtad_store::write::Base;
+use rtad_store::{Store, StoreError};
+
+use super::context::default_threads;
+use crate::live_filters::{LiveFilters, sample};
+
+/// Most bytes of filters to read: two chunks of usual size, some ten million keys.
+const MAX_FILTER_BYTES: u64 = 36 << 20;
+
+/// Keys of the sampled live chunks, and those of them that stay members.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Overlap {
+    live_keys_checked: u64,
+    kept: u64,
+    pub(super) ratio: f64,
+}
+
+/// The sampled chunks of the live generation.
+pub(super) struct LiveSample {
+    pub(super) filters: LiveFilters,
+}
+
+impl LiveSample {
+    /// Reads the sample. `None` without live keys, or if they are unreadable and nothing
+    /// `is_required`: a build must be able to replace damaged files.
+    ///
+    /// # Errors
+    ///
+    /// A store error, or a refused file.
+    pub(super) async fn read(
+        store: &Store,
+        base: &Base,
+        is_required: bool,
+    ) -> Result<Option<Self>, StoreError> {
+        let live = base.current().filter(|current| current.state != State::Deleted);
+        let Some(current) = live else { return Ok(None) };
+        let read = async {
+            let manifest = store.manifest(base.audience(), current).await?;
+            let entries = sampled(&manifest);
+            let threads = default_threads();
+            LiveFilters::read(store, base.audience(), manifest, &entries, threads).await
+        };
+        match read.await {
+            Ok(filters) if filters.manifest().keys() == 0 => Ok(None),
+            Ok(filters) => Ok(Some(Self { filters })),
+            Err(error) if is_required => Err(error),
+            Err(error) => {
+                warn_unreadable(base, &error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The overlap, from the number of new keys that the filters contain.
+    pub(super) fn overlap(&self, kept: u64) -> Overlap {
+        let checked = sampled(self.filters.manifest()).iter().map(|entry| entry.keys).sum();
+        Overlap::of(checked, kept)
+    }
+}
+
+/// The chunks that every step of a build samples.
+pub(super) fn sampled(live: &Manifest) -> Vec<ChunkEntry> {
+    sample(live, MAX_FILTER_BYTES)
+}
+
+fn warn_unreadable(base: &Base, error: &StoreError) {
+    exit::write_warning(&format!(
+        "{}: the live filters are unreadable, so the overlap is unknown: {}",
+        base.audience(),
+        error_chain(error)
+    ));
+}
+
+impl Overlap {
+    pub(super) fn of(checked: u64, kept: u64) -> Self {
+        let kept = kept.min(checked);
+        Self { live_keys_checked: checked, kept, ratio: kept as f64 / checked.max(1) as f64 }
+    }
+
+    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { live_keys_checked, ratio, .. } = self;
+        let percent = 100.0 * ratio;
+        writeln!(
+            out,
+            "  overlap     {percent:.1} % of the generation before stay members \
+             ({live_keys_checked} keys checked)"
+        )
+    }
+}
