@@ -1,10 +1,12 @@
 //! Build script: compiles `proto/` without protoc.
 //!
-//! Three changes apply to the decoders, not to the files that clients generate code from:
+//! Four changes apply to the decoders, not to the files that clients generate code from:
 //!
 //! - strings become `Bytes`: slices of the body, not copied, and valid even if not UTF-8;
 //! - fields that rtad does not read are removed: they are skipped, so they cost no allocation and
 //!   fail no request;
+//! - messages with strings have no `Debug`, as they may hold device ids: nothing can print them.
+//!   Answers hold none;
 //! - `RequestInfo` is written by hand: prost replaces a known value of a proto2 enum by a later
 //!   unknown one.
 
@@ -13,6 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("cargo::rerun-if-changed=proto");
     let mut files = protox::compile(["tencent.proto", "ocean.proto"], ["proto"])?;
+    let mut hidden = Vec::new();
     for file in files.file.iter_mut().filter(|file| !file.package().starts_with("google.")) {
         let package = file.package().to_owned();
         let mut messages: Vec<_> =
@@ -22,15 +25,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             message
                 .field
                 .retain(|field| !UNREAD.contains(&format!("{name}.{}", field.name()).as_str()));
+            let mut has_string = false;
             for field in message.field.iter_mut().filter(|field| field.r#type() == Type::String) {
                 field.set_type(Type::Bytes);
+                has_string = true;
+            }
+            if has_string && !ANSWERS.iter().any(|answer| name.starts_with(answer)) {
+                hidden.push(format!(".{name}"));
             }
             messages.extend(message.nested_type.iter_mut().map(|nested| (name.clone(), nested)));
         }
     }
     prost_build::Config::new()
         .bytes(["."])
-        .skip_debug(HIDDEN.iter().copied())
+        .skip_debug(hidden)
         .extern_path(
             ".tencent.ad.rta.RtaRequest.RequestInfo",
             "crate::platform::tencent::RequestInfo",
@@ -39,14 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Messages that hold device ids. Their `Debug` is written by hand, without the ids.
-const HIDDEN: &[&str] = &[
-    ".tencent.ad.rta.Device",
-    ".tencent.ad.rta.Device.QaidInfo",
-    ".tencent.ad.rta.Device.WxOpenid",
-    ".ocean.rta.Req",
-    ".ocean.rta.Device",
-];
+/// Answers: all other messages with strings have no `Debug`.
+const ANSWERS: &[&str] = &["tencent.ad.rta.RtaResponse", "ocean.rta.Rsp"];
 
 /// Fields that rtad does not read.
 const UNREAD: &[&str] = &[

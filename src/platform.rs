@@ -56,35 +56,3 @@ pub const KINDS: [Kind; 3] = [tencent::KIND, ocean::KIND, custom::KIND];
 
 #[cfg(test)]
 mod testing;
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    /// The files of the table in CONTRIBUTING that do not name a kind.
-    fn missing(word: &str) -> Vec<String> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let page = std::fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
-        let (_, section) = page.split_once("## Add a platform").expect("the section");
-        let (section, _) = section.split_once("\n## ").expect("a next section");
-        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        let files = rows.map(|(file, _)| file.replace("NAME", word));
-        let is_missing = |file: &String| {
-            let text = std::fs::read_to_string(root.join(file)).unwrap_or_default();
-            !text.to_lowercase().contains(word)
-        };
-        files.filter(is_missing).collect()
-    }
-
-    #[test]
-    fn every_place_of_a_platform_names_every_kind() {
-        for kind in KINDS {
-            assert_eq!(missing(kind.rules.word), [""; 0], "{}", kind.rules.word);
-        }
-        let made_up = missing("made-up");
-        assert_eq!(made_up.len(), 5, "a made-up platform is in no place: {made_up:?}");
-        assert!(made_up.contains(&"src/platform/made-up.rs".to_owned()));
-    }
-}

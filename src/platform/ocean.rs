@@ -11,7 +11,7 @@ use super::adapter::{Adapter, Kind, Request, encode};
 use super::describe::Lines;
 use super::failure::ReadError;
 use super::read::{
-    Asked, AskedList, Id, Purpose, Read, StrategyIds, borrowed, check_asked, decode, hide,
+    Asked, AskedList, Id, Purpose, Read, StrategyIds, borrowed, check_asked, decode,
 };
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
@@ -25,8 +25,6 @@ mod wire {
 
 pub use wire::rsp::UserInfo;
 pub use wire::{Device, DidType, Platform, Req, Rsp};
-
-hide!(Req, Device);
 
 /// `kind = "ocean"`
 pub(super) const KIND: Kind = Kind {

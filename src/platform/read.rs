@@ -261,15 +261,3 @@ pub(super) fn borrowed<'a>(body: &'a Bytes, field: &Bytes) -> Value<'a> {
     let part = body.get(start..).and_then(|rest| rest.get(..field.len()));
     Value::Bytes(part.expect("a decoded field is a part of the body"))
 }
-
-/// Implements `Debug` for generated messages that hold ids: prints the type's name only.
-macro_rules! hide {
-    ($($message:path),+) => {$(
-        impl std::fmt::Debug for $message {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(concat!(stringify!($message), "(hidden)"))
-            }
-        }
-    )+};
-}
-pub(super) use hide;

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::adapter::{Adapter, Kind, Request, encode, is_visible};
 use super::describe::Lines;
 use super::failure::ReadError;
-use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked, hide};
+use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked};
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::KindRules;
@@ -33,8 +33,6 @@ pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 use request::Message;
 use wire::device::DoubtfulId;
 use wire::rta_response::AdResult;
-
-hide!(Device, device::QaidInfo, device::WxOpenid);
 
 /// `kind = "tencent"`
 pub(super) const KIND: Kind = Kind {
