@@ -35,10 +35,11 @@ pub struct RedisConfig {
     /// Limit of time for a new connection, with TLS and authentication. Default 250 ms.
     pub connect_timeout: Duration,
     /// Limit of time for the answer to a request. Default 500 ms. A call takes at most
-    /// `connect_timeout` plus `response_timeout`, with its retries.
+    /// `connect_timeout` plus `response_timeout` from its first command, with its retries.
     pub response_timeout: Duration,
-    /// Largest number of calls in flight; others wait, within their limit of time. Default 64.
-    pub max_concurrency: usize,
+    /// Largest number of keys in flight; other calls wait, for at most ten times
+    /// `response_timeout`, and send nothing if that passes. Default 16,000.
+    pub max_keys_in_flight: usize,
 }
 
 impl RedisConfig {
@@ -53,7 +54,7 @@ impl RedisConfig {
             window: window.into(),
             connect_timeout: Duration::from_millis(250),
             response_timeout: Duration::from_millis(500),
-            max_concurrency: 64,
+            max_keys_in_flight: 16_000,
         }
     }
 
@@ -81,8 +82,8 @@ impl RedisConfig {
         if self.connect_timeout.is_zero() || self.response_timeout.is_zero() {
             return Err(RedisError::Config("timeouts: expected more than 0".to_owned()));
         }
-        if self.max_concurrency == 0 {
-            return Err(RedisError::Config("max_concurrency: expected at least 1".to_owned()));
+        if self.max_keys_in_flight == 0 {
+            return Err(RedisError::Config("max_keys_in_flight: expected at least 1".to_owned()));
         }
         let mut target = Target::parse(&self.url)?;
         if let Some(password) = &self.password {
@@ -108,7 +109,7 @@ impl fmt::Debug for RedisConfig {
             .field("window", &self.window)
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
-            .field("max_concurrency", &self.max_concurrency)
+            .field("max_keys_in_flight", &self.max_keys_in_flight)
             .finish()
     }
 }

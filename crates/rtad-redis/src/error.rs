@@ -29,6 +29,12 @@ pub enum RedisError {
         /// The wait that took too long.
         stage: &'static str,
     },
+    /// Too many keys are in flight and wait: nothing was sent.
+    #[error("Redis server {server}: overloaded; nothing was sent")]
+    Overloaded {
+        /// `host:port`.
+        server: String,
+    },
     /// Wrong or missing password, or an ACL without a command or the key prefix.
     #[error("Redis server {server}: access denied ({code})")]
     Denied {
@@ -66,14 +72,15 @@ impl RedisError {
         !matches!(self, Self::Config(_) | Self::Denied { .. })
     }
 
-    /// A word for metrics and logs: `config`, `unreachable`, `timeout`, `denied`, `read_only`,
-    /// `out_of_memory`, `other`.
+    /// A word for metrics and logs: `config`, `unreachable`, `timeout`, `overloaded`, `denied`,
+    /// `read_only`, `out_of_memory`, `other`.
     #[must_use]
     pub fn cause(&self) -> &'static str {
         match self {
             Self::Config(_) => "config",
             Self::Unreachable { .. } => "unreachable",
             Self::Timeout { .. } => "timeout",
+            Self::Overloaded { .. } => "overloaded",
             Self::Denied { .. } => "denied",
             Self::ReadOnly { .. } => "read_only",
             Self::OutOfMemory { .. } => "out_of_memory",

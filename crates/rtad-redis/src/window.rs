@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::try_join_all;
 use redis::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::capabilities::{Capabilities, Eviction};
 use crate::command::KeyCommand;
@@ -24,6 +24,13 @@ use crate::router::Router;
 const GRACE: Duration = Duration::from_secs(300);
 /// Longest lifetime: a hundred years. The server adds the present to it in 64 bits.
 const MAX_LIFETIME: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// Keys of one pipeline: larger ones keep the server from other clients for longer.
+const PIPELINE_KEYS: usize = 1000;
+/// Keys that wait for those in flight: 16 MiB.
+const MAX_WAITING_KEYS: usize = 1 << 20;
+/// Longest wait, in limits of time of an answer.
+const MAX_WAIT: u32 = 10;
 
 /// Lifetime of a key, from its first event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,7 +87,11 @@ pub struct RedisWindow {
     names: Names,
     router: Router,
     limits: Limits,
-    permits: Semaphore,
+    max_in_flight: usize,
+    /// One permit per key in flight.
+    in_flight: Semaphore,
+    /// One permit per key that may wait.
+    waiting: Semaphore,
 }
 
 impl RedisWindow {
@@ -98,7 +109,9 @@ impl RedisWindow {
             names: Names::new(&config.namespace, &config.window),
             router: Router::new(&target, connector, limits),
             limits,
-            permits: Semaphore::new(config.max_concurrency.min(Semaphore::MAX_PERMITS)),
+            max_in_flight: config.max_keys_in_flight.min(MAX_WAITING_KEYS),
+            in_flight: Semaphore::new(config.max_keys_in_flight.min(MAX_WAITING_KEYS)),
+            waiting: Semaphore::new(MAX_WAITING_KEYS),
         })
     }
 
@@ -111,8 +124,8 @@ impl RedisWindow {
     /// 64-bit hash, and never used for another request. A repetition with the same token gets the
     /// answers of the first attempt, whichever owner executes it, until the key expires.
     ///
-    /// One round trip per server, and about 200 bytes per key. Batches of 1,000 keys use the server
-    /// best; the whole batch must be answered within the response timeout.
+    /// One round trip per server and 1,000 keys, and about 200 bytes per key. Batches of 1,000 keys
+    /// use the server best; the whole batch must be answered within the response timeout.
     ///
     /// # Errors
     ///
@@ -187,7 +200,7 @@ impl RedisWindow {
     ///
     /// The first error of a server; a cluster with slots without an owner is unreachable.
     pub async fn probe(&self) -> Result<(), RedisError> {
-        let (deadline, _permit) = self.begin().await?;
+        let deadline = self.deadline();
         let names = self.router.name_for_each(|number| self.names.probe(number), deadline).await?;
         for answers in self.router.run(&KeyCommand::Probe, &names, deadline).await? {
             if !matches!(answers[..], [Value::Okay]) {
@@ -204,7 +217,7 @@ impl RedisWindow {
     ///
     /// No answer. A server that denies `INFO` is no error: its properties are unknown.
     pub async fn capabilities(&self) -> Result<Capabilities, RedisError> {
-        let (deadline, _permit) = self.begin().await?;
+        let deadline = self.deadline();
         let nodes = self.router.primaries(deadline).await?;
         let asked = nodes.iter().map(|node| Capabilities::of(node, deadline));
         let mut found = try_join_all(asked).await?.into_iter();
@@ -249,18 +262,27 @@ impl RedisWindow {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let (deadline, _permit) = self.begin().await?;
+        let _admitted = self.admit(keys.len()).await?;
+        let deadline = self.deadline();
         let names: Vec<Vec<u8>> = keys.iter().map(|key| self.names.key(period, key)).collect();
-        self.router.run(command, &names, deadline).await
+        let pipelines = names.chunks(PIPELINE_KEYS);
+        let sent = pipelines.map(|names| self.router.run(command, names, deadline));
+        Ok(try_join_all(sent).await?.concat())
     }
 
-    /// Deadline and permit of a call.
-    async fn begin(&self) -> Result<(Instant, SemaphorePermit<'_>), RedisError> {
-        let deadline = Instant::now() + self.limits.connect + self.limits.response;
-        let timed_out = || RedisError::timeout(self.router.server(), "behind other requests");
-        let permit = timeout_at(deadline, self.permits.acquire()).await.map_err(|_| timed_out())?;
+    /// Waits until so many keys may be in flight. A batch beyond the limit has the server alone.
+    async fn admit(&self, keys: usize) -> Result<SemaphorePermit<'_>, RedisError> {
+        let overloaded = || RedisError::Overloaded { server: self.router.server().to_owned() };
+        let keys = keys.min(self.max_in_flight) as u32;
+        let _waiting = self.waiting.try_acquire_many(keys).map_err(|_| overloaded())?;
+        let admitted = timeout(self.limits.response * MAX_WAIT, self.in_flight.acquire_many(keys));
         // The semaphore is never closed.
-        Ok((deadline, permit.map_err(|_| timed_out())?))
+        admitted.await.map_err(|_| overloaded())?.map_err(|_| overloaded())
+    }
+
+    /// Deadline of a call that begins now.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.limits.connect + self.limits.response
     }
 
     fn unexpected(&self, command: &str) -> RedisError {

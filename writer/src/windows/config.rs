@@ -266,7 +266,7 @@ fn window(
     key: &str,
     d: &mut Document<'_>,
 ) -> Option<WindowConfig> {
-    for name in ["backend_ca_file", "namespace"] {
+    for name in ["backend_ca_file", "backend_connect_timeout", "backend_timeout", "namespace"] {
         let key = format!("{key}.{name}");
         if d.has(&key) {
             d.mistake(&key, "is given without backend", "backend with it");
@@ -348,6 +348,8 @@ fn remote(
     let mut redis = RedisConfig::new(url, table.name.as_str());
     redis.ca_file = table.backend_ca_file.as_ref().map(|file| d.beside(file));
     redis.namespace.clone_from(&table.namespace);
+    redis.connect_timeout = table.backend_connect_timeout;
+    redis.response_timeout = table.backend_timeout;
     // Its message shows no password. Connecting is lazy: this only reads the URL.
     if let Err(error) = redis.validate() {
         let found = format!("is not accepted: {error}");

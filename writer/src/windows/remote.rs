@@ -175,6 +175,9 @@ impl RemoteWindow {
     }
 
     fn failed(&self, error: &RedisError) -> ApiError {
+        if matches!(error, RedisError::Overloaded { .. }) {
+            return ApiError::Overloaded;
+        }
         self.log_failure(error);
         match error {
             RedisError::OutOfMemory { .. } => ApiError::WindowFull,

@@ -179,6 +179,21 @@ pub(super) struct WindowTable {
     /// PEM file of the only trusted CA certificates for `rediss://`; unset = those of the system. A
     /// relative path starts at the directory of the configuration file.
     pub(super) backend_ca_file: Option<PathBuf>,
+    /// Limit of time for a connection to the `backend`.
+    #[serde(
+        default = "default_connect_timeout",
+        deserialize_with = "time::<_, _, { 10 * MILLISECOND }, MINUTE>",
+        serialize_with = "as_time"
+    )]
+    pub(super) backend_connect_timeout: Duration,
+    /// Limit of time for an answer of the `backend`, from the send. Requests wait at most ten times
+    /// as long before they are sent.
+    #[serde(
+        default = "default_backend_timeout",
+        deserialize_with = "time::<_, _, { 10 * MILLISECOND }, MINUTE>",
+        serialize_with = "as_time"
+    )]
+    pub(super) backend_timeout: Duration,
     /// First part of the keys in Redis: 1 to 64 of `a-z 0-9 _ -`. Deployments that share a server
     /// need different ones.
     #[serde(default = "default_namespace")]
@@ -239,6 +254,14 @@ const fn default_answers_time() -> Duration {
 
 const fn default_answers_memory() -> u64 {
     256 << 20
+}
+
+const fn default_connect_timeout() -> Duration {
+    Duration::from_millis(250)
+}
+
+const fn default_backend_timeout() -> Duration {
+    Duration::from_millis(500)
 }
 
 fn default_namespace() -> String {

@@ -15,7 +15,10 @@ fn owners_share_a_window_in_redis() {
     let sandbox = Sandbox::new();
     let redis = Redis::start();
     let backend = redis.url();
-    let window = format!("[[window]]\nname = \"w\"\nlength = \"1h\"\nbackend = {backend:?}\n");
+    let window = format!(
+        "[[window]]\nname = \"w\"\nlength = \"1h\"\nbackend = {backend:?}\n\
+         backend_timeout = \"10s\"\n"
+    );
     let serves = [serve(&sandbox, &window), serve(&sandbox, &window)];
     race(&[&serves[0], &serves[1]], 8, events_or(400_000));
 

@@ -169,26 +169,62 @@ async fn many_requests_share_the_new_connection() {
     assert!(clients.contains("connected_clients:2"), "{clients}");
 }
 
+/// One key of its own for each token.
+async fn counted(window: &RedisWindow, token: u64) -> Result<Vec<Seen>, RedisError> {
+    window.observe(&keys(token, 1), HOUR, token).await
+}
+
+/// The time of a call runs from its first command: those that wait are not late, and those that
+/// wait for too long send nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn excess_requests_time_out_in_the_queue() {
+async fn excess_calls_wait_and_then_send_nothing() {
     let server = Server::redis(&[]);
-    let mut config = RedisConfig::new(server.url(), "day");
-    config.max_concurrency = 1;
-    config.response_timeout = Duration::from_millis(400);
-    config.connect_timeout = Duration::from_millis(100);
+    let mut config = config(&server.url());
+    config.max_keys_in_flight = 1;
+    let window = RedisWindow::connect(&config).unwrap();
+    let calls = (0..200).map(|token| counted(&window, token));
+    let seen = futures_util::future::join_all(calls).await;
+    assert!(seen.into_iter().all(|seen| seen.unwrap() == [Seen::New]));
+
+    let other = RedisWindow::connect(&config).unwrap();
+    config.response_timeout = Duration::from_millis(100);
     let window = RedisWindow::connect(&config).unwrap();
     repeated(&window, &[[0; 16]], 9).await;
     server.signal(Signal::STOP);
     let begun = Instant::now();
-    let results =
-        futures_util::future::join_all((0..8).map(|token| window.observe(&[[1; 16]], HOUR, token)))
-            .await;
+    let calls = (1000..1100).map(|token| counted(&window, token));
+    let results = futures_util::future::join_all(calls).await;
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     server.signal(Signal::CONT);
-    for result in results {
-        assert!(matches!(result, Err(RedisError::Timeout { .. })), "{result:?}");
+    let mut overloaded = 0;
+    for (number, result) in (1000..).zip(results) {
+        match result {
+            Err(RedisError::Timeout { .. } | RedisError::Unreachable { .. }) => {}
+            Err(RedisError::Overloaded { .. }) => {
+                overloaded += 1;
+                assert_eq!(other.check(&keys(number, 1), None).await.unwrap(), [false]);
+            }
+            result => panic!("{result:?}"),
+        }
     }
+    assert!(overloaded > 0);
     repeated(&window, &[[2; 16]], 9).await;
+}
+
+/// A batch over the limit of keys in flight has the server alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_larger_than_a_pipeline_is_counted_in_its_order() {
+    let server = Server::redis(&[]);
+    let mut config = config(&server.url());
+    config.max_keys_in_flight = 1500;
+    let window = RedisWindow::connect(&config).unwrap();
+    let batch = keys(1, 4000);
+    all(&window.observe(&batch[1000..3500], HOUR, 1).await.unwrap(), Seen::New);
+    let seen = window.observe(&batch, HOUR, 2).await.unwrap();
+    let is_old = |index: usize| (1000..3500).contains(&index);
+    assert!(
+        seen.iter().enumerate().all(|(index, seen)| (*seen == Seen::Duplicate) == is_old(index))
+    );
 }
 
 #[tokio::test]
