@@ -5,7 +5,8 @@
 //! decides only how long a stopped process was gone: the files know by how much it was ahead.
 //!
 //! A day follows the wall clock: a step over midnight begins the next day at once, and a step back
-//! over midnight leaves the new day running.
+//! over midnight leaves the new day running. After a step back by days, the window's days are ahead
+//! of the calendar: the day goes on until midnight, and then the next one begins.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +19,14 @@ use super::config::{Length, TICKS};
 
 pub(super) enum Clock {
     Sliding { time: WindowTime, tick: Duration },
-    Day { time: WindowTime, calendar: Calendar, today: Mutex<Period> },
+    Day { time: WindowTime, calendar: Calendar, today: Mutex<Today> },
+}
+
+/// The day of the wall clock.
+pub(super) struct Today {
+    pub(super) period: Period,
+    /// Days by which the window's ticks are ahead of the calendar.
+    ahead: u64,
 }
 
 /// Time of a window: steady while the process runs.
@@ -78,7 +86,10 @@ impl Clock {
                 Self::Sliding { time: WindowTime { started, at_start }, tick: length }
             }
             Length::Day(calendar) => {
-                let today = Mutex::new(calendar.at(now));
+                let period = calendar.at(now);
+                // The next midnight resets the window. It is not known whether one has passed.
+                let ahead = if tick > period.number + 1 { tick - period.number } else { 0 };
+                let today = Mutex::new(Today { period, ahead });
                 let time = WindowTime { started, at_start };
                 Self::Day { time, calendar: calendar.clone(), today }
             }
@@ -111,17 +122,29 @@ impl Clock {
                 let age = SystemTime::now().duration_since(event).unwrap_or_default();
                 ticks_in(self.time().saturating_sub(age), *tick)
             }
-            Self::Day { calendar, .. } => calendar.at(event).number,
+            Self::Day { calendar, .. } => calendar.at(event).number + self.days_ahead(),
+        }
+    }
+
+    /// Days by which the window's days are ahead of the calendar.
+    pub(super) fn days_ahead(&self) -> u64 {
+        match self {
+            Self::Sliding { .. } => 0,
+            Self::Day { today, .. } => today.lock().ahead,
         }
     }
 
     fn day(&self, now: SystemTime) -> u64 {
         let Self::Day { calendar, today, .. } = self else { return 0 };
         let mut today = today.lock();
-        if !today.contains(now) {
-            *today = calendar.at(now);
+        if !today.period.contains(now) {
+            let period = calendar.at(now);
+            if period.number + 1 < today.period.number {
+                today.ahead += today.period.number - period.number;
+            }
+            today.period = period;
         }
-        today.number
+        today.period.number + today.ahead
     }
 
     /// Age of an entry, from its ticks. `None` for days: the entry is of today.
@@ -210,6 +233,35 @@ mod tests {
             }
             assert_eq!(news, expected);
         }
+    }
+
+    /// A clock that is three days ahead, for an hour or at a start: the window is reset by it, and
+    /// then once per midnight, also after a restart.
+    #[test]
+    fn day_after_a_clock_that_was_ahead_ends_at_midnight() {
+        let noon = UNIX_EPOCH + Duration::from_secs(1_793_073_600);
+        let (hour, days) = (Duration::from_secs(3600), |n: u32| Duration::from_secs(86_400) * n);
+        let clock = day("Asia/Shanghai", noon);
+        let mut window = window(clock.day(noon));
+        let mut observe = |clock: &Clock, at| {
+            window.set_tick(clock.day(at));
+            window.observe(&[[7; 16]])[0] == Seen::New
+        };
+        assert!(observe(&clock, noon));
+        assert!(observe(&clock, noon + days(3)));
+        assert_eq!(clock.days_ahead(), 0);
+        // Set back: the day goes on, and ends at midnight.
+        assert!(!observe(&clock, noon + hour));
+        assert_eq!((clock.days_ahead(), clock.tick_of(noon)), (3, clock.day(noon + hour)));
+        assert!(!observe(&clock, noon + 11 * hour));
+        assert!(observe(&clock, noon + 12 * hour));
+        assert!(!observe(&clock, noon + days(1)));
+        // A restart at the tick of the files.
+        let length = Length::Day(Calendar::new(PeriodUnit::Day, Some("Asia/Shanghai")).unwrap());
+        let at = noon + days(1) + hour;
+        let restarted = Clock::start(&length, clock.day(at), 0, at);
+        assert!(!observe(&restarted, at));
+        assert!(observe(&restarted, noon + days(2)));
     }
 
     fn window(tick: u64) -> Window {

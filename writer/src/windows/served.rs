@@ -34,7 +34,7 @@ pub(in super::super) struct ServedWindow {
     false_positives: AtomicU64,
     /// Failures of the log and evicted answers, as the metrics have them.
     counted: Mutex<(u64, u64)>,
-    /// The wall clock is more than a day before the window's day.
+    /// The clock that was days ahead is logged.
     is_late: AtomicBool,
 }
 

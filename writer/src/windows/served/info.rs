@@ -52,7 +52,7 @@ impl ServedWindow {
     pub(super) fn oldest(&self, ticks: Option<u64>) -> Option<f64> {
         match &*self.clock {
             Clock::Day { today, .. } => {
-                let start = today.lock().start;
+                let start = today.lock().period.start;
                 let since = SystemTime::now().duration_since(start).unwrap_or_default();
                 ticks.map(|_| since.as_secs_f64())
             }

@@ -12,7 +12,6 @@ use rtad_window::SavedCheckpoint;
 use rtad_core::random;
 
 use super::super::clock::now_seconds;
-use super::super::config::Length;
 use super::super::owner::{Owner, Ownership, Version};
 use super::ServedWindow;
 
@@ -36,7 +35,7 @@ impl ServedWindow {
 
     pub(super) async fn maintain_once(self: &Arc<Self>) {
         let state = self.handle.state();
-        self.report_late_clock(state.tick);
+        self.report_late_clock();
         if state.is_checkpoint_due {
             let window = Arc::clone(self);
             tokio::spawn(async move { window.checkpoint().await });
@@ -45,20 +44,15 @@ impl ServedWindow {
         self.update_gauges();
     }
 
-    /// Logs once that the day of the window is far ahead: the wall clock was wrong, and no midnight
-    /// resets the window until the clock has reached that day.
-    fn report_late_clock(&self, tick: u64) {
-        let is_late = matches!(self.config.length, Length::Day(_)) && self.clock.tick() + 1 < tick;
-        if is_late && !self.is_late.swap(true, Ordering::Relaxed) {
-            let days = tick - self.clock.tick();
+    /// Logs once that the wall clock was days ahead.
+    fn report_late_clock(&self) {
+        let days = self.clock.days_ahead();
+        if days > 0 && !self.is_late.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 window = self.config.name.as_str(),
                 days,
-                "the clock was set back by days: the window is not reset until it has caught up"
+                "the clock was days ahead; the window's day ends at the next midnight"
             );
-        }
-        if !is_late {
-            self.is_late.store(false, Ordering::Relaxed);
         }
     }
 
@@ -167,6 +161,7 @@ impl ServedWindow {
         counters.fill_ratio.set(stats.window.entries as f64 / self.config.spec.capacity as f64);
         counters.expected_fpr.set(stats.window.expected_fpr);
         counters.oldest_seconds.set(self.oldest(stats.window.oldest_ticks).unwrap_or(0.0));
+        counters.days_ahead.set(self.clock.days_ahead() as f64);
         counters.log_bytes.set(stats.log_bytes as f64);
         counters.checkpoint.set(stats.checkpoint_unix_seconds as f64);
         counters.writable.set(f64::from(u8::from(stats.is_writable && self.is_held())));
