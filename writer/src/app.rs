@@ -27,6 +27,9 @@ use super::writers::Writers;
 /// Time limit of a request; a slow store or loading large filters can take long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Status in metrics of requests whose client left before the answer.
+const CLIENT_CLOSED: u16 = 499;
+
 pub(super) struct App {
     pub(super) tokens: Tokens,
     pub(super) writers: Writers,
@@ -80,6 +83,7 @@ impl App {
         admitted: Result<(), ApiError>,
         answer: impl Future<Output = Result<Response, ApiError>>,
     ) -> Response {
+        let mut counted = CountedRequest { telemetry: &self.telemetry, route, code: CLIENT_CLOSED };
         let answered = match admitted {
             Ok(()) => {
                 let caught = AssertUnwindSafe(answer).catch_unwind();
@@ -92,8 +96,21 @@ impl App {
         if self.draining.load(Ordering::Relaxed) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        self.telemetry.request(route, response.status().as_u16());
+        counted.code = response.status().as_u16();
         response
+    }
+}
+
+/// Counts a request on drop, also if its client has left.
+struct CountedRequest<'a> {
+    telemetry: &'a Telemetry,
+    route: &'static str,
+    code: u16,
+}
+
+impl Drop for CountedRequest<'_> {
+    fn drop(&mut self) {
+        self.telemetry.request(self.route, self.code);
     }
 }
 
@@ -190,5 +207,11 @@ mod tests {
         let response = app.guard("/devices", Ok(()), answer).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(is_counted(1), "{}", telemetry.render());
+
+        // The client has left.
+        let left = app.guard("/devices", Ok(()), std::future::pending()).now_or_never();
+        assert!(left.is_none());
+        let counted = "rtad_writer_requests_total{route=\"/devices\",code=\"499\"} 1\n";
+        assert!(telemetry.render().contains(counted), "{}", telemetry.render());
     }
 }

@@ -185,7 +185,12 @@ async fn read_present(app: &App, request: Request) -> Result<Batch, ApiError> {
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<Token>, ApiError> {
-    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        let detail = "header Idempotency-Key: expected at most one, found more";
+        return Err(ApiError::BadBody(detail.to_owned()));
+    }
     let bytes = value.as_bytes();
     if !(1..=MAX_IDEMPOTENCY_KEY).contains(&bytes.len()) {
         return Err(ApiError::BadBody(format!(

@@ -69,9 +69,10 @@ pub(super) fn admin_router(app: Arc<App>) -> Router {
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
-    match app.draining.load(Ordering::Relaxed) {
-        false => (StatusCode::OK, "ready\n"),
-        true => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+    match (app.draining.load(Ordering::Relaxed), app.windows.is_fenced()) {
+        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+        (false, true) => (StatusCode::SERVICE_UNAVAILABLE, "another owner has claimed a window\n"),
+        (false, false) => (StatusCode::OK, "ready\n"),
     }
 }
 

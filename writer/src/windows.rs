@@ -212,6 +212,14 @@ impl Windows {
         })
     }
 
+    /// Whether another process owns a window of this one.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.windows.values().any(|window| match window {
+            AnyWindow::Local(window) => window.is_fenced(),
+            AnyWindow::Remote(_) => false,
+        })
+    }
+
     /// Whether an audience follows a window, so that only tombstones of it may be written.
     pub(super) fn owns(&self, audience: &AudienceName) -> bool {
         self.owned.contains_key(audience)
@@ -261,8 +269,8 @@ mod tests {
         }
         let check = |capacity: &str| {
             let text = format!(
-                "[[window]]\nname = \"clicks\"\nlength = \"1h\"\ncapacity = {capacity}\ndurability \
-                 = \"none\"\n[[audience]]\nname = \"a\"\nfrom_window = \"clicks\"\n"
+                "state_dir = \"s\"\n[[window]]\nname = \"clicks\"\nlength = \"1h\"\ncapacity = \
+                 {capacity}\n[[audience]]\nname = \"a\"\nfrom_window = \"clicks\"\n"
             );
             let file = root.path().join("writer.toml");
             std::fs::write(&file, text).unwrap();

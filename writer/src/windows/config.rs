@@ -283,6 +283,14 @@ fn window(
             d.mistake(&key, found, &format!("{accepted} with it"));
         }
     }
+    if is_followed && table.durability == Survival::None {
+        let found = "is \"none\", and an [[audience]] follows the window";
+        d.mistake(
+            &format!("{key}.durability"),
+            found,
+            "fsync or interval: only they have one owner",
+        );
+    }
     d.require(&format!("{key}.capacity"), "the number of keys at a time");
     let spec = WindowSpec {
         capacity: table.capacity?,

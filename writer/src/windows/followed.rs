@@ -193,6 +193,11 @@ impl Follower {
         if !written.is_of(ledger) {
             return Ok(false);
         }
+        // A delta of so many keys would be replaced by a generation at once.
+        if keys.len() as u64 > MAX_DELTA_KEYS.max(session.generation_keys / 2) {
+            self.publish(session).await?;
+            return Ok(true);
+        }
         let appended = match ledger.append(self.change(keys).await?).await {
             Err(StoreError::Conflict { .. }) => {
                 // A writer of tombstones: once more over its state.

@@ -110,6 +110,7 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "[[audience]]\nname = \"x\"\nfrom_window = \"b\"\n[[audience]]\nname = \"x\"\n\
              from_window = \"a\"\nmin_count = 2",
             &[
+                "writer.toml:5: window[0].durability is \"none\", and an [[audience]] follows the ",
                 "writer.toml:8: audience[0].from_window is \"b\"; accepted: the name of a [[window",
                 "writer.toml:10: audience[1].name is \"x\" as well as that of an earlier [[audien",
                 "writer.toml:12: audience[1].min_count is 2; accepted: 1 to the window's count, 1",

@@ -7,8 +7,6 @@ use super::super::super::telemetry::Telemetry;
 use super::super::served::tests::Owned;
 use super::*;
 
-const WINDOW: &str = "length = \"1h\"\ndurability = \"none\"";
-
 /// An owner of the window that feeds audience `a`, and its running follower.
 struct Following {
     owner: Owned,
@@ -18,7 +16,7 @@ struct Following {
 
 impl Following {
     fn start(runtime: &Runtime, depot: &Depot, keys: &[[u8; 16]]) -> Self {
-        let owner = runtime.block_on(Owned::over(depot.writer(), WINDOW));
+        let owner = runtime.block_on(Owned::unclaimed(depot.writer()));
         runtime.block_on(owner.observe(keys));
         owner.reports.renew();
         let follower = Follower {

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
+use rtad_window::Durability;
 use tempfile::TempDir;
 use testkit::wait_until;
 use tokio::sync::watch;
@@ -27,6 +28,19 @@ impl Owned {
     }
 
     pub(in super::super) async fn over(store: StoreWriter, window: &str) -> Self {
+        Self::with(store, window, |_| {}).await
+    }
+
+    /// Without a claim: an owner that does not know of a later one yet.
+    pub(in super::super) async fn unclaimed(store: StoreWriter) -> Self {
+        Self::with(store, "length = \"1h\"", |config| config.durability = Durability::None).await
+    }
+
+    async fn with(
+        store: StoreWriter,
+        window: &str,
+        change: impl FnOnce(&mut WindowConfig),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         let text = format!(
@@ -38,6 +52,7 @@ impl Owned {
         let mut config = Config::read(&file).unwrap();
         let audience = config.audiences.remove(0);
         config.windows[0].take_over = true;
+        change(&mut config.windows[0]);
         let read = ReadWindow::read(config.windows.remove(0), &state, config.lease, &store).await;
         let reports = Arc::new(Reports::new(1));
         // Published at the start.

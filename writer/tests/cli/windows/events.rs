@@ -114,6 +114,8 @@ fn events_of_an_ended_day_are_reported_apart() {
     let first = api.binary_with(with_key, &binary(now), &keys);
     assert_eq!(flags(&first, 3), [false; 3]);
     api.binary_with(with_key, &binary(now - 1), &keys).problem(422, "idempotency_key_reused");
+    let twice = format!("{with_key}{with_key}");
+    api.binary_with(&twice, &binary(now), &keys).problem(400, "bad_body");
     api.binary(&binary(now * 1000), &keys).problem(400, "bad_body");
     for route in ["check", "forget"] {
         let batch = json!({ "kind": "text", "ids": ["a"], "at_unix_seconds": now });
