@@ -46,11 +46,12 @@ docs:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python3 -m mkdocs build
 	@echo "target/site/index.html"
 
-# The pictures of the console in docs/img, from a running pod: takes five minutes.
+# The pictures of the console in docs/img, from a running pod, and each page of both consoles in all
+# widths and both themes in target/pictures: takes ten minutes.
 pictures:
 	cargo build --workspace --bins
 	bash tests/setup.sh test screenshots
-	PYTHONPATH=tests .venv/bin/python3 -m suites.console.screenshots docs/img
+	PYTHONPATH=tests .venv/bin/python3 -m suites.console.screenshots docs/img target/pictures
 
 # The tables of docs/explanation/performance.md: filters, decisions and servers at 1.5 billion keys,
 # loading at 1.3 billion. Takes about 45 minutes, 9 GB of memory and 29 GB of disk in TMPDIR.

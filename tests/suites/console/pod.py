@@ -37,7 +37,7 @@ def tencent(device):
 class Pod:
     """rtad with two audiences, one with an empty block of shards."""
 
-    def __init__(self, folder, devices=300_000):
+    def __init__(self, folder, devices=300_000, strategies=""):
         self.folder, self.store = folder, folder / "store"
         self.current = self.store / "old_users" / "CURRENT"
         self.devices = folder / "old_users.txt"
@@ -47,7 +47,7 @@ class Pod:
         vip.write_text("".join(f"{md5}\n" for md5 in with_a_hole(devices // 2)))
         loader("build", "--store", self.store, "--audience", "vip", "--quiet", vip)
         self.config = folder / "rtad.toml"
-        shutil.copy(HERE / "rtad.toml", self.config)
+        self.config.write_text((HERE / "rtad.toml").read_text() + strategies)
         flags = ["--config", self.config, "--store", self.store]
         self.rtad = Rtad(*flags, log=folder / "log")
 
