@@ -18,6 +18,7 @@
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
 //! | `platform` | wire formats |
+//! | `history` | the last hour of the counters, decisions of two days |
 //! | `telemetry` | metrics |
 //! | `cap` | unique caps of strategies: counts per period, their files and leases |
 //! | `config` | the configuration, as data |
@@ -32,6 +33,7 @@ pub mod cap;
 pub mod catalog;
 pub mod config;
 pub mod explain;
+pub mod history;
 pub mod http;
 pub mod platform;
 pub mod serve;

@@ -5,7 +5,7 @@
 //! | the caller's | signals, and the accept loop of the decision port |
 //! | `admin` | the admin port, upkeep of histograms, watching the config |
 //! | `sync` | polling the store: a mount that hangs must not stop the probes |
-//! | `caps` | ends of caps' periods, their files and leases |
+//! | `caps` | ends of caps' periods, their files and leases; counts of minutes and days |
 //! | `worker-N` | connections of the decision port |
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
 
@@ -41,6 +41,7 @@ pub use running::Running;
 use crate::cap::Caps;
 use crate::catalog::{Catalog, Serving};
 use crate::config::ServerConfig;
+use crate::history::History;
 use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::admin_router;
 use crate::http::decision_app::App;
@@ -48,7 +49,7 @@ use crate::http::decision_port::{DecisionService, Port};
 use crate::platform::IdReader;
 use crate::sync::{Shared, Sync, SyncCommand};
 use crate::telemetry::count_as_worker;
-use reload::Reloader;
+use reload::{Reloader, warn_of};
 use running::OpenPort;
 use threads::{Priority, spawn};
 
@@ -72,13 +73,15 @@ const COMMANDS: usize = 4;
 pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
     let store = find_audiences(&mut assembly.config).await?;
     let (plan, config) = (assembly.plan(), assembly.config);
+    warn_of(&config);
     let Sockets { decision, api, admin } = Sockets::bind(&config.server)?;
     let max_connections = permit_connections(config.server.max_connections);
 
     let (commands, received) = mpsc::channel(COMMANDS);
     let cache_dir = config.store.cache_dir.clone();
     let caps = Arc::new(Caps::in_cache(cache_dir.as_deref()));
-    let shared = Shared { caps, ..Shared::default() };
+    let counts = Arc::new(History::in_zone(&config.server.time_zone));
+    let shared = Shared { caps, counts, ..Shared::default() };
     let sync = Sync::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
@@ -94,8 +97,11 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
 
     let priority = Arc::new(Priority::default());
     let first_poll = start_sync(sync, received, &priority)?;
-    let caps = Arc::clone(&parts.shared.caps);
-    spawn("caps", None, async move || caps.run().await)?;
+    let Shared { caps, counts, telemetry, .. } = parts.shared.clone();
+    spawn("caps", None, async move || {
+        let counted = counts.run(telemetry, Arc::clone(&caps));
+        tokio::join!(caps.run(), counted);
+    })?;
     let admin_address = start_admin_port(&parts, admin, max_connections)?;
     tracing::info!(
         %admin_address,

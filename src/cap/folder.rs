@@ -1,6 +1,7 @@
 //! Folder of the caps' files in the cache: used by one process, emptied of what has ended.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -34,9 +35,13 @@ impl Folder {
         let mut held = self.lock.lock();
         if held.is_none() {
             std::fs::create_dir_all(&self.path)?;
+            let path = self.path.join(LOCK);
+            // A named pipe would block until there is a reader.
+            if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+                return Err(FileError::Damaged("LOCK is no regular file"));
+            }
             let mut options = OpenOptions::new();
-            let file =
-                options.create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
+            let file = options.create(true).truncate(false).write(true).open(path)?;
             match file.try_lock() {
                 Ok(()) => *held = Some(file),
                 Err(TryLockError::WouldBlock) => return Err(FileError::InUse),
@@ -44,6 +49,27 @@ impl Folder {
             }
         }
         Ok(&self.path)
+    }
+
+    /// Reads a file of it; `None` if there is none. Blocks.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FileError> {
+        let path = self.lock()?.join(name);
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Ok(found) if !found.is_file() => Err(FileError::Damaged("it is no regular file")),
+            _ => Ok(Some(std::fs::read(path)?)),
+        }
+    }
+
+    /// Replaces a file of it as a whole. Blocks.
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        let folder = self.lock()?;
+        let staged = folder.join(format!("{name}.{}", file::STAGED));
+        let mut file = File::create(&staged)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(staged, folder.join(name))?;
+        Ok(())
     }
 
     /// Lets another process use it.

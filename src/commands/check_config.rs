@@ -64,6 +64,9 @@ impl Display for Summary<'_> {
             let noun = if count == 1 { "strategy" } else { "strategies" };
             writeln!(f, "platform   {name}: {kind} at {path}, {count} {noun}, {access}")?;
         }
+        for warning in self.0.warnings(true) {
+            writeln!(f, "warning    {warning}")?;
+        }
         Ok(())
     }
 }

@@ -133,6 +133,9 @@ async fn explained(
     let mut plan = assembly.plan();
     // Counts are in the pods.
     plan.caps.clear();
+    let strategies = &assembly.config.strategies;
+    let capped = strategies.iter().filter(|strategy| strategy.cap.is_some());
+    let capped: Vec<String> = capped.map(|strategy| strategy.name.clone()).collect();
     let sync = Sync::new(store, plan, shared.clone());
     let serving = sync.serving();
     let catalog = serving.load_full();
@@ -143,5 +146,6 @@ async fn explained(
     sync.poll_matching(|audience| needed.iter().any(|name| name == audience.as_str())).await;
     let ids =
         IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
-    Ok(explain(&serving.load(), &platform, &ids, &shared.history, captured))
+    let explained = explain(&serving.load(), &platform, &ids, &shared.history, captured);
+    Ok(explained.without_caps(&capped))
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use rtad_config::Document;
-use rtad_config::values::{DAY, SECOND, as_optional_time, name, number, text, time};
+use rtad_config::values::{DAY, SECOND, as_optional_time, name, number, time};
 use rtad_core::cap::MAX_DEVICES;
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::zone::{time_zone, utc};
 use crate::strategy::Outcome;
 
 /// Device ids.
@@ -103,17 +104,6 @@ const fn always() -> bool {
 
 const fn no_bid() -> Outcome {
     Outcome::NoBid
-}
-
-fn utc() -> String {
-    "UTC".to_owned()
-}
-
-fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    text(deserializer, "a name of the IANA database, such as Asia/Shanghai", |text| {
-        let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
-        Some(calendar.zone_name().to_owned())
-    })
 }
 
 fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {

@@ -24,6 +24,22 @@ pub struct Explanation {
     pub(super) strategies: Vec<StrategyExplained>,
     pub(super) failure: Option<FailureExplained>,
     pub(super) answer: ExplainedAnswer,
+    /// Bidding strategies of which the caps were not checked: a pod knows their counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unchecked_caps: Vec<String>,
+}
+
+impl Explanation {
+    /// Marks the caps of these strategies as unchecked, where they might change a bid.
+    #[must_use]
+    pub fn without_caps(mut self, capped: &[String]) -> Self {
+        let bids = self.strategies.iter().filter(|one| one.bid);
+        let strategies = bids.filter_map(|one| one.strategy.clone());
+        self.unchecked_caps = strategies.filter(|name| capped.contains(name)).collect();
+        self.unchecked_caps.sort();
+        self.unchecked_caps.dedup();
+        self
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -116,6 +116,7 @@ pub fn explain(
         strategies,
         failure,
         answer,
+        unchecked_caps: Vec::new(),
     }
 }
 

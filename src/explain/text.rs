@@ -49,6 +49,15 @@ impl Display for Explanation {
         for line in answer.text.lines() {
             writeln!(f, "  {}", printable(line))?;
         }
+        if !self.unchecked_caps.is_empty() {
+            let strategies = self.unchecked_caps.join(", ");
+            writeln!(
+                f,
+                "\nCaps     not checked: {strategies}. A pod knows its counts: POST \
+                 /v1/explain/{} on its admin port",
+                self.platform
+            )?;
+        }
         writeln!(f, "\n{}", printable(&self.conclusion()))
     }
 }

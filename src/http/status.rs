@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::admin_app::AdminApp;
 use crate::cap::{Cap, Caps, LeaseState, Usage};
+use crate::history::{DaysReport, MinuteColumns, pod};
 use crate::platform::Platform;
 use crate::sync::{LastSync, SyncRun};
 
@@ -60,6 +61,8 @@ pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
 #[derive(Serialize)]
 struct Status<'a> {
     version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
     uptime_seconds: u64,
     ready: bool,
     draining: bool,
@@ -70,6 +73,22 @@ struct Status<'a> {
     strategies: Vec<&'a str>,
     caps: Vec<CapStatus<'a>>,
     platforms: Vec<PlatformStatus<'a>>,
+    /// Decisions of this pod today and yesterday.
+    days: DaysReport,
+}
+
+/// The last hour of this pod.
+#[derive(Serialize)]
+struct HistoryReport {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+    #[serde(flatten)]
+    minutes: MinuteColumns,
+}
+
+pub(super) async fn history(State(app): State<Arc<AdminApp>>) -> Response {
+    let report = HistoryReport { pod: pod(), minutes: app.shared.counts.minutes() };
+    json_of(StatusCode::OK, &report)
 }
 
 /// A strategy's cap in its current period.
@@ -216,6 +235,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
     });
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),
+        pod: pod(),
         uptime_seconds: app.started.elapsed().as_secs(),
         ready: app.shared.readiness.is_ready(),
         draining: app.shared.readiness.is_draining(),
@@ -224,6 +244,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
         caps: catalog.caps().map(|cap| CapStatus::of(cap, &app.shared.caps)).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
+        days: app.shared.counts.days(&app.shared.telemetry, &app.shared.caps),
     };
     json_of(StatusCode::OK, &status)
 }

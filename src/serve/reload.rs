@@ -18,6 +18,14 @@ use crate::telemetry::Telemetry;
 /// Reads the configuration anew, for a reload. May block.
 pub type Reread = Box<dyn Fn() -> Result<Assembly, String> + Send + Sync>;
 
+/// Logs the warnings about a config.
+pub(super) fn warn_of(config: &Config) {
+    let is_on_kubernetes = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    for warning in config.warnings(is_on_kubernetes) {
+        tracing::warn!("{warning}");
+    }
+}
+
 /// Reads the config as a whole, and has sync serve it as a whole.
 pub(super) struct Reloader {
     started_with: Config,
@@ -140,6 +148,7 @@ impl Reloader {
         let served = fill_in_audiences(&mut assembly.config, &self.store).await;
         served.map_err(|error| error_chain(&error))?;
         let needs_restart = assembly.config.needs_restart(&self.started_with);
+        warn_of(&assembly.config);
         let (done, answered) = oneshot::channel();
         let gone = || "rtad is stopping".to_owned();
         let command = SyncCommand::Reload(Box::new(assembly.plan()), done);

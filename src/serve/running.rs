@@ -106,7 +106,9 @@ impl Running {
             tokio::task::spawn_blocking(move || workers.into_iter().for_each(Workers::join));
         let rest = self.drain_timeout.saturating_sub(started.elapsed());
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
-        let caps = Arc::clone(&self.shared.caps);
+        let Shared { caps, counts, telemetry: all, .. } = self.shared.clone();
+        let files = Arc::clone(&caps);
+        let _ = tokio::task::spawn_blocking(move || counts.save(&all, &files)).await;
         caps.close(in_time).await;
         tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cap::Caps;
+use crate::history::History;
 use crate::telemetry::Telemetry;
 use rtad_core::snapshot::AudienceName;
 
@@ -159,6 +160,8 @@ pub struct Shared {
     pub history: Arc<SyncHistory>,
     /// Caps of the strategies.
     pub caps: Arc<Caps>,
+    /// The last hour, and two days.
+    pub counts: Arc<History>,
 }
 
 /// Guard of the sync thread: dropped when it ends, also by a panic.

@@ -1,6 +1,7 @@
 //! Decision metrics: outcomes per strategy, and the device ids read from requests.
 
 use metrics::Counter;
+use serde::{Deserialize, Serialize};
 
 use super::sharded_counter::ShardedCounter;
 use crate::strategy::{Decision, Outcome, Reason};
@@ -35,6 +36,32 @@ impl<const N: usize> Counts<N> {
     }
 }
 
+/// Labels of decisions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DecisionLabels {
+    /// Name of the platform; `api` for `/v1/decide`.
+    pub platform: String,
+    /// Name of the strategy.
+    pub strategy: String,
+    /// Bid or no bid.
+    pub decision: Outcome,
+    /// Its reason.
+    pub reason: Reason,
+}
+
+/// Labels of ids.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct IdLabels {
+    /// Kind of the ids.
+    pub kind: String,
+    /// Result of reading them.
+    pub result: &'static str,
+}
+
+/// Results of reading an id, in the order of their counters.
+const RESULTS: [&str; 4] =
+    ["usable", Unusable::Blank.as_str(), Unusable::Malformed.as_str(), "doubtful"];
+
 /// Counters of one strategy's decisions under one platform's name.
 #[derive(Debug, Clone)]
 pub struct DecisionCounters(Counts<DECISIONS>);
@@ -56,6 +83,20 @@ impl DecisionCounters {
     pub(super) fn publish(&self) {
         self.0.publish();
     }
+
+    /// The counters that are not zero.
+    pub(super) fn totals(
+        &self,
+        platform: &str,
+        strategy: &str,
+    ) -> impl Iterator<Item = (DecisionLabels, u64)> {
+        let counted = |index| Some((index, self.0.counted.sum(index))).filter(|(_, sum)| *sum > 0);
+        (0..DECISIONS).filter_map(counted).map(move |(index, sum)| {
+            let (decision, reason) = (OUTCOMES[index / REASONS], Reason::ALL[index % REASONS]);
+            let (platform, strategy) = (platform.to_owned(), strategy.to_owned());
+            (DecisionLabels { platform, strategy, decision, reason }, sum)
+        })
+    }
 }
 
 /// Counters of the ids of one kind, by result.
@@ -65,9 +106,7 @@ pub struct IdCounters(Counts<4>);
 impl IdCounters {
     /// `counter` gets the value of the label `result`.
     pub(super) fn new(counter: impl Fn(&str) -> Counter) -> Self {
-        let results =
-            ["usable", Unusable::Blank.as_str(), Unusable::Malformed.as_str(), "doubtful"];
-        Self(Counts::new(results.map(counter)))
+        Self(Counts::new(RESULTS.map(counter)))
     }
 
     /// Counts one id.
@@ -96,5 +135,12 @@ impl IdCounters {
 
     pub(super) fn publish(&self) {
         self.0.publish();
+    }
+    /// The counters that are not zero.
+    pub(super) fn totals(&self, kind: &str) -> impl Iterator<Item = (IdLabels, u64)> {
+        let sums = RESULTS.iter().enumerate().map(|(index, result)| {
+            (IdLabels { kind: kind.to_owned(), result }, self.0.counted.sum(index))
+        });
+        sums.filter(|(_, sum)| *sum > 0)
     }
 }

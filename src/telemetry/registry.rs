@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rtad_http::budget::ByteBudget;
 
 use super::connections::{ConnectionPermit, OpenConnections};
-use super::decisions::{DecisionCounters, IdCounters};
+use super::decisions::{DecisionCounters, DecisionLabels, IdCounters, IdLabels};
 use super::describe::{describe, set_initial_values};
 use super::requests::{self, Route, RouteMetrics};
 use super::sharded_counter::ShardedCounter;
@@ -236,6 +236,30 @@ impl Telemetry {
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);
         text
+    }
+
+    /// Decisions since the start.
+    pub fn decision_totals(&self) -> BTreeMap<DecisionLabels, u64> {
+        let labeled = self.labeled();
+        let totals = labeled.decisions.iter();
+        totals.flat_map(|((platform, strategy), it)| it.totals(platform, strategy)).collect()
+    }
+
+    /// Requests since the start by route, and whether they were answered with 200.
+    pub fn request_totals(&self) -> BTreeMap<(String, bool), u64> {
+        let labeled = self.labeled();
+        let routes = self.routes.iter().chain(labeled.platform_routes.values());
+        let totals = routes.flat_map(|route| {
+            let ok = route.ok();
+            [(true, ok), (false, route.all().saturating_sub(ok))]
+                .map(|(is_ok, count)| ((route.route.clone(), is_ok), count))
+        });
+        totals.collect()
+    }
+
+    /// Ids since the start.
+    pub fn id_totals(&self) -> BTreeMap<IdLabels, u64> {
+        self.labeled().ids.iter().flat_map(|(kind, ids)| ids.totals(kind)).collect()
     }
 
     fn labeled(&self) -> MutexGuard<'_, LabeledCounters> {

@@ -11,6 +11,7 @@ use rtad::platform::tencent::{Device, RtaRequest, RtaResponse};
 use serde_json::{Value, json};
 use testkit::client::{Client, metric_sum};
 use testkit::store::{hex, now_unix_seconds};
+use testkit::wait_until;
 
 use crate::fixture::{FixtureServer, OLD_USERS, TestStore, key};
 
@@ -169,17 +170,46 @@ fn rules_with_cache(cache: &Path, limit: u64) -> String {
 fn restarted_pod_goes_on_counting() {
     let cache = tempfile::tempdir().unwrap();
     let rules = rules_with_cache(cache.path(), 2);
-    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
+    let keys = format!("{API}\ntime_zone = {:?}", *ZONE);
+    let server = FixtureServer::start(TestStore::with_everything(), &keys, &rules);
     let mut client = server.connect();
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
     drop(client);
     let (drained, store) = server.drain();
     drained.join().unwrap();
-    let server = FixtureServer::start(store, API, &rules);
+    let server = FixtureServer::start(store, &keys, &rules);
     let mut client = server.connect();
     assert_eq!(decide_oaid(&mut client, 2), "+not_member");
     assert_eq!(decide_oaid(&mut client, 3), "-capped");
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
+
+    // So do the counts of days.
+    let days = || server.connect_admin().get("/v1/status").ok()["days"].clone();
+    assert_eq!((&days()["time_zone"], &days()["kept"]), (&json!(*ZONE), &json!(true)));
+    let count = |decision: &str, reason: &str, count: u64| {
+        json!({
+            "platform": "api", "strategy": "capped", "decision": decision, "reason": reason,
+            "count": count,
+        })
+    };
+    let expected = json!([count("bid", "not_member", 3), count("no_bid", "capped", 1)]);
+    wait_until("the file is read", || days()["today"]["decisions"] == expected);
+    let history = server.connect_admin().get("/v1/history").ok();
+    assert_eq!((&history["interval_seconds"], &history["minutes"]), (&json!(60), &json!([])));
+}
+
+/// Opening a named pipe blocks until there is a reader.
+#[test]
+fn named_pipe_in_place_of_the_lock_delays_nothing() {
+    let cache = tempfile::tempdir().unwrap();
+    std::fs::create_dir(cache.path().join("_caps")).unwrap();
+    let pipe = cache.path().join("_caps/LOCK");
+    assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    let rules = rules_with_cache(cache.path(), 1);
+    let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
+    assert_eq!(decide_oaid(&mut server.connect(), 1), "+not_member");
+    let is_kept = || server.connect_admin().get("/v1/status").ok()["days"]["kept"] == true;
+    wait_until("the failure is known", || !is_kept());
 }
 
 #[test]

@@ -79,6 +79,13 @@ pub struct Period {
 }
 
 impl Period {
+    /// The date of a day, such as `2026-11-25`.
+    pub fn date(&self) -> String {
+        let days = i64::try_from(self.number).unwrap_or(i64::MAX);
+        let epoch = jiff::civil::date(1970, 1, 1);
+        epoch.saturating_add(jiff::Span::new().try_days(days).unwrap_or_default()).to_string()
+    }
+
     /// Whether the instant lies in the period.
     pub fn contains(&self, time: SystemTime) -> bool {
         (self.start..self.end).contains(&time)

@@ -248,6 +248,34 @@ def decided(board):
     )
 
 
+def asked(board):
+    board.row("Growth: $platform, $strategy")
+    chosen = ['platform=~"$platform"', 'strategy=~"$strategy"']
+    decisions = rate("rtad_decisions_total", *chosen)
+    bids = rate("rtad_decisions_total", 'decision="bid"', *chosen)
+    hourly = f"increase({of('rtad_decisions_total', *chosen)}[1h])"
+    board.graph(
+        "Decisions per hour",
+        COUNT,
+        [(sum_by("platform, strategy, decision", hourly), "{{platform}} {{strategy}}: {{decision}}")],
+        "Decisions of the hour before each point, of all pods.",
+    )
+    board.graph(
+        "Share of bids of the selection",
+        SHARE,
+        [(share(bids, decisions, "platform, strategy"), "{{platform}} {{strategy}}")],
+        "Bids among the decisions of a platform and strategy.",
+        min=0,
+        max=1,
+    )
+    board.graph(
+        "Reasons of the selection",
+        PER_SECOND,
+        [(sum_by("decision, reason", decisions), "{{decision}}: {{reason}}")],
+        "`capped` and `no_lease` are those of caps; docs/guides/answer-growth-questions.md.",
+    )
+
+
 def served(board):
     board.row("Snapshots")
     audience = "audience"
@@ -540,7 +568,7 @@ def variable(name, label, query):
 
 def dashboard():
     board = Board()
-    for part in (up_and_fast, decided, served, counted):
+    for part in (up_and_fast, decided, asked, served, counted):
         part(board)
     return {
         "uid": "rtad",
@@ -570,6 +598,8 @@ def dashboard():
                     "Pod",
                     'label_values(rtad_build_info{namespace=~"$namespace",job=~"$job"}, pod)',
                 ),
+                variable("platform", "Platform", f"label_values({of('rtad_decisions_total')}, platform)"),
+                variable("strategy", "Strategy", f"label_values({of('rtad_decisions_total')}, strategy)"),
             ]
         },
         "annotations": {

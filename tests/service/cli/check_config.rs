@@ -95,6 +95,30 @@ strategies = { 1 = "vips", 2 = "new-users" }
     }
 }
 
+/// Caps that a restart or a new pod forgets.
+#[test]
+fn forgotten_caps_are_warned_about() {
+    let store = TestStore::empty();
+    let warnings = |store_keys: &str, cap: &str| {
+        let leases = "[cap_leases]\nbackend = \"redis://cache.internal\"";
+        let cap = format!("[strategy.cap]\nunique_devices = 9\nper = \"day\"\n{cap}");
+        let file = store.config_file("", &format!("{store_keys}\n{leases}\n{RULES}{cap}"));
+        let text = check(&file, &[]).stdout;
+        let lines = text.lines().filter_map(|line| line.strip_prefix("warning    "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let kept = "cache_dir = \"cache\"";
+    for (store_keys, cap, expected) in [
+        ("", "", "begins at zero with each restart and in each new pod"),
+        (kept, "share = 0.5", "begins at zero in a new pod unless store.cache_dir is on a volume"),
+        ("", "leased = true", "counts returning devices again after a restart"),
+    ] {
+        let found = warnings(store_keys, cap);
+        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+    }
+    assert!(warnings(kept, "leased = true").is_empty());
+}
+
 #[test]
 fn unreadable_file_is_one_error() {
     let store = TestStore::empty();

@@ -75,6 +75,26 @@ fn text_lists_ids_memberships_and_decisions() {
     );
 }
 
+/// Only a pod knows the counts of a cap.
+#[test]
+fn unchecked_caps_of_bids_are_named() {
+    let (store, config) = served();
+    let strategy = "name = \"needs-missing\"";
+    let capped = format!("{strategy}\ncap = {{ unique_devices = 1, per = \"day\" }}");
+    let rules = format!("{}{PLATFORMS}", RULES.replace(strategy, &capped));
+    let before = json(&config, "tencent", TENCENT_REQUEST.as_bytes());
+    assert!(before.get("unchecked_caps").is_none());
+    let config = store.config_file("max_body = \"1KiB\"", &rules);
+    let explained = json(&config, "tencent", TENCENT_REQUEST.as_bytes());
+    assert_eq!(explained["unchecked_caps"], serde_json::json!(["needs-missing"]));
+    let text = text(&config, "tencent", &[], TENCENT_REQUEST.as_bytes());
+    let line = concat!(
+        "Caps     not checked: needs-missing. A pod knows its counts: ",
+        "POST /v1/explain/tencent on its admin port"
+    );
+    assert!(text.lines().any(|found| found == line), "{text}");
+}
+
 #[test]
 fn headers_are_checked_and_never_printed() {
     let (_store, config) = served();

@@ -113,7 +113,7 @@ fn status_reports_served_generations() {
         |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         fields(&status),
-        "audiences caps draining platforms ready strategies uptime_seconds version"
+        "audiences caps days draining platforms ready strategies uptime_seconds version"
     );
     assert_eq!(fields(old_users), "available last_sync name required snapshot syncs");
     let syncs = &old_users["syncs"][0];

@@ -50,7 +50,7 @@ class TestDashboard:
 
     def test_every_query_uses_the_variables(self):
         variables = {variable["name"] for variable in sources.dashboard()["templating"]["list"]}
-        assert variables == {"datasource", "namespace", "job", "pod"}
+        assert variables == {"datasource", "namespace", "job", "pod", "platform", "strategy"}
         for title, query in sources.queries():
             for name, matchers in sources.SELECTOR.findall(query):
                 for variable in ("namespace", "job", "pod"):

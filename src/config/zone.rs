@@ -1,0 +1,16 @@
+//! Time zones: names of the IANA database.
+
+use rtad_config::values::text;
+use rtad_core::period::{Calendar, PeriodUnit};
+use serde::Deserializer;
+
+pub(super) fn utc() -> String {
+    "UTC".to_owned()
+}
+
+pub(super) fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, "a name of the IANA database, such as Asia/Shanghai", |text| {
+        let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
+        Some(calendar.zone_name().to_owned())
+    })
+}
