@@ -415,5 +415,5 @@ fn every_word_of_an_explanation_has_a_text() {
     let kinds = format!("KINDS = {:?};", rtad_core::device::IdKind::ALL.map(|kind| kind.as_str()));
     assert!(include_str!("../http/console/lookup.js").contains(&kinds));
     let reasons = format!("REASONS = {:?};", Reason::ALL.map(Reason::as_str));
-    assert!(include_str!("../http/console/traffic.js").contains(&reasons));
+    assert!(include_str!("../http/console/strategies.js").contains(&reasons));
 }

@@ -1,7 +1,7 @@
 // The console: polls the pod every two seconds and shows its state.
 //
-// metrics.js parses /metrics · traffic.js, caps.js, audiences.js and map.js show it · lookup.js
-// explains · words.js, en.js and zh.js have the texts · charts.js draws · alerts.js lists problems ·
+// metrics.js parses /metrics · traffic.js, strategies.js, caps.js, audiences.js and map.js
+// show it · lookup.js explains · words.js, en.js and zh.js have the texts · charts.js draws · alerts.js lists problems ·
 // dom.js has DOM helpers.
 
 import { announce, showAlerts } from "./alerts.js";
@@ -10,13 +10,16 @@ import { capProblems, showCaps } from "./caps.js";
 import { byId, pill, setText } from "./dom.js";
 import { offer, rebuildLookup, startLookup } from "./lookup.js";
 import { Reading, SPAN, Span } from "./metrics.js";
-import { forgetTraffic, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
+import { showStrategies } from "./strategies.js";
+import { forgetTraffic, noteHistory, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
 import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
 
 const EVERY = 2000;
 /** Delay of the second poll: a rate needs two. */
 const SOON = 500;
 const TIMEOUT = 5000;
+/** Time between two rows of the pod's history. */
+const HISTORY_SECONDS = 60;
 /** Time for which a past problem is shown. */
 const REMEMBERED = 60_000;
 
@@ -27,6 +30,7 @@ const state = {
   error: undefined,
   isPaused: false,
   slept: 0,
+  history: undefined,
 };
 /** When each temporary problem was last seen. */
 const seen = new Map();
@@ -42,6 +46,9 @@ async function ask(path, options = {}) {
   throw new Error(problem ? `${problem.title}: ${problem.detail}` : `HTTP ${answer.status}`);
 }
 
+/** Whether the pod's history has a new row, or was never read. */
+const isHistoryDue = () => !state.history || Date.now() / 1000 > state.history + HISTORY_SECONDS;
+
 async function poll() {
   const wasLost = Boolean(state.error && state.at);
   let answers;
@@ -49,14 +56,19 @@ async function poll() {
     answers = await Promise.all([
       ask("v1/status").then((a) => a.json()),
       ask("metrics").then((a) => a.text()),
+      isHistoryDue() ? ask("v1/history").then((a) => a.json()) : undefined,
     ]);
   } catch (error) {
     state.error = error;
     return show();
   }
-  const [status, text] = answers;
+  const [status, text, history] = answers;
   const { at } = state;
   take(status, new Reading(text, performance.now() + state.slept));
+  if (history) {
+    state.history = history.minutes.at(-1) ?? Date.now() / 1000;
+    noteHistory(history);
+  }
   try {
     show();
   } catch (error) {
@@ -71,6 +83,7 @@ function take(status, reading) {
   // After a restart of the pod the counters begin at 0.
   if (state.status && status.uptime_seconds < state.status.uptime_seconds) {
     state.readings = [];
+    state.history = undefined;
     forgetTraffic();
   }
   const last = state.readings.at(-1);
@@ -104,6 +117,7 @@ function show() {
   const reading = state.readings.at(-1);
   if (state.readings.length > 1) {
     showTraffic(span());
+    showStrategies(state.status, span());
     showCaps(state.status);
   }
   offer(state.status);
@@ -124,7 +138,7 @@ function showState() {
         : t("never-answered", { error: error.message }),
     );
   document.body.classList.toggle("is-stale", Boolean(error && at));
-  setText(byId("host"), location.host);
+  setText(byId("host"), status?.pod ?? location.host);
   setText(byId("pause"), t(isPaused ? "resume" : "pause"));
   if (!status) {
     setText(byId("updated"), t("waiting"));

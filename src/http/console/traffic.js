@@ -1,13 +1,16 @@
 // Traffic: requests, decisions and latency.
 
 import { capsCard } from "./caps.js";
-import { Chart, bar } from "./charts.js";
+import { Chart } from "./charts.js";
 import { byId, card, el, facts, keyed, rows, setText, table } from "./dom.js";
 import { SPAN, shareAbove } from "./metrics.js";
+import { strategiesCard } from "./strategies.js";
 import { count, percent, rate, short, t, took } from "./words.js";
 
-/** Time span of the charts, in milliseconds. */
+/** Time spans of the charts, in milliseconds: latency, and all else. */
 const BACK = 300_000;
+const HOUR = 3_600_000;
+const MINUTE = 60_000;
 const DURATION = "rtad_request_duration_seconds";
 const LIMIT = 0.06;
 const QUANTILES = [
@@ -15,7 +18,6 @@ const QUANTILES = [
   ["p99", 0.99],
   ["p99.9", 0.999],
 ];
-const REASONS = ["member", "not_member", "no_device", "unavailable", "capped", "no_lease"];
 const COLORS = 6;
 const SCALE = {
   least: 5e-6,
@@ -25,16 +27,41 @@ const SCALE = {
   write: (value) => took(value),
 };
 
-/** Data of the charts, oldest first. */
+/** Data that the page has read, oldest first. */
 let past = [];
+/** Rows of the pod's history, oldest first. */
+let minutes = [];
 let panels;
-let bodies;
+let body;
 /** The fixed color of each route. */
 const colors = new Map();
 
 /** Clears the charts, as the counters were reset. */
 export function forgetTraffic() {
   past = [];
+  minutes = [];
+}
+
+/** Takes the pod's last hour: a row a minute. */
+export function noteHistory({ minutes: ends, interval_seconds: interval, requests, decisions }) {
+  const sum = (series, at) => series.reduce((all, { counts }) => all + counts[at], 0);
+  minutes = ends.map((end, at) => {
+    const seconds = Math.min(interval, end - (ends[at - 1] ?? 0));
+    const of = (word) => sum(decisions.filter(({ decision }) => decision === word), at) / seconds;
+    const routes = requests.map(({ route, ok, other }) => [route, (ok[at] + other[at]) / seconds]);
+    return { end, routes: new Map(routes), bid: of("bid"), noBid: of("no_bid") };
+  });
+}
+
+/** The last hour: the pod's history, and what the page has read since. Each has its share of the
+ *  hour as `time`, from 0 to 1. */
+function lastHour(now) {
+  const wall = Date.now();
+  const timed = (age, point) => ({ ...point, time: Math.min(1, 1 - age / HOUR) });
+  const rows = minutes.map((row) => timed(wall - 1000 * row.end, row));
+  const newest = rows.at(-1)?.time ?? 0;
+  const live = past.map((point) => timed(now.at - point.at, point));
+  return [...rows, ...live.filter(({ time }) => time > newest)].filter(({ time }) => time >= 0);
 }
 
 export const routeName = (route) => {
@@ -51,8 +78,8 @@ function routesOf(reading) {
 }
 
 function build() {
-  const panel = (title) => {
-    const chart = new Chart(SPAN / BACK);
+  const panel = (title, back, gap) => {
+    const chart = new Chart(gap / back);
     const figure = el("span", { class: "figure" }, "–");
     const unit = el("span", { class: "unit" });
     const legend = el("ul", { class: "legend" });
@@ -63,32 +90,27 @@ function build() {
       heading,
       el("p", {}, figure, " ", unit),
       chart.element,
+      el("p", { class: "axis" }, el("span", {}, t("ago", { n: back / 60_000 })), el("span", {}, t("span-end"))),
       legend,
     );
     return { chart, figure, unit, legend, element };
   };
   panels = {
-    requests: panel("requests"),
-    decisions: panel("decisions"),
-    latency: panel("latency"),
+    requests: panel("requests", HOUR, 2 * MINUTE),
+    decisions: panel("decisions", HOUR, 2 * MINUTE),
+    latency: panel("latency", BACK, SPAN),
   };
   byId("panels").replaceChildren(...Object.values(panels).map(({ element }) => element));
-  bodies = { routes: el("tbody"), strategies: el("tbody") };
+  body = el("tbody");
   const quantiles = QUANTILES.map(([name]) => name);
   const routes = table(
     t("by-route"),
     [t("route"), t("a-second"), ...quantiles, t("over-60"), t("errors")],
-    bodies.routes,
+    body,
   );
   routes.classList.add("figures");
-  const strategies = table(
-    t("by-strategy"),
-    [t("strategy"), t("a-second"), t("bid-share"), t("bid-reasons"), t("no-bid-reasons")],
-    bodies.strategies,
-  );
-  bodies.note = el("p", { class: "quiet" }, t("no-decisions"));
   byId("tables").replaceChildren(
-    card(t("by-strategy"), strategies, bodies.note),
+    strategiesCard(),
     card(t("by-route"), routes),
     capsCard(),
   );
@@ -119,14 +141,15 @@ export function noteTraffic(span) {
 export function showTraffic(span) {
   if (!panels) build();
   const now = past.at(-1);
-  const times = past.map(({ at }) => 1 - (now.at - at) / BACK);
+  const hour = lastHour(now);
+  const times = hour.map(({ time }) => time);
   const routes = [...now.routes.keys()];
   const total = [...now.routes.values()].reduce((sum, value) => sum + value, 0);
   const { requests, decisions, latency } = panels;
 
   setText(requests.figure, rate(total));
   setText(requests.unit, t("per-second"));
-  const series = routes.map((route) => past.map((point) => point.routes.get(route) ?? 0));
+  const series = routes.map((route) => hour.map((point) => point.routes.get(route) ?? 0));
   requests.chart.areas(
     times,
     series,
@@ -143,7 +166,7 @@ export function showTraffic(span) {
   setText(decisions.unit, t("share-bid"));
   decisions.chart.areas(
     times,
-    [past.map(({ bid }) => bid), past.map(({ noBid }) => noBid)],
+    [hour.map(({ bid }) => bid), hour.map(({ noBid }) => noBid)],
     ["bid", "no-bid"],
     short,
   );
@@ -155,7 +178,8 @@ export function showTraffic(span) {
   setText(latency.figure, took(now.quantiles[1]));
   setText(latency.unit, t("latency-p99"));
   const drawn = QUANTILES.map((_, index) => past.map(({ quantiles }) => quantiles[index]));
-  latency.chart.lines(times, drawn, ["q0", "q1", "q2"], SCALE);
+  const since = past.map(({ at }) => 1 - (now.at - at) / BACK);
+  latency.chart.lines(since, drawn, ["q0", "q1", "q2"], SCALE);
   const named = QUANTILES.map(([name], index) => [`q${index}`, name, took(now.quantiles[index])]);
   legend(latency.legend, [...named, ["limit", t("limit"), ""]]);
 
@@ -164,7 +188,6 @@ export function showTraffic(span) {
     span,
     routes.map((route) => ({ route, perSecond: now.routes.get(route) })),
   );
-  showStrategies(span);
 }
 
 /** The legend of a chart: color, name and figure of each entry. */
@@ -199,7 +222,7 @@ function showStats(span) {
 
 function showRoutes(span, routes) {
   rows(
-    bodies.routes,
+    body,
     routes,
     ({ route }) => route,
     ({ route, perSecond }) => {
@@ -217,49 +240,4 @@ function showRoutes(span, routes) {
       ];
     },
   );
-}
-
-function showStrategies(span) {
-  const name = "rtad_decisions_total";
-  const pairs = span.now
-    .of(name, { decision: "bid", reason: "member" })
-    .map(({ labels }) => labels);
-  // Sorted, as the order in /metrics varies.
-  pairs.sort(
-    (a, b) => a.platform.localeCompare(b.platform) || a.strategy.localeCompare(b.strategy),
-  );
-  const asked = pairs
-    .map(({ platform, strategy }) => ({
-      platform,
-      strategy,
-      growth: span.growth(name, { platform, strategy }),
-    }))
-    .filter(({ growth }) => growth > 0);
-  bodies.note.hidden = asked.length > 0;
-  rows(
-    bodies.strategies,
-    asked,
-    ({ platform, strategy }) => `${platform} ${strategy}`,
-    ({ platform, strategy, growth }) => {
-      const share = (where) => span.growth(name, { platform, strategy, ...where }) / growth;
-      const reasons = (decision) => {
-        const found = REASONS.map((reason) => [reason, share({ decision, reason })]);
-        return because(found.filter(([, part]) => part > 0).map(([reason, part]) => [reason, percent(part)]));
-      };
-      const asker = platform === "api" ? "/v1/decide" : platform;
-      return [
-        el("span", {}, strategy, " ", el("small", {}, asker)),
-        rate(growth / span.seconds),
-        bar(share({ decision: "bid" })),
-        reasons("bid"),
-        reasons("no_bid"),
-      ];
-    },
-  );
-}
-
-/** Reasons, each with its figure. */
-function because(reasons) {
-  const one = ([reason, figure]) => el("span", {}, `${t(`reason-${reason}`)} `, el("b", {}, figure));
-  return el("span", { class: "reasons" }, ...(reasons.length > 0 ? reasons.map(one) : ["–"]));
 }

@@ -2,6 +2,7 @@
 
 import base64
 import re
+import time
 
 from playwright.sync_api import expect
 
@@ -23,6 +24,7 @@ class TestShows(Console):
         assert re.search("[1-9]", tencent.nth(0).inner_text())
         for quantile in (1, 2, 3):
             assert re.search("(µs|ms)$", tencent.nth(quantile).inner_text())
+        page.get_by_role("button", name="last 10 s").click()
         strategies = self.table("By strategy").locator("tbody tr", has_text="new-users")
         rule = strategies.filter(has_text="tencent").locator("td")
         expect(rule.nth(1)).to_have_text(re.compile(r"[1-9]\d*%"))
@@ -32,6 +34,48 @@ class TestShows(Console):
         points = page.evaluate(drawn)
         self.wait_for(lambda: page.evaluate(drawn) > points)
         assert len(self.traffic) > before
+
+    def test_decisions_of_today_are_counted_by_reason(self):
+        rows = self.table("By strategy").locator("tbody tr", has_text="new-users")
+        row = rows.filter(has_text="tencent")
+        cells = row.locator("td")
+        expect(cells.nth(2)).to_have_text(re.compile(r"^non-member [\d,]+$"))
+        expect(cells.nth(3)).to_have_text(re.compile(r"^member [\d,]+$"))
+
+        def counts():
+            texts = row.evaluate("row => [...row.cells].map((cell) => cell.textContent)")
+            return [int(re.sub(r"\D", "", texts[column])) for column in (1, 3, 4)]
+
+        before = counts()
+        self.wait_for(lambda: counts()[0] > before[0])
+        decided, bids, no_bids = counts()
+        assert decided == bids + no_bids
+        note = self.page.locator("#tables article", has_text="By strategy").locator("p.quiet")
+        expect(note).to_contain_text("A restart begins at zero: set store.cache_dir.")
+
+    def test_last_hour_is_drawn_at_once(self):
+        def an_hour(route):
+            ends = [int(time.time()) - 60 * age for age in range(59, -1, -1)]
+            route.fulfill(
+                json={
+                    "interval_seconds": 60,
+                    "minutes": ends,
+                    "requests": [{"route": "tencent", "ok": [600] * 60, "other": [0] * 60}],
+                    "decisions": [
+                        {"decision": "bid", "reason": "not_member", "counts": [300] * 60}
+                    ],
+                    "ids": [],
+                }
+            )
+
+        self.page.route("**/v1/history", an_hour)
+        self.page.reload()
+        self.expect_figures(self.page)
+        left = """[...document.querySelectorAll('#panels article')].slice(0, 2).map((panel) =>
+            Math.min(...[...panel.querySelectorAll('polygon')]
+                .flatMap(({ points }) => [...points].map(({ x }) => x))))"""
+        # The first of 60 minutes ended 59 minutes ago, in a drawing 300 wide.
+        assert all(x < 10 for x in self.page.evaluate(left))
 
     def test_cap_is_shown_with_its_limit(self):
         rows = self.table("Caps of distinct devices").locator("tbody tr")
@@ -449,7 +493,7 @@ class TestEverybody(Console):
         expect(page.locator("details[open]")).to_have_count(0)
         strategy = page.locator("#tables tbody tr").first.locator("td").first
         label = "cell => getComputedStyle(cell, '::before').content"
-        assert "per s" in strategy.evaluate(label)
+        assert "Decisions" in strategy.evaluate(label)
 
     def test_light_and_dark_mode_have_no_violations(self):
         grounds = set()

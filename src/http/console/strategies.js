@@ -1,0 +1,93 @@
+// Decisions by strategy, platform and reason: of the last 10 s, of today, and of yesterday.
+
+import { bar } from "./charts.js";
+import { card, el, keyed, rows, setText, table } from "./dom.js";
+import { count, percent, rate, t } from "./words.js";
+
+const TOTAL = "rtad_decisions_total";
+const REASONS = ["member", "not_member", "no_device", "unavailable", "capped", "no_lease"];
+
+let chosen = "today";
+/** What is shown: the status, and the growth of the counters. */
+let shown;
+let parts;
+
+/** The card, in the current language. */
+export function strategiesCard() {
+  const choice = el("div", { class: "choice", role: "group", "aria-label": t("time-span") });
+  const body = el("tbody");
+  const heads = ["strategy", "decisions", "bid-share", "bid-reasons", "no-bid-reasons"];
+  const box = table(t("by-strategy"), heads.map((head) => t(head)), body);
+  parts = { choice, body, amount: box.querySelectorAll("thead th")[1], note: el("p", { class: "quiet" }) };
+  return card(t("by-strategy"), choice, box, parts.note);
+}
+
+export function showStrategies(status, span) {
+  shown = { status, span };
+  const { days } = status;
+  const names = ["now", "today", ...(days.yesterday ? ["yesterday"] : [])];
+  if (!names.includes(chosen)) chosen = "today";
+  keyed(parts.choice, names, (name) => name, button, (element, name) =>
+    element.setAttribute("aria-pressed", name === chosen),
+  );
+  const isNow = chosen === "now";
+  const decisions = isNow ? growing(span) : days[chosen].decisions;
+  setText(parts.amount, t(isNow ? "a-second" : "decisions"));
+  const values = { zone: days.time_zone, date: days[chosen]?.date };
+  const kept = t(days.kept ? "days-kept" : "days-not-kept");
+  const none = decisions.length === 0 ? `${t(`none-${isNow ? "now" : "day"}`)} ` : "";
+  setText(parts.note, isNow ? none : `${none}${t("day-note", values)} ${kept}`);
+  const amount = (n) => (isNow ? rate(n / span.seconds) : count(n));
+  const figure = (n, all) => (isNow ? percent(n / all) : count(n));
+  rows(
+    parts.body,
+    grouped(decisions),
+    ({ platform, strategy }) => `${platform} ${strategy}`,
+    ({ platform, strategy, all, of }) => [
+      el("span", {}, strategy, " ", el("small", {}, platform === "api" ? "/v1/decide" : platform)),
+      amount(all),
+      bar(sum(of.filter(({ decision }) => decision === "bid")) / all),
+      ...["bid", "no_bid"].map((decision) => reasons(of, decision, (n) => figure(n, all))),
+    ],
+  );
+}
+
+function button(name) {
+  const choose = () => {
+    chosen = name;
+    showStrategies(shown.status, shown.span);
+  };
+  return el("button", { type: "button", onclick: choose }, t(`span-${name}`));
+}
+
+const sum = (decisions) => decisions.reduce((all, { count: n }) => all + n, 0);
+
+/** The decisions between two readings. */
+function growing(span) {
+  const all = span.now.of(TOTAL).map(({ labels }) => ({ ...labels, count: span.growth(TOTAL, labels) }));
+  return all.filter(({ count: n }) => n > 0);
+}
+
+/** The decisions by platform and strategy, sorted, as the order in /metrics varies. */
+function grouped(decisions) {
+  const groups = new Map();
+  for (const one of decisions) {
+    const { platform, strategy } = one;
+    const key = `${platform} ${strategy}`;
+    if (!groups.has(key)) groups.set(key, { platform, strategy, of: [] });
+    groups.get(key).of.push(one);
+  }
+  return [...groups.values()]
+    .map((group) => ({ ...group, all: sum(group.of) }))
+    .sort((a, b) => a.platform.localeCompare(b.platform) || a.strategy.localeCompare(b.strategy));
+}
+
+/** The reasons of a decision, each with its figure. */
+function reasons(decisions, decision, figure) {
+  const found = REASONS.map((reason) => [
+    reason,
+    sum(decisions.filter((one) => one.decision === decision && one.reason === reason)),
+  ]).filter(([, n]) => n > 0);
+  const one = ([reason, n]) => el("span", {}, `${t(`reason-${reason}`)} `, el("b", {}, figure(n)));
+  return el("span", { class: "reasons" }, ...(found.length > 0 ? found.map(one) : ["–"]));
+}
