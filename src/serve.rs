@@ -112,7 +112,7 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let _ = first_poll.await;
     // The first requests may come now, so loading must not delay them.
     priority.lower();
-    warn_of_open_api(&parts.server, &parts.serving.load());
+    log_api_access(&parts.server, &parts.serving.load());
     let (phase, phases) = watch::channel(Phase::Serving);
     let ports = open_decision_ports(&parts, max_connections, decision, api, &phases)?;
     Ok(Running {
@@ -128,8 +128,14 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     })
 }
 
-/// Says in the log that every client of the decision port may ask who is a member.
-fn warn_of_open_api(server: &ServerConfig, catalog: &Catalog) {
+/// Logs access to the `/v1` routes, where it surprises: every client of the decision port may ask
+/// who is a member, or the routes are closed because of a platform.
+fn log_api_access(server: &ServerConfig, catalog: &Catalog) {
+    if !catalog.has_api() && server.api.listen.is_none() {
+        tracing::info!(
+            "/v1/check and /v1/decide answer 404 beside platforms; [server.api] opens them"
+        );
+    }
     if server.api.public && !catalog.platforms().is_empty() {
         tracing::warn!(
             "server.api.public: /v1/check and /v1/decide are open to every client of the decision \
