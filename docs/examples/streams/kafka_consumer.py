@@ -15,6 +15,7 @@ sent; the next owner of the partition reads it and cuts the same batch.
 """
 
 import argparse
+import hashlib
 import http.client
 import json
 import logging
@@ -154,6 +155,9 @@ class Job:
                 "max.poll.interval.ms": (GIVE_UP + 60) * 1000,
             }
         )
+        # Other clusters and other flags make other requests, and need other keys.
+        cluster = self.producer.list_topics(timeout=30).cluster_id
+        self.source = [cluster, args.group, args.kind, args.field]
         self.partitions = {}
         self.running = True
 
@@ -184,15 +188,16 @@ class Job:
         """Counts a batch; returns false if its partition is assigned anew: its next owner, perhaps
         this process, repeats the batch."""
         begin, end = batch[0].offset(), batch[-1].offset() + 1
-        group = urllib.parse.quote(self.args.group)
-        at = f"{group}/{batch[0].topic()}/{batch[0].partition()}"
+        at = f"{batch[0].topic()}/{batch[0].partition()}"
         if partition.end is None:
             if not self.commit(batch, begin, f"{end} {time.time():.0f}"):
                 return False
         elif time.time() - partition.sent > KNOWN:
             log.warning("%s/%d-%d: repeated too late: new may be false", at, begin, end)
         ids = [id_of(message, self.args.field) for message in batch]
-        answer = self.window.count(ids, self.args.kind, f"{at}/{begin}-{end}")
+        parts = json.dumps([*self.source, batch[0].topic(), batch[0].partition(), begin, end])
+        key = hashlib.sha256(parts.encode()).hexdigest()
+        answer = self.window.count(ids, self.args.kind, key)
         new = [message for message, is_new in zip(batch, answer["new"], strict=True) if is_new]
         if self.args.to:
             forward(self.producer, self.args.to, new)
