@@ -38,7 +38,8 @@ pub struct RedisConfig {
     /// `connect_timeout` plus `response_timeout` from its first command, with its retries.
     pub response_timeout: Duration,
     /// Largest number of keys in flight; other calls wait, for at most ten times
-    /// `response_timeout`, and send nothing if that passes. Default 16,000.
+    /// `response_timeout`, and send nothing if that passes. Default 4,000: more do not use a
+    /// server better.
     pub max_keys_in_flight: usize,
 }
 
@@ -54,7 +55,7 @@ impl RedisConfig {
             window: window.into(),
             connect_timeout: Duration::from_millis(250),
             response_timeout: Duration::from_millis(500),
-            max_keys_in_flight: 16_000,
+            max_keys_in_flight: 4000,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::try_join_all;
@@ -125,7 +126,7 @@ impl RedisWindow {
     /// answers of the first attempt, whichever owner executes it, until the key expires.
     ///
     /// One round trip per server and 1,000 keys, and about 200 bytes per key. Batches of 1,000 keys
-    /// use the server best; the whole batch must be answered within the response timeout.
+    /// use the server best; each must be answered within the response timeout.
     ///
     /// # Errors
     ///
@@ -262,22 +263,29 @@ impl RedisWindow {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let _admitted = self.admit(keys.len()).await?;
-        let deadline = self.deadline();
+        let overloaded = || RedisError::Overloaded { server: self.router.server().to_owned() };
+        let weight = keys.len().min(MAX_WAITING_KEYS) as u32;
+        let _waiting = self.waiting.try_acquire_many(weight).map_err(|_| overloaded())?;
         let names: Vec<Vec<u8>> = keys.iter().map(|key| self.names.key(period, key)).collect();
-        let pipelines = names.chunks(PIPELINE_KEYS);
-        let sent = pipelines.map(|names| self.router.run(command, names, deadline));
-        Ok(try_join_all(sent).await?.concat())
+        let is_sent = AtomicBool::new(false);
+        let pipelines = names.chunks(PIPELINE_KEYS).map(async |names| {
+            let _admitted = self.admit(names.len()).await.ok_or_else(|| {
+                match is_sent.load(Ordering::Relaxed) {
+                    false => overloaded(),
+                    true => RedisError::timeout(self.router.server(), "behind other requests"),
+                }
+            })?;
+            is_sent.store(true, Ordering::Relaxed);
+            self.router.run(command, names, self.deadline()).await
+        });
+        Ok(try_join_all(pipelines).await?.concat())
     }
 
-    /// Waits until so many keys may be in flight. A batch beyond the limit has the server alone.
-    async fn admit(&self, keys: usize) -> Result<SemaphorePermit<'_>, RedisError> {
-        let overloaded = || RedisError::Overloaded { server: self.router.server().to_owned() };
-        let keys = keys.min(self.max_in_flight) as u32;
-        let _waiting = self.waiting.try_acquire_many(keys).map_err(|_| overloaded())?;
-        let admitted = timeout(self.limits.response * MAX_WAIT, self.in_flight.acquire_many(keys));
-        // The semaphore is never closed.
-        admitted.await.map_err(|_| overloaded())?.map_err(|_| overloaded())
+    /// Waits until so many keys may be in flight; `None` if that takes too long. A pipeline beyond
+    /// the limit has the server alone.
+    async fn admit(&self, keys: usize) -> Option<SemaphorePermit<'_>> {
+        let keys = self.in_flight.acquire_many(keys.min(self.max_in_flight) as u32);
+        timeout(self.limits.response * MAX_WAIT, keys).await.ok()?.ok()
     }
 
     /// Deadline of a call that begins now.
