@@ -172,8 +172,15 @@ impl BloomSpec {
 pub(crate) struct Bloom {
     spec: BloomSpec,
     filter: Vec<u8>,
+    /// Keys that the filter is sized for.
+    capacity: u32,
+    /// Keys reported as new.
     keys: u64,
 }
+
+/// Multiple of the capacity up to which the distinct keys can be estimated: beyond it, the number
+/// of found keys hardly changes.
+const MAX_OVERLOAD: f64 = 8.0;
 
 impl Bloom {
     /// A filter sized for `expected` keys.
@@ -186,7 +193,7 @@ impl Bloom {
         let mut filter = Vec::new();
         filter.try_reserve_exact(bytes)?;
         filter.resize(bytes, 0);
-        Ok(Self { spec, filter, keys: 0 })
+        Ok(Self { spec, filter, capacity: expected, keys: 0 })
     }
 
     #[inline]
@@ -199,11 +206,33 @@ impl Bloom {
         is_new
     }
 
-    /// Expected number of new keys reported as seen: the sum of the false-positive rates at each
-    /// insertion.
-    pub(crate) fn expected_false_positives(&self) -> f64 {
+    /// Estimate of the distinct keys: the number D of which the found ones are those left after
+    /// the false positives of all D. `None` far past the capacity, where nearly every key counts
+    /// as seen.
+    pub(crate) fn distinct_keys(&self) -> Option<f64> {
         let bits = self.filter.len() as f64 * 8.0;
-        summed_fpr(self.spec.hashes, bits, self.keys as f64)
+        // A false positive has all its bits set, so the fill is that of all distinct keys.
+        let found = |distinct: f64| distinct - summed_fpr(self.spec.hashes, bits, distinct);
+        let (keys, most) = (self.keys as f64, MAX_OVERLOAD * f64::from(self.capacity));
+        if found(most) < keys {
+            return None;
+        }
+        let (mut low, mut high) = (0.0, most);
+        // Sixty halvings exhaust the precision of the number.
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if found(middle) < keys { low = middle } else { high = middle }
+        }
+        Some(high)
+    }
+
+    /// Expected number of new keys reported as seen; `None` far past the capacity.
+    pub(crate) fn expected_false_positives(&self) -> Option<f64> {
+        self.distinct_keys().map(|distinct| (distinct - self.keys as f64).max(0.0))
+    }
+
+    pub(crate) const fn capacity(&self) -> u32 {
+        self.capacity
     }
 }
 
@@ -268,10 +297,29 @@ mod tests {
         let new = (0..200_000_u32)
             .filter(|n| bloom.insert(&DeviceKey::of_canonical(&n.to_le_bytes())))
             .count();
-        let (wrong, expected) = ((200_000 - new) as f64, bloom.expected_false_positives());
+        let expected = bloom.expected_false_positives().unwrap();
+        let wrong = (200_000 - new) as f64;
         // Four standard deviations.
         assert!((wrong - expected).abs() < 4.0 * expected.sqrt(), "{wrong} for {expected}");
         assert!(expected > 500.0);
+    }
+
+    /// The rate holds for all distinct keys, not for those that counted as new.
+    #[test]
+    fn overfull_filter_has_the_expected_false_positives() {
+        for (capacity, tolerance) in [(100_000, 0.1), (50_000, 0.05), (30_000, 0.05)] {
+            let mut bloom = Bloom::new(BloomSpec::for_fpr(1e-4), capacity).unwrap();
+            let is_new = |n: &u32| bloom.insert(&DeviceKey::of_canonical(&n.to_le_bytes()));
+            let missed = 200_000 - (0..200_000_u32).filter(is_new).count();
+            let expected = bloom.expected_false_positives().unwrap();
+            let error = (expected / missed as f64 - 1.0).abs();
+            assert!(error < tolerance, "{capacity}: {missed} missed, {expected} expected");
+        }
+        let mut bloom = Bloom::new(BloomSpec::for_fpr(1e-4), 2000).unwrap();
+        (0..200_000_u32).for_each(|n| {
+            bloom.insert(&DeviceKey::of_canonical(&n.to_le_bytes()));
+        });
+        assert_eq!(bloom.expected_false_positives(), None);
     }
 
     #[test]

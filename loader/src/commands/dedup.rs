@@ -15,7 +15,7 @@ use std::time::Instant;
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
-use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 
 use super::context::Output;
 use super::input_args::InputArgs;
@@ -101,7 +101,26 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     let total = counts.total();
     let report = DedupReport::new(&total, &first.seen, first.first_seen, started.elapsed());
     report.write(args.report.as_deref(), args.count, output)?;
+    if let SeenKeys::Bloom(bloom) = &first.seen {
+        warn_over_capacity(bloom);
+    }
     Ok(args.limit.check(&input.sources, &counts, true)?)
+}
+
+/// Warns of more ids than `--expected`.
+fn warn_over_capacity(bloom: &Bloom) {
+    let capacity = bloom.capacity();
+    match bloom.distinct_keys() {
+        Some(distinct) if distinct <= f64::from(capacity) => {}
+        Some(distinct) => exit::write_warning(&format!(
+            "about {distinct:.0} distinct ids, but the filter is sized for --expected {capacity}: \
+             more new ids than at its rate counted as seen"
+        )),
+        None => exit::write_warning(&format!(
+            "more than eight times --expected {capacity} distinct ids: the filter is full, and \
+             nearly every new id counted as seen"
+        )),
+    }
 }
 
 /// A failed deduplication.

@@ -24,8 +24,8 @@ pub(super) struct DedupReport {
     blank: u64,
     malformed: u64,
     exact: bool,
-    /// Expected number of new ids that counted as seen.
-    expected_false_positives: f64,
+    /// Expected number of new ids that counted as seen; `None` if the filter is full.
+    expected_false_positives: Option<f64>,
     memory_bytes: u64,
     seconds: f64,
 }
@@ -43,7 +43,7 @@ impl DedupReport {
             malformed: counts.malformed(),
             exact: matches!(seen, SeenKeys::Exact(_)),
             expected_false_positives: match seen {
-                SeenKeys::Exact(_) => 0.0,
+                SeenKeys::Exact(_) => Some(0.0),
                 SeenKeys::Bloom(bloom) => bloom.expected_false_positives(),
             },
             memory_bytes: seen.memory_bytes(),
@@ -90,12 +90,13 @@ impl DedupReport {
             true => {
                 writeln!(out, "method      exact, {} of memory", HumanBytes(self.memory_bytes))?
             }
-            false => writeln!(
-                out,
-                "method      Bloom filter of {}: {:.3} new ids expected to count as seen",
-                HumanBytes(self.memory_bytes),
-                self.expected_false_positives
-            )?,
+            false => {
+                write!(out, "method      Bloom filter of {}: ", HumanBytes(self.memory_bytes))?;
+                match self.expected_false_positives {
+                    Some(missed) => writeln!(out, "{missed:.3} new ids expected to count as seen")?,
+                    None => writeln!(out, "full, nearly every new id counts as seen")?,
+                }
+            }
         }
         writeln!(out, "time        {:.1} s", self.seconds)
     }
