@@ -77,6 +77,13 @@ enum Command {
     Manual(Manual),
 }
 
+impl Cli {
+    /// Whether stdout is for a program.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.output.json
+    }
+}
+
 pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
     let output = &cli.output;
     match cli.command {

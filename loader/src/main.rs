@@ -14,15 +14,20 @@ mod seen;
 
 use clap::Parser;
 
-use rtad_cli::exit::{ExitStatus, write_failure};
+use rtad_cli::exit::{ExitStatus, write_failure, write_failure_json};
 
 use commands::Cli;
 
 fn main() -> ExitStatus {
-    let Err(error) = commands::run(Cli::parse()) else { return ExitStatus::Ok };
+    let cli = Cli::parse();
+    let is_json = cli.is_json();
+    let Err(error) = commands::run(cli) else { return ExitStatus::Ok };
     let status = error.exit();
     if status != ExitStatus::Ok {
         write_failure(&*error);
+        if is_json {
+            write_failure_json(&*error);
+        }
     }
     status
 }

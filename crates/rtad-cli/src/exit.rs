@@ -30,6 +30,21 @@ pub enum ExitStatus {
     Conflict = 6,
 }
 
+impl ExitStatus {
+    /// The name in JSON.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unexpected => "unexpected",
+            Self::Usage => "usage",
+            Self::BadInput => "bad_input",
+            Self::VerificationFailed => "verification_failed",
+            Self::Store => "store",
+            Self::Conflict => "conflict",
+        }
+    }
+}
+
 impl Termination for ExitStatus {
     fn report(self) -> ExitCode {
         ExitCode::from(self as u8)
@@ -80,6 +95,26 @@ pub fn write_failure(error: &dyn CommandFailure) {
             }
         }
     }
+}
+
+/// Writes a failure to stdout, as one JSON object in place of the command's own: the exit code and
+/// its name, the message, and its causes from the outermost.
+pub fn write_failure_json(error: &dyn CommandFailure) {
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    let status = error.exit();
+    let failure = serde_json::json!({
+        "exit_code": status as u8,
+        "error": status.as_str(),
+        "message": error.to_string(),
+        "causes": causes,
+    });
+    // A failure cannot be reported anywhere.
+    let _ = writeln!(std::io::stdout().lock(), "{failure}");
 }
 
 /// Writes `error: …` to stderr: the error and its causes in one line.

@@ -38,10 +38,15 @@ impl Outcome {
         serde_json::from_str(&self.stdout).expect("stdout is JSON")
     }
 
-    /// Asserts a failure: this exit code, one line on stderr that contains `text`, an empty stdout.
+    /// Asserts a failure: this exit code, one line on stderr that contains `text`, and a stdout
+    /// that is empty or, with `--json`, has the failure.
     #[track_caller]
     pub fn fails(&self, status: i32, text: &str) -> &Self {
-        assert_eq!((self.status, self.stdout.as_str()), (Some(status), ""), "{self:?}");
+        assert_eq!(self.status, Some(status), "{self:?}");
+        if !self.stdout.is_empty() {
+            let failure: Value = serde_json::from_str(&self.stdout).expect("one JSON object");
+            assert_eq!(failure["exit_code"], status, "{self:?}");
+        }
         assert!(self.stderr.starts_with("error: ") && self.stderr.ends_with('\n'), "{self:?}");
         assert_eq!(self.stderr.lines().count(), 1, "one line: {self:?}");
         assert!(!self.stderr.trim_end().ends_with('.'), "no full stop: {self:?}");

@@ -274,3 +274,15 @@ fn serve_names_the_program_that_replaced_it() {
     let moved = Sandbox::new().run("serve --store {}/s --no-token");
     moved.fails(2, "run `rtad-writer` with the same flags");
 }
+
+#[test]
+fn failure_with_json_is_a_json_object() {
+    let sandbox = Sandbox::new();
+    let failed = sandbox.run("list --json --store {}/s --audience a");
+    failed.fails(5, "audience a: no generation is published");
+    let failure: serde_json::Value = serde_json::from_str(&failed.stdout).unwrap();
+    assert_eq!((&failure["exit_code"], &failure["error"]), (&5.into(), &"store".into()));
+    assert_eq!(failure["message"], "audience a: no generation is published");
+    assert_eq!(failure["causes"], serde_json::json!([]));
+    assert_eq!(sandbox.run("list --store {}/s --audience a").stdout, "");
+}
