@@ -15,6 +15,7 @@ mod gc;
 mod input_args;
 mod inspect;
 mod job;
+mod lineage_args;
 mod list;
 mod moved;
 mod new_manifest;

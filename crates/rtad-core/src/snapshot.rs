@@ -41,7 +41,7 @@ pub use delta::{
     BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys,
 };
 pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
-pub use manifest::{BuildReport, FillRatio, Folded, Manifest};
+pub use manifest::{BuildReport, FillRatio, Folded, InputRecord, Lineage, Manifest};
 pub use name::{AudienceName, Digest, NameError};
 pub use overlay::{Newer, Overlay};
 pub use report::{DeltaReport, GenerationReport};

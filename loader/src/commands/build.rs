@@ -23,7 +23,7 @@ use clap::Args;
 
 use rtad_cli::command_error::CommandError;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::shards_per_chunk;
+use rtad_core::snapshot::{Lineage, shards_per_chunk};
 use rtad_sign::SignArgs;
 use rtad_store::write::{Base, StoreWriter};
 use tokio::runtime::Runtime;
@@ -34,6 +34,7 @@ use super::error::CommonError;
 use super::expiry_args::ExpiryArgs;
 use super::gate::{Gate, GateArgs, GateError};
 use super::input_args::InputArgs;
+use super::lineage_args::LineageArgs;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use crate::input::{self, Counts, Input, Rejects};
@@ -96,6 +97,12 @@ pub(super) struct BuildArgs {
     sign: SignArgs,
     #[command(flatten)]
     expiry: ExpiryArgs,
+    #[command(flatten)]
+    lineage: LineageArgs,
+    /// Publish nothing unless the audience has a live generation: for a nightly job, whose mistyped
+    /// --store or --audience would begin a new one
+    #[arg(long)]
+    require_live: bool,
     /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
@@ -137,7 +144,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let slab = Slab::of(build.budget.segments());
     let mut slab = slab.map_err(|source| BuildError::NoMemory { source })?;
     let keys = Keys::new(&mut slab, &build.budget, dir);
-    let counts = build.read_keys(args, dir, &keys, &progress)?;
+    let (counts, lineage) = build.read_keys(args, dir, &keys, &progress)?;
     stages.read(build.state.is_some());
 
     let Prepared { filter, writer, budget, runtime, base, gate, live, merged, carried, .. } =
@@ -154,6 +161,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         carried: carried.as_ref().map(|carried| (carried, &args.carried.limit)),
         gate: *gate,
         live: live.as_ref(),
+        lineage,
         expiry: args.expiry,
         runtime,
         progress: &progress,
@@ -222,6 +230,9 @@ impl Prepared {
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
         let base = runtime.block_on(writer.base(&args.target.audience))?;
+        if args.require_live && base.current().is_none() {
+            return Err(CommonError::not_published(&args.target.audience));
+        }
         let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
         let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
@@ -260,7 +271,7 @@ impl Prepared {
         dir: &SpillDir,
         keys: &'k Keys<'_, 'k>,
         progress: &Progress,
-    ) -> Result<Counts, CommandError> {
+    ) -> Result<(Counts, Lineage), CommandError> {
         let (state, rejects) = (self.state.as_ref(), self.rejects.take());
         if let Some(state) = state {
             keys.resume(&state.lengths)?;
@@ -283,6 +294,7 @@ impl Prepared {
         }
         rejects.map_or(Ok(()), Rejects::finish)?;
         args.rejects.limit.check(&self.input.sources, &counts, args.allow_empty)?;
+        let lineage = args.lineage.lineage(&self.input.sources, &counts);
         let counts = counts.total();
         if counts.keys == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: counts.rows }.into());
@@ -291,7 +303,7 @@ impl Prepared {
         fillers.iter().for_each(Filler::flush);
         drop(fillers);
         keys.check()?;
-        Ok(counts)
+        Ok((counts, lineage))
     }
 }
 

@@ -272,6 +272,11 @@ impl Gate {
         }
     }
 
+    /// Whether a live generation was compared with.
+    pub(super) const fn has_live(&self) -> bool {
+        self.live_generation.is_some()
+    }
+
     /// Whether a build without a known overlap is refused.
     pub(super) fn needs_overlap(&self) -> bool {
         self.min_overlap > 0.0 && self.live_keys.is_some_and(|keys| keys > 0)

@@ -14,12 +14,15 @@ use serde::Serialize;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::snapshot::{BuildReport, ChunkEntry, Folded, Manifest, shards_of};
+use rtad_core::snapshot::{
+    BuildReport, ChunkEntry, Folded, InputRecord, Lineage, Manifest, shards_of,
+};
 use rtad_store::StoreError;
 
 use super::audience_report::FilterReport;
 use super::context::{Output, Target, default_threads, runtime};
 use super::error::CommonError;
+use super::lineage_args::{labels_text, rfc3339};
 use super::verify::{FilterSurvey, Spread};
 use map::{Figure, ShardMap};
 
@@ -56,6 +59,10 @@ struct InspectReport {
     #[serde(flatten)]
     filter: FilterReport,
     build: BuildReport,
+    /// Time of the build as in RFC 3339.
+    created: String,
+    #[serde(flatten)]
+    lineage: Lineage,
     /// Merged deltas.
     #[serde(skip_serializing_if = "Option::is_none")]
     folded: Option<Folded>,
@@ -143,6 +150,8 @@ impl InspectReport {
             size_bytes: manifest.size_bytes(),
             filter: FilterReport::of(manifest),
             build: manifest.build().clone(),
+            created: rfc3339(manifest.created_unix_seconds()),
+            lineage: manifest.lineage().cloned().unwrap_or_default(),
             folded: manifest.folded().cloned(),
             survey,
             chunks: manifest.chunks().to_vec(),
@@ -154,10 +163,18 @@ impl InspectReport {
         let bits = f64::from(self.filter.millibits_per_key) / 1000.0;
         let shards = self.survey.shards;
         writeln!(out, "{} generation {}", self.audience, self.generation)?;
-        writeln!(out, "  created     {} (seconds since 1970 UTC)", self.created_unix_seconds)?;
+        writeln!(out, "  created     {}", self.created)?;
         if let Some(expires) = self.expires_unix_seconds {
             let now = if self.expired { ", expired" } else { "" };
-            writeln!(out, "  expires     {expires}{now}")?;
+            writeln!(out, "  expires     {}{now}", rfc3339(expires))?;
+        }
+        if !self.lineage.labels.is_empty() {
+            writeln!(out, "  labels      {}", labels_text(&self.lineage))?;
+        }
+        for InputRecord { name, size_bytes, rows, usable, .. } in &self.lineage.inputs {
+            let size = size_bytes.map_or(String::new(), |size| format!(" of {}", HumanBytes(size)));
+            let (rows, usable) = (HumanCount(*rows), HumanCount(*usable));
+            writeln!(out, "  input       {name}{size}: {rows} rows, {usable} usable")?;
         }
         writeln!(out, "  built by    {tool}")?;
         writeln!(

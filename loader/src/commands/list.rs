@@ -9,13 +9,14 @@ use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::snapshot::{AudienceName, DeltaReport, GenerationReport, Manifest};
+use rtad_core::snapshot::{AudienceName, DeltaReport, GenerationReport, Lineage, Manifest};
 use rtad_sign::TrustArgs;
 use rtad_store::{Store, StoreError};
 
 use super::audience_report::delta_text;
 use super::context::{Output, runtime};
 use super::error::CommonError;
+use super::lineage_args::{labels_text, rfc3339};
 
 /// List the generations of audiences: the live one, age, keys, size and false-positive rate.
 #[derive(Debug, Args)]
@@ -65,6 +66,10 @@ struct Facts {
     expires_unix_seconds: Option<u64>,
     expired: bool,
     chunks: usize,
+    /// Time of the build as in RFC 3339.
+    created: String,
+    #[serde(flatten)]
+    lineage: Lineage,
 }
 
 impl Facts {
@@ -74,6 +79,15 @@ impl Facts {
             expires_unix_seconds: manifest.expires_unix_seconds(),
             expired: manifest.is_expired(now_unix_seconds()),
             chunks: manifest.chunks().len(),
+            created: rfc3339(manifest.created_unix_seconds()),
+            lineage: manifest.lineage().cloned().unwrap_or_default(),
+        }
+    }
+
+    fn labels(&self) -> String {
+        match &*labels_text(&self.lineage) {
+            "" => String::new(),
+            labels => format!(", {labels}"),
         }
     }
 
@@ -144,13 +158,15 @@ impl ListReport {
                 match facts {
                     Some(facts) => writeln!(
                         out,
-                        "{:>16} keys {:>12} {:>10} fpr {:.3e}  {} old{}",
+                        "{:>16} keys {:>12} {:>10} fpr {:.3e}  {} ({} old{}{})",
                         HumanCount(facts.generation.keys).to_string(),
                         HumanBytes(facts.generation.size_bytes).to_string(),
                         facts.generation.filter,
                         facts.generation.expected_fpr,
+                        facts.created,
                         HumanDuration(Duration::from_secs(facts.generation.age_seconds)),
-                        facts.expiry()
+                        facts.expiry(),
+                        facts.labels()
                     )?,
                     None => writeln!(out, "unreadable: {}", fault.unwrap_or("unknown"))?,
                 }

@@ -232,3 +232,39 @@ fn full_disk_is_reported_and_keeps_the_old_generation() {
     let swept = files(&sandbox.path().join("s"));
     assert!(swept.keys().all(|name| !name.contains('#')), "partial files are removed");
 }
+
+#[test]
+fn labels_and_inputs_are_in_the_manifest() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..30);
+    sandbox.file("one", lines(&all[..20]));
+    sandbox.file("two", lines(&all[10..]) + "\n");
+    let build = "build --store {}/s --audience a";
+    sandbox.run(&format!("{build} --require-live {{}}/one")).fails(5, "no generation is published");
+    let text = sandbox
+        .run(&format!("{build} --label dt=2026-11-24 --label job=nightly {{}}/one {{}}/two"))
+        .stdout;
+    assert!(text.contains("  first       no generation of this audience was live"), "{text}");
+    assert!(text.contains("  labels      dt=2026-11-24 job=nightly\n"), "{text}");
+    assert!(text.contains("/two: 21 rows, 20 usable, 1 blank, 0 malformed\n"), "{text}");
+    let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
+    assert_eq!(inspected["labels"]["dt"], "2026-11-24");
+    let input = &inspected["inputs"][1];
+    assert!(input["name"].as_str().unwrap().ends_with("/two"), "{input}");
+    let counts = ["size_bytes", "rows", "usable", "blank", "malformed"].map(|name| &input[name]);
+    assert_eq!(counts, [661, 21, 20, 1, 0]);
+    assert!(inspected["created"].as_str().unwrap().ends_with('Z'), "{inspected}");
+    // A compaction keeps its origin.
+    sandbox.file("new", lines(&ids(IdKind::Md5, 40..41)));
+    sandbox.run("append --store {}/s --audience a --json {}/new").json();
+    sandbox.build("--compact");
+    let listed = sandbox.run("list --store {}/s --json").json();
+    let generations = listed["audiences"][0]["generations"].as_array().unwrap();
+    assert!(generations.iter().all(|generation| generation["labels"]["job"] == "nightly"));
+    let again =
+        sandbox.run(&format!("{build} --require-live --json {{}}/one {{}}/two {{}}/new")).json();
+    assert_eq!((&again["generation"], &again["labels"]), (&3.into(), &serde_json::Value::Null));
+    for label in ["x", "=1", "a/b=1"] {
+        assert_eq!(sandbox.run(&format!("{build} --label {label} {{}}/one")).status, Some(2));
+    }
+}

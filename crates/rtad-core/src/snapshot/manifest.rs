@@ -3,6 +3,8 @@
 //! A [`Manifest`] is always checked: against the `CURRENT` that names it, or, for an older
 //! generation, against the audience and generation in its path.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::chunk::{ChunkEntry, file_prefix_bytes, least_body_bytes};
@@ -42,6 +44,45 @@ pub struct BuildReport {
     pub duplicates: u64,
     /// Rows without a usable id.
     pub rejected: u64,
+}
+
+/// Origin of a generation: labels, and inputs with their counts. Informational.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lineage {
+    /// The operator's own facts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The inputs in their order, up to [`Lineage::MAX_INPUTS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
+    pub inputs: Vec<InputRecord>,
+    /// Number of further inputs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_inputs: u64,
+}
+
+/// An input of a build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputRecord {
+    /// Path or URL; `-` is stdin.
+    pub name: String,
+    /// Size as stored; absent for a stream.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Rows read.
+    pub rows: u64,
+    /// Usable ids, duplicates included.
+    pub usable: u64,
+    /// Values that mean "no id".
+    pub blank: u64,
+    /// Other values without a usable id.
+    pub malformed: u64,
+}
+
+impl Lineage {
+    /// Most inputs in a manifest.
+    pub const MAX_INPUTS: usize = 1000;
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -121,6 +162,8 @@ struct ManifestFields {
     #[serde(deserialize_with = "object")]
     build: BuildReport,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    lineage: Option<Lineage>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
     folded: Option<Folded>,
     #[serde(deserialize_with = "objects")]
     chunks: Vec<ChunkEntry>,
@@ -177,6 +220,7 @@ impl Manifest {
                 listed_keys: ribbon.map(|ribbon| ribbon.listed_keys),
             },
             build: description.build,
+            lineage: None,
             folded: None,
             chunks,
         };
@@ -363,6 +407,18 @@ impl Manifest {
     /// Every delta that it names. A rollback may need them.
     pub fn folded_deltas(&self) -> impl Iterator<Item = &DeltaEntry> {
         self.folded().into_iter().flat_map(|folded| folded.deltas.iter().chain(&folded.residual))
+    }
+
+    /// Origin of the generation; `None` if nothing is known.
+    pub const fn lineage(&self) -> Option<&Lineage> {
+        self.fields.lineage.as_ref()
+    }
+
+    /// Sets the origin.
+    #[must_use]
+    pub fn with_lineage(mut self, lineage: Lineage) -> Self {
+        self.fields.lineage = Some(lineage).filter(|lineage| *lineage != Lineage::default());
+        self
     }
 
     /// Sets the merged deltas.

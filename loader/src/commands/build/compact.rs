@@ -89,6 +89,7 @@ pub(super) async fn run(
         ..old.build().clone()
     };
     let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
+    let manifest = manifest.with_lineage(old.lineage().cloned().unwrap_or_default());
     let manifest = match expires() {
         Some(end) => manifest.expiring_at(end),
         None => manifest,

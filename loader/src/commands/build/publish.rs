@@ -13,7 +13,7 @@ use rtad_cli::command_error::CommandError;
 use rtad_core::device::SHARDS;
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, ChunkRecord, FilterCheck, Manifest, ManifestBuilder,
+    AudienceName, BuildReport, ChunkRecord, FilterCheck, Lineage, Manifest, ManifestBuilder,
 };
 use rtad_store::write::Publication;
 
@@ -51,6 +51,7 @@ pub(super) struct BuildPlan<'a> {
     pub(super) carried: Option<(&'a Carried, &'a CarriedLimitArgs)>,
     pub(super) gate: Gate,
     pub(super) live: Option<&'a LiveSample>,
+    pub(super) lineage: Lineage,
     pub(super) expiry: ExpiryArgs,
     pub(super) runtime: &'a Runtime,
     pub(super) progress: &'a Progress,
@@ -249,7 +250,8 @@ impl BuildPlan<'_> {
             ..BuildReport::default()
         };
         let folded = self.merged.folded.clone();
-        new_manifest(chunks, self.audience, generation, build, folded, self.expiry)
+        let lineage = self.lineage.clone();
+        new_manifest(chunks, self.audience, generation, build, folded, lineage, self.expiry)
     }
 }
 

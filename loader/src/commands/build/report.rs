@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad_core::snapshot::FilterCheck;
+use rtad_core::snapshot::{FilterCheck, InputRecord, Lineage};
 
 use super::super::audience_report::FilterReport;
 use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
+use super::super::lineage_args::labels_text;
 use super::super::overlap::Overlap;
 use super::publish::BuildOutcome;
 use super::stages::Stages;
@@ -44,6 +45,9 @@ pub(super) struct BuildSummary {
     chunks: usize,
     chunks_written: u64,
     expires_unix_seconds: Option<u64>,
+    /// Labels, and counts by input.
+    #[serde(flatten)]
+    lineage: Lineage,
     gate: Gate,
     read_seconds: f64,
     total_seconds: f64,
@@ -106,6 +110,7 @@ impl BuildSummary {
             chunks: manifest.chunks().len(),
             chunks_written: done.chunks_written,
             expires_unix_seconds: manifest.expires_unix_seconds(),
+            lineage: manifest.lineage().cloned().unwrap_or_default(),
             gate,
             read_seconds: stages.read_seconds,
             total_seconds: stages.total_seconds(),
@@ -115,6 +120,24 @@ impl BuildSummary {
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         write_published(out, &self.audience, self.generation, self.signed)?;
+        if !self.gate.has_live() {
+            writeln!(out, "  first       no generation of this audience was live in this store")?;
+        }
+        if !self.lineage.labels.is_empty() {
+            writeln!(out, "  labels      {}", labels_text(&self.lineage))?;
+        }
+        let Lineage { inputs, .. } = &self.lineage;
+        for InputRecord { name, rows, usable, blank, malformed, .. } in
+            inputs.iter().filter(|_| inputs.len() > 1)
+        {
+            let (rows, usable) = (HumanCount(*rows), HumanCount(*usable));
+            let (blank, malformed) = (HumanCount(*blank), HumanCount(*malformed));
+            writeln!(
+                out,
+                "  input       {name}: {rows} rows, {usable} usable, {blank} blank, \
+                 {malformed} malformed"
+            )?;
+        }
         let RejectedCounts { malformed, too_long, row_length, open_quote, .. } = self.rejected;
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         let (keys, duplicates) = (HumanCount(self.keys), HumanCount(self.duplicates));

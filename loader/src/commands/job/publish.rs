@@ -19,6 +19,7 @@ use super::super::context::{Output, runtime, write_chunks_written, write_publish
 use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
+use super::super::lineage_args::LineageArgs;
 use super::super::new_manifest::new_manifest;
 use super::super::overlap::{Overlap, sampled};
 use super::super::reject_args::RejectLimit;
@@ -63,6 +64,8 @@ pub(in super::super) struct PublishArgs {
     carried: CarriedLimitArgs,
     #[command(flatten)]
     expiry: ExpiryArgs,
+    #[command(flatten)]
+    lineage: LineageArgs,
     /// Run all checks, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
@@ -270,8 +273,10 @@ impl StepReports {
             ..BuildReport::default()
         };
         let (folded, check) = (job.folded(), manifest.check());
-        let audience = &job.audience;
-        (new_manifest(manifest, audience, generation, build, folded, args.expiry), check)
+        let (audience, lineage) = (&job.audience, args.lineage.labels());
+        let manifest =
+            new_manifest(manifest, audience, generation, build, folded, lineage, args.expiry);
+        (manifest, check)
     }
 
     fn duplicates(&self) -> u64 {

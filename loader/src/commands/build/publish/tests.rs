@@ -23,6 +23,7 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
         carried: None,
         gate: Gate::without_limits(),
         live: None,
+        lineage: Default::default(),
         expiry: ExpiryArgs::default(),
         runtime: &runtime,
         progress: &Progress::new(false),

@@ -1,0 +1,66 @@
+//! `--label`, and the record of a build's inputs in the manifest.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use clap::Args;
+
+use rtad_core::snapshot::{InputRecord, Lineage};
+
+use crate::input::{InputCounts, Reason, Source};
+
+#[derive(Debug, Args)]
+pub(super) struct LineageArgs {
+    /// A fact of your own about the generation, such as dt=2026-11-24; repeatable. `list` and
+    /// `inspect` show it
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    labels: Vec<(String, String)>,
+}
+
+impl LineageArgs {
+    /// The labels alone.
+    pub(super) fn labels(&self) -> Lineage {
+        Lineage { labels: self.labels.iter().cloned().collect(), ..Lineage::default() }
+    }
+
+    /// The labels and the inputs.
+    pub(super) fn lineage(&self, sources: &[Source], counts: &InputCounts) -> Lineage {
+        let records = sources.iter().zip(counts.of_sources()).map(|(source, counts)| InputRecord {
+            name: source.name(),
+            size_bytes: source.size_bytes(),
+            rows: counts.rows,
+            usable: counts.keys,
+            blank: counts.of(Reason::Blank),
+            malformed: counts.malformed(),
+        });
+        Lineage {
+            inputs: records.take(Lineage::MAX_INPUTS).collect(),
+            more_inputs: sources.len().saturating_sub(Lineage::MAX_INPUTS) as u64,
+            ..self.labels()
+        }
+    }
+}
+
+fn parse_label(text: &str) -> Result<(String, String), &'static str> {
+    let is_key = |key: &str| {
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        (1..=64).contains(&key.len()) && key.bytes().all(is_valid)
+    };
+    let is_value = |value: &str| value.len() <= 256 && !value.chars().any(char::is_control);
+    let label = text.split_once('=').filter(|(key, value)| is_key(key) && is_value(value));
+    label
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or("accepted: KEY=VALUE, with a key of up to 64 letters, digits, _, . and -")
+}
+
+/// A time as in RFC 3339, in UTC.
+pub(super) fn rfc3339(unix_seconds: u64) -> String {
+    // The last second of the year 9999, beyond which the format has no years.
+    let seconds = unix_seconds.min(253_402_300_799);
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
+}
+
+/// Labels in one line.
+pub(super) fn labels_text(lineage: &Lineage) -> String {
+    let labels = lineage.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    labels.collect::<Vec<_>>().join(" ")
+}
