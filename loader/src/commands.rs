@@ -60,7 +60,7 @@ enum Command {
     Keys(job::KeysArgs),
     Distinct(job::DistinctArgs),
     Chunk(job::ChunkArgs),
-    Publish(job::PublishArgs),
+    Publish(Box<job::PublishArgs>),
     Append(append::AppendArgs),
     Remove(append::RemoveArgs),
     Dedup(dedup::DedupArgs),

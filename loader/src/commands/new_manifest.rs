@@ -1,7 +1,7 @@
 //! Manifest of a new generation.
 
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::snapshot::{AudienceName, BuildReport, Folded, Lineage, Manifest, ManifestBuilder};
+use rtad_core::snapshot::{AudienceName, BuildReport, Folded, Manifest, ManifestBuilder};
 
 use super::expiry_args::ExpiryArgs;
 
@@ -12,7 +12,6 @@ pub(super) fn new_manifest(
     generation: u64,
     build: BuildReport,
     folded: Option<Folded>,
-    lineage: Lineage,
     expiry: ExpiryArgs,
 ) -> Manifest {
     let now = now_unix_seconds();
@@ -22,7 +21,6 @@ pub(super) fn new_manifest(
     if let Some(folded) = folded {
         manifest = manifest.with_folded(folded);
     }
-    manifest = manifest.with_lineage(lineage);
     match expiry.end(now) {
         Some(end) => manifest.expiring_at(end),
         None => manifest,

@@ -250,8 +250,8 @@ impl BuildPlan<'_> {
             ..BuildReport::default()
         };
         let folded = self.merged.folded.clone();
-        let lineage = self.lineage.clone();
-        new_manifest(chunks, self.audience, generation, build, folded, lineage, self.expiry)
+        new_manifest(chunks, self.audience, generation, build, folded, self.expiry)
+            .with_lineage(self.lineage.clone())
     }
 }
 

@@ -273,9 +273,9 @@ impl StepReports {
             ..BuildReport::default()
         };
         let (folded, check) = (job.folded(), manifest.check());
-        let (audience, lineage) = (&job.audience, args.lineage.labels());
-        let manifest =
-            new_manifest(manifest, audience, generation, build, folded, lineage, args.expiry);
+        let audience = &job.audience;
+        let manifest = new_manifest(manifest, audience, generation, build, folded, args.expiry)
+            .with_lineage(args.lineage.labels());
         (manifest, check)
     }
 
