@@ -7,6 +7,7 @@
 //! | [`random`] | random numbers |
 //! | [`device`] | device ids and the 16-byte keys made of them |
 //! | [`period`] | calendar days and hours in a time zone |
+//! | [`schedule`] | times at which something holds |
 //! | [`cap`] | a limited number of distinct devices |
 //! | [`synth`] | deterministic device ids for tests and load |
 //! | [`headroom`] | memory left under the container's limit |
@@ -66,5 +67,6 @@ pub mod headroom;
 pub mod memory;
 pub mod period;
 pub mod random;
+pub mod schedule;
 pub mod snapshot;
 pub mod synth;

@@ -107,6 +107,12 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
+/// A zone of the IANA database inside the program.
+pub(crate) fn zone_named(name: &str) -> Result<TimeZone, UnknownTimeZone> {
+    let zone = TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown());
+    zone.ok_or_else(|| UnknownTimeZone { name: name.to_owned() })
+}
+
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
@@ -122,14 +128,7 @@ impl Calendar {
     ///
     /// The database has no such zone.
     pub fn new(unit: PeriodUnit, zone: Option<&str>) -> Result<Self, UnknownTimeZone> {
-        let zone = match zone {
-            None => TimeZone::UTC,
-            Some(name) => TimeZoneDatabase::bundled()
-                .get(name)
-                .ok()
-                .filter(|zone| !zone.is_unknown())
-                .ok_or_else(|| UnknownTimeZone { name: name.to_owned() })?,
-        };
+        let zone = zone.map_or(Ok(TimeZone::UTC), zone_named)?;
         Ok(Self { unit, zone })
     }
 
