@@ -66,6 +66,8 @@ fn main() {
         name: "new-users".to_owned(),
         exclude: vec![0],
         include: Vec::new(),
+        rule: None,
+        schedule: None,
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };

@@ -187,6 +187,8 @@ impl World {
                 name: name.to_owned(),
                 exclude: exclude.to_vec(),
                 include: include.to_vec(),
+                rule: None,
+                schedule: None,
                 no_device,
                 unavailable,
             };

@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
+//! | `condition` | `when` of a strategy |
 //! | `leases` | `[cap_leases]` |
 //! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]` |
@@ -25,6 +26,7 @@
 //! | `zone` | names of time zones |
 
 mod api;
+mod condition;
 mod leases;
 mod platform;
 #[cfg(test)]
@@ -130,6 +132,12 @@ impl Config {
             name: DEFAULT_STRATEGY.to_owned(),
             exclude: audiences.clone(),
             include: Vec::new(),
+            when: None,
+            valid_from: None,
+            valid_until: None,
+            days: Vec::new(),
+            hours: Vec::new(),
+            time_zone: None,
             no_device: Outcome::NoBid,
             unavailable: Outcome::NoBid,
             cap: None,

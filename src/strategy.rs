@@ -1,9 +1,16 @@
 //! Strategies: rules that turn memberships in audiences into bid or no-bid.
 //!
 //! Pure: no IO and no clock. A strategy names audiences by index, and sees only their
-//! [`Membership`].
+//! [`Membership`]. A schedule is one bit that `sync` sets.
+
+mod rule;
+mod schedule;
 
 use std::fmt;
+use std::time::{Instant, SystemTime};
+
+pub use rule::{Rule, Truth};
+pub use schedule::Scheduled;
 
 /// Membership of a device in an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,17 +65,23 @@ pub enum Reason {
     /// The strategy would bid, and its cap is not reached, but this pod has leased no more of it
     /// yet.
     NoLease,
+    /// The strategy's rule decides: it holds without other audiences, or it does not hold.
+    Rule,
+    /// The strategy's schedule does not hold now.
+    NotScheduled,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Member,
         Self::NotMember,
         Self::NoDevice,
         Self::Unavailable,
         Self::Capped,
         Self::NoLease,
+        Self::Rule,
+        Self::NotScheduled,
     ];
 
     /// The word in answers and in metrics.
@@ -80,6 +93,8 @@ impl Reason {
             Self::Unavailable => "unavailable",
             Self::Capped => "capped",
             Self::NoLease => "no_lease",
+            Self::Rule => "rule",
+            Self::NotScheduled => "not_scheduled",
         }
     }
 }
@@ -95,9 +110,23 @@ pub struct Decision {
 
 impl Decision {
     /// No bid, because of a cap.
-    pub const CAPPED: Self = Self { outcome: Outcome::NoBid, reason: Reason::Capped };
+    pub const CAPPED: Self = Self::no_bid(Reason::Capped);
     /// No bid, because nothing of a cap is leased.
-    pub const NO_LEASE: Self = Self { outcome: Outcome::NoBid, reason: Reason::NoLease };
+    pub const NO_LEASE: Self = Self::no_bid(Reason::NoLease);
+
+    const fn no_bid(reason: Reason) -> Self {
+        Self { outcome: Outcome::NoBid, reason }
+    }
+
+    const fn bid(reason: Reason) -> Self {
+        Self { outcome: Outcome::Bid, reason }
+    }
+
+    /// Whether it is a bid.
+    #[inline]
+    pub const fn is_bid(self) -> bool {
+        matches!(self.outcome, Outcome::Bid)
+    }
 }
 
 /// A rule over audiences, which are named by their indexes in the catalog.
@@ -109,6 +138,10 @@ pub struct Strategy {
     pub exclude: Vec<usize>,
     /// Unless empty, only members of at least one of these get a bid.
     pub include: Vec<usize>,
+    /// Devices for which this does not hold get no bid.
+    pub rule: Option<Rule>,
+    /// No device gets a bid while this does not hold.
+    pub schedule: Option<Scheduled>,
     /// The answer to a request without a usable id.
     pub no_device: Outcome,
     /// The answer when an audience that the decision depends on is unavailable.
@@ -118,10 +151,26 @@ pub struct Strategy {
 impl Strategy {
     /// Decides about a device with at least one usable id.
     ///
-    /// Calls `membership` once per audience, excluding ones first, until the decision is final. An
-    /// unavailable audience matters only if the others leave the answer open.
+    /// Calls `membership` for excluding audiences first, then for including ones and for those of
+    /// the rule, until the decision is final. An unavailable audience matters only if the others
+    /// leave the answer open.
     #[inline]
     pub fn decide(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
+        if !self.is_scheduled() {
+            return Decision::no_bid(Reason::NotScheduled);
+        }
+        let decision = self.decide_by_lists(&mut membership);
+        match &self.rule {
+            Some(rule) if decision.reason == Reason::Unavailable || decision.is_bid() => {
+                self.decide_by_rule(rule, decision, membership)
+            }
+            _ => decision,
+        }
+    }
+
+    /// The decision of `exclude` and `include`.
+    #[inline]
+    fn decide_by_lists(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
         let mut any = |audiences: &[usize]| {
             let mut answer = Membership::NotMember;
             for audience in audiences {
@@ -133,30 +182,77 @@ impl Strategy {
             }
             answer
         };
-        let decision = |outcome, reason| Decision { outcome, reason };
         match any(&self.exclude) {
-            Membership::Member => return decision(Outcome::NoBid, Reason::Member),
-            Membership::Unavailable => return self.when_unavailable(),
+            Membership::Member => return Decision::no_bid(Reason::Member),
+            Membership::Unavailable => return self.unavailable(),
             Membership::NotMember if self.include.is_empty() => {
-                return decision(Outcome::Bid, Reason::NotMember);
+                return Decision::bid(Reason::NotMember);
             }
             Membership::NotMember => {}
         }
         match any(&self.include) {
-            Membership::Member => decision(Outcome::Bid, Reason::Member),
-            Membership::NotMember => decision(Outcome::NoBid, Reason::NotMember),
-            Membership::Unavailable => self.when_unavailable(),
+            Membership::Member => Decision::bid(Reason::Member),
+            Membership::NotMember => Decision::no_bid(Reason::NotMember),
+            Membership::Unavailable => self.unavailable(),
+        }
+    }
+
+    /// The decision of a rule, given that of the lists, which leaves it open.
+    fn decide_by_rule(
+        &self,
+        rule: &Rule,
+        lists: Decision,
+        mut membership: impl FnMut(usize) -> Membership,
+    ) -> Decision {
+        let has_lists = !self.exclude.is_empty() || !self.include.is_empty();
+        match rule.truth(&mut membership) {
+            Truth::False => Decision::no_bid(Reason::Rule),
+            Truth::Unknown => self.unavailable(),
+            Truth::True if has_lists => lists,
+            Truth::True => Decision::bid(Reason::Rule),
         }
     }
 
     /// The answer to a request without a usable id.
-    pub const fn without_device(&self) -> Decision {
-        Decision { outcome: self.no_device, reason: Reason::NoDevice }
+    pub fn without_device(&self) -> Decision {
+        if self.is_scheduled() {
+            Decision { outcome: self.no_device, reason: Reason::NoDevice }
+        } else {
+            Decision::no_bid(Reason::NotScheduled)
+        }
     }
 
-    /// The answer when the audiences are unavailable.
-    pub const fn when_unavailable(&self) -> Decision {
+    /// The answer when no audience is looked up.
+    pub fn when_unavailable(&self) -> Decision {
+        if self.is_scheduled() {
+            self.unavailable()
+        } else {
+            Decision::no_bid(Reason::NotScheduled)
+        }
+    }
+
+    const fn unavailable(&self) -> Decision {
         Decision { outcome: self.unavailable, reason: Reason::Unavailable }
+    }
+
+    /// Sets the bit of its schedule, and logs a change.
+    pub fn follow_schedule(&self, wall: SystemTime, now: Instant) {
+        let Some(schedule) = &self.schedule else { return };
+        if schedule.follow(wall, now) {
+            let (strategy, holds) = (self.name.as_str(), schedule.holds());
+            tracing::info!(strategy, holds, "schedule of the strategy has changed");
+        }
+    }
+
+    #[inline]
+    fn is_scheduled(&self) -> bool {
+        self.schedule.as_ref().is_none_or(Scheduled::holds)
+    }
+
+    /// Its audiences, in the order in which they are looked up, some more than once.
+    pub fn audiences(&self) -> impl Iterator<Item = usize> {
+        let of_rule = self.rule.as_ref().map_or_else(Vec::new, Rule::audiences);
+        self.exclude.iter().chain(&self.include).copied().chain(of_rule)
     }
 }
 
@@ -170,12 +266,15 @@ impl fmt::Display for Reason {
 mod tests {
     use super::Membership::{Member as M, NotMember as N, Unavailable as U};
     use super::*;
+    use rtad_core::schedule::{Moment, Schedule};
 
     fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
         Strategy {
             name: "new-users".to_owned(),
             exclude: exclude.to_vec(),
             include: include.to_vec(),
+            rule: None,
+            schedule: None,
             no_device: Outcome::NoBid,
             unavailable: Outcome::NoBid,
         }
@@ -242,5 +341,40 @@ mod tests {
             if audience == 0 { M } else { N }
         });
         assert_eq!(evaluated, [0]);
+    }
+
+    /// A rule excludes whatever the lists decide, unless they refuse already.
+    #[test]
+    fn rule_and_lists_are_order_free() {
+        let mut rule = strategy(&[0], &[1]);
+        rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
+        rule.unavailable = Outcome::Bid;
+        for answers in combinations(&[M, N, U]) {
+            let [excluding, including, refused, _] = answers;
+            let decision = rule.decide(|audience| answers[audience]);
+            let expected = match (excluding, including, refused) {
+                (M, ..) => Decision::no_bid(Reason::Member),
+                (N, N, _) => Decision::no_bid(Reason::NotMember),
+                (.., M) => Decision::no_bid(Reason::Rule),
+                (N, M, N) => Decision::bid(Reason::Member),
+                _ => Decision::bid(Reason::Unavailable),
+            };
+            assert_eq!(decision, expected, "{answers:?}");
+        }
+        rule.exclude.clear();
+        rule.include.clear();
+        assert_eq!(rule.decide(|_| N), Decision::bid(Reason::Rule));
+    }
+
+    #[test]
+    fn schedule_that_does_not_hold_refuses_every_device() {
+        let mut rule = strategy(&[0], &[]);
+        (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
+        let past =
+            Schedule::between(None, Moment::try_from("2020-01-01T00:00:00Z".to_owned()).ok());
+        rule.schedule = Some(Scheduled::new(past));
+        let refused = Decision::no_bid(Reason::NotScheduled);
+        let answers = [rule.decide(|_| panic!("looked up")), rule.without_device()];
+        assert_eq!((answers, rule.when_unavailable()), ([refused; 2], refused));
     }
 }

@@ -16,10 +16,11 @@ use rtad::platform::{
     Access, Adapter, Admission, CacheTimes, IdReader, Keys, Ocean, Platform, Read, RequestHead,
     Tencent, Verdict,
 };
-use rtad::strategy::{Decision, Outcome, Reason, Strategy};
+use rtad::strategy::{Decision, Outcome, Reason, Rule, Scheduled, Strategy};
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::period::PeriodUnit;
+use rtad_core::schedule::Schedule;
 use rtad_core::snapshot::Snapshot;
 use testkit::platform::{OCEAN_REQUEST, TENCENT_REQUEST};
 use testkit::store::{Spec, snapshot};
@@ -48,6 +49,8 @@ fn lookups_and_decisions_do_not_allocate() {
         name: "new-users".to_owned(),
         exclude: vec![0],
         include: Vec::new(),
+        rule: Some(Rule::None(vec![Rule::All(vec![Rule::Audience(0)])])),
+        schedule: Some(Scheduled::new(Schedule::default())),
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };
@@ -126,7 +129,7 @@ fn answers_allocate_lists_and_bytes_only() {
                     (RequestHead { headers: &headers, query: None }, Read::default());
                 let answered =
                     platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
-                        let verdict = |strategy| Verdict { strategy, decision, cap_ends_in: None };
+                        let verdict = |strategy| Verdict { strategy, decision, changes_in: None };
                         read.verdicts(verdict)
                     });
                 assert!(answered.error.is_none() && !answered.bytes.is_empty());

@@ -208,6 +208,8 @@ fn strategy() -> Strategy {
         name: "s".to_owned(),
         exclude: Vec::new(),
         include: Vec::new(),
+        rule: None,
+        schedule: None,
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     }

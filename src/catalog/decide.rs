@@ -147,7 +147,7 @@ impl Catalog {
             let decide = || keys.decide(self, strategy);
             let decision = self.within_cap(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
-            Verdict { strategy, decision, cap_ends_in: self.cap_ends_in(strategy, at) }
+            Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
         })
     }
 
@@ -161,7 +161,7 @@ impl Catalog {
         read.verdicts(|strategy| {
             let decision = keys.decide(self, strategy);
             let decision = self.within_cap_uncounted(strategy, decision, keys.keys(), at);
-            Verdict { strategy, decision, cap_ends_in: self.cap_ends_in(strategy, at) }
+            Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
         })
     }
 }

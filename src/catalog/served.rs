@@ -10,7 +10,7 @@ use metrics::Counter;
 use super::audience::Audience;
 use crate::cap::{Cap, CapTables};
 use crate::platform::{Access, Failure, Platform};
-use crate::strategy::{Decision, Membership, Outcome, Strategy};
+use crate::strategy::{Decision, Membership, Strategy};
 use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
 
@@ -101,10 +101,9 @@ impl Catalog {
         platforms: Vec<Arc<Platform>>,
         telemetry: &Telemetry,
     ) -> Self {
-        let indexes =
-            strategies.iter().flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include));
+        let indexes = strategies.iter().flat_map(Strategy::audiences);
         assert!(
-            indexes.max().is_none_or(|index| *index < audiences.len()),
+            indexes.max().is_none_or(|index| index < audiences.len()),
             "a strategy refers to a missing audience"
         );
         let indexes = platforms.iter().flat_map(|platform| platform.strategies());
@@ -219,11 +218,7 @@ impl Catalog {
         let Some(cap) = &self.caps[index] else { return decide() };
         let applicant = cap.tables.seek(keys, at);
         let decision = decide();
-        if decision.outcome == Outcome::Bid && !applicant.admit() {
-            cap.tables.refusal(at)
-        } else {
-            decision
-        }
+        if decision.is_bid() && !applicant.admit() { cap.tables.refusal(at) } else { decision }
     }
 
     /// A decision of the strategy at `index`, or a no-bid if its cap would not admit the device,
@@ -240,7 +235,7 @@ impl Catalog {
         at: Instant,
     ) -> Decision {
         match &self.caps[index] {
-            Some(cap) if decision.outcome == Outcome::Bid && !cap.tables.would_admit(keys, at) => {
+            Some(cap) if decision.is_bid() && !cap.tables.would_admit(keys, at) => {
                 cap.tables.refusal(at)
             }
             _ => decision,
@@ -253,8 +248,21 @@ impl Catalog {
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn cap_ends_in(&self, index: usize, at: Instant) -> Option<Duration> {
+    fn cap_ends_in(&self, index: usize, at: Instant) -> Option<Duration> {
         Some(self.caps[index].as_ref()?.tables.ends_in(at))
+    }
+
+    /// Time from `at` until the strategy may decide otherwise about the same device: its cap counts
+    /// anew, or its schedule changes. `None` without both.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[inline]
+    pub fn changes_in(&self, index: usize, at: Instant) -> Option<Duration> {
+        let schedule = self.strategies[index].schedule.as_ref();
+        let schedule = schedule.and_then(|schedule| schedule.changes_in(at));
+        self.cap_ends_in(index, at).into_iter().chain(schedule).min()
     }
 
     /// The strategies' caps, in the config's order.

@@ -6,9 +6,11 @@ use rtad_config::Document;
 use rtad_config::values::{DAY, SECOND, as_optional_time, name, number, time};
 use rtad_core::cap::MAX_DEVICES;
 use rtad_core::period::{Calendar, PeriodUnit};
+use rtad_core::schedule::{Day, Hours, Moment, Schedule};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::condition::{Condition, Constant, constant, refuse_unknown};
 use super::zone::{time_zone, utc};
 use crate::strategy::Outcome;
 
@@ -46,12 +48,30 @@ pub struct StrategyConfig {
     /// Name of the strategy in `/v1/decide`, in metrics and in `[[platform]]`.
     #[serde(deserialize_with = "name::<_, AudienceName, _>")]
     pub name: String,
-    /// Audiences whose members get no bid. A strategy needs `exclude`, `include` or both.
+    /// Audiences whose members get no bid. A strategy needs `exclude`, `include` or `when`.
     #[serde(default)]
     pub exclude: Vec<AudienceName>,
     /// Audiences whose members get a bid: a device must be in at least one. Empty = every device.
     #[serde(default)]
     pub include: Vec<AudienceName>,
+    /// Condition that a device must meet for a bid, beside `exclude` and `include`: an audience, or
+    /// a table of `audience`, `any`, `all` and `none`, each of which must hold. Lists hold
+    /// conditions. It does not matter in which order they stand.
+    pub when: Option<Condition>,
+    /// Time from which the strategy bids, with an offset from UTC. Unset = always.
+    pub valid_from: Option<Moment>,
+    /// Time from which it no longer bids.
+    pub valid_until: Option<Moment>,
+    /// Days of the week on which it bids. Empty = every day.
+    #[serde(default)]
+    pub days: Vec<Day>,
+    /// Hours of the local clock in which it bids; the end does not belong to them. Hours over
+    /// midnight belong to the day on which they begin. Empty = the whole day.
+    #[serde(default)]
+    pub hours: Vec<Hours>,
+    /// Time zone of `days` and `hours`, which need it: a name of the IANA database in rtad itself.
+    #[serde(default, deserialize_with = "optional_time_zone")]
+    pub time_zone: Option<String>,
     /// Decision for a request without a usable id.
     #[serde(default = "no_bid")]
     pub no_device: Outcome,
@@ -84,6 +104,20 @@ pub struct CapConfig {
     pub leased: bool,
 }
 
+impl StrategyConfig {
+    /// The times at which the strategy may bid; `None` = always.
+    pub fn schedule(&self) -> Option<Schedule> {
+        let bounds = Schedule::between(self.valid_from, self.valid_until);
+        match &self.time_zone {
+            Some(zone) => {
+                let weekly = bounds.weekly(&self.days, &self.hours, zone);
+                Some(weekly.expect("reading checked the time zone"))
+            }
+            None => (self.valid_from.is_some() || self.valid_until.is_some()).then_some(bounds),
+        }
+    }
+}
+
 impl CapConfig {
     /// Most devices of this pod in a period: its share, or all if it leases them.
     pub fn capacity(&self) -> u64 {
@@ -106,6 +140,12 @@ const fn no_bid() -> Outcome {
     Outcome::NoBid
 }
 
+fn optional_time_zone<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    time_zone(deserializer).map(Some)
+}
+
 fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let share = f64::deserialize(deserializer).ok();
     let share = share.filter(|share| *share > 0.0 && *share <= 1.0);
@@ -120,17 +160,21 @@ pub(super) fn check(d: &mut Document<'_>, strategies: &mut [StrategyConfig], has
     let audiences = d.texts("audience", "name");
     for (index, strategy) in strategies.iter_mut().enumerate() {
         let table = format!("strategy[{index}]");
-        let accepted = format!("audiences of this file: {}", audiences.join(", "));
         for (key, names) in [("exclude", &strategy.exclude), ("include", &strategy.include)] {
             for (index, name) in names.iter().enumerate() {
-                if !audiences.iter().any(|audience| audience == name.as_str()) {
-                    d.reject(&format!("{table}.{key}[{index}]"), &accepted);
-                }
+                let key = format!("{table}.{key}[{index}]");
+                refuse_unknown(d, &key, name.as_str(), &audiences);
             }
         }
-        if strategy.exclude.is_empty() && strategy.include.is_empty() {
-            d.mistake(&table, "names no audience", "exclude or include with at least one");
+        if let Some(when) = &strategy.when {
+            when.check(d, &format!("{table}.when"), 0, &audiences);
+        } else if strategy.exclude.is_empty() && strategy.include.is_empty() {
+            d.mistake(&table, "names no audience", "exclude, include or when with at least one");
         }
+        if !d.has_mistake(&table) {
+            check_constant(d, &table, strategy, &audiences);
+        }
+        check_schedule(d, &table, strategy);
         let Some(cap) = &mut strategy.cap else { continue };
         match (cap.leased, cap.share) {
             (true, Some(_)) => {
@@ -144,5 +188,53 @@ pub(super) fn check(d: &mut Document<'_>, strategies: &mut [StrategyConfig], has
             (true, None) => {}
             (false, share) => cap.share = Some(share.unwrap_or(1.0)),
         }
+    }
+}
+
+/// Notes a strategy that never bids, and a condition that never or always holds.
+fn check_constant(
+    d: &mut Document<'_>,
+    table: &str,
+    strategy: &StrategyConfig,
+    audiences: &[String],
+) {
+    let index = |name: &AudienceName| audiences.iter().position(|known| known == name.as_str());
+    let indexes = |names: &[AudienceName]| names.iter().filter_map(index).collect::<Vec<_>>();
+    let (exclude, include) = (indexes(&strategy.exclude), indexes(&strategy.include));
+    let rule = strategy.when.as_ref().map(|when| when.rule(&index));
+    let when = format!("{table}.when");
+    match constant(&exclude, &include, rule.as_ref()) {
+        Some(Constant::WhenNever) => {
+            d.mistake(&when, "holds for no device", "a condition that a device can meet");
+        }
+        Some(Constant::WhenAlways) => {
+            d.mistake(&when, "holds for every device", "a condition that a device can miss");
+        }
+        Some(Constant::Never) => {
+            let found = "bids for no device: its conditions contradict each other";
+            d.mistake(table, found, "exclude, include and when that a device can meet together");
+        }
+        None => {}
+    }
+}
+
+fn check_schedule(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig) {
+    let has_hours = !strategy.days.is_empty() || !strategy.hours.is_empty();
+    let zone = format!("{table}.time_zone");
+    match (&strategy.time_zone, has_hours) {
+        (None, true) => {
+            let accepted = "the zone of days and hours, such as Asia/Shanghai";
+            d.require(&zone, accepted);
+        }
+        (Some(_), false) if !d.has_mistake(table) => {
+            d.mistake(&zone, "is given without days and hours", "one of them, or no time_zone");
+        }
+        _ => {}
+    }
+    if let (Some(from), Some(until)) = (strategy.valid_from, strategy.valid_until)
+        && until <= from
+    {
+        let found = "is not after valid_from: the strategy never bids";
+        d.mistake(&format!("{table}.valid_until"), found, "a later time");
     }
 }

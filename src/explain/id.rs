@@ -90,7 +90,7 @@ fn read(
         let decision = catalog.decide_uncounted(index, key.as_slice());
         let at = Instant::now();
         let decision = catalog.within_cap_uncounted(index, decision, key.as_slice(), at);
-        explain_strategy(catalog, strategy.name.clone(), index, decision)
+        explain_strategy(catalog, strategy.name.clone(), index, decision, key.as_slice())
     };
     let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();
     IdReading {

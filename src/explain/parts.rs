@@ -1,10 +1,15 @@
 //! Audiences and strategies of an explanation, and the hashed form of an id.
 
-use super::report::{AudienceExplained, SnapshotExplained, StrategyExplained, Unavailable};
+use std::time::SystemTime;
+
+use super::report::{
+    AudienceExplained, OtherMembership, ScheduleExplained, SnapshotExplained, StrategyExplained,
+    Unavailable, WhenExplained,
+};
 use crate::catalog::{Audience, Catalog};
-use crate::strategy::{Decision, Membership, Outcome};
+use crate::strategy::{Decision, Membership};
 use crate::sync::SyncHistory;
-use rtad_core::clock::now_unix_seconds;
+use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
 
 /// The state of an audience, and its answer for the device.
@@ -60,23 +65,48 @@ fn unavailable(
     Some(Unavailable::NotLoaded { error })
 }
 
-/// A strategy's decision and its reason.
+/// Most changes that an explanation lists.
+const MAX_CHANGES: usize = 8;
+
+/// A strategy's decision and its reason, for a device with these keys.
 pub(super) fn explain_strategy(
     catalog: &Catalog,
     id: String,
     index: usize,
     decision: Decision,
+    keys: &[DeviceKey],
 ) -> StrategyExplained {
     let strategy = &catalog.strategies()[index];
-    let names = |indexes: &[usize]| -> Vec<String> {
-        indexes.iter().map(|index| catalog.audiences()[*index].name.to_string()).collect()
+    let name = |index: usize| catalog.audiences()[index].name.to_string();
+    let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
+    let membership = |index: usize| match keys {
+        [] => Membership::Unavailable,
+        keys => catalog.audiences()[index].membership(keys),
     };
+    let change = |(index, answer)| OtherMembership { audience: name(index), answer: Some(answer) };
+    let when = strategy.rule.as_ref().map(|rule| WhenExplained {
+        rule: rule.to_text(&name),
+        audiences: rule.audiences().into_iter().map(name).collect(),
+        truth: rule.truth(&mut |index| membership(index)),
+        changes: rule
+            .changes(&membership)
+            .into_iter()
+            .take(MAX_CHANGES)
+            .map(|changes| changes.into_iter().map(change).collect())
+            .collect(),
+    });
+    let schedule = strategy.schedule.as_ref().map(|schedule| ScheduleExplained {
+        holds: schedule.holds(),
+        next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
+    });
     StrategyExplained {
         id,
         strategy: Some(strategy.name.clone()),
         exclude: names(&strategy.exclude),
         include: names(&strategy.include),
-        bid: decision.outcome == Outcome::Bid,
+        when,
+        schedule,
+        bid: decision.is_bid(),
         reason: decision.reason.as_str(),
     }
 }

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::input::Encoding;
 use super::trace::Note;
 use crate::catalog::IdResult;
-use crate::strategy::Membership;
+use crate::strategy::{Membership, Truth};
 
 /// The reason of a strategy id that the config does not map; all other reasons are a decision's.
 pub(super) const NOT_CONFIGURED: &str = "not_configured";
@@ -139,9 +139,40 @@ pub(super) struct StrategyExplained {
     pub(super) strategy: Option<String>,
     pub(super) exclude: Vec<String>,
     pub(super) include: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) when: Option<WhenExplained>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) schedule: Option<ScheduleExplained>,
     pub(super) bid: bool,
     /// A decision's reason, or [`NOT_CONFIGURED`].
     pub(super) reason: &'static str,
+}
+
+/// The condition of a strategy, and the changes that would change its truth.
+#[derive(Debug, Serialize)]
+pub(super) struct WhenExplained {
+    /// Such as `any(vip, none(banned))`.
+    pub(super) rule: String,
+    /// Its audiences, some more than once.
+    pub(super) audiences: Vec<String>,
+    pub(super) truth: Truth,
+    /// Each would change the truth: one membership, or else two.
+    pub(super) changes: Vec<Vec<OtherMembership>>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct OtherMembership {
+    pub(super) audience: String,
+    /// The membership that the device does not have.
+    #[serde(serialize_with = "as_word")]
+    pub(super) answer: Option<Membership>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ScheduleExplained {
+    pub(super) holds: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next_change_unix_seconds: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]

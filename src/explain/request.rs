@@ -18,7 +18,7 @@ use crate::catalog::{Catalog, IdResult};
 use crate::platform::{
     Admission, Failure, IdReader, Platform, Read, ReadError, RequestHead, Verdicts,
 };
-use crate::strategy::Membership;
+use crate::strategy::{Membership, Strategy};
 use crate::sync::SyncHistory;
 
 /// A captured request.
@@ -96,7 +96,7 @@ pub fn explain(
         indexes.iter().zip(&memberships).map(audience).collect();
     let ids: Vec<IdExplained> =
         trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
-    let strategies = explain_strategies(catalog, platform, &trace.asked, &verdicts);
+    let strategies = explain_strategies(catalog, platform, &trace, &verdicts);
     let answer = ExplainedAnswer {
         status: 200,
         content_type: platform.content_type(),
@@ -129,10 +129,7 @@ pub fn audiences_of<'a>(catalog: &'a Catalog, platform: &Platform) -> Vec<&'a st
 /// The indexes of these audiences, in the config's order.
 fn named_audiences(catalog: &Catalog, platform: &Platform) -> BTreeSet<usize> {
     let strategies = platform.strategies().map(|index| &catalog.strategies()[index]);
-    strategies
-        .flat_map(|strategy| strategy.exclude.iter().chain(&strategy.include))
-        .copied()
-        .collect()
+    strategies.flat_map(Strategy::audiences).collect()
 }
 
 fn explain_traced(
@@ -163,17 +160,17 @@ fn explain_traced(
 fn explain_strategies(
     catalog: &Catalog,
     platform: &Platform,
-    asked: &[(String, Option<usize>)],
+    trace: &Trace,
     verdicts: &Verdicts,
 ) -> Vec<StrategyExplained> {
     let decided = |(id, index): (String, usize)| {
         let verdict = verdicts.iter().find(|verdict| verdict.strategy == index)?;
-        Some(explain_strategy(catalog, id, index, verdict.decision))
+        Some(explain_strategy(catalog, id, index, verdict.decision, trace.keys.keys()))
     };
-    if asked.is_empty() {
+    if trace.asked.is_empty() {
         return platform.strategy_ids().filter_map(decided).collect();
     }
-    let asked = asked.iter().cloned().filter_map(|(id, index)| match index {
+    let asked = trace.asked.iter().cloned().filter_map(|(id, index)| match index {
         Some(index) => decided((id, index)),
         None => Some(not_configured(id)),
     });
@@ -182,6 +179,14 @@ fn explain_strategies(
 
 /// A requested strategy id that the config does not map.
 fn not_configured(id: String) -> StrategyExplained {
-    let (exclude, include) = (Vec::new(), Vec::new());
-    StrategyExplained { id, strategy: None, exclude, include, bid: false, reason: NOT_CONFIGURED }
+    StrategyExplained {
+        id,
+        strategy: None,
+        exclude: Vec::new(),
+        include: Vec::new(),
+        when: None,
+        schedule: None,
+        bid: false,
+        reason: NOT_CONFIGURED,
+    }
 }

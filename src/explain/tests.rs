@@ -76,8 +76,8 @@ fn snapshot(audience: &str, ids: &[&str], created_unix_seconds: u64) -> Snapshot
 }
 
 /// `old` holds the OAID, `vip` another id, `gone` has no snapshot, and `stale` is three hours old.
-fn catalog(telemetry: &Telemetry) -> Catalog {
-    let assembly = Assembly::read(Some(("rtad.toml", RULES)), |_| None, &Vec::new()).unwrap();
+fn catalog(config: &str, telemetry: &Telemetry) -> Catalog {
+    let assembly = Assembly::read(Some(("rtad.toml", config)), |_| None, &Vec::new()).unwrap();
     let plan = assembly.plan();
     let now = now_unix_seconds();
     Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry).with_audiences(
@@ -100,8 +100,13 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
+    fixture_of(RULES)
+}
+
+fn fixture_of(config: &str) -> Fixture {
     let telemetry = Telemetry::default();
-    Fixture { catalog: catalog(&telemetry), ids: IdReader::new(KeyMaker::default(), &telemetry) }
+    let catalog = catalog(config, &telemetry);
+    Fixture { catalog, ids: IdReader::new(KeyMaker::default(), &telemetry) }
 }
 
 impl Fixture {
@@ -288,6 +293,63 @@ fn requested_strategies_are_listed_including_unknown_ones() {
     );
 }
 
+/// Strategies with conditions and schedules, over the audiences of [`RULES`].
+#[test]
+fn conditions_and_schedules_are_explained() {
+    let conditions = r#"
+[[strategy]]
+name = "refused"
+when = { any = ["vip", { all = ["old"], none = ["old"] }] }
+[[strategy]]
+name = "held"
+when = { any = ["old", "gone"] }
+[[strategy]]
+name = "unknown"
+when = { any = ["vip", "gone"] }
+[[strategy]]
+name = "later"
+exclude = ["gone"]
+valid_from = "2100-01-01T00:00:00+08:00"
+unavailable = "bid"
+no_device = "bid"
+[[platform]]
+kind = "tencent"
+name = "rules"
+path = "/rules"
+strategies = { R1 = "refused", R2 = "held", R3 = "unknown", R4 = "later" }
+"#;
+    let fixture = fixture_of(&format!("{RULES}{conditions}"));
+    let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    let explanation = fixture.with_headers("rules", &[], &body);
+    let text = explanation.to_string();
+    let sentences = [
+        "rule: its rule any(vip, all(all(old), none(old))) does not hold; it would if the device \
+         were in vip",
+        "rule: its rule any(old, gone) holds; it would not if the device were not in old",
+        "unavailable: gone is unavailable, and its `unavailable` answer is no bid",
+        "not_scheduled: its schedule does not hold now, and holds from 2099-12-31T16:00:00Z",
+    ];
+    for sentence in sentences {
+        assert!(text.contains(sentence), "{sentence}\n{text}");
+    }
+    let json = serde_json::to_value(explanation).unwrap();
+    let bids = [0, 1, 2, 3].map(|index| json["strategies"][index]["bid"] == true);
+    assert_eq!(bids, [false, true, false, false]);
+    let change = json!([[{ "audience": "vip", "answer": "member" }]]);
+    assert_eq!(json["strategies"][0]["when"]["changes"], change);
+    assert_eq!(json["strategies"][2]["when"]["truth"], "unknown");
+    assert_eq!(
+        json["strategies"][3]["schedule"],
+        json!({ "holds": false, "next_change_unix_seconds": 4_102_416_000_u64 })
+    );
+    assert_eq!(fixture.served("rules", &body), json["answer"]["hex"].as_str().unwrap());
+    // A schedule refuses a request without ids, and one that is unreadable.
+    for body in [&tencent(Device::default())[..], b"not a message"] {
+        let reasons = fixture.json("rules", body)["strategies"].clone();
+        assert_eq!(reasons[3]["reason"], "not_scheduled", "{reasons}");
+    }
+}
+
 #[test]
 fn explained_answer_equals_served_answer() {
     let fixture = fixture();
@@ -410,10 +472,14 @@ fn every_word_of_an_explanation_has_a_text() {
     assert_texts("failure", Failure::ALL.map(Failure::as_str));
     assert_texts("reason", Reason::ALL.map(Reason::as_str));
     assert_texts("route", Route::ALL.map(Route::as_str));
-    assert_texts("why", ["not_configured", "capped", "no_lease", "disabled", "deleted"]);
+    assert_texts(
+        "why",
+        ["not_configured", "capped", "no_lease", "not_scheduled", "disabled", "deleted"],
+    );
     // Lists of the console.
     let kinds = format!("KINDS = {:?};", rtad_core::device::IdKind::ALL.map(|kind| kind.as_str()));
     assert!(include_str!("../http/console/lookup.js").contains(&kinds));
-    let reasons = format!("REASONS = {:?};", Reason::ALL.map(Reason::as_str));
-    assert!(include_str!("../http/console/strategies.js").contains(&reasons));
+    let reasons = format!("REASONS={:?};", Reason::ALL.map(Reason::as_str)).replace(' ', "");
+    let list = include_str!("../http/console/strategies.js").replace([' ', '\n'], "");
+    assert!(list.replace(",]", "]").contains(&reasons));
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::report::{
-    AudienceExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED,
+    AudienceExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED, OtherMembership,
     StrategyExplained, Unavailable,
 };
 use crate::catalog::IdResult;
@@ -112,6 +112,8 @@ impl Explanation {
             Reason::NoLease => {
                 "its cap is not reached, but this pod has leased no more of it yet".to_owned()
             }
+            Reason::Rule => of_rule(one),
+            Reason::NotScheduled => of_schedule(one),
             Reason::NoDevice => format!("no id is usable, and its `no_device` answer is {outcome}"),
             Reason::Unavailable => {
                 let cause = match self.failure.as_ref().map(|failure| failure.cause) {
@@ -145,8 +147,10 @@ impl Explanation {
         let is_missing = |name: &&String| {
             self.audiences.iter().any(|audience| audience.name == **name && !audience.available)
         };
-        let names: Vec<&String> =
-            one.exclude.iter().chain(&one.include).filter(is_missing).collect();
+        let of_rule = one.when.iter().flat_map(|when| &when.audiences);
+        let mut names: Vec<&String> =
+            one.exclude.iter().chain(&one.include).chain(of_rule).filter(is_missing).collect();
+        names.dedup();
         let verb = if names.len() == 1 { "is" } else { "are" };
         format!("{} {verb} unavailable", listed(&names, "and"))
     }
@@ -187,6 +191,37 @@ impl Explanation {
         let mut sentence = parts.join("; ") + ".";
         sentence[..1].make_ascii_uppercase();
         sentence
+    }
+}
+
+/// The rule with its truth, and the changes that would change it.
+fn of_rule(one: &StrategyExplained) -> String {
+    let Some(when) = &one.when else { return "its rule decides".to_owned() };
+    let (verb, other) = if one.bid { ("holds", "would not") } else { ("does not hold", "would") };
+    let mut text = format!("its rule {} {verb}", when.rule);
+    let change = |change: &OtherMembership| match change.answer {
+        Some(Membership::Member) => format!("in {}", change.audience),
+        _ => format!("not in {}", change.audience),
+    };
+    let changes = when
+        .changes
+        .iter()
+        .map(|changes| listed(&changes.iter().map(change).collect::<Vec<_>>(), "and"));
+    let changes: Vec<_> = changes.collect();
+    if !changes.is_empty() {
+        text += &format!("; it {other} if the device were {}", listed(&changes, "or"));
+    }
+    text
+}
+
+fn of_schedule(one: &StrategyExplained) -> String {
+    let next = one.schedule.as_ref().and_then(|schedule| schedule.next_change_unix_seconds);
+    match next.map(|at| std::time::UNIX_EPOCH + Duration::from_secs(at)) {
+        Some(at) => {
+            let at = humantime::format_rfc3339_seconds(at);
+            format!("its schedule does not hold now, and holds from {at}")
+        }
+        None => "its schedule does not hold any more".to_owned(),
     }
 }
 

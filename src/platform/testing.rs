@@ -35,7 +35,7 @@ pub(super) const NO_BID_UNAVAILABLE: Decision =
 
 /// These decisions as verdicts about a request.
 pub(super) fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {
-    read.verdicts(|strategy| Verdict { strategy, decision: decisions[strategy], cap_ends_in: None })
+    read.verdicts(|strategy| Verdict { strategy, decision: decisions[strategy], changes_in: None })
 }
 
 /// The answer to an unreadable request.

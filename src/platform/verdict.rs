@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::read::{Known, Read};
 use crate::config::PlatformConfig;
-use crate::strategy::{Decision, Outcome, Reason};
+use crate::strategy::{Decision, Reason};
 
 /// A strategy's decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub struct Verdict {
     pub strategy: usize,
     /// Its decision.
     pub decision: Decision,
-    /// Time until its cap counts anew; `None` without a cap. It is the upper limit of a cache time
-    /// in the answer.
-    pub cap_ends_in: Option<Duration>,
+    /// Time until its cap counts anew or its schedule changes; `None` without both. It is the upper
+    /// limit of a cache time in the answer.
+    pub changes_in: Option<Duration>,
 }
 
 /// The verdicts about a request, one per strategy.
@@ -49,7 +49,7 @@ impl Verdict {
     /// Whether it is a bid.
     #[inline]
     pub fn bids(&self) -> bool {
-        self.decision.outcome == Outcome::Bid
+        self.decision.is_bid()
     }
 }
 
@@ -71,8 +71,9 @@ impl From<&PlatformConfig> for CacheTimes {
     }
 }
 
-/// Cache time of a capped answer if none is configured, unless the period ends before.
-const CAPPED_CACHE: u32 = 3600;
+/// Cache time of an answer that a cap or a schedule refuses, if none is configured, unless that
+/// ends before.
+const REFUSED_CACHE: u32 = 3600;
 
 impl CacheTimes {
     /// The cache time of an answer with these verdicts. An answer that depends on a missing
@@ -81,18 +82,20 @@ impl CacheTimes {
     ///
     /// The time in an answer of a strategy with a cap ends with the cap's period: a bid cached for
     /// longer would not be counted in the next one, a cached `capped` would refuse a device that it
-    /// admits. An answer with `capped` always carries a time; a bid does only if one is configured.
+    /// admits. It ends with the next change of a schedule too. An answer with `capped` or
+    /// `not_scheduled` always carries a time; a bid does only if one is configured.
     pub(super) fn of(&self, bids: bool, verdicts: &[Verdict]) -> Option<u32> {
         let has = |reason| verdicts.iter().any(|verdict| verdict.decision.reason == reason);
         if has(Reason::Unavailable) || has(Reason::NoLease) || verdicts.is_empty() {
             return None;
         }
         let configured = if bids { self.bid } else { self.no_bid };
-        let ends_in = verdicts.iter().filter_map(|verdict| verdict.cap_ends_in).min();
+        let ends_in = verdicts.iter().filter_map(|verdict| verdict.changes_in).min();
         let Some(left) = ends_in else { return configured };
         // Platforms read 0 as "not given".
         let left = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1);
-        let usual = configured.or_else(|| has(Reason::Capped).then_some(CAPPED_CACHE));
+        let is_refused = has(Reason::Capped) || has(Reason::NotScheduled);
+        let usual = configured.or_else(|| is_refused.then_some(REFUSED_CACHE));
         usual.map(|seconds| seconds.min(left))
     }
 }

@@ -14,7 +14,7 @@ use crate::config::{
     Vocabulary,
 };
 use crate::platform::{Access, KINDS, Platform};
-use crate::strategy::Strategy;
+use crate::strategy::{Scheduled, Strategy};
 use crate::sync::CatalogPlan;
 use crate::telemetry::Route;
 use rtad_core::snapshot::AudienceName;
@@ -73,6 +73,8 @@ impl Assembly {
             name: config.name.clone(),
             exclude: indices(&config.exclude),
             include: indices(&config.include),
+            rule: config.when.as_ref().map(|when| when.rule(&index)),
+            schedule: config.schedule().map(Scheduled::new),
             no_device: config.no_device,
             unavailable: config.unavailable,
         };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -190,6 +190,9 @@ impl Sync {
     /// needed.
     pub(super) fn mark_stale(&self) {
         let catalog = self.serving.load();
+        for strategy in catalog.strategies() {
+            strategy.follow_schedule(SystemTime::now(), Instant::now());
+        }
         let now = now_unix_seconds();
         let is_outdated =
             |audience: &Audience| audience.is_stale != stale_reason(audience, now).is_some();

@@ -235,7 +235,7 @@ function strategiesTable(strategies, audiences, failure) {
 }
 
 /** The reason of a strategy's decision, with the audiences that caused it. */
-function because({ bid, reason, exclude, include }, audiences, failure) {
+function because({ bid, reason, exclude, include, when }, audiences, failure) {
   const outcome = t(bid ? "bid" : "no-bid");
   const those = (names, word) => {
     const said = audiences.filter(
@@ -256,10 +256,12 @@ function because({ bid, reason, exclude, include }, audiences, failure) {
         : t("why-no-exclude");
     case "no_device":
       return t("why-no_device", { outcome });
+    case "rule":
+      return t(bid ? "why-rule-holds" : "why-rule-fails", { rule: when.rule });
     case "unavailable":
       return failure
         ? t("why-failed", { outcome })
-        : t("why-unavailable", { names: those([...exclude, ...include]), outcome });
+        : t("why-unavailable", { names: those([...exclude, ...include, ...(when?.audiences ?? [])]), outcome });
     default:
       return t(`why-${reason}`);
   }

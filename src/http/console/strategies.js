@@ -5,7 +5,16 @@ import { card, el, keyed, rows, setText, table } from "./dom.js";
 import { count, percent, rate, t } from "./words.js";
 
 const TOTAL = "rtad_decisions_total";
-const REASONS = ["member", "not_member", "no_device", "unavailable", "capped", "no_lease"];
+const REASONS = [
+  "member",
+  "not_member",
+  "no_device",
+  "unavailable",
+  "capped",
+  "no_lease",
+  "rule",
+  "not_scheduled",
+];
 
 let chosen = "today";
 /** What is shown: the status, and the growth of the counters. */

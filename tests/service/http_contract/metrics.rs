@@ -21,7 +21,7 @@ fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
         }
         "strategy" => "new-users vip-only new-vip needs-missing needs-fresh",
         "decision" => "bid no_bid",
-        "reason" => "member not_member no_device unavailable capped no_lease",
+        "reason" => "member not_member no_device unavailable capped no_lease rule not_scheduled",
         "kind" => FIELDS,
         "source" => "store cache",
         "change" => "added removed tombstone",

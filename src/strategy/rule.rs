@@ -1,0 +1,202 @@
+//! Rules: nested conditions over audiences, with three truth values.
+
+use super::Membership;
+
+/// Truth of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Truth {
+    /// It holds.
+    True,
+    /// It does not.
+    False,
+    /// It depends on an audience that is unavailable.
+    Unknown,
+}
+
+/// A condition. Audiences are named by their indexes in the catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rule {
+    /// The device is in the audience.
+    Audience(usize),
+    /// At least one holds.
+    Any(Vec<Self>),
+    /// Each holds.
+    All(Vec<Self>),
+    /// Not one holds.
+    None(Vec<Self>),
+}
+
+impl Rule {
+    /// Its truth for a device. Calls `membership` in the order of the rule, and no more once the
+    /// rest cannot change the truth: an unavailable audience makes it unknown only if the others
+    /// leave it open. No allocation.
+    pub fn truth(&self, membership: &mut impl FnMut(usize) -> Membership) -> Truth {
+        match self {
+            Self::Audience(audience) => match membership(*audience) {
+                Membership::Member => Truth::True,
+                Membership::NotMember => Truth::False,
+                Membership::Unavailable => Truth::Unknown,
+            },
+            Self::Any(rules) => first(rules, Truth::True, membership).unwrap_or(Truth::False),
+            Self::All(rules) => first(rules, Truth::False, membership).unwrap_or(Truth::True),
+            Self::None(rules) => match first(rules, Truth::True, membership) {
+                Some(Truth::True) => Truth::False,
+                Some(unknown) => unknown,
+                None => Truth::True,
+            },
+        }
+    }
+
+    /// Its audiences in the order of the rule, some more than once.
+    pub fn audiences(&self) -> Vec<usize> {
+        match self {
+            Self::Audience(audience) => vec![*audience],
+            Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
+                rules.iter().flat_map(Self::audiences).collect()
+            }
+        }
+    }
+
+    /// The smallest changes of memberships that would change its truth: single ones, or else pairs.
+    /// Empty if more are needed. Takes up to thousands of evaluations: for explanations.
+    pub fn changes(
+        &self,
+        membership: &impl Fn(usize) -> Membership,
+    ) -> Vec<Vec<(usize, Membership)>> {
+        let truth = self.truth(&mut |audience| membership(audience));
+        let mut audiences = self.audiences();
+        audiences.sort_unstable();
+        audiences.dedup();
+        let other = |audience: usize| {
+            let known = [Membership::Member, Membership::NotMember];
+            known.into_iter().filter(move |other| *other != membership(audience))
+        };
+        let singles: Vec<Vec<_>> = audiences
+            .iter()
+            .flat_map(|audience| other(*audience).map(|other| vec![(*audience, other)]))
+            .collect();
+        let pairs = || {
+            singles.iter().enumerate().flat_map(|(index, one)| {
+                let others = singles[index + 1..].iter().filter(|other| one[0].0 != other[0].0);
+                others.map(|other| [&one[..], &other[..]].concat())
+            })
+        };
+        let decides = |changes: &Vec<(usize, Membership)>| {
+            let changed = |audience: usize| {
+                let change = changes.iter().find(|(changed, _)| *changed == audience);
+                change.map_or_else(|| membership(audience), |(_, other)| *other)
+            };
+            self.truth(&mut |audience| changed(audience)) != truth
+        };
+        let deciding: Vec<_> = singles.iter().filter(|one| decides(one)).cloned().collect();
+        if deciding.is_empty() { pairs().filter(decides).collect() } else { deciding }
+    }
+
+    /// The rule as a text, such as `any(vip, none(banned))`.
+    pub fn to_text(&self, name: &impl Fn(usize) -> String) -> String {
+        let (word, rules) = match self {
+            Self::Audience(audience) => return name(*audience),
+            Self::Any(rules) => ("any", rules),
+            Self::All(rules) => ("all", rules),
+            Self::None(rules) => ("none", rules),
+        };
+        let parts: Vec<_> = rules.iter().map(|rule| rule.to_text(name)).collect();
+        format!("{word}({})", parts.join(", "))
+    }
+}
+
+/// `sought` if a rule has it, else unknown if a rule is; `None` if neither.
+fn first(
+    rules: &[Rule],
+    sought: Truth,
+    membership: &mut impl FnMut(usize) -> Membership,
+) -> Option<Truth> {
+    let mut found = None;
+    for rule in rules {
+        match rule.truth(membership) {
+            truth if truth == sought => return Some(sought),
+            Truth::Unknown => found = Some(Truth::Unknown),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Membership::{Member as M, NotMember as N, Unavailable as U};
+    use super::*;
+
+    fn rule() -> Rule {
+        Rule::All(vec![
+            Rule::Any(vec![
+                Rule::Audience(0),
+                Rule::All(vec![Rule::Audience(1), Rule::Audience(2)]),
+            ]),
+            Rule::None(vec![Rule::Audience(3)]),
+        ])
+    }
+
+    /// Unknown is neither: the truth is known if both values of each unavailable audience agree.
+    #[test]
+    fn truth_is_known_if_unavailable_audiences_cannot_change_it() {
+        let holds = |members: &[bool; 4]| (members[0] || members[1] && members[2]) && !members[3];
+        for n in 0..81_usize {
+            let answers = [n % 3, n / 3 % 3, n / 9 % 3, n / 27].map(|digit| [M, N, U][digit]);
+            let possible = (0..16).map(|bits| std::array::from_fn(|index| bits >> index & 1 == 1));
+            let mut found: Vec<bool> = possible
+                .filter(|members: &[bool; 4]| {
+                    let fits = |(member, answer): (&bool, Membership)| match answer {
+                        M => *member,
+                        N => !member,
+                        U => true,
+                    };
+                    members.iter().zip(answers).all(fits)
+                })
+                .map(|members| holds(&members))
+                .collect();
+            found.dedup();
+            let expected = match found[..] {
+                [true] => Truth::True,
+                [false] => Truth::False,
+                _ => Truth::Unknown,
+            };
+            assert_eq!(rule().truth(&mut |audience| answers[audience]), expected, "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn audiences_that_cannot_change_the_truth_are_not_looked_up() {
+        let looked_up = |members: &[usize]| {
+            let mut seen = Vec::new();
+            rule().truth(&mut |audience| {
+                seen.push(audience);
+                if members.contains(&audience) { M } else { N }
+            });
+            seen
+        };
+        assert_eq!(looked_up(&[0]), [0, 3]);
+        assert_eq!(looked_up(&[2]), [0, 1]);
+        assert_eq!(looked_up(&[1, 2]), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn changes_are_the_smallest_that_change_the_truth() {
+        let changes = |answers: [Membership; 4]| rule().changes(&|audience| answers[audience]);
+        assert_eq!(changes([M, N, N, N]), [[(0, N)], [(3, M)]]);
+        assert_eq!(changes([N, M, N, N]), [[(0, M)], [(2, M)]]);
+        assert_eq!(changes([U, N, N, N]), [[(0, M)], [(0, N)], [(3, M)]]);
+        // Not a member of 3, and a member of 0.
+        assert_eq!(changes([N, N, N, M]), [[(0, M), (3, N)]]);
+        // Three changes are needed without audience 0.
+        let rule = Rule::All((1..4).map(Rule::Audience).collect());
+        assert!(rule.changes(&|_| N).is_empty());
+    }
+
+    #[test]
+    fn text_is_nested_like_the_rule() {
+        let text = rule().to_text(&|audience| format!("a{audience}"));
+        assert_eq!(text, "all(any(a0, all(a1, a2)), none(a3))");
+    }
+}
