@@ -217,25 +217,28 @@ fn delayed_batches_are_shed_and_platform_requests_are_not() {
     );
     let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
     let mut one = server.connect();
-    // More requests than one worker can answer in a millisecond.
-    clients.iter_mut().for_each(|client| client.send(&request));
-    one.get(&target()).ok();
     let (mut answered, mut shed) = (0, 0);
-    for client in &mut clients {
-        let answer = client.next().unwrap();
-        if answer.status == 200 {
-            let members = answer.ok()["members"].clone();
-            assert_eq!(
-                (&members[0], &members[1], &members[2]),
-                (&true.into(), &false.into(), &().into())
-            );
-            answered += 1;
-        } else {
-            answer.problem(503, "overloaded");
-            shed += 1;
+    wait_until("some batches are answered and others are shed", || {
+        // More requests than one worker can answer in a millisecond. On a busy machine all of them
+        // may have waited for longer.
+        clients.iter_mut().for_each(|client| client.send(&request));
+        one.get(&target()).ok();
+        for client in &mut clients {
+            let answer = client.next().unwrap();
+            if answer.status == 200 {
+                let members = answer.ok()["members"].clone();
+                assert_eq!(
+                    (&members[0], &members[1], &members[2]),
+                    (&true.into(), &false.into(), &().into())
+                );
+                answered += 1;
+            } else {
+                answer.problem(503, "overloaded");
+                shed += 1;
+            }
         }
-    }
-    assert!(answered > 0 && shed > 0, "{answered} answered, {shed} shed");
+        answered > 0 && shed > 0
+    });
     assert_eq!(metric(&server.metrics(), "rtad_shed_total"), f64::from(shed));
     // The connection stays open, and a single batch is answered.
     wait_until("a lone batch is answered", || {

@@ -43,6 +43,7 @@ fpr = 0.0001
 count = 100
 when_full = "error"
 durability = "fsync"
+callback.id = "oaid"
 
 [[audience]]
 name = "clicked"

@@ -151,7 +151,7 @@ class TestMetrics:
 class TestDashboard:
     def test_every_query_gets_data(self, watched):
         for title, query in sources.queries():
-            query = re.sub(r"\$(namespace|job|pod)\b", ".*", query).replace(
+            query = re.sub(r"\$(namespace|job|pod|platform|strategy)\b", ".*", query).replace(
                 "$__rate_interval", RATE_INTERVAL
             )
             if title == "New generations":

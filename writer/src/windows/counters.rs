@@ -124,7 +124,7 @@ pub(super) struct Counters {
     pub(super) fill_ratio: Gauge,
     pub(super) expected_fpr: Gauge,
     pub(super) oldest_seconds: Gauge,
-    pub(super) days_ahead: Gauge,
+    pub(super) ahead_seconds: Gauge,
     pub(super) log_bytes: Gauge,
     pub(super) checkpoint: Gauge,
     pub(super) writable: Gauge,
@@ -147,7 +147,7 @@ impl Counters {
             fill_ratio: gauge("rtad_window_fill_ratio"),
             expected_fpr: gauge("rtad_window_expected_fpr"),
             oldest_seconds: gauge("rtad_window_oldest_seconds"),
-            days_ahead: gauge("rtad_window_days_ahead"),
+            ahead_seconds: gauge("rtad_window_ahead_seconds"),
             log_bytes: gauge("rtad_window_log_bytes"),
             checkpoint: gauge("rtad_window_checkpoint_timestamp_seconds"),
         }
@@ -263,8 +263,9 @@ pub(in super::super) fn describe() {
     );
     describe_gauge!("rtad_window_oldest_seconds", Unit::Seconds, "Age of the oldest entry");
     describe_gauge!(
-        "rtad_window_days_ahead",
-        "Days by which a day window is ahead of the calendar, after a clock that was ahead"
+        "rtad_window_ahead_seconds",
+        Unit::Seconds,
+        "Time by which a day window is ahead of the calendar, after a clock that was ahead"
     );
     describe_gauge!("rtad_window_memory_bytes", Unit::Bytes, "Memory of the table");
     describe_gauge!("rtad_window_log_bytes", Unit::Bytes, "Log since the last checkpoint");

@@ -161,7 +161,7 @@ impl ServedWindow {
         counters.fill_ratio.set(stats.window.entries as f64 / self.config.spec.capacity as f64);
         counters.expected_fpr.set(stats.window.expected_fpr);
         counters.oldest_seconds.set(self.oldest(stats.window.oldest_ticks).unwrap_or(0.0));
-        counters.days_ahead.set(self.clock.days_ahead() as f64);
+        counters.ahead_seconds.set(86_400.0 * self.clock.days_ahead() as f64);
         counters.log_bytes.set(stats.log_bytes as f64);
         counters.checkpoint.set(stats.checkpoint_unix_seconds as f64);
         counters.writable.set(f64::from(u8::from(stats.is_writable && self.is_held())));
