@@ -19,7 +19,9 @@ fn expiry_is_reported_by_build_inspect_and_list() {
         (&inspected["expires_unix_seconds"], &inspected["expired"]),
         (&expires.into(), &false.into())
     );
-    assert!(inspect("").stdout.contains(&format!("  expires     {expires}\n")));
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(expires);
+    let time = humantime::format_rfc3339_seconds(time);
+    assert!(inspect("").stdout.contains(&format!("  expires     {time}\n")));
     assert!(inspect("--generation 1 --json").json()["expires_unix_seconds"].is_null());
     let listed = sandbox.run("list --store {}/s --json").json();
     let generations = &listed["audiences"][0]["generations"];
@@ -55,7 +57,7 @@ fn expired_generation_is_marked_and_not_rolled_back_to() {
     while !expired() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    assert!(sandbox.run("list --store {}/s").stdout.contains(" old, expired\n"));
+    assert!(sandbox.run("list --store {}/s").stdout.contains(" old, expired)\n"));
     assert!(
         sandbox
             .run("inspect --store {}/s --audience a --generation 1")
