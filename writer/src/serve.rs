@@ -80,11 +80,11 @@ pub(super) struct ServeArgs {
         default_value = "127.0.0.1:9070"
     )]
     admin_listen: SocketAddr,
-    /// File of bearer tokens for all routes, one per line; reread on SIGHUP. [[token]] of --config
-    /// names files of tokens for some
+    /// File of bearer tokens for all routes, one per line; reread on SIGHUP. Tables `[[token]]` in
+    /// the file of --config name files of tokens with scopes
     #[arg(long, value_name = "FILE", env = "RTAD_WRITER_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// Accept writes without a token; only with a loopback address and without [[token]]
+    /// Accept writes without a token; only with a loopback address and without `[[token]]`
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
     /// Shortest interval between writes of an audience; requests in between are coalesced
