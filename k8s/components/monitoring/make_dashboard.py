@@ -487,6 +487,12 @@ def counted(board):
         min=0,
     )
     board.graph(
+        "Day ahead of the calendar",
+        SECONDS,
+        [(f"max by ({window}) ({of('rtad_window_ahead_seconds')})", "{{window}}")],
+        "0 unless the wall clock of the owner was days ahead. RtadWindowDaysAhead fires.",
+    )
+    board.graph(
         "Window false-positive rate",
         "none",
         [(f"max by ({window}) ({of('rtad_window_expected_fpr')})", "{{window}}")],
