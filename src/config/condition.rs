@@ -1,11 +1,12 @@
 //! `when`: a condition of a strategy over audiences.
 
+use std::fmt;
+
 use rtad_config::Document;
 use rtad_config::values::NAME;
 use rtad_core::snapshot::AudienceName;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use std::fmt;
 
 use crate::strategy::{Membership, Rule, Truth};
 
@@ -149,8 +150,7 @@ pub(super) fn refuse_unknown(d: &mut Document<'_>, key: &str, name: &str, audien
     }
 }
 
-/// The conditions of a strategy that no device meets, or that every device meets. `None` if there
-/// are too many audiences to try.
+/// A condition that no device meets, or that every device meets.
 pub(super) enum Constant {
     /// `when` holds for no device.
     WhenNever,
@@ -160,7 +160,8 @@ pub(super) enum Constant {
     Never,
 }
 
-/// Tries every combination of memberships.
+/// Tries every combination of memberships. `None` if the conditions depend on the device, or if
+/// there are too many audiences to try.
 pub(super) fn constant(
     exclude: &[usize],
     include: &[usize],
