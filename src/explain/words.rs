@@ -69,6 +69,10 @@ impl Explanation {
                 let detail = failure.detail.as_deref().unwrap_or("no details");
                 return format!("the body is not a valid message of this protocol: {detail}");
             }
+            Failure::BadEncoding => {
+                "the body is compressed, by its Content-Encoding or its first bytes: the platform \
+                 must send it uncompressed"
+            }
             Failure::TooLarge => {
                 let (size, limit) = (self.body.size_bytes, self.body.max_bytes);
                 return format!("the body has {size} bytes, and server.max_body is {limit}");

@@ -5,7 +5,7 @@ use hyper::body::Incoming;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::snapshot::Snapshot;
 use rtad_http::body::is_octet_stream;
-use rtad_http::json::error_without_values;
+use rtad_http::json::parse_object;
 use rtad_http::timing::Arrival;
 use serde::Deserialize;
 
@@ -93,17 +93,7 @@ struct CheckBatch<'a> {
 }
 
 fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
-    // A derived reader would also accept an array of the fields' values.
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
-    }
-    // One check of the whole body costs less than one per id.
-    let parsed = match std::str::from_utf8(body) {
-        Ok(text) => serde_json::from_str(text),
-        Err(_) => serde_json::from_slice(body),
-    };
-    let CheckBatch { ids, kind } =
-        parsed.map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let CheckBatch { ids, kind } = parse_object(body, "ids and kind")?;
     let kind =
         kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
     at_most_max_ids(ids.len())?;

@@ -1,7 +1,7 @@
 //! `POST /v1/decide`: decisions of strategies about a device.
 
 use hyper::body::Incoming;
-use rtad_http::json::error_without_values;
+use rtad_http::json::NotJson;
 use rtad_http::timing::Arrival;
 
 use super::api::{self, DecisionRequest};
@@ -15,8 +15,8 @@ pub(super) async fn decide(
     body: Incoming,
 ) -> Result<AnswerBody, ApiError> {
     let body = app.read_body(body, app.max_body, || app.permit(arrival)).await?;
-    let DecisionRequest { request_id, strategies, keys } = api::decode(&body, &app.ids)
-        .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let DecisionRequest { request_id, strategies, keys } =
+        api::decode(&body, &app.ids).map_err(|error| NotJson::of(&body, &error))?;
     let catalog = app.serving.load();
     let known = catalog.strategies();
     let indexes: Vec<usize> = if strategies.is_empty() {

@@ -15,6 +15,7 @@ use futures_util::future::Either;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Incoming;
+use rtad_http::body::has_encoding;
 use rtad_http::connections::RequestService;
 use rtad_http::timing::Arrival;
 
@@ -116,6 +117,9 @@ impl RequestService for DecisionService {
             return refuse(ApiError::MethodNotAllowed(Some(target.methods())));
         }
         let ApiTarget::CheckOne { audience, id } = target else {
+            if has_encoding(request.headers()) {
+                return refuse(ApiError::BadEncoding);
+            }
             let (head, body) = request.into_parts();
             return Either::Right(Box::pin(answer_post(app, head, body, arrival)));
         };

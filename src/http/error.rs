@@ -1,11 +1,12 @@
 //! Errors of the JSON routes, as RFC 9457 problem documents with a stable `code`.
 
-use axum::http::header::{ALLOW, WWW_AUTHENTICATE};
+use axum::http::header::{ACCEPT_ENCODING, ALLOW, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use rtad_core::device::{IdKind, Unusable};
 use rtad_http::body::BodyError;
+use rtad_http::json::NotJson;
 use rtad_http::problem::Problem;
 
 use crate::catalog::Catalog;
@@ -18,6 +19,8 @@ pub(super) enum ApiError {
     BadId(IdKind, Unusable),
     /// The body is not valid for the route.
     BadBody(String),
+    /// The body is compressed.
+    BadEncoding,
     /// Unknown audience; lists the known ones.
     UnknownAudience(Vec<String>),
     /// Unknown strategy; lists the known ones.
@@ -71,6 +74,12 @@ impl ApiError {
             Self::BadBody(detail) => {
                 (StatusCode::BAD_REQUEST, "bad_body", "Body not understood", detail)
             }
+            Self::BadEncoding => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "bad_encoding",
+                "Body compressed",
+                "accepted: bodies without Content-Encoding, which are not compressed".to_owned(),
+            ),
             Self::UnknownAudience(names) => {
                 (StatusCode::NOT_FOUND, "unknown_audience", "No such audience", list(names))
             }
@@ -163,11 +172,21 @@ impl From<BodyError> for ApiError {
     }
 }
 
+impl From<NotJson> for ApiError {
+    fn from(error: NotJson) -> Self {
+        match error {
+            NotJson::Compressed => Self::BadEncoding,
+            NotJson::Invalid(detail) => Self::BadBody(detail),
+        }
+    }
+}
+
 impl ApiError {
     /// The answer, with a body of the server's type.
     pub(super) fn into_answer<B: From<Bytes>>(self) -> Response<B> {
         let header = match self {
             Self::Unauthorized => Some((WWW_AUTHENTICATE, "Bearer")),
+            Self::BadEncoding => Some((ACCEPT_ENCODING, "identity")),
             Self::MethodNotAllowed(Some(allowed)) => Some((ALLOW, allowed)),
             _ => None,
         };
@@ -198,6 +217,7 @@ mod tests {
         let errors = [
             ApiError::BadId(IdKind::Md5, Unusable::Blank),
             ApiError::BadBody(String::new()),
+            ApiError::BadEncoding,
             ApiError::UnknownAudience(Vec::new()),
             ApiError::UnknownStrategy(Vec::new()),
             ApiError::UnknownPlatform(Vec::new()),

@@ -12,7 +12,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rtad_http::body;
-use rtad_http::json::{error_without_values, json_of};
+use rtad_http::json::{json_of, parse_object};
 use serde::Deserialize;
 
 use super::admin_app::AdminApp;
@@ -71,13 +71,11 @@ pub(super) async fn id_explained(
     State(app): State<Arc<AdminApp>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body = body::read(request.into_body(), app.body_limits(app.max_body), || Some(())).await?;
-    // A derived reader would also accept an array of the fields' values.
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(ApiError::BadBody("expected an object with id and kind".to_owned()));
+    if body::has_encoding(request.headers()) {
+        return Err(ApiError::BadEncoding);
     }
-    let Asked { id, kind } = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let body = body::read(request.into_body(), app.body_limits(app.max_body), || Some(())).await?;
+    let Asked { id, kind } = parse_object(&body, "id and kind")?;
     let kind = kind.map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind)).transpose()?;
     let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.history, kind, &id);
     Ok(json_of(StatusCode::OK, &explanation))

@@ -16,6 +16,9 @@ pub enum ReadError {
     /// The body does not have the mapped form.
     #[error("it is not {0}, or a mapped field has another type")]
     Mapped(&'static str),
+    /// The body is compressed, by its header or its first bytes.
+    #[error("it is compressed; platforms send it as it is")]
+    Encoded,
     /// The request names too many strategies or ads. An answer to some would accept or reject the
     /// others.
     #[error("it names {0} strategies or ads, {MAX_ASKED} are allowed")]
@@ -30,6 +33,7 @@ impl ReadError {
     pub const fn failure(&self) -> Failure {
         match self {
             Self::Failed(failure) => *failure,
+            Self::Encoded => Failure::BadEncoding,
             _ => Failure::BadBody,
         }
     }
@@ -46,6 +50,8 @@ impl From<Failure> for ReadError {
 pub enum Failure {
     /// The body does not parse.
     BadBody,
+    /// The body is compressed.
+    BadEncoding,
     /// The body is over `server.max_body`.
     TooLarge,
     /// The body was incomplete or arrived too late.
@@ -67,8 +73,9 @@ pub enum Failure {
 
 impl Failure {
     /// All failures, in the order of their counters.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::BadBody,
+        Self::BadEncoding,
         Self::TooLarge,
         Self::BodyLost,
         Self::Unauthorized,
@@ -83,6 +90,7 @@ impl Failure {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BadBody => "bad_body",
+            Self::BadEncoding => "bad_encoding",
             Self::TooLarge => "too_large",
             Self::BodyLost => "body_lost",
             Self::Unauthorized => "unauthorized",

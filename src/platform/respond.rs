@@ -8,6 +8,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
+use rtad_http::body::{has_encoding, is_compressed};
 
 use super::access::Access;
 use super::adapter::{Adapter, Admission, Request, RequestHead};
@@ -64,7 +65,10 @@ impl Platform {
             }
             let body = body.as_ref().map_err(|failure| *failure)?;
             read.body = Some(body);
-            self.adapter.read(&Request { admission, head, body }, read)?;
+            let read_error = self.adapter.read(&Request { admission, head, body }, read).err();
+            if let Some(error) = read_error {
+                return Err(with_encoding(error, head, body));
+            }
             let verdicts = decide(read);
             Ok(self.adapter.write(read, &verdicts))
         });
@@ -107,6 +111,16 @@ impl Platform {
     pub fn describe_answer(&self, answer: &[u8]) -> String {
         let described = self.adapter.describe_answer(answer);
         described.unwrap_or_else(|error| format!("not an answer of this protocol: {error}"))
+    }
+}
+
+/// The error of an unreadable body, which may be unreadable only because it is compressed. Readable
+/// bodies are not checked: some proxies keep the header of a body that they have decoded.
+fn with_encoding(error: ReadError, head: RequestHead<'_>, body: &[u8]) -> ReadError {
+    let is_unreadable = matches!(error, ReadError::Protobuf(_) | ReadError::Mapped(_));
+    match is_unreadable && (has_encoding(head.headers) || is_compressed(body)) {
+        true => ReadError::Encoded,
+        false => error,
     }
 }
 

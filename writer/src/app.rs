@@ -15,6 +15,7 @@ use futures_util::FutureExt as _;
 
 use rtad_core::device::KeyMaker;
 use rtad_core::snapshot::AudienceName;
+use rtad_http::body::has_encoding;
 use rtad_http::origin::is_cross_site;
 
 use super::error::ApiError;
@@ -143,6 +144,10 @@ pub(super) async fn guard(
 ) -> Response {
     let needed = needed.scope(&path);
     let admitted = app.admit(request.method(), request.headers(), Some(&needed));
+    let admitted = admitted.and_then(|()| match has_encoding(request.headers()) {
+        true => Err(ApiError::BadEncoding),
+        false => Ok(()),
+    });
     app.guard(route, admitted, async { Ok(next.run(request).await) }).await
 }
 

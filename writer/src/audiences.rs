@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use rtad_core::error_chain::error_chain;
-use rtad_http::json::{error_without_values, json_of};
+use rtad_http::json::{json_of, parse_object};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::filter::{FilterKind, FilterSpec};
@@ -143,7 +143,8 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     refuse_owned(&app, &audience)?;
-    let Creation { fpr, filter } = with_body(request.into_body(), |body| parse_json(&body)).await?;
+    let Creation { fpr, filter } =
+        with_body(request.into_body(), |body| parse_json(&body, "fpr and filter")).await?;
     let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
     let kind = kind.map_err(|error| ApiError::BadBody(format!("filter: {error}")))?;
     let fpr = fpr.unwrap_or(DEFAULT_FPR);
@@ -204,16 +205,13 @@ pub(super) async fn expire(
     request: Request,
 ) -> Result<Response, ApiError> {
     let Expiry { at_unix_seconds } =
-        with_body(request.into_body(), |body| parse_json(&body)).await?;
+        with_body(request.into_body(), |body| parse_json(&body, "at_unix_seconds")).await?;
     let at_unix_seconds = at_unix_seconds.map(check_unix_seconds).transpose()?;
     change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
 }
 
 /// Parses an object; an empty body counts as `{}`.
-fn parse_json<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, ApiError> {
+fn parse_json<T: for<'de> Deserialize<'de>>(body: &[u8], fields: &str) -> Result<T, ApiError> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(ApiError::BadBody("expected an object".to_owned()));
-    }
-    serde_json::from_slice(body).map_err(|error| ApiError::BadBody(error_without_values(&error)))
+    Ok(parse_object(body, fields)?)
 }

@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rtad_http::body::is_octet_stream;
-use rtad_http::json::{error_without_values, json_of};
+use rtad_http::json::{json_of, parse_object};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
@@ -115,12 +115,7 @@ struct Fields<'a> {
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
-    // A derived `Deserialize` would also accept a list of the field values.
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(ApiError::BadBody("expected an object with op, kind and ids".to_owned()));
-    }
-    let Fields { op, kind, ids } = serde_json::from_slice(body)
-        .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let Fields { op, kind, ids } = parse_object(body, "op, kind and ids")?;
     let op = Op::parse(&op.0).ok_or(ApiError::UnknownOp)?;
     let kind =
         kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;

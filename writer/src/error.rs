@@ -1,12 +1,13 @@
 //! Errors of the writer: RFC 9457 problem documents with a stable `code`.
 
-use axum::http::header::WWW_AUTHENTICATE;
+use axum::http::header::{ACCEPT_ENCODING, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use rtad_core::device::IdKind;
 use rtad_core::snapshot::State;
 use rtad_http::body::BodyError;
+use rtad_http::json::NotJson;
 use rtad_http::problem::Problem;
 use rtad_store::StoreError;
 use rtad_store::write::MAX_TOMBSTONES;
@@ -25,6 +26,8 @@ pub(super) enum ApiError {
     CrossSite,
     /// The body is invalid for the route.
     BadBody(String),
+    /// The body is compressed.
+    BadEncoding,
     /// The audience name in the path is invalid.
     BadAudience,
     /// The operation does not exist.
@@ -96,6 +99,9 @@ impl ApiError {
             Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "Scope missing"),
             Self::CrossSite => (StatusCode::FORBIDDEN, "cross_site", "Cross-site request"),
             Self::BadBody(_) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood"),
+            Self::BadEncoding => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_encoding", "Body compressed")
+            }
             Self::BadAudience => {
                 (StatusCode::BAD_REQUEST, "bad_audience", "Not an audience's name")
             }
@@ -146,6 +152,9 @@ impl ApiError {
     fn detail(self) -> String {
         match self {
             Self::BadBody(detail) | Self::TooLarge(detail) => detail,
+            Self::BadEncoding => {
+                "accepted: bodies without Content-Encoding, which are not compressed".to_owned()
+            }
             Self::UnknownOp => format!("accepted: {}", Op::ALL.map(Op::as_str).join(", ")),
             Self::UnknownKind => {
                 format!("accepted: {}", IdKind::ALL.map(IdKind::as_str).join(", "))
@@ -285,21 +294,37 @@ impl From<BodyError> for ApiError {
     }
 }
 
+impl From<NotJson> for ApiError {
+    fn from(error: NotJson) -> Self {
+        match error {
+            NotJson::Compressed => Self::BadEncoding,
+            NotJson::Invalid(detail) => Self::BadBody(detail),
+        }
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let challenge = match &self {
-            Self::Unauthorized => HeaderValue::try_from("Bearer realm=\"rtad-writer\"").ok(),
-            Self::MissingScope(scope) => HeaderValue::try_from(format!(
-                "Bearer realm=\"rtad-writer\", error=\"insufficient_scope\", scope=\"{scope}\""
-            ))
-            .ok(),
+        let header = match &self {
+            Self::BadEncoding => Some((ACCEPT_ENCODING, "identity".to_owned())),
+            Self::Unauthorized => {
+                Some((WWW_AUTHENTICATE, "Bearer realm=\"rtad-writer\"".to_owned()))
+            }
+            Self::MissingScope(scope) => Some((
+                WWW_AUTHENTICATE,
+                format!(
+                    "Bearer realm=\"rtad-writer\", error=\"insufficient_scope\", scope=\"{scope}\""
+                ),
+            )),
             _ => None,
         };
         let (status, code, title) = self.words();
         let detail = self.detail().into();
         let mut response = Problem { status, code, title, detail }.into_response();
-        if let Some(challenge) = challenge {
-            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        if let Some((name, value)) = header
+            && let Ok(value) = HeaderValue::try_from(value)
+        {
+            response.headers_mut().insert(name, value);
         }
         response
     }
@@ -319,6 +344,7 @@ mod tests {
             ApiError::MissingScope(String::new()),
             ApiError::CrossSite,
             ApiError::BadBody(String::new()),
+            ApiError::BadEncoding,
             ApiError::BadAudience,
             ApiError::UnknownOp,
             ApiError::UnknownKind,

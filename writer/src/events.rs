@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use rtad_http::body::is_octet_stream;
-use rtad_http::json::{error_without_values, json_of};
+use rtad_http::json::{json_of, parse_object};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
@@ -122,12 +122,7 @@ fn parse_binary(maker: &KeyMaker, at: Option<SystemTime>, body: &[u8]) -> Result
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
-    // A derived `Deserialize` would also accept a list of the field values.
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(ApiError::BadBody("expected an object with ids and kind".to_owned()));
-    }
-    let Fields { kind, at_unix_seconds, ids } = serde_json::from_slice(body)
-        .map_err(|error| ApiError::BadBody(error_without_values(&error)))?;
+    let Fields { kind, at_unix_seconds, ids } = parse_object(body, "ids and kind")?;
     let at = at_unix_seconds.map(time_of).transpose()?;
     let texts = ids.texts()?;
     let count = texts.len();

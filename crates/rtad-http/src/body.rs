@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
@@ -141,6 +141,19 @@ fn error_of(error: &(dyn std::error::Error + 'static)) -> BodyError {
         io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<OverBudget>())
     };
     if causes.any(is_over_budget) { BodyError::Overloaded } else { BodyError::Broken }
+}
+
+/// Whether `Content-Encoding` names an encoding, such as gzip. No route decodes a body.
+pub fn has_encoding(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(CONTENT_ENCODING).iter();
+    let mut names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let is_none = |name: &[u8]| name.is_empty() || name.eq_ignore_ascii_case(b"identity");
+    names.any(|name| !is_none(name.trim_ascii()))
+}
+
+/// Whether a body begins as gzip or Zstandard do. No JSON does, and no message of a platform.
+pub fn is_compressed(body: &[u8]) -> bool {
+    body.starts_with(b"\x1f\x8b") || body.starts_with(b"\x28\xb5\x2f\xfd")
 }
 
 /// Whether the body is `application/octet-stream`, by its `Content-Type`.

@@ -3,6 +3,9 @@
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::body::is_compressed;
 
 /// An answer with a JSON body.
 ///
@@ -18,9 +21,52 @@ pub fn json_of<B: From<Bytes>>(status: StatusCode, value: &impl serde::Serialize
     response
 }
 
+/// Reason why a body is not the JSON of a route.
+#[derive(Debug)]
+pub enum NotJson {
+    /// It is compressed.
+    Compressed,
+    /// Another reason, without any text quoted from the body.
+    Invalid(String),
+}
+
+impl NotJson {
+    /// The reason why `body` was not parsed.
+    pub fn of(body: &[u8], error: &serde_json::Error) -> Self {
+        match is_compressed(body) {
+            true => Self::Compressed,
+            false => Self::Invalid(error_without_values(error)),
+        }
+    }
+}
+
+/// Parses an object. A derived `Deserialize` alone would also accept a list of the field values.
+/// `fields` lists the fields, for the error.
+///
+/// # Errors
+///
+/// [`NotJson`].
+pub fn parse_object<'body, T: Deserialize<'body>>(
+    body: &'body [u8],
+    fields: &str,
+) -> Result<T, NotJson> {
+    if is_compressed(body) {
+        return Err(NotJson::Compressed);
+    }
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(NotJson::Invalid(format!("expected an object with {fields}")));
+    }
+    // One check of the whole body costs less than one per string.
+    let parsed = match std::str::from_utf8(body) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(body),
+    };
+    parsed.map_err(|error| NotJson::of(body, &error))
+}
+
 /// `serde_json`'s message without any text quoted from the body, field names included: it may be a
 /// device id.
-pub fn error_without_values(error: &serde_json::Error) -> String {
+fn error_without_values(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let quoting =
         [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")];

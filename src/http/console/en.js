@@ -190,6 +190,7 @@ export const en = {
   "answer-size": "{status}, {size}",
   "no-strategies": "The request names no strategy.",
   "failure-bad_body": "the body is not a valid message of this protocol",
+  "failure-bad_encoding": "the body is compressed",
   "failure-too_large": "the body is over server.max_body",
   "failure-body_lost": "the body was incomplete or too late",
   "failure-unauthorized": "no header carries a configured value",

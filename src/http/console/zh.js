@@ -189,6 +189,7 @@ export const zh = {
   "answer-size": "{status}，{size}",
   "no-strategies": "请求没有指定策略。",
   "failure-bad_body": "请求体不是该协议的有效消息",
+  "failure-bad_encoding": "请求体被压缩",
   "failure-too_large": "请求体超过 server.max_body",
   "failure-body_lost": "请求体不完整或超时",
   "failure-unauthorized": "没有任何请求头与配置的值匹配",

@@ -155,3 +155,26 @@ fn unknown_names_are_rejected_and_not_quoted() {
     }
     client.post(ROUTE, b"{\"request_id\":\"\xff\"}").problem(400, "bad_body");
 }
+
+#[test]
+fn compressed_bodies_are_refused() {
+    let server = FixtureServer::with_everything("");
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0";
+    for route in [ROUTE, "/v1/check/old_users"] {
+        for headers in [
+            "",
+            "Content-Encoding: gzip\r\n",
+            "Content-Encoding: zstd\r\nContent-Type: application/octet-stream\r\n",
+        ] {
+            let answer = server.connect().request("POST", route, headers, gzip);
+            answer.problem(415, "bad_encoding");
+            assert_eq!(answer.header("accept-encoding"), Some("identity"), "{route} {headers}");
+        }
+        let headers = "Content-Encoding: identity\r\n";
+        let body = if route == ROUTE { "{}" } else { r#"{"ids":[]}"# };
+        assert_eq!(server.connect().request("POST", route, headers, body).status, 200);
+    }
+    let mut admin = server.connect_admin();
+    let headers = "Content-Encoding: gzip\r\n";
+    admin.request("POST", "/v1/explain", headers, gzip).problem(415, "bad_encoding");
+}

@@ -16,8 +16,8 @@ fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
         "route" => "check_one check_many decide unknown tencent bold closed ocean",
         "platform" => "api tencent bold closed ocean",
         "cause" => {
-            "bad_body too_large body_lost unauthorized bad_signature bad_timestamp overload \
-             too_many_ids internal"
+            "bad_body bad_encoding too_large body_lost unauthorized bad_signature bad_timestamp \
+             overload too_many_ids internal"
         }
         "strategy" => "new-users vip-only new-vip needs-missing needs-fresh",
         "decision" => "bid no_bid",

@@ -214,6 +214,32 @@ fn unreadable_bodies_get_each_strategys_unavailable_answer() {
 }
 
 #[test]
+fn compressed_bodies_get_a_cause_of_their_own() {
+    let server = server("");
+    let bold = Some(vec!["bold".to_owned()]);
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0";
+    // A body of another encoding has no known beginning.
+    for (headers, body) in [
+        ("Content-Encoding: gzip\r\n", &gzip[..]),
+        ("", gzip),
+        ("", b"\x28\xb5\x2f\xfd\x04\0\x01\0\0\xff"),
+        ("Content-Encoding: identity, br\r\n", b"\x0b\x02\x80{}\x03"),
+    ] {
+        let answer = server.connect().request("POST", "/rta/bold", headers, body);
+        assert_eq!(accepted(&answer), bold);
+        let explained =
+            server.connect_admin().request("POST", "/v1/explain/bold", headers, body).json();
+        assert_eq!(explained["failure"]["cause"], "bad_encoding", "{explained}");
+    }
+    // Some proxies keep the header of a body that they have decoded.
+    let (headers, body) = ("Content-Encoding: gzip\r\n", tencent_request(NON_MEMBER));
+    let answer = server.connect().request("POST", "/rta/tencent", headers, body);
+    assert_eq!(accepted(&answer), Some(vec!["new".to_owned()]));
+    counted(&server, "bold", &[("bad_encoding", 4.0)]);
+    counted(&server, "tencent", &[]);
+}
+
+#[test]
 fn client_still_sending_receives_the_answer_to_an_oversized_body() {
     let server = server("max_body = \"2KiB\"\napi = { public = true }");
     for (head, chunked) in [("Content-Length: 900000", false), ("Transfer-Encoding: chunked", true)]

@@ -109,6 +109,14 @@ fn invalid_requests_are_rejected_without_quoting_values() {
         format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n");
     let odd = api.0.request("POST", "/v1/audiences/a/devices?op=add", &headers, [0; 17]);
     assert_eq!(odd.problem(400, "bad_body"), "17 bytes are not a whole number of 16-byte keys");
+    let encoded = format!("{headers}Content-Encoding: gzip\r\n");
+    let encoded = api.0.request("POST", "/v1/audiences/a/devices?op=add", &encoded, [1; 16]);
+    encoded.problem(415, "bad_encoding");
+    assert_eq!(encoded.header("accept-encoding"), Some("identity"));
+    for path in [DEVICES, "/v1/audiences/b"] {
+        let method = if path == DEVICES { "POST" } else { "PUT" };
+        api.ask(method, path, b"\x1f\x8b\x08\0\0\0").problem(415, "bad_encoding");
+    }
     let many =
         api.0.request("POST", "/v1/audiences/a/devices?op=add", &headers, vec![1; 16 * 100_001]);
     many.problem(413, "too_large");
