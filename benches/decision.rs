@@ -68,6 +68,7 @@ fn main() {
         include: Vec::new(),
         rule: None,
         schedule: None,
+        values: Vec::new(),
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };
@@ -432,7 +433,7 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -
         .filter_map(|name| catalog.strategy_index(name))
         .map(|index| {
             let decision = catalog.decide(index, &request.keys, at);
-            (catalog.strategies()[index].name.as_str(), decision)
+            (catalog.strategies()[index].name.as_str(), decision, None)
         })
         .collect();
     api::encode(request.request_id.as_deref(), decisions.into_iter()).len() as u64

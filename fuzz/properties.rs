@@ -189,6 +189,7 @@ impl World {
                 include: include.to_vec(),
                 rule: None,
                 schedule: None,
+                values: Vec::new(),
                 no_device,
                 unavailable,
             };
@@ -283,7 +284,7 @@ impl World {
         let mut decide = |index: usize| {
             let decision = self.catalog.decide(index, &request.keys, Instant::now());
             bids[index] = Some(decision.outcome == Outcome::Bid);
-            (known[index].name.as_str(), decision)
+            (known[index].name.as_str(), decision, known[index].value_of(decision))
         };
         let decisions: Vec<_> = indexes.into_iter().map(&mut decide).collect();
         let bytes = api::encode(request.request_id.as_deref(), decisions.into_iter()).into();

@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
+//! | `value` | `[[strategy.value]]` |
 //! | `condition` | `when` of a strategy |
 //! | `leases` | `[cap_leases]` |
 //! | `store`, `trust` | `[store]`, and its public keys |
@@ -35,6 +36,7 @@ mod rules;
 mod server;
 mod store;
 mod trust;
+mod value;
 mod zone;
 
 use rtad_config::Document;
@@ -51,6 +53,7 @@ pub use platform::{
 pub use rules::{AudienceConfig, CapConfig, IdsConfig, StrategyConfig};
 pub use server::ServerConfig;
 pub use store::{StoreConfig, SwapMode};
+pub use value::{ValueBounds, ValueConfig};
 
 pub use rtad_config::{ConfigError, Location, Mistake, Mistakes, Named, Secret, SecretConfig};
 
@@ -116,6 +119,7 @@ impl Config {
             strategies.push(DEFAULT_STRATEGY.to_owned());
         }
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
+        platform::check_values(d, &config.platforms, &config.strategies, vocabulary);
         config.fingerprint = d.fingerprint();
         (config, document.finish())
     }
@@ -140,6 +144,7 @@ impl Config {
             time_zone: None,
             no_device: Outcome::NoBid,
             unavailable: Outcome::NoBid,
+            values: Vec::new(),
             cap: None,
         };
         let required = |name| AudienceConfig { name, required: true, max_age: None };

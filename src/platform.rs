@@ -14,6 +14,7 @@
 //! | `custom` | protocols that the config maps |
 //! | `adapter` | the trait of all protocols |
 //! | `describe` | answers as text |
+//! | `bid_values` | values of bids in the form of a protocol |
 //! | `verdict` | decisions about a request, and the cache time of its answer |
 //! | `read` | a request as data |
 //! | `failure` | causes of answers without decisions |
@@ -24,6 +25,7 @@
 
 pub mod access;
 mod adapter;
+mod bid_values;
 pub mod custom;
 mod describe;
 mod failure;
@@ -38,6 +40,7 @@ mod verdict;
 
 pub use access::Access;
 pub use adapter::{Adapter, Admission, Kind, Request, RequestHead};
+pub use bid_values::StrategyValues;
 pub use custom::Custom;
 pub use failure::{Failure, ReadError};
 pub use ids::{IdReader, Keys, MAX_IDS, MAX_READ_IDS};

@@ -5,12 +5,16 @@
 
 mod rule;
 mod schedule;
+mod value;
 
 use std::fmt;
 use std::time::{Instant, SystemTime};
 
 pub use rule::{Rule, Truth};
 pub use schedule::Scheduled;
+pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
+
+use value::Lookups;
 
 /// Membership of a device in an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +110,8 @@ pub struct Decision {
     pub outcome: Outcome,
     /// Its reason.
     pub reason: Reason,
+    /// The value of a bid.
+    pub value: ChosenValue,
 }
 
 impl Decision {
@@ -114,12 +120,18 @@ impl Decision {
     /// No bid, because nothing of a cap is leased.
     pub const NO_LEASE: Self = Self::no_bid(Reason::NoLease);
 
-    const fn no_bid(reason: Reason) -> Self {
-        Self { outcome: Outcome::NoBid, reason }
+    /// No bid.
+    pub const fn no_bid(reason: Reason) -> Self {
+        Self::of(Outcome::NoBid, reason)
     }
 
-    const fn bid(reason: Reason) -> Self {
-        Self { outcome: Outcome::Bid, reason }
+    /// A bid without a value.
+    pub const fn bid(reason: Reason) -> Self {
+        Self::of(Outcome::Bid, reason)
+    }
+
+    const fn of(outcome: Outcome, reason: Reason) -> Self {
+        Self { outcome, reason, value: ChosenValue { index: None, is_fallback: false } }
     }
 
     /// Whether it is a bid.
@@ -130,7 +142,7 @@ impl Decision {
 }
 
 /// A rule over audiences, which are named by their indexes in the catalog.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Strategy {
     /// Its name in requests and in platforms' mappings.
     pub name: String,
@@ -142,6 +154,8 @@ pub struct Strategy {
     pub rule: Option<Rule>,
     /// No device gets a bid while this does not hold.
     pub schedule: Option<Scheduled>,
+    /// Values of its bids: the first one that fits, at most [`MAX_VALUES`].
+    pub values: Vec<ValueEntry>,
     /// The answer to a request without a usable id.
     pub no_device: Outcome,
     /// The answer when an audience that the decision depends on is unavailable.
@@ -153,9 +167,27 @@ impl Strategy {
     ///
     /// Calls `membership` for excluding audiences first, then for including ones and for those of
     /// the rule, until the decision is final. An unavailable audience matters only if the others
-    /// leave the answer open.
+    /// leave the answer open. Audiences of values come last, and only for a bid.
     #[inline]
-    pub fn decide(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
+    pub fn decide(&self, membership: impl FnMut(usize) -> Membership) -> Decision {
+        if self.values.is_empty() {
+            self.decide_without_value(membership)
+        } else {
+            self.decide_with_value(membership)
+        }
+    }
+
+    fn decide_with_value(&self, membership: impl FnMut(usize) -> Membership) -> Decision {
+        let mut lookups = Lookups::new(membership);
+        let mut decision = self.decide_without_value(|audience| lookups.of(audience));
+        if decision.is_bid() {
+            decision.value = ChosenValue::first(&self.values, |audience| lookups.of(audience));
+        }
+        decision
+    }
+
+    #[inline]
+    fn decide_without_value(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
         if !self.is_scheduled() {
             return Decision::no_bid(Reason::NotScheduled);
         }
@@ -216,7 +248,7 @@ impl Strategy {
     /// The answer to a request without a usable id.
     pub fn without_device(&self) -> Decision {
         if self.is_scheduled() {
-            Decision { outcome: self.no_device, reason: Reason::NoDevice }
+            self.with_default_value(Decision::of(self.no_device, Reason::NoDevice))
         } else {
             Decision::no_bid(Reason::NotScheduled)
         }
@@ -225,14 +257,26 @@ impl Strategy {
     /// The answer when no audience is looked up.
     pub fn when_unavailable(&self) -> Decision {
         if self.is_scheduled() {
-            self.unavailable()
+            self.with_default_value(self.unavailable())
         } else {
             Decision::no_bid(Reason::NotScheduled)
         }
     }
 
     const fn unavailable(&self) -> Decision {
-        Decision { outcome: self.unavailable, reason: Reason::Unavailable }
+        Decision::of(self.unavailable, Reason::Unavailable)
+    }
+
+    fn with_default_value(&self, mut decision: Decision) -> Decision {
+        if decision.is_bid() {
+            decision.value = ChosenValue::default_of(&self.values);
+        }
+        decision
+    }
+
+    /// The numbers of a decision's value.
+    pub fn value_of(&self, decision: Decision) -> Option<&BidValue> {
+        decision.value.index.map(|index| &self.values[usize::from(index)].value)
     }
 
     /// Sets the bit of its schedule, and logs a change.
@@ -252,7 +296,8 @@ impl Strategy {
     /// Its audiences, in the order in which they are looked up, some more than once.
     pub fn audiences(&self) -> impl Iterator<Item = usize> {
         let of_rule = self.rule.as_ref().map_or_else(Vec::new, Rule::audiences);
-        self.exclude.iter().chain(&self.include).copied().chain(of_rule)
+        let of_values = self.values.iter().filter_map(|entry| entry.audience);
+        self.exclude.iter().chain(&self.include).copied().chain(of_rule).chain(of_values)
     }
 }
 
@@ -263,118 +308,4 @@ impl fmt::Display for Reason {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Membership::{Member as M, NotMember as N, Unavailable as U};
-    use super::*;
-    use rtad_core::schedule::{Moment, Schedule};
-
-    fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
-        Strategy {
-            name: "new-users".to_owned(),
-            exclude: exclude.to_vec(),
-            include: include.to_vec(),
-            rule: None,
-            schedule: None,
-            no_device: Outcome::NoBid,
-            unavailable: Outcome::NoBid,
-        }
-    }
-
-    #[test]
-    fn every_combination_of_two_excluding_and_two_including_audiences() {
-        let rule = strategy(&[0, 1], &[2, 3]);
-        for answers in combinations(&[M, N, U]) {
-            let decision = rule.decide(|audience| answers[audience]);
-            let [a, b, c, d] = answers;
-            let expected = if a == M || b == M {
-                (Outcome::NoBid, Reason::Member)
-            } else if a == U || b == U {
-                (Outcome::NoBid, Reason::Unavailable)
-            } else if c == M || d == M {
-                (Outcome::Bid, Reason::Member)
-            } else if c == U || d == U {
-                (Outcome::NoBid, Reason::Unavailable)
-            } else {
-                (Outcome::NoBid, Reason::NotMember)
-            };
-            assert_eq!((decision.outcome, decision.reason), expected, "{answers:?}");
-        }
-    }
-
-    fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4]> {
-        (0..81).map(|n| [values[n % 3], values[n / 3 % 3], values[n / 9 % 3], values[n / 27]])
-    }
-
-    #[test]
-    fn excluding_audiences_alone_bid_for_non_members() {
-        let rule = strategy(&[0], &[]);
-        assert_eq!(
-            rule.decide(|_| N),
-            Decision { outcome: Outcome::Bid, reason: Reason::NotMember }
-        );
-        assert_eq!(
-            rule.decide(|_| M),
-            Decision { outcome: Outcome::NoBid, reason: Reason::Member }
-        );
-    }
-
-    #[test]
-    fn unavailable_and_no_device_give_the_configured_answers() {
-        let mut rule = strategy(&[0], &[]);
-        rule.unavailable = Outcome::Bid;
-        rule.no_device = Outcome::Bid;
-        assert_eq!(
-            rule.decide(|_| U),
-            Decision { outcome: Outcome::Bid, reason: Reason::Unavailable }
-        );
-        assert_eq!(
-            rule.without_device(),
-            Decision { outcome: Outcome::Bid, reason: Reason::NoDevice }
-        );
-    }
-
-    #[test]
-    fn evaluation_stops_at_the_first_excluding_member() {
-        let mut evaluated = Vec::new();
-        strategy(&[0, 1], &[2]).decide(|audience| {
-            evaluated.push(audience);
-            if audience == 0 { M } else { N }
-        });
-        assert_eq!(evaluated, [0]);
-    }
-
-    /// A rule excludes whatever the lists decide, unless they refuse already.
-    #[test]
-    fn rule_and_lists_are_order_free() {
-        let mut rule = strategy(&[0], &[1]);
-        rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
-        rule.unavailable = Outcome::Bid;
-        for answers in combinations(&[M, N, U]) {
-            let [excluding, including, refused, _] = answers;
-            let decision = rule.decide(|audience| answers[audience]);
-            let expected = match (excluding, including, refused) {
-                (M, ..) => Decision::no_bid(Reason::Member),
-                (N, N, _) => Decision::no_bid(Reason::NotMember),
-                (.., M) => Decision::no_bid(Reason::Rule),
-                (N, M, N) => Decision::bid(Reason::Member),
-                _ => Decision::bid(Reason::Unavailable),
-            };
-            assert_eq!(decision, expected, "{answers:?}");
-        }
-        rule.exclude.clear();
-        rule.include.clear();
-        assert_eq!(rule.decide(|_| N), Decision::bid(Reason::Rule));
-    }
-
-    #[test]
-    fn schedule_that_does_not_hold_refuses_every_device() {
-        let mut rule = strategy(&[0], &[]);
-        (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
-        let past =
-            Schedule::between(None, Moment::try_from("2020-01-01T00:00:00Z".to_owned()).ok());
-        rule.schedule = Some(Scheduled::new(past));
-        let refused = Decision::no_bid(Reason::NotScheduled);
-        let answers = [rule.decide(|_| panic!("looked up")), rule.without_device()];
-        assert_eq!((answers, rule.when_unavailable()), ([refused; 2], refused));
-    }
-}
+mod tests;

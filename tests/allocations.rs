@@ -16,7 +16,10 @@ use rtad::platform::{
     Access, Adapter, Admission, CacheTimes, IdReader, Keys, Ocean, Platform, Read, RequestHead,
     Tencent, Verdict,
 };
-use rtad::strategy::{Decision, Outcome, Reason, Rule, Scheduled, Strategy};
+use rtad::strategy::{
+    BidValue, ChosenValue, Decision, Outcome, Reason, Rule, Scheduled, Strategy, ValueEntry,
+    ValueKey,
+};
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::period::PeriodUnit;
@@ -38,6 +41,10 @@ fn members() -> Snapshot {
     snapshot("old_users", 1, &keys, &Spec::small())
 }
 
+fn weight() -> BidValue {
+    BidValue::default().with(ValueKey::Weight, Some(2.0))
+}
+
 #[test]
 fn lookups_and_decisions_do_not_allocate() {
     let telemetry = Telemetry::default();
@@ -45,12 +52,14 @@ fn lookups_and_decisions_do_not_allocate() {
     let name = "old_users".parse().unwrap();
     let audience =
         Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
+    let value = |audience| ValueEntry { audience, value: weight() };
     let strategy = Strategy {
         name: "new-users".to_owned(),
         exclude: vec![0],
         include: Vec::new(),
         rule: Some(Rule::None(vec![Rule::All(vec![Rule::Audience(0)])])),
         schedule: Some(Scheduled::new(Schedule::default())),
+        values: vec![value(Some(0)), value(None)],
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };
@@ -71,7 +80,7 @@ fn lookups_and_decisions_do_not_allocate() {
     // A thread's first load allocates.
     drop(serving.load());
     let mut members = 0;
-    let mut outcome = None;
+    let (mut outcome, mut chosen) = (None, None);
     let counted = allocation_counter::measure(|| {
         let catalog = serving.load();
         let snapshot = catalog.audience("old_users").unwrap().available().unwrap();
@@ -83,6 +92,7 @@ fn lookups_and_decisions_do_not_allocate() {
         }
         keys.insert(0, DeviceKey::from_bytes([7; 16]));
         outcome = Some(catalog.decide(0, &keys, at).outcome);
+        chosen = catalog.decide(0, &keys[..1], at).value.index;
         // New devices, counted ones, and those beyond the cap.
         for n in [1_u8, 2, 3, 1] {
             let decision = catalog.decide(1, &[DeviceKey::from_bytes([n; 16])], at);
@@ -94,7 +104,7 @@ fn lookups_and_decisions_do_not_allocate() {
             std::time::Duration::from_micros(3),
         );
     });
-    assert_eq!((members, outcome), (3, Some(Outcome::NoBid)));
+    assert_eq!((members, outcome, chosen), (3, Some(Outcome::NoBid), Some(1)));
     let expected = [Reason::NotMember, Reason::NotMember, Reason::Capped, Reason::NotMember];
     assert_eq!(capped[..], expected);
     assert_eq!(counted.count_total, 0, "{} bytes", counted.bytes_total);
@@ -109,10 +119,13 @@ fn lookups_and_decisions_do_not_allocate() {
 /// and writing from it allocate nothing else.
 #[test]
 fn answers_allocate_lists_and_bytes_only() {
-    let bid = Decision { outcome: Outcome::Bid, reason: Reason::NotMember };
-    let no_bid = Decision { outcome: Outcome::NoBid, reason: Reason::Member };
-    let tencent = Tencent::new(vec![("T1001".to_owned(), 0)], CacheTimes::default());
-    let ocean = Ocean::new(vec![(10003, 0)], CacheTimes::default());
+    let value = ChosenValue { index: Some(0), is_fallback: false };
+    let bid = Decision { value, ..Decision::bid(Reason::NotMember) };
+    let values = [vec![weight()]];
+    let no_bid = Decision::no_bid(Reason::Member);
+    let cache = CacheTimes::default();
+    let tencent = Tencent::new(vec![("T1001".to_owned(), 0)], cache).with_values(&values);
+    let ocean = Ocean::new(vec![(10003, 0)], cache).with_values(&values);
     let adapters = [
         ("tencent", Box::new(tencent) as Box<dyn Adapter>, TENCENT_REQUEST, [1, 1]),
         ("ocean", Box::new(ocean), OCEAN_REQUEST, [3, 3]),

@@ -210,6 +210,7 @@ fn strategy() -> Strategy {
         include: Vec::new(),
         rule: None,
         schedule: None,
+        values: Vec::new(),
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     }

@@ -160,21 +160,32 @@ pub(super) enum Constant {
     Never,
 }
 
-/// Tries every combination of memberships. `None` if the conditions depend on the device, or if
-/// there are too many audiences to try.
-pub(super) fn constant(
+/// Results of all combinations of memberships.
+pub(super) struct Tried {
+    /// `None` if the conditions depend on the device.
+    pub(super) constant: Option<Constant>,
+    /// Whether any bid has the value, by its index.
+    pub(super) reached: Vec<bool>,
+}
+
+/// Tries every combination of memberships. `values` are the audiences of values. `None` if there
+/// are too many audiences to try.
+pub(super) fn try_all(
     exclude: &[usize],
     include: &[usize],
     rule: Option<&Rule>,
-) -> Option<Constant> {
+    values: &[Option<usize>],
+) -> Option<Tried> {
     let of_rule = rule.map_or_else(Vec::new, Rule::audiences);
-    let mut used: Vec<usize> = exclude.iter().chain(include).copied().chain(of_rule).collect();
+    let of_values = values.iter().flatten();
+    let lists = exclude.iter().chain(include).chain(of_values).copied();
+    let mut used: Vec<usize> = lists.chain(of_rule).collect();
     used.sort_unstable();
     used.dedup();
     if used.len() > MAX_TRIED {
         return None;
     }
-    let (mut when, mut bids) = ([false; 2], false);
+    let (mut when, mut bids, mut reached) = ([false; 2], false, vec![false; values.len()]);
     for bits in 0..1_u32 << used.len() {
         let is_member = |audience: &usize| {
             used.binary_search(audience).is_ok_and(|position| bits >> position & 1 == 1)
@@ -185,12 +196,17 @@ pub(super) fn constant(
         let holds = rule.is_none_or(|rule| rule.truth(&mut membership) == Truth::True);
         when[usize::from(holds)] = true;
         let is_included = include.is_empty() || include.iter().any(is_member);
-        bids |= holds && is_included && !exclude.iter().any(is_member);
+        if holds && is_included && !exclude.iter().any(is_member) {
+            bids = true;
+            let first = values.iter().position(|value| value.as_ref().is_none_or(is_member));
+            first.into_iter().for_each(|index| reached[index] = true);
+        }
     }
-    match (rule, when) {
+    let constant = match (rule, when) {
         (Some(_), [true, false]) => Some(Constant::WhenNever),
         (Some(_), [false, true]) => Some(Constant::WhenAlways),
         _ if !bids => Some(Constant::Never),
         _ => None,
-    }
+    };
+    Some(Tried { constant, reached })
 }

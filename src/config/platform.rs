@@ -14,6 +14,9 @@ use rtad_config::{Document, Named, Secret};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::rules::StrategyConfig;
+use super::value::{ValueBounds, ValueConfig};
+
 pub use custom::{
     Algorithm, BodyFormat, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
     SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
@@ -40,6 +43,8 @@ pub struct KindRules {
     pub strategy_id: &'static str,
     /// Whether a text is a valid strategy id.
     pub is_strategy_id: fn(&str) -> bool,
+    /// The values that its protocol carries, and their bounds.
+    pub value_bounds: &'static [ValueBounds],
     /// Whether keys of [`PlatformConfig`] map its bodies.
     pub is_mapped: bool,
 }
@@ -199,6 +204,35 @@ pub(super) fn check(
     let is_known =
         |platform: &PlatformConfig| vocabulary.kinds.iter().any(|kind| kind.word == platform.kind);
     platforms.retain(is_known);
+}
+
+/// Notes numbers that a platform of the strategy does not accept.
+pub(super) fn check_values(
+    d: &mut Document<'_>,
+    platforms: &[PlatformConfig],
+    strategies: &[StrategyConfig],
+    vocabulary: &Vocabulary<'_>,
+) {
+    for platform in platforms {
+        let kind = vocabulary.kinds.iter().find(|kind| kind.word == platform.kind);
+        let bounds = kind.map_or(&[][..], |kind| kind.value_bounds);
+        let is_mapped = |(_, strategy): &(usize, &StrategyConfig)| {
+            platform.strategies.values().any(|name| *name == strategy.name)
+        };
+        for (index, strategy) in strategies.iter().enumerate().filter(is_mapped) {
+            for (entry, value) in strategy.values.iter().map(ValueConfig::numbers).enumerate() {
+                for bounds in bounds {
+                    let Some(accepted) = bounds.refused(&value) else { continue };
+                    let key = format!("strategy[{index}].value[{entry}].{}", bounds.key.as_str());
+                    // Of several platforms, the first one is named.
+                    if !d.has_mistake(&key) {
+                        let name = &platform.name;
+                        d.reject(&key, &format!("{accepted}, which the platform {name} accepts"));
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Keys of a mapping, and what their tables have.

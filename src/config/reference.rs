@@ -17,13 +17,14 @@ const FLAGS: [(&str, &str); 4] = [
     ("store.url", "--store"),
 ];
 /// Tables and their headings.
-const TABLES: [(&str, &str); 17] = [
+const TABLES: [(&str, &str); 18] = [
     ("server", "`[server]`"),
     ("server.api", "`[server.api]`"),
     ("store", "`[store]`"),
     ("ids", "`[ids]`"),
     ("audience[]", "`[[audience]]`"),
     ("strategy[]", "`[[strategy]]`"),
+    ("strategy[].value[]", "`[[strategy.value]]`"),
     ("strategy[].cap", "`[strategy.cap]`"),
     ("cap_leases", "`[cap_leases]`"),
     ("platform[]", "`[[platform]]`"),
@@ -56,7 +57,9 @@ fn description(table: &str, key: &str) -> Option<&'static str> {
         ("store", _) => of::<StoreConfig>(key),
         ("ids", _) => of::<IdsConfig>(key),
         ("audience[]", _) => of::<AudienceConfig>(key),
+        ("strategy[]", "value") => of::<StrategyConfig>("values"),
         ("strategy[]", _) => of::<StrategyConfig>(key),
+        ("strategy[].value[]", _) => of::<ValueConfig>(key),
         ("strategy[].cap", _) => of::<CapConfig>(key),
         ("cap_leases", _) => of::<LeasesConfig>(key),
         ("platform[]", _) => of::<PlatformConfig>(key),

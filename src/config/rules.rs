@@ -10,7 +10,8 @@ use rtad_core::schedule::{Day, Hours, Moment, Schedule};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::condition::{Condition, Constant, constant, refuse_unknown};
+use super::condition::{Condition, Constant, refuse_unknown, try_all};
+use super::value::{self, ValueConfig};
 use super::zone::{time_zone, utc};
 use crate::strategy::Outcome;
 
@@ -78,6 +79,9 @@ pub struct StrategyConfig {
     /// Decision if a needed audience is missing or too old, or the service is overloaded.
     #[serde(default = "no_bid")]
     pub unavailable: Outcome,
+    /// Numbers that bids carry; see `[[strategy.value]]`. The first entry that fits counts.
+    #[serde(default, rename = "value", skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<ValueConfig>,
     /// Cap of the distinct devices that get a bid; see `[strategy.cap]`.
     pub cap: Option<CapConfig>,
 }
@@ -171,6 +175,7 @@ pub(super) fn check(d: &mut Document<'_>, strategies: &mut [StrategyConfig], has
         } else if strategy.exclude.is_empty() && strategy.include.is_empty() {
             d.mistake(&table, "names no audience", "exclude, include or when with at least one");
         }
+        value::check(d, &table, &strategy.values, &audiences);
         if !d.has_mistake(&table) {
             check_constant(d, &table, strategy, &audiences);
         }
@@ -191,7 +196,8 @@ pub(super) fn check(d: &mut Document<'_>, strategies: &mut [StrategyConfig], has
     }
 }
 
-/// Notes a strategy that never bids, and a condition that never or always holds.
+/// Notes a strategy that never bids, a condition that never or always holds, and values that no bid
+/// has.
 fn check_constant(
     d: &mut Document<'_>,
     table: &str,
@@ -203,7 +209,10 @@ fn check_constant(
     let (exclude, include) = (indexes(&strategy.exclude), indexes(&strategy.include));
     let rule = strategy.when.as_ref().map(|when| when.rule(&index));
     let when = format!("{table}.when");
-    match constant(&exclude, &include, rule.as_ref()) {
+    let values: Vec<_> =
+        strategy.values.iter().map(|value| value.audience.as_ref().and_then(index)).collect();
+    let Some(tried) = try_all(&exclude, &include, rule.as_ref(), &values) else { return };
+    match tried.constant {
         Some(Constant::WhenNever) => {
             d.mistake(&when, "holds for no device", "a condition that a device can meet");
         }
@@ -214,7 +223,18 @@ fn check_constant(
             let found = "bids for no device: its conditions contradict each other";
             d.mistake(table, found, "exclude, include and when that a device can meet together");
         }
-        None => {}
+        None => {
+            // The default is also that of bids which are not based on memberships.
+            let has_blind_bids = [strategy.no_device, strategy.unavailable].contains(&Outcome::Bid);
+            for (index, audience) in values.iter().enumerate() {
+                let is_reached = tried.reached[index] || audience.is_none() && has_blind_bids;
+                if !is_reached {
+                    let found = "is never reached: no bid has it";
+                    let accepted = "an audience of which a member can get a bid with this value";
+                    d.mistake(&format!("{table}.value[{index}]"), found, accepted);
+                }
+            }
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 //! {"request_id": "r1", "strategies": ["new-users"], "device": {"imei_md5": "…", "oaid": ["…"]}}
 //! {"request_id": "r1", "decisions": [{"strategy": "new-users", "bid": false, "reason": "member"}]}
 //! ```
+//!
+//! A bid may have a `"value": {"weight": 2.0}`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +15,7 @@ use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
-use crate::strategy::{Decision, Outcome, Reason};
+use crate::strategy::{BidValue, Decision, Reason};
 
 /// A device and the requested strategies.
 #[derive(Debug, Default)]
@@ -41,10 +43,13 @@ pub fn decode<'body>(
     Ok(request)
 }
 
+/// A strategy's name, its decision, and the value of a bid.
+pub type NamedDecision<'a> = (&'a str, Decision, Option<&'a BidValue>);
+
 /// Writes decisions, in the order given.
-pub fn encode<'name>(
+pub fn encode<'a>(
     request_id: Option<&str>,
-    decisions: impl Iterator<Item = (&'name str, Decision)> + Clone,
+    decisions: impl Iterator<Item = NamedDecision<'a>> + Clone,
 ) -> Vec<u8> {
     #[derive(Serialize)]
     struct ApiAnswer<'a, D: Serialize> {
@@ -59,17 +64,20 @@ pub fn encode<'name>(
 #[derive(Clone)]
 struct Decisions<I>(I);
 
-impl<'name, I: Iterator<Item = (&'name str, Decision)> + Clone> Serialize for Decisions<I> {
+impl<'a, I: Iterator<Item = NamedDecision<'a>> + Clone> Serialize for Decisions<I> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct One<'a> {
             strategy: &'a str,
             bid: bool,
             reason: Reason,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            value: Option<&'a BidValue>,
         }
         let mut list = serializer.serialize_seq(None)?;
-        for (strategy, Decision { outcome, reason }) in self.0.clone() {
-            list.serialize_element(&One { strategy, bid: outcome == Outcome::Bid, reason })?;
+        for (strategy, decision, value) in self.0.clone() {
+            let (bid, reason) = (decision.is_bid(), decision.reason);
+            list.serialize_element(&One { strategy, bid, reason, value })?;
         }
         list.end()
     }
@@ -222,6 +230,7 @@ impl<'de> Visitor<'de> for IdsSeed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::ValueKey;
     use crate::telemetry::Telemetry;
     use rtad_core::device::{DeviceKey, KeyMaker};
 
@@ -309,16 +318,17 @@ mod tests {
 
     #[test]
     fn decisions_are_written_in_order() {
-        let decision = |outcome, reason| Decision { outcome, reason };
+        let value = BidValue::default().with(ValueKey::Weight, Some(2.0));
         let decisions = [
-            ("a", decision(Outcome::Bid, Reason::NotMember)),
-            ("b", decision(Outcome::NoBid, Reason::NoDevice)),
+            ("a", Decision::bid(Reason::NotMember), Some(&value)),
+            ("b", Decision::no_bid(Reason::NoDevice), None),
         ];
         assert_eq!(
             String::from_utf8(encode(Some("r\"1"), decisions.into_iter())).unwrap(),
             concat!(
                 r#"{"request_id":"r\"1","decisions":[{"strategy":"a","bid":true,"#,
-                r#""reason":"not_member"},{"strategy":"b","bid":false,"reason":"no_device"}]}"#
+                r#""reason":"not_member","value":{"weight":2.0}},"#,
+                r#"{"strategy":"b","bid":false,"reason":"no_device"}]}"#
             )
         );
         assert_eq!(encode(None, std::iter::empty()), br#"{"decisions":[]}"#);

@@ -29,7 +29,11 @@ pub(super) async fn decide(
     };
     let decisions: Vec<_> = indexes
         .into_iter()
-        .map(|index| (known[index].name.as_str(), catalog.decide(index, &keys, arrival.started)))
+        .map(|index| {
+            let decision = catalog.decide(index, &keys, arrival.started);
+            let strategy = &known[index];
+            (strategy.name.as_str(), decision, strategy.value_of(decision))
+        })
         .collect();
     Ok(AnswerBody::json(api::encode(request_id.as_deref(), decisions.into_iter())))
 }

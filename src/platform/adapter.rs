@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message;
 
+use super::bid_values::StrategyValues;
 use super::failure::ReadError;
 use super::read::{Read, StrategyIds};
 use super::verdict::Verdict;
@@ -75,7 +76,7 @@ impl fmt::Debug for Request<'_> {
 pub struct Kind {
     /// Its word in the config, and its strategy ids.
     pub rules: KindRules,
-    /// Builds an adapter for the config's strategy ids.
+    /// Builds an adapter for the config's strategy ids, and the values of all strategies.
     ///
     /// # Errors
     ///
@@ -85,7 +86,11 @@ pub struct Kind {
 }
 
 /// Builds an adapter from its config table, and its strategy ids with their strategies' indexes.
-type Build = fn(&PlatformConfig, Vec<(String, usize)>) -> Result<Box<dyn Adapter>, Vec<Mistake>>;
+type Build = fn(
+    &PlatformConfig,
+    Vec<(String, usize)>,
+    &StrategyValues,
+) -> Result<Box<dyn Adapter>, Vec<Mistake>>;
 
 /// The way a caller is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -52,9 +52,10 @@ pub(super) const KIND: Kind = Kind {
         word: "custom",
         strategy_id: "1 to 128 visible characters",
         is_strategy_id: |id| is_visible(id, 128),
+        value_bounds: &[],
         is_mapped: true,
     },
-    build: |config, ids| Ok(Box::new(Custom::build(config, ids)?)),
+    build: |config, ids, _| Ok(Box::new(Custom::build(config, ids)?)),
 };
 
 /// A mapped protocol, with its configuration.

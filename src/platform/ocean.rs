@@ -8,6 +8,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::adapter::{Adapter, Kind, Request, encode};
+use super::bid_values::{StrategyValues, ValueTable};
 use super::describe::Lines;
 use super::failure::ReadError;
 use super::read::{
@@ -16,6 +17,7 @@ use super::read::{
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::KindRules;
+use crate::strategy::{BidValue, ValueKey};
 use rtad_core::device::{IdField, IdKind};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
@@ -23,7 +25,7 @@ mod wire {
     include!(concat!(env!("OUT_DIR"), "/ocean.rta.rs"));
 }
 
-pub use wire::rsp::UserInfo;
+pub use wire::rsp::{UserInfo, UserScore, UserType};
 pub use wire::{Device, DidType, Platform, Req, Rsp};
 
 /// `kind = "ocean"`
@@ -33,12 +35,14 @@ pub(super) const KIND: Kind = Kind {
         strategy_id: "a whole number",
         // One spelling per id: no plus, no leading zeros.
         is_strategy_id: |id| id.parse::<i64>().is_ok_and(|number| number.to_string() == id),
+        // Bounds are not published.
+        value_bounds: &[],
         is_mapped: false,
     },
-    build: |config, ids| {
+    build: |config, ids, values| {
         let number = |id: String| id.parse().expect("the config accepts only numbers");
         let ids = ids.into_iter().map(|(id, strategy)| (number(id), strategy));
-        Ok(Box::new(Ocean::new(ids.collect(), config.into())))
+        Ok(Box::new(Ocean::new(ids.collect(), config.into()).with_values(values)))
     },
 };
 
@@ -67,13 +71,30 @@ pub struct Ocean {
     /// `rta_id`s.
     strategies: StrategyIds,
     cache: CacheTimes,
+    values: ValueTable<UserScore>,
 }
 
 impl Ocean {
     /// An adapter for these `rta_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(i64, usize)>, cache: CacheTimes) -> Self {
-        Self { strategies: StrategyIds::new(ids), cache }
+        Self { strategies: StrategyIds::new(ids), cache, values: ValueTable::default() }
     }
+
+    /// Adds the values of strategies.
+    #[must_use]
+    pub fn with_values(self, values: &StrategyValues) -> Self {
+        let values = ValueTable::new(&self.strategies, values, |_, value| score(value));
+        Self { values, ..self }
+    }
+}
+
+/// The score that a value gives: `quality`, or else `weight` as a coefficient.
+fn score(value: &BidValue) -> Option<UserScore> {
+    let of = |key, user_type: UserType| {
+        Some(UserScore { user_type: user_type.into(), quality: value.get(key)? })
+    };
+    of(ValueKey::Quality, UserType::Default)
+        .or_else(|| of(ValueKey::Weight, UserType::PriceCoefficient))
 }
 
 impl Adapter for Ocean {
@@ -112,7 +133,8 @@ impl Adapter for Ocean {
         let is_fallback = read.purpose == Purpose::Fallback;
         let info = |asked: &Asked<'_>| {
             let rta_id = if let Value::Int(number) = asked.id { number } else { 0 };
-            UserInfo { is_interested: bids(verdicts, asked.known), rta_id }
+            let user_scores = self.values.of(verdicts, asked.known).copied();
+            UserInfo { is_interested: bids(verdicts, asked.known), user_scores, rta_id }
         };
         let user_infos = if read.asked.is_all() && !is_fallback {
             Vec::new()
@@ -148,7 +170,14 @@ impl Adapter for Ocean {
         lines.texts("req_id", Some(&answer.req_id).filter(|id| !id.is_empty()));
         let verdict =
             |info: &UserInfo| if info.is_interested { "interested" } else { "not interested" };
-        let info = |info: &UserInfo| format!("rta_id {}: {}", info.rta_id, verdict(info));
+        let score = |score: &UserScore| {
+            let kind = score.user_type().as_str_name().to_ascii_lowercase();
+            format!(", user_type {kind}, quality {}", score.quality)
+        };
+        let info = |info: &UserInfo| {
+            let score = info.user_scores.as_ref().map(score).unwrap_or_default();
+            format!("rta_id {}: {}{score}", info.rta_id, verdict(info))
+        };
         lines.each("user_infos", answer.user_infos.iter().map(info));
         lines.each("ts", Some(answer.ts).filter(|ts| *ts != 0));
         let meaning = |bid_type| match bid_type {

@@ -13,12 +13,14 @@ use prost::encoding::WireType;
 use smallvec::SmallVec;
 
 use super::adapter::{Adapter, Kind, Request, encode, is_visible};
+use super::bid_values::{StrategyValues, ValueTable};
 use super::describe::Lines;
 use super::failure::ReadError;
 use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked};
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
-use crate::config::KindRules;
+use crate::config::{KindRules, ValueBounds};
+use crate::strategy::{BidValue, ValueKey};
 use rtad_core::device::IdField;
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
@@ -32,7 +34,7 @@ pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 
 use request::Message;
 use wire::device::DoubtfulId;
-use wire::rta_response::AdResult;
+use wire::rta_response::{AdResult, TargetInfo};
 
 /// `kind = "tencent"`
 pub(super) const KIND: Kind = Kind {
@@ -40,9 +42,15 @@ pub(super) const KIND: Kind = Kind {
         word: "tencent",
         strategy_id: "1 to 32 visible characters",
         is_strategy_id: |id| is_visible(id, 32),
+        value_bounds: &[
+            ValueBounds { key: ValueKey::Weight, least: 0.2, most: 5.0 },
+            ValueBounds { key: ValueKey::CpaPrice, least: 1.0, most: 1e9 },
+            ValueBounds { key: ValueKey::CpcPrice, least: 10.0, most: 1e9 },
+            ValueBounds { key: ValueKey::CpcFactor, least: 0.2, most: 5.0 },
+        ],
         is_mapped: false,
     },
-    build: |config, ids| Ok(Box::new(Tencent::new(ids, config.into()))),
+    build: |config, ids, values| Ok(Box::new(Tencent::new(ids, config.into()).with_values(values))),
 };
 
 const ACCEPT: u32 = 0;
@@ -54,12 +62,51 @@ pub struct Tencent {
     /// `out_target_id`s, of 1 to 32 bytes each.
     strategies: StrategyIds,
     cache: CacheTimes,
+    values: ValueTable<TargetValue>,
+}
+
+/// A value of a strategy id.
+#[derive(Debug)]
+struct TargetValue {
+    /// The bytes of the field `target_infos`.
+    target_info: Box<[u8]>,
+    cpc_price: Option<u32>,
+    cpa_price: Option<u32>,
+}
+
+impl TargetValue {
+    /// `None` if the value has no number of this protocol. The config has checked the bounds.
+    #[expect(clippy::cast_possible_truncation, reason = "single precision on the wire")]
+    fn new(asked: &Asked<'static>, value: &BidValue) -> Option<Self> {
+        let factor = |key| value.get(key).map(|factor| factor as f32);
+        let info = TargetInfo {
+            cpc_price: value.price(ValueKey::CpcPrice),
+            cpa_price: value.price(ValueKey::CpaPrice),
+            user_weight_factor: factor(ValueKey::Weight),
+            cpc_factor: factor(ValueKey::CpcFactor),
+            ..TargetInfo::default()
+        };
+        if info == TargetInfo::default() {
+            return None;
+        }
+        let (cpc_price, cpa_price) = (info.cpc_price, info.cpa_price);
+        let out_target_id = Some(Bytes::copy_from_slice(asked.id.bytes()));
+        let target_infos = vec![TargetInfo { out_target_id, ..info }];
+        let target_info = RtaResponse { target_infos, ..RtaResponse::default() }.encode_to_vec();
+        Some(Self { target_info: target_info.into(), cpc_price, cpa_price })
+    }
 }
 
 impl Tencent {
     /// An adapter for these `out_target_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(String, usize)>, cache: CacheTimes) -> Self {
-        Self { strategies: StrategyIds::new(ids), cache }
+        Self { strategies: StrategyIds::new(ids), cache, values: ValueTable::default() }
+    }
+
+    /// Adds the values of strategies, which are within the bounds of [`KIND`].
+    #[must_use]
+    pub fn with_values(self, values: &StrategyValues) -> Self {
+        Self { values: ValueTable::new(&self.strategies, values, TargetValue::new), ..self }
     }
 
     /// The strategies that bid, or a rejection if none does. A message of prost would need a list
@@ -78,7 +125,33 @@ impl Tencent {
         for asked in bidding() {
             put_bytes(OUT_TARGET_ID, asked.id.bytes(), &mut out);
         }
+        if !self.values.is_empty() {
+            for value in read.asked.iter().filter_map(|asked| self.values.of(verdicts, asked.known))
+            {
+                out.extend_from_slice(&value.target_info);
+            }
+        }
         Bytes::copy_from_slice(&out)
+    }
+
+    /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
+    /// configured strategy. Without a kept ad it is a rejection: where `ignore` has no effect, 0
+    /// would accept all. Prices override those of the first answer.
+    fn of_ads(&self, read: &Read<'_>, verdicts: &[Verdict]) -> RtaResponse {
+        if !verdicts.iter().any(Verdict::bids) {
+            return RtaResponse { code: Some(REJECT), ..RtaResponse::default() };
+        }
+        let result = |asked: &Asked<'_>| {
+            let value = self.values.of(verdicts, asked.known);
+            AdResult {
+                adgroup_id: asked.ad,
+                cpc_price: value.and_then(|value| value.cpc_price),
+                cpa_price: value.and_then(|value| value.cpa_price),
+                ignore: (!bids(verdicts, asked.known)).then_some(true),
+            }
+        };
+        let ad_results = read.asked.iter().map(result).collect();
+        RtaResponse { code: Some(ACCEPT), ad_results, ..RtaResponse::default() }
     }
 }
 
@@ -104,22 +177,6 @@ fn put_number(key: u8, mut number: u32, out: &mut AnswerBuffer) {
 fn put_bytes(key: u8, bytes: &[u8], out: &mut AnswerBuffer) {
     put_number(key, bytes.len() as u32, out);
     out.extend_from_slice(bytes);
-}
-
-/// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
-/// configured strategy. Without a kept ad it is a rejection: where `ignore` has no effect, 0 would
-/// accept all.
-fn of_ads(read: &Read<'_>, verdicts: &[Verdict]) -> RtaResponse {
-    if !verdicts.iter().any(Verdict::bids) {
-        return RtaResponse { code: Some(REJECT), ..RtaResponse::default() };
-    }
-    let result = |asked: &Asked<'_>| AdResult {
-        adgroup_id: asked.ad,
-        ignore: (!bids(verdicts, asked.known)).then_some(true),
-        ..AdResult::default()
-    };
-    let ad_results = read.asked.iter().map(result).collect();
-    RtaResponse { code: Some(ACCEPT), ad_results, ..RtaResponse::default() }
 }
 
 impl Adapter for Tencent {
@@ -166,7 +223,7 @@ impl Adapter for Tencent {
         let mut response = match read.purpose {
             Purpose::Strategies | Purpose::Fallback => return self.of_strategies(read, verdicts),
             Purpose::Ping => RtaResponse { code: Some(ACCEPT), ..RtaResponse::default() },
-            Purpose::Ads => of_ads(read, verdicts),
+            Purpose::Ads => self.of_ads(read, verdicts),
         };
         response.request_id = read.shared_request_id();
         encode(&response)
@@ -194,14 +251,34 @@ impl Adapter for Tencent {
         );
         lines.each("dsp_tag", answer.dsp_tag);
         lines.texts("out_target_id", &answer.out_target_id);
-        lines.each("target_infos", answer.target_infos.iter().map(|info| format!("{info:?}")));
+        lines.each("target_infos", answer.target_infos.iter().map(describe_target));
         lines.each("aid_whitelist", answer.aid_whitelist);
         let kept = |ad: &AdResult| if ad.ignore() { "ignored" } else { "kept" };
-        let result = |ad: &AdResult| format!("adgroup_id {}: {}", ad.adgroup_id(), kept(ad));
+        let result = |ad: &AdResult| {
+            let prices = prices(ad.cpc_price, ad.cpa_price);
+            format!("adgroup_id {}: {}{prices}", ad.adgroup_id(), kept(ad))
+        };
         lines.each("ad_results", answer.ad_results.iter().map(result));
         lines.texts("dsp_tag_str", &answer.dsp_tag_str);
         Ok(lines.joined())
     }
+}
+
+/// A value of a strategy as text.
+fn describe_target(info: &TargetInfo) -> String {
+    let id = info.out_target_id.as_deref().unwrap_or_default();
+    let factors =
+        [("user_weight_factor", info.user_weight_factor), ("cpc_factor", info.cpc_factor)];
+    let factor = |(name, factor): (&str, Option<f32>)| Some(format!(", {name} {}", factor?));
+    let factors: String = factors.into_iter().filter_map(factor).collect();
+    let prices = prices(info.cpc_price, info.cpa_price);
+    format!("{:?}{factors}{prices}", String::from_utf8_lossy(id))
+}
+
+fn prices(cpc: Option<u32>, cpa: Option<u32>) -> String {
+    let prices = [("cpc_price", cpc), ("cpa_price", cpa)];
+    let price = |(name, price): (&str, Option<u32>)| Some(format!(", {name} {}", price?));
+    prices.into_iter().filter_map(price).collect()
 }
 
 /// Notes further fields.

@@ -8,7 +8,7 @@ use super::failure::{Failure, ReadError};
 use super::read::{Id, Read};
 use super::value::Value;
 use super::verdict::{Verdict, Verdicts};
-use crate::strategy::{Decision, Outcome, Reason};
+use crate::strategy::{BidValue, ChosenValue, Decision, Reason, ValueKey};
 use rtad_core::device::IdField;
 
 /// Text of the data that an adapter read.
@@ -26,12 +26,21 @@ pub(super) struct Script {
     pub(super) asked: Vec<usize>,
 }
 
-pub(super) const BID: Decision = Decision { outcome: Outcome::Bid, reason: Reason::NotMember };
-pub(super) const NO_BID: Decision = Decision { outcome: Outcome::NoBid, reason: Reason::Member };
-pub(super) const BID_UNAVAILABLE: Decision =
-    Decision { outcome: Outcome::Bid, reason: Reason::Unavailable };
-pub(super) const NO_BID_UNAVAILABLE: Decision =
-    Decision { outcome: Outcome::NoBid, reason: Reason::Unavailable };
+pub(super) const BID: Decision = Decision::bid(Reason::NotMember);
+pub(super) const NO_BID: Decision = Decision::no_bid(Reason::Member);
+pub(super) const BID_UNAVAILABLE: Decision = Decision::bid(Reason::Unavailable);
+pub(super) const NO_BID_UNAVAILABLE: Decision = Decision::no_bid(Reason::Unavailable);
+
+/// A bid with the value at an index.
+pub(super) fn bid_with(index: u8) -> Decision {
+    Decision { value: ChosenValue { index: Some(index), is_fallback: false }, ..BID }
+}
+
+/// A value of these numbers.
+pub(super) fn value(numbers: &[(ValueKey, f64)]) -> BidValue {
+    let with = |value: BidValue, (key, number): &(ValueKey, f64)| value.with(*key, Some(*number));
+    numbers.iter().fold(BidValue::default(), with)
+}
 
 /// These decisions as verdicts about a request.
 pub(super) fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {

@@ -41,8 +41,14 @@ impl Read<'_> {
 /// Whether a strategy bids.
 #[inline]
 pub(super) fn bids(verdicts: &[Verdict], id: Option<Known>) -> bool {
-    let of = |id: Known| verdicts.iter().find(|verdict| verdict.strategy == id.strategy);
-    id.and_then(of).is_some_and(Verdict::bids)
+    verdict_of(verdicts, id).is_some_and(Verdict::bids)
+}
+
+/// The verdict about a strategy id.
+#[inline]
+pub(super) fn verdict_of(verdicts: &[Verdict], id: Option<Known>) -> Option<&Verdict> {
+    let id = id?;
+    verdicts.iter().find(|verdict| verdict.strategy == id.strategy)
 }
 
 impl Verdict {
@@ -77,7 +83,8 @@ const REFUSED_CACHE: u32 = 3600;
 
 impl CacheTimes {
     /// The cache time of an answer with these verdicts. An answer that depends on a missing
-    /// audience or lease carries none: a short outage would be cached for a day. An answer without
+    /// audience or lease carries none: a short outage would be cached for a day. So does a default
+    /// value in place of one that depends on a missing audience. An answer without
     /// a decision carries none either, as it does not depend on the device.
     ///
     /// The time in an answer of a strategy with a cap ends with the cap's period: a bid cached for
@@ -86,7 +93,12 @@ impl CacheTimes {
     /// `not_scheduled` always carries a time; a bid does only if one is configured.
     pub(super) fn of(&self, bids: bool, verdicts: &[Verdict]) -> Option<u32> {
         let has = |reason| verdicts.iter().any(|verdict| verdict.decision.reason == reason);
-        if has(Reason::Unavailable) || has(Reason::NoLease) || verdicts.is_empty() {
+        let is_fallback = |verdict: &Verdict| verdict.decision.value.is_fallback;
+        if has(Reason::Unavailable)
+            || has(Reason::NoLease)
+            || verdicts.is_empty()
+            || verdicts.iter().any(is_fallback)
+        {
             return None;
         }
         let configured = if bids { self.bid } else { self.no_bid };

@@ -11,10 +11,10 @@ use http::header::AUTHORIZATION;
 use crate::catalog::{ApiAccess, Audience};
 use crate::config::{
     AudienceConfig, Config, ConfigError, Flags, KindRules, Mistake, PlatformConfig, StrategyConfig,
-    Vocabulary,
+    ValueConfig, Vocabulary,
 };
 use crate::platform::{Access, KINDS, Platform};
-use crate::strategy::{Scheduled, Strategy};
+use crate::strategy::{Scheduled, Strategy, ValueEntry};
 use crate::sync::CatalogPlan;
 use crate::telemetry::Route;
 use rtad_core::snapshot::AudienceName;
@@ -69,12 +69,17 @@ impl Assembly {
         let audience = |config: &AudienceConfig| {
             Audience::unloaded(config.name.clone(), config.required, config.max_age)
         };
+        let value = |config: &ValueConfig| ValueEntry {
+            audience: config.audience.as_ref().and_then(&index),
+            value: config.numbers(),
+        };
         let strategy = |config: &StrategyConfig| Strategy {
             name: config.name.clone(),
             exclude: indices(&config.exclude),
             include: indices(&config.include),
             rule: config.when.as_ref().map(|when| when.rule(&index)),
             schedule: config.schedule().map(Scheduled::new),
+            values: config.values.iter().map(value).collect(),
             no_device: config.no_device,
             unavailable: config.unavailable,
         };
@@ -110,12 +115,16 @@ fn build(config: &PlatformConfig, strategies: &[StrategyConfig]) -> Result<Platf
     let index =
         |name: &str| strategies.iter().position(|strategy| strategy.name == name).unwrap_or(0);
     let ids = config.strategies.iter().map(|(id, name)| (id.clone(), index(name))).collect();
+    let numbers = |strategy: &StrategyConfig| {
+        strategy.values.iter().map(ValueConfig::numbers).collect::<Vec<_>>()
+    };
+    let values: Vec<_> = strategies.iter().map(numbers).collect();
     let access = config.headers.iter().map(|header| (header.name.clone(), header.secret.clone()));
     Ok(Platform {
         name: config.name.clone(),
         path: config.path.clone(),
         access: Access::any_of(access.collect()),
-        adapter: (kind.build)(config, ids)?,
+        adapter: (kind.build)(config, ids, &values)?,
     })
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::platform::failure::Failure;
 use crate::platform::ids::MAX_ASKED;
 use crate::platform::testing::{
-    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, fallback, reply,
+    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, bid_with, fallback, reply, value,
 };
 use crate::strategy::Decision;
 
@@ -224,4 +224,24 @@ fn unreadable_body_fails_without_a_decision() {
         assert_eq!(reply(&adapter(), bytes(body), &mut script), Err(Failure::BadBody), "{body}");
         assert!(script.asked.is_empty() && script.ids.is_empty());
     }
+}
+
+/// The first answer is made with protoc.
+#[test]
+fn bid_with_a_value_has_one_score() {
+    let values = [vec![
+        value(&[(ValueKey::Weight, 1.5), (ValueKey::CpaPrice, 3000.0)]),
+        value(&[(ValueKey::Weight, 1.5), (ValueKey::Quality, 0.75)]),
+        value(&[(ValueKey::CpaPrice, 3000.0)]),
+    ]];
+    let adapter = adapter().with_values(&values);
+    let answer = |decision| {
+        reply(&adapter, bytes(REQUEST), &mut Script::deciding(&[decision, NO_BID])).unwrap()
+    };
+    let golden = "320e32303234303631366162636465663a120801120b080111000000000000f83f18934e3a03\
+                  18944e4a00503c";
+    assert_eq!(hex(answer(bid_with(0))), golden);
+    let score = |index| Rsp::decode(answer(bid_with(index))).unwrap().user_infos[0].user_scores;
+    let quality = UserScore { user_type: UserType::Default as i32, quality: 0.75 };
+    assert_eq!([score(1), score(2)], [Some(quality), None]);
 }

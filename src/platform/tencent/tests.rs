@@ -4,7 +4,7 @@ use super::*;
 use crate::platform::failure::Failure;
 use crate::platform::ids::MAX_ASKED;
 use crate::platform::testing::{
-    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, fallback, reply,
+    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, bid_with, fallback, reply, value,
 };
 use crate::strategy::Decision;
 
@@ -332,4 +332,42 @@ fn second_request_without_a_kept_ad_is_rejected() {
     assert_eq!(hex(answer.unwrap()), "0a0272321001");
     let (response, _) = ask(second_request(&[]), &[BID, BID]);
     assert_eq!(response.code, Some(1), "0 without an ad would accept them all");
+}
+
+/// The answers are made with protoc.
+#[test]
+fn bids_with_values_get_golden_answers() {
+    let values = [
+        vec![
+            value(&[(ValueKey::Weight, 2.0), (ValueKey::CpaPrice, 3000.0)]),
+            value(&[(ValueKey::Quality, 0.5)]),
+        ],
+        vec![value(&[(ValueKey::CpcPrice, 10.0), (ValueKey::CpcFactor, 0.2)])],
+    ];
+    let adapter = plain(&[("new", 0), ("vip", 1)]).with_values(&values);
+    let answer = |body: Bytes, decisions: [Decision; 2]| {
+        hex(reply(&adapter, body, &mut Script::deciding(&decisions)).unwrap())
+    };
+    let without = "0a164a6f383235775f75456532784c6c4a55414677765351100052036e65775203766970";
+    let new = "620d0a036e657728b8173500000040";
+    let vip = "620c0a03766970180a3dcdcc4c3e";
+    for (decisions, infos) in [
+        ([bid_with(0), bid_with(0)], format!("{new}{vip}")),
+        // The protocol has no number of the second value.
+        ([bid_with(1), bid_with(0)], vip.to_owned()),
+        ([BID, BID], String::new()),
+    ] {
+        assert_eq!(answer(bytes(REQUEST), decisions), format!("{without}{infos}"));
+    }
+    let ads = second_request(&[(Some(7), Some("new")), (Some(8), Some("vip"))]);
+    let expected = "0a02723210007205080730b817720408082001";
+    assert_eq!(answer(ads, [bid_with(0), NO_BID]), expected);
+}
+
+#[test]
+fn default_in_place_of_an_unknown_value_carries_no_cache_time() {
+    let mut decision = bid_with(0);
+    assert_eq!(ask(bytes(REQUEST), &[decision, NO_BID]).0.response_cache_time, Some(3600));
+    decision.value.is_fallback = true;
+    assert_eq!(ask(bytes(REQUEST), &[decision, NO_BID]).0.response_cache_time, None);
 }

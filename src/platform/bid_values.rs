@@ -1,0 +1,54 @@
+//! Values of bids in the form that a protocol writes, made when a platform is built.
+
+use super::read::{Asked, Known, StrategyIds};
+use super::verdict::{Verdict, verdict_of};
+use crate::strategy::BidValue;
+
+/// The values of all strategies, by the strategies' indexes.
+pub type StrategyValues = [Vec<BidValue>];
+
+/// Forms of values, by index of the platform's strategy id and of the value. `None` for values of
+/// which the protocol carries nothing.
+#[derive(Debug)]
+pub(super) struct ValueTable<T>(Vec<Vec<Option<T>>>);
+
+/// Without values.
+impl<T> Default for ValueTable<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> ValueTable<T> {
+    /// The forms that `make` returns for each id and value.
+    pub(super) fn new(
+        ids: &StrategyIds,
+        values: &StrategyValues,
+        make: impl Fn(&Asked<'static>, &BidValue) -> Option<T>,
+    ) -> Self {
+        let of = |asked: &Asked<'static>| {
+            let values = asked.known.and_then(|known| values.get(known.strategy));
+            values.into_iter().flatten().map(|value| make(asked, value)).collect()
+        };
+        let table: Vec<Vec<_>> = ids.iter().map(of).collect();
+        if table.iter().flatten().flatten().next().is_none() {
+            Self::default()
+        } else {
+            Self(table)
+        }
+    }
+
+    /// Whether no bid has a value.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of the verdict about a strategy id, if it is a bid with one.
+    #[inline]
+    pub(super) fn of(&self, verdicts: &[Verdict], id: Option<Known>) -> Option<&T> {
+        let values = self.0.get(id?.index)?;
+        let index = verdict_of(verdicts, id)?.decision.value.index?;
+        values.get(usize::from(index))?.as_ref()
+    }
+}

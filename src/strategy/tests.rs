@@ -1,0 +1,128 @@
+//! Decisions of strategies by memberships.
+
+use super::Membership::{Member as M, NotMember as N, Unavailable as U};
+use super::*;
+use rtad_core::schedule::{Moment, Schedule};
+
+fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
+    Strategy {
+        name: "new-users".to_owned(),
+        exclude: exclude.to_vec(),
+        include: include.to_vec(),
+        rule: None,
+        schedule: None,
+        values: Vec::new(),
+        no_device: Outcome::NoBid,
+        unavailable: Outcome::NoBid,
+    }
+}
+
+#[test]
+fn every_combination_of_two_excluding_and_two_including_audiences() {
+    let rule = strategy(&[0, 1], &[2, 3]);
+    for answers in combinations(&[M, N, U]) {
+        let decision = rule.decide(|audience| answers[audience]);
+        let [a, b, c, d] = answers;
+        let expected = if a == M || b == M {
+            (Outcome::NoBid, Reason::Member)
+        } else if a == U || b == U {
+            (Outcome::NoBid, Reason::Unavailable)
+        } else if c == M || d == M {
+            (Outcome::Bid, Reason::Member)
+        } else if c == U || d == U {
+            (Outcome::NoBid, Reason::Unavailable)
+        } else {
+            (Outcome::NoBid, Reason::NotMember)
+        };
+        assert_eq!((decision.outcome, decision.reason), expected, "{answers:?}");
+    }
+}
+
+fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4]> {
+    (0..81).map(|n| [values[n % 3], values[n / 3 % 3], values[n / 9 % 3], values[n / 27]])
+}
+
+#[test]
+fn excluding_audiences_alone_bid_for_non_members() {
+    let rule = strategy(&[0], &[]);
+    assert_eq!(rule.decide(|_| N), Decision::bid(Reason::NotMember));
+    assert_eq!(rule.decide(|_| M), Decision::no_bid(Reason::Member));
+}
+
+#[test]
+fn unavailable_and_no_device_give_the_configured_answers() {
+    let mut rule = strategy(&[0], &[]);
+    rule.unavailable = Outcome::Bid;
+    rule.no_device = Outcome::Bid;
+    assert_eq!(rule.decide(|_| U), Decision::bid(Reason::Unavailable));
+    assert_eq!(rule.without_device(), Decision::bid(Reason::NoDevice));
+}
+
+#[test]
+fn evaluation_stops_at_the_first_excluding_member() {
+    let mut evaluated = Vec::new();
+    strategy(&[0, 1], &[2]).decide(|audience| {
+        evaluated.push(audience);
+        if audience == 0 { M } else { N }
+    });
+    assert_eq!(evaluated, [0]);
+}
+
+/// A rule excludes whatever the lists decide, unless they refuse already.
+#[test]
+fn rule_and_lists_are_order_free() {
+    let mut rule = strategy(&[0], &[1]);
+    rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
+    rule.unavailable = Outcome::Bid;
+    for answers in combinations(&[M, N, U]) {
+        let [excluding, including, refused, _] = answers;
+        let decision = rule.decide(|audience| answers[audience]);
+        let expected = match (excluding, including, refused) {
+            (M, ..) => Decision::no_bid(Reason::Member),
+            (N, N, _) => Decision::no_bid(Reason::NotMember),
+            (.., M) => Decision::no_bid(Reason::Rule),
+            (N, M, N) => Decision::bid(Reason::Member),
+            _ => Decision::bid(Reason::Unavailable),
+        };
+        assert_eq!(decision, expected, "{answers:?}");
+    }
+    rule.exclude.clear();
+    rule.include.clear();
+    assert_eq!(rule.decide(|_| N), Decision::bid(Reason::Rule));
+}
+
+#[test]
+fn schedule_that_does_not_hold_refuses_every_device() {
+    let mut rule = strategy(&[0], &[]);
+    (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
+    let past = Schedule::between(None, Moment::try_from("2020-01-01T00:00:00Z".to_owned()).ok());
+    rule.schedule = Some(Scheduled::new(past));
+    let refused = Decision::no_bid(Reason::NotScheduled);
+    let answers = [rule.decide(|_| panic!("looked up")), rule.without_device()];
+    assert_eq!((answers, rule.when_unavailable()), ([refused; 2], refused));
+}
+
+#[test]
+fn only_bids_have_values_and_share_lookups_with_the_rule() {
+    let mut rule = strategy(&[0], &[1]);
+    rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
+    (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
+    let entry = |audience| ValueEntry { audience, value: BidValue::default() };
+    rule.values = vec![entry(Some(1)), entry(None)];
+    let decide = |answers: [Membership; 3]| {
+        let mut seen = Vec::new();
+        let decision = rule.decide(|audience| {
+            seen.push(audience);
+            answers[audience]
+        });
+        (decision.value.index, decision.value.is_fallback, seen)
+    };
+    assert_eq!(decide([N, M, N]), (Some(0), false, vec![0, 1, 2]));
+    assert_eq!(decide([N, U, N]), (Some(1), true, vec![0, 1, 2]));
+    assert_eq!(decide([M, M, N]), (None, false, vec![0]));
+    assert_eq!(decide([N, M, M]), (None, false, vec![0, 1, 2]));
+    let defaults = [rule.without_device(), rule.when_unavailable()];
+    assert_eq!(defaults.map(|decision| decision.value.index), [Some(1); 2]);
+    rule.no_device = Outcome::NoBid;
+    assert_eq!(rule.without_device().value.index, None);
+}

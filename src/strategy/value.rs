@@ -1,0 +1,203 @@
+//! Values of bids: the numbers of the first entry whose audience the device is in.
+
+use arrayvec::ArrayVec;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use super::Membership;
+
+/// Most entries of a strategy.
+pub const MAX_VALUES: usize = 64;
+
+/// A number of a value. Platforms get those that their protocols have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ValueKey {
+    /// Factor of the bid; 1 changes nothing.
+    Weight,
+    /// Price of a conversion, in hundredths of a yuan.
+    CpaPrice,
+    /// Price of a click, in hundredths of a yuan.
+    CpcPrice,
+    /// Factor of the price of a click.
+    CpcFactor,
+    /// Score of the device.
+    Quality,
+}
+
+impl ValueKey {
+    /// All keys, in the order of answers.
+    pub const ALL: [Self; 5] =
+        [Self::Weight, Self::CpaPrice, Self::CpcPrice, Self::CpcFactor, Self::Quality];
+
+    /// The word in the config and in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::CpaPrice => "cpa_price",
+            Self::CpcPrice => "cpc_price",
+            Self::CpcFactor => "cpc_factor",
+            Self::Quality => "quality",
+        }
+    }
+
+    /// Whether its numbers are whole.
+    pub const fn is_price(self) -> bool {
+        matches!(self, Self::CpaPrice | Self::CpcPrice)
+    }
+}
+
+/// The numbers of a value, by key. Prices are whole and fit into 32 bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct BidValue([Option<f64>; ValueKey::ALL.len()]);
+
+impl BidValue {
+    /// Sets a number.
+    #[must_use]
+    pub const fn with(mut self, key: ValueKey, number: Option<f64>) -> Self {
+        self.0[key as usize] = number;
+        self
+    }
+
+    /// The number of a key.
+    pub const fn get(&self, key: ValueKey) -> Option<f64> {
+        self.0[key as usize]
+    }
+
+    /// A price.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "prices fit")]
+    pub fn price(&self, key: ValueKey) -> Option<u32> {
+        self.get(key).map(|price| price as u32)
+    }
+
+    /// The numbers that are given.
+    pub fn numbers(&self) -> impl Iterator<Item = (ValueKey, f64)> {
+        ValueKey::ALL.into_iter().filter_map(|key| Some((key, self.get(key)?)))
+    }
+}
+
+/// An object of the given numbers; prices without a fraction.
+impl Serialize for BidValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (key, number) in self.numbers() {
+            match self.price(key).filter(|_| key.is_price()) {
+                Some(price) => map.serialize_entry(key.as_str(), &price)?,
+                None => map.serialize_entry(key.as_str(), &number)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// An entry of a strategy's values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValueEntry {
+    /// The audience whose members get it; `None` = the default of other bids, the last entry.
+    pub audience: Option<usize>,
+    /// Its numbers.
+    pub value: BidValue,
+}
+
+/// The value of a decision.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChosenValue {
+    /// Index of the entry.
+    pub index: Option<u8>,
+    /// Whether it is the default because an audience is unavailable.
+    pub is_fallback: bool,
+}
+
+impl ChosenValue {
+    /// The first entry whose audience the device is in. An unavailable audience before it leads to
+    /// the default: a later entry might be wrong.
+    pub(super) fn first(
+        values: &[ValueEntry],
+        mut membership: impl FnMut(usize) -> Membership,
+    ) -> Self {
+        for (index, entry) in values.iter().enumerate() {
+            match entry.audience.map(&mut membership) {
+                None | Some(Membership::Member) => {
+                    return Self { index: index_of(index), ..Self::default() };
+                }
+                Some(Membership::NotMember) => {}
+                Some(Membership::Unavailable) => {
+                    return Self { is_fallback: true, ..Self::default_of(values) };
+                }
+            }
+        }
+        Self::default()
+    }
+
+    /// The default.
+    pub(super) fn default_of(values: &[ValueEntry]) -> Self {
+        let index = values.iter().position(|entry| entry.audience.is_none());
+        Self { index: index.and_then(index_of), is_fallback: false }
+    }
+}
+
+fn index_of(index: usize) -> Option<u8> {
+    Some(u8::try_from(index).expect("at most MAX_VALUES entries"))
+}
+
+/// Memberships of one device, each looked up once.
+pub(super) struct Lookups<F> {
+    known: ArrayVec<(u32, Membership), MAX_VALUES>,
+    membership: F,
+}
+
+impl<F: FnMut(usize) -> Membership> Lookups<F> {
+    pub(super) fn new(membership: F) -> Self {
+        Self { known: ArrayVec::new(), membership }
+    }
+
+    /// The membership in an audience. Scans a short list. Audiences beyond its room are looked up
+    /// again.
+    #[expect(clippy::cast_possible_truncation, reason = "a catalog has fewer audiences")]
+    pub(super) fn of(&mut self, audience: usize) -> Membership {
+        let known = self.known.iter().find(|(known, _)| *known == audience as u32);
+        if let Some((_, membership)) = known {
+            return *membership;
+        }
+        let membership = (self.membership)(audience);
+        let _ = self.known.try_push((audience as u32, membership));
+        membership
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Membership::{Member as M, NotMember as N, Unavailable as U};
+    use super::*;
+
+    #[test]
+    fn first_match_wins_and_unavailable_audiences_lead_to_the_default() {
+        let entry = |audience| ValueEntry { audience, value: BidValue::default() };
+        let mut values = [Some(0), Some(1), None].map(entry).to_vec();
+        let first = |values: &[ValueEntry], answers: [Membership; 2]| {
+            let chosen = ChosenValue::first(values, |audience| answers[audience]);
+            (chosen.index, chosen.is_fallback)
+        };
+        for (answers, expected) in [
+            ([M, M], (Some(0), false)),
+            ([M, U], (Some(0), false)),
+            ([N, M], (Some(1), false)),
+            ([N, N], (Some(2), false)),
+            ([U, M], (Some(2), true)),
+            ([N, U], (Some(2), true)),
+        ] {
+            assert_eq!(first(&values, answers), expected, "{answers:?}");
+        }
+        values.pop();
+        assert_eq!(first(&values, [N, N]), (None, false));
+        assert_eq!(first(&values, [U, M]), (None, true));
+    }
+
+    #[test]
+    fn value_is_written_with_whole_prices() {
+        let value = BidValue::default()
+            .with(ValueKey::CpaPrice, Some(3000.0))
+            .with(ValueKey::Weight, Some(2.0));
+        let json = serde_json::to_string(&value).unwrap();
+        assert_eq!(json, r#"{"weight":2.0,"cpa_price":3000}"#);
+    }
+}
