@@ -4,10 +4,10 @@ use std::time::SystemTime;
 
 use super::report::{
     AudienceExplained, OtherMembership, ScheduleExplained, SnapshotExplained, StrategyExplained,
-    Unavailable, WhenExplained,
+    Unavailable, ValueExplained, WhenExplained,
 };
 use crate::catalog::{Audience, Catalog};
-use crate::strategy::{Decision, Membership};
+use crate::strategy::{Decision, Membership, ValueEntry};
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
@@ -99,6 +99,11 @@ pub(super) fn explain_strategy(
         holds: schedule.holds(),
         next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
     });
+    let value = |(index, entry): (usize, &ValueEntry)| ValueExplained {
+        audience: entry.audience.map(name),
+        value: entry.value,
+        chosen: decision.value.index.map(usize::from) == Some(index),
+    };
     StrategyExplained {
         id,
         strategy: Some(strategy.name.clone()),
@@ -106,6 +111,7 @@ pub(super) fn explain_strategy(
         include: names(&strategy.include),
         when,
         schedule,
+        values: strategy.values.iter().enumerate().map(value).collect(),
         bid: decision.is_bid(),
         reason: decision.reason.as_str(),
     }

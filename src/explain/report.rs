@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::input::Encoding;
 use super::trace::Note;
 use crate::catalog::IdResult;
-use crate::strategy::{Membership, Truth};
+use crate::strategy::{BidValue, Membership, Truth};
 
 /// The reason of a strategy id that the config does not map; all other reasons are a decision's.
 pub(super) const NOT_CONFIGURED: &str = "not_configured";
@@ -143,6 +143,9 @@ pub(super) struct StrategyExplained {
     pub(super) when: Option<WhenExplained>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) schedule: Option<ScheduleExplained>,
+    /// The values of its bids.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) values: Vec<ValueExplained>,
     pub(super) bid: bool,
     /// A decision's reason, or [`NOT_CONFIGURED`].
     pub(super) reason: &'static str,
@@ -166,6 +169,16 @@ pub(super) struct OtherMembership {
     /// The membership that the device does not have.
     #[serde(serialize_with = "as_word")]
     pub(super) answer: Option<Membership>,
+}
+
+/// An entry of a strategy's values.
+#[derive(Debug, Serialize)]
+pub(super) struct ValueExplained {
+    /// Null for the default.
+    pub(super) audience: Option<String>,
+    pub(super) value: BidValue,
+    /// Whether this bid has it.
+    pub(super) chosen: bool,
 }
 
 #[derive(Debug, Serialize)]

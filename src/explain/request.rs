@@ -186,6 +186,7 @@ fn not_configured(id: String) -> StrategyExplained {
         include: Vec::new(),
         when: None,
         schedule: None,
+        values: Vec::new(),
         bid: false,
         reason: NOT_CONFIGURED,
     }

@@ -293,6 +293,53 @@ fn requested_strategies_are_listed_including_unknown_ones() {
     );
 }
 
+/// Strategies with values, over the audiences of [`RULES`].
+#[test]
+fn values_of_bids_are_explained() {
+    let values = r#"
+[[strategy]]
+name = "valued"
+exclude = ["vip"]
+[[strategy.value]]
+audience = "old"
+weight = 2.0
+cpa_price = 3000
+[[strategy.value]]
+weight = 1
+[[strategy]]
+name = "careful"
+exclude = ["vip"]
+[[strategy.value]]
+audience = "gone"
+weight = 2.0
+[[strategy.value]]
+weight = 0.9
+[[platform]]
+kind = "tencent"
+name = "values"
+path = "/values"
+strategies = { V1 = "valued", V2 = "careful" }
+"#;
+    let fixture = fixture_of(&format!("{RULES}{values}"));
+    let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    let explanation = fixture.with_headers("values", &[], &body);
+    let text = explanation.to_string();
+    for sentence in [
+        "no id is in vip; its value is weight 2 and cpa_price 3000, that of old",
+        "no id is in vip; its value is weight 0.9, that of other bids, as gone is unavailable",
+        "target_infos: \"V1\", user_weight_factor 2, cpa_price 3000",
+    ] {
+        assert!(text.contains(sentence), "{sentence}\n{text}");
+    }
+    let json = serde_json::to_value(explanation).unwrap();
+    let expected = json!([
+        { "audience": "old", "value": { "weight": 2.0, "cpa_price": 3000 }, "chosen": true },
+        { "audience": null, "value": { "weight": 1.0 }, "chosen": false },
+    ]);
+    assert_eq!(json["strategies"][0]["values"], expected);
+    assert_eq!(fixture.served("values", &body), json["answer"]["hex"].as_str().unwrap());
+}
+
 /// Strategies with conditions and schedules, over the audiences of [`RULES`].
 #[test]
 fn conditions_and_schedules_are_explained() {

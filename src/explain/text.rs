@@ -90,7 +90,9 @@ impl Explanation {
         let outcome = if one.bid { "bid" } else { "no bid" };
         let strategy = one.strategy.clone().unwrap_or_else(|| "-".to_owned());
         let because = printable(&self.of_strategy(one));
-        vec![printable(&one.id), strategy, outcome.to_owned(), format!("{}: {because}", one.reason)]
+        let value = self.of_value(one).map(|value| format!("; {value}")).unwrap_or_default();
+        let reason = format!("{}: {because}{value}", one.reason);
+        vec![printable(&one.id), strategy, outcome.to_owned(), reason]
     }
 }
 

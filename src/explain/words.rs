@@ -11,7 +11,7 @@ use super::report::{
 };
 use crate::catalog::IdResult;
 use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
-use crate::strategy::{Membership, Reason};
+use crate::strategy::{Membership, Reason, ValueKey};
 use rtad_core::device::IdField;
 
 /// Different reasons that a conclusion lists.
@@ -130,6 +130,30 @@ impl Explanation {
                 format!("{cause}, and its `unavailable` answer is {outcome}")
             }
         }
+    }
+
+    /// The value of a strategy's bid; `None` if the strategy has no values.
+    pub(super) fn of_value(&self, one: &StrategyExplained) -> Option<String> {
+        if !one.bid || one.values.is_empty() {
+            return None;
+        }
+        let is_missing = |name: &&String| {
+            self.audiences.iter().any(|audience| audience.name == **name && !audience.available)
+        };
+        let chosen = one.values.iter().position(|value| value.chosen);
+        let before = &one.values[..chosen.unwrap_or(one.values.len())];
+        let missing = before.iter().filter_map(|value| value.audience.as_ref()).find(is_missing);
+        let because = missing.map(|name| format!(", as {name} is unavailable"));
+        let Some(value) = chosen.map(|index| &one.values[index]) else {
+            return Some(format!("no value fits{}", because.unwrap_or_default()));
+        };
+        let number = |(key, number): (ValueKey, f64)| format!("{} {number}", key.as_str());
+        let numbers: Vec<String> = value.value.numbers().map(number).collect();
+        let origin = match &value.audience {
+            Some(audience) => format!("of {audience}"),
+            None => format!("of other bids{}", because.unwrap_or_default()),
+        };
+        Some(format!("its value is {}, that {origin}", listed(&numbers, "and")))
     }
 
     fn member_of(&self, audiences: &[String], verb: &str) -> String {

@@ -155,6 +155,8 @@ export const en = {
   "why-no_lease": "the cap is not reached, but this pod has leased no more of it yet",
   "why-rule-holds": "its condition holds: {rule}",
   "why-rule-fails": "its condition does not hold: {rule}",
+  "value-of": "value of {audience}: {numbers}",
+  "value-default": "value of other bids: {numbers}",
   "why-not_scheduled": "its schedule does not hold now",
   "why-not_configured": "the config does not map this id to a strategy",
   "id-usable": "usable",

@@ -229,9 +229,18 @@ function strategiesTable(strategies, audiences, failure) {
     (one) => [
       one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`,
       pill(one.bid ? "good" : "no", t(one.bid ? "bid" : "no-bid")),
-      because(one, audiences, failure),
+      [because(one, audiences, failure), ...valueOf(one)].join("; "),
     ],
   );
+}
+
+/** The value of a strategy's bid. */
+function valueOf({ values }) {
+  const chosen = (values ?? []).filter((one) => one.chosen);
+  return chosen.map(({ audience, value }) => {
+    const numbers = list(Object.entries(value).map(([key, number]) => `${key} ${number}`));
+    return audience ? t("value-of", { numbers, audience }) : t("value-default", { numbers });
+  });
 }
 
 /** The reason of a strategy's decision, with the audiences that caused it. */

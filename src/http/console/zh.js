@@ -154,6 +154,8 @@ export const zh = {
   "why-no_lease": "去重设备数未达上限，但本 pod 尚未租到更多额度",
   "why-rule-holds": "策略的条件成立：{rule}",
   "why-rule-fails": "策略的条件不成立：{rule}",
+  "value-of": "{audience} 的价值：{numbers}",
+  "value-default": "其余出价的价值：{numbers}",
   "why-not_scheduled": "现在不在策略的投放时段内",
   "why-not_configured": "配置中没有该 id 对应的策略",
   "id-usable": "可用",
