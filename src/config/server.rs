@@ -23,9 +23,9 @@ pub struct ServerConfig {
     /// Address of the admin port. It has no authentication: keep it inside the network.
     #[serde(deserialize_with = "address")]
     pub admin_listen: SocketAddr,
-    /// Public host names under which browsers reach the admin port, as through a proxy. Browsers'
-    /// POSTs under other public names are refused, against DNS rebinding; addresses, names without
-    /// dots and private domains are accepted.
+    /// Public host names under which clients reach the admin port, as through a proxy. Requests
+    /// under other public names are refused, against DNS rebinding, but for `/livez` and `/readyz`.
+    /// Addresses, names without dots and private domains are accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub admin_hosts: Vec<String>,
     /// Threads that answer decisions; 0 = one per CPU of the cgroup quota.

@@ -18,8 +18,6 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
     Router::new()
         .route("/", get(console::index))
         .route("/console/{file}", get(console::part))
-        .route("/livez", get(async || "ok\n"))
-        .route("/readyz", get(status::readyz))
         .route("/metrics", get(status::metrics))
         .route("/v1/status", get(status::status))
         .route("/v1/history", get(status::history))
@@ -28,8 +26,11 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
         .route("/v1/explain/{platform}", post(explain::explained))
         .route("/v1/audiences/{audience}/shards", get(shards::shards))
         .fallback(async || ApiError::NotFound(console::ROUTES))
-        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed(None))
         .layer(middleware::from_fn_with_state(Arc::clone(&app), refuse_cross_site))
+        // Health checks of balancers may have any host, and learn no more than a state.
+        .route("/livez", get(async || "ok\n"))
+        .route("/readyz", get(status::readyz))
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed(None))
         .with_state(app)
 }
 

@@ -112,9 +112,9 @@ impl ApiError {
                 StatusCode::FORBIDDEN,
                 "cross_site",
                 "Cross-site request",
-                "a browser sent this request for a page of another origin, or under a public host \
-                 name; accepted: the console under an address, a private name or a name of \
-                 server.admin_hosts, and clients that are not browsers"
+                "the Host is a public name that server.admin_hosts does not list, or a browser \
+                 sent this request for a page of another origin; accepted: an address, a private \
+                 name or a name of server.admin_hosts as Host, and the console of this port"
                     .to_owned(),
             ),
             Self::MethodNotAllowed(_) => (

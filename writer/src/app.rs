@@ -38,6 +38,8 @@ pub(super) struct App {
     pub(super) keys: Arc<KeyMaker>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) draining: AtomicBool,
+    /// Public host names under which clients reach the admin port.
+    pub(super) admin_hosts: Vec<String>,
 }
 
 impl App {
@@ -194,6 +196,7 @@ mod tests {
             keys: Arc::default(),
             telemetry: Arc::clone(&telemetry),
             draining: AtomicBool::new(false),
+            admin_hosts: Vec::new(),
         };
         let audience: AudienceName = "a".parse().unwrap();
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();

@@ -22,7 +22,7 @@ pub(super) enum ApiError {
     Unauthorized,
     /// The token has not the scope.
     MissingScope(String),
-    /// A browser sent the request for a page of another origin; tokens are not configured.
+    /// The host is a public name, or a browser sent the request for a page of another origin.
     CrossSite,
     /// The body is invalid for the route.
     BadBody(String),
@@ -206,9 +206,12 @@ impl ApiError {
             Self::MissingScope(scope) => {
                 format!("the token has not the scope {scope}; accepted: a token with it")
             }
-            Self::CrossSite => "a browser sent this request for a page of another origin; \
-                                accepted: clients that are not browsers"
-                .to_owned(),
+            Self::CrossSite => {
+                "the Host is a public name, or a browser sent this request for a page of another \
+                 origin; accepted: an address, a private name, or on the admin port a name of \
+                 --admin-host as Host, and clients that are not browsers"
+                    .to_owned()
+            }
             Self::BadAudience => {
                 "accepted: 1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit".to_owned()
             }

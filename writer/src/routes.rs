@@ -7,9 +7,11 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::from_fn_with_state;
-use axum::response::Response;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
+
+use rtad_http::origin::is_cross_site;
 
 use super::app::{App, Needed, guard};
 use super::error::ApiError;
@@ -60,12 +62,25 @@ pub(super) fn admin_router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(console::index))
         .route("/console/{file}", get(console::part))
-        .route("/livez", get(async || "ok\n"))
-        .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/v1/windows", get(events::list_with_audiences))
         .fallback(async || console::not_found())
+        .layer(from_fn_with_state(Arc::clone(&app), refuse_foreign_hosts))
+        // Health checks of balancers may have any host, and learn no more than a state.
+        .route("/livez", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
         .with_state(app)
+}
+
+async fn refuse_foreign_hosts(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match is_cross_site(request.method(), request.headers(), &app.admin_hosts) {
+        true => ApiError::CrossSite.into_response(),
+        false => next.run(request).await,
+    }
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {

@@ -80,6 +80,10 @@ pub(super) struct ServeArgs {
         default_value = "127.0.0.1:9070"
     )]
     admin_listen: SocketAddr,
+    /// Public host name under which clients reach the admin port, as through a proxy; repeatable.
+    /// Requests under other public names are refused, but for /livez and /readyz
+    #[arg(long = "admin-host", value_name = "NAME")]
+    admin_hosts: Vec<String>,
     /// File of bearer tokens for all routes, one per line; reread on SIGHUP. Tables `[[token]]` in
     /// the file of --config name files of tokens with scopes
     #[arg(long, value_name = "FILE", env = "RTAD_WRITER_TOKEN_FILE")]
@@ -213,6 +217,7 @@ async fn serve(
         keys: Arc::new(KeyMaker::with_extra_blanks(&args.blanks)),
         telemetry: Arc::clone(&telemetry),
         draining: AtomicBool::new(false),
+        admin_hosts: args.admin_hosts.clone(),
     });
     tracing::info!(
         address = listener.local_addr().map_err(CommandError::runtime)?.to_string(),

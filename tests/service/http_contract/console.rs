@@ -121,6 +121,27 @@ fn console_has_csp_and_entity_tags() {
     assert!(!page(&mut admin).text().contains("style="), "the policy forbids styles in the markup");
 }
 
+/// A page under a public name that resolves to the port could read the answers.
+#[test]
+fn public_host_names_are_rejected_unless_configured() {
+    let server = FixtureServer::with_everything("admin_hosts = [\"rtad.example\"]");
+    let mut admin = server.connect_admin();
+    let mut get = |path: &str, host: &str| {
+        admin.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        admin.next().expect("an answer")
+    };
+    for path in ["/", "/v1/status", "/metrics", "/console/main.js", "/nothing"] {
+        get(path, "evil.example:9090").problem(403, "cross_site");
+    }
+    for host in ["127.0.0.1:9090", "[::1]", "localhost", "rtad", "rtad.ads.svc", "RTAD.example"] {
+        assert_eq!(get("/v1/status", host).status, 200, "{host}");
+    }
+    // Health checks of balancers.
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(get(path, "evil.example").status, 200, "{path}");
+    }
+}
+
 #[test]
 fn cross_site_requests_are_rejected() {
     let server = FixtureServer::with_everything("");

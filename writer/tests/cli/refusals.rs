@@ -251,6 +251,28 @@ fn loopback_address_allows_no_token() {
         client.request("POST", &disable, headers, "").problem(403, "cross_site");
     }
     assert_eq!(client.request("POST", &disable, "", "").status, 200);
+    client.send("GET /v1/audiences HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    client.next().unwrap().problem(403, "cross_site");
+}
+
+/// A page under a public name that resolves to the port could read the answers.
+#[test]
+fn admin_port_rejects_public_host_names_unless_configured() {
+    let sandbox = Sandbox::new();
+    let serve = Serve::over(&sandbox, "{}/s", "--admin-host writer.example");
+    let mut admin = serve.admin();
+    let mut get = |path: &str, host: &str| {
+        admin.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        admin.next().expect("an answer")
+    };
+    for path in ["/", "/metrics", "/v1/windows", "/nothing"] {
+        get(path, "evil.example:9070").problem(403, "cross_site");
+    }
+    for (path, host) in
+        [("/metrics", "writer"), ("/metrics", "writer.example"), ("/livez", "evil.example")]
+    {
+        assert_eq!(get(path, host).status, 200, "{path} {host}");
+    }
 }
 
 /// Bodies of unknown length take memory as they arrive, not ahead.
