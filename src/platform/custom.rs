@@ -26,6 +26,7 @@ mod signature;
 mod template;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use arrayvec::ArrayVec;
@@ -38,13 +39,15 @@ use self::reading::Reading;
 use self::response::Response;
 use self::schema::Schema;
 use self::signature::Signature;
-use self::writer::AnswerValues;
+use self::writer::{AnswerValues, Given};
 use super::adapter::{Adapter, Admission, Kind, Request, is_visible};
+use super::bid_values::{StrategyValues, ValueTable};
 use super::failure::{Failure, ReadError};
 use super::read::{AskedList, Purpose, Read, StrategyIds};
 use super::value::{Digits, Value};
 use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
+use crate::strategy::BidValue;
 
 /// `kind = "custom"`
 pub(super) const KIND: Kind = Kind {
@@ -55,7 +58,7 @@ pub(super) const KIND: Kind = Kind {
         value_bounds: &[],
         is_mapped: true,
     },
-    build: |config, ids, _| Ok(Box::new(Custom::build(config, ids)?)),
+    build: |config, ids, values| Ok(Box::new(Custom::build(config, ids, values)?)),
 };
 
 /// A mapped protocol, with its configuration.
@@ -66,6 +69,7 @@ pub struct Custom {
     cache: CacheTimes,
     plan: Plan,
     response: Response,
+    values: ValueTable<BidValue>,
     signature: Option<Signature>,
     refusal: Bytes,
     /// The message of answers, to show one as text; none for JSON.
@@ -74,7 +78,7 @@ pub struct Custom {
 }
 
 impl Custom {
-    /// An adapter for these strategy ids.
+    /// An adapter for these strategy ids, and the values of all strategies.
     ///
     /// # Errors
     ///
@@ -82,6 +86,7 @@ impl Custom {
     fn build(
         config: &PlatformConfig,
         strategies: Vec<(String, usize)>,
+        values: &StrategyValues,
     ) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
         let schema = Schema::of_config(config, &mut mistakes).filter(|_| config.is_whole);
@@ -91,7 +96,10 @@ impl Custom {
             return Err(mistakes);
         };
         let ids: Vec<&[u8]> = strategies.iter().map(|(id, _)| id.as_bytes()).collect();
-        let response = Response::compile(&schema, response, &ids, &mut mistakes);
+        let indexes: BTreeSet<usize> = strategies.iter().map(|(_, index)| *index).collect();
+        let of = |index: usize| values.get(index).cloned().unwrap_or_default();
+        let mapped: Vec<BidValue> = indexes.into_iter().flat_map(of).collect();
+        let response = Response::compile(&schema, response, &ids, &mapped, &mut mistakes);
         let mut planner = Planner::new(&schema, request, &mut mistakes);
         let signature = config.signature.as_ref();
         let signature = signature.and_then(|signature| Signature::compile(&mut planner, signature));
@@ -108,11 +116,14 @@ impl Custom {
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
+        let strategies = StrategyIds::new(strategies);
+        let values = ValueTable::new(&strategies, values, |_, value| Some(*value));
         let mut custom = Self {
-            strategies: StrategyIds::new(strategies),
+            strategies,
             cache: config.into(),
             plan,
             response,
+            values,
             signature,
             refusal: Bytes::new(),
             answer: schema.response().cloned(),
@@ -215,7 +226,8 @@ impl Adapter for Custom {
             if let Some(id) = asked.known {
                 is_accepted[id.index] = is_bid;
             }
-            given.push((&asked.id, is_bid));
+            let value = self.values.of(verdicts, asked.known);
+            given.push(Given { strategy: &asked.id, is_accepted: is_bid, value });
         }
         let ids = self.strategies.iter().zip(is_accepted);
         let accepted: ArrayVec<&[u8], MAX_STRATEGIES> = ids

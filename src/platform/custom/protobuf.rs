@@ -72,8 +72,8 @@ impl Scalar {
     /// Its wire type.
     pub(super) const fn wire(self) -> WireType {
         match self {
-            Self::Fixed32 | Self::Sfixed32 => WireType::ThirtyTwoBit,
-            Self::Fixed64 | Self::Sfixed64 => WireType::SixtyFourBit,
+            Self::Fixed32 | Self::Sfixed32 | Self::Float => WireType::ThirtyTwoBit,
+            Self::Fixed64 | Self::Sfixed64 | Self::Double => WireType::SixtyFourBit,
             Self::Text => WireType::LengthDelimited,
             _ => WireType::Varint,
         }

@@ -6,9 +6,11 @@
 use prost_reflect::MessageDescriptor;
 
 use super::schema::{
-    End, PathStep, Scalar, Schema, check_ids, check_number, check_single, resolve, unfit_ids,
+    End, PathStep, Scalar, Schema, check_amounts, check_ids, check_number, check_single, resolve,
+    unfit_ids,
 };
 use crate::config::{CodeConfig, Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig};
+use crate::strategy::{BidValue, ValueKey};
 
 /// A field of a response, of a message in it, or of a verdict.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(super) enum Item {
     Strategy(Scalar),
     /// In a verdict: whether it bids.
     IsAccepted(Scalar),
+    /// In a verdict: a number of the bid's value.
+    Amount(ValueKey, Scalar),
     /// A list of strategies.
     Accepted {
         scalar: Scalar,
@@ -70,32 +74,34 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// Compiles a response for these strategy ids.
+    /// Compiles a response for these strategy ids, and the values of their strategies.
     pub(super) fn compile(
         schema: &Schema,
         mapping: &ResponseConfig,
         ids: &[&[u8]],
+        values: &[BidValue],
         mistakes: &mut Vec<Mistake>,
     ) -> Self {
         let fields = Vec::new();
         let mut compiler = Compiler { schema, fields, ids, mistakes };
         let message = schema.response();
-        compiler.add(message, mapping.request_id.as_ref(), |_, _, step| {
+        compiler.add(message, mapping.request_id.as_ref(), End::Value, |_, _, step| {
             Ok(Item::RequestId(step.value()))
         });
         compiler.add(
             message,
             mapping.code.as_ref().map(|code| &code.field),
+            End::Value,
             |schema, named, step| {
                 let code = mapping.code.as_ref().expect("its field is being compiled");
                 code_item(schema, named, step, code)
             },
         );
         if let Some(verdicts) = &mapping.verdicts {
-            compiler.verdicts(verdicts);
+            compiler.verdicts(verdicts, values);
         }
         compiler.accepted(mapping);
-        compiler.add(message, mapping.cache.as_ref(), |schema, named, step| {
+        compiler.add(message, mapping.cache.as_ref(), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
             Ok(Item::Cache(step.value()))
         });
@@ -146,10 +152,11 @@ impl Compiler<'_> {
         &mut self,
         message: Option<&MessageDescriptor>,
         named: Option<&Named>,
+        end: End,
         item: impl FnOnce(&Schema, &Named, &PathStep) -> Result<Item, Mistake>,
     ) {
         let Some(named) = named else { return };
-        let added = resolve(message, named, End::Value).and_then(|steps| {
+        let added = resolve(message, named, end).and_then(|steps| {
             check_single(named, &steps)?;
             let (step, above) = steps.split_last().expect("a path has at least one name");
             insert(&mut self.fields, named, above, step, item(self.schema, named, step)?)
@@ -157,7 +164,7 @@ impl Compiler<'_> {
         self.mistakes.extend(added.err());
     }
 
-    fn verdicts(&mut self, mapping: &VerdictsConfig) {
+    fn verdicts(&mut self, mapping: &VerdictsConfig, values: &[BidValue]) {
         let list = resolve(self.schema.response(), &mapping.list, End::Message);
         let Some(steps) = self.checked(list) else { return };
         let (list, above) = steps.split_last().expect("a path has at least one name");
@@ -172,14 +179,20 @@ impl Compiler<'_> {
         let outer = std::mem::take(&mut self.fields);
         let entry = list.message.as_ref();
         let ids = self.ids;
-        self.add(entry, Some(&mapping.strategy), |_, named, step| {
+        self.add(entry, Some(&mapping.strategy), End::Value, |_, named, step| {
             check_ids(named, step.value(), ids)?;
             Ok(Item::Strategy(step.value()))
         });
-        self.add(entry, Some(&mapping.accepted), |schema, named, step| {
+        self.add(entry, Some(&mapping.accepted), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
             Ok(Item::IsAccepted(step.value()))
         });
+        for (key, field) in mapping.values() {
+            self.add(entry, Some(field), End::Amount, |schema, named, step| {
+                check_amounts(named, schema, step, values.iter().filter_map(|it| it.get(key)))?;
+                Ok(Item::Amount(key, step.value()))
+            });
+        }
         let mut entry = std::mem::replace(&mut self.fields, outer);
         if self.schema.response().is_some() {
             sort(&mut entry);

@@ -45,12 +45,16 @@ pub(super) enum Scalar {
     Sfixed64,
     Bool,
     Enum,
+    /// Only for [`End::Amount`].
+    Float,
+    /// Only for [`End::Amount`].
+    Double,
     /// A string or bytes; in JSON, any value.
     Text,
 }
 
 impl Scalar {
-    /// Smallest and largest number; `None` for text.
+    /// Smallest and largest whole number; `None` for other types.
     pub(super) const fn range(self) -> Option<(i128, i128)> {
         Some(match self {
             Self::Int32 | Self::Sint32 | Self::Sfixed32 | Self::Enum => {
@@ -60,12 +64,22 @@ impl Scalar {
             Self::Uint32 | Self::Fixed32 => (0, u32::MAX as i128),
             Self::Uint64 | Self::Fixed64 => (0, u64::MAX as i128),
             Self::Bool => (0, 1),
-            Self::Text => return None,
+            Self::Float | Self::Double | Self::Text => return None,
         })
     }
 
     pub(super) const fn is_number(self) -> bool {
         self.range().is_some()
+    }
+
+    const fn is_float(self) -> bool {
+        matches!(self, Self::Float | Self::Double)
+    }
+
+    /// Whether it is a whole number in the range.
+    #[expect(clippy::cast_possible_truncation, reason = "compared after the cast")]
+    fn holds_whole(self, number: f64) -> bool {
+        number.fract() == 0.0 && self.holds(number as i128)
     }
 
     pub(super) fn holds(self, number: i128) -> bool {
@@ -179,6 +193,8 @@ impl Schema {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Value,
+    /// A number that may be a fraction.
+    Amount,
     Message,
 }
 
@@ -197,7 +213,7 @@ pub(super) fn resolve(
     let mut steps = Vec::with_capacity(segments.len());
     for (index, segment) in segments.iter().enumerate() {
         let is_last = index + 1 == segments.len();
-        let holds_value = is_last && end == End::Value;
+        let holds_value = is_last && end != End::Message;
         let Some(parent) = message.take() else {
             steps.push(PathStep::of_json(segment, holds_value));
             continue;
@@ -210,7 +226,8 @@ pub(super) fn resolve(
         let kind = field.kind();
         message = kind.as_message().cloned();
         let scalar = scalar(&kind);
-        if field.is_map() || field.is_group() || (message.is_none() && scalar.is_none()) {
+        let is_float = scalar.is_some_and(Scalar::is_float);
+        if field.is_map() || field.is_group() || is_float && end != End::Amount {
             let what = if field.is_map() {
                 "map"
             } else if field.is_group() {
@@ -307,6 +324,31 @@ pub(super) fn check_number(
     }
 }
 
+/// A mistake if the last step does not hold a number of a value, or cannot be omitted.
+pub(super) fn check_amounts(
+    named: &Named,
+    schema: &Schema,
+    step: &PathStep,
+    mut numbers: impl Iterator<Item = f64>,
+) -> Result<(), Mistake> {
+    let scalar = step.value();
+    if !scalar.is_float() {
+        check_number(named, schema, std::slice::from_ref(step))?;
+    }
+    if step.is_required {
+        let why = format!("{} is required, and a bid may have no value", step.label);
+        return Err(named.mistake(&why, "an optional field"));
+    }
+    let is_whole = scalar.is_number();
+    match numbers.find(|number| is_whole && !scalar.holds_whole(*number)) {
+        Some(number) => Err(named.mistake(
+            &format!("it cannot hold {number}"),
+            "a field whose type holds all values, such as a double",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// A mistake if a strategy id does not fit into a field of this type, or is not canonical.
 pub(super) fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<(), Mistake> {
     let unfit = scalar.range().and_then(|range| unfit_ids(range, ids));
@@ -351,6 +393,8 @@ const fn scalar(kind: &Kind) -> Option<Scalar> {
         Kind::Bool => Scalar::Bool,
         Kind::Enum(_) => Scalar::Enum,
         Kind::String | Kind::Bytes => Scalar::Text,
-        Kind::Float | Kind::Double | Kind::Message(_) => return None,
+        Kind::Float => Scalar::Float,
+        Kind::Double => Scalar::Double,
+        Kind::Message(_) => return None,
     })
 }

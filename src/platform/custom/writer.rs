@@ -12,19 +12,32 @@ use prost::encoding::{encode_key, encode_varint};
 use super::response::{Field, Item, Response};
 use super::schema::Scalar;
 use crate::platform::value::{Digits, Value, canonical_integer_of};
+use crate::strategy::{BidValue, ValueKey};
 
 /// The values of a response.
 pub(super) struct AnswerValues<'s, 'a> {
     pub(super) request_id: &'s Value<'a>,
     pub(super) code: i64,
-    /// Strategies, and whether each bids.
-    pub(super) verdicts: &'s [(&'s Value<'a>, bool)],
+    pub(super) verdicts: &'s [Given<'s, 'a>],
     /// Strategies that bid, each once.
     pub(super) accepted: &'s [&'s [u8]],
     pub(super) cache_seconds: Option<u32>,
 }
 
-type Verdict<'s, 'a> = Option<&'s (&'s Value<'a>, bool)>;
+/// The verdict about a requested strategy.
+pub(super) struct Given<'s, 'a> {
+    pub(super) strategy: &'s Value<'a>,
+    pub(super) is_accepted: bool,
+    pub(super) value: Option<&'s BidValue>,
+}
+
+impl Given<'_, '_> {
+    fn amount(&self, key: ValueKey) -> Option<f64> {
+        self.value.and_then(|value| value.get(key))
+    }
+}
+
+type Verdict<'s, 'a> = Option<&'s Given<'s, 'a>>;
 
 impl Response {
     /// Writes an answer.
@@ -91,15 +104,22 @@ impl Response {
                 });
             }
             Item::Strategy(_) => {
-                return verdict.is_some_and(|(strategy, _)| {
+                return verdict.is_some_and(|Given { strategy, .. }| {
                     let mut digits = Digits::new();
                     self.strategy(strategy.text(&mut digits), out)
                 });
             }
             Item::IsAccepted(_) => {
-                let is_accepted = verdict.is_some_and(|(_, is_accepted)| *is_accepted);
+                let is_accepted = verdict.is_some_and(|given| given.is_accepted);
                 out.extend(if is_accepted { &b"true"[..] } else { b"false" });
             }
+            Item::Amount(key, _) => match verdict.and_then(|given| given.amount(*key)) {
+                Some(amount) if key.is_price() => number(amount as i128, out),
+                Some(amount) => {
+                    serde_json::to_writer(out, &amount).expect("a number can be written to memory")
+                }
+                None => return false,
+            },
             Item::Accepted { .. } => {
                 list(answer.accepted, out, |strategy, out| self.strategy(strategy, out))
             }
@@ -189,13 +209,18 @@ fn message(
                 }
             }
             Item::Strategy(scalar) => {
-                if !verdict.is_some_and(|(id, _)| strategy(number, *scalar, id, out)) {
+                if !verdict.is_some_and(|given| strategy(number, *scalar, given.strategy, out)) {
                     return false;
                 }
             }
             Item::IsAccepted(scalar) => {
-                let is_accepted = verdict.is_some_and(|(_, is_accepted)| *is_accepted);
+                let is_accepted = verdict.is_some_and(|given| given.is_accepted);
                 integer(number, *scalar, is_accepted.into(), out);
+            }
+            Item::Amount(key, scalar) => {
+                if let Some(amount) = verdict.and_then(|given| given.amount(*key)) {
+                    self::amount(number, *scalar, amount, out);
+                }
             }
             Item::Accepted { scalar, is_packed: true } => {
                 if !answer.accepted.is_empty() {
@@ -244,7 +269,7 @@ fn has_values(fields: &[Field], answer: &AnswerValues<'_, '_>) -> bool {
     fields.iter().any(|field| match &field.item {
         Item::Message(fields) => has_values(fields, answer),
         Item::RequestId(_) => !answer.request_id.is_absent(),
-        Item::Code(_) | Item::Strategy(_) | Item::IsAccepted(_) => true,
+        Item::Code(_) | Item::Strategy(_) | Item::IsAccepted(_) | Item::Amount(..) => true,
         Item::Verdicts(_) => !answer.verdicts.is_empty(),
         Item::Accepted { .. } | Item::Joined { .. } => !answer.accepted.is_empty(),
         Item::Cache(_) => answer.cache_seconds.is_some(),
@@ -306,6 +331,18 @@ fn value(number: u32, scalar: Scalar, value: &Value<'_>, out: &mut Vec<u8>) -> b
     encode_varint(text.len() as u64, out);
     out.extend(text);
     true
+}
+
+/// Writes a number of a value, which the field's type holds.
+#[expect(clippy::cast_possible_truncation, reason = "checked when the platform was built")]
+fn amount(number: u32, scalar: Scalar, amount: f64, out: &mut Vec<u8>) {
+    match scalar {
+        Scalar::Float => prost::encoding::float::encode(number, &(amount as f32), out),
+        Scalar::Double => prost::encoding::double::encode(number, &amount, out),
+        whole => {
+            integer(number, whole, amount as i128, out);
+        }
+    }
 }
 
 fn integer(number: u32, scalar: Scalar, integer: i128, out: &mut Vec<u8>) -> bool {

@@ -5,6 +5,7 @@ use rtad_config::{Document, Location, Named};
 use serde::{Deserialize, Serialize};
 
 use super::path::path;
+use crate::strategy::ValueKey;
 
 /// `[platform.response]`
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -75,6 +76,39 @@ pub struct VerdictsConfig {
     /// Field of the verdict within a list entry: true for a bid.
     #[serde(deserialize_with = "path")]
     pub accepted: Named,
+    /// Field of the `weight` of a bid's value within a list entry; see `[[strategy.value]]`. Bids
+    /// without that number do not have the field.
+    #[serde(default, deserialize_with = "path")]
+    pub weight: Option<Named>,
+    /// Field of its `cpa_price`.
+    #[serde(default, deserialize_with = "path")]
+    pub cpa_price: Option<Named>,
+    /// Field of its `cpc_price`.
+    #[serde(default, deserialize_with = "path")]
+    pub cpc_price: Option<Named>,
+    /// Field of its `cpc_factor`.
+    #[serde(default, deserialize_with = "path")]
+    pub cpc_factor: Option<Named>,
+    /// Field of its `quality`.
+    #[serde(default, deserialize_with = "path")]
+    pub quality: Option<Named>,
+}
+
+impl VerdictsConfig {
+    /// The fields of values.
+    pub fn values(&self) -> impl Iterator<Item = (ValueKey, &Named)> {
+        let fields = ValueKey::ALL.map(|key| {
+            let field = match key {
+                ValueKey::Weight => &self.weight,
+                ValueKey::CpaPrice => &self.cpa_price,
+                ValueKey::CpcPrice => &self.cpc_price,
+                ValueKey::CpcFactor => &self.cpc_factor,
+                ValueKey::Quality => &self.quality,
+            };
+            (key, field)
+        });
+        fields.into_iter().filter_map(|(key, field)| Some((key, field.as_ref()?)))
+    }
 }
 
 impl ResponseConfig {
