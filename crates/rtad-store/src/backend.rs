@@ -8,7 +8,7 @@ use futures_util::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::blocking::blocking;
 use super::error::StoreError;
@@ -19,7 +19,13 @@ use super::url::Location;
 #[derive(Clone)]
 pub(crate) enum Backend {
     Directory(Directory),
-    Objects { objects: Arc<dyn ObjectStore>, url: String, access: Access },
+    Objects {
+        objects: Arc<dyn ObjectStore>,
+        url: String,
+        access: Access,
+        /// Set once the server is known to honor conditional puts (`write/probe.rs`).
+        conditions: Arc<OnceCell<()>>,
+    },
 }
 
 /// The folder of a store, and the permit to probe it.
@@ -62,12 +68,17 @@ impl Backend {
             }
             Location::Http { url } => (remote::http(&url).map_err(failed)?, Access::Get),
         };
-        Ok(Self::Objects { objects, url: url.to_owned(), access })
+        Ok(Self::Objects { objects, url: url.to_owned(), access, conditions: Arc::default() })
     }
 
     /// An object store that takes conditional puts.
     pub(crate) fn over(objects: Arc<dyn ObjectStore>, url: &str) -> Self {
-        Self::Objects { objects, url: url.to_owned(), access: Access::All }
+        Self::Objects {
+            objects,
+            url: url.to_owned(),
+            access: Access::All,
+            conditions: Arc::default(),
+        }
     }
 
     pub(crate) fn url(&self) -> String {

@@ -52,6 +52,15 @@ pub enum StoreError {
         /// The directory.
         root: std::path::PathBuf,
     },
+    /// The server does not honor the conditions of puts.
+    #[error("store {url:?} has no conditional puts, so writers would overwrite each other")]
+    Conditions {
+        /// The URL as it was given.
+        url: String,
+        /// The fault.
+        #[source]
+        source: ConditionError,
+    },
     /// There is no such object.
     #[error("{path} does not exist")]
     NotFound {
@@ -199,6 +208,7 @@ impl StoreError {
             | Self::Open { .. }
             | Self::ReadOnly { .. }
             | Self::NoListing { .. }
+            | Self::Conditions { .. }
             | Self::NoDirectory { .. }
             | Self::Backend { .. }
             | Self::Stalled { .. }
@@ -257,6 +267,27 @@ impl StoreError {
             }
         }
     }
+}
+
+/// A condition of a put that a server does not honor.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConditionError {
+    /// An object was put twice with `If-None-Match: *`.
+    #[error("If-None-Match: * on an existing object: expected a refusal, found a success")]
+    CreateIgnored,
+    /// An object was replaced although its tag had changed.
+    #[error("If-Match with an old ETag: expected a refusal, found a success")]
+    UpdateIgnored,
+    /// An object was not replaced although its tag had not changed.
+    #[error(
+        "If-Match with the object's own ETag {e_tag}: expected a success, found a refusal; a weak \
+         ETag (W/\"…\", as of a proxy that compresses) never matches"
+    )]
+    UpdateRefused {
+        /// The tag.
+        e_tag: String,
+    },
 }
 
 /// Credentials are neither in the environment nor at the cloud's metadata service, which is asked

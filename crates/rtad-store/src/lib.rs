@@ -43,7 +43,7 @@ mod url;
 pub mod write;
 
 pub use download::STALL_TIMEOUT;
-pub use error::StoreError;
+pub use error::{ConditionError, StoreError};
 pub use read::{ByteSink, Live, Store};
 pub use trust::{
     ACCEPTED_KEYS, MAX_SIGNATURE_BYTES, PublicKey, PublicKeyError, SignatureError, Signed, Trust,

@@ -7,19 +7,20 @@
 //! | file | job | uses, of this folder |
 //! |---|---|---|
 //! | `lock` | the locks of an audience in a directory | |
-//! | `put` | one object, conditionally or not; `CURRENT` | |
+//! | `probe` | checking that the server honors conditional puts | |
+//! | `put` | one object, conditionally or not; `CURRENT` | `probe` |
 //! | `sign` | making signatures | |
 //! | `writer` | [`StoreWriter`]; signed files | `put`, `sign` |
 //! | `deltas` | writing and joining deltas | `writer` |
 //! | `chunks` | writing chunks, also before a publication | `writer`, `put`, `lock` |
 //! | `gc/plan` | finding unneeded files | |
-//! | `gc/mark` | `{audience}/GC`: the files that a gc is removing | `gc/plan` |
+//! | `gc/mark` | `{audience}/GC`: the files that a gc is removing | `probe`, `gc/plan` |
 //! | `gc/guard` | checking that no gc removes a publication's files | `gc/mark`, `chunks` |
 //! | `gc` | removing unneeded files | `writer`, `lock`, `gc/plan`, `gc/mark` |
 //! | `delete` | deleting an audience | `writer`, `lock`, `put`, `gc` |
 //! | `base` | the `CURRENT` when the work began | `writer` |
 //! | `live` | making a generation live, with the deltas it keeps | `writer`, `put`, `lock`, `deltas`, `base` |
-//! | `publish` | publications: chunks, manifest, `CURRENT` | `writer`, `lock`, `base`, `chunks`, `deltas`, `live`, `gc/guard` |
+//! | `publish` | publications: chunks, manifest, `CURRENT` | `writer`, `lock`, `probe`, `base`, `chunks`, `deltas`, `live`, `gc/guard` |
 //! | `rollback` | an older generation, with later deltas | `publish`, `live`, `put`, `gc/guard` |
 //! | `append` | exact changes | `writer`, `put`, `lock`, `deltas` |
 //! | `window` | checkpoints of event windows | `writer`, `put`, `lock` |
@@ -32,6 +33,7 @@ mod deltas;
 mod gc;
 mod live;
 mod lock;
+mod probe;
 mod publish;
 mod put;
 mod rollback;

@@ -15,7 +15,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
 /// Apparent age of aged files.
@@ -38,6 +38,17 @@ struct Lost {
     is_once: bool,
 }
 
+/// A condition of puts that the server ignores, or cannot fulfil.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConditionFault {
+    /// `If-None-Match` is ignored.
+    CreateIgnored,
+    /// `If-Match` is ignored.
+    UpdateIgnored,
+    /// No ETag matches: all are weak.
+    UpdateRefused,
+}
+
 /// A store in memory with injected faults.
 #[derive(Debug, Default)]
 pub struct FaultyStore {
@@ -48,6 +59,7 @@ pub struct FaultyStore {
     lost: Mutex<Option<Lost>>,
     /// Reads of chunks until they fail.
     chunk_reads: Mutex<Option<usize>>,
+    condition_fault: Mutex<Option<ConditionFault>>,
 }
 
 impl FaultyStore {
@@ -76,6 +88,11 @@ impl FaultyStore {
     /// Sets how far the store's clock is ahead of this host's.
     pub fn set_clock_ahead(&self, ahead: Duration) {
         *self.ahead.lock().unwrap() = ahead;
+    }
+
+    /// Breaks conditional puts from now on.
+    pub fn break_conditions(&self, fault: ConditionFault) {
+        *self.condition_fault.lock().unwrap() = Some(fault);
     }
 
     fn seen(&self, mut meta: ObjectMeta) -> ObjectMeta {
@@ -136,9 +153,21 @@ impl ObjectStore for FaultyStore {
         &self,
         path: &Path,
         payload: PutPayload,
-        options: PutOptions,
+        mut options: PutOptions,
     ) -> Result<PutResult> {
         yield_once().await;
+        let fault = *self.condition_fault.lock().unwrap();
+        match (fault, &options.mode) {
+            (Some(ConditionFault::CreateIgnored), PutMode::Create)
+            | (Some(ConditionFault::UpdateIgnored), PutMode::Update(_)) => {
+                options.mode = PutMode::Overwrite;
+            }
+            (Some(ConditionFault::UpdateRefused), PutMode::Update(_)) => {
+                let (path, source) = (path.to_string(), "injected".into());
+                return Err(object_store::Error::Precondition { path, source });
+            }
+            _ => {}
+        }
         let put = self.inner.put_opts(path, payload, options).await?;
         self.aged.lock().unwrap().remove(path);
         match self.lost_answer(path) {

@@ -1,6 +1,7 @@
 //! Damaged files: each is refused with its path and its cause.
 
 use super::*;
+use testkit::faulty_store::ConditionFault;
 
 /// A change of a file; `None` deletes it.
 type Damage = fn(Vec<u8>) -> Option<Vec<u8>>;
@@ -169,5 +170,40 @@ async fn declared_size_above_the_file_size_is_refused() {
 
         assert_eq!(error.cause(), "truncated");
         assert!(chain(&error).ends_with(&format!(": has {size} bytes, expected {}", 1_u64 << 40)));
+    }
+}
+
+/// Every write that relies on a condition is refused, nothing is changed, and no probe is left.
+#[tokio::test]
+async fn server_without_conditional_puts_is_refused() {
+    for (fault, expected) in [
+        (ConditionFault::CreateIgnored, ConditionError::CreateIgnored),
+        (ConditionFault::UpdateIgnored, ConditionError::UpdateIgnored),
+        (ConditionFault::UpdateRefused, ConditionError::UpdateRefused { e_tag: "0".to_owned() }),
+    ] {
+        let (faulty, fixture) = faulty_fixture();
+        fixture.publish(&keys("first", 20)).await.unwrap();
+        faulty.break_conditions(fault);
+        let before = fixture.files().await;
+        let check = |done: Result<(), StoreError>| {
+            let Err(StoreError::Conditions { source, .. }) = done else {
+                panic!("{fault:?}: {done:?}")
+            };
+            assert_eq!(std::mem::discriminant(&source), std::mem::discriminant(&expected));
+        };
+        // A client is probed once, so each operation is of a new one.
+        let fresh = || {
+            let objects = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
+            StoreFixture::over(Store::new(Backend::over(objects, "memory")))
+        };
+        let base = fresh().writer.base(&audience()).await.unwrap();
+        check(fresh().writer.publish(base).await.map(|_| ()));
+        let mut ledger = fresh().writer.ledger(&audience()).await.unwrap();
+        let mut change = crate::write::Change::default();
+        change.add(keys("second", 1)[0]);
+        check(ledger.append(change).await.map(|_| ()));
+        let mut files = fixture.files().await;
+        files.retain(|path, _| !path.contains("/deltas/"));
+        assert_eq!(files, before, "{fault:?}");
     }
 }

@@ -28,9 +28,10 @@ use super::deltas::{has_signature, in_order, merged, put_delta};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
 use super::lock::{lock, lock_current};
+use super::probe::check_conditions;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
-use crate::layout::{manifest_path, signature_path};
+use crate::layout::{current_path, manifest_path, signature_path};
 use rtad_core::snapshot::{
     AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest,
 };
@@ -57,6 +58,8 @@ impl StoreWriter {
     /// [`StoreError::Conflict`] if another loader is publishing, or has published since `base`.
     pub async fn publish(&self, base: Base) -> Result<Publication<'_>, StoreError> {
         let (store, audience) = (self.store(), base.audience());
+        // Before chunks are written.
+        check_conditions(self.backend(), &current_path(audience)).await?;
         let lock = lock(self.backend(), audience).await?;
         let live = store.live(audience).await?;
         base.check_is_live(live.as_ref())?;

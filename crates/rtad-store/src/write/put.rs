@@ -3,6 +3,7 @@
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
 
+use super::probe::check_conditions;
 use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::layout::current_path;
@@ -20,6 +21,9 @@ pub(super) async fn put(
     bytes: Vec<u8>,
     mode: PutMode,
 ) -> Result<UpdateVersion, StoreError> {
+    if mode != PutMode::Overwrite {
+        check_conditions(backend, path).await?;
+    }
     let options = PutOptions { mode, ..PutOptions::default() };
     let put = backend.objects(path).await?.put_opts(path, PutPayload::from(bytes), options).await;
     put.map(UpdateVersion::from).map_err(|source| match source {

@@ -12,6 +12,7 @@ use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::layout::gc_mark_path;
 use crate::read::read_small;
+use crate::write::probe::check_conditions;
 use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 
@@ -124,6 +125,7 @@ impl GcMark {
 
     /// Returns whether the mark was written; `false` if the condition does not hold.
     async fn put(&self, backend: &Backend, path: &Path, mode: PutMode) -> Result<bool, StoreError> {
+        check_conditions(backend, path).await?;
         let bytes = serde_json::to_vec(self).expect("plain fields");
         let options = PutOptions { mode, ..PutOptions::default() };
         match backend.objects(path).await?.put_opts(path, PutPayload::from(bytes), options).await {
