@@ -24,9 +24,11 @@
 //! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]` |
 //! | `api` | `[server.api]` |
+//! | `changes` | changed keys, for the log |
 //! | `zone` | names of time zones |
 
 mod api;
+mod changes;
 mod condition;
 mod leases;
 mod platform;

@@ -1,7 +1,8 @@
 //! History of a pod's counters: a row a minute, and the decisions of today and yesterday.
 //!
 //! The counters are those of the metrics, read once a minute: requests pay nothing for it. Rows of
-//! minutes live in the process. Counts of days are kept in the folder of the caps' files.
+//! minutes live in the process. Counts of days are kept in the folder of the caps' files. Failures
+//! of platforms are read once a second, for the log.
 //!
 //! | file | job |
 //! |---|---|
@@ -20,7 +21,7 @@ use rtad_core::clock::unix_seconds;
 use serde::Serialize;
 
 use crate::cap::Caps;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{FailureLog, Telemetry};
 use days::Days;
 use minutes::Minutes;
 
@@ -99,9 +100,10 @@ impl History {
     pub async fn run(self: Arc<Self>, telemetry: Arc<Telemetry>, caps: Arc<Caps>) {
         let (history, files) = (Arc::clone(&self), Arc::clone(&caps));
         let _ = tokio::task::spawn_blocking(move || history.restore(&files)).await;
-        let mut begun = Instant::now();
+        let (mut begun, mut failures) = (Instant::now(), FailureLog::default());
         loop {
             tokio::time::sleep(CLOCK_INTERVAL).await;
+            failures.update(telemetry.failure_totals(), Instant::now());
             let now = SystemTime::now();
             if self.days.lock().is_over(now) {
                 self.days.lock().observe(telemetry.decision_totals(), now);

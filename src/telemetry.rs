@@ -14,6 +14,7 @@
 //! | `describe` | `# HELP` texts, initial values | |
 //! | `requests` | request counts and durations | `sharded_counter` |
 //! | `decisions` | decisions and ids | `sharded_counter` |
+//! | `failures` | failures of platforms' requests | |
 //! | `registry` | [`Telemetry`] | all above |
 //! | `cache`, `snapshots`, `pod` | metrics of sync and of the pod | `registry` |
 
@@ -21,6 +22,7 @@ mod cache;
 mod connections;
 mod decisions;
 mod describe;
+mod failures;
 mod pod;
 mod registry;
 mod requests;
@@ -30,6 +32,7 @@ mod snapshots;
 pub use cache::ChunkSource;
 pub use connections::ConnectionPermit;
 pub use decisions::{DecisionCounters, DecisionLabels, IdCounters, IdLabels};
+pub use failures::{FailureCounter, FailureLog};
 pub use registry::{InFlight, Telemetry};
 pub use requests::{Route, RouteMetrics};
 pub use sharded_counter::count_as_worker;

@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
-use metrics::Counter;
 
 use super::audience::Audience;
 use crate::cap::{Cap, CapTables};
 use crate::platform::{Access, Failure, Platform};
 use crate::strategy::{Decision, Membership, Strategy};
-use crate::telemetry::{DecisionCounters, RouteMetrics, Telemetry};
+use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
@@ -61,7 +60,7 @@ pub struct ServedPlatform {
     pub route: RouteMetrics,
     /// One per strategy of the catalog; `None` for those that the platform does not map.
     decisions: Vec<Option<DecisionCounters>>,
-    failures: [Counter; Failure::ALL.len()],
+    failures: [FailureCounter; Failure::ALL.len()],
 }
 
 impl ServedPlatform {
@@ -85,7 +84,7 @@ impl ServedPlatform {
 
     /// Counts a request whose answer is not based on its ids.
     pub fn count_failure(&self, failure: Failure) {
-        self.failures[failure as usize].increment(1);
+        self.failures[failure as usize].increment();
     }
 }
 

@@ -17,6 +17,8 @@ use crate::sync::Shared;
 pub struct Reloaded {
     /// Always true: a reload that fails is an error.
     pub reloaded: bool,
+    /// Keys whose values differ from those served before.
+    pub changed: Vec<String>,
     /// Changed keys that take effect only after a restart.
     pub needs_restart: Vec<&'static str>,
 }

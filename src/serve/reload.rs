@@ -55,6 +55,7 @@ impl FilesRead {
 }
 
 struct ReloadState {
+    config: Config,
     served: FilesRead,
     /// The last content, if it was refused.
     refused: Option<FilesRead>,
@@ -92,6 +93,7 @@ impl Reloader {
         telemetry: Arc<Telemetry>,
     ) -> Self {
         let state = Mutex::new(ReloadState {
+            config: started_with.clone(),
             served: FilesRead::Config { fingerprint: started_with.fingerprint },
             refused: None,
         });
@@ -129,32 +131,35 @@ impl Reloader {
         };
         self.telemetry.reloaded(result.is_ok());
         self.refusal.send_replace(result.as_ref().err().cloned());
-        match (&result, found) {
-            (Ok(reloaded), found) => {
-                let needs_restart = reloaded.needs_restart.join(", ");
-                tracing::info!(needs_restart, "config reloaded");
-                *state = ReloadState { served: found, refused: None };
-            }
-            (Err(reason), found) => {
-                tracing::warn!(reason, "config not reloaded; the old one stays");
-                state.refused = Some(found);
-            }
-        }
-        result
+        let config = result.map_err(|reason| {
+            tracing::warn!(reason, "config not reloaded; the old one stays");
+            state.refused = Some(found.clone());
+            reason
+        })?;
+        let changed = config.changed_keys(&state.config);
+        let needs_restart = config.needs_restart(&self.started_with);
+        tracing::info!(
+            changed = changed.join(", "),
+            needs_restart = needs_restart.join(", "),
+            "config reloaded"
+        );
+        *state = ReloadState { config, served: found, refused: None };
+        Ok(Reloaded { reloaded: true, changed, needs_restart })
     }
 
-    async fn serve(&self, mut assembly: Assembly) -> Result<Reloaded, String> {
+    /// Serves an assembly, and returns its config.
+    async fn serve(&self, mut assembly: Assembly) -> Result<Config, String> {
         // Not the audiences served before: platforms name strategies by index in this config.
         let served = fill_in_audiences(&mut assembly.config, &self.store).await;
         served.map_err(|error| error_chain(&error))?;
-        let needs_restart = assembly.config.needs_restart(&self.started_with);
         warn_of(&assembly.config);
         let (done, answered) = oneshot::channel();
         let gone = || "rtad is stopping".to_owned();
         let command = SyncCommand::Reload(Box::new(assembly.plan()), done);
+        let config = assembly.config;
         self.commands.send(command).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?.map_err(|error| error_chain(&error))?;
-        Ok(Reloaded { reloaded: true, needs_restart })
+        Ok(config)
     }
 
     /// Reads the files on the blocking pool.

@@ -81,7 +81,7 @@ impl Sync {
             Err(error) => self.load_from_cache(name, progress).await.ok_or(error)?,
         };
         progress.pace.record_source(snapshot.manifest().is_from_window());
-        log_loaded(name, &snapshot, begun.elapsed());
+        log_loaded(self.served(name).as_deref(), &snapshot, begun.elapsed());
         Ok(Some(snapshot))
     }
 
@@ -166,11 +166,20 @@ impl Sync {
     }
 }
 
-fn log_loaded(name: &AudienceName, snapshot: &Snapshot, took: Duration) {
+/// Logs what is served from now on. Deltas alone are for `debug`: an audience that follows a window
+/// has new ones at every poll.
+fn log_loaded(before: Option<&Snapshot>, snapshot: &Snapshot, took: Duration) {
     let manifest = snapshot.manifest();
+    let audience = manifest.audience().as_str();
     let [added, removed, tombstones] = snapshot.overlay().keys();
+    let identity = |it: &Snapshot| (it.manifest().generation(), it.overlay().state());
+    if before.map(identity) == Some(identity(snapshot)) {
+        let sequence = snapshot.overlay().sequence();
+        tracing::debug!(audience, sequence, added, removed, tombstones, "deltas loaded");
+        return;
+    }
     tracing::info!(
-        audience = name.as_str(),
+        audience,
         generation = manifest.generation(),
         sequence = snapshot.overlay().sequence(),
         keys = manifest.keys(),

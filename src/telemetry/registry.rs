@@ -15,6 +15,7 @@ use rtad_http::budget::ByteBudget;
 use super::connections::{ConnectionPermit, OpenConnections};
 use super::decisions::{DecisionCounters, DecisionLabels, IdCounters, IdLabels};
 use super::describe::{describe, set_initial_values};
+use super::failures::{FailureCounter, FailureLabels};
 use super::requests::{self, Route, RouteMetrics};
 use super::sharded_counter::ShardedCounter;
 
@@ -42,6 +43,7 @@ struct LabeledCounters {
     platform_routes: BTreeMap<String, RouteMetrics>,
     /// The counters by platform and strategy.
     decisions: BTreeMap<(String, String), DecisionCounters>,
+    failures: BTreeMap<FailureLabels, FailureCounter>,
     /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
 }
@@ -138,13 +140,15 @@ impl Telemetry {
     pub fn platform_failures<const N: usize>(
         &self,
         platform: &str,
-        causes: [&str; N],
-    ) -> [Counter; N] {
+        causes: [&'static str; N],
+    ) -> [FailureCounter; N] {
         causes.map(|cause| {
-            self.counter(
-                "rtad_platform_failures_total",
-                &[("platform", platform), ("cause", cause)],
-            )
+            let new = || {
+                let labels = [("platform", platform), ("cause", cause)];
+                FailureCounter::new(self.counter("rtad_platform_failures_total", &labels))
+            };
+            let mut labeled = self.labeled();
+            labeled.failures.entry((platform.to_owned(), cause)).or_insert_with(new).clone()
         })
     }
 
@@ -255,6 +259,12 @@ impl Telemetry {
                 .map(|(is_ok, count)| ((route.route.clone(), is_ok), count))
         });
         totals.collect()
+    }
+
+    /// Failures of platforms' requests since the start.
+    pub fn failure_totals(&self) -> BTreeMap<(String, &'static str), u64> {
+        let labeled = self.labeled();
+        labeled.failures.iter().map(|(labels, it)| (labels.clone(), it.total())).collect()
     }
 
     /// Ids since the start.

@@ -62,6 +62,8 @@ struct BatchIds {
     /// Whether each id has a key.
     usable: Vec<bool>,
     is_binary: bool,
+    /// Whether their kind is `text`.
+    is_text: bool,
 }
 
 impl BatchIds {
@@ -118,7 +120,7 @@ fn parse_binary(maker: &KeyMaker, at: Option<SystemTime>, body: &[u8]) -> Result
     let is_usable = |id: &Key| maker.usable(DeviceKey::from_bytes(*id)).is_ok();
     let usable: Vec<bool> = ids.iter().map(is_usable).collect();
     let keys = ids.iter().zip(&usable).filter(|(_, usable)| **usable).map(|(id, _)| *id).collect();
-    Ok(Batch { keys, ids: BatchIds { usable, is_binary: true }, at, digest: None })
+    Ok(Batch { keys, ids: BatchIds { usable, is_binary: true, is_text: false }, at, digest: None })
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
@@ -128,7 +130,8 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
     let count = texts.len();
     let (mut keys, mut usable) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let kind = kind.as_ref().map_or("md5", |kind| &kind.0);
-    if kind == "text" {
+    let is_text = kind == "text";
+    if is_text {
         for text in texts {
             let is_usable = (1..=MAX_TEXT).contains(&text.len());
             usable.push(is_usable);
@@ -142,7 +145,7 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
         maker.keys_of_many(kind, texts, &mut made, |result| usable.push(result.is_ok()));
         keys.extend(made.iter().map(|key| *key.as_bytes()));
     }
-    Ok(Batch { keys, ids: BatchIds { usable, is_binary: false }, at, digest: None })
+    Ok(Batch { keys, ids: BatchIds { usable, is_binary: false, is_text }, at, digest: None })
 }
 
 /// Reads the body.
@@ -220,6 +223,9 @@ pub(super) async fn events(
 ) -> Result<Response, ApiError> {
     let token = idempotency_key(request.headers())?;
     let Batch { keys, ids, at, digest } = read_batch(&app, request, token.is_some()).await?;
+    if ids.is_text {
+        app.windows.warn_of_text(&window);
+    }
     let events = keys.len() as u64;
     let observed = window.observe(keys, at, token.zip(digest)).await?;
     let late = if observed.is_none() { events } else { 0 };

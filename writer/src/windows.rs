@@ -22,7 +22,7 @@ mod reports;
 mod served;
 mod window;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,6 +112,8 @@ pub(super) struct Windows {
     /// Audiences that follow a window: its name, and the reports that wait.
     owned: BTreeMap<AudienceName, (AudienceName, Arc<Reports>)>,
     followers: Mutex<Vec<Follower>>,
+    /// Windows of which [`Self::warn_of_text`] has warned.
+    warned_of_text: Mutex<BTreeSet<AudienceName>>,
     tasks: Mutex<JoinSet<()>>,
     stop: watch::Sender<bool>,
 }
@@ -223,6 +225,22 @@ impl Windows {
     /// Whether an audience follows a window, so that only tombstones of it may be written.
     pub(super) fn owns(&self, audience: &AudienceName) -> bool {
         self.owned.contains_key(audience)
+    }
+
+    /// Warns, once per window, of ids of kind `text` in a window that an audience follows.
+    pub(super) fn warn_of_text(&self, window: &AnyWindow) {
+        let AnyWindow::Local(window) = window else { return };
+        let window = &window.config.name;
+        let mut followed = self.owned.iter().filter(|(_, (followed, _))| followed == window);
+        if let Some((audience, _)) = followed.next()
+            && self.warned_of_text.lock().insert(window.clone())
+        {
+            tracing::warn!(
+                window = window.as_str(),
+                audience = audience.as_str(),
+                "ids of kind text match no device in an audience; send device ids with their kind"
+            );
+        }
     }
 
     /// Reports keys whose membership another writer may have changed.

@@ -33,7 +33,11 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
         "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
     store.config_file("max_in_flight = 7", only_one);
     rtad.signal("HUP");
-    assert_eq!(rtad.log("config reloaded", 1)["needs_restart"], "server");
+    let reloaded = rtad.log("config reloaded", 1);
+    assert_eq!(reloaded["needs_restart"], "server");
+    let changed = reloaded["changed"].as_str().unwrap();
+    assert!(changed.starts_with("audience.missing, audience.old_users, "), "{changed}");
+    assert!(changed.contains("server.max_in_flight, strategy."), "{changed}");
     assert_eq!(strategies(), json!(["no-vip"]));
 
     store.config_file("max_in_flight = 0", &format!("{only_one}\ninclude = [\"x\"]"));

@@ -8,7 +8,10 @@ use serde_json::json;
 
 use crate::fixture::{NON_MEMBER, RULES, TestStore, key};
 use crate::rtad_process::Rtad;
+use rtad_store::write::Change;
 use testkit::client::metric;
+use testkit::store::Depot;
+use testkit::wait_until;
 
 /// A mounted ConfigMap or Secret.
 struct Volume(tempfile::TempDir);
@@ -79,11 +82,15 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
     ask("first");
     assert_eq!(rejected(), 0.0);
     secret.change("..2", "token", "second");
-    rtad.log("config reloaded", 3);
+    let reloaded = rtad.log("config reloaded", 3);
+    assert_eq!(reloaded["changed"], "contents of secrets or files");
     ask("second");
     assert_eq!(rejected(), 0.0);
     ask("first");
     assert_eq!(rejected(), 1.0);
+    let failed = rtad.log("requests not answered by their ids", 2);
+    assert_eq!(failed["platform"], "tencent", "{failed}");
+    assert_eq!((&failed["cause"], &failed["requests"]), (&json!("unauthorized"), &json!(1)));
 
     // A missing file is an error, and its return a change.
     std::fs::remove_file(secret.file("..data")).unwrap();
@@ -99,6 +106,29 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
         "each mistake is logged once: {}",
         ended.stderr
     );
+}
+
+/// An audience that follows a window has new deltas at every poll.
+#[test]
+fn deltas_leave_no_line_in_the_log() {
+    let store = TestStore::with_everything();
+    let rtad = Rtad::serve(&store.config_file("", RULES), &[]);
+    let depot = Depot::at(store.path().to_owned());
+    for say in [Change::add, Change::remove] {
+        let mut change = Change::default();
+        say(&mut change, key("oaid", NON_MEMBER));
+        depot.append("vip", change);
+        rtad.connect_admin().post("/v1/reload", "").ok();
+    }
+    wait_until("both deltas are served", || {
+        let status = rtad.connect_admin().get("/v1/status").ok();
+        let audiences = status["audiences"].as_array().unwrap().iter();
+        audiences.clone().any(|it| it["name"] == "vip" && it["snapshot"]["deltas"]["sequence"] == 3)
+    });
+    rtad.signal("TERM");
+    let log = rtad.wait().stderr;
+    let loaded = |line: &&str| line.contains("\"snapshot loaded\"") && line.contains("\"vip\"");
+    assert_eq!(log.lines().filter(loaded).count(), 1, "{log}");
 }
 
 #[test]

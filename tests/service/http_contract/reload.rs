@@ -18,7 +18,10 @@ fn valid_config_applies_to_the_next_request() {
     let server = FixtureServer::with_everything("");
     let (mut admin, mut client) = (server.connect_admin(), server.connect());
     server.write_config("", ONLY_VIP);
-    assert_eq!(reload(&mut admin).ok(), json!({ "reloaded": true, "needs_restart": [] }));
+    let reloaded = reload(&mut admin).ok();
+    assert_eq!((&reloaded["reloaded"], &reloaded["needs_restart"]), (&json!(true), &json!([])));
+    let changed = reloaded["changed"].as_array().unwrap();
+    assert!(changed.contains(&json!("strategy.no-vip")), "{reloaded}");
     let decisions = client.post("/v1/decide", "{}").ok();
     assert_eq!(
         decisions["decisions"],

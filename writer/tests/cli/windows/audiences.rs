@@ -42,6 +42,12 @@ fn audience_follows_counts_erasure_and_restarts() {
         members(&sandbox, "clicked", &keys) == HashSet::from([0, 1])
             && members(&sandbox, "clicked-out", &keys) == HashSet::from([1])
     });
+    // A click id is no device.
+    let clicks = json!({ "kind": "text", "ids": ["click-1"] });
+    api.post(&path("day", "events"), &clicks).ok();
+    let message =
+        "ids of kind text match no device in an audience; send device ids with their kind";
+    assert_eq!(windows_of.log(message, 1)["audience"], "clicked");
     // Only the window decides, except for tombstones.
     let write = |op: &str| json!({ "op": op, "ids": ["0123456789abcdef0123456789abcdef"] });
     let devices = "/v1/audiences/clicked/devices";
