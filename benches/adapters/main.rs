@@ -101,7 +101,8 @@ async fn publish(directory: &Path, count: u64) {
 
 fn assembly(store: &Path) -> Assembly {
     let text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n[store]\n\
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n\
+         [server.api]\npublic = true\n[store]\n\
          url = {store:?}\n\
          [[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\n\
          exclude = [\"old_users\"]\n{}",
