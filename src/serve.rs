@@ -43,7 +43,7 @@ use crate::catalog::{Catalog, Serving};
 use crate::config::ServerConfig;
 use crate::history::History;
 use crate::http::admin_app::AdminApp;
-use crate::http::admin_port::admin_router;
+use crate::http::admin_port::{admin_router, metrics_router};
 use crate::http::decision_app::App;
 use crate::http::decision_port::{DecisionService, Port};
 use crate::platform::IdReader;
@@ -74,7 +74,7 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let store = find_audiences(&mut assembly.config).await?;
     let (plan, config) = (assembly.plan(), assembly.config);
     warn_of(&config);
-    let Sockets { decision, api, admin } = Sockets::bind(&config.server)?;
+    let Sockets { decision, api, admin, metrics } = Sockets::bind(&config.server)?;
     let max_connections = permit_connections(config.server.max_connections);
 
     let (commands, received) = mpsc::channel(COMMANDS);
@@ -102,7 +102,7 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
         let counted = counts.run(telemetry, Arc::clone(&caps));
         tokio::join!(caps.run(), counted);
     })?;
-    let admin_address = start_admin_port(&parts, admin, max_connections)?;
+    let admin_address = start_admin_port(&parts, admin, metrics, max_connections)?;
     tracing::info!(
         %admin_address,
         store = store_url,
@@ -209,23 +209,29 @@ struct Sockets {
     decision: Socket,
     api: Option<Socket>,
     admin: TcpListener,
+    metrics: Option<TcpListener>,
 }
 
 impl Sockets {
     fn bind(server: &ServerConfig) -> Result<Self, StartError> {
         let bind = |key, address| listener::bind(address).map_err(listen_error(key, address));
-        let admin = bind(ADMIN_KEY, server.admin_listen)?;
+        let listen = |key, address| {
+            let socket = listener::bind(address).map_err(listen_error(key, address))?;
+            listener::listen(socket).map_err(listen_error(key, address))
+        };
+        let admin = listen(ADMIN_KEY, server.admin_listen)?;
+        let metrics =
+            server.metrics_listen.map(|address| listen(METRICS_KEY, address)).transpose()?;
         let decision = bind(DECISION_KEY, server.listen)?;
         let api = server.api.listen.map(|address| bind(API_KEY, address)).transpose()?;
-        let admin =
-            listener::listen(admin).map_err(listen_error(ADMIN_KEY, server.admin_listen))?;
-        Ok(Self { decision, api, admin })
+        Ok(Self { decision, api, admin, metrics })
     }
 }
 
 const DECISION_KEY: &str = "server.listen";
 const API_KEY: &str = "server.api.listen";
 const ADMIN_KEY: &str = "server.admin_listen";
+const METRICS_KEY: &str = "server.metrics_listen";
 
 fn listen_error(
     key: &'static str,
@@ -249,21 +255,25 @@ fn start_sync(
     Ok(first_poll)
 }
 
-/// Starts the admin thread. Its port outlives the drain, as probes must see it: it closes with the
-/// process.
+/// Starts the admin thread. Its ports outlive the drain, as probes must see it: they close with
+/// the process.
 fn start_admin_port(
     parts: &SharedParts,
     listener: TcpListener,
+    metrics: Option<TcpListener>,
     max_connections: usize,
 ) -> Result<SocketAddr, StartError> {
     let configured = parts.server.admin_listen;
     let address = listener.local_addr().map_err(listen_error(ADMIN_KEY, configured))?;
+    if let Some(Ok(address)) = metrics.as_ref().map(TcpListener::local_addr) {
+        tracing::info!(metrics_address = %address, "metrics port listens");
+    }
     let limits = PortLimits {
         max_connections: MAX_ADMIN_CONNECTIONS,
         idle_timeout: parts.server.idle_timeout,
         max_buffered: ADMIN_MAX_BUFFERED,
     };
-    let router = admin_router(Arc::new(parts.admin_app()));
+    let app = Arc::new(parts.admin_app());
     let telemetry = Arc::clone(&parts.shared.telemetry);
     telemetry.max_connections(max_connections);
     let (reloader, watch_config) = (Arc::clone(&parts.reloader), parts.server.watch_config);
@@ -272,7 +282,12 @@ fn start_admin_port(
         if let Some(interval) = watch_config {
             tokio::spawn(async move { reloader.watch(interval).await });
         }
-        if let Err(error) = port::serve(listener, Untimed(router), limits, always_serving()).await {
+        if let Some(listener) = metrics {
+            let router = Untimed(metrics_router(Arc::clone(&app)));
+            tokio::spawn(port::serve(listener, router, limits, always_serving()));
+        }
+        let router = Untimed(admin_router(app));
+        if let Err(error) = port::serve(listener, router, limits, always_serving()).await {
             tracing::error!(%error, "admin port failed");
         }
     })?;

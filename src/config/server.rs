@@ -23,6 +23,10 @@ pub struct ServerConfig {
     /// Address of the admin port. It has no authentication: keep it inside the network.
     #[serde(deserialize_with = "address")]
     pub admin_listen: SocketAddr,
+    /// Address of a port for `/metrics`, `/livez` and `/readyz` alone, for scrapers and probes that
+    /// must not reach the admin port. Unset = none.
+    #[serde(deserialize_with = "address")]
+    pub metrics_listen: Option<SocketAddr>,
     /// Public host names under which clients reach the admin port, as through a proxy. Requests
     /// under other public names are refused, against DNS rebinding, but for `/livez` and `/readyz`.
     /// Addresses, names without dots and private domains are accepted.
@@ -73,6 +77,7 @@ impl Default for ServerConfig {
         Self {
             listen: loopback(8080),
             admin_listen: loopback(9090),
+            metrics_listen: None,
             admin_hosts: Vec::new(),
             workers: 0,
             max_connections: 20_000,
@@ -109,6 +114,7 @@ impl ServerConfig {
         }
         let mut ports =
             vec![("server.listen", self.listen), ("server.admin_listen", self.admin_listen)];
+        ports.extend(self.metrics_listen.map(|address| ("server.metrics_listen", address)));
         ports.extend(self.api.listen.map(|address| ("server.api.listen", address)));
         for (index, (key, address)) in ports.iter().enumerate() {
             for (other, _) in ports[..index].iter().filter(|(_, other)| overlap(*address, *other)) {

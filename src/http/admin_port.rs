@@ -13,6 +13,23 @@ use super::admin_app::AdminApp;
 use super::error::ApiError;
 use super::{console, explain, shards, status};
 
+const METRICS_ROUTES: &str = "/livez, /readyz, /metrics";
+
+/// The metrics port's router: what scrapers and probes read, without the operator's routes.
+pub fn metrics_router(app: Arc<AdminApp>) -> Router {
+    Router::new()
+        .route("/metrics", get(status::metrics))
+        .fallback(async || ApiError::NotFound(METRICS_ROUTES))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), refuse_cross_site))
+        .merge(probes())
+        .with_state(app)
+}
+
+/// Health checks of balancers may have any host, and learn no more than a state.
+fn probes() -> Router<Arc<AdminApp>> {
+    Router::new().route("/livez", get(async || "ok\n")).route("/readyz", get(status::readyz))
+}
+
 /// The admin port's router: probes, metrics and the operator's routes.
 pub fn admin_router(app: Arc<AdminApp>) -> Router {
     Router::new()
@@ -27,9 +44,7 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
         .route("/v1/audiences/{audience}/shards", get(shards::shards))
         .fallback(async || ApiError::NotFound(console::ROUTES))
         .layer(middleware::from_fn_with_state(Arc::clone(&app), refuse_cross_site))
-        // Health checks of balancers may have any host, and learn no more than a state.
-        .route("/livez", get(async || "ok\n"))
-        .route("/readyz", get(status::readyz))
+        .merge(probes())
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed(None))
         .with_state(app)
 }

@@ -158,6 +158,26 @@ fn flags_override_environment_and_environment_overrides_file() {
     }
 }
 
+#[test]
+fn metrics_port_has_no_routes_of_operators() {
+    let store = TestStore::with_everything();
+    let file = store.config_file("metrics_listen = \"127.0.0.1:0\"", RULES);
+    let rtad = Rtad::serve(&file, &[]);
+    let address = rtad.log("metrics port listens", 1)["metrics_address"].clone();
+    let mut port = Client::connect(address.as_str().unwrap().parse().unwrap());
+    assert!(port.get("/metrics").text().contains("rtad_snapshot_generation{audience=\"vip\"} 1"));
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(port.get(path).status, 200, "{path}");
+    }
+    for path in ["/", "/v1/status", "/v1/history", "/v1/audiences/vip/shards"] {
+        let detail = port.get(path).problem(404, "not_found");
+        assert_eq!(detail, "accepted: /livez, /readyz, /metrics", "{path}");
+    }
+    for path in ["/v1/reload", "/v1/explain", "/v1/explain/tencent"] {
+        port.post(path, "{}").problem(404, "not_found");
+    }
+}
+
 /// Connections over the limit of open files are refused, and probes are answered.
 #[test]
 fn few_open_files_mean_fewer_connections_and_working_probes() {
