@@ -23,7 +23,7 @@ use rtad::catalog::{Audience, Catalog, Serving};
 use rtad::config::CapConfig;
 use rtad::http::api;
 use rtad::platform::{IdReader, Keys};
-use rtad::strategy::{Outcome, Strategy};
+use rtad::strategy::{NoAttributes, Outcome, Strategy};
 use rtad::telemetry::{Telemetry, count_as_worker};
 use rtad_core::cap::CapTable;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
@@ -172,7 +172,7 @@ fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
     const BEYOND: u64 = 1 << 36;
     let decide = |strategy, n, at| {
         let keys: Keys = ids.key(IdKind::Md5 as usize, &probe.hex(n, false)).into_iter().collect();
-        serving.load().decide(strategy, &keys, at).reason as u64
+        serving.load().decide(strategy, &keys, &NoAttributes, at).reason as u64
     };
     let begun = Instant::now();
     for n in 0..limit {
@@ -421,7 +421,7 @@ fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
 fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u64 {
     let keys: Keys = hex.iter().filter_map(|hex| ids.key(IdKind::Md5 as usize, hex).ok()).collect();
     let catalog = serving.load();
-    catalog.decide(0, &keys, at).reason as u64
+    catalog.decide(0, &keys, &NoAttributes, at).reason as u64
 }
 
 fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -> u64 {
@@ -432,7 +432,7 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -
         .iter()
         .filter_map(|name| catalog.strategy_index(name))
         .map(|index| {
-            let decision = catalog.decide(index, &request.keys, at);
+            let decision = catalog.decide(index, &request.keys, &request.attributes, at);
             (catalog.strategies()[index].name.as_str(), decision, None)
         })
         .collect();

@@ -282,7 +282,8 @@ impl World {
             false => request.strategies.iter().filter_map(|name| named(name.as_ref())).collect(),
         };
         let mut decide = |index: usize| {
-            let decision = self.catalog.decide(index, &request.keys, Instant::now());
+            let decision =
+                self.catalog.decide(index, &request.keys, &request.attributes, Instant::now());
             bids[index] = Some(decision.outcome == Outcome::Bid);
             (known[index].name.as_str(), decision, known[index].value_of(decision))
         };

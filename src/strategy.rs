@@ -3,6 +3,7 @@
 //! Pure: no IO and no clock. A strategy names audiences by index, and sees only their
 //! [`Membership`]. A schedule is one bit that `sync` sets.
 
+mod attribute;
 mod rule;
 mod schedule;
 mod value;
@@ -10,6 +11,7 @@ mod value;
 use std::fmt;
 use std::time::{Instant, SystemTime};
 
+pub use attribute::{Accepted, Attribute, AttributeValue, Attributes, NoAttributes, OS_WORDS};
 pub use rule::{Rule, Truth};
 pub use schedule::Scheduled;
 pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
@@ -61,8 +63,8 @@ pub enum Reason {
     NotMember,
     /// The request carries no usable id.
     NoDevice,
-    /// An audience that the decision depends on is missing or too old, or the service is
-    /// overloaded.
+    /// An audience that the decision depends on is missing or too old, the request lacks an
+    /// attribute that it depends on, or the service is overloaded.
     Unavailable,
     /// The strategy would bid, but its cap of distinct devices is reached.
     Capped,
@@ -169,17 +171,25 @@ impl Strategy {
     /// the rule, until the decision is final. An unavailable audience matters only if the others
     /// leave the answer open. Audiences of values come last, and only for a bid.
     #[inline]
-    pub fn decide(&self, membership: impl FnMut(usize) -> Membership) -> Decision {
+    pub fn decide(
+        &self,
+        attributes: &dyn Attributes,
+        membership: impl FnMut(usize) -> Membership,
+    ) -> Decision {
         if self.values.is_empty() {
-            self.decide_without_value(membership)
+            self.decide_without_value(attributes, membership)
         } else {
-            self.decide_with_value(membership)
+            self.decide_with_value(attributes, membership)
         }
     }
 
-    fn decide_with_value(&self, membership: impl FnMut(usize) -> Membership) -> Decision {
+    fn decide_with_value(
+        &self,
+        attributes: &dyn Attributes,
+        membership: impl FnMut(usize) -> Membership,
+    ) -> Decision {
         let mut lookups = Lookups::new(membership);
-        let mut decision = self.decide_without_value(|audience| lookups.of(audience));
+        let mut decision = self.decide_without_value(attributes, |audience| lookups.of(audience));
         if decision.is_bid() {
             decision.value = ChosenValue::first(&self.values, |audience| lookups.of(audience));
         }
@@ -187,14 +197,18 @@ impl Strategy {
     }
 
     #[inline]
-    fn decide_without_value(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
+    fn decide_without_value(
+        &self,
+        attributes: &dyn Attributes,
+        mut membership: impl FnMut(usize) -> Membership,
+    ) -> Decision {
         if !self.is_scheduled() {
             return Decision::no_bid(Reason::NotScheduled);
         }
         let decision = self.decide_by_lists(&mut membership);
         match &self.rule {
             Some(rule) if decision.reason == Reason::Unavailable || decision.is_bid() => {
-                self.decide_by_rule(rule, decision, membership)
+                self.decide_by_rule(rule, decision, attributes, membership)
             }
             _ => decision,
         }
@@ -234,10 +248,11 @@ impl Strategy {
         &self,
         rule: &Rule,
         lists: Decision,
+        attributes: &dyn Attributes,
         mut membership: impl FnMut(usize) -> Membership,
     ) -> Decision {
         let has_lists = !self.exclude.is_empty() || !self.include.is_empty();
-        match rule.truth(&mut membership) {
+        match rule.truth(attributes, &mut membership) {
             Truth::False => Decision::no_bid(Reason::Rule),
             Truth::Unknown => self.unavailable(),
             Truth::True if has_lists => lists,
@@ -291,6 +306,12 @@ impl Strategy {
     #[inline]
     fn is_scheduled(&self) -> bool {
         self.schedule.as_ref().is_none_or(Scheduled::holds)
+    }
+
+    /// Whether one device's requests may get different answers by their attributes.
+    pub fn is_per_request(&self) -> bool {
+        let attributes = self.rule.as_ref().map_or_else(Vec::new, Rule::attributes);
+        attributes.iter().any(|(attribute, _)| attribute.is_of_request())
     }
 
     /// Its audiences, in the order in which they are looked up, some more than once.

@@ -17,8 +17,8 @@ use rtad::platform::{
     Tencent, Verdict,
 };
 use rtad::strategy::{
-    BidValue, ChosenValue, Decision, Outcome, Reason, Rule, Scheduled, Strategy, ValueEntry,
-    ValueKey,
+    BidValue, ChosenValue, Decision, NoAttributes, Outcome, Reason, Rule, Scheduled, Strategy,
+    ValueEntry, ValueKey,
 };
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
@@ -91,11 +91,11 @@ fn lookups_and_decisions_do_not_allocate() {
             keys.push(key);
         }
         keys.insert(0, DeviceKey::from_bytes([7; 16]));
-        outcome = Some(catalog.decide(0, &keys, at).outcome);
-        chosen = catalog.decide(0, &keys[..1], at).value.index;
+        outcome = Some(catalog.decide(0, &keys, &NoAttributes, at).outcome);
+        chosen = catalog.decide(0, &keys[..1], &NoAttributes, at).value.index;
         // New devices, counted ones, and those beyond the cap.
         for n in [1_u8, 2, 3, 1] {
-            let decision = catalog.decide(1, &[DeviceKey::from_bytes([n; 16])], at);
+            let decision = catalog.decide(1, &[DeviceKey::from_bytes([n; 16])], &NoAttributes, at);
             capped.push(decision.reason);
         }
         telemetry.request(

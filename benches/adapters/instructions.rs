@@ -10,6 +10,7 @@ use std::process::Command;
 use bytes::Bytes;
 use rtad::catalog::Serving;
 use rtad::platform::IdReader;
+use rtad::strategy::NoAttributes;
 use rtad_core::device::{DeviceKey, IdKind};
 
 use super::answered;
@@ -84,7 +85,9 @@ pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &s
     for _ in 0..count {
         match operation {
             "check" => drop(black_box(snapshot.contains(&next()))),
-            "decide_uncounted" => drop(black_box(serving.load().decide_uncounted(0, &[next()]))),
+            "decide_uncounted" => {
+                black_box(serving.load().decide_uncounted(0, &[next()], &NoAttributes));
+            }
             "batch" => snapshot.contains_many(black_box(&devices), &mut members),
             path => drop(black_box(answered(
                 serving,

@@ -170,6 +170,7 @@ fn ocean_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
         req_id: "20240616abcdef".into(),
         rta_ids: vec![10003],
         device: Some(device),
+        ..Default::default()
     };
     request.encode_to_vec()
 }

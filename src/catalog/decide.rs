@@ -112,10 +112,10 @@ impl RequestKeys {
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn decide(&self, catalog: &Catalog, index: usize) -> Decision {
+    pub fn decide(&self, catalog: &Catalog, index: usize, read: &Read<'_>) -> Decision {
         match self.coverage {
-            Coverage::Complete => catalog.decide_uncounted(index, &self.keys),
-            Coverage::TooMany => catalog.decide_incomplete(index, &self.keys),
+            Coverage::Complete => catalog.decide_uncounted(index, &self.keys, read),
+            Coverage::TooMany => catalog.decide_incomplete(index, &self.keys, read),
             Coverage::Nothing => catalog.strategies()[index].when_unavailable(),
         }
     }
@@ -144,7 +144,7 @@ impl Catalog {
             served.count_failure(failure);
         }
         read.verdicts(|strategy| {
-            let decide = || keys.decide(self, strategy);
+            let decide = || keys.decide(self, strategy, read);
             let decision = self.within_cap(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
@@ -159,7 +159,7 @@ impl Catalog {
         at: Instant,
     ) -> Verdicts {
         read.verdicts(|strategy| {
-            let decision = keys.decide(self, strategy);
+            let decision = keys.decide(self, strategy, read);
             let decision = self.within_cap_uncounted(strategy, decision, keys.keys(), at);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
         })

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use super::audience::Audience;
 use crate::cap::{Cap, CapTables};
 use crate::platform::{Access, Failure, Platform};
-use crate::strategy::{Decision, Membership, Strategy};
+use crate::strategy::{Attributes, Decision, Membership, Strategy};
 use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
 
@@ -23,6 +23,8 @@ pub struct Catalog {
     strategies: Vec<Strategy>,
     /// By index of the strategy.
     caps: Vec<Option<ServedCap>>,
+    /// Whether answers depend on a request's attributes, by index of the strategy.
+    are_per_request: Arc<[bool]>,
     /// Counters of `/v1/decide`, one per strategy: created once, not looked up per request.
     decisions: Vec<DecisionCounters>,
     platforms: Arc<[ServedPlatform]>,
@@ -115,7 +117,9 @@ impl Catalog {
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
         let caps = vec![None; strategies.len()];
-        Self { audiences, strategies, caps, decisions, platforms, api: ApiAccess::default() }
+        let are_per_request = strategies.iter().map(Strategy::is_per_request).collect();
+        let api = ApiAccess::default();
+        Self { audiences, strategies, caps, are_per_request, decisions, platforms, api }
     }
 
     /// Sets the strategies' caps, by index.
@@ -194,8 +198,15 @@ impl Catalog {
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn decide(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Decision {
-        let decision = self.within_cap(index, keys, at, || self.decide_uncounted(index, keys));
+    pub fn decide(
+        &self,
+        index: usize,
+        keys: &[DeviceKey],
+        attributes: &dyn Attributes,
+        at: Instant,
+    ) -> Decision {
+        let decide = || self.decide_uncounted(index, keys, attributes);
+        let decision = self.within_cap(index, keys, at, decide);
         self.decisions[index].count(decision);
         decision
     }
@@ -252,13 +263,16 @@ impl Catalog {
     }
 
     /// Time from `at` until the strategy may decide otherwise about the same device: its cap counts
-    /// anew, or its schedule changes. `None` without both.
+    /// anew, or its schedule changes. `None` without both, zero if another request may differ.
     ///
     /// # Panics
     ///
     /// If there is no strategy at `index`.
     #[inline]
     pub fn changes_in(&self, index: usize, at: Instant) -> Option<Duration> {
+        if self.are_per_request[index] {
+            return Some(Duration::ZERO);
+        }
         let schedule = self.strategies[index].schedule.as_ref();
         let schedule = schedule.and_then(|schedule| schedule.changes_in(at));
         self.cap_ends_in(index, at).into_iter().chain(schedule).min()
@@ -285,12 +299,17 @@ impl Catalog {
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn decide_uncounted(&self, index: usize, keys: &[DeviceKey]) -> Decision {
+    pub fn decide_uncounted(
+        &self,
+        index: usize,
+        keys: &[DeviceKey],
+        attributes: &dyn Attributes,
+    ) -> Decision {
         let strategy = &self.strategies[index];
         if keys.is_empty() {
             strategy.without_device()
         } else {
-            strategy.decide(|audience| self.audiences[audience].membership(keys))
+            strategy.decide(attributes, |audience| self.audiences[audience].membership(keys))
         }
     }
 
@@ -301,10 +320,17 @@ impl Catalog {
     ///
     /// If there is no strategy at `index`.
     #[cold]
-    pub fn decide_incomplete(&self, index: usize, keys: &[DeviceKey]) -> Decision {
-        self.strategies[index].decide(|audience| match self.audiences[audience].membership(keys) {
-            Membership::Member => Membership::Member,
-            Membership::NotMember | Membership::Unavailable => Membership::Unavailable,
+    pub fn decide_incomplete(
+        &self,
+        index: usize,
+        keys: &[DeviceKey],
+        attributes: &dyn Attributes,
+    ) -> Decision {
+        self.strategies[index].decide(attributes, |audience| {
+            match self.audiences[audience].membership(keys) {
+                Membership::Member => Membership::Member,
+                Membership::NotMember | Membership::Unavailable => Membership::Unavailable,
+            }
         })
     }
 
@@ -321,6 +347,7 @@ impl Catalog {
             audiences,
             strategies: self.strategies.clone(),
             caps: self.caps.iter().map(renewed).collect(),
+            are_per_request: Arc::clone(&self.are_per_request),
             decisions: self.decisions.clone(),
             platforms: Arc::clone(&self.platforms),
             api: self.api.clone(),

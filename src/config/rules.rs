@@ -56,8 +56,9 @@ pub struct StrategyConfig {
     #[serde(default)]
     pub include: Vec<AudienceName>,
     /// Condition that a device must meet for a bid, beside `exclude` and `include`: an audience, or
-    /// a table of `audience`, `any`, `all` and `none`, each of which must hold. Lists hold
-    /// conditions. It does not matter in which order they stand.
+    /// a table, each key of which must hold: `audience`; attributes of the request (`os`, `app`,
+    /// `slot`, `region`, `request_type`) with one or more values; `absent` with an attribute; or
+    /// `any`, `all` and `none` with lists of conditions. Their order does not matter.
     pub when: Option<Condition>,
     /// Time from which the strategy bids, with an offset from UTC. Unset = always.
     pub valid_from: Option<Moment>,

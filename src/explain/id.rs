@@ -11,7 +11,7 @@ use super::parts::{canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, StrategyExplained};
 use crate::catalog::{Catalog, IdResult};
 use crate::platform::IdReader;
-use crate::strategy::Strategy;
+use crate::strategy::{NoAttributes, Strategy};
 use crate::sync::SyncHistory;
 use rtad_core::device::{DeviceKey, IdKind, Unusable};
 
@@ -87,10 +87,17 @@ fn read(
         })
         .collect();
     let decide = |(index, strategy): (usize, &Strategy)| {
-        let decision = catalog.decide_uncounted(index, key.as_slice());
+        let decision = catalog.decide_uncounted(index, key.as_slice(), &NoAttributes);
         let at = Instant::now();
         let decision = catalog.within_cap_uncounted(index, decision, key.as_slice(), at);
-        explain_strategy(catalog, strategy.name.clone(), index, decision, key.as_slice())
+        explain_strategy(
+            catalog,
+            strategy.name.clone(),
+            index,
+            decision,
+            key.as_slice(),
+            &NoAttributes,
+        )
     };
     let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();
     IdReading {

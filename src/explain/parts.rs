@@ -1,5 +1,6 @@
 //! Audiences and strategies of an explanation, and the hashed form of an id.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use super::report::{
@@ -7,7 +8,7 @@ use super::report::{
     Unavailable, ValueExplained, WhenExplained,
 };
 use crate::catalog::{Audience, Catalog};
-use crate::strategy::{Decision, Membership, ValueEntry};
+use crate::strategy::{Attribute, Attributes, Decision, Membership, Rule, ValueEntry};
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
@@ -68,6 +69,12 @@ fn unavailable(
 /// Most changes that an explanation lists.
 const MAX_CHANGES: usize = 8;
 
+/// The attributes of a rule that a request lacks.
+fn absent(rule: &Rule, attributes: &dyn Attributes) -> Vec<Attribute> {
+    let read: BTreeSet<_> = rule.attributes().into_iter().map(|(attribute, _)| attribute).collect();
+    read.into_iter().filter(|attribute| attributes.attribute(*attribute).is_none()).collect()
+}
+
 /// A strategy's decision and its reason, for a device with these keys.
 pub(super) fn explain_strategy(
     catalog: &Catalog,
@@ -75,6 +82,7 @@ pub(super) fn explain_strategy(
     index: usize,
     decision: Decision,
     keys: &[DeviceKey],
+    attributes: &dyn Attributes,
 ) -> StrategyExplained {
     let strategy = &catalog.strategies()[index];
     let name = |index: usize| catalog.audiences()[index].name.to_string();
@@ -87,9 +95,10 @@ pub(super) fn explain_strategy(
     let when = strategy.rule.as_ref().map(|rule| WhenExplained {
         rule: rule.to_text(&name),
         audiences: rule.audiences().into_iter().map(name).collect(),
-        truth: rule.truth(&mut |index| membership(index)),
+        truth: rule.truth(attributes, &mut |index| membership(index)),
+        absent: absent(rule, attributes),
         changes: rule
-            .changes(&membership)
+            .changes(attributes, &membership)
             .into_iter()
             .take(MAX_CHANGES)
             .map(|changes| changes.into_iter().map(change).collect())

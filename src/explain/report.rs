@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::input::Encoding;
 use super::trace::Note;
 use crate::catalog::IdResult;
-use crate::strategy::{BidValue, Membership, Truth};
+use crate::strategy::{Attribute, BidValue, Membership, Truth};
 
 /// The reason of a strategy id that the config does not map; all other reasons are a decision's.
 pub(super) const NOT_CONFIGURED: &str = "not_configured";
@@ -159,6 +159,9 @@ pub(super) struct WhenExplained {
     /// Its audiences, some more than once.
     pub(super) audiences: Vec<String>,
     pub(super) truth: Truth,
+    /// Its attributes that the request lacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) absent: Vec<Attribute>,
     /// Each would change the truth: one membership, or else two.
     pub(super) changes: Vec<Vec<OtherMembership>>,
 }

@@ -96,7 +96,7 @@ pub fn explain(
         indexes.iter().zip(&memberships).map(audience).collect();
     let ids: Vec<IdExplained> =
         trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
-    let strategies = explain_strategies(catalog, platform, &trace, &verdicts);
+    let strategies = explain_strategies(catalog, platform, &read, &trace, &verdicts);
     let answer = ExplainedAnswer {
         status: 200,
         content_type: platform.content_type(),
@@ -160,12 +160,13 @@ fn explain_traced(
 fn explain_strategies(
     catalog: &Catalog,
     platform: &Platform,
+    read: &Read<'_>,
     trace: &Trace,
     verdicts: &Verdicts,
 ) -> Vec<StrategyExplained> {
     let decided = |(id, index): (String, usize)| {
         let verdict = verdicts.iter().find(|verdict| verdict.strategy == index)?;
-        Some(explain_strategy(catalog, id, index, verdict.decision, trace.keys.keys()))
+        Some(explain_strategy(catalog, id, index, verdict.decision, trace.keys.keys(), read))
     };
     if trace.asked.is_empty() {
         return platform.strategy_ids().filter_map(decided).collect();

@@ -1,5 +1,7 @@
 //! Explanations compared with served answers, and their sentences.
 
+mod attributes;
+
 use std::sync::Arc;
 use std::time::Instant;
 

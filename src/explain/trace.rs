@@ -2,6 +2,7 @@
 
 use crate::catalog::{IdResult, RequestKeys};
 use crate::platform::{IdReader, Read};
+use crate::strategy::Attribute;
 use rtad_core::device::{DeviceKey, IdField};
 
 /// Longest list of ids or strategies in an explanation.
@@ -58,8 +59,13 @@ impl Trace {
         if !read.request_id.is_absent() {
             note("request_id", read.request_id.to_string());
         }
-        for attribute in &read.attributes {
-            note(attribute.name, attribute.value.to_string());
+        for one in &read.notes {
+            note(one.name, one.value.to_string());
+        }
+        for (attribute, value) in Attribute::ALL.into_iter().zip(&read.attributes) {
+            if !value.is_absent() {
+                note(attribute.as_str(), value.to_string());
+            }
         }
         if let Some(failure) = read.observed {
             note("signature", failure.as_str().to_owned());

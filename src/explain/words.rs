@@ -179,6 +179,12 @@ impl Explanation {
         let mut names: Vec<&String> =
             one.exclude.iter().chain(&one.include).chain(of_rule).filter(is_missing).collect();
         names.dedup();
+        if names.is_empty()
+            && let Some(when) = one.when.as_ref().filter(|when| !when.absent.is_empty())
+        {
+            let absent: Vec<_> = when.absent.iter().map(|attribute| attribute.as_str()).collect();
+            return format!("the request lacks {}", listed(&absent, "and"));
+        }
         let verb = if names.len() == 1 { "is" } else { "are" };
         format!("{} {verb} unavailable", listed(&names, "and"))
     }

@@ -15,7 +15,7 @@ use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
-use crate::strategy::{BidValue, Decision, Reason};
+use crate::strategy::{Attribute, AttributeValue, Attributes, BidValue, Decision, Reason};
 
 /// A device and the requested strategies.
 #[derive(Debug, Default)]
@@ -26,6 +26,20 @@ pub struct DecisionRequest<'body> {
     pub strategies: Vec<Cow<'body, str>>,
     /// Keys of the device's usable ids.
     pub keys: Keys,
+    /// Attributes of the request, by index in [`Attribute::ALL`].
+    pub attributes: RequestAttributes<'body>,
+}
+
+/// Attributes of a request, by index in [`Attribute::ALL`].
+#[derive(Debug, Default)]
+pub struct RequestAttributes<'body>([Option<Cow<'body, str>>; Attribute::ALL.len()]);
+
+/// An empty text is an absent attribute.
+impl Attributes for RequestAttributes<'_> {
+    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
+        let text = self.0[attribute as usize].as_deref().filter(|text| !text.is_empty())?;
+        Some(AttributeValue::Text(text.as_bytes()))
+    }
 }
 
 /// Reads a request. Costs one pass over the body, an md5 per raw id and two lists.
@@ -123,14 +137,53 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
                         names.unwrap_or_default().into_iter().map(|text| text.0).collect();
                 }
                 "device" => map.next_value_seed(DeviceSeed(self.0, &mut request.keys))?,
+                "attributes" => map.next_value_seed(AttributesSeed(&mut request.attributes))?,
                 _ => {
                     return Err(A::Error::custom(
-                        "unknown field; accepted: request_id, strategies, device",
+                        "unknown field; accepted: request_id, strategies, device, attributes",
                     ));
                 }
             }
         }
         Ok(request)
+    }
+}
+
+/// Reads `{"os": "ios", "slot": null}`.
+struct AttributesSeed<'a, 'body>(&'a mut RequestAttributes<'body>);
+
+impl<'de> DeserializeSeed<'de> for AttributesSeed<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for AttributesSeed<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of attributes")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(Text(name)) = map.next_key()? {
+            let Some(attribute) = Attribute::ALL.into_iter().find(|one| one.as_str() == name)
+            else {
+                let accepted = Attribute::ALL.map(Attribute::as_str).join(", ");
+                return Err(A::Error::custom(format_args!(
+                    "unknown attribute; accepted: {accepted}"
+                )));
+            };
+            self.0.0[attribute as usize] =
+                map.next_value::<Option<Text<'de>>>()?.map(|text| text.0);
+        }
+        Ok(())
     }
 }
 
@@ -242,7 +295,8 @@ mod tests {
     fn full_request_is_decoded() {
         let body = br#"{"request_id":"r1","strategies":["new-users","b"],"device":{
             "imei":"868049039501257","oaid_md5":"83e9158a4fb54c0e1ef0b238639a23ae","idfa":null,
-            "caid":["abcdefabcdefabcdefabcdefabcdef12",null,""],"mac":"02:00:00:00:00:00","md5":"short"}}"#;
+            "caid":["abcdefabcdefabcdefabcdefabcdef12",null,""],"mac":"02:00:00:00:00:00",
+            "md5":"short"},"attributes":{"os":"ios","slot":null,"app":""}}"#;
         let reader = reader();
         let request = decode(body, &reader).unwrap();
         assert_eq!(request.request_id.as_deref(), Some("r1"));
@@ -253,6 +307,8 @@ mod tests {
             of(b"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"),
             of(b"abcdefabcdefabcdefabcdefabcdef12"),
         ];
+        assert!(request.attributes.attribute(Attribute::Os).is_some());
+        assert!(request.attributes.attribute(Attribute::Slot).is_none());
         assert_eq!(request.keys.as_slice(), expected, "blank and malformed ids are left out");
     }
 
@@ -277,7 +333,14 @@ mod tests {
     fn errors_do_not_quote_ids() {
         let reader = reader();
         for (body, expected) in [
-            (&br#"{"devcie":{}}"#[..], "unknown field; accepted: request_id, strategies, device"),
+            (
+                &br#"{"devcie":{}}"#[..],
+                "unknown field; accepted: request_id, strategies, device, attributes",
+            ),
+            (
+                br#"{"attributes":{"place":"868049039501257"}}"#,
+                "unknown attribute; accepted: os, app",
+            ),
             (
                 br#"{"device":{"imei_mdf5":"x"}}"#,
                 "unknown id kind in device; accepted: md5, idfa, imei",

@@ -15,7 +15,7 @@ pub(super) async fn decide(
     body: Incoming,
 ) -> Result<AnswerBody, ApiError> {
     let body = app.read_body(body, app.max_body, || app.permit(arrival)).await?;
-    let DecisionRequest { request_id, strategies, keys } =
+    let DecisionRequest { request_id, strategies, keys, attributes } =
         api::decode(&body, &app.ids).map_err(|error| NotJson::of(&body, &error))?;
     let catalog = app.serving.load();
     let known = catalog.strategies();
@@ -30,7 +30,7 @@ pub(super) async fn decide(
     let decisions: Vec<_> = indexes
         .into_iter()
         .map(|index| {
-            let decision = catalog.decide(index, &keys, arrival.started);
+            let decision = catalog.decide(index, &keys, &attributes, arrival.started);
             let strategy = &known[index];
             (strategy.name.as_str(), decision, strategy.value_of(decision))
         })

@@ -157,6 +157,10 @@ impl Custom {
             read.asked = AskedList::default();
             return Ok(());
         }
+        for (attribute, slot) in &self.plan.attributes {
+            let value = self.plan.attribute(*attribute, reading.value(Some(*slot)));
+            reading.read.attributes[*attribute as usize] = value;
+        }
         if let Some(signature) = &self.signature {
             let is_captured = admission == Admission::Granted;
             if is_captured && !signature.is_in(&head) {

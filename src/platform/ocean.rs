@@ -17,7 +17,7 @@ use super::read::{
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::KindRules;
-use crate::strategy::{BidValue, ValueKey};
+use crate::strategy::{Attribute, BidValue, ValueKey};
 use rtad_core::device::{IdField, IdKind};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
@@ -25,6 +25,7 @@ mod wire {
     include!(concat!(env!("OUT_DIR"), "/ocean.rta.rs"));
 }
 
+pub use wire::req::Geo;
 pub use wire::rsp::{UserInfo, UserScore, UserType};
 pub use wire::{Device, DidType, Platform, Req, Rsp};
 
@@ -114,6 +115,21 @@ impl Adapter for Ocean {
             read.request_id = borrowed(request.body, &message.req_id);
         }
         read_ids(request.body, &message, read);
+        let city = message.geo.as_ref().map_or(0, |geo| geo.city);
+        for (attribute, number) in [
+            (Attribute::App, message.app_id),
+            (Attribute::Slot, message.slot_id),
+            (Attribute::Region, city),
+        ] {
+            if number != 0 {
+                read.attributes[attribute as usize] = Value::Int(number);
+            }
+        }
+        match message.platform() {
+            Platform::Android => read.attributes[Attribute::Os as usize] = "android".into(),
+            Platform::Ios => read.attributes[Attribute::Os as usize] = "ios".into(),
+            Platform::Unknown => {}
+        }
         let asked = |rta_id: &i64| {
             let id = Value::Int(*rta_id);
             Asked { known: self.strategies.find(|known| *known == id), id, ad: None }

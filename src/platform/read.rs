@@ -13,6 +13,7 @@ use super::failure::{Failure, ReadError};
 use super::ids::{MAX_ASKED, MAX_IDS, MAX_READ_IDS};
 use super::value::{Digits, Value};
 use crate::config::MAX_STRATEGIES;
+use crate::strategy::{Attribute, AttributeValue, Attributes};
 
 /// A request of a platform: everything that decisions, answers and explanations depend on.
 ///
@@ -29,14 +30,28 @@ pub struct Read<'a> {
     pub ids: SmallVec<[Id<'a>; 12]>,
     /// The strategies that are asked for.
     pub asked: AskedList<'a>,
-    /// Other fields of the request.
-    pub attributes: SmallVec<[Attribute<'a>; 4]>,
+    /// Attributes that conditions read, by index in [`Attribute::ALL`].
+    pub attributes: [Value<'a>; Attribute::ALL.len()],
+    /// Other fields of the request, for explanations.
+    pub notes: SmallVec<[Note<'a>; 4]>,
     /// The first ids whose types the config does not map.
     pub skipped: SmallVec<[SkippedId<'a>; 2]>,
     /// A failed check that does not change the answer.
     pub observed: Option<Failure>,
     /// The body.
     pub(super) body: Option<&'a Bytes>,
+}
+
+/// An empty text is an absent attribute.
+impl Attributes for Read<'_> {
+    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
+        match &self.attributes[attribute as usize] {
+            Value::Absent => None,
+            Value::Int(number) => Some(AttributeValue::Number(*number)),
+            Value::Uint(number) => i64::try_from(*number).ok().map(AttributeValue::Number),
+            text => Some(text.bytes()).filter(|text| !text.is_empty()).map(AttributeValue::Text),
+        }
+    }
 }
 
 /// Hides the contents: ids must not reach a log.
@@ -126,7 +141,7 @@ impl<'a> AskedList<'a> {
 
 /// Another field of a request.
 #[derive(Debug, Clone)]
-pub struct Attribute<'a> {
+pub struct Note<'a> {
     /// Its name in explanations.
     pub name: &'static str,
     /// Its value.
@@ -197,7 +212,7 @@ impl<'a> Read<'a> {
     /// Adds another field.
     #[inline]
     pub(super) fn note(&mut self, name: &'static str, value: Value<'a>) {
-        self.attributes.push(Attribute { name, value });
+        self.notes.push(Note { name, value });
     }
 }
 

@@ -20,7 +20,7 @@ use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked}
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::{KindRules, ValueBounds};
-use crate::strategy::{BidValue, ValueKey};
+use crate::strategy::{Attribute, BidValue, ValueKey};
 use rtad_core::device::IdField;
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
@@ -203,6 +203,12 @@ impl Adapter for Tencent {
             return Ok(());
         }
         read_ids(&message.device, read);
+        read.attributes[Attribute::Os as usize] = os(message.device.os);
+        read.attributes[Attribute::RequestType as usize] = match message.request_type {
+            RequestType::Normal => "normal".into(),
+            RequestType::Click => "click".into(),
+            RequestType::AdList => "ads".into(),
+        };
         match message.request_type {
             RequestType::AdList => {
                 read.purpose = Purpose::Ads;
@@ -296,6 +302,21 @@ fn note(message: &Message<'_>, read: &mut Read<'_>) {
             device::CachedDeviceIdType::try_from(kind).map_or("unknown", |kind| kind.as_str_name());
         read.note("cached_deviceid_type", name.into());
     }
+}
+
+/// One of [`crate::strategy::OS_WORDS`]; absent if it is unknown.
+fn os(number: i32) -> Value<'static> {
+    let word = match device::Os::try_from(number) {
+        Ok(device::Os::Ios) => "ios",
+        Ok(device::Os::Android) => "android",
+        Ok(device::Os::Harmony) => "harmony",
+        Ok(device::Os::Windows) => "windows",
+        Ok(device::Os::Mac) => "mac",
+        Ok(device::Os::Symbian) => "symbian",
+        Ok(device::Os::Java) => "java",
+        Ok(device::Os::Unknown) | Err(_) => return Value::Absent,
+    };
+    word.into()
 }
 
 /// Adds every id, and marks those that the platform lists as unreliable.

@@ -94,7 +94,7 @@ impl Script {
         if !matches!(read.request_id, Value::Absent) {
             self.notes.push(format!("request_id: {}", read.request_id));
         }
-        self.notes.extend(read.attributes.iter().map(|one| format!("{}: {}", one.name, one.value)));
+        self.notes.extend(read.notes.iter().map(|one| format!("{}: {}", one.name, one.value)));
         self.notes.extend(read.observed.iter().map(|one| format!("observed: {}", one.as_str())));
         if !read.asked.is_all() {
             self.notes.extend(read.asked.iter().map(|one| format!("strategy: {}", one.id)));

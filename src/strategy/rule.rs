@@ -1,6 +1,7 @@
 //! Rules: nested conditions over audiences, with three truth values.
 
 use super::Membership;
+use super::attribute::{Accepted, Attribute, Attributes};
 
 /// Truth of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -10,7 +11,7 @@ pub enum Truth {
     True,
     /// It does not.
     False,
-    /// It depends on an audience that is unavailable.
+    /// It depends on an audience that is unavailable, or on an attribute that is absent.
     Unknown,
 }
 
@@ -19,6 +20,10 @@ pub enum Truth {
 pub enum Rule {
     /// The device is in the audience.
     Audience(usize),
+    /// The request's attribute is one of these.
+    Attribute(Attribute, Vec<Accepted>),
+    /// The request does not carry the attribute.
+    Absent(Attribute),
     /// At least one holds.
     Any(Vec<Self>),
     /// Each holds.
@@ -31,8 +36,20 @@ impl Rule {
     /// Its truth for a device. Calls `membership` in the order of the rule, and no more once the
     /// rest cannot change the truth: an unavailable audience makes it unknown only if the others
     /// leave it open. No allocation.
-    pub fn truth(&self, membership: &mut impl FnMut(usize) -> Membership) -> Truth {
+    pub fn truth(
+        &self,
+        attributes: &dyn Attributes,
+        membership: &mut impl FnMut(usize) -> Membership,
+    ) -> Truth {
+        let is = |holds| if holds { Truth::True } else { Truth::False };
+        let first =
+            |rules, sought, membership: &mut _| first(rules, sought, attributes, membership);
         match self {
+            Self::Attribute(attribute, accepted) => match attributes.attribute(*attribute) {
+                Some(value) => is(accepted.iter().any(|accepted| accepted.is(value))),
+                None => Truth::Unknown,
+            },
+            Self::Absent(attribute) => is(attributes.attribute(*attribute).is_none()),
             Self::Audience(audience) => match membership(*audience) {
                 Membership::Member => Truth::True,
                 Membership::NotMember => Truth::False,
@@ -52,8 +69,21 @@ impl Rule {
     pub fn audiences(&self) -> Vec<usize> {
         match self {
             Self::Audience(audience) => vec![*audience],
+            Self::Attribute(..) | Self::Absent(_) => Vec::new(),
             Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
                 rules.iter().flat_map(Self::audiences).collect()
+            }
+        }
+    }
+
+    /// Its attributes in the order of the rule, some more than once, with the accepted values.
+    pub fn attributes(&self) -> Vec<(Attribute, &[Accepted])> {
+        match self {
+            Self::Audience(_) => Vec::new(),
+            Self::Attribute(attribute, accepted) => vec![(*attribute, accepted)],
+            Self::Absent(attribute) => vec![(*attribute, &[])],
+            Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
+                rules.iter().flat_map(Self::attributes).collect()
             }
         }
     }
@@ -62,9 +92,10 @@ impl Rule {
     /// Empty if more are needed. Takes up to thousands of evaluations: for explanations.
     pub fn changes(
         &self,
+        attributes: &dyn Attributes,
         membership: &impl Fn(usize) -> Membership,
     ) -> Vec<Vec<(usize, Membership)>> {
-        let truth = self.truth(&mut |audience| membership(audience));
+        let truth = self.truth(attributes, &mut |audience| membership(audience));
         let mut audiences = self.audiences();
         audiences.sort_unstable();
         audiences.dedup();
@@ -87,7 +118,7 @@ impl Rule {
                 let change = changes.iter().find(|(changed, _)| *changed == audience);
                 change.map_or_else(|| membership(audience), |(_, other)| *other)
             };
-            self.truth(&mut |audience| changed(audience)) != truth
+            self.truth(attributes, &mut |audience| changed(audience)) != truth
         };
         let deciding: Vec<_> = singles.iter().filter(|one| decides(one)).cloned().collect();
         if deciding.is_empty() { pairs().filter(decides).collect() } else { deciding }
@@ -97,6 +128,11 @@ impl Rule {
     pub fn to_text(&self, name: &impl Fn(usize) -> String) -> String {
         let (word, rules) = match self {
             Self::Audience(audience) => return name(*audience),
+            Self::Attribute(attribute, accepted) => {
+                let accepted: Vec<_> = accepted.iter().map(Accepted::as_str).collect();
+                return format!("{}({})", attribute.as_str(), accepted.join(", "));
+            }
+            Self::Absent(attribute) => return format!("absent({})", attribute.as_str()),
             Self::Any(rules) => ("any", rules),
             Self::All(rules) => ("all", rules),
             Self::None(rules) => ("none", rules),
@@ -110,11 +146,12 @@ impl Rule {
 fn first(
     rules: &[Rule],
     sought: Truth,
+    attributes: &dyn Attributes,
     membership: &mut impl FnMut(usize) -> Membership,
 ) -> Option<Truth> {
     let mut found = None;
     for rule in rules {
-        match rule.truth(membership) {
+        match rule.truth(attributes, membership) {
             truth if truth == sought => return Some(sought),
             Truth::Unknown => found = Some(Truth::Unknown),
             _ => {}
@@ -127,6 +164,7 @@ fn first(
 mod tests {
     use super::Membership::{Member as M, NotMember as N, Unavailable as U};
     use super::*;
+    use crate::strategy::{AttributeValue, NoAttributes};
 
     fn rule() -> Rule {
         Rule::All(vec![
@@ -162,7 +200,11 @@ mod tests {
                 [false] => Truth::False,
                 _ => Truth::Unknown,
             };
-            assert_eq!(rule().truth(&mut |audience| answers[audience]), expected, "{answers:?}");
+            assert_eq!(
+                rule().truth(&NoAttributes, &mut |audience| answers[audience]),
+                expected,
+                "{answers:?}"
+            );
         }
     }
 
@@ -170,7 +212,7 @@ mod tests {
     fn audiences_that_cannot_change_the_truth_are_not_looked_up() {
         let looked_up = |members: &[usize]| {
             let mut seen = Vec::new();
-            rule().truth(&mut |audience| {
+            rule().truth(&NoAttributes, &mut |audience| {
                 seen.push(audience);
                 if members.contains(&audience) { M } else { N }
             });
@@ -183,7 +225,8 @@ mod tests {
 
     #[test]
     fn changes_are_the_smallest_that_change_the_truth() {
-        let changes = |answers: [Membership; 4]| rule().changes(&|audience| answers[audience]);
+        let changes =
+            |answers: [Membership; 4]| rule().changes(&NoAttributes, &|audience| answers[audience]);
         assert_eq!(changes([M, N, N, N]), [[(0, N)], [(3, M)]]);
         assert_eq!(changes([N, M, N, N]), [[(0, M)], [(2, M)]]);
         assert_eq!(changes([U, N, N, N]), [[(0, M)], [(0, N)], [(3, M)]]);
@@ -191,7 +234,37 @@ mod tests {
         assert_eq!(changes([N, N, N, M]), [[(0, M), (3, N)]]);
         // Three changes are needed without audience 0.
         let rule = Rule::All((1..4).map(Rule::Audience).collect());
-        assert!(rule.changes(&|_| N).is_empty());
+        assert!(rule.changes(&NoAttributes, &|_| N).is_empty());
+    }
+
+    /// A slot, as a number or as a text.
+    struct Slot(Option<AttributeValue<'static>>);
+
+    impl Attributes for Slot {
+        fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
+            self.0.filter(|_| attribute == Attribute::Slot)
+        }
+    }
+
+    #[test]
+    fn absent_attribute_is_unknown_unless_asked_for() {
+        let slot = Rule::Attribute(Attribute::Slot, vec!["7".into(), "08".into()]);
+        let os = Rule::Attribute(Attribute::Os, vec!["ios".into()]);
+        let none = Rule::None(vec![slot.clone()]);
+        let or_absent = Rule::Any(vec![slot.clone(), Rule::Absent(Attribute::Slot)]);
+        let (t, f, u) = (Truth::True, Truth::False, Truth::Unknown);
+        let text = |text: &'static str| Some(AttributeValue::Text(text.as_bytes()));
+        for (value, expected) in [
+            (text("7"), [t, u, f, t]),
+            (Some(AttributeValue::Number(7)), [t, u, f, t]),
+            (Some(AttributeValue::Number(8)), [f, u, t, f]),
+            (text("08"), [t, u, f, t]),
+            (text("1"), [f, u, t, f]),
+            (None, [u, u, u, t]),
+        ] {
+            let truth = |rule: &Rule| rule.truth(&Slot(value), &mut |_| N);
+            assert_eq!([&slot, &os, &none, &or_absent].map(truth), expected);
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
 fn every_combination_of_two_excluding_and_two_including_audiences() {
     let rule = strategy(&[0, 1], &[2, 3]);
     for answers in combinations(&[M, N, U]) {
-        let decision = rule.decide(|audience| answers[audience]);
+        let decision = rule.decide(&NoAttributes, |audience| answers[audience]);
         let [a, b, c, d] = answers;
         let expected = if a == M || b == M {
             (Outcome::NoBid, Reason::Member)
@@ -45,8 +45,8 @@ fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4
 #[test]
 fn excluding_audiences_alone_bid_for_non_members() {
     let rule = strategy(&[0], &[]);
-    assert_eq!(rule.decide(|_| N), Decision::bid(Reason::NotMember));
-    assert_eq!(rule.decide(|_| M), Decision::no_bid(Reason::Member));
+    assert_eq!(rule.decide(&NoAttributes, |_| N), Decision::bid(Reason::NotMember));
+    assert_eq!(rule.decide(&NoAttributes, |_| M), Decision::no_bid(Reason::Member));
 }
 
 #[test]
@@ -54,14 +54,14 @@ fn unavailable_and_no_device_give_the_configured_answers() {
     let mut rule = strategy(&[0], &[]);
     rule.unavailable = Outcome::Bid;
     rule.no_device = Outcome::Bid;
-    assert_eq!(rule.decide(|_| U), Decision::bid(Reason::Unavailable));
+    assert_eq!(rule.decide(&NoAttributes, |_| U), Decision::bid(Reason::Unavailable));
     assert_eq!(rule.without_device(), Decision::bid(Reason::NoDevice));
 }
 
 #[test]
 fn evaluation_stops_at_the_first_excluding_member() {
     let mut evaluated = Vec::new();
-    strategy(&[0, 1], &[2]).decide(|audience| {
+    strategy(&[0, 1], &[2]).decide(&NoAttributes, |audience| {
         evaluated.push(audience);
         if audience == 0 { M } else { N }
     });
@@ -76,7 +76,7 @@ fn rule_and_lists_are_order_free() {
     rule.unavailable = Outcome::Bid;
     for answers in combinations(&[M, N, U]) {
         let [excluding, including, refused, _] = answers;
-        let decision = rule.decide(|audience| answers[audience]);
+        let decision = rule.decide(&NoAttributes, |audience| answers[audience]);
         let expected = match (excluding, including, refused) {
             (M, ..) => Decision::no_bid(Reason::Member),
             (N, N, _) => Decision::no_bid(Reason::NotMember),
@@ -88,7 +88,7 @@ fn rule_and_lists_are_order_free() {
     }
     rule.exclude.clear();
     rule.include.clear();
-    assert_eq!(rule.decide(|_| N), Decision::bid(Reason::Rule));
+    assert_eq!(rule.decide(&NoAttributes, |_| N), Decision::bid(Reason::Rule));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn schedule_that_does_not_hold_refuses_every_device() {
     let past = Schedule::between(None, Moment::try_from("2020-01-01T00:00:00Z".to_owned()).ok());
     rule.schedule = Some(Scheduled::new(past));
     let refused = Decision::no_bid(Reason::NotScheduled);
-    let answers = [rule.decide(|_| panic!("looked up")), rule.without_device()];
+    let answers = [rule.decide(&NoAttributes, |_| panic!("looked up")), rule.without_device()];
     assert_eq!((answers, rule.when_unavailable()), ([refused; 2], refused));
 }
 
@@ -111,7 +111,7 @@ fn only_bids_have_values_and_share_lookups_with_the_rule() {
     rule.values = vec![entry(Some(1)), entry(None)];
     let decide = |answers: [Membership; 3]| {
         let mut seen = Vec::new();
-        let decision = rule.decide(|audience| {
+        let decision = rule.decide(&NoAttributes, |audience| {
             seen.push(audience);
             answers[audience]
         });

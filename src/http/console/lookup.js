@@ -270,7 +270,7 @@ function because({ bid, reason, exclude, include, when }, audiences, failure) {
     case "unavailable":
       return failure
         ? t("why-failed", { outcome })
-        : t("why-unavailable", { names: those([...exclude, ...include, ...(when?.audiences ?? [])]), outcome });
+        : t("why-unavailable", { names: those([...exclude, ...include, ...(when?.audiences ?? [])]) || list(when?.absent ?? []), outcome });
     default:
       return t(`why-${reason}`);
   }

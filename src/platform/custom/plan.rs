@@ -10,7 +10,8 @@ use super::schema::{
     End, PathStep, Scalar, Schema, check_ids, check_number, check_single, resolve,
 };
 use crate::config::{IdListConfig, Mistake, Named, RequestConfig};
-use crate::platform::value::Value;
+use crate::platform::value::{Digits, Value};
+use crate::strategy::{Attribute, OS_WORDS};
 
 /// The use of the value in a slot.
 #[derive(Debug)]
@@ -109,6 +110,23 @@ pub(super) struct Plan {
     pub(super) separator: Option<String>,
     pub(super) request_id: Option<usize>,
     pub(super) ping: Option<usize>,
+    /// The slots of attributes.
+    pub(super) attributes: Vec<(Attribute, usize)>,
+    /// The platform's values of operating systems, and their words.
+    pub(super) os_values: Vec<(Box<[u8]>, &'static str)>,
+}
+
+impl Plan {
+    /// The value of an attribute in the words of conditions.
+    pub(super) fn attribute<'a>(&self, attribute: Attribute, value: &Value<'a>) -> Value<'a> {
+        if attribute != Attribute::Os || self.os_values.is_empty() {
+            return value.clone();
+        }
+        let mut digits = Digits::new();
+        let text = value.text(&mut digits);
+        let known = self.os_values.iter().find(|(known, _)| **known == *text);
+        known.map_or(Value::Absent, |(_, word)| (*word).into())
+    }
 }
 
 impl MessageNode {
@@ -177,11 +195,21 @@ impl<'a> Planner<'a> {
             separator: mapping.strategies_separator.clone(),
             request_id: None,
             ping: None,
+            attributes: Vec::new(),
+            os_values: Vec::new(),
         };
         let mut planner = Self { schema, plan, mistakes };
         planner.plan.request_id =
             mapping.request_id.as_ref().and_then(|named| planner.single(named));
         planner.plan.ping = mapping.ping.as_ref().and_then(|named| planner.ping(named));
+        for (attribute, named) in &mapping.attributes {
+            let slot = planner.single(named);
+            planner.plan.attributes.extend(slot.map(|slot| (*attribute, slot)));
+        }
+        for (value, word) in &mapping.os_values {
+            let word = OS_WORDS.into_iter().find(|known| known == word);
+            planner.plan.os_values.extend(word.map(|word| (value.as_bytes().into(), word)));
+        }
         if let Some(named) = &mapping.strategies {
             planner.each(named, Role::Asked);
         }

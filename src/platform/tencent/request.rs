@@ -23,6 +23,7 @@ pub(super) struct Message<'a> {
 /// `Device`
 #[derive(Default)]
 pub(super) struct Device<'a> {
+    pub(super) os: i32,
     pub(super) idfa_md5sum: Option<&'a [u8]>,
     pub(super) imei_md5sum: Option<&'a [u8]>,
     pub(super) android_id_md5sum: Option<&'a [u8]>,
@@ -82,6 +83,7 @@ impl<'a> Device<'a> {
     fn merge(&mut self, device: &'a [u8]) -> Result<(), DecodeError> {
         fields(device, |field| {
             match field.number {
+                1 => self.os = number(field)?,
                 2 => self.idfa_md5sum = Some(field.bytes()?),
                 3 => self.imei_md5sum = Some(field.bytes()?),
                 4 => self.android_id_md5sum = Some(field.bytes()?),

@@ -9,6 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::path::path;
+use crate::strategy::{Attribute, OS_WORDS};
 
 /// `[platform.request]`
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -34,6 +35,13 @@ pub struct RequestConfig {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ids: Vec<(usize, Named)>,
+    /// Fields of attributes that conditions read: `os`, `app`, `slot`, `region`, `request_type`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<Attribute, Named>,
+    /// Mapping from the platform's values of `os` to operating systems. Others are absent. Unset =
+    /// the platform uses these words itself.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub os_values: BTreeMap<String, String>,
     /// List of ids that carry their kind, see `[platform.request.id_list]`.
     pub id_list: Option<IdListConfig>,
 }
@@ -136,6 +144,16 @@ impl RequestConfig {
         if self.strategies_separator.is_some() && self.strategies.is_none() {
             let key = format!("{table}.strategies_separator");
             d.mistake(&key, "is given without strategies", "both, or strategies alone");
+        }
+        for (value, word) in &self.os_values {
+            if !OS_WORDS.contains(&word.as_str()) {
+                let key = format!("{table}.os_values");
+                d.reject_entry(&key, value, &format!("one of {}", OS_WORDS.join(", ")));
+            }
+        }
+        if !self.os_values.is_empty() && !self.attributes.contains_key(&Attribute::Os) {
+            let key = format!("{table}.os_values");
+            d.mistake(&key, "is given without a field of os", "attributes with os too");
         }
         if self.ids.is_empty() && self.id_list.is_none() {
             d.mistake(table, "maps no id", "ids or id_list");

@@ -1,0 +1,97 @@
+//! Attributes of a request that conditions read.
+
+use serde::{Deserialize, Serialize};
+
+/// A fact that a request carries beside the device's ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attribute {
+    /// Operating system: one of [`OS_WORDS`].
+    Os,
+    /// The app or site that shows the ad.
+    App,
+    /// The slot of the ad.
+    Slot,
+    /// The region of the device.
+    Region,
+    /// The kind of request.
+    RequestType,
+}
+
+/// Operating systems.
+pub const OS_WORDS: [&str; 7] = ["ios", "android", "harmony", "windows", "mac", "symbian", "java"];
+
+impl Attribute {
+    /// All attributes, in the order of answers.
+    pub const ALL: [Self; 5] = [Self::Os, Self::App, Self::Slot, Self::Region, Self::RequestType];
+
+    /// The word in the config and in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Os => "os",
+            Self::App => "app",
+            Self::Slot => "slot",
+            Self::Region => "region",
+            Self::RequestType => "request_type",
+        }
+    }
+
+    /// Whether a device's requests differ in it: an answer that depends on it is not the device's.
+    pub const fn is_of_request(self) -> bool {
+        !matches!(self, Self::Os)
+    }
+}
+
+/// A value as a request carries it.
+#[derive(Clone, Copy)]
+pub enum AttributeValue<'a> {
+    /// A text.
+    Text(&'a [u8]),
+    /// A number.
+    Number(i64),
+}
+
+/// The attributes of one request.
+pub trait Attributes {
+    /// The value of an attribute; `None` if it is absent.
+    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>>;
+}
+
+/// Without attributes.
+#[derive(Debug, Clone, Copy)]
+pub struct NoAttributes;
+
+impl Attributes for NoAttributes {
+    fn attribute(&self, _: Attribute) -> Option<AttributeValue<'_>> {
+        None
+    }
+}
+
+/// A value that a condition accepts: a text, or a number in decimal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    text: Box<str>,
+    number: Option<i64>,
+}
+
+impl Accepted {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it is the value of a request.
+    pub(super) fn is(&self, value: AttributeValue<'_>) -> bool {
+        match value {
+            AttributeValue::Text(text) => self.text.as_bytes() == text,
+            AttributeValue::Number(number) => self.number == Some(number),
+        }
+    }
+}
+
+impl From<&str> for Accepted {
+    fn from(text: &str) -> Self {
+        let number = text.parse().ok().filter(|number: &i64| number.to_string() == text);
+        Self { text: text.into(), number }
+    }
+}
