@@ -69,6 +69,7 @@ fn main() {
         rule: None,
         schedule: None,
         values: Vec::new(),
+        is_shadow: false,
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };

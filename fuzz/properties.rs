@@ -190,6 +190,7 @@ impl World {
                 rule: None,
                 schedule: None,
                 values: Vec::new(),
+                is_shadow: false,
                 no_device,
                 unavailable,
             };

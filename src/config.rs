@@ -144,6 +144,7 @@ impl Config {
             days: Vec::new(),
             hours: Vec::new(),
             time_zone: None,
+            shadow: false,
             no_device: Outcome::NoBid,
             unavailable: Outcome::NoBid,
             values: Vec::new(),

@@ -158,6 +158,8 @@ pub struct Strategy {
     pub schedule: Option<Scheduled>,
     /// Values of its bids: the first one that fits, at most [`MAX_VALUES`].
     pub values: Vec<ValueEntry>,
+    /// Its decisions are counted, and answer nothing.
+    pub is_shadow: bool,
     /// The answer to a request without a usable id.
     pub no_device: Outcome,
     /// The answer when an audience that the decision depends on is unavailable.

@@ -60,6 +60,7 @@ fn lookups_and_decisions_do_not_allocate() {
         rule: Some(Rule::None(vec![Rule::All(vec![Rule::Audience(0)])])),
         schedule: Some(Scheduled::new(Schedule::default())),
         values: vec![value(Some(0)), value(None)],
+        is_shadow: false,
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     };

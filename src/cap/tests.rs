@@ -211,6 +211,7 @@ fn strategy() -> Strategy {
         rule: None,
         schedule: None,
         values: Vec::new(),
+        is_shadow: false,
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     }

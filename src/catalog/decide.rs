@@ -122,8 +122,8 @@ impl RequestKeys {
 }
 
 impl Catalog {
-    /// The verdicts about a platform's request of the time `at`. Counts the ids, the decisions, the
-    /// device under caps, and too many ids.
+    /// The verdicts that answer a platform's request of the time `at`. Counts the ids, the
+    /// decisions, the device under caps, and too many ids.
     #[inline]
     pub fn decide_request(
         &self,
@@ -143,15 +143,17 @@ impl Catalog {
         for failure in read.observed.into_iter().chain(too_many) {
             served.count_failure(failure);
         }
-        read.verdicts(|strategy| {
+        let mut verdicts = read.verdicts(|strategy| {
             let decide = || keys.decide(self, strategy, read);
             let decision = self.within_cap(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
-        })
+        });
+        self.remove_shadow(&mut verdicts);
+        verdicts
     }
 
-    /// The verdicts about a request with these keys. Nothing is counted.
+    /// The verdicts about a request with these keys, those in shadow too. Nothing is counted.
     pub fn decide_request_uncounted(
         &self,
         keys: &RequestKeys,

@@ -8,7 +8,7 @@ use http::HeaderMap;
 
 use super::audience::Audience;
 use crate::cap::{Cap, CapTables};
-use crate::platform::{Access, Failure, Platform};
+use crate::platform::{Access, Failure, Platform, Verdicts};
 use crate::strategy::{Attributes, Decision, Membership, Strategy};
 use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
@@ -23,6 +23,8 @@ pub struct Catalog {
     strategies: Vec<Strategy>,
     /// By index of the strategy.
     caps: Vec<Option<ServedCap>>,
+    /// Whether any strategy answers nothing.
+    has_shadow: bool,
     /// Whether answers depend on a request's attributes, by index of the strategy.
     are_per_request: Arc<[bool]>,
     /// Counters of `/v1/decide`, one per strategy: created once, not looked up per request.
@@ -69,7 +71,8 @@ impl ServedPlatform {
     fn new(platform: Arc<Platform>, strategies: &[Strategy], telemetry: &Telemetry) -> Self {
         let mut decisions = vec![None; strategies.len()];
         for index in platform.strategies() {
-            decisions[index] = Some(telemetry.decisions(&platform.name, &strategies[index].name));
+            let Strategy { name, is_shadow, .. } = &strategies[index];
+            decisions[index] = Some(telemetry.decisions(&platform.name, name, *is_shadow));
         }
         let failures =
             telemetry.platform_failures(&platform.name, Failure::ALL.map(Failure::as_str));
@@ -112,14 +115,16 @@ impl Catalog {
             indexes.max().is_none_or(|index| index < strategies.len()),
             "a platform refers to a missing strategy"
         );
-        let counters = |strategy: &Strategy| telemetry.decisions("api", &strategy.name);
+        let counters =
+            |strategy: &Strategy| telemetry.decisions("api", &strategy.name, strategy.is_shadow);
         let decisions = strategies.iter().map(counters).collect();
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
         let caps = vec![None; strategies.len()];
         let are_per_request = strategies.iter().map(Strategy::is_per_request).collect();
+        let has_shadow = strategies.iter().any(|strategy| strategy.is_shadow);
         let api = ApiAccess::default();
-        Self { audiences, strategies, caps, are_per_request, decisions, platforms, api }
+        Self { has_shadow, audiences, strategies, caps, are_per_request, decisions, platforms, api }
     }
 
     /// Sets the strategies' caps, by index.
@@ -278,6 +283,14 @@ impl Catalog {
         self.cap_ends_in(index, at).into_iter().chain(schedule).min()
     }
 
+    /// Removes the verdicts that no answer contains: those of strategies in shadow.
+    #[inline]
+    pub fn remove_shadow(&self, verdicts: &mut Verdicts) {
+        if self.has_shadow {
+            verdicts.retain(|verdict| !self.strategies[verdict.strategy].is_shadow);
+        }
+    }
+
     /// The strategies' caps, in the config's order.
     pub fn caps(&self) -> impl Iterator<Item = &Arc<Cap>> {
         self.caps.iter().flatten().map(|served| &served.cap)
@@ -347,6 +360,7 @@ impl Catalog {
             audiences,
             strategies: self.strategies.clone(),
             caps: self.caps.iter().map(renewed).collect(),
+            has_shadow: self.has_shadow,
             are_per_request: Arc::clone(&self.are_per_request),
             decisions: self.decisions.clone(),
             platforms: Arc::clone(&self.platforms),

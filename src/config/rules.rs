@@ -74,6 +74,10 @@ pub struct StrategyConfig {
     /// Time zone of `days` and `hours`, which need it: a name of the IANA database in rtad itself.
     #[serde(default, deserialize_with = "optional_time_zone")]
     pub time_zone: Option<String>,
+    /// Whether decisions are only counted, in `rtad_shadow_decisions_total`: answers do not contain
+    /// them. Its cap counts devices as well.
+    #[serde(default)]
+    pub shadow: bool,
     /// Decision for a request without a usable id.
     #[serde(default = "no_bid")]
     pub no_device: Outcome,

@@ -120,6 +120,7 @@ pub(super) fn explain_strategy(
         include: names(&strategy.include),
         when,
         schedule,
+        shadow: strategy.is_shadow,
         values: strategy.values.iter().enumerate().map(value).collect(),
         bid: decision.is_bid(),
         reason: decision.reason.as_str(),

@@ -146,6 +146,9 @@ pub(super) struct StrategyExplained {
     /// The values of its bids.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) values: Vec<ValueExplained>,
+    /// The decision is counted, and answers nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) shadow: bool,
     pub(super) bid: bool,
     /// A decision's reason, or [`NOT_CONFIGURED`].
     pub(super) reason: &'static str,

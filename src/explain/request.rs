@@ -70,7 +70,9 @@ pub fn explain(
     let answered = platform.respond(admission, head, &body, &mut read, |read| {
         let trace = Trace::of(read, ids);
         verdicts = catalog.decide_request_uncounted(&trace.keys, read, at);
-        verdicts.clone()
+        let mut answered = verdicts.clone();
+        catalog.remove_shadow(&mut answered);
+        answered
     });
     let trace = Trace::of(&read, ids);
     let too_many = trace.keys.are_too_many().then_some(Failure::TooManyIds);
@@ -188,6 +190,7 @@ fn not_configured(id: String) -> StrategyExplained {
         when: None,
         schedule: None,
         values: Vec::new(),
+        shadow: false,
         bid: false,
         reason: NOT_CONFIGURED,
     }

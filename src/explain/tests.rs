@@ -532,3 +532,48 @@ fn every_word_of_an_explanation_has_a_text() {
     let list = include_str!("../http/console/strategies.js").replace([' ', '\n'], "");
     assert!(list.replace(",]", "]").contains(&reasons));
 }
+
+#[test]
+fn decisions_in_shadow_are_counted_and_not_answered() {
+    let shadow = r#"
+[[strategy]]
+name = "trial"
+exclude = ["vip"]
+shadow = true
+[[platform]]
+kind = "ocean"
+name = "trials"
+path = "/trials"
+no_bid_cache = "1h"
+strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
+"#;
+    let telemetry = Telemetry::default();
+    let catalog = catalog(&format!("{RULES}{shadow}"), &telemetry);
+    let fixture = Fixture { catalog, ids: IdReader::new(KeyMaker::default(), &telemetry) };
+    let request = ocean::Req {
+        rta_ids: vec![1, 2, 3],
+        device: Some(ocean::Device { oaid: OAID.into(), ..ocean::Device::default() }),
+        ..ocean::Req::default()
+    };
+    let body = request.encode_to_vec();
+    let explanation = fixture.with_headers("trials", &[], &body);
+    let text = explanation.to_string();
+    for part in [
+        "not_member: no id is in vip (in shadow: not answered)",
+        "rta_id 1: not interested",
+        "rta_id 3: not interested",
+        "bid_type: 1",
+        "cache_time_secs: 3600 s",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let json = serde_json::to_value(explanation).unwrap();
+    let first = &json["strategies"][0];
+    assert_eq!((&first["bid"], &first["shadow"]), (&json!(true), &json!(true)));
+    assert_eq!(fixture.served("trials", &body), json["answer"]["hex"].as_str().unwrap());
+    let labels = r#"platform="trials",strategy="trial",decision="bid",reason="not_member""#;
+    let series = format!("rtad_shadow_decisions_total{{{labels}}} 1");
+    let metrics = telemetry.render();
+    assert!(metrics.lines().any(|line| line == series), "{metrics}");
+    assert!(telemetry.decision_totals().keys().all(|labels| labels.strategy != "trial"));
+}

@@ -93,8 +93,13 @@ impl Explanation {
         because.to_owned()
     }
 
-    /// The reason of a strategy's decision.
+    /// The reason of a strategy's decision, and whether it is in shadow.
     pub(super) fn of_strategy(&self, one: &StrategyExplained) -> String {
+        let because = self.of_decision(one);
+        if one.shadow { format!("{because} (in shadow: not answered)") } else { because }
+    }
+
+    fn of_decision(&self, one: &StrategyExplained) -> String {
         if one.reason == NOT_CONFIGURED {
             return "the config does not map this id to a strategy".to_owned();
         }

@@ -17,7 +17,7 @@ fn at(seconds: u64) -> SystemTime {
 }
 
 fn count(telemetry: &Telemetry, decisions: u64) {
-    let counters = telemetry.decisions("tencent", "new-users");
+    let counters = telemetry.decisions("tencent", "new-users", false);
     (0..decisions).for_each(|_| counters.count(Decision::CAPPED));
 }
 

@@ -32,8 +32,10 @@ pub(super) async fn decide(
         .map(|index| {
             let decision = catalog.decide(index, &keys, &attributes, arrival.started);
             let strategy = &known[index];
-            (strategy.name.as_str(), decision, strategy.value_of(decision))
+            (strategy, decision)
         })
+        .filter(|(strategy, _)| !strategy.is_shadow)
+        .map(|(strategy, decision)| (strategy.name.as_str(), decision, strategy.value_of(decision)))
         .collect();
     Ok(AnswerBody::json(api::encode(request_id.as_deref(), decisions.into_iter())))
 }

@@ -80,6 +80,7 @@ impl Assembly {
             rule: config.when.as_ref().map(|when| when.rule(&index)),
             schedule: config.schedule().map(Scheduled::new),
             values: config.values.iter().map(value).collect(),
+            is_shadow: config.shadow,
             no_device: config.no_device,
             unavailable: config.unavailable,
         };

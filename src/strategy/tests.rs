@@ -12,6 +12,7 @@ fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
         rule: None,
         schedule: None,
         values: Vec::new(),
+        is_shadow: false,
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,
     }

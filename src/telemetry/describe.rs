@@ -13,6 +13,10 @@ pub(super) fn describe() {
         "Decisions, by platform, strategy, outcome and reason"
     );
     metrics::describe_counter!(
+        "rtad_shadow_decisions_total",
+        "Decisions of shadow strategies, which answer nothing"
+    );
+    metrics::describe_counter!(
         "rtad_platform_failures_total",
         "Platform requests not answered by their ids, by cause"
     );

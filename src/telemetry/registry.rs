@@ -43,6 +43,7 @@ struct LabeledCounters {
     platform_routes: BTreeMap<String, RouteMetrics>,
     /// The counters by platform and strategy.
     decisions: BTreeMap<(String, String), DecisionCounters>,
+    shadow_decisions: BTreeMap<(String, String), DecisionCounters>,
     failures: BTreeMap<FailureLabels, FailureCounter>,
     /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
@@ -95,8 +96,10 @@ impl Telemetry {
         route.or_insert_with(|| RouteMetrics::new(platform)).clone()
     }
 
-    /// Counters of a strategy's decisions for a platform.
-    pub fn decisions(&self, platform: &str, strategy: &str) -> DecisionCounters {
+    /// Counters of a strategy's decisions for a platform; of those that answer nothing if
+    /// `is_shadow`.
+    pub fn decisions(&self, platform: &str, strategy: &str, is_shadow: bool) -> DecisionCounters {
+        let name = if is_shadow { "rtad_shadow_decisions_total" } else { "rtad_decisions_total" };
         let new = || {
             DecisionCounters::new(|decision, reason| {
                 let labels = [
@@ -105,11 +108,15 @@ impl Telemetry {
                     ("decision", decision),
                     ("reason", reason),
                 ];
-                self.counter("rtad_decisions_total", &labels)
+                self.counter(name, &labels)
             })
         };
         let key = (platform.to_owned(), strategy.to_owned());
-        self.labeled().decisions.entry(key).or_insert_with(new).clone()
+        let mut labeled = self.labeled();
+        let labeled = &mut *labeled;
+        let counters =
+            if is_shadow { &mut labeled.shadow_decisions } else { &mut labeled.decisions };
+        counters.entry(key).or_insert_with(new).clone()
     }
 
     /// Counters of the ids of one kind.
@@ -236,6 +243,7 @@ impl Telemetry {
             self.requests(&route.route, "200").absolute(route.ok());
         }
         labeled.decisions.values().for_each(DecisionCounters::publish);
+        labeled.shadow_decisions.values().for_each(DecisionCounters::publish);
         labeled.ids.values().for_each(IdCounters::publish);
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);

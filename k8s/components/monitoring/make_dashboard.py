@@ -268,6 +268,29 @@ def asked(board):
         min=0,
         max=1,
     )
+    daily = [f"increase({of('rtad_decisions_total', *only, *chosen)}[1d])" for only in (['decision="bid"'], [])]
+    board.graph(
+        "Participation",
+        SHARE,
+        [(share(*daily, "platform, strategy"), "{{platform}} {{strategy}}")],
+        "Bids among the requests of the day before each point. Platforms end accounts that stay under 10 %.",
+        min=0,
+        max=1,
+    )
+    shadow = rate("rtad_shadow_decisions_total", *chosen)
+    board.graph(
+        "Share of bids in shadow",
+        SHARE,
+        [
+            (
+                share(rate("rtad_shadow_decisions_total", 'decision="bid"', *chosen), shadow, "platform, strategy"),
+                "{{platform}} {{strategy}}",
+            )
+        ],
+        "Decisions of strategies with `shadow = true`, which answer nothing.",
+        min=0,
+        max=1,
+    )
     board.graph(
         "Reasons of the selection",
         PER_SECOND,

@@ -155,6 +155,7 @@ export const en = {
   "why-no_lease": "the cap is not reached, but this pod has leased no more of it yet",
   "why-rule-holds": "its condition holds: {rule}",
   "why-rule-fails": "its condition does not hold: {rule}",
+  "in-shadow": "in shadow: not answered",
   "value-of": "value of {audience}: {numbers}",
   "value-default": "value of other bids: {numbers}",
   "why-not_scheduled": "its schedule does not hold now",

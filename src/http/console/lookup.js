@@ -229,7 +229,7 @@ function strategiesTable(strategies, audiences, failure) {
     (one) => [
       one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`,
       pill(one.bid ? "good" : "no", t(one.bid ? "bid" : "no-bid")),
-      [because(one, audiences, failure), ...valueOf(one)].join("; "),
+      [because(one, audiences, failure), ...valueOf(one), ...(one.shadow ? [t("in-shadow")] : [])].join("; "),
     ],
   );
 }

@@ -154,6 +154,7 @@ export const zh = {
   "why-no_lease": "去重设备数未达上限，但本 pod 尚未租到更多额度",
   "why-rule-holds": "策略的条件成立：{rule}",
   "why-rule-fails": "策略的条件不成立：{rule}",
+  "in-shadow": "影子策略：不进入应答",
   "value-of": "{audience} 的价值：{numbers}",
   "value-default": "其余出价的价值：{numbers}",
   "why-not_scheduled": "现在不在策略的投放时段内",
