@@ -24,7 +24,7 @@ use rtad_http::open_files::permit_connections;
 use rtad_http::phase::{Phase, always_serving};
 use rtad_http::port::{self, PortLimits};
 use rtad_http::signals::{Signal, Signals};
-use rtad_sign::{SignArgs, TrustArgs};
+use rtad_sign::{SignArgs, Signer, TrustArgs};
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 
@@ -166,13 +166,14 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
     if let Some(name) = args.take_over.iter().find(|name| !config.take_over(name)) {
         return Err(ServeError::TakeOver { name: name.clone() }.into());
     }
-    let store = args.sign.writer(args.trust.applied_to(Store::open(&args.store)?), &args.trust)?;
+    let store = args.trust.applied_to(Store::open(&args.store)?);
+    let (store, signer) = args.sign.reloadable_writer(store, &args.trust)?;
     init_logging(args.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(CommandError::runtime)?;
-    runtime.block_on(serve(args, tokens, store, config))
+    runtime.block_on(serve(args, tokens, (store, signer), config))
 }
 
 fn tokens(args: &ServeArgs, config: &Config) -> Result<Tokens, CommandError> {
@@ -196,7 +197,7 @@ fn tokens(args: &ServeArgs, config: &Config) -> Result<Tokens, CommandError> {
 async fn serve(
     args: ServeArgs,
     tokens: Tokens,
-    store: StoreWriter,
+    (store, signer): (StoreWriter, Option<Arc<Signer>>),
     config: Config,
 ) -> Result<(), CommandError> {
     // The handler precedes the first client: a SIGHUP without a handler ends the process.
@@ -240,6 +241,9 @@ async fn serve(
 
     while signals.next().await == Signal::Reload {
         reload_tokens(&app.tokens);
+        if let Some(signer) = &signer {
+            reload_signer(Arc::clone(signer), app.writers.store.store().clone());
+        }
     }
     app.draining.store(true, Ordering::Relaxed);
     tracing::info!("stop requested; finishing accepted writes");
@@ -282,4 +286,15 @@ fn reload_tokens(tokens: &Tokens) {
             tracing::warn!(error, "tokens not reloaded; the old tokens stay valid");
         }
     }
+}
+
+/// Rereads the signing key on a thread of its own: unlocking it can take a second.
+fn reload_signer(signer: Arc<Signer>, store: Store) {
+    tokio::task::spawn_blocking(move || match signer.reload(store.trust()) {
+        Ok(()) => tracing::info!("signing key reloaded"),
+        Err(error) => {
+            let error = error_chain(&*error);
+            tracing::warn!(error, "signing key not reloaded; the old key stays");
+        }
+    });
 }

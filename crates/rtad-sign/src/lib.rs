@@ -13,4 +13,5 @@ mod signer;
 mod trust_args;
 
 pub use sign_args::SignArgs;
+pub use signer::Signer;
 pub use trust_args::TrustArgs;

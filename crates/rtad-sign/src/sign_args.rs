@@ -47,6 +47,21 @@ impl SignArgs {
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
+    /// As [`Self::writer`], with the signer, whose key a process that runs for long can reread.
+    ///
+    /// # Errors
+    ///
+    /// If the store is read-only, or the signer is not usable.
+    pub fn reloadable_writer(
+        &self,
+        store: Store,
+        trust: &TrustArgs,
+    ) -> Result<(StoreWriter, Option<Arc<Signer>>), CommandError> {
+        let signer = self.required_signer(&store, trust)?;
+        let writer = StoreWriter::new(store)?.with_signer(signer.clone().map(as_sign));
+        Ok((writer, signer))
+    }
+
     /// Opens the store for writing; allows `--public-key` without `--sign-key`, for commands that
     /// rarely sign.
     ///
@@ -54,7 +69,7 @@ impl SignArgs {
     ///
     /// If the store is read-only, or the signer is not usable.
     pub fn writer_or_plain(&self, store: Store) -> Result<StoreWriter, CommandError> {
-        let signer = self.optional_signer(&store)?;
+        let signer = self.optional_signer(&store)?.map(as_sign);
         Ok(StoreWriter::new(store)?.with_signer(signer))
     }
 
@@ -70,16 +85,28 @@ impl SignArgs {
         store: &Store,
         trust: &TrustArgs,
     ) -> Result<Option<Arc<dyn Sign>>, CommandError> {
+        Ok(self.required_signer(store, trust)?.map(as_sign))
+    }
+
+    fn required_signer(
+        &self,
+        store: &Store,
+        trust: &TrustArgs,
+    ) -> Result<Option<Arc<Signer>>, CommandError> {
         if self.sign_key.is_none() && trust.is_given() {
             return Err(Unsigned.into());
         }
         self.optional_signer(store)
     }
 
-    fn optional_signer(&self, store: &Store) -> Result<Option<Arc<dyn Sign>>, CommandError> {
+    fn optional_signer(&self, store: &Store) -> Result<Option<Arc<Signer>>, CommandError> {
         let Some(key) = &self.sign_key else { return Ok(None) };
         let signer = Signer::read(key)?;
         check_signer(&*signer, store.trust())?;
         Ok(Some(signer))
     }
+}
+
+fn as_sign(signer: Arc<Signer>) -> Arc<dyn Sign> {
+    signer
 }

@@ -4,15 +4,18 @@
 //! environment, because every process can read a command line. No message or `Debug` shows either.
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use minisign::{PublicKey, SecretKey, SecretKeyBox};
 
+use parking_lot::RwLock;
+use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_store::write::Sign;
+use rtad_store::Trust;
+use rtad_store::write::{Sign, check_signer};
 
 /// Environment variable with the password of a protected key.
 const PASSWORD: &str = "RTAD_SIGN_PASSWORD";
@@ -58,7 +61,11 @@ impl CommandFailure for SignError {
     }
 }
 
-pub(crate) struct Signer(SecretKey);
+/// A secret key and its file. Shared by all threads.
+pub struct Signer {
+    path: PathBuf,
+    key: RwLock<SecretKey>,
+}
 
 impl Signer {
     /// Reads and unlocks the key. A protected key takes about a second and the memory its
@@ -88,7 +95,20 @@ impl Signer {
                 })?
             }
         };
-        Ok(Arc::new(Self(key)))
+        Ok(Arc::new(Self { path: path.to_owned(), key: RwLock::new(key) }))
+    }
+
+    /// Rereads the file, and signs with its key from now on. Costs as much as the first reading. An
+    /// error leaves the old key.
+    ///
+    /// # Errors
+    ///
+    /// If the key cannot be read, or if the public keys reject its signatures.
+    pub fn reload(&self, trust: &Trust) -> Result<(), CommandError> {
+        let read = Arc::into_inner(Self::read(&self.path)?).expect("nobody else has it");
+        check_signer(&read, trust)?;
+        *self.key.write() = read.key.into_inner();
+        Ok(())
     }
 }
 
@@ -120,7 +140,7 @@ impl Sign for Signer {
         trusted_comment: &str,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
         let comment = concat!("signature by rtad ", env!("CARGO_PKG_VERSION"));
-        Ok(minisign::sign(None, &self.0, bytes, Some(trusted_comment), Some(comment))?
+        Ok(minisign::sign(None, &self.key.read(), bytes, Some(trusted_comment), Some(comment))?
             .into_string())
     }
 }

@@ -10,6 +10,7 @@ mod devices;
 mod faults;
 mod refusals;
 mod scopes;
+mod signing;
 mod together;
 mod windows;
 mod windows_store;
