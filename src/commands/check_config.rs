@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use humantime::format_duration;
 use rtad::config::{CapConfig, Config, PlatformConfig, SignatureMode, StrategyConfig};
+use rtad_config::values::Time;
 
 use super::config::read_config;
 use super::failure::CommandFailure;
@@ -36,7 +36,7 @@ struct Summary<'a>(&'a Config);
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(Config { server, store, audiences, strategies, platforms, .. }) = self;
-        let every = format_duration(store.poll_interval);
+        let every = Time(store.poll_interval);
         writeln!(f, "store      {}, polled every {every}", store.url)?;
         writeln!(f, "decisions  {}", server.listen)?;
         writeln!(f, "admin      {}", server.admin_listen)?;
@@ -45,7 +45,7 @@ impl Display for Summary<'_> {
             let word = if audience.required { "required" } else { "optional" };
             write!(f, "audience   {}: {word}", audience.name)?;
             match audience.max_age {
-                Some(age) => writeln!(f, ", unavailable after {}", format_duration(age))?,
+                Some(age) => writeln!(f, ", unavailable after {}", Time(age))?,
                 None => writeln!(f)?,
             }
         }

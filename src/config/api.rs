@@ -64,7 +64,7 @@ fn read_tokens(d: &mut Document<'_>, key: &str, file: &str) -> Vec<Secret> {
     };
     let found = format!("is {:?}: {found}", d.beside(file).display().to_string());
     let accepted = format!(
-        "files with one token per line, each of {MIN_TOKEN_BYTES} visible ASCII characters"
+        "files with one token per line, each of at least {MIN_TOKEN_BYTES} visible ASCII characters"
     );
     d.mistake(key, &found, &accepted);
     Vec::new()

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::values::{SECOND, number, size, time};
+use super::values::{SECOND, Time, number, size, time};
 use super::*;
 
 const EXAMPLE: &str = "name = \"n\"\ncount = 2\n[[item]]\nid = \"i\"\npaths = { a = \"x\" }";
@@ -34,6 +35,16 @@ fn read(text: &str) -> Result<Root, Vec<String>> {
     let mut document = Document::parse("f.toml", text, EXAMPLE);
     let root = document.read();
     document.finish().into_result(root).map_err(|error| error.mistakes)
+}
+
+#[test]
+fn times_are_printed_in_the_largest_exact_unit() {
+    let printed = |millis| Time(Duration::from_millis(millis)).to_string();
+    for (millis, expected) in
+        [(86_400_000, "1d"), (129_600_000, "36h"), (90_000, "90s"), (1500, "1500ms"), (0, "0s")]
+    {
+        assert_eq!(printed(millis), expected);
+    }
 }
 
 #[test]

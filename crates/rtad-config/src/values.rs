@@ -191,6 +191,24 @@ impl Display for Bytes {
     }
 }
 
+/// A time in the largest exact unit, as people write it: `1d`, not `1day`.
+#[derive(Debug, Clone, Copy)]
+pub struct Time(pub Duration);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];
+        let millis = self.0.as_millis();
+        let is_exact = |unit: u128| {
+            self.0.subsec_nanos().is_multiple_of(1_000_000) && millis.is_multiple_of(unit)
+        };
+        match units.into_iter().find(|(unit, _)| millis > 0 && is_exact(*unit)) {
+            Some((unit, name)) => write!(f, "{}{name}", millis / unit),
+            None => humantime::format_duration(self.0).fmt(f),
+        }
+    }
+}
+
 /// Prints a size.
 ///
 /// # Errors
@@ -206,7 +224,7 @@ pub fn as_size<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Er
 ///
 /// Those of the serializer.
 pub fn as_time<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&humantime::format_duration(*time))
+    serializer.collect_str(&Time(*time))
 }
 
 /// Prints a duration that may be unset.

@@ -215,7 +215,9 @@ fn load_checkpoint(path: &Path, number: u64, shape: &Shape) -> Result<Loaded, Op
         return Err(CheckpointError::Damaged { path: path.to_owned(), what }.into());
     }
     let Shape { spec, clock, .. } = shape;
+    // Small capacities have the same layout.
     let is_same = head.spec.layout() == spec.layout()
+        && head.spec.capacity == spec.capacity
         && head.spec.lifetime == spec.lifetime
         && head.clock == *clock;
     if !is_same {

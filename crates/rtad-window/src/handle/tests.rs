@@ -149,6 +149,9 @@ async fn files_of_another_window_are_refused() {
     let larger = refused(WindowSpec { capacity: 500_000, ..SPEC }, "ticks");
     let expected = "expected ticks, capacity 500000, wide slots, found ticks, capacity 400000";
     assert!(larger.contains(expected), "{larger}");
+    let more = WindowSpec { capacity: SPEC.capacity + 1, ..SPEC };
+    assert_eq!(more.layout(), SPEC.layout());
+    assert!(refused(more, "ticks").contains("capacity 400001"));
     assert!(refused(SPEC, "days").contains("expected days"));
     open(dir.path(), Durability::Fsync);
 }

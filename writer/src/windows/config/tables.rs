@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rtad_config::Secret;
 use rtad_config::values::{
-    DAY, MILLISECOND, MINUTE, SECOND, accepted_time, as_size, as_time, filled, parse_time, size,
-    text, time,
+    DAY, MILLISECOND, MINUTE, SECOND, Time, accepted_time, as_size, as_time, filled, parse_time,
+    size, text, time,
 };
 use rtad_core::period::{Calendar, PeriodUnit};
 use rtad_core::snapshot::AudienceName;
@@ -68,7 +68,7 @@ impl Length {
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sliding(length) => humantime::format_duration(*length).fmt(f),
+            Self::Sliding(length) => Time(*length).fmt(f),
             Self::Day(_) => f.write_str("day"),
         }
     }
