@@ -61,3 +61,33 @@ def test_ocean_requests_equal_googles_encoding_and_are_answered(served):
     decoded = ocean_pb2.Rsp.FromString(answer)
     assert decoded.HasField("bid_type")
     assert [info.is_interested for info in decoded.user_infos] == [False, False]
+
+
+def test_tencent_values_equal_googles_encoding(served):
+    answer = post(served, "/rta/tencent-values", TENCENT)
+    info = tencent_pb2.RtaResponse.TargetInfo(
+        out_target_id="new", user_weight_factor=0.2, cpa_price=3000, cpc_price=10, cpc_factor=5
+    )
+    expected = tencent_pb2.RtaResponse(
+        request_id="Jo825w_uEe2xLlJUAFwvSQ",
+        code=0,
+        out_target_id=["new", "plain"],
+        target_infos=[info],
+    )
+    assert answer == expected.SerializeToString()
+    # The bounds of the platform, in single precision.
+    assert 0.2 <= tencent_pb2.RtaResponse.FromString(answer).target_infos[0].user_weight_factor
+
+
+def test_ocean_values_equal_googles_encoding(served):
+    answer = post(served, "/rta/ocean-values", OCEAN)
+    score = ocean_pb2.Rsp.UserScore(user_type="PRICE_COEFFICIENT", quality=0.2)
+    expected = ocean_pb2.Rsp(
+        req_id="20240616abcdef",
+        user_infos=[
+            ocean_pb2.Rsp.UserInfo(is_interested=True, rta_id=10003, user_scores=score),
+            ocean_pb2.Rsp.UserInfo(is_interested=True, rta_id=10004),
+        ],
+        bid_type={"value": 0},
+    )
+    assert answer == expected.SerializeToString()
