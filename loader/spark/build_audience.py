@@ -244,7 +244,8 @@ def build(spark, args, changes):
     target = ["--store", args.store, "--audience", args.audience, *trust]
     sizing = ["--fpr", str(args.fpr), "--filter", args.filter]
     begin = [local_loader, "begin", *target, *sizing, "--changes", changes]
-    job = run_in_driver(begin + ["--keep-carried"] * args.keep_carried).strip()
+    begin += ["--keep-carried"] * args.keep_carried + ["--require-live"] * args.require_live
+    job = run_in_driver(begin).strip()
 
     rows, flags, names = read(spark, args)
     keys = rows.mapPartitions(
@@ -284,6 +285,7 @@ def build(spark, args, changes):
     for name in PUBLISH_FLAGS:
         if (value := getattr(args, name)) is not None:
             publish += ["--" + name.replace("_", "-"), value]
+    publish += [word for label in args.label for word in ("--label", label)]
     publish += [
         flag
         for flag, given in (
@@ -352,6 +354,16 @@ def parse():
     parser.add_argument("--allow-lookalikes", action="store_true")
     parser.add_argument(
         "--keep-carried", action="store_true", help="as in rtad-loader build"
+    )
+    parser.add_argument(
+        "--require-live", action="store_true", help="as in rtad-loader build"
+    )
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="as in rtad-loader build",
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument(

@@ -231,7 +231,10 @@ fn inconsistent_reports_are_not_published() {
         .publish("", &with(&[&chunks[..], &fewer[..]].concat()))
         .fails(3, "was reported twice with different content");
     sandbox.file("one", "0".repeat(31) + "1\n");
+    let begin = "begin --store {}/s --audience b --changes {}/changes --require-live";
+    sandbox.run(begin).fails(5, "audience b: no generation is published");
     sandbox.run("build --store {}/s --audience b --json {}/one").json();
+    sandbox.run(begin).json();
     let begun = sandbox.run("begin --store {}/s --audience b --changes {}/changes").json();
     let job = std::mem::replace(&mut steps.job, begun.to_string());
     steps.publish("", &with(&chunks)).fails(3, "belongs to another job");

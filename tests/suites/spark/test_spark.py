@@ -62,6 +62,7 @@ def manifest(spark, store):
     manifest = json.loads(loader("inspect", *to, "--json"))
     facts = {name: manifest[name] for name in ("keys", "expected_fpr", "folded")}
     facts |= {name: manifest["build"][name] for name in FACTS}
+    facts["labels"] = manifest.get("labels")
     return facts | {"chunks": [chunk["digest"] for chunk in manifest["chunks"]]}
 
 
@@ -81,10 +82,11 @@ def succeeds(spark, *flags, conf=()):
 
 
 def test_csv_gives_the_chunks_of_a_build_after_failed_attempts(spark, rows):
-    columns = ["--format", "csv", *KINDS]
+    columns = ["--format", "csv", *KINDS, "--label", "dt=2026-11-21", "--label", "job=nightly"]
     build_expected(spark, *columns, *sorted(rows.table.iterdir()))
     began = time.monotonic()
-    output = succeeds(spark, *columns, "--json", *sorted(rows.table.iterdir()))
+    inputs = sorted(rows.table.iterdir())
+    output = succeeds(spark, *columns, "--require-live", "--json", *inputs)
     for step in ("keys", "distinct", "chunk"):
         assert (spark.work / f"failed-{step}").is_dir(), f"no {step} failed"
     assert_same(spark)

@@ -43,6 +43,10 @@ pub(in super::super) struct BeginArgs {
     /// input contains
     #[arg(long)]
     keep_carried: bool,
+    /// Begin nothing unless the audience has a live generation, against a mistyped --store or
+    /// --audience
+    #[arg(long)]
+    require_live: bool,
 }
 
 pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), CommandError> {
@@ -50,6 +54,9 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     let writer = StoreWriter::new(args.target.open()?)?;
     let (base, merged, carried) = runtime()?.block_on(async {
         let base = writer.base(&args.target.audience).await?;
+        if args.require_live && base.current().is_none() {
+            return Err(CommonError::not_published(&args.target.audience));
+        }
         // Read now, as in `build`: a merge and a gc may remove these files while the job runs.
         let mut merged = MergedDeltas::read(writer.store(), &base).await?;
         let flags = (args.keep_carried, false);
