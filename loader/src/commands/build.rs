@@ -8,6 +8,7 @@ mod chunks;
 mod compact;
 mod disk_space;
 mod error;
+mod if_changed;
 mod journal;
 mod memory_args;
 mod publish;
@@ -23,7 +24,7 @@ use clap::Args;
 
 use rtad_cli::command_error::CommandError;
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{Lineage, shards_per_chunk};
+use rtad_core::snapshot::{Digest, Lineage, shards_per_chunk};
 use rtad_sign::SignArgs;
 use rtad_store::write::{Base, StoreWriter};
 use tokio::runtime::Runtime;
@@ -42,6 +43,7 @@ use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 use error::{BuildError, Resumable};
+use if_changed::Unchanged;
 use journal::JournalLocation;
 use memory_args::MemoryArgs;
 use publish::{BuildPlan, ChunkSink};
@@ -103,13 +105,17 @@ pub(super) struct BuildArgs {
     /// --store or --audience would begin a new one
     #[arg(long)]
     require_live: bool,
+    /// Build only if an input (its name, size or time), a flag that shapes the result, or the
+    /// audience itself has changed since the live generation; labels do not count
+    #[arg(long, conflicts_with = "expires")]
+    if_changed: bool,
     /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,
     /// Read no input: add the keys of deltas to the live filters, which become fuller. Removed keys
     /// stay in a delta. A full build avoids both effects
     #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter",
-        "allow_empty", "keep_carried", "max_carried_loss", "metrics_file"])]
+        "allow_empty", "keep_carried", "max_carried_loss", "metrics_file", "if_changed"])]
     compact: bool,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
     /// http://
@@ -120,6 +126,11 @@ pub(super) struct BuildArgs {
 pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
     if args.compact {
         return compact(&args, output);
+    }
+    if args.if_changed
+        && let Some(unchanged) = if_changed::find(&args)?
+    {
+        return output.report(&unchanged, Unchanged::write_text);
     }
     let dir = Arc::new(args.memory.spill_dir()?);
     // The files stay until the directory is known to belong to this build.
@@ -217,6 +228,8 @@ struct Prepared {
     /// `None` if they are unreadable.
     carried: Option<Carried>,
     fingerprint: Fingerprint,
+    /// Of the inputs before they are read; `None` with a stream.
+    inputs_sha256: Option<Digest>,
     /// Progress of an earlier run that this one resumes.
     state: Option<ResumeState>,
     rejects: Option<Rejects>,
@@ -243,6 +256,7 @@ impl Prepared {
         let carried = runtime.block_on(carried)?;
         let fingerprint =
             if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
+        let inputs_sha256 = if_changed::digest(args, &input);
         let state = ResumeState::read(dir, &fingerprint, &base, args.memory.resume)?;
         let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
         disk_space::check(&input, dir, &budget, spilled)?;
@@ -259,6 +273,7 @@ impl Prepared {
             merged,
             carried,
             fingerprint,
+            inputs_sha256,
             state,
             rejects,
         })
@@ -295,6 +310,7 @@ impl Prepared {
         rejects.map_or(Ok(()), Rejects::finish)?;
         args.rejects.limit.check(&self.input.sources, &counts, args.allow_empty)?;
         let lineage = args.lineage.lineage(&self.input.sources, &counts);
+        let lineage = Lineage { inputs_sha256: self.inputs_sha256, ..lineage };
         let counts = counts.total();
         if counts.keys == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: counts.rows }.into());
@@ -307,10 +323,12 @@ impl Prepared {
     }
 }
 
-/// Everything that the keys and the chunks depend on.
-fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
+/// Names and values of flags.
+type Facts = Vec<(String, String)>;
+
+/// The flags that the keys and the chunks depend on.
+fn shape(args: &BuildArgs, input: &Input) -> Facts {
     let facts = [
-        ("--store", args.target.store.clone()),
         ("--audience", args.target.audience.to_string()),
         ("--filter", args.filter.as_str().to_owned()),
         ("--fpr", args.fpr.to_string()),
@@ -319,7 +337,13 @@ fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandEr
         ("--keep-carried", args.carried.keep_carried.to_string()),
         ("--blank", format!("{:?}", args.input.blanks())),
     ];
-    let facts = facts.into_iter().map(|(name, fact)| (name.to_owned(), fact));
+    facts.map(|(name, fact)| (name.to_owned(), fact)).to_vec()
+}
+
+/// Everything that identifies a build.
+fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
+    let store = ("--store".to_owned(), args.target.store.clone());
+    let facts = std::iter::once(store).chain(shape(args, input));
     Ok(facts.chain(resume::describe(&input.sources)?).collect())
 }
 

@@ -268,3 +268,47 @@ fn labels_and_inputs_are_in_the_manifest() {
         assert_eq!(sandbox.run(&format!("{build} --label {label} {{}}/one")).status, Some(2));
     }
 }
+
+#[test]
+fn build_of_unchanged_inputs_is_skipped() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..30);
+    let input = sandbox.file("one", lines(&all[..20]));
+    sandbox.file("two", lines(&all[20..21]));
+    let build = |arguments: &str| {
+        let build = "build --store {}/s --audience a --json --if-changed --max-shrink 1";
+        sandbox.run(&format!("{build} --max-growth 1000 {arguments}")).json()
+    };
+    let is_skipped = |arguments: &str| build(arguments)["unchanged"].as_bool().unwrap();
+    assert!(!is_skipped("{}/one"), "the first build");
+    let skipped = build("{}/one --label dt=2026-11-25");
+    let expected = serde_json::json!({"audience": "a", "generation": 1, "unchanged": true});
+    assert_eq!(skipped, expected);
+    let text = sandbox.run("build --store {}/s --audience a --if-changed {}/one").stdout;
+    assert_eq!(text, "a: nothing changed since generation 1, which stays live\n");
+
+    for changed in ["{}/one --fpr 0.001", "{}/one {}/two", "{}/one --case lower", "{}/two"] {
+        assert!(!is_skipped(changed), "{changed}");
+        assert!(is_skipped(changed), "{changed}");
+    }
+    // The same name and size.
+    assert!(!is_skipped("{}/one"));
+    let file = std::fs::File::options().write(true).open(input).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert!(!is_skipped("{}/one"));
+    assert!(is_skipped("{}/one"));
+
+    // The build after an append folds it in, and the next one leaves it to the input.
+    sandbox.run("append --store {}/s --audience a --json {}/two").json();
+    assert!(!is_skipped("{}/one"), "a delta");
+    let unfolding = "build --store {}/s --audience a --if-changed --max-shrink 1 --json {}/one";
+    let unfolded = sandbox.run(unfolding);
+    assert!(unfolded.stdout.contains("\"unchanged\":false"), "{unfolded:?}");
+    assert!(is_skipped("{}/one"));
+    sandbox.run("rollback --store {}/s --audience a --to 2 --json").json();
+    assert!(!is_skipped("{}/one"), "another generation is live");
+
+    let build = "build --store {}/s --audience a --if-changed";
+    sandbox.run(&format!("{build} -")).fails(2, "input - is a stream");
+    assert_eq!(sandbox.run(&format!("{build} --expires 1d {{}}/one")).status, Some(2));
+}

@@ -59,6 +59,10 @@ pub struct Lineage {
     /// Number of further inputs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_inputs: u64,
+    /// Digest of the inputs' names, sizes and versions, and of the flags that shape the result;
+    /// absent if an input was a stream.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub inputs_sha256: Option<Digest>,
 }
 
 /// An input of a build.
@@ -434,9 +438,11 @@ impl Manifest {
     }
 }
 
-/// `deserialize_with` for an optional number: the field may be absent, but not `null`.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    u64::deserialize(deserializer).map(Some)
+/// `deserialize_with` for an optional value: the field may be absent, but not `null`.
+fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Checks that the figures are those of the kind. Returns the fill, zeros for ribbon filters.

@@ -24,6 +24,8 @@ pub(super) struct BuildSummary {
     /// `None` in a dry run.
     generation: Option<u64>,
     dry_run: bool,
+    /// For readers that `--if-changed` gives another report.
+    unchanged: bool,
     signed: bool,
     keys: u64,
     rows: u64,
@@ -87,6 +89,7 @@ impl BuildSummary {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
             dry_run,
+            unchanged: false,
             signed,
             keys: manifest.keys(),
             rows: counts.rows,
