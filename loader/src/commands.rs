@@ -79,9 +79,14 @@ enum Command {
 }
 
 impl Cli {
-    /// Whether stdout is for a program.
-    pub(crate) const fn is_json(&self) -> bool {
-        self.output.json
+    /// Whether stdout is for one JSON object: not with `--json` alone if it has ids or frames.
+    pub(crate) fn reports_json(&self) -> bool {
+        let has_data = match &self.command {
+            Command::Dedup(args) => args.writes_ids(),
+            Command::Keys(_) | Command::Distinct(_) | Command::Synth(_) => true,
+            _ => false,
+        };
+        self.output.json && !has_data
     }
 }
 

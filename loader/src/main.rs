@@ -14,13 +14,23 @@ mod seen;
 
 use clap::Parser;
 
-use rtad_cli::exit::{ExitStatus, write_failure, write_failure_json};
+use rtad_cli::exit::{ExitStatus, UsageMistake, write_failure, write_failure_json};
 
 use commands::Cli;
 
 fn main() -> ExitStatus {
-    let cli = Cli::parse();
-    let is_json = cli.is_json();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // No parsed flags exist; help and version are no mistakes.
+            let has_flag = || std::env::args_os().any(|argument| argument == "--json");
+            if error.use_stderr() && has_flag() {
+                write_failure_json(&UsageMistake::of(&error));
+            }
+            error.exit()
+        }
+    };
+    let is_json = cli.reports_json();
     let Err(error) = commands::run(cli) else { return ExitStatus::Ok };
     let status = error.exit();
     if status != ExitStatus::Ok {

@@ -31,13 +31,14 @@ impl Bytes {
         self.done.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Percentage read, and the time left after `elapsed`; `None` if the total is unknown.
+    /// Percentage read, and the time left after `elapsed`; `None` if the total is unknown, or too
+    /// little was read for an estimate.
     fn estimate(&self, elapsed: Duration) -> Option<(u64, Duration)> {
         let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
         let share = (total > 0).then(|| (done as f64 / total as f64).min(1.0))?;
         let left = elapsed.as_secs_f64() * (1.0 - share) / share;
         let left = Duration::try_from_secs_f64(left).unwrap_or_default();
-        Some(((share * 100.0) as u64, left))
+        Some(((share * 100.0) as u64, left)).filter(|(percent, _)| *percent > 0)
     }
 }
 
@@ -70,7 +71,8 @@ impl Progress {
             }
             let Some(total) = state.len() else { return };
             let _ = write!(out, " of {}", HumanCount(total));
-            if let Some(percent) = (state.pos() * 100).checked_div(total) {
+            let percent = (state.pos() * 100).checked_div(total);
+            if let Some(percent) = percent.filter(|percent| *percent > 0) {
                 let _ = write!(out, ", {percent}%, {} left", HumanDuration(state.eta()));
             }
         };
@@ -144,7 +146,7 @@ mod tests {
         let after = Duration::from_secs(30);
         assert_eq!(bytes.estimate(after), None, "stdin has no size");
         bytes.total.store(4000, Ordering::Relaxed);
-        assert_eq!(bytes.estimate(after), Some((0, Duration::ZERO)), "nothing to go by");
+        assert_eq!(bytes.estimate(after), None, "nothing to go by");
         let mut reader = CountedReader { inner: &[0; 1000][..], bytes: Arc::new(bytes) };
         io::copy(&mut reader, &mut io::sink()).unwrap();
         assert_eq!(reader.bytes.estimate(after), Some((25, Duration::from_secs(90))));

@@ -83,6 +83,29 @@ impl CommandFailure for StoreError {
     }
 }
 
+/// A mistake on the command line, as clap found it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct UsageMistake {
+    message: String,
+}
+
+impl UsageMistake {
+    /// The mistake without clap's usage and advice.
+    pub fn of(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+        let message = lines.collect::<Vec<_>>().join(" ");
+        Self { message: message.trim_start_matches("error: ").to_owned() }
+    }
+}
+
+impl CommandFailure for UsageMistake {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
 /// Writes `error: …` to stderr: a line for each mistake, or for the error and its causes.
 pub fn write_failure(error: &dyn CommandFailure) {
     match error.mistakes() {

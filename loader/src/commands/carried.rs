@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CommonError;
 use super::gate::GateError;
+use super::value_parsers::parse_output_file;
 use crate::keys::{Distinct, KeyChecks};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
@@ -42,7 +43,7 @@ pub(super) struct CarriedLimitArgs {
     max_carried_loss: Option<CarriedLimit>,
     /// Write the time and the undone changes of the published build to FILE, in Prometheus text
     /// format
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
     metrics_file: Option<PathBuf>,
 }
 
@@ -185,6 +186,7 @@ impl CarriedReport {
     pub(super) fn warn(&self, audience: &str) {
         let Self { dropped, returned, .. } = self;
         if dropped + returned > 0 {
+            let (dropped, returned) = (HumanCount(*dropped), HumanCount(*returned));
             exit::write_warning(&format!(
                 "{audience}: the input lacks {dropped} devices that were appended before the \
                  previous build, and has {returned} that were removed before it; the input \

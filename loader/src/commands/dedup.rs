@@ -20,6 +20,7 @@ use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use super::context::Output;
 use super::input_args::InputArgs;
 use super::reject_args::RejectLimit;
+use super::value_parsers::parse_output_file;
 use crate::input::{self, Layout};
 use crate::seen::{Bloom, BloomSpec, SeenKeys, Tables};
 use first_seen::FirstSeen;
@@ -75,7 +76,7 @@ pub(super) struct DedupArgs {
         value_parser = clap::value_parser!(u32).range(1..=30))]
     hashes: Option<u32>,
     /// Write the report to FILE, as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
     report: Option<PathBuf>,
     /// Paths, globs, or `-` for stdin
     #[arg(required = true, value_name = "INPUT")]
@@ -100,11 +101,16 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     drop(progress);
     let total = counts.total();
     let report = DedupReport::new(&total, &first.seen, first.first_seen, started.elapsed());
-    report.write(args.report.as_deref(), args.count, output)?;
+    let checked = args.limit.check(&input.sources, &counts, true);
+    report.write_file(args.report.as_deref())?;
+    // Of a failure, stdout has its own object.
+    if checked.is_ok() || !(args.count && output.json) {
+        report.write(args.count, output)?;
+    }
     if let SeenKeys::Bloom(bloom) = &first.seen {
         warn_over_capacity(bloom);
     }
-    Ok(args.limit.check(&input.sources, &counts, true)?)
+    Ok(checked?)
 }
 
 /// Warns of more ids than `--expected`.
@@ -139,6 +145,11 @@ impl CommandFailure for DedupError {
 }
 
 impl DedupArgs {
+    /// Whether stdout is for ids, not for the report.
+    pub(super) const fn writes_ids(&self) -> bool {
+        !self.count
+    }
+
     fn memory(&self) -> Result<SeenKeys, CommandError> {
         let (true, Some(expected)) = (self.bloom, self.expected) else {
             return Ok(SeenKeys::Exact(Tables::default()));

@@ -103,7 +103,9 @@ impl DiffReport {
         let Self { audience, from, to, .. } = self;
         writeln!(out, "{audience} from generation {} to {}", from.generation, to.generation)?;
         let (old, new) = (HumanCount(from.keys), HumanCount(to.keys));
-        writeln!(out, "  keys       {old} to {new} ({:+})", self.keys_difference)?;
+        let sign = if self.keys_difference < 0 { '-' } else { '+' };
+        let difference = HumanCount(to.keys.abs_diff(from.keys));
+        writeln!(out, "  keys       {old} to {new} ({sign}{difference})")?;
         for (name, part) in
             [("added", &self.added), ("removed", &self.removed), ("unchanged", &self.unchanged)]
         {

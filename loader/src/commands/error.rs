@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use indicatif::HumanCount;
+
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::filter::SizingError;
@@ -21,8 +23,9 @@ pub(super) enum CommonError {
     #[error("--fpr")]
     Fpr(#[source] SizingError),
     #[error(
-        "no usable id in {rows} rows; nothing was published; \
-         --allow-empty publishes an audience without devices"
+        "no usable id in {} rows; nothing was published; \
+         --allow-empty publishes an audience without devices",
+        HumanCount(*rows)
     )]
     Empty { rows: u64 },
     #[error("audience {audience}: no generation is published")]

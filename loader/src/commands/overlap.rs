@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::exit;
@@ -91,11 +92,11 @@ impl Overlap {
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { live_keys_checked, ratio, .. } = self;
-        let percent = 100.0 * ratio;
+        let (percent, checked) = (100.0 * ratio, HumanCount(*live_keys_checked));
         writeln!(
             out,
             "  overlap     {percent:.1} % of the generation before stay members \
-             ({live_keys_checked} keys checked)"
+             ({checked} keys checked)"
         )
     }
 }

@@ -5,18 +5,19 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
+use indicatif::HumanCount;
 
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::device::IdKind;
 
-use super::value_parsers::parse_ratio;
+use super::value_parsers::{parse_output_file, parse_ratio};
 use crate::input::{Counts, Input, InputCounts, Reason, RejectError, Rejects, Source};
 
 #[derive(Debug, Args)]
 pub(super) struct RejectArgs {
-    /// Write rows without a usable id to FILE: input, line, reason, text (first KiB) and, if there
+    /// Write malformed rows to FILE, but no blank values: input, line, reason, text (first KiB) and, if there
     /// is one, the column, separated by tabs; readable by its owner only; also written in a dry run
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
     rejects: Option<PathBuf>,
     #[command(flatten)]
     pub(super) limit: RejectLimit,
@@ -51,19 +52,22 @@ pub(super) struct RejectLimit {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputRejected {
     #[error(
-        "input {input}: {malformed} of {values} values are malformed: expected at most \
-         --max-reject-ratio {max_ratio}{hint}; --rejects FILE keeps them"
+        "input {input}: {} of {} values are malformed: expected at most \
+         --max-reject-ratio {max_ratio}{hint}; --rejects FILE keeps them",
+        HumanCount(*malformed), HumanCount(*values)
     )]
     Malformed { input: String, malformed: u64, values: u64, max_ratio: f64, hint: Hint },
     #[error(
-        "input {input}: no usable id in {rows} rows: {blank} values are blank, {malformed} \
-         malformed{hint}; --max-reject-ratio 1 accepts such an input"
+        "input {input}: no usable id in {} rows: {} values are blank, {} \
+         malformed{hint}; --max-reject-ratio 1 accepts such an input",
+        HumanCount(*rows), HumanCount(*blank), HumanCount(*malformed)
     )]
     NoUsable { input: String, rows: u64, blank: u64, malformed: u64, hint: Hint },
     #[error(
-        "input {input}: {count} of {usable} ids of kind {kind} look like ids of kind {other}, and \
+        "input {input}: {} of {} ids of kind {kind} look like ids of kind {other}, and \
          would match no device; declare them as {other}, or a column that has both as \
-         {other}|{kind}; --allow-lookalikes accepts them as {kind}"
+         {other}|{kind}; --allow-lookalikes accepts them as {kind}",
+        HumanCount(*count), HumanCount(*usable)
     )]
     Lookalikes { input: String, count: u64, usable: u64, kind: IdKind, other: IdKind },
 }
@@ -146,8 +150,10 @@ impl RejectLimit {
             }
             if count as f64 > self.max_reject_ratio * usable as f64 {
                 exit::write_warning(&format!(
-                    "input {input}: {count} of {usable} ids of kind {kind} look like ids of kind \
-                     {other}; if they are, they match no device: declare them as {other}|{kind}"
+                    "input {input}: {} of {} ids of kind {kind} look like ids of kind \
+                     {other}; if they are, they match no device: declare them as {other}|{kind}",
+                    HumanCount(count),
+                    HumanCount(usable)
                 ));
             }
         }

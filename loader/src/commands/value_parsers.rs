@@ -1,8 +1,18 @@
 //! Value parsers shared by the flags of several commands.
 
+use std::path::PathBuf;
+
 pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {
     let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
     ratio.ok_or("accepted: a fraction from 0 to 1")
+}
+
+/// A file to write.
+pub(super) fn parse_output_file(text: &str) -> Result<PathBuf, &'static str> {
+    match text {
+        "-" => Err("accepted: a file; stdout is for the command's own data and report"),
+        text => Ok(PathBuf::from(text)),
+    }
 }
 
 /// Largest accepted size of memory, beyond any machine.

@@ -247,12 +247,15 @@ impl VerifyReport {
         writeln!(out, "  keys        {}", HumanCount(self.keys))?;
         writeln!(out, "  files       {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
         if let Some(Against { rows, checked, blank_or_malformed, removed, .. }) = self.against {
+            let [rows, checked] = [rows, checked].map(HumanCount);
+            let [blank_or_malformed, removed] = [blank_or_malformed, removed].map(HumanCount);
             writeln!(out, "  members     all {checked} ids of {rows} rows")?;
             writeln!(out, "              {blank_or_malformed} unusable, {removed} removed since")?;
         }
         let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;
+        let positives = HumanCount(false_positives);
         writeln!(out, "  measured    {measured_fpr:.3e} ({low:.3e} to {high:.3e}, 95 %)")?;
-        writeln!(out, "              {false_positives} of {} random keys", HumanCount(probes))?;
+        writeln!(out, "              {} of {} random keys", positives, HumanCount(probes))?;
         let Self { expected_fpr, target_fpr, .. } = self;
         writeln!(out, "  expected    {expected_fpr:.3e}, {target_fpr:.3e} requested")
     }

@@ -294,7 +294,8 @@ impl<'a> Parser<'a> {
     #[cold]
     fn reject(&mut self, position: Position<'a>, reason: Reason, text: &[u8]) {
         self.counts.reject(reason, text);
-        if self.rejects.is_some() {
+        // Exports may have millions of blank values, which are no mistakes.
+        if self.rejects.is_some() && reason != Reason::Blank {
             let Position { source, line, column } = position;
             let row = (&*self.names[source], line, column.map(|column| &*column.name));
             rejects::append_row(&mut self.rejected, row, reason, text);
@@ -378,6 +379,9 @@ mod tests {
         let (mut keys, mut rejected, mut text) = (Vec::new(), Vec::new(), String::new());
         for (row, values) in rows() {
             let mut reject = |column: Option<&str>, reason: Reason, text: &str| {
+                if reason == Reason::Blank {
+                    return;
+                }
                 rejects::append_row(&mut rejected, ("-", row, column), reason, text.as_bytes());
             };
             let Some(values) = values else {

@@ -1,4 +1,4 @@
-//! Rejects file: the rows without a usable id, for the owner of the dump.
+//! Rejects file: the malformed rows, for the owner of the dump. Blank values are counted only.
 //!
 //! One row per line: input, line number, reason, text and column, separated by tabs. Tabs, line
 //! ends and backslashes in the text are escaped by a backslash; a long text is truncated. The file

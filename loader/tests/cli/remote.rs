@@ -84,7 +84,7 @@ fn every_command_works_on_every_store() {
         assert_eq!(diff["from"]["size_bytes"], part("removed").1 + part("unchanged").1);
         let text = target.run("diff", "--audience a 2 1").stdout;
         assert!(
-            text.starts_with("a from generation 2 to 1\n  keys       3,000 to 1,000 (-2000)\n"),
+            text.starts_with("a from generation 2 to 1\n  keys       3,000 to 1,000 (-2,000)\n"),
             "{text}"
         );
         target.run("diff", "--audience a 1 9").fails(5, "manifests/9.json does not exist");

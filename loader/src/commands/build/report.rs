@@ -142,6 +142,8 @@ impl BuildSummary {
             )?;
         }
         let RejectedCounts { malformed, too_long, row_length, open_quote, .. } = self.rejected;
+        let (malformed, too_long) = (HumanCount(malformed), HumanCount(too_long));
+        let (row_length, open_quote) = (HumanCount(row_length), HumanCount(open_quote));
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         let (keys, duplicates) = (HumanCount(self.keys), HumanCount(self.duplicates));
         writeln!(out, "  keys        {keys} ({duplicates} duplicates)")?;

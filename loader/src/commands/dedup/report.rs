@@ -51,28 +51,27 @@ impl DedupReport {
         }
     }
 
-    /// Writes the report to `file`, and to stdout or stderr.
-    pub(super) fn write(
-        &self,
-        file: Option<&Path>,
-        on_stdout: bool,
-        output: &Output,
-    ) -> Result<(), CommandError> {
-        let json = || {
-            let mut text = serde_json::to_vec(self).expect("plain fields");
-            text.push(b'\n');
-            text
-        };
-        if let Some(file) = file {
-            let written = std::fs::write(file, json());
-            written.map_err(|source| CommonError::write_file("--report", file, source))?;
-        }
+    fn json(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec(self).expect("plain fields");
+        text.push(b'\n');
+        text
+    }
+
+    /// Writes the report to a file, as JSON.
+    pub(super) fn write_file(&self, file: Option<&Path>) -> Result<(), CommandError> {
+        let Some(file) = file else { return Ok(()) };
+        let written = std::fs::write(file, self.json());
+        written.map_err(|source| CommonError::write_file("--report", file, source))
+    }
+
+    /// Writes the report to stdout or stderr.
+    pub(super) fn write(&self, on_stdout: bool, output: &Output) -> Result<(), CommandError> {
         if on_stdout {
             return output.data(self, Self::write_text);
         }
         let mut errors = io::stderr().lock();
         let written = match (output.json, output.quiet) {
-            (true, _) => errors.write_all(&json()),
+            (true, _) => errors.write_all(&self.json()),
             (false, true) => Ok(()),
             (false, false) => self.write_text(&mut errors),
         };

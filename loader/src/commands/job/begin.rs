@@ -12,6 +12,7 @@ use rtad_core::filter::{FilterKind, FilterSpec};
 use super::super::carried::Carried;
 use super::super::context::{Output, Target, runtime};
 use super::super::error::CommonError;
+use super::super::value_parsers::parse_output_file;
 use super::spec::{CarriedJob, ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 
@@ -37,7 +38,7 @@ pub(in super::super) struct BeginArgs {
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
     /// File for the keys that deltas and tombstones changed; readable by its owner only
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
     changes: PathBuf,
     /// Carry on the devices that were appended or removed before the previous build, whatever the
     /// input contains

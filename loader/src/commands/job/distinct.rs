@@ -11,6 +11,7 @@ use rtad_core::device::DeviceKey;
 
 use super::super::carried::CarriedReport;
 use super::super::context::Output;
+use super::super::value_parsers::parse_output_file;
 use super::lines::{self, DistinctLine, ReportLine};
 use crate::frames::{self, BUCKETS, FrameContent};
 
@@ -34,7 +35,7 @@ pub(in super::super) struct DistinctArgs {
     #[arg(long)]
     bare: bool,
     /// Write the report to FILE instead of stderr
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
     report: Option<PathBuf>,
 }
 

@@ -12,6 +12,7 @@ use rtad_core::device::DeviceKey;
 
 use super::super::context::Output;
 use super::super::input_args::InputArgs;
+use super::super::value_parsers::parse_output_file;
 use super::distinct::sort_distinct;
 use super::lines::{self, KeysLine, ReportLine};
 use crate::frames::{self, FrameContent};
@@ -35,7 +36,7 @@ pub(in super::super) struct KeysArgs {
     #[arg(long)]
     frames: bool,
     /// Write the report to FILE instead of stderr
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
     report: Option<PathBuf>,
     /// Paths, globs, or `-` for stdin
     #[arg(required = true, value_name = "INPUT")]
