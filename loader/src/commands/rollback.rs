@@ -24,6 +24,10 @@ pub(super) struct RollbackArgs {
     /// are therefore unknown. Those deltas are lost, including removals. Tombstones are kept
     #[arg(long)]
     lose_deltas: bool,
+    /// Roll back to a generation without a signature, although the live one has one: pods with
+    /// public keys refuse it
+    #[arg(long)]
+    allow_unsigned: bool,
     /// Generation to make live; a newer one undoes a rollback
     #[arg(long, value_name = "G")]
     to: Option<u64>,
@@ -36,6 +40,12 @@ enum RollbackError {
     #[error("audience {audience}: no generation is older than the live one, {live}")]
     NoOlderGeneration { audience: AudienceName, live: u64 },
     #[error(
+        "audience {audience}: generation {generation} has no signature, but the live one, {live}, \
+         has: pods with public keys would refuse it and keep {live}; nothing was changed; \
+         --allow-unsigned rolls back nevertheless"
+    )]
+    Unsigned { audience: AudienceName, generation: u64, live: u64 },
+    #[error(
         "the manifest of a later generation is unreadable, so its merged deltas are unknown; \
          nothing was changed; --lose-deltas rolls back without them"
     )]
@@ -46,6 +56,7 @@ impl CommandFailure for RollbackError {
     fn exit(&self) -> ExitStatus {
         match self {
             Self::LiveAlready { .. } => ExitStatus::Usage,
+            Self::Unsigned { .. } => ExitStatus::VerificationFailed,
             Self::NoOlderGeneration { .. } | Self::LaterManifest(_) => ExitStatus::Store,
         }
     }
@@ -56,6 +67,7 @@ struct RollbackReport {
     audience: String,
     generation: u64,
     previous_generation: u64,
+    signed: bool,
 }
 
 /// Maps errors of manifests to those of later generations: the target's manifest was read before.
@@ -101,6 +113,11 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         if manifest.is_expired(now_unix_seconds()) {
             return Err(CommonError::Expired { audience: audience.clone(), generation: to }.into());
         }
+        let signed = store.has_signature(audience, to).await?;
+        if !signed && !args.allow_unsigned && store.has_signature(audience, live).await? {
+            let (audience, generation) = (audience.clone(), to);
+            return Err(RollbackError::Unsigned { audience, generation, live }.into());
+        }
         let publication = writer.publish(base).await?;
         if args.lose_deltas {
             publication.roll_back_without_deltas(to).await?;
@@ -111,10 +128,11 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
             audience: audience.as_str().to_owned(),
             generation: to,
             previous_generation: live,
+            signed,
         })
     })?;
     output.report(&report, |report, out| {
-        let RollbackReport { audience, generation, previous_generation } = report;
+        let RollbackReport { audience, generation, previous_generation, .. } = report;
         writeln!(
             out,
             "{audience}: generation {generation} is live, replacing \

@@ -192,3 +192,15 @@ fn dry_run_checks_the_key_and_signs_nothing() {
     let dry = sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --dry-run")).json();
     assert_eq!((&dry["signed"], sandbox.store().len()), (&false.into(), 0));
 }
+
+#[test]
+fn rollback_to_an_unsigned_generation_is_refused() {
+    let sandbox = sandbox();
+    sandbox.run(BUILD).json();
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    let rollback = "rollback --store {}/s --audience a --json";
+    sandbox.run(rollback).fails(4, "generation 1 has no signature, but the live one, 2, has");
+    let done = sandbox.run(&format!("{rollback} --allow-unsigned")).json();
+    assert_eq!((&done["generation"], &done["signed"]), (&1.into(), &false.into()));
+    assert_eq!(sandbox.run(&format!("{rollback} --to 2")).json()["signed"], true);
+}

@@ -1,8 +1,10 @@
 //! Manifests, of the live generation or of any other.
 
+use object_store::ObjectStoreExt as _;
+
 use super::store::Store;
 use crate::error::StoreError;
-use crate::layout::manifest_path;
+use crate::layout::{manifest_path, signature_path};
 use crate::trust::Signed;
 use rtad_core::snapshot::{AudienceName, Current, MAX_MANIFEST_BYTES, Manifest};
 
@@ -54,5 +56,23 @@ impl Store {
         let manifest = Manifest::parse(&bytes, audience, generation)
             .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
         Ok((manifest, bytes))
+    }
+
+    /// Whether the manifest of a generation has a signature, which is not verified.
+    ///
+    /// # Errors
+    ///
+    /// A store error.
+    pub async fn has_signature(
+        &self,
+        audience: &AudienceName,
+        generation: u64,
+    ) -> Result<bool, StoreError> {
+        let path = signature_path(&manifest_path(audience, generation));
+        match self.objects(&path).await?.head(&path).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(source) => Err(StoreError::backend("look up", &path, source)),
+        }
     }
 }
