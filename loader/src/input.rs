@@ -31,9 +31,9 @@ mod sink;
 
 pub(crate) use error::InputError;
 pub(crate) use layout::{BadRows, CellSyntax, Column, Input, Layout};
-pub(crate) use lines::lines;
+pub(crate) use lines::{each_stdin_line, lines};
 pub(crate) use lookalike::{LOOKALIKES, Lookalike};
 pub(crate) use open::{Ends, Opened, Source, expand};
 pub(crate) use read::{expect, read, read_rest};
-pub(crate) use rejects::{Reason, RejectError, Rejects};
+pub(crate) use rejects::{PrivateFile, PrivateFileError, Reason};
 pub(crate) use sink::{Counts, InputCounts, KeySink};

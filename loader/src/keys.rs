@@ -22,6 +22,8 @@ mod sorted;
 mod spill;
 mod spilled;
 
+use rtad_core::device::DeviceKey;
+
 pub(crate) use budget::{Budget, Builders, TooLittle};
 pub(crate) use dir::SpillDir;
 pub(crate) use distinct::{Distinct, KeyChecks, ShardFilters, device_key};
@@ -32,6 +34,15 @@ pub(crate) use partition::SHARDS_PER_PARTITION;
 pub(crate) use shard_keys::{ShardKeys, Worker, next};
 pub(crate) use sorted::Sorted;
 pub(crate) use spilled::Spilled;
+
+/// The key as an id of kind md5.
+pub(crate) fn hex(key: &DeviceKey) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(key.as_bytes()) {
+        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+    }
+    digits
+}
 
 #[cfg(test)]
 mod tests;

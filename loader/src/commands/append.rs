@@ -27,7 +27,7 @@ use rtad_store::write::{Appended, MAX_TOMBSTONES};
 use super::context::{Output, Target, runtime};
 use super::input_args::InputArgs;
 use super::reject_args::RejectArgs;
-use crate::input::{self, Counts, KeySink, Reason, Rejects};
+use crate::input::{self, Counts, KeySink, PrivateFile, Reason};
 use follow::FollowError;
 use members::{MemberCheck, MembershipCounts};
 use writer::{AppendWriter, Operation};
@@ -131,7 +131,7 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     progress.phase("reading rows");
     let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| CollectedKeys::default()).collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
-    rejects.map_or(Ok(()), Rejects::finish)?;
+    rejects.map_or(Ok(()), PrivateFile::finish)?;
     args.rejects.limit.check(&input.sources, &counts, false)?;
     let counts = counts.total();
     progress.phase("publishing");

@@ -38,7 +38,7 @@ use super::input_args::InputArgs;
 use super::lineage_args::LineageArgs;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
-use crate::input::{self, Counts, Input, Rejects};
+use crate::input::{self, Counts, Input, PrivateFile};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
@@ -232,7 +232,7 @@ struct Prepared {
     inputs_sha256: Option<Digest>,
     /// Progress of an earlier run that this one resumes.
     state: Option<ResumeState>,
-    rejects: Option<Rejects>,
+    rejects: Option<PrivateFile>,
 }
 
 impl Prepared {
@@ -307,7 +307,7 @@ impl Prepared {
             counts.add(&read?);
             checkpoints.end(keys, &fillers)?;
         }
-        rejects.map_or(Ok(()), Rejects::finish)?;
+        rejects.map_or(Ok(()), PrivateFile::finish)?;
         args.rejects.limit.check(&self.input.sources, &counts, args.allow_empty)?;
         let lineage = args.lineage.lineage(&self.input.sources, &counts);
         let lineage = Lineage { inputs_sha256: self.inputs_sha256, ..lineage };

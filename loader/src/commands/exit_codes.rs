@@ -3,7 +3,7 @@
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 
 use crate::frames::FrameError;
-use crate::input::{InputError, RejectError};
+use crate::input::{InputError, PrivateFileError};
 use crate::keys::{SpillError, TooLittle};
 
 impl CommandFailure for InputError {
@@ -20,7 +20,7 @@ impl CommandFailure for InputError {
     }
 }
 
-impl CommandFailure for RejectError {
+impl CommandFailure for PrivateFileError {
     fn exit(&self) -> ExitStatus {
         match self {
             Self::IsInput { .. } => ExitStatus::Usage,

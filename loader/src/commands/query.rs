@@ -12,10 +12,11 @@ use rtad_cli::command_error::CommandError;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 use super::context::{Output, Target, default_threads, runtime};
+use crate::input::each_stdin_line;
 use crate::live_filters::{LiveFilters, chunks_of};
 
-/// Check whether devices are members. One line per id: its position on the command line, and the
-/// answer.
+/// Check whether devices are members. One line per id: its position on the command line or in the
+/// list, and the answer.
 #[derive(Debug, Args)]
 pub(super) struct QueryArgs {
     #[command(flatten)]
@@ -26,7 +27,8 @@ pub(super) struct QueryArgs {
     /// Query this generation, without deltas, instead of the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
-    /// Ids, numbered from 1 in the answers
+    /// Ids, numbered from 1 in the answers; `-` reads a list from stdin, one id per line, and with
+    /// --json writes one object per line
     #[arg(required = true, value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
 }
@@ -38,10 +40,22 @@ struct QueryReport {
     answers: Vec<&'static str>,
 }
 
+/// The answer to a line of a list, as JSON.
+#[derive(Debug, Serialize)]
+struct LineAnswer {
+    line: usize,
+    answer: &'static str,
+}
+
 pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     let key_maker = KeyMaker::default();
-    let keys: Vec<_> =
-        args.ids.iter().map(|id| key_maker.key(args.id_kind, id.as_bytes())).collect();
+    let key = |id: &[u8]| key_maker.key(args.id_kind, id);
+    let is_list = args.ids == ["-"];
+    let mut keys: Vec<_> = Vec::new();
+    match is_list {
+        true => each_stdin_line(|line| keys.push(key(line)))?,
+        false => keys.extend(args.ids.iter().map(|id| key(id.as_bytes()))),
+    }
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, args.generation).await?;
@@ -64,6 +78,16 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
             answers: keys.iter().map(answer).collect(),
         })
     })?;
+    if is_list && output.json {
+        let lines = report.answers.iter().enumerate();
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        let written = lines.map(|(index, answer)| LineAnswer { line: index + 1, answer });
+        let written = written.into_iter().try_for_each(|line| {
+            serde_json::to_writer(&mut out, &line)?;
+            out.write_all(b"\n")
+        });
+        return written.and_then(|()| out.flush()).map_err(CommandError::output);
+    }
     output.data(&report, QueryReport::write_text)
 }
 

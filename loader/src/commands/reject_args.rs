@@ -11,12 +11,13 @@ use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::device::IdKind;
 
 use super::value_parsers::{parse_output_file, parse_ratio};
-use crate::input::{Counts, Input, InputCounts, Reason, RejectError, Rejects, Source};
+use crate::input::{Counts, Input, InputCounts, PrivateFile, PrivateFileError, Reason, Source};
 
 #[derive(Debug, Args)]
 pub(super) struct RejectArgs {
-    /// Write malformed rows to FILE, but no blank values: input, line, reason, text (first KiB) and, if there
-    /// is one, the column, separated by tabs; readable by its owner only; also written in a dry run
+    /// Write malformed rows to FILE, but no blank values: input, line, reason, text (first KiB)
+    /// and, if there is one, the column, separated by tabs; readable by its owner only; also
+    /// written in a dry run
     #[arg(long, value_name = "FILE", value_parser = parse_output_file)]
     rejects: Option<PathBuf>,
     #[command(flatten)]
@@ -29,9 +30,9 @@ impl RejectArgs {
         &self,
         input: &Input,
         append: bool,
-    ) -> Result<Option<Rejects>, RejectError> {
+    ) -> Result<Option<PrivateFile>, PrivateFileError> {
         let file = self.rejects.as_deref();
-        file.map(|path| Rejects::create(path, &input.sources, append)).transpose()
+        file.map(|path| PrivateFile::create(path, &input.sources, append)).transpose()
     }
 }
 

@@ -10,6 +10,7 @@ mod probe;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -25,7 +26,9 @@ use super::context::{Output, Target, TargetError, runtime};
 use super::error::CommonError;
 use super::input_args::InputArgs;
 use super::reject_args::RejectLimit;
-use crate::input::{self, KeySink};
+use super::value_parsers::parse_output_file;
+use crate::input::{self, KeySink, PrivateFile};
+use crate::keys::hex;
 use crate::progress::Progress;
 use error::VerifyError;
 pub(super) use fill::{FilterSurvey, ShardFigures, Spread};
@@ -55,6 +58,10 @@ pub(super) struct VerifyArgs {
     /// Inputs whose usable ids must all be members: paths, globs, `-` for stdin, or URLs
     #[arg(long, value_name = "INPUT", num_args = 1..)]
     against: Vec<OsString>,
+    /// Write the md5s of ids that are not members to FILE, one per line, as `append --id-kind md5`
+    /// reads them; readable by its owner only
+    #[arg(long, value_name = "FILE", requires = "against", value_parser = parse_output_file)]
+    missing: Option<PathBuf>,
     #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
@@ -102,7 +109,11 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
     let against = match against {
         Some(input) => {
             progress.phase("looking up rows");
-            let mut lookups: Vec<_> = (0..threads).map(|_| Lookup::new(&snapshot)).collect();
+            let file = args.missing.as_deref();
+            let file = file.map(|path| PrivateFile::create(path, &input.sources, false));
+            let file = file.transpose()?;
+            let lookup = |_| Lookup::new(&snapshot, file.as_ref());
+            let mut lookups: Vec<_> = (0..threads).map(lookup).collect();
             let counts = input::read(&input, &mut lookups, None, &progress)?;
             args.limit.check(&input.sources, &counts, false)?;
             let counts = counts.total();
@@ -111,6 +122,8 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
             }
             let missing = lookups.iter().map(|lookup| lookup.missing).sum();
             let removed = lookups.iter().map(|lookup| lookup.removed).sum();
+            drop(lookups);
+            file.map_or(Ok(()), PrivateFile::finish)?;
             if missing > 0 {
                 return Err(VerifyError::FalseNegatives { missing, checked: counts.keys }.into());
             }
@@ -206,11 +219,14 @@ struct Lookup<'a> {
     members: Vec<bool>,
     missing: u64,
     removed: u64,
+    /// The file of `--missing`.
+    file: Option<&'a PrivateFile>,
+    rows: Vec<u8>,
 }
 
 impl<'a> Lookup<'a> {
-    const fn new(snapshot: &'a Snapshot) -> Self {
-        Self { snapshot, members: Vec::new(), missing: 0, removed: 0 }
+    const fn new(snapshot: &'a Snapshot, file: Option<&'a PrivateFile>) -> Self {
+        Self { snapshot, members: Vec::new(), missing: 0, removed: 0, file, rows: Vec::new() }
     }
 }
 
@@ -221,8 +237,17 @@ impl KeySink for Lookup<'_> {
         for (key, _) in keys.iter().zip(&self.members).filter(|(_, member)| !**member) {
             match self.snapshot.overlay().membership(key) {
                 Some(false) => self.removed += 1,
-                _ => self.missing += 1,
+                _ => {
+                    self.missing += 1;
+                    if self.file.is_some() {
+                        self.rows.extend_from_slice(&hex(key));
+                        self.rows.push(b'\n');
+                    }
+                }
             }
+        }
+        if let Some(file) = self.file {
+            file.write(&mut self.rows);
         }
     }
 }

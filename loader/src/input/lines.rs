@@ -5,8 +5,11 @@
 //! input. Does *not* parse ids.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use super::block::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows};
+use super::error::InputError;
+use super::open::{Ends, Opened, Source};
 
 /// Reads all of `reader` and sends blocks of whole lines, until `send` returns false.
 pub(super) fn read_blocks(
@@ -60,6 +63,24 @@ pub(super) fn read_blocks(
             }
         }
     }
+}
+
+/// Calls `each` with the lines of stdin, decompressed, without their line ends. A line longer than
+/// the limit is cut just beyond it.
+pub(crate) fn each_stdin_line(mut each: impl FnMut(&[u8])) -> Result<(), InputError> {
+    let mut stdin = Opened::open(&Source::Stdin, Ends::Converted, &Arc::default())?;
+    let pool = Pool::default();
+    let read = read_blocks(&mut stdin, 0, &pool, |block| {
+        lines(&block.bytes[..block.len]).for_each(|line| each(without_mark(line)));
+        pool.give_back(block.bytes);
+        true
+    });
+    read.map_err(|error| stdin.failed(error))
+}
+
+/// Strips a byte order mark, which files that were joined have within them.
+pub(super) fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
 }
 
 /// The lines of a block, without their line ends.

@@ -15,11 +15,11 @@ use rtad_core::device::{DeviceKey, IdKind, KeyBatch};
 
 use super::block::{Block, MAX_ROW_BYTES, Pool, Rows};
 use super::layout::{Column, Input, Layout};
-use super::lines;
+use super::lines::{self, without_mark};
 use super::lookalike::lookalike;
 use super::ndjson::{Members, RowValue};
 use super::open::Source;
-use super::rejects::{self, Reason, Rejects};
+use super::rejects::{self, PrivateFile, Reason};
 use super::sink::{Counts, InputCounts, KeySink};
 use crate::progress::Progress;
 
@@ -44,7 +44,7 @@ struct PendingValue<'a, 'b> {
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
     input: &'a Input,
-    rejects: Option<&'a Rejects>,
+    rejects: Option<&'a PrivateFile>,
     names: Vec<String>,
     /// Of the block.
     counts: Counts,
@@ -58,7 +58,7 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(input: &'a Input, rejects: Option<&'a Rejects>) -> Self {
+    pub(super) fn new(input: &'a Input, rejects: Option<&'a PrivateFile>) -> Self {
         let names = input.sources.iter().map(Source::name).collect();
         let columns = match &input.layout {
             Layout::Ndjson { columns } => &columns[..],
@@ -303,11 +303,6 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Strips a byte order mark, which files that were joined have within them.
-fn without_mark(line: &[u8]) -> &[u8] {
-    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
-}
-
 #[cfg(test)]
 mod tests {
     use rtad_core::device::{Case, KeyMaker, Unusable};
@@ -406,7 +401,7 @@ mod tests {
             is_part: false,
         };
         let folder = tempfile::tempdir().unwrap();
-        let file = Rejects::create(&folder.path().join("rejects"), &[], false).unwrap();
+        let file = PrivateFile::create(&folder.path().join("rejects"), &[], false).unwrap();
         let mut parser = Parser::new(&input, Some(&file));
         let bytes = text.into_bytes();
         let len = bytes.len();

@@ -12,7 +12,7 @@ use super::error::InputError;
 use super::layout::{BadRows, Input, Layout};
 use super::open::{Ends, Opened, Source};
 use super::parser::Parser;
-use super::rejects::Rejects;
+use super::rejects::PrivateFile;
 use super::sink::{Counts, InputCounts, KeySink};
 use super::{csv, lines, parquet};
 use crate::progress::{Bytes, Progress};
@@ -30,7 +30,7 @@ const FAILED: usize = usize::MAX / 2;
 pub(crate) fn read<S: KeySink>(
     input: &Input,
     sinks: &mut [S],
-    rejects: Option<&Rejects>,
+    rejects: Option<&PrivateFile>,
     progress: &Progress,
 ) -> Result<InputCounts, InputError> {
     read_rest(input, &[], sinks, rejects, progress)
@@ -41,7 +41,7 @@ pub(crate) fn read_rest<S: KeySink>(
     input: &Input,
     ended: &[usize],
     sinks: &mut [S],
-    rejects: Option<&Rejects>,
+    rejects: Option<&PrivateFile>,
     progress: &Progress,
 ) -> Result<InputCounts, InputError> {
     let pool = Pool::default();

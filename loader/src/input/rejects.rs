@@ -57,31 +57,31 @@ impl From<Unusable> for Reason {
     }
 }
 
-/// The rejects file cannot be written.
+/// The file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum RejectError {
-    #[error("rejects file {path}: is one of the inputs and would be overwritten")]
+pub(crate) enum PrivateFileError {
+    #[error("{path}: is one of the inputs and would be overwritten")]
     IsInput { path: String },
-    #[error("rejects file {path}: could not write it")]
+    #[error("{path}: could not write it")]
     Write { path: String, source: io::Error },
 }
 
-/// The rejects file, shared by all parsers.
+/// A file of ids, such as the rejects file, shared by all parsers.
 #[derive(Debug)]
-pub(crate) struct Rejects {
+pub(crate) struct PrivateFile {
     path: PathBuf,
     /// The first failure is kept until [`finish`](Self::finish).
     file: Mutex<Result<File, io::Error>>,
 }
 
-impl Rejects {
+impl PrivateFile {
     /// Creates the file, readable by its owner only. `append` keeps existing rows.
     pub(crate) fn create(
         path: &Path,
         sources: &[Source],
         append: bool,
-    ) -> Result<Self, RejectError> {
+    ) -> Result<Self, PrivateFileError> {
         let shown = || path.display().to_string();
         let canonical = path.canonicalize().ok();
         let same = |source: &Source| match source {
@@ -89,15 +89,15 @@ impl Rejects {
             Source::File(input) => canonical.is_some() && input.canonicalize().ok() == canonical,
         };
         if sources.iter().any(same) {
-            return Err(RejectError::IsInput { path: shown() });
+            return Err(PrivateFileError::IsInput { path: shown() });
         }
         let file = open_private(path, append)
-            .map_err(|source| RejectError::Write { path: shown(), source })?;
+            .map_err(|source| PrivateFileError::Write { path: shown(), source })?;
         Ok(Self { path: path.to_owned(), file: Mutex::new(Ok(file)) })
     }
 
     /// Writes the rows of a block and clears `rows`.
-    pub(super) fn write(&self, rows: &mut Vec<u8>) {
+    pub(crate) fn write(&self, rows: &mut Vec<u8>) {
         if rows.is_empty() {
             return;
         }
@@ -111,9 +111,10 @@ impl Rejects {
     }
 
     /// Returns the first write failure, if any.
-    pub(crate) fn finish(self) -> Result<(), RejectError> {
+    pub(crate) fn finish(self) -> Result<(), PrivateFileError> {
         let file = self.file.into_inner();
-        let failed = |source| RejectError::Write { path: self.path.display().to_string(), source };
+        let failed =
+            |source| PrivateFileError::Write { path: self.path.display().to_string(), source };
         file.map(drop).map_err(failed)
     }
 }

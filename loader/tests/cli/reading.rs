@@ -1,7 +1,7 @@
 //! Read-only commands: verify, query, inspect, list, plan, synth.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{Read, Write as _};
 
 use rtad_core::device::IdKind;
 use serde_json::Value;
@@ -285,4 +285,36 @@ fn failure_with_json_is_a_json_object() {
     assert_eq!(failure["message"], "audience a: no generation is published");
     assert_eq!(failure["causes"], serde_json::json!([]));
     assert_eq!(sandbox.run("list --store {}/s --audience a").stdout, "");
+}
+
+#[test]
+fn query_reads_a_list_from_stdin() {
+    let sandbox = published();
+    let all = ids(IdKind::Md5, 49_999..50_001);
+    let text = format!("{}\r\nnull\n\nbad\n{}", all[0], all[1]);
+    let query = |flags: &str| {
+        let query = format!("query --store {{}}/s --audience a {flags} -");
+        let mut child = spawn(&mut command(sandbox.path(), &query));
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        outcome(child).succeeds().stdout.clone()
+    };
+    assert_eq!(query(""), "1\tmember\n2\tblank\n3\tblank\n4\tmalformed\n5\tnot_member\n");
+    let json = query("--json");
+    assert_eq!(json.lines().nth(4), Some(r#"{"line":5,"answer":"not_member"}"#));
+}
+
+#[test]
+fn verify_lists_missing_ids() {
+    let sandbox = published();
+    let others = ids(IdKind::Md5, 50_000..50_100);
+    sandbox.file("others", lines(&others).to_uppercase());
+    let failed =
+        sandbox.run(&format!("{VERIFY} --against {{}}/ids {{}}/others --missing {{}}/missing"));
+    failed.fails(4, "--missing FILE lists them");
+    let missing = std::fs::read_to_string(sandbox.path().join("missing")).unwrap();
+    let found: std::collections::BTreeSet<_> = missing.lines().map(str::to_owned).collect();
+    // A false positive is a member.
+    assert!(found.len() > 90 && found.iter().all(|id| others.contains(id)), "{missing}");
+    sandbox.run("append --store {}/s --audience a --json {}/missing").json();
+    sandbox.run(&format!("{VERIFY} --against {{}}/others")).succeeds();
 }

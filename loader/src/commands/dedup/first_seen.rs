@@ -7,6 +7,7 @@ use rtad_core::device::DeviceKey;
 
 use super::DedupError;
 use crate::input::KeySink;
+use crate::keys::hex;
 use crate::seen::SeenKeys;
 
 /// Writes the first occurrence of each id.
@@ -65,13 +66,4 @@ impl KeySink for FirstSeen {
     fn is_closed(&self) -> bool {
         self.failed.is_some()
     }
-}
-
-/// The key as an id of kind md5.
-fn hex(key: &DeviceKey) -> [u8; 32] {
-    let mut digits = [0; 32];
-    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(key.as_bytes()) {
-        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
-    }
-    digits
 }

@@ -18,7 +18,7 @@ pub(crate) enum VerifyError {
     Statistics { field: &'static str, found: f64, stated: f64 },
     #[error(
         "verification failed: {missing} of {checked} ids are not members; \
-check that the build had these inputs and the same flags"
+check that the build had these inputs and the same flags; --missing FILE lists them"
     )]
     FalseNegatives { missing: u64, checked: u64 },
     #[error(
