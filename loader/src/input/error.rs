@@ -37,6 +37,11 @@ pub(crate) enum InputError {
     Read { input: String, offset: u64, source: io::Error },
     #[error("input {input}: {encoding} data is cut short or corrupt after {offset} bytes of text")]
     Corrupt { input: String, encoding: &'static str, offset: u64, source: io::Error },
+    #[error(
+        "input {input}: zstd data needs a window of over 128 MiB; compress it with --long=27 at \
+         most"
+    )]
+    Window { input: String },
     #[error("input {input}: has no column {column:?}; columns found: {found}")]
     Column { input: String, column: String, found: String },
     #[error("input {input}: has more than one column {column:?}")]

@@ -227,6 +227,12 @@ impl Opened {
         match (self.compression, store_error(source)) {
             (_, Ok(source)) => InputError::Fetch { input, offset, source },
             (Compression::None, Err(source)) => InputError::Read { input, offset, source },
+            // zstd's own text: its error code is lost in an `io::Error`.
+            (Compression::Zstd, Err(source))
+                if source.to_string().contains("requires too much memory") =>
+            {
+                InputError::Window { input }
+            }
             (compression, Err(source)) => {
                 InputError::Corrupt { input, encoding: compression.as_str(), offset, source }
             }
