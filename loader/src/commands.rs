@@ -26,6 +26,7 @@ mod query;
 mod reference;
 mod reject_args;
 mod rollback;
+mod skew;
 mod synth;
 mod value_parsers;
 mod verify;

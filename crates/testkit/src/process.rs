@@ -38,6 +38,15 @@ impl Outcome {
         serde_json::from_str(&self.stdout).expect("stdout is JSON")
     }
 
+    /// The only line of stdout, as JSON; asserts success with a warning that contains `text`.
+    #[track_caller]
+    pub fn json_with_warning(&self, text: &str) -> Value {
+        assert_eq!(self.status, Some(0), "{self:?}");
+        let is_warning = self.stderr.starts_with("warning: ") && self.stderr.lines().count() == 1;
+        assert!(is_warning && self.stderr.contains(text), "{self:?}");
+        serde_json::from_str(&self.stdout).expect("stdout is JSON")
+    }
+
     /// Asserts a failure: this exit code, one line on stderr that contains `text`, and a stdout
     /// that is empty or, with `--json`, has the failure.
     #[track_caller]

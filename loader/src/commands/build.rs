@@ -38,6 +38,7 @@ use super::input_args::InputArgs;
 use super::lineage_args::LineageArgs;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
+use super::skew::Skew;
 use crate::input::{self, Counts, Input, PrivateFile};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
 use crate::merged_deltas::MergedDeltas;
@@ -199,6 +200,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     progress.clear();
     let Distinct { found, left, .. } = done.distinct;
     let changes = Changes { added: merged.added().len() as u64, removed: found - left };
+    Skew::of(&done.manifest).warn(args.target.audience.as_str());
     let written = (args.dry_run, writer.signs() && !args.dry_run);
     let carried = carried.as_ref().map(|carried| carried.report(&done.distinct));
     if let Some(carried) = carried {

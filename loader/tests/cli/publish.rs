@@ -312,3 +312,17 @@ fn build_of_unchanged_inputs_is_skipped() {
     sandbox.run(&format!("{build} -")).fails(2, "input - is a stream");
     assert_eq!(sandbox.run(&format!("{build} --expires 1d {{}}/one")).status, Some(2));
 }
+
+#[test]
+fn ids_that_are_no_hashes_are_named() {
+    let sandbox = Sandbox::new();
+    let counters: Vec<_> = (1..2000).map(|number| format!("018f3a1b{number:024x}")).collect();
+    sandbox.file("counters", lines(&counters));
+    let built = sandbox.run("build --store {}/s --audience a --json {}/counters");
+    let report = built.json_with_warning("a chunk has 16.0 times its share of the keys");
+    assert_eq!((&report["skewed"], &report["largest_share"]), (&true.into(), &16.0.into()));
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    let hashes = sandbox.build("{}/ids");
+    assert_eq!(hashes["skewed"], false);
+    assert!(hashes["largest_share"].as_f64().unwrap() < 1.5);
+}

@@ -13,6 +13,7 @@ use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
 use super::super::lineage_args::labels_text;
 use super::super::overlap::Overlap;
+use super::super::skew::Skew;
 use super::publish::BuildOutcome;
 use super::stages::Stages;
 use crate::input::{Counts, Reason};
@@ -39,6 +40,8 @@ pub(super) struct BuildSummary {
     carried: Option<CarriedReport>,
     /// `None` without a readable live generation.
     overlap: Option<Overlap>,
+    #[serde(flatten)]
+    skew: Skew,
     #[serde(flatten)]
     filter: FilterReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,6 +110,7 @@ impl BuildSummary {
             deltas,
             carried,
             overlap,
+            skew: Skew::of(manifest),
             filter: FilterReport::of(manifest),
             check: manifest.diverted_and_listed_keys().map(|_| done.check),
             size_bytes: manifest.size_bytes(),

@@ -23,6 +23,7 @@ use super::super::lineage_args::LineageArgs;
 use super::super::new_manifest::new_manifest;
 use super::super::overlap::{Overlap, sampled};
 use super::super::reject_args::RejectLimit;
+use super::super::skew::Skew;
 use super::error::JobError;
 use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
 use super::spec::{ChangedKeys, Job};
@@ -135,6 +136,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
             }
             publication.commit(&manifest).await?;
         }
+        Skew::of(&manifest).warn(job.audience.as_str());
         Ok::<_, CommandError>(PublishReport::new(
             &manifest,
             &reported,
