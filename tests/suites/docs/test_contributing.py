@@ -16,6 +16,7 @@ LEFT_OUT = (
     "fuzz/corpus/",
     "loadtest/peers/",
     "src/explain/tests.rs",
+    "src/explain/tests/attributes.rs",
     "src/serve/assemble/tests/",
     "tests/",
     "writer/tests/",

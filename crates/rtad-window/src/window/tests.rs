@@ -239,7 +239,9 @@ fn capacity_holds_with_expiry() {
         full += window.observe(&keys).iter().filter(|seen| **seen == Seen::Full).count();
     }
     assert!(window.stats().entries > spec.capacity * 99 / 100);
-    assert_eq!(full, 0);
+    // The hash has a random key. At a billion keys, up to 9 per billion found both buckets full,
+    // which makes 0.02 of these 2.4 million: one run in fifty has one.
+    assert!(full <= 3, "{full}");
 }
 
 #[test]
