@@ -103,7 +103,7 @@ impl Tencent {
         Self { strategies: StrategyIds::new(ids), cache, values: ValueTable::default() }
     }
 
-    /// Adds the values of strategies, which are within the bounds of [`KIND`].
+    /// Adds the values of strategies, which are within the bounds of this kind of platform.
     #[must_use]
     pub fn with_values(self, values: &StrategyValues) -> Self {
         Self { values: ValueTable::new(&self.strategies, values, TargetValue::new), ..self }

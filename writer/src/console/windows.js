@@ -25,7 +25,7 @@ const NEAR_FULL = 0.9;
 const LATE = 30;
 /** Time for which growing counters are a problem. */
 const REMEMBERED = 60_000;
-const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3600, day: 86_400, days: 86_400 };
+const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86_400 };
 
 const state = { windows: [], audiences: [], at: undefined, error: undefined };
 /** By window: its counters at the last poll, the rate of events since the one before, and when
