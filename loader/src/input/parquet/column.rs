@@ -32,6 +32,10 @@ pub(super) fn read(
         return Ok(());
     }
     let corrupt = |reason: &str| PageFault::Corrupt(reason.to_owned());
+    // Its other metadata may be encrypted too.
+    if column.crypto_metadata().is_some() {
+        return Err(corrupt("is encrypted; write it without encryption"));
+    }
     if u64::try_from(column.num_values()) != Ok(rows) {
         return Err(corrupt("has a different number of values than its row group has rows"));
     }

@@ -7,7 +7,11 @@ use crate::progress::Bytes;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
-use parquet::file::properties::WriterVersion;
+use parquet::data_type::ByteArrayType;
+use parquet::encryption::encrypt::FileEncryptionProperties;
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use rtad_core::device::IdKind;
 
 use super::super::block::{Block, Pool, Rows};
@@ -212,6 +216,33 @@ fn foreign_file_is_refused_with_the_reason() {
             other => panic!("{expected}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn encrypted_column_is_named_and_others_are_read() {
+    let schema = parse_message_type("message dump { required binary id; required binary n; }");
+    let encryption = FileEncryptionProperties::builder(vec![0; 16]).with_plaintext_footer(true);
+    let encryption = encryption.with_column_key("id", vec![1; 16]).build().unwrap();
+    let properties = WriterProperties::builder().with_file_encryption_properties(encryption);
+    let properties = Arc::new(properties.build());
+    let mut writer =
+        SerializedFileWriter::new(Vec::new(), Arc::new(schema.unwrap()), properties).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for _ in 0..2 {
+        write::column::<ByteArrayType>(&mut group, &["x".into()], None, None);
+    }
+    group.close().unwrap();
+    let file = writer.into_inner().unwrap();
+    let Err(InputError::Parquet { source, .. }) = read(&file, &columns(&[("id", IdKind::Md5)]))
+    else {
+        panic!("an encrypted column is read");
+    };
+    assert_eq!(
+        source.to_string(),
+        "row group 0, column \"id\": is encrypted; write it without encryption"
+    );
+    let (cells, _) = read(&file, &columns(&[("n", IdKind::Md5)])).unwrap();
+    assert_eq!(cells, [(1, 0, "x".to_owned())]);
 }
 
 #[test]

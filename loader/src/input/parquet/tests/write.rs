@@ -99,7 +99,7 @@ pub(super) fn write(format: &Format) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-fn column<T: DataType>(
+pub(super) fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
     values: &[T::T],
     levels: Option<&[i16]>,
