@@ -4,12 +4,15 @@
 //!   error: object_store would retry after a second.
 //! * A 200 to a range request becomes [`RangeIgnored`], so that the caller can request the whole
 //!   object.
+//! * A page that is no list, or lacks its continuation, is an error (`client/listing.rs`). So is a
+//!   405, which object_store would report as a missing object.
 //! * Error bodies are cut to a short excerpt (`client/excerpt.rs`): object_store would read all of
 //!   them into its message, which ends in logs.
 //!
-//! The first two apply to reads only.
+//! All but the last apply to reads only.
 
 mod excerpt;
+mod listing;
 
 use std::time::{Duration, SystemTime};
 
@@ -37,6 +40,13 @@ pub(crate) struct Busy {
 #[error("the server does not support ranges")]
 pub(crate) struct RangeIgnored;
 
+/// The server does not support a method, such as HEAD.
+#[derive(Debug, thiserror::Error)]
+#[error("the server refuses {method} with 405; it must support GET and HEAD")]
+struct MethodRefused {
+    method: String,
+}
+
 /// An HTTP client that inspects responses.
 #[derive(Debug)]
 pub(crate) struct InspectingClient(pub(crate) reqwest::Client);
@@ -47,10 +57,16 @@ impl HttpService for InspectingClient {
         let reads = request.method().is_safe();
         let wants_range =
             reads && request.method() == "GET" && request.headers().contains_key("range");
+        let list = listing::is_list(&request)
+            .then(|| request.uri().query().unwrap_or_default().to_owned());
+        let method = request.method().to_string();
         let response = HttpService::call(&self.0, request).await?;
         let status = response.status();
         if wants_range && status.as_u16() == 200 {
             return Err(HttpError::new(HttpErrorKind::Unknown, RangeIgnored));
+        }
+        if reads && status.as_u16() == 405 {
+            return Err(HttpError::new(HttpErrorKind::Unknown, MethodRefused { method }));
         }
         if reads
             && matches!(status.as_u16(), 429 | 503)
@@ -71,7 +87,12 @@ impl HttpService for InspectingClient {
                 excerpt::of(&read_beginning(body).await).into(),
             ));
         }
-        Ok(response)
+        let Some(query) = list.filter(|_| status.is_success()) else { return Ok(response) };
+        let (parts, body) = response.into_parts();
+        let page = body.bytes().await?;
+        listing::check(&query, &page)
+            .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        Ok(HttpResponse::from_parts(parts, page.into()))
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Fault {
     Status(&'static str, &'static str),
     /// Answers 200 with HTML.
     Html,
+    /// Answers 200 with this body.
+    Body(&'static str),
     /// Half of the body, then a reset.
     Reset,
     /// Half of the body, then an orderly close.
@@ -321,8 +323,9 @@ fn misbehave(
             write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{HTML}")?;
             Ok(true)
         }
-        Fault::Html => {
-            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{HTML}", HTML.len())?;
+        Fault::Html => misbehave(stream, Fault::Body(HTML), request, site, (head, body)),
+        Fault::Body(body) => {
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
             Ok(true)
         }
         Fault::Reset => {

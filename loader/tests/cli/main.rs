@@ -16,6 +16,7 @@ mod odd_files;
 mod publish;
 mod reading;
 mod remote;
+mod remote_faults;
 mod remote_inputs;
 mod resume;
 mod ribbon;

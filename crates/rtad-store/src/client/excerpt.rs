@@ -20,7 +20,7 @@ pub(super) fn of(body: &str) -> String {
 }
 
 /// The text of the first XML element of that name, up to the end of a truncated body.
-fn element<'b>(body: &'b str, name: &str) -> Option<&'b str> {
+pub(super) fn element<'b>(body: &'b str, name: &str) -> Option<&'b str> {
     let (_, rest) = body.split_once(&format!("<{name}>"))?;
     Some(rest.split('<').next().unwrap_or(rest))
 }
