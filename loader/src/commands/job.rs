@@ -23,6 +23,7 @@ pub(super) mod error;
 mod keys;
 mod lines;
 mod publish;
+mod publish_report;
 mod spec;
 
 pub(super) use begin::{BeginArgs, run as begin};

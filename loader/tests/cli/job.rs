@@ -140,7 +140,7 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
         }
     }
     let expected = built.build(&format!(
-        "--filter {filter} --max-reject-ratio 0.1 --max-shrink 1 {columns} {{}}/table"
+        "--filter {filter} --max-reject-ratio 0.1 --max-shrink 1 --label a=1 {columns} {{}}/table"
     ));
 
     let mut steps = Steps::begin_with(&stepped, &format!("--filter {filter}"));
@@ -154,7 +154,7 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
     // A retry of all chunks, and one chunk from keys in any order.
     let (mut all, again) = (steps.lines.clone(), steps.chunks(total, &parts[1]));
     all.extend(again.into_iter().rev().chain(chunks));
-    let published = steps.publish("--max-reject-ratio 0.1 --max-shrink 1", &all).json();
+    let published = steps.publish("--max-reject-ratio 0.1 --max-shrink 1 --label a=1", &all).json();
 
     assert_eq!(chunks_of(&stepped, "s"), chunks_of(&built, "s"));
     for field in [
@@ -166,6 +166,9 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
         "expected_fpr",
         "size_bytes",
         "overlap",
+        "largest_share",
+        "skewed",
+        "labels",
     ] {
         assert_eq!(published[field], expected[field], "{field}");
     }

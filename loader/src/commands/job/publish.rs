@@ -1,10 +1,7 @@
 //! `publish` command: commits the chunks of a job as a generation, after checking all reports.
 
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
-use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use rtad_cli::command_error::CommandError;
@@ -15,7 +12,7 @@ use rtad_store::write::{Base, Publication, StoreWriter};
 use rtad_store::{Store, StoreError};
 
 use super::super::carried::{CarriedLimitArgs, CarriedReport};
-use super::super::context::{Output, runtime, write_chunks_written, write_published};
+use super::super::context::{Output, runtime};
 use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
@@ -26,6 +23,7 @@ use super::super::reject_args::RejectLimit;
 use super::super::skew::Skew;
 use super::error::JobError;
 use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
+use super::publish_report::PublishReport;
 use super::spec::{ChangedKeys, Job};
 use crate::frames::BUCKETS;
 
@@ -76,22 +74,22 @@ pub(in super::super) struct PublishArgs {
 }
 
 #[derive(Debug, Default)]
-struct StepReports {
-    read: KeysLine,
+pub(super) struct StepReports {
+    pub(super) read: KeysLine,
     /// A part whose values are all unusable.
     unusable: Option<KeysLine>,
-    distinct: DistinctParts,
-    chunks: BTreeMap<u32, ChunkLine>,
+    pub(super) distinct: DistinctParts,
+    pub(super) chunks: BTreeMap<u32, ChunkLine>,
 }
 
 #[derive(Debug, Default)]
-struct DistinctParts {
+pub(super) struct DistinctParts {
     parts: BTreeMap<u32, u32>,
-    keys: u64,
+    pub(super) keys: u64,
     /// Distinct keys before removals.
-    found: u64,
+    pub(super) found: u64,
     /// Keys read from `--changes`.
-    changes: ChangedKeys,
+    pub(super) changes: ChangedKeys,
     carried: CarriedReport,
 }
 
@@ -281,7 +279,7 @@ impl StepReports {
         (manifest, check)
     }
 
-    fn duplicates(&self) -> u64 {
+    pub(super) fn duplicates(&self) -> u64 {
         (self.read.keys + self.distinct.changes.added).saturating_sub(self.distinct.found)
     }
 }
@@ -332,89 +330,5 @@ impl DistinctParts {
             }
         }
         Ok(())
-    }
-}
-
-/// The JSON object of `publish --json`.
-#[derive(Debug, Serialize)]
-struct PublishReport {
-    audience: String,
-    /// `None` in a dry run.
-    generation: Option<u64>,
-    dry_run: bool,
-    signed: bool,
-    keys: u64,
-    rows: u64,
-    values: u64,
-    duplicates: u64,
-    rejected: BTreeMap<String, u64>,
-    added: u64,
-    removed: u64,
-    expected_fpr: f64,
-    size_bytes: u64,
-    chunks: usize,
-    chunks_written: usize,
-    expires_unix_seconds: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    carried: Option<CarriedReport>,
-    /// `None` without a readable live generation.
-    overlap: Option<Overlap>,
-    gate: Gate,
-}
-
-impl PublishReport {
-    fn new(
-        manifest: &Manifest,
-        reported: &StepReports,
-        gate: Gate,
-        (carried, overlap): (Option<CarriedReport>, Option<Overlap>),
-        (dry_run, signed): (bool, bool),
-    ) -> Self {
-        let StepReports { read, distinct, chunks, .. } = reported;
-        Self {
-            audience: manifest.audience().as_str().to_owned(),
-            generation: (!dry_run).then_some(manifest.generation()),
-            dry_run,
-            signed: signed && !dry_run,
-            keys: manifest.keys(),
-            rows: read.rows,
-            values: read.values,
-            duplicates: reported.duplicates(),
-            rejected: read.rejected.clone(),
-            added: distinct.changes.added,
-            removed: distinct.found.saturating_sub(distinct.keys),
-            expected_fpr: manifest.expected_fpr(),
-            size_bytes: manifest.size_bytes(),
-            chunks: chunks.len(),
-            chunks_written: chunks.values().filter(|line| line.written).count(),
-            expires_unix_seconds: manifest.expires_unix_seconds(),
-            carried,
-            overlap,
-            gate,
-        }
-    }
-
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        write_published(out, &self.audience, self.generation, self.signed)?;
-        let duplicates = HumanCount(self.duplicates);
-        writeln!(out, "  rows        {}", HumanCount(self.rows))?;
-        writeln!(out, "  keys        {} ({duplicates} duplicates)", HumanCount(self.keys))?;
-        let rejected: Vec<_> =
-            self.rejected.iter().map(|(why, count)| format!("{why} {count}")).collect();
-        if !rejected.is_empty() {
-            writeln!(out, "  rejected    {}", rejected.join(", "))?;
-        }
-        let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
-        writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
-        writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        write_chunks_written(out, self.chunks_written, self.chunks)?;
-        writeln!(out, "  fpr         {:.3e} expected", self.expected_fpr)?;
-        if let Some(carried) = &self.carried {
-            carried.write_text(out)?;
-        }
-        if let Some(overlap) = &self.overlap {
-            overlap.write_text(out)?;
-        }
-        self.gate.write_text(out)
     }
 }
