@@ -74,22 +74,22 @@ pub(in super::super) struct PublishArgs {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct StepReports {
-    pub(super) read: KeysLine,
+struct StepReports {
+    read: KeysLine,
     /// A part whose values are all unusable.
     unusable: Option<KeysLine>,
-    pub(super) distinct: DistinctParts,
-    pub(super) chunks: BTreeMap<u32, ChunkLine>,
+    distinct: DistinctParts,
+    chunks: BTreeMap<u32, ChunkLine>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct DistinctParts {
+struct DistinctParts {
     parts: BTreeMap<u32, u32>,
-    pub(super) keys: u64,
+    keys: u64,
     /// Distinct keys before removals.
-    pub(super) found: u64,
+    found: u64,
     /// Keys read from `--changes`.
-    pub(super) changes: ChangedKeys,
+    changes: ChangedKeys,
     carried: CarriedReport,
 }
 
@@ -135,9 +135,8 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
             publication.commit(&manifest).await?;
         }
         Skew::of(&manifest).warn(job.audience.as_str());
-        Ok::<_, CommandError>(PublishReport::new(
+        Ok::<_, CommandError>(reported.report(
             &manifest,
-            &reported,
             gate,
             (carried, overlap),
             (args.dry_run, is_signed),
@@ -279,7 +278,40 @@ impl StepReports {
         (manifest, check)
     }
 
-    pub(super) fn duplicates(&self) -> u64 {
+    fn report(
+        &self,
+        manifest: &Manifest,
+        gate: Gate,
+        (carried, overlap): (Option<CarriedReport>, Option<Overlap>),
+        (dry_run, signed): (bool, bool),
+    ) -> PublishReport {
+        let Self { read, distinct, chunks, .. } = self;
+        PublishReport {
+            audience: manifest.audience().as_str().to_owned(),
+            generation: (!dry_run).then_some(manifest.generation()),
+            dry_run,
+            signed: signed && !dry_run,
+            keys: manifest.keys(),
+            rows: read.rows,
+            values: read.values,
+            duplicates: self.duplicates(),
+            rejected: read.rejected.clone(),
+            added: distinct.changes.added,
+            removed: distinct.found.saturating_sub(distinct.keys),
+            expected_fpr: manifest.expected_fpr(),
+            size_bytes: manifest.size_bytes(),
+            chunks: chunks.len(),
+            chunks_written: chunks.values().filter(|line| line.written).count(),
+            expires_unix_seconds: manifest.expires_unix_seconds(),
+            carried,
+            overlap,
+            skew: Skew::of(manifest),
+            lineage: manifest.lineage().cloned().unwrap_or_default(),
+            gate,
+        }
+    }
+
+    fn duplicates(&self) -> u64 {
         (self.read.keys + self.distinct.changes.added).saturating_sub(self.distinct.found)
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad_core::snapshot::{Lineage, Manifest};
+use rtad_core::snapshot::Lineage;
 
 use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
@@ -14,73 +14,39 @@ use super::super::gate::Gate;
 use super::super::lineage_args::labels_text;
 use super::super::overlap::Overlap;
 use super::super::skew::Skew;
-use super::publish::StepReports;
 
 /// The JSON object of `publish --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct PublishReport {
-    audience: String,
+    pub(super) audience: String,
     /// `None` in a dry run.
-    generation: Option<u64>,
-    dry_run: bool,
-    signed: bool,
-    keys: u64,
-    rows: u64,
-    values: u64,
-    duplicates: u64,
-    rejected: BTreeMap<String, u64>,
-    added: u64,
-    removed: u64,
-    expected_fpr: f64,
-    size_bytes: u64,
-    chunks: usize,
-    chunks_written: usize,
-    expires_unix_seconds: Option<u64>,
+    pub(super) generation: Option<u64>,
+    pub(super) dry_run: bool,
+    pub(super) signed: bool,
+    pub(super) keys: u64,
+    pub(super) rows: u64,
+    pub(super) values: u64,
+    pub(super) duplicates: u64,
+    pub(super) rejected: BTreeMap<String, u64>,
+    pub(super) added: u64,
+    pub(super) removed: u64,
+    pub(super) expected_fpr: f64,
+    pub(super) size_bytes: u64,
+    pub(super) chunks: usize,
+    pub(super) chunks_written: usize,
+    pub(super) expires_unix_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    carried: Option<CarriedReport>,
+    pub(super) carried: Option<CarriedReport>,
     /// `None` without a readable live generation.
-    overlap: Option<Overlap>,
+    pub(super) overlap: Option<Overlap>,
     #[serde(flatten)]
-    skew: Skew,
+    pub(super) skew: Skew,
     #[serde(flatten)]
-    lineage: Lineage,
-    gate: Gate,
+    pub(super) lineage: Lineage,
+    pub(super) gate: Gate,
 }
 
 impl PublishReport {
-    pub(super) fn new(
-        manifest: &Manifest,
-        reported: &StepReports,
-        gate: Gate,
-        (carried, overlap): (Option<CarriedReport>, Option<Overlap>),
-        (dry_run, signed): (bool, bool),
-    ) -> Self {
-        let StepReports { read, distinct, chunks, .. } = reported;
-        Self {
-            audience: manifest.audience().as_str().to_owned(),
-            generation: (!dry_run).then_some(manifest.generation()),
-            dry_run,
-            signed: signed && !dry_run,
-            keys: manifest.keys(),
-            rows: read.rows,
-            values: read.values,
-            duplicates: reported.duplicates(),
-            rejected: read.rejected.clone(),
-            added: distinct.changes.added,
-            removed: distinct.found.saturating_sub(distinct.keys),
-            expected_fpr: manifest.expected_fpr(),
-            size_bytes: manifest.size_bytes(),
-            chunks: chunks.len(),
-            chunks_written: chunks.values().filter(|line| line.written).count(),
-            expires_unix_seconds: manifest.expires_unix_seconds(),
-            carried,
-            overlap,
-            skew: Skew::of(manifest),
-            lineage: manifest.lineage().cloned().unwrap_or_default(),
-            gate,
-        }
-    }
-
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         write_published(out, &self.audience, self.generation, self.signed)?;
         if !self.lineage.labels.is_empty() {
