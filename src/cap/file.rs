@@ -21,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable, MAX_DEVICES};
 use rtad_core::clock::unix_seconds;
+use rtad_core::files::{AtomicFile, private, sync_dir};
 use rtad_core::period::{Calendar, PeriodUnit};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -182,27 +183,35 @@ impl Header {
 }
 
 fn write(folder: &Path, strategy: &str, header: &Header, table: &CapTable) -> io::Result<()> {
+    replace(folder, &format!("{strategy}.{SAVED}"), |file| {
+        let file = BufWriter::with_capacity(1 << 20, file);
+        let mut file = Hashed { inner: file, hash: Sha256::new() };
+        let header = serde_json::to_vec(header)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&(header.len() as u32).to_le_bytes())?;
+        file.write_all(&header)?;
+        for bucket in table.export() {
+            file.write_all(&bucket)?;
+        }
+        let Hashed { mut inner, hash } = file;
+        inner.write_all(&hash.finalize())?;
+        inner.into_inner().map_err(io::IntoInnerError::into_error)
+    })
+}
+
+/// Replaces a file of the folder. Blocks.
+pub(super) fn replace(
+    folder: &Path,
+    name: &str,
+    fill: impl FnOnce(File) -> io::Result<File>,
+) -> io::Result<()> {
     // One writer at a time: the locks of the folder and of `Caps`.
-    let staged = folder.join(format!("{strategy}.{STAGED}"));
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = BufWriter::with_capacity(1 << 20, options.open(&staged)?);
-    let mut file = Hashed { inner: file, hash: Sha256::new() };
-    let header = serde_json::to_vec(header)?;
-    file.write_all(MAGIC)?;
-    file.write_all(&(header.len() as u32).to_le_bytes())?;
-    file.write_all(&header)?;
-    for bucket in table.export() {
-        file.write_all(&bucket)?;
-    }
-    let Hashed { mut inner, hash } = file;
-    inner.write_all(&hash.finalize())?;
-    inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    std::fs::rename(staged, path(folder, strategy))?;
+    let aside = folder.join(format!("{name}.{STAGED}"));
+    let (aside, file) = AtomicFile::create(aside, &private())?;
+    fill(file)?.sync_all()?;
+    aside.publish(&folder.join(name))?;
     // The sync makes the rename durable, except where folders cannot be synced.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    let _ = sync_dir(folder);
     Ok(())
 }
 

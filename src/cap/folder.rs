@@ -63,13 +63,8 @@ impl Folder {
 
     /// Replaces a file of it as a whole. Blocks.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
-        let folder = self.lock()?;
-        let staged = folder.join(format!("{name}.{}", file::STAGED));
-        let mut file = File::create(&staged)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(staged, folder.join(name))?;
-        Ok(())
+        let fill = |mut file: File| file.write_all(bytes).map(|()| file);
+        Ok(file::replace(self.lock()?, name, fill)?)
     }
 
     /// Lets another process use it.

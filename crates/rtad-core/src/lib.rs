@@ -5,6 +5,7 @@
 //! | [`error_chain`] | messages of an error and its causes in one line |
 //! | [`clock`] | Unix time |
 //! | [`random`] | random numbers |
+//! | [`files`] | files that appear whole or not at all |
 //! | [`device`] | device ids and the 16-byte keys made of them |
 //! | [`period`] | calendar days and hours in a time zone |
 //! | [`schedule`] | times at which something holds |
@@ -15,9 +16,8 @@
 //! | [`filter`] | Bloom filter kinds, their sizing and probes |
 //! | [`snapshot`] | manifest, chunk, delta and `CURRENT` files, and a snapshot in memory |
 //!
-//! Each module uses only those above it in the table. The crate has no files, sockets, threads,
-//! runtime or configuration: input is slices, output is vectors. Only [`headroom`] reads the
-//! kernel's files.
+//! Each module uses only those above it in the table. The crate has no sockets, threads, runtime or
+//! configuration: input is slices, output is vectors. Only [`files`] and [`headroom`] use files.
 //!
 //! # Example
 //!
@@ -62,6 +62,7 @@ pub mod cap;
 pub mod clock;
 pub mod device;
 pub mod error_chain;
+pub mod files;
 pub mod filter;
 pub mod headroom;
 pub mod memory;

@@ -14,9 +14,10 @@ use std::io::{self, BufReader, BufWriter, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rtad_core::files::{AtomicFile, sync_dir};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Disk, DiskFile, sync_dir};
+use crate::disk::{Disk, DiskFile};
 use crate::position::Secret;
 use crate::spec::WindowSpec;
 use crate::table::RegionClock;
@@ -74,28 +75,16 @@ pub(crate) fn checkpoint_path(dir: &Path, segment: u64) -> PathBuf {
     dir.join(format!("checkpoint-{segment:016}"))
 }
 
-/// A checkpoint in a temporary file, which is removed unless `publish` gives it its name. It has
-/// the size of the table: the log would find no space beside it.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // The file is gone if `publish` gave it its name.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// A checkpoint being written.
 pub(crate) struct Writer {
     file: BufWriter<DiskFile>,
-    temporary: Temporary,
+    aside: AtomicFile,
     path: PathBuf,
 }
 
 impl Writer {
     pub(crate) fn create(disk: &Arc<dyn Disk>, dir: &Path, head: &Head) -> io::Result<Self> {
-        let temporary = Temporary(dir.join("checkpoint.tmp"));
-        let file = DiskFile::create(disk, &temporary.0)?;
+        let (aside, file) = DiskFile::create(disk, dir.join("checkpoint.tmp"))?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
         let json = serde_json::to_vec(head)?;
         file.write_all(&MAGIC)?;
@@ -103,7 +92,7 @@ impl Writer {
         file.write_all(&(json.len() as u32).to_le_bytes())?;
         file.write_all(&json)?;
         file.write_all(&crc32fast::hash(&json).to_le_bytes())?;
-        Ok(Self { file, temporary, path: checkpoint_path(dir, head.segment) })
+        Ok(Self { file, aside, path: checkpoint_path(dir, head.segment) })
     }
 
     /// Appends the copy of the next region.
@@ -127,7 +116,7 @@ impl Writer {
 
     /// Makes it the current checkpoint, after `sync`. Returns its path.
     pub(crate) fn publish(self) -> io::Result<PathBuf> {
-        std::fs::rename(&self.temporary.0, &self.path)?;
+        self.aside.publish(&self.path)?;
         self.path.parent().map_or(Ok(()), sync_dir)?;
         Ok(self.path)
     }

@@ -1,9 +1,11 @@
 //! Writes of a window's files, apart from the file system: a disk may be full, or fail.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use rtad_core::files::{AtomicFile, private};
 
 /// Writes and syncs of open files.
 pub(crate) trait Disk: Send + Sync {
@@ -29,11 +31,10 @@ pub(crate) struct DiskFile {
 }
 
 impl DiskFile {
-    /// Creates a file, or empties it.
-    pub(crate) fn create(disk: &Arc<dyn Disk>, path: &Path) -> io::Result<Self> {
-        let file =
-            private(OpenOptions::new().create(true).truncate(true).write(true)).open(path)?;
-        Ok(Self { file, disk: Arc::clone(disk) })
+    /// Creates a file with a temporary name.
+    pub(crate) fn create(disk: &Arc<dyn Disk>, aside: PathBuf) -> io::Result<(AtomicFile, Self)> {
+        let (aside, file) = AtomicFile::create(aside, &private())?;
+        Ok((aside, Self { file, disk: Arc::clone(disk) }))
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
@@ -55,16 +56,6 @@ impl Write for DiskFile {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Files that hold keys are readable by their owner only.
-pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    options.mode(0o600)
-}
-
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]

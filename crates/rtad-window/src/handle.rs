@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::UNIX_EPOCH;
 
+use rtad_core::files::sync_dir;
 use tokio::sync::oneshot;
 
 use crate::answers::Retry;
 use crate::checkpoint::{Writer, checkpoint_path};
-use crate::disk::sync_dir;
 use crate::engine::{Engine, Published};
 use crate::journal::Journal;
 use crate::load::{Loaded, OpenError, Shape};

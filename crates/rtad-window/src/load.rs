@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rtad_core::random;
+
 use crate::answers::{AnswerLimits, Answers};
 use crate::checkpoint::{self, CheckpointError, Head};
 use crate::log::{self, Frame, LogError, decode, segment_path};
@@ -161,7 +163,7 @@ pub(crate) fn load(
             return Err(OpenError::NoCheckpoint { dir: dir.to_owned() });
         }
         let mut loaded = Loaded::empty(shape.clone(), tick(0))?;
-        loaded.head.id = getrandom::u64().map_err(|error| io(error.into()))?;
+        loaded.head.id = random::number();
         return Ok(loaded);
     };
     let path = checkpoint::checkpoint_path(dir, *number);

@@ -28,8 +28,10 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rtad_core::files::sync_dir;
+
 use crate::answers::{Answer, Outcomes, Token};
-use crate::disk::{Disk, DiskFile, sync_dir};
+use crate::disk::{Disk, DiskFile};
 use crate::table::{Change, LANES};
 
 pub(crate) use read::{first_group, read_segment};
@@ -277,8 +279,7 @@ impl Segment {
         header.extend_from_slice(&crc.to_le_bytes());
         // The name comes last: a segment without its groups would hide those of the one before.
         let path = segment_path(dir, number);
-        let temporary = path.with_extension("tmp");
-        let mut file = DiskFile::create(disk, &temporary)?;
+        let (aside, mut file) = DiskFile::create(disk, path.with_extension("tmp"))?;
         file.write_all(&header)?;
         let (next_group, mut bytes) = (first_group + groups.len() as u64, HEADER_BYTES as u64);
         for group in groups {
@@ -286,7 +287,7 @@ impl Segment {
             bytes += group.bytes.len() as u64;
         }
         file.sync()?;
-        std::fs::rename(temporary, path)?;
+        aside.publish(&path)?;
         sync_dir(dir)?;
         Ok(Self { file, number, next_group, bytes, last_bytes: 0 })
     }

@@ -1,13 +1,15 @@
 //! A window's directory, locked but not read yet: its owner may put a checkpoint into it first.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rtad_core::files::{self, private, sync_dir};
+
 use crate::checkpoint::checkpoint_path;
-use crate::disk::{Disk, LocalDisk, private, sync_dir};
+use crate::disk::{Disk, LocalDisk};
 use crate::load::{self, Loaded, OpenError, Shape, numbered};
 
 /// A window's directory that no other process can open.
@@ -77,7 +79,7 @@ impl StateDir {
     ///
     /// The file cannot be created.
     pub fn create_download(&self) -> io::Result<File> {
-        private(OpenOptions::new().create(true).truncate(true).write(true)).open(self.download())
+        private().open(self.download())
     }
 
     /// Loads the downloaded file, which is the checkpoint of this number.
@@ -140,28 +142,13 @@ impl StateDir {
     ///
     /// The file `CLAIMS` cannot be written; the one before stays.
     pub fn set_claims(&self, claims: &[String]) -> io::Result<()> {
-        let path = self.dir.join("CLAIMS.tmp");
-        let mut file =
-            private(OpenOptions::new().create(true).truncate(true).write(true)).open(&path)?;
-        file.write_all(claims.join("\n").as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(path, self.dir.join("CLAIMS"))?;
-        sync_dir(&self.dir)
-    }
-
-    /// A random text for a new claim.
-    ///
-    /// # Errors
-    ///
-    /// The system has no random numbers.
-    pub fn new_claim() -> io::Result<String> {
-        Ok(format!("{:016x}", getrandom::u64()?))
+        files::replace(&self.dir, "CLAIMS", "CLAIMS.tmp", claims.join("\n").as_bytes())
     }
 }
 
 fn lock_dir(dir: &Path) -> Result<File, OpenError> {
     let path = dir.join("LOCK");
-    let file = private(OpenOptions::new().create(true).truncate(false).write(true)).open(&path);
+    let file = private().truncate(false).open(&path);
     let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -2,6 +2,8 @@
 
 use std::hint::black_box;
 
+use rtad_core::random;
+
 use crate::Key;
 use crate::position::Secret;
 use crate::spec::{TICKS, WindowSpec};
@@ -66,10 +68,7 @@ impl Window {
     /// The system has no random numbers.
     pub fn new(spec: WindowSpec, tick: u64) -> Result<Self, crate::SpecError> {
         spec.validate()?;
-        let mut secret = [0; 4];
-        for word in &mut secret {
-            *word = getrandom::u64().expect("random numbers of the system");
-        }
+        let secret = std::array::from_fn(|_| random::number());
         Ok(Self::with_secret(spec, tick, secret))
     }
 

@@ -6,6 +6,7 @@
 //! sorted.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::error_chain::error_chain;
+use rtad_core::files::AtomicFile;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
@@ -269,8 +271,13 @@ impl CarriedLimitArgs {
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
-    std::fs::write(&partial, text)?;
-    std::fs::rename(&partial, path)
+    // Readable by others: another program collects it.
+    let (aside, mut file) = AtomicFile::create(
+        partial.into(),
+        File::options().write(true).create(true).truncate(true),
+    )?;
+    file.write_all(text.as_bytes())?;
+    aside.publish(path)
 }
 
 #[cfg(test)]

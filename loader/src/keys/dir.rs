@@ -5,12 +5,13 @@
 //! them unless [`keep`](SpillDir::keep) was called. The directory itself is the lock.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use rtad_core::files;
 
 use super::error::SpillError;
 use super::partition::PARTITIONS;
@@ -31,7 +32,7 @@ pub(crate) struct SpillDir {
 #[derive(Debug)]
 struct Named {
     /// The directory, locked.
-    lock: File,
+    _lock: File,
     /// Created by this process.
     is_ours: bool,
     is_kept: AtomicBool,
@@ -70,7 +71,7 @@ impl SpillDir {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let named = Named {
-            lock,
+            _lock: lock,
             is_ours,
             is_kept: AtomicBool::new(false),
             changing: Mutex::new(()),
@@ -126,7 +127,7 @@ impl SpillDir {
             return self.create_unnamed();
         }
         let _changing = self.changing();
-        let created = private().read(true).truncate(true).open(self.keys_path(partition));
+        let created = files::private().read(true).open(self.keys_path(partition));
         created.map_err(|source| SpillError::Create { dir: self.shown(), source })
     }
 
@@ -172,15 +173,7 @@ impl SpillDir {
     /// Replaces a note atomically and durably.
     pub(crate) fn write_note(&self, name: &str, bytes: &[u8]) -> Result<(), SpillError> {
         let _changing = self.changing();
-        let write = || {
-            let half = self.path.join(HALF_WRITTEN);
-            let mut file = private().truncate(true).open(&half)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            std::fs::rename(&half, self.path.join(name))?;
-            self.named.as_ref().map_or(Ok(()), |named| named.lock.sync_all())
-        };
-        write().map_err(|error| self.failed(error, 0))
+        files::replace(&self.path, name, HALF_WRITTEN, bytes).map_err(|error| self.failed(error, 0))
     }
 
     /// Removes a note, if it exists.
@@ -226,13 +219,6 @@ fn raise_file_limit() {
     let _ = rlimit::increase_nofile_limit(FILES);
 }
 
-/// Options of a file only its owner can read.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
-}
-
 impl Drop for SpillDir {
     fn drop(&mut self) {
         if self.named.as_ref().is_some_and(|named| !named.is_kept.load(Ordering::Relaxed)) {
@@ -244,6 +230,8 @@ impl Drop for SpillDir {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     fn names(dir: &Path) -> Vec<String> {

@@ -2,12 +2,13 @@
 //! blocks.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::errors::CacheErrors;
 use super::files::stage;
+use rtad_core::files::AtomicFile;
 use rtad_store::ByteSink;
 
 /// A chunk being copied into the cache. Dropped without [`ChunkCopy::keep`], it leaves no file.
@@ -23,7 +24,7 @@ pub(crate) struct ChunkCopy {
 enum CopyState {
     /// No file yet: the first bytes create it, on the blocking pool.
     New,
-    Open(File, PathBuf),
+    Open(AtomicFile, File),
     Failed(io::Error),
     Kept,
 }
@@ -39,36 +40,25 @@ impl ChunkCopy {
     ///
     /// The reason that there is no copy. It has been counted.
     pub(crate) fn keep(mut self) -> io::Result<()> {
-        if let CopyState::Open(_, staged) = &self.state {
-            let renamed = std::fs::rename(staged, self.folder.join(&self.name));
-            self.errors.report(&self.folder, &renamed);
-            match renamed {
-                Ok(()) => self.state = CopyState::Kept,
-                Err(error) => self.give_up(error),
-            }
-        }
         match std::mem::replace(&mut self.state, CopyState::Kept) {
+            CopyState::Open(aside, _) => {
+                let renamed = aside.publish(&self.folder.join(&self.name));
+                self.errors.report(&self.folder, &renamed);
+                renamed
+            }
             CopyState::Failed(error) => Err(error),
-            _ => Ok(()),
+            CopyState::New | CopyState::Kept => Ok(()),
         }
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if matches!(self.state, CopyState::New) {
-            let (file, staged) = stage(&self.folder)?;
-            self.state = CopyState::Open(file, staged);
+            let (aside, file) = stage(&self.folder)?;
+            self.state = CopyState::Open(aside, file);
         }
         match &mut self.state {
-            CopyState::Open(file, _) => file.write_all(bytes),
+            CopyState::Open(_, file) => file.write_all(bytes),
             _ => Ok(()),
-        }
-    }
-
-    fn give_up(&mut self, error: io::Error) {
-        if let CopyState::Open(_, staged) =
-            std::mem::replace(&mut self.state, CopyState::Failed(error))
-        {
-            let _ = std::fs::remove_file(staged);
         }
     }
 }
@@ -78,13 +68,7 @@ impl ByteSink for ChunkCopy {
         let appended = self.append(bytes);
         self.errors.report(&self.folder, &appended);
         if let Err(error) = appended {
-            self.give_up(error);
+            self.state = CopyState::Failed(error);
         }
-    }
-}
-
-impl Drop for ChunkCopy {
-    fn drop(&mut self) {
-        self.give_up(ErrorKind::Interrupted.into());
     }
 }

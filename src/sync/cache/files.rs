@@ -2,34 +2,29 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::errors::CacheErrors;
+use rtad_core::files::{AtomicFile, private};
 use rtad_core::random;
 use rtad_core::snapshot::{ChunkError, ChunkReader};
 
 /// Bytes per read of a chunk.
 const READ_BYTES: usize = 1 << 20;
 
-/// A new file with a random name: processes of two containers may have the same id.
-pub(super) fn stage(folder: &Path) -> io::Result<(File, PathBuf)> {
-    let path = folder.join(format!("{:016x}.tmp", random::number()));
-    // Deltas are lists of md5s: readable by this user alone.
-    let mut options = File::options();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    Ok((options.open(&path)?, path))
+/// A new file with a random name: processes of two containers may have the same id. Only this user
+/// can read it, as deltas are lists of md5s.
+pub(super) fn stage(folder: &Path) -> io::Result<(AtomicFile, File)> {
+    let aside = folder.join(format!("{:016x}.tmp", random::number()));
+    AtomicFile::create(aside, private().create_new(true))
 }
 
-/// Writes a small file in one step.
+/// Writes a small file in one step. Files of the cache are verified when they are read, so that
+/// none is synced.
 pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let (mut file, staged) = stage(folder)?;
-    let written = file.write_all(bytes).and_then(|()| std::fs::rename(&staged, folder.join(name)));
-    if written.is_err() {
-        let _ = std::fs::remove_file(staged);
-    }
-    written
+    let (aside, mut file) = stage(folder)?;
+    file.write_all(bytes)?;
+    aside.publish(&folder.join(name))
 }
 
 /// Reads a file of at most `limit` bytes.

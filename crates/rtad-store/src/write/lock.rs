@@ -18,6 +18,7 @@ use crate::backend::{Backend, Directory};
 use crate::blocking::blocking;
 use crate::error::StoreError;
 use crate::layout::{audience_path, window_path};
+use rtad_core::files::sync_dir;
 use rtad_core::snapshot::AudienceName;
 
 /// The retry interval and time-out of a lock that is busy.
@@ -164,7 +165,7 @@ fn make_folder(folder: &FilePath) -> io::Result<()> {
     // object_store syncs what it creates below this folder, but not the folder itself.
     for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty())
     {
-        File::open(parent)?.sync_all()?;
+        sync_dir(parent)?;
     }
     Ok(())
 }

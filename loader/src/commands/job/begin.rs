@@ -1,12 +1,12 @@
 //! `begin` command: records the live generation and reads the deltas for a distributed build.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
+use rtad_core::files::private;
 use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::carried::Carried;
@@ -82,11 +82,7 @@ fn write_changes(
     merged: &MergedDeltas,
     carried: Option<&CarriedChanges>,
 ) -> io::Result<()> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut out = BufWriter::new(options.open(&args.changes)?);
+    let mut out = BufWriter::new(private().open(&args.changes)?);
     frames::write(&mut out, FrameContent::Added, merged.added())?;
     frames::write(
         &mut out,

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Expected, WindowCurrent, WindowFolder};
@@ -198,7 +199,7 @@ impl Candidate {
         let found = content.found.as_ref();
         let boot = boot_id();
         let wait_seconds = wait_seconds(found, &content.claims, &boot);
-        let owner = StateDir::new_claim()?;
+        let owner = format!("{:016x}", random::number());
         content.claims.push(owner.clone());
         self.dir.set_claims(&content.claims)?;
         Ok(WindowCurrent {

@@ -1,0 +1,77 @@
+//! Files that appear whole or not at all: written under another name, then renamed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// The temporary name of a file. Dropped without [`publish`](Self::publish), the file is removed:
+/// it may be large, and the next attempt may find no space beside it.
+#[derive(Debug)]
+pub struct AtomicFile {
+    aside: PathBuf,
+    is_published: bool,
+}
+
+impl AtomicFile {
+    /// Creates the file `aside`, in the folder of its later name.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be created.
+    pub fn create(aside: PathBuf, options: &OpenOptions) -> io::Result<(Self, File)> {
+        let file = options.open(&aside)?;
+        Ok((Self { aside, is_published: false }, file))
+    }
+
+    /// Gives the file its name, and replaces the one before. A file that must survive a power loss
+    /// is synced before, and its folder after (see [`sync_dir`]).
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be renamed. It is removed.
+    pub fn publish(mut self, path: &Path) -> io::Result<()> {
+        std::fs::rename(&self.aside, path)?;
+        self.is_published = true;
+        Ok(())
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if !self.is_published {
+            let _ = std::fs::remove_file(&self.aside);
+        }
+    }
+}
+
+/// Replaces `name` in `folder`, durably. The file is private.
+///
+/// # Errors
+///
+/// The file cannot be written; the one before stays. If only the last step fails, the sync of the
+/// folder, the new file is there.
+pub fn replace(folder: &Path, name: &str, aside: &str, bytes: &[u8]) -> io::Result<()> {
+    let (aside, mut file) = AtomicFile::create(folder.join(aside), &private())?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    aside.publish(&folder.join(name))?;
+    sync_dir(folder)
+}
+
+/// Makes the names in a folder durable.
+///
+/// # Errors
+///
+/// The folder cannot be opened, or its file system cannot sync folders.
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Options of an empty file that only its owner can read: it may hold keys.
+#[must_use]
+pub fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options
+}
