@@ -18,12 +18,12 @@ use rtad_core::snapshot::AudienceName;
 use rtad_http::body::has_encoding;
 use rtad_http::origin::is_cross_site;
 
+use super::audience::Writers;
 use super::error::ApiError;
 use super::scopes::{Area, Scope};
 use super::telemetry::Telemetry;
 use super::tokens::{NotAdmitted, Tokens};
 use super::windows::Windows;
-use super::writers::Writers;
 
 /// Time limit of a request; a slow store or loading large filters can take long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -174,9 +174,8 @@ mod tests {
     use rtad_store::Store;
     use rtad_store::write::StoreWriter;
 
-    use super::super::batch::{Op, WriteRequest};
-    use super::super::commands::AudienceChange;
-    use super::super::writer::Pace;
+    use super::super::audience::{AudienceChange, Pace, WriteRequest};
+    use super::super::op::Op;
     use super::*;
 
     fn add(text: &str) -> WriteRequest {

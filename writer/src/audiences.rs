@@ -17,8 +17,8 @@ use rtad_core::snapshot::{
 use rtad_store::{Store, StoreError};
 
 use super::app::{App, NamedAudience};
+use super::audience::AudienceChange;
 use super::bodies::{check_unix_seconds, with_body};
-use super::commands::AudienceChange;
 use super::error::ApiError;
 
 /// Audiences read concurrently for a list.

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
-use super::batch::{Op, WriteRequest};
+use super::audience::{WriteRequest, Written};
 use super::bodies::with_body;
-use super::commands::Written;
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
+use super::op::Op;
 
 /// Ids in one request.
 const MAX_IDS: usize = 100_000;

@@ -12,7 +12,7 @@ use rtad_http::problem::Problem;
 use rtad_store::StoreError;
 use rtad_store::write::MAX_TOMBSTONES;
 
-use super::batch::Op;
+use super::op::Op;
 
 /// Error of a request; nothing was acknowledged. Details name the accepted values and quote no ids.
 #[derive(Debug, Clone, PartialEq, Eq)]

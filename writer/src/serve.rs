@@ -29,6 +29,7 @@ use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 
 use super::app::App;
+use super::audience::{Pace, Writers};
 use super::bodies::MAX_BUFFERED;
 use super::routes::{admin_router, router};
 use super::scopes::Scope;
@@ -36,8 +37,6 @@ use super::telemetry::Telemetry;
 use super::tokens::{TokenFile, Tokens};
 use super::windows::config::Config;
 use super::windows::{WindowError, Windows, counters};
-use super::writer::Pace;
-use super::writers::Writers;
 
 /// Idle time after which a connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);

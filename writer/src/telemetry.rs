@@ -12,8 +12,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use rtad_core::snapshot::AudienceName;
 
-use super::batch::Op;
 use super::error::ApiError;
+use super::op::Op;
 
 /// Histogram edges in seconds: from a fast local disk to a slow bucket.
 const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];

@@ -6,36 +6,36 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::State;
 
 use super::batch::WriteRequest;
-use super::error::ApiError;
-use super::telemetry::WaitingGuard;
+use crate::error::ApiError;
+use crate::telemetry::WaitingGuard;
 
-pub(super) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
 
-pub(super) enum Command {
+pub(crate) enum Command {
     Write(Write),
     /// A change of the whole audience. The reply is the sequence of the `CURRENT` with it.
     Change(AudienceChange, Reply<u64>),
 }
 
-pub(super) struct Write {
-    pub(super) request: WriteRequest,
-    pub(super) reply: Reply<Written>,
-    pub(super) waiting: WaitingGuard,
+pub(crate) struct Write {
+    pub(crate) request: WriteRequest,
+    pub(crate) reply: Reply<Written>,
+    pub(crate) waiting: WaitingGuard,
     /// Share of the process-wide limit of waiting keys.
-    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Debug)]
-pub(super) struct Written {
+pub(crate) struct Written {
     /// Sequence of the `CURRENT` with the write.
-    pub(super) sequence: u64,
-    pub(super) generation: u64,
-    pub(super) entombed: u64,
-    pub(super) new: Vec<bool>,
+    pub(crate) sequence: u64,
+    pub(crate) generation: u64,
+    pub(crate) entombed: u64,
+    pub(crate) new: Vec<bool>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum AudienceChange {
+pub(crate) enum AudienceChange {
     /// Publishes a first generation without devices.
     Create(FilterSpec, f64),
     /// Sets live or disabled.

@@ -21,11 +21,12 @@ use rtad_core::snapshot::{Delta, Snapshot, State};
 use rtad_store::StoreError;
 use rtad_store::write::Ledger;
 
-use super::batch::{Coalesced, Op, coalesce};
+use super::batch::{Coalesced, coalesce};
 use super::commands::{AudienceChange, Command, Write, Written};
-use super::error::ApiError;
 use super::members::Members;
 use super::session::Session;
+use crate::error::ApiError;
+use crate::op::Op;
 
 /// Attempts of a batch while others write the same audience.
 const MAX_TRIES: u32 = 12;
@@ -37,11 +38,11 @@ const CAREFUL_BATCHES: u32 = 64;
 
 /// Rate limits of an audience's writes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Time from the start of one append to the start of the next.
-    pub(super) every: Duration,
+    pub(crate) every: Duration,
     /// Maximum number of keys in one append.
-    pub(super) max_batch: usize,
+    pub(crate) max_batch: usize,
 }
 
 pub(super) struct Writer {

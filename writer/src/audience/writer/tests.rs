@@ -10,8 +10,8 @@ use rtad_store::write::{Change, StoreWriter};
 use tokio::sync::oneshot;
 
 use super::super::batch::WriteRequest;
-use super::super::telemetry::Telemetry;
 use super::*;
+use crate::telemetry::Telemetry;
 
 const EVERY: Duration = Duration::from_millis(1);
 

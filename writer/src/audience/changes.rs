@@ -6,9 +6,9 @@ use rtad_core::snapshot::{ManifestBuilder, State};
 use rtad_store::StoreError;
 
 use super::commands::AudienceChange;
-use super::error::ApiError;
-use super::new_manifest::new_manifest;
 use super::session::Session;
+use crate::error::ApiError;
+use crate::new_manifest::new_manifest;
 
 /// Attempts of a change while others write the same audience.
 const MAX_TRIES: u32 = 20;

@@ -11,20 +11,21 @@ use tokio::task::JoinSet;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::StoreWriter;
 
-use super::batch::{Op, WriteRequest};
+use super::batch::WriteRequest;
 use super::commands::{AudienceChange, Command, Write, Written};
-use super::error::ApiError;
 use super::session::Session;
-use super::telemetry::Telemetry;
 use super::writer::{Pace, Writer};
+use crate::error::ApiError;
+use crate::op::Op;
+use crate::telemetry::Telemetry;
 
 /// Maximum number of waiting requests per audience.
 const QUEUE: usize = 1024;
 /// Maximum number of waiting keys in the process: 64 MiB.
 const MAX_WAITING_KEYS: usize = 4 << 20;
 
-pub(super) struct Writers {
-    pub(super) store: StoreWriter,
+pub(crate) struct Writers {
+    pub(crate) store: StoreWriter,
     pace: Pace,
     telemetry: Arc<Telemetry>,
     permits: Arc<Semaphore>,
@@ -34,7 +35,7 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn new(store: StoreWriter, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
+    pub(crate) fn new(store: StoreWriter, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
         Self {
             store,
@@ -47,7 +48,7 @@ impl Writers {
     }
 
     /// Writes devices; returns once they are durable. Counts the result.
-    pub(super) async fn write(
+    pub(crate) async fn write(
         &self,
         audience: &AudienceName,
         request: WriteRequest,
@@ -78,7 +79,7 @@ impl Writers {
     }
 
     /// Changes a whole audience. Returns the sequence of the `CURRENT` with the change.
-    pub(super) async fn change(
+    pub(crate) async fn change(
         &self,
         audience: &AudienceName,
         change: AudienceChange,
@@ -125,7 +126,7 @@ impl Writers {
     }
 
     /// Accepts no more requests, and waits until all accepted ones are written.
-    pub(super) async fn finish(&self) {
+    pub(crate) async fn finish(&self) {
         *self.queues.lock() = None;
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         while tasks.join_next().await.is_some() {}

@@ -9,46 +9,12 @@ use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{Delta, Snapshot};
 use rtad_store::write::Change;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Op {
-    Add,
-    Remove,
-    /// Adds those that are not members, and returns which were added.
-    AddIfAbsent,
-    /// Keeps them out of all appends and builds.
-    Tombstone,
-    /// Removes their tombstones.
-    Lift,
-}
-
-impl Op {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Add, Self::Remove, Self::AddIfAbsent, Self::Tombstone, Self::Lift];
-
-    /// Name in requests and metrics.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Remove => "remove",
-            Self::AddIfAbsent => "add_if_absent",
-            Self::Tombstone => "tombstone",
-            Self::Lift => "lift",
-        }
-    }
-
-    pub(super) fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|op| op.as_str() == word)
-    }
-
-    pub(super) const fn is_about_tombstones(self) -> bool {
-        matches!(self, Self::Tombstone | Self::Lift)
-    }
-}
+use crate::op::Op;
 
 #[derive(Debug)]
-pub(super) struct WriteRequest {
-    pub(super) op: Op,
-    pub(super) keys: Vec<DeviceKey>,
+pub(crate) struct WriteRequest {
+    pub(crate) op: Op,
+    pub(crate) keys: Vec<DeviceKey>,
 }
 
 /// Answer to one request.

@@ -7,8 +7,8 @@ use rtad_core::snapshot::{AudienceName, State};
 use rtad_store::StoreError;
 use rtad_store::write::{Ledger, StoreWriter};
 
-use super::error::ApiError;
-use super::telemetry::Telemetry;
+use crate::error::ApiError;
+use crate::telemetry::Telemetry;
 
 pub(super) struct Session {
     pub(super) store: StoreWriter,
