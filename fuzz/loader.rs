@@ -34,7 +34,8 @@ use source::progress::Progress;
 
 /// Columns of each kind with its own parsing; a missing column is an error.
 fn columns() -> Vec<Column> {
-    let column = |(name, kind): (&str, IdKind)| Column { name: name.to_owned(), kinds: vec![kind] };
+    let column =
+        |(name, kind): (&str, IdKind)| Column { name: name.to_owned(), kinds: kind.into() };
     [("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]
         .map(column)
         .to_vec()

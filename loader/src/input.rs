@@ -15,6 +15,7 @@ mod cells;
 mod content;
 mod csv;
 mod error;
+mod kinds;
 mod layout;
 mod line_ends;
 mod lines;
@@ -30,6 +31,7 @@ mod remote;
 mod sink;
 
 pub(crate) use error::InputError;
+pub(crate) use kinds::{Kinds, KindsError};
 pub(crate) use layout::{BadRows, CellSyntax, Column, Input, Layout};
 pub(crate) use lines::{each_stdin_line, lines};
 pub(crate) use lookalike::{LOOKALIKES, Lookalike};

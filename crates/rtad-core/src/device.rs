@@ -21,7 +21,7 @@ pub use blank::BlankIds;
 pub use field::IdField;
 pub use key::{DeviceKey, SHARDS};
 pub use key_batch::KeyBatch;
-pub use key_maker::{KeyMaker, Unusable};
+pub use key_maker::{KeyMaker, Unusable, trim};
 pub use kind::{Case, IdKind, ParseCaseError, ParseKindError};
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_core::device::{Case, IdKind, KeyMaker, ParseKindError};
+use rtad_core::device::{Case, KeyMaker};
 
 use super::context::default_threads;
-use crate::input::{BadRows, CellSyntax, Column, Input, Layout, expand};
+use crate::input::{BadRows, CellSyntax, Column, Input, Kinds, KindsError, Layout, expand};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
@@ -33,22 +33,20 @@ enum BadRowsArg {
     Skip,
 }
 
-/// `NAME`, `NAME=KIND` or `NAME=KIND|KIND`.
+/// `NAME`, `NAME=KIND` or `NAME=KIND,KIND`.
 #[derive(Debug, Clone)]
 struct ColumnArg {
     name: String,
-    kinds: Vec<IdKind>,
+    kinds: Option<Kinds>,
 }
 
 impl FromStr for ColumnArg {
-    type Err = ParseKindError;
+    type Err = KindsError;
 
-    fn from_str(text: &str) -> Result<Self, ParseKindError> {
+    fn from_str(text: &str) -> Result<Self, KindsError> {
         let (name, kinds) = match text.rsplit_once('=') {
-            Some((name, kinds)) => {
-                (name, kinds.split('|').map(str::parse).collect::<Result<_, _>>()?)
-            }
-            None => (text, Vec::new()),
+            Some((name, kinds)) => (name, Some(kinds.parse()?)),
+            None => (text, None),
         };
         Ok(Self { name: name.to_owned(), kinds })
     }
@@ -56,16 +54,17 @@ impl FromStr for ColumnArg {
 
 #[derive(Debug, Args)]
 pub(super) struct InputArgs {
-    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
-    #[arg(long, value_name = "KIND", default_value = "md5")]
-    id_kind: IdKind,
+    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid; several for ids
+    /// that their form tells apart: idfa,imei,oaid
+    #[arg(long, value_name = "KIND[,KIND]", default_value = "md5")]
+    id_kind: Kinds,
     /// Format of the inputs
     #[arg(long, value_enum, default_value = "lines")]
     format: Format,
-    /// csv, ndjson, parquet: a column of ids, and their kind unless it is --id-kind; repeatable. An
-    /// id is of the first of several kinds that accepts it: 'oaid=md5|oaid'. For ndjson and
-    /// parquet, device.idfa selects a nested member; a dot in a name is written \\.
-    #[arg(long = "column", value_name = "NAME[=KIND[|KIND]]")]
+    /// csv, ndjson, parquet: a column of ids, and their kind unless it is --id-kind; repeatable.
+    /// Several kinds as in --id-kind: oaid=md5,oaid. For ndjson and parquet, device.idfa selects a
+    /// nested member; a dot in a name is written \\.
+    #[arg(long = "column", value_name = "NAME[=KIND[,KIND]]")]
     columns: Vec<ColumnArg>,
     /// csv: separator of cells
     #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter)]
@@ -133,7 +132,7 @@ impl InputArgs {
             Format::Lines if !self.columns.is_empty() => {
                 return Err(InputArgsError::ColumnOfLines.into());
             }
-            Format::Lines => Layout::Lines { kind: self.id_kind },
+            Format::Lines => Layout::Lines { kinds: self.id_kind.clone() },
             Format::Csv => Layout::Csv {
                 columns: self.columns("csv")?,
                 cells: CellSyntax { delimiter: self.delimiter, escape: self.escape },
@@ -152,10 +151,7 @@ impl InputArgs {
     fn columns(&self, format: &'static str) -> Result<Vec<Column>, InputArgsError> {
         let column = |column: &ColumnArg| Column {
             name: column.name.clone(),
-            kinds: match &column.kinds[..] {
-                [] => vec![self.id_kind],
-                kinds => kinds.to_vec(),
-            },
+            kinds: column.kinds.as_ref().unwrap_or(&self.id_kind).clone(),
         };
         match &self.columns[..] {
             [] => Err(InputArgsError::NoColumn { format }),

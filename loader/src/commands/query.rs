@@ -9,10 +9,10 @@ use clap::Args;
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
 
 use super::context::{Output, Target, default_threads, runtime};
-use crate::input::each_stdin_line;
+use crate::input::{Kinds, each_stdin_line};
 use crate::live_filters::{LiveFilters, chunks_of};
 
 /// Check whether devices are members. One line per id: its position on the command line or in the
@@ -21,9 +21,10 @@ use crate::live_filters::{LiveFilters, chunks_of};
 pub(super) struct QueryArgs {
     #[command(flatten)]
     target: Target,
-    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid
-    #[arg(long, value_name = "KIND", default_value = "md5")]
-    id_kind: IdKind,
+    /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid; several as in
+    /// `rtad-loader build`
+    #[arg(long, value_name = "KIND[,KIND]", default_value = "md5")]
+    id_kind: Kinds,
     /// Query this generation, without deltas, instead of the live one
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
@@ -49,7 +50,7 @@ struct LineAnswer {
 
 pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     let key_maker = KeyMaker::default();
-    let key = |id: &[u8]| key_maker.key(args.id_kind, id);
+    let key = |id: &[u8]| key_maker.key(args.id_kind.of(id), id);
     let is_list = args.ids == ["-"];
     let mut keys: Vec<_> = Vec::new();
     match is_list {

@@ -67,7 +67,7 @@ pub(super) enum InputRejected {
     #[error(
         "input {input}: {} of {} ids of kind {kind} look like ids of kind {other}, and \
          would match no device; declare them as {other}, or a column that has both as \
-         {other}|{kind}; --allow-lookalikes accepts them as {kind}",
+         {other},{kind}; --allow-lookalikes accepts them as {kind}",
         HumanCount(*count), HumanCount(*usable)
     )]
     Lookalikes { input: String, count: u64, usable: u64, kind: IdKind, other: IdKind },
@@ -152,7 +152,7 @@ impl RejectLimit {
             if count as f64 > self.max_reject_ratio * usable as f64 {
                 exit::write_warning(&format!(
                     "input {input}: {} of {} ids of kind {kind} look like ids of kind \
-                     {other}; if they are, they match no device: declare them as {other}|{kind}",
+                     {other}; if they are, they match no device: declare them as {other},{kind}",
                     HumanCount(count),
                     HumanCount(usable)
                 ));

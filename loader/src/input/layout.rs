@@ -1,15 +1,15 @@
 //! Input layout: the sources of a run, their format and their id columns.
 
-use rtad_core::device::{Case, IdKind, KeyMaker};
+use rtad_core::device::{Case, KeyMaker};
 
+use super::kinds::Kinds;
 use super::open::Source;
 
 /// A column and the kinds of id in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: String,
-    /// The kinds, at least one. An id is of the first kind that accepts it.
-    pub(crate) kinds: Vec<IdKind>,
+    pub(crate) kinds: Kinds,
 }
 
 /// Handling of a CSV row whose quote is left open.
@@ -33,7 +33,7 @@ pub(crate) struct CellSyntax {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// One id per line.
-    Lines { kind: IdKind },
+    Lines { kinds: Kinds },
     /// A header row, then rows of cells.
     Csv { columns: Vec<Column>, cells: CellSyntax, bad_rows: BadRows },
     /// One JSON object per line.

@@ -4,7 +4,7 @@
 //! without its own rules. No device has such a key, so one column of a wrong kind loses all its
 //! devices. Single ids prove nothing: some kinds overlap. A majority of an input does.
 
-use rtad_core::device::IdKind;
+use rtad_core::device::{IdKind, trim};
 
 /// A declared kind, and the kind that its ids look like.
 pub(crate) type Lookalike = (IdKind, IdKind);
@@ -26,7 +26,7 @@ pub(crate) const LOOKALIKES: [Lookalike; 9] = [
 /// GAIDs, so these are no lookalikes.
 #[inline]
 pub(super) fn lookalike(kind: IdKind, id: &[u8]) -> Option<IdKind> {
-    let id = id.trim_ascii();
+    let id = trim(id);
     let is_decimal = || id.iter().all(u8::is_ascii_digit);
     let (other, is_other) = match (kind, id.len()) {
         (IdKind::Oaid | IdKind::Openid, 32) => (IdKind::Md5, IdKind::Md5.has_shape(id)),

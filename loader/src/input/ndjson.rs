@@ -227,7 +227,8 @@ mod tests {
     use super::*;
 
     fn find<'a>(columns: &[&str], row: &'a str) -> Result<Vec<RowValue<'a>>, NotAnObject> {
-        let column = |name: &&str| Column { name: (*name).to_owned(), kinds: vec![IdKind::Openid] };
+        let column =
+            |name: &&str| Column { name: (*name).to_owned(), kinds: IdKind::Openid.into() };
         let columns: Vec<_> = columns.iter().map(column).collect();
         let mut found = vec![NotAnId; columns.len()];
         Members::new(&columns).find(row.as_bytes(), &mut found).map(|()| found)
@@ -288,7 +289,8 @@ mod tests {
             assert_eq!(find(&["a"], row), Err(NotAnObject), "{row:?}");
         }
         let mut found = vec![Absent];
-        let members = Members::new(&[Column { name: "a".to_owned(), kinds: vec![IdKind::Openid] }]);
+        let members =
+            Members::new(&[Column { name: "a".to_owned(), kinds: IdKind::Openid.into() }]);
         assert_eq!(members.find(b"{\"a\":\"\xff\"}", &mut found), Err(NotAnObject));
         // Skipped values may nest as deep as the row allows.
         let deep = |open: &str, close: &str| {

@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use rtad_core::device::{DeviceKey, IdKind, KeyBatch};
 
 use super::block::{Block, MAX_ROW_BYTES, Pool, Rows};
+use super::kinds::Kinds;
 use super::layout::{Column, Input, Layout};
 use super::lines::{self, without_mark};
-use super::lookalike::lookalike;
 use super::ndjson::{Members, RowValue};
 use super::open::Source;
 use super::rejects::{self, PrivateFile, Reason};
@@ -116,12 +116,12 @@ impl<'a> Parser<'a> {
         let bytes = &block.bytes[..block.len];
         let mut pending = Vec::with_capacity(KeyBatch::USUAL_LEN);
         match (&block.rows, &self.input.layout) {
-            (Rows::Lines { first }, Layout::Lines { kind }) => {
+            (Rows::Lines { first }, Layout::Lines { kinds }) => {
                 let mut row = *first;
                 for line in lines::lines(bytes) {
                     let line = without_mark(line);
                     let position = Position { source: block.source, line: row, column: None };
-                    self.value(&mut pending, position, &[*kind], line);
+                    self.value(&mut pending, position, kinds, line);
                     row += 1;
                 }
                 self.counts.rows += row - first;
@@ -212,28 +212,20 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Adds a value to the batch, as the first kind that accepts it; as another of the kinds if it
-    /// looks like that.
+    /// Adds a value to the batch.
     #[inline]
     fn value<'b>(
         &mut self,
         pending: &mut Vec<PendingValue<'a, 'b>>,
         position: Position<'a>,
-        kinds: &[IdKind],
+        kinds: &Kinds,
         text: &'b [u8],
     ) {
         self.counts.values += 1;
         if text.len() > MAX_ROW_BYTES {
             return self.reject_now(pending, position, Reason::TooLong, text);
         }
-        let kind = match kinds {
-            [kind] => *kind,
-            kinds => {
-                let accepts = |kind: &&IdKind| kind.has_shape(text.trim_ascii());
-                let first = *kinds.iter().find(accepts).unwrap_or(&kinds[0]);
-                lookalike(first, text).filter(|other| kinds.contains(other)).unwrap_or(first)
-            }
-        };
+        let kind = kinds.of(text);
         let case = self.input.case.unwrap_or(kind.canonical_case());
         // A digest waits for no hash, and only to keep the order of rows.
         if kind == IdKind::Md5 && pending.is_empty() {
@@ -254,7 +246,7 @@ impl<'a> Parser<'a> {
         &mut self,
         pending: &mut Vec<PendingValue<'a, '_>>,
         position: Position<'a>,
-        kinds: &[IdKind],
+        kinds: &Kinds,
         text: &[u8],
     ) {
         self.finish(pending);
@@ -307,9 +299,8 @@ impl<'a> Parser<'a> {
 mod tests {
     use rtad_core::device::{Case, KeyMaker, Unusable};
 
+    use super::super::lookalike::lookalike;
     use super::*;
-
-    const KINDS: [IdKind; 3] = [IdKind::Imei, IdKind::Idfa, IdKind::Md5];
 
     /// Values of every result, as JSON: borrowed, escaped and not strings.
     const VALUES: [(&str, &str); 16] = [
@@ -334,11 +325,12 @@ mod tests {
     /// The result of trying the kinds in turn, one value at a time.
     fn expected(
         (maker, case): (&KeyMaker, Option<Case>),
-        kinds: &[IdKind],
+        kinds: &str,
         text: &str,
         keys: &mut Vec<DeviceKey>,
     ) -> Result<(), Unusable> {
-        for kind in kinds {
+        let kinds: Vec<IdKind> = kinds.split(',').map(|kind| kind.parse().unwrap()).collect();
+        for kind in &kinds {
             if lookalike(*kind, text.as_bytes()).is_some_and(|other| kinds.contains(&other)) {
                 continue;
             }
@@ -366,10 +358,12 @@ mod tests {
         })
     }
 
-    fn check(kinds: [&[IdKind]; 2], case: Option<Case>) {
+    fn check(kinds: [&str; 2], case: Option<Case>) {
         let names = ["a", "b"];
-        let columns = [0, 1]
-            .map(|column| Column { name: names[column].to_owned(), kinds: kinds[column].to_vec() });
+        let columns = [0, 1].map(|column| Column {
+            name: names[column].to_owned(),
+            kinds: kinds[column].parse().unwrap(),
+        });
         let maker = KeyMaker::default();
         let (mut keys, mut rejected, mut text) = (Vec::new(), Vec::new(), String::new());
         for (row, values) in rows() {
@@ -418,9 +412,9 @@ mod tests {
     #[test]
     fn batches_have_the_keys_and_rejects_of_one_value_at_a_time() {
         for case in [None, Some(Case::All), Some(Case::Lower)] {
-            check([&KINDS, &[IdKind::Openid]], case);
-            check([&[IdKind::Md5], &[IdKind::Idfa]], case);
-            check([&[IdKind::Openid, IdKind::Md5], &[IdKind::Md5, IdKind::Mac]], case);
+            check(["imei,idfa,md5", "openid"], case);
+            check(["md5", "idfa"], case);
+            check(["openid,md5", "md5,mac"], case);
         }
     }
 }

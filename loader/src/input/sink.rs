@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::device::{DeviceKey, IdKind, trim};
 
 use super::lookalike::{LOOKALIKES, Lookalike, lookalike};
 use super::rejects::Reason;
@@ -98,7 +98,7 @@ impl Counts {
     /// Counts a rejected value, a malformed one also by the kind that it looks like.
     pub(crate) fn reject(&mut self, reason: Reason, value: &[u8]) {
         self.rejected[reason as usize] += 1;
-        let value = value.trim_ascii();
+        let value = trim(value);
         if reason == Reason::Malformed
             && let Some(index) = SHAPES.iter().position(|kind| kind.has_shape(value))
         {

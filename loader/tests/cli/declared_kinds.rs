@@ -1,7 +1,10 @@
 //! Declared kinds of ids, and ids that look like another kind.
 
+use std::io::Write as _;
+
 use rtad_core::device::IdKind;
-use testkit::sandbox::{Sandbox, ids, lines};
+use testkit::process::{outcome, spawn};
+use testkit::sandbox::{Sandbox, command, ids, lines};
 
 const STORE: &str = "--store {}/s --audience a";
 
@@ -18,14 +21,14 @@ fn md5s_in_a_raw_column_are_refused_or_read_as_md5s() {
     let refusal = "30 of 40 ids of kind oaid look like ids of kind md5, and would match no device";
     build("oaid=oaid").fails(3, refusal);
     assert_eq!(build("oaid=oaid --allow-lookalikes").json()["keys"], 40);
-    assert_eq!(build("oaid=md5|oaid").json()["keys"], 40);
+    assert_eq!(build("oaid=md5,oaid").json()["keys"], 40);
     for (kind, ids) in [("oaid", &oaids), ("md5", &md5s)] {
         let query = format!("query {STORE} --json --id-kind");
         let asked = sandbox.run(&format!("{query} {kind} {}", ids.join(" "))).json();
         let answers = asked["answers"].as_array().unwrap();
         assert!(answers.iter().all(|answer| answer == "member"), "{kind}: {asked}");
     }
-    let refused = build("oaid=md5|");
+    let refused = build("oaid=md5,");
     assert_eq!(refused.status, Some(2));
     assert!(refused.stderr.contains("unknown id kind"), "{}", refused.stderr);
 }
@@ -82,4 +85,43 @@ fn few_lookalikes_are_a_warning() {
     let built = sandbox.run(&format!("build {STORE} --json --id-kind oaid {{}}/dump"));
     assert_eq!(built.status, Some(0), "{}", built.stderr);
     assert!(built.stderr.contains("10 of 100 ids of kind oaid look like ids of kind md5"));
+}
+
+/// One id a line, of several kinds: every command reads each as its own kind.
+#[test]
+fn list_of_mixed_kinds_is_read_by_every_command() {
+    let sandbox = Sandbox::new();
+    let kinds = [IdKind::Idfa, IdKind::Imei, IdKind::Oaid];
+    let of_kinds: Vec<_> = kinds.iter().map(|kind| ids(*kind, 0..20)).collect();
+    let all = of_kinds.concat();
+    sandbox.file("mixed", lines(&all));
+    let run = |command: &str| {
+        sandbox.run(&format!("{command} {STORE} --id-kind idfa,imei,oaid --json")).json()
+    };
+    let built = sandbox.build("--id-kind idfa,imei,oaid {}/mixed");
+    assert_eq!((&built["keys"], &built["rejected"]["total"]), (&60.into(), &0.into()));
+    for (kind, ids) in kinds.iter().zip(&of_kinds) {
+        sandbox.file("one", lines(ids));
+        let verified = sandbox
+            .run(&format!("verify {STORE} --probes 10 --json --id-kind {kind} --against {{}}/one"));
+        assert_eq!(verified.json()["against"]["checked"], 20);
+    }
+    let queried = run(&format!("query {}", all.join(" ")));
+    assert!(queried["answers"].as_array().unwrap().iter().all(|answer| answer == "member"));
+    assert_eq!(run("remove {}/mixed")["members"]["before"], 60);
+    let mut follow = command(
+        sandbox.path(),
+        &format!("append --follow {STORE} --id-kind idfa,imei,oaid --json"),
+    );
+    let mut follow = spawn(&mut follow);
+    follow.stdin.take().unwrap().write_all(lines(&all).as_bytes()).unwrap();
+    outcome(follow).succeeds();
+    let verify = run("verify --probes 10 --against {}/mixed");
+    assert_eq!(verify["against"]["checked"], 60);
+    let dedup = sandbox.run("dedup --count --json --id-kind idfa,imei,oaid {}/mixed {}/mixed");
+    assert_eq!(dedup.json()["first_seen"], 60);
+
+    let refused = sandbox.run(&format!("build {STORE} --id-kind md5,caid {{}}/mixed"));
+    assert_eq!(refused.status, Some(2));
+    assert!(refused.stderr.contains("ids of kind caid would be read as md5"), "{refused:?}");
 }

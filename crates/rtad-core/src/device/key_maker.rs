@@ -131,7 +131,7 @@ impl KeyMaker {
 /// Trims white space, also that of word processors and web pages: no-break and ideographic spaces,
 /// zero-width characters, byte order marks.
 #[inline]
-pub(super) fn trim(id: &[u8]) -> &[u8] {
+pub fn trim(id: &[u8]) -> &[u8] {
     let id = id.trim_ascii();
     match id {
         [first, .., last] if *first >= 0x80 || *last >= 0x80 => trim_unicode(id),

@@ -90,15 +90,17 @@ pub(super) async fn run(
     (every, max_ids): (Duration, usize),
     output: &Output,
 ) -> Result<(), CommandError> {
-    let Layout::Lines { kind } = input.layout else {
+    let Layout::Lines { kinds } = input.layout.clone() else {
         unreachable!("--follow conflicts with --format")
     };
-    let (case, keys) = (input.case.unwrap_or(kind.canonical_case()), input.keys.clone());
+    let (case, keys) = (input.case, input.keys.clone());
     let (sender, mut batches) = mpsc::channel(WAITING_BATCHES);
     // Not joined: a read of stdin may block forever.
     std::thread::spawn(move || {
         let parse = |line: &[u8], batch: &mut LineBatch| {
             let key: &KeyMaker = &keys;
+            let kind = kinds.of(line);
+            let case = case.unwrap_or(kind.canonical_case());
             match key.keys(kind, case, line, &mut batch.keys) {
                 Ok(()) => batch.counts.accept(kind, line),
                 Err(unusable) => batch.counts.reject(unusable.into(), line),

@@ -32,7 +32,7 @@ pub(super) fn check(
 
 /// Estimated number of keys in a source; 0 if unknown.
 fn keys_in(input: &Input, source: &Source) -> f64 {
-    let (Layout::Lines { kind }, Source::File(path)) = (&input.layout, source) else { return 0.0 };
+    let (Layout::Lines { kinds }, Source::File(path)) = (&input.layout, source) else { return 0.0 };
     let is_file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     // Only regular files: opening a pipe and closing it would lose its data.
     let Some((facts, file)) = is_file.and_then(|facts| Some((facts, File::open(path).ok()?)))
@@ -43,11 +43,12 @@ fn keys_in(input: &Input, source: &Source) -> f64 {
     if file.take(SAMPLE_BYTES).read_to_end(&mut sample).is_err() || sample.is_empty() {
         return 0.0;
     }
-    let case = input.case.unwrap_or(kind.canonical_case());
     let mut keys: Vec<DeviceKey> = Vec::new();
     for line in lines(&sample) {
+        let kind = kinds.of(line);
+        let case = input.case.unwrap_or(kind.canonical_case());
         // Compressed data has no lines that are ids.
-        let _ = input.keys.keys(*kind, case, line, &mut keys);
+        let _ = input.keys.keys(kind, case, line, &mut keys);
     }
     keys.len() as f64 / sample.len() as f64 * facts.len() as f64
 }

@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader};
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::{Case, DeviceKey, IdKind, Unusable};
+use rtad_core::device::{Case, DeviceKey, Unusable};
 
 use super::first_seen::FirstSeen;
 use crate::input::{
-    Counts, Ends, Input, InputCounts, InputError, Layout, Opened, Reason, Source, expect,
+    Counts, Ends, Input, InputCounts, InputError, Kinds, Layout, Opened, Reason, Source, expect,
 };
 use crate::progress::Progress;
 
@@ -20,16 +20,16 @@ const ROWS_PER_UPDATE: u64 = 1 << 16;
 pub(super) struct LineKeys<'a> {
     input: &'a Input,
     /// `None` for any text.
-    kind: Option<IdKind>,
+    kinds: Option<&'a Kinds>,
 }
 
 impl<'a> LineKeys<'a> {
     pub(super) fn of(input: &'a Input, text: bool) -> Self {
-        let kind = match input.layout {
-            Layout::Lines { kind } if !text => Some(kind),
+        let kinds = match &input.layout {
+            Layout::Lines { kinds } if !text => Some(kinds),
             _ => None,
         };
-        Self { input, kind }
+        Self { input, kinds }
     }
 
     pub(super) fn read(
@@ -42,7 +42,7 @@ impl<'a> LineKeys<'a> {
         expect(progress, sources);
         for (index, source) in sources.iter().enumerate() {
             // Every byte counts with --text.
-            let ends = if self.kind.is_some() { Ends::Converted } else { Ends::Kept };
+            let ends = if self.kinds.is_some() { Ends::Converted } else { Ends::Kept };
             let opened = Opened::open(source, ends, progress.bytes())?;
             let mut reader = BufReader::with_capacity(BUFFER_BYTES, opened);
             counts.add_to(index, &self.read_one(&mut reader, first, progress)?);
@@ -59,12 +59,12 @@ impl<'a> LineKeys<'a> {
         let mut counts = Counts::default();
         let (mut line, mut keys) = (Vec::new(), Vec::new());
         while let Some(is_whole) = next_line(reader, &mut line)? {
-            let text = line.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.kind.is_some());
+            let text = line.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.kinds.is_some());
             let text = text.unwrap_or(&line);
             keys.clear();
             match self.keys(text, is_whole, &mut keys) {
                 Ok(()) => {
-                    self.kind.inspect(|kind| counts.accept(*kind, text));
+                    self.kinds.inspect(|kinds| counts.accept(kinds.of(text), text));
                     // An id with several spellings is new if any spelling is; all of them become
                     // seen.
                     let new = keys.iter().filter(|key| first.is_new(key)).count();
@@ -91,10 +91,11 @@ impl<'a> LineKeys<'a> {
         if !is_whole {
             return Err(Reason::TooLong);
         }
-        let Some(kind) = self.kind else {
+        let Some(kinds) = self.kinds else {
             keys.push(DeviceKey::of_canonical(text));
             return Ok(());
         };
+        let kind = kinds.of(text);
         let case: Case = self.input.case.unwrap_or(kind.canonical_case());
         self.input.keys.keys(kind, case, text, keys).map_err(|unusable| match unusable {
             Unusable::Blank => Reason::Blank,

@@ -45,7 +45,7 @@ fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetF
         (Some(index), None) => {
             let descriptor = schema.column(index);
             let form =
-                form(&descriptor, column.kinds[0]).map_err(|found| refused(column, found))?;
+                form(&descriptor, column.kinds.first()).map_err(|found| refused(column, found))?;
             Ok(Leaf { index, form })
         }
         (Some(_), Some(_)) => Err(ParquetFault::ColumnTwice { column: column.name.clone() }),

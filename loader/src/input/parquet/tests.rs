@@ -27,7 +27,7 @@ type Cell = (u64, usize, String);
 fn columns(names: &[(&str, IdKind)]) -> Vec<Column> {
     names
         .iter()
-        .map(|(name, kind)| Column { name: (*name).to_owned(), kinds: vec![*kind] })
+        .map(|(name, kind)| Column { name: (*name).to_owned(), kinds: (*kind).into() })
         .collect()
 }
 
