@@ -296,6 +296,7 @@ impl<'a> Document<'a> {
         if !self.has_syntax {
             self.mistakes.keep_first();
         }
+        self.mistakes.set_names(self.given.names());
         self.mistakes
     }
 }

@@ -1,5 +1,7 @@
 //! Mistakes in a configuration: location, value found, and accepted values.
 
+use std::collections::BTreeMap;
+
 /// The location of a value in the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Location {
@@ -27,19 +29,26 @@ pub struct Mistake {
 pub struct Mistakes {
     file: String,
     list: Vec<Mistake>,
+    /// Names of the tables of lists, by their keys: `clicks` of `window[0]`. Nobody counts the
+    /// tables of a long file, so messages name them.
+    names: BTreeMap<String, String>,
 }
 
 /// All mistakes in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", mistakes.join("\n"))]
 pub struct ConfigError {
-    /// One line each: file and line, key, value found, accepted values.
+    /// One line each: file and line, table and key, value found, accepted values.
     pub mistakes: Vec<String>,
 }
 
 impl Mistakes {
     pub(crate) fn in_file(file: &str) -> Self {
-        Self { file: file.to_owned(), list: Vec::new() }
+        Self { file: file.to_owned(), list: Vec::new(), names: BTreeMap::new() }
+    }
+
+    pub(crate) fn set_names(&mut self, names: BTreeMap<String, String>) {
+        self.names = names;
     }
 
     /// Adds a mistake, unless it is known.
@@ -73,13 +82,25 @@ impl Mistakes {
     }
 
     fn message(&self, Mistake { location, found, accepted }: &Mistake) -> String {
-        let (file, key) = (&self.file, &location.key);
+        let (file, key) = (&self.file, self.named(&location.key));
         let location = match location.line {
             Some(line) => format!("{file}:{line}: "),
             None if file.is_empty() || location.is_outside => String::new(),
             None => format!("{file}: "),
         };
         format!("{location}{key} {found}; accepted: {accepted}")
+    }
+
+    /// The key with the name of its table, if that is known: `[[window]] "clicks": capacity`.
+    fn named(&self, key: &str) -> String {
+        let table = key.find(']').map_or(key, |end| &key[..=end]);
+        let (Some(name), Some((list, _))) = (self.names.get(table), table.split_once('[')) else {
+            return key.to_owned();
+        };
+        match key[table.len()..].strip_prefix('.') {
+            Some(rest) => format!("[[{list}]] {name:?}: {rest}"),
+            None => format!("[[{list}]] {name:?}"),
+        }
     }
 }
 

@@ -168,6 +168,23 @@ impl Node {
         }
     }
 
+    /// Names of the tables in the root's lists, by the keys of those tables.
+    pub(crate) fn names(&self) -> BTreeMap<String, String> {
+        let Value::Table(root) = &self.value else { return BTreeMap::new() };
+        let tables = root.iter().filter_map(|(key, node)| match &node.value {
+            Value::List(list) => Some((key, list)),
+            _ => None,
+        });
+        let items = tables.flat_map(|(key, list)| {
+            list.iter().enumerate().map(move |(index, item)| (format!("{key}[{index}]"), item))
+        });
+        let name = |item: &Self| match &item.get(&[Step::Key("name".to_owned())])?.value {
+            Value::String(name) if !name.is_empty() => Some(name.clone()),
+            _ => None,
+        };
+        items.filter_map(|(key, item)| Some((key, name(item)?))).collect()
+    }
+
     /// The first value at a path whose indices stand for any index.
     pub(crate) fn first(&self, path: &[Step]) -> Option<&Self> {
         match (path.split_first(), &self.value) {

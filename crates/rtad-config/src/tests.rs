@@ -69,6 +69,35 @@ fn every_mistake_is_found_in_one_reading() {
 }
 
 #[test]
+fn mistakes_name_their_tables() {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Root {
+        window: Vec<Window>,
+    }
+    #[derive(Debug, Deserialize)]
+    struct Window {
+        name: String,
+        size: u64,
+    }
+    let text = "[[window]]\nname = \"clicks\"\nsize = \"x\"\nmore = 1\n[[window]]\nname = \"\"\n\
+                size = \"y\"\n[[window]]\nname = \"a\\nb\"";
+    let example = "[[window]]\nname = \"n\"\nsize = 1";
+    let mut document = Document::parse("f.toml", text, example);
+    let root: Root = document.read();
+    assert!(root.window.iter().all(|window| window.size == 1), "{root:?}");
+    let accepted = root.window.iter().map(|window| window.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(accepted, ["clicks", "", "a\nb"]);
+    let expected = [
+        "f.toml:3: [[window]] \"clicks\": size is \"x\"; accepted: a whole number",
+        "f.toml:4: [[window]] \"clicks\": more is not known; accepted: name, size",
+        "f.toml:7: window[1].size is \"y\"; accepted: a whole number",
+        "f.toml:8: [[window]] \"a\\nb\": size is missing; accepted: a whole number",
+    ];
+    assert_eq!(document.finish().into_result(()).unwrap_err().mistakes, expected);
+}
+
+#[test]
 fn syntax_error_is_the_only_mistake() {
     let mistakes = read("count = 0\nname = x").unwrap_err();
     assert!(mistakes.len() == 1 && mistakes[0].starts_with("f.toml:2: syntax "), "{mistakes:?}");

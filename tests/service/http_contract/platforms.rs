@@ -332,7 +332,7 @@ fn reload_adds_and_removes_platforms() {
     server.connect().request("POST", "/rta/tencent", "", &body).problem(404, "not_found");
     server.write_config("", &format!("{RULES}{}", PLATFORMS.replace("new-users", "no-such")));
     let detail = server.connect_admin().post("/v1/reload", "").problem(422, "bad_config");
-    assert!(detail.contains("platform[0].strategies.new is \"no-such\""), "{detail}");
+    assert!(detail.contains("[[platform]] \"tencent\": strategies.new is \"no-such\""), "{detail}");
     assert_eq!(
         accepted(&post(&mut client, "/rta/gdt", &body)),
         Some(vec!["fresh".to_owned()]),

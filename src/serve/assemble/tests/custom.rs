@@ -152,23 +152,23 @@ response = { accepted = "hits", strategies_as = "number" }
     let mistakes = read(&text.replace("\"a.b\"", "[\"a.b\", \"a\"]")).unwrap_err().mistakes;
     assert_eq!(
         mistakes,
-        ["8: platform[0].request.ids.imei[1] is \"a\": \
+        ["8: [[platform]] \"p\": request.ids.imei[1] is \"a\": \
              is a value for one key and an object for another; accepted: \
           paths of which none is a prefix of another"]
     );
     let mistakes = read(&text.replace("\"1\"", "\"one\"")).unwrap_err().mistakes;
     assert_eq!(
         mistakes,
-        ["9: platform[0].response has strategies_as = \"number\", \
+        ["9: [[platform]] \"p\": response has strategies_as = \"number\", \
              which does not fit strategy \"one\"; accepted: strategy \
              ids from -9223372036854775808 to 18446744073709551615, \
              without a plus or leading zeros"]
     );
     let mistakes = read(&text.replace("body", "proto = \"x\"\nbody")).unwrap_err().mistakes;
     assert!(
-        mistakes
-            .iter()
-            .any(|mistake| mistake.starts_with("7: platform[0].proto is not known for body")),
+        mistakes.iter().any(
+            |mistake| mistake.starts_with("7: [[platform]] \"p\": proto is not known for body")
+        ),
         "{mistakes:?}"
     );
 }
@@ -198,9 +198,9 @@ response = { code = { field = "code", bid = 0, no_bid = 0 } }
     assert_eq!(
         mistakes,
         [
-            "8: platform[0].request maps no id; accepted: ids or id_list",
-            "9: platform[0].response cannot express a no-bid; accepted: code with a no_bid other \
-                than bid, verdicts, or accepted",
+            "8: [[platform]] \"p\": request maps no id; accepted: ids or id_list",
+            "9: [[platform]] \"p\": response cannot express a no-bid; accepted: code with a no_bid \
+                other than bid, verdicts, or accepted",
         ]
     );
     let mistakes = read(
@@ -212,9 +212,9 @@ response = { code = { field = "code", bid = 0, no_bid = 0 } }
     assert_eq!(
         mistakes,
         [
-            "1: platform[0].request is missing; accepted: [platform.request] with request_id, \
-                strategies, ids and so on",
-            "1: platform[0].response is missing; accepted: [platform.response] with code, \
+            "1: [[platform]] \"p\": request is missing; accepted: [platform.request] with \
+                request_id, strategies, ids and so on",
+            "1: [[platform]] \"p\": response is missing; accepted: [platform.response] with code, \
                 verdicts, accepted and so on",
         ]
     );

@@ -62,12 +62,12 @@ fn values_are_within_the_bounds_of_the_strategys_platforms() {
                   cpc_price = 9\n[[strategy.value]]\nweight = 0.2\ncpc_factor = 0.19\n";
     let tencent = TENCENT.replace("\"T1001\" = \"new-users\"", "\"T1001\" = \"valued\"");
     let expected = [
-        "rtad.toml:18: strategy[2].value[0].weight is 5.01; accepted: 0.2 to 5, which the platform \
-         tencent accepts",
-        "rtad.toml:19: strategy[2].value[0].cpc_price is 9; accepted: 10 to 1000000000, which the \
-         platform tencent accepts",
-        "rtad.toml:22: strategy[2].value[1].cpc_factor is 0.19; accepted: 0.2 to 5, which the \
-         platform tencent accepts",
+        "rtad.toml:18: [[strategy]] \"valued\": value[0].weight is 5.01; accepted: 0.2 to 5, \
+         which the platform tencent accepts",
+        "rtad.toml:19: [[strategy]] \"valued\": value[0].cpc_price is 9; accepted: 10 to \
+         1000000000, which the platform tencent accepts",
+        "rtad.toml:22: [[strategy]] \"valued\": value[1].cpc_factor is 0.19; accepted: 0.2 to 5, \
+         which the platform tencent accepts",
     ];
     assert_eq!(mistakes(&format!("{values}{tencent}")), expected);
     read(&format!("{values}{TENCENT}")).unwrap();

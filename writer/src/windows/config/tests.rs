@@ -40,12 +40,12 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "[[window]]\nname = \"A\"\nlength = \"soon\"\ncapacity = \"1\"\ntime_zone = \"Mars\"\n\
              durability = \"yes\"\ncount = 70_000",
             &[
-                "writer.toml:2: window[0].name is \"A\"; accepted: 1 to 64 of a-z",
-                "writer.toml:3: window[0].length is \"soon\"; accepted: a duration from 1s to 28d",
-                "writer.toml:4: window[0].capacity is \"1\"; accepted: a whole number",
-                "writer.toml:5: window[0].time_zone is \"Mars\"; accepted: a name of the IANA",
-                "writer.toml:6: window[0].durability is \"yes\"; accepted: fsync, interval or none",
-                "writer.toml:7: window[0].count is 70000; accepted: a whole number",
+                "writer.toml:2: [[window]] \"A\": name is \"A\"; accepted: 1 to 64 of a-z",
+                "writer.toml:3: [[window]] \"A\": length is \"soon\"; accepted: a duration from 1s",
+                "writer.toml:4: [[window]] \"A\": capacity is \"1\"; accepted: a whole number",
+                "writer.toml:5: [[window]] \"A\": time_zone is \"Mars\"; accepted: a name of the I",
+                "writer.toml:6: [[window]] \"A\": durability is \"yes\"; accepted: fsync, interval",
+                "writer.toml:7: [[window]] \"A\": count is 70000; accepted: a whole number",
             ],
         ),
         (
@@ -53,11 +53,11 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "time_zone = \"UTC\"\ncheckpoint_interval = \"1m\"\nsync_interval = \"1s\"\n\
              namespace = \"x\"\nfpr = 2.0",
             &[
-                "writer.toml:6: window[0].time_zone is given for a time; accepted: length = \"day",
-                "writer.toml:7: window[0].checkpoint_interval is given for another durability; acc",
-                "writer.toml:8: window[0].sync_interval is given for another durability; accepted:",
-                "writer.toml:9: window[0].namespace is given without backend; accepted: backend",
-                "writer.toml:10: window[0].fpr is 2; accepted: more than 0 and less than 1",
+                "writer.toml:6: [[window]] \"a\": time_zone is given for a time; accepted: length",
+                "writer.toml:7: [[window]] \"a\": checkpoint_interval is given for another durabil",
+                "writer.toml:8: [[window]] \"a\": sync_interval is given for another durability; a",
+                "writer.toml:9: [[window]] \"a\": namespace is given without backend; accepted: ba",
+                "writer.toml:10: [[window]] \"a\": fpr is 2; accepted: more than 0 and less than 1",
             ],
         ),
         (
@@ -66,10 +66,10 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
              checkpoint_interval = \"1s\"\n[[window]]\nname = \"b\"\nlength = \"1h\"",
             &[
                 "writer.toml: state_dir is missing; accepted: a directory for the windows' files",
-                "writer.toml:7: window[1].name is \"a\" as well as that of an earlier [[window]]",
-                "writer.toml:9: window[1].capacity is 0; accepted: 1 to 20000000000",
-                "writer.toml:10: window[1].checkpoint_interval is \"1s\"; accepted: a duration",
-                "writer.toml:11: window[2].capacity is missing; accepted: the number of keys",
+                "writer.toml:7: [[window]] \"a\": name is \"a\" as well as that of an earlier [[wi",
+                "writer.toml:9: [[window]] \"a\": capacity is 0; accepted: 1 to 20000000000",
+                "writer.toml:10: [[window]] \"a\": checkpoint_interval is \"1s\"; accepted: a dura",
+                "writer.toml:11: [[window]] \"b\": capacity is missing; accepted: the number of ke",
             ],
         ),
         (
@@ -89,20 +89,20 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "[window.callback]\nid = [\"muid\", \"=md5\", \"a=sha1\"]\nrequest_id = \"\"\n\
              time_unit = \"us\"\nanswer = 1",
             &[
-                "writer.toml:7: window[0].callback.id[0] is \"muid\"; accepted: PARAMETER=KIND, or",
-                "writer.toml:7: window[0].callback.id[1] is \"=md5\"; accepted: PARAMETER=KIND, or",
-                "writer.toml:7: window[0].callback.id[2] is \"a=sha1\"; accepted: PARAMETER=KIND, ",
-                "writer.toml:8: window[0].callback.request_id is \"\"; accepted: a string that is ",
-                "writer.toml:9: window[0].callback.time_unit is \"us\"; accepted: s or ms",
-                "writer.toml:10: window[0].callback.answer is 1; accepted: a string of at most 102",
+                "writer.toml:7: [[window]] \"a\": callback.id[0] is \"muid\"; accepted: PARAMETER=",
+                "writer.toml:7: [[window]] \"a\": callback.id[1] is \"=md5\"; accepted: PARAMETER=",
+                "writer.toml:7: [[window]] \"a\": callback.id[2] is \"a=sha1\"; accepted: PARAMETE",
+                "writer.toml:8: [[window]] \"a\": callback.request_id is \"\"; accepted: a string",
+                "writer.toml:9: [[window]] \"a\": callback.time_unit is \"us\"; accepted: s or ms",
+                "writer.toml:10: [[window]] \"a\": callback.answer is 1; accepted: a string of at",
             ],
         ),
         (
             SLIDING,
             "[window.callback]\nid = []\ntime_unit = \"ms\"",
             &[
-                "writer.toml:7: window[0].callback.id is a list; accepted: at least one parameter",
-                "writer.toml:8: window[0].callback.time_unit is given without time; accepted: time",
+                "writer.toml:7: [[window]] \"a\": callback.id is a list; accepted: at least one pa",
+                "writer.toml:8: [[window]] \"a\": callback.time_unit is given without time; accept",
             ],
         ),
         (
@@ -110,10 +110,10 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "[[audience]]\nname = \"x\"\nfrom_window = \"b\"\n[[audience]]\nname = \"x\"\n\
              from_window = \"a\"\nmin_count = 2",
             &[
-                "writer.toml:5: window[0].durability is \"none\", and an [[audience]] follows the ",
-                "writer.toml:8: audience[0].from_window is \"b\"; accepted: the name of a [[window",
-                "writer.toml:10: audience[1].name is \"x\" as well as that of an earlier [[audien",
-                "writer.toml:12: audience[1].min_count is 2; accepted: 1 to the window's count, 1",
+                "writer.toml:5: [[window]] \"a\": durability is \"none\", and an [[audience]] foll",
+                "writer.toml:8: [[audience]] \"x\": from_window is \"b\"; accepted: the name of a",
+                "writer.toml:10: [[audience]] \"x\": name is \"x\" as well as that of an earlier [",
+                "writer.toml:12: [[audience]] \"x\": min_count is 2; accepted: 1 to the window's c",
             ],
         ),
         (
@@ -121,21 +121,21 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "backend = \"http://:hush@redis\"\ncapacity = 1\ncount = 2\n[[audience]]\n\
              name = \"x\"\nfrom_window = \"a\"",
             &[
-                "writer.toml:1: window[0] has a backend and an [[audience]] that follows it; accep",
-                "writer.toml:1: window[0] is not accepted: Redis config: url: scheme: expected",
-                "writer.toml:5: window[0].capacity is given with backend; accepted: no value",
-                "writer.toml:6: window[0].count is 2; accepted: 1 with backend",
+                "writer.toml:1: [[window]] \"a\" has a backend and an [[audience]] that follows it",
+                "writer.toml:1: [[window]] \"a\" is not accepted: Redis config: url: scheme: expec",
+                "writer.toml:5: [[window]] \"a\": capacity is given with backend; accepted: no val",
+                "writer.toml:6: [[window]] \"a\": count is 2; accepted: 1 with backend",
             ],
         ),
         (
             REMOTE,
             "backend = \"redis://h\"\nbackend_file = \"/nowhere\"",
-            &["writer.toml:1: window[0] needs exactly one of backend and backend_file; accepted: "],
+            &["writer.toml:1: [[window]] \"a\" needs exactly one of backend and backend_file; acc"],
         ),
         (
             REMOTE,
             "backend_file = \"/nowhere\"",
-            &["writer.toml:4: window[0].backend_file is \"/nowhere\": No such file or directory"],
+            &["writer.toml:4: [[window]] \"a\": backend_file is \"/nowhere\": No such file or dir"],
         ),
     ] {
         let text = format!("{before}{text}");

@@ -15,7 +15,10 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
                  {}/tokens --config {}/writer.toml";
     let refused = sandbox.run(start);
     assert_eq!(refused.status, Some(2), "{refused:?}");
-    let mistakes = ["writer.toml:3: window[0].length is \"soon\"", "writer.toml:4: window[0].capa"];
+    let mistakes = [
+        "writer.toml:3: [[window]] \"a\": length is \"soon\"",
+        "writer.toml:4: [[window]] \"a\": capa",
+    ];
     assert!(mistakes.iter().all(|mistake| refused.stderr.contains(mistake)), "{refused:?}");
     let checked = sandbox.run("check-config {}/writer.toml");
     assert_eq!(checked.status, Some(2), "{checked:?}");
