@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rtad_core::cap::{BUCKET_BYTES, CapSeed, CapTable, MAX_DEVICES};
 use rtad_core::clock::unix_seconds;
-use rtad_core::files::{AtomicFile, private, sync_dir};
+use rtad_core::files::{AtomicFile, open_regular, private, sync_dir};
 use rtad_core::period::{Calendar, PeriodUnit};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -67,7 +67,7 @@ pub(super) fn path(folder: &Path, strategy: &str) -> PathBuf {
 
 /// Whether a file is of a period that is over. An unreadable one is. Blocks.
 pub(super) fn has_ended(path: &Path, now: SystemTime) -> bool {
-    let header = File::open(path).map_err(FileError::from).and_then(read_header);
+    let header = open_regular(path).map_err(FileError::from).and_then(read_header);
     let end = header.ok().and_then(|(header, _)| {
         let calendar = Calendar::new(header.per, Some(&header.time_zone)).ok()?;
         let start = UNIX_EPOCH.checked_add(Duration::from_secs(header.start_unix_seconds))?;
@@ -124,7 +124,7 @@ impl Cap {
         strategy: &str,
         config: &CapConfig,
     ) -> Result<Option<Self>, FileError> {
-        let file = match File::open(path(folder, strategy)) {
+        let file = match open_regular(&path(folder, strategy)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };

@@ -1,11 +1,12 @@
 //! Folder of the caps' files in the cache: used by one process, emptied of what has ended.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use rtad_core::files::open_regular;
 
 use super::file::{self, FileError};
 
@@ -53,12 +54,13 @@ impl Folder {
 
     /// Reads a file of it; `None` if there is none. Blocks.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FileError> {
-        let path = self.lock()?.join(name);
-        match std::fs::metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Ok(found) if !found.is_file() => Err(FileError::Damaged("it is no regular file")),
-            _ => Ok(Some(std::fs::read(path)?)),
-        }
+        let mut file = match open_regular(&self.lock()?.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
     }
 
     /// Replaces a file of it as a whole. Blocks.

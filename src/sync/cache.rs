@@ -26,6 +26,7 @@ mod prune;
 mod signed;
 
 use std::collections::HashMap;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -146,7 +147,7 @@ impl Cache {
         let (errors, ours) = (Arc::clone(&self.errors), current.clone());
         let (manifest, name, trust) = (manifest.clone(), audience.clone(), self.trust.clone());
         let written = on_disk(move || {
-            let found = read_current(&folder);
+            let found = read_current(&folder).ok();
             // Another process wrote a later `CURRENT` since this one read it.
             if found.as_ref().is_some_and(|found| found.sequence > ours.sequence) && found != known
             {
@@ -172,7 +173,7 @@ impl Cache {
         let (folder, errors) = (self.folder(audience), Arc::clone(&self.errors));
         let current = current.clone();
         let written = on_disk(move || {
-            let cached = read_current(&folder)?;
+            let cached = read_current(&folder).ok()?;
             let restricted = cached.clone().restricted_by(&current);
             if restricted != cached {
                 errors.report(&folder, &write(&folder, "CURRENT", &restricted.to_bytes()));
@@ -192,7 +193,15 @@ impl Cache {
             (self.folder(audience), audience.clone(), Arc::clone(&self.errors));
         let trust = self.trust.clone();
         let last = on_disk(move || {
-            let current = read_current(&folder)?;
+            let current = match read_current(&folder) {
+                Ok(current) => current,
+                Err(error) => {
+                    if error.kind() != ErrorKind::NotFound {
+                        errors.report(&folder.join("CURRENT"), &Err(error));
+                    }
+                    return None;
+                }
+            };
             let file_name = format!("{}.json", current.generation);
             let file = read_signed(&folder, &file_name, MAX_MANIFEST_BYTES, &trust).ok()?;
             let path = folder.join(file_name);
@@ -215,7 +224,7 @@ impl Cache {
     /// Records the cached `CURRENT` before the first poll of the store.
     pub(super) async fn remember_current(&self, audience: &AudienceName) {
         let folder = self.folder(audience);
-        if let Some(Some(current)) = on_disk(move || read_current(&folder)).await {
+        if let Some(Some(current)) = on_disk(move || read_current(&folder).ok()).await {
             self.known().insert(audience.clone(), current);
         }
     }
@@ -231,7 +240,7 @@ pub fn cached_audiences(root: &Path) -> Vec<AudienceName> {
     let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
     let paths = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| read_current(path).is_some());
+        .filter(|path| read_current(path).is_ok());
     let mut names: Vec<AudienceName> =
         paths.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
     names.sort();
@@ -250,9 +259,9 @@ fn is_whole(folder: &Path, manifest: &Manifest, current: &Current) -> bool {
         && deltas.all(|entry| has(format!("{}.delta", entry.sha256), entry.size_bytes()))
 }
 
-fn read_current(folder: &Path) -> Option<Current> {
-    let bytes = read_at_most(&folder.join("CURRENT"), MAX_CURRENT_BYTES).ok()?;
-    Current::parse(&bytes).ok()
+fn read_current(folder: &Path) -> io::Result<Current> {
+    let bytes = read_at_most(&folder.join("CURRENT"), MAX_CURRENT_BYTES)?;
+    Current::parse(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 /// Runs `work` on the blocking pool; `None` if it panicked.

@@ -1,7 +1,8 @@
-//! Files that appear whole or not at all: written under another name, then renamed.
+//! Files that appear whole or not at all: written under another name, then renamed. Files that are
+//! opened without blocking.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,20 @@ pub fn replace(folder: &Path, name: &str, aside: &str, bytes: &[u8]) -> io::Resu
     file.sync_all()?;
     aside.publish(&folder.join(name))?;
     sync_dir(folder)
+}
+
+/// Opens a regular file, or a link to one, for reading: opening a named pipe blocks until it has a
+/// writer.
+///
+/// # Errors
+///
+/// The file cannot be opened, or it is a directory, a pipe, a socket or a device.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        let found = "found a directory, a pipe, a socket or a device, expected a regular file";
+        return Err(io::Error::new(ErrorKind::InvalidInput, found));
+    }
+    File::open(path)
 }
 
 /// Makes the names in a folder durable.

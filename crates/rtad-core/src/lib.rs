@@ -5,7 +5,7 @@
 //! | [`error_chain`] | messages of an error and its causes in one line |
 //! | [`clock`] | Unix time |
 //! | [`random`] | random numbers |
-//! | [`files`] | files that appear whole or not at all |
+//! | [`files`] | files that appear whole, and files opened without blocking |
 //! | [`device`] | device ids and the 16-byte keys made of them |
 //! | [`period`] | calendar days and hours in a time zone |
 //! | [`schedule`] | times at which something holds |

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
 
 use super::errors::CacheErrors;
-use rtad_core::files::{AtomicFile, private};
+use rtad_core::files::{AtomicFile, open_regular, private};
 use rtad_core::random;
 use rtad_core::snapshot::{ChunkError, ChunkReader};
 
@@ -30,7 +30,7 @@ pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 /// Reads a file of at most `limit` bytes.
 pub(super) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    open_regular(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn verified<R: ChunkReader>(
     mut reader: R,
     errors: &CacheErrors,
 ) -> Option<R::Verified> {
-    let mut file = match File::open(path) {
+    let mut file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => {
