@@ -18,10 +18,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use rtad_core::clock::unix_seconds;
+use rtad_http::refusals::RefusalLog;
 use serde::Serialize;
 
 use crate::cap::Caps;
-use crate::telemetry::{FailureLog, Telemetry};
+use crate::telemetry::Telemetry;
 use days::Days;
 use minutes::Minutes;
 
@@ -100,10 +101,10 @@ impl History {
     pub async fn run(self: Arc<Self>, telemetry: Arc<Telemetry>, caps: Arc<Caps>) {
         let (history, files) = (Arc::clone(&self), Arc::clone(&caps));
         let _ = tokio::task::spawn_blocking(move || history.restore(&files)).await;
-        let (mut begun, mut failures) = (Instant::now(), FailureLog::default());
+        let (mut begun, mut refusals) = (Instant::now(), RefusalLog::default());
         loop {
             tokio::time::sleep(CLOCK_INTERVAL).await;
-            failures.update(telemetry.failure_totals(), Instant::now());
+            telemetry.log_refusals(&mut refusals);
             let now = SystemTime::now();
             if self.days.lock().is_over(now) {
                 self.days.lock().observe(telemetry.decision_totals(), now);

@@ -32,7 +32,7 @@ mod snapshots;
 pub use cache::ChunkSource;
 pub use connections::ConnectionPermit;
 pub use decisions::{DecisionCounters, DecisionLabels, IdCounters, IdLabels};
-pub use failures::{FailureCounter, FailureLog};
+pub use failures::FailureCounter;
 pub use registry::{InFlight, Telemetry};
 pub use requests::{Route, RouteMetrics};
 pub use sharded_counter::count_as_worker;

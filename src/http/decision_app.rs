@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use rtad_http::body::{self, BodyError, BodyLimits};
+use rtad_http::problem::ProblemCode;
 use rtad_http::timing::Arrival;
 use rtad_http::unfinished::{Unfinished, UnfinishedPermit};
 
@@ -89,7 +90,13 @@ impl App {
     ) -> DecisionAnswer {
         let mut answer = match answered {
             Ok(content) => content.into_answer(headers),
-            Err(error) => error.into_answer(),
+            Err(error) => {
+                let answer: DecisionAnswer = error.into_answer();
+                if let Some(ProblemCode(code)) = answer.extensions().get() {
+                    self.telemetry.refused(route, code);
+                }
+                answer
+            }
         };
         if self.readiness.is_draining() {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

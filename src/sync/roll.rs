@@ -122,7 +122,7 @@ impl Sync {
         loader.fetch(cache, &manifest, &plan.steps).await?;
         if !plan.steps.is_empty() {
             let (generation, chunks) = (manifest.generation(), plan.steps.len());
-            tracing::info!(
+            tracing::debug!(
                 audience = name.as_str(),
                 generation,
                 chunks,

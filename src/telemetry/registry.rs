@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use metrics::{Counter, Gauge, Label};
 use metrics_exporter_prometheus::{
@@ -11,11 +11,12 @@ use metrics_exporter_prometheus::{
 use parking_lot::{Mutex, MutexGuard};
 
 use rtad_http::budget::ByteBudget;
+use rtad_http::refusals::{RefusalLabels, RefusalLog, Refusals};
 
 use super::connections::{ConnectionPermit, OpenConnections};
 use super::decisions::{DecisionCounters, DecisionLabels, IdCounters, IdLabels};
 use super::describe::{describe, set_initial_values};
-use super::failures::{FailureCounter, FailureLabels};
+use super::failures::FailureCounter;
 use super::requests::{self, Route, RouteMetrics};
 use super::sharded_counter::ShardedCounter;
 
@@ -28,6 +29,8 @@ pub struct Telemetry {
     handle: PrometheusHandle,
     routes: [RouteMetrics; Route::ALL.len()],
     labeled: Mutex<LabeledCounters>,
+    /// Problems of the decision port.
+    refusals: Refusals,
     shed: Counter,
     /// Requests begun and not yet ended.
     in_flight: ShardedCounter<1>,
@@ -44,7 +47,7 @@ struct LabeledCounters {
     /// The counters by platform and strategy.
     decisions: BTreeMap<(String, String), DecisionCounters>,
     shadow_decisions: BTreeMap<(String, String), DecisionCounters>,
-    failures: BTreeMap<FailureLabels, FailureCounter>,
+    failures: BTreeMap<RefusalLabels, FailureCounter>,
     /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
 }
@@ -66,12 +69,13 @@ impl Default for Telemetry {
                 (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
             });
         let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
-        let (labeled, in_flight, connections) = Default::default();
+        let (labeled, refusals, in_flight, connections) = Default::default();
         Self {
             recorder,
             handle,
             routes,
             labeled,
+            refusals,
             shed,
             in_flight,
             in_flight_gauge,
@@ -269,10 +273,21 @@ impl Telemetry {
         totals.collect()
     }
 
-    /// Failures of platforms' requests since the start.
-    pub fn failure_totals(&self) -> BTreeMap<(String, &'static str), u64> {
+    /// Counts a request that a problem answered.
+    pub fn refused(&self, route: &RouteMetrics, code: &'static str) {
+        self.refusals.count(&route.route, code);
+    }
+
+    /// Logs failures of platforms' requests and problems of rtad's own routes, at most once a
+    /// minute for each cause.
+    pub fn log_refusals(&self, log: &mut RefusalLog) {
         let labeled = self.labeled();
-        labeled.failures.iter().map(|(labels, it)| (labels.clone(), it.total())).collect()
+        let totals = labeled.failures.iter().map(|(labels, it)| (labels.clone(), it.total()));
+        for ((platform, cause), requests) in log.due(totals, Instant::now()) {
+            tracing::warn!(platform, cause, requests, "requests not answered by their ids");
+        }
+        drop(labeled);
+        self.refusals.log(log, Instant::now());
     }
 
     /// Ids since the start.

@@ -2,7 +2,7 @@
 //! existing audiences, never ids.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics::{Counter, Gauge, Label, Unit};
 use metrics_exporter_prometheus::{
@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::{
 use parking_lot::{Mutex, MutexGuard};
 
 use rtad_core::snapshot::AudienceName;
+use rtad_http::refusals::{RefusalLog, Refusals};
 
 use super::error::ApiError;
 use super::op::Op;
@@ -24,6 +25,7 @@ pub(super) struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     queue: Gauge,
+    pub(super) refusals: Refusals,
     /// Audiences that exist or existed; only these become labels.
     known: Mutex<HashSet<AudienceName>>,
 }
@@ -40,7 +42,8 @@ impl Default for Telemetry {
             metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             metrics::gauge!("rtad_writer_queue")
         });
-        Self { handle: recorder.handle(), recorder, queue, known: Mutex::default() }
+        let (refusals, known) = Default::default();
+        Self { handle: recorder.handle(), recorder, queue, refusals, known }
     }
 }
 
@@ -158,11 +161,14 @@ impl Telemetry {
         self.handle.render()
     }
 
-    /// Drains the histograms forever, so that memory stays flat without scrapes.
+    /// Drains the histograms, so that memory stays flat without scrapes, and logs refused requests.
+    /// Runs without end.
     pub(super) async fn upkeep(&self) {
+        let mut log = RefusalLog::default();
         loop {
             tokio::time::sleep(UPKEEP_INTERVAL).await;
             self.handle.run_upkeep();
+            self.refusals.log(&mut log, Instant::now());
         }
     }
 }

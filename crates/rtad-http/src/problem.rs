@@ -10,6 +10,10 @@ use serde::Serialize;
 
 use crate::json::json_of;
 
+/// The code of an answer's problem, an extension of the answer.
+#[derive(Debug, Clone, Copy)]
+pub struct ProblemCode(pub &'static str);
+
 /// An error answer. A 503 has `Retry-After: 1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -36,6 +40,7 @@ impl Problem {
         let Self { status, code, title, detail } = &self;
         let document = Document { title, status: status.as_u16(), code, detail };
         let mut response = json_of(*status, &document);
+        response.extensions_mut().insert(ProblemCode(code));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if *status == StatusCode::SERVICE_UNAVAILABLE {

@@ -31,6 +31,9 @@ fn requests_without_a_token_are_rejected() {
         }
     }
     assert_eq!(current(&sandbox).sequence, 1);
+    let refused = serve.log("requests refused", 1);
+    assert_eq!(refused["code"], "unauthorized", "{refused}");
+    assert!(refused["requests"].as_u64() >= Some(1), "{refused}");
 
     // Rotation: both tokens, then only the new one.
     let other = "Authorization: Bearer another-token-0123456789\r\n";

@@ -61,7 +61,7 @@ impl ServedWindow {
         let version = self.version();
         match self.handle.checkpoint(version.unix_seconds).await {
             Ok(Some(saved)) => {
-                tracing::info!(window, "checkpoint of the window written");
+                tracing::debug!(window, "checkpoint of the window written");
                 self.add_upload(&saved, version);
             }
             Ok(None) => tracing::warn!(window, "no checkpoint: the window's log failed meanwhile"),
