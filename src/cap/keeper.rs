@@ -29,6 +29,9 @@ const SAVE_SHARE: u32 = 20;
 pub struct Caps {
     folder: Option<Folder>,
     pub(super) served: Mutex<Vec<Arc<Cap>>>,
+    /// Caps that ended with a reload, until no request uses them: their files are then written, and
+    /// their leases given back.
+    retired: Mutex<Vec<Arc<Cap>>>,
     leases: Leases,
     /// Held while files are written. Whether it was the last time.
     pub(super) saving: Mutex<bool>,
@@ -51,6 +54,10 @@ impl Caps {
         leases: Option<&LeasesConfig>,
     ) -> Vec<Option<Arc<Cap>>> {
         self.leases.use_backend(leases);
+        if !self.retired.lock().is_empty() {
+            // A strategy that returns reads its file.
+            self.save();
+        }
         let old = self.served().clone();
         let started = |(index, strategy): (usize, &Strategy)| {
             let config = caps.get(index)?.as_ref()?;
@@ -75,6 +82,11 @@ impl Caps {
         let caps: Vec<_> = started.into_iter().enumerate().map(cap).collect();
         *served = caps.iter().flatten().cloned().collect();
         drop(served);
+        let goes_on = |old: &&Arc<Cap>| {
+            let new = caps.iter().flatten().find(|new| new.strategy() == old.strategy());
+            new.is_some_and(|new| old.has_periods_of(new.config()))
+        };
+        self.retired.lock().extend(old.iter().filter(|old| !goes_on(old)).cloned());
         if let Some(folder) = &self.folder {
             // A file that is being written must not be removed.
             let _saving = self.saving.lock();
@@ -130,9 +142,9 @@ impl Caps {
     /// Writes the files for the last time; if no requests are left, gives back what was leased and
     /// not used.
     pub async fn close(self: Arc<Self>, is_idle: bool) {
-        let served = self.served().clone();
         if is_idle {
-            self.leases.close(&served).await;
+            let caps = [self.served().clone(), self.retired.lock().clone()].concat();
+            self.leases.close(&caps).await;
         }
         let _ = tokio::task::spawn_blocking(move || {
             self.save();
@@ -175,10 +187,25 @@ impl Caps {
                 let served = self.served().clone();
                 let grant = |cap: &Arc<Cap>, period, devices| self.grant(cap, period, devices);
                 self.leases.renew(&served, grant).await;
+                self.end_retired().await;
                 tokio::time::sleep(lease::TICK).await;
             }
         };
         tokio::join!(lease, Arc::clone(&self).follow());
+    }
+
+    /// Ends the retired caps that no catalog serves any more.
+    async fn end_retired(self: &Arc<Self>) {
+        let mut retired = self.retired.lock().clone();
+        // One reference is here, and one in the list.
+        retired.retain(|cap| Arc::strong_count(cap) == 2);
+        if retired.is_empty() {
+            return;
+        }
+        self.leases.give_back(&retired).await;
+        let caps = Arc::clone(self);
+        let _ = tokio::task::spawn_blocking(move || caps.save()).await;
+        self.retired.lock().retain(|cap| !retired.iter().any(|ended| Arc::ptr_eq(ended, cap)));
     }
 
     async fn follow(self: Arc<Self>) {
@@ -212,11 +239,17 @@ impl Caps {
         if *is_closed {
             return;
         }
-        let served = self.served().clone();
+        let mut caps = self.served().clone();
+        for old in self.retired.lock().iter().rev() {
+            // The file of a strategy is that of its last cap.
+            if caps.iter().all(|cap| cap.strategy() != old.strategy()) {
+                caps.push(Arc::clone(old));
+            }
+        }
         let save = || -> Result<(), FileError> {
             let path = folder.lock()?;
             // A file that cannot be written keeps no other one from it.
-            let saved: Vec<_> = served.iter().map(|cap| cap.save(path)).collect();
+            let saved: Vec<_> = caps.iter().map(|cap| cap.save(path)).collect();
             Ok(saved.into_iter().collect::<Result<(), _>>()?)
         };
         let saved = save();

@@ -220,9 +220,14 @@ impl Leases {
         unused
     }
 
-    /// Leases no more, and gives back what these caps have left. Waits for calls in progress.
+    /// Leases no more, and gives back what these caps have left.
     pub(super) async fn close(&self, caps: &[Arc<Cap>]) {
         self.is_closed.store(true, Ordering::Relaxed);
+        self.give_back(caps).await;
+    }
+
+    /// Gives back what these caps have left. Waits for calls in progress.
+    pub(super) async fn give_back(&self, caps: &[Arc<Cap>]) {
         let _calling = self.calling.lock().await;
         let backend = self.backend.lock().clone();
         let Some(Backend { client, .. }) = backend else { return };

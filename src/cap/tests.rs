@@ -450,6 +450,23 @@ fn one_process_uses_the_files() {
     assert_eq!(started(cache.path(), &config).1.usage().devices, 5);
 }
 
+/// Counts since the last save, ten seconds at most, are in the file too.
+#[test]
+fn strategy_that_returns_goes_on_counting() {
+    let cache = tempfile::tempdir().unwrap();
+    let config = at_noon(100, PeriodUnit::Day);
+    let (caps, cap) = started(cache.path(), &config);
+    for round in 1..=3 {
+        let last = caps.serve(&[strategy()], &[Some(config.clone())], None).pop().flatten();
+        let last = last.unwrap();
+        assert!(admits(&last, round));
+        caps.serve(&[], &[], None);
+        // A request of the old catalog.
+        assert!(admits(&last, 100 + round));
+        assert_eq!(last.usage().devices, 2 * round, "{:?}", cap.usage());
+    }
+}
+
 #[test]
 fn ended_files_of_removed_caps_are_deleted() {
     let cache = tempfile::tempdir().unwrap();

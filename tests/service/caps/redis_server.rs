@@ -128,6 +128,29 @@ fn drained_pod_gives_back_what_it_did_not_use() {
     assert_eq!(known(), 5 + number(&cap(&second)["limit"]));
 }
 
+#[test]
+fn removed_cap_gives_back_what_it_did_not_use() {
+    let redis = Redis::start();
+    let first = start(100_000, &redis);
+    let mut client = first.connect();
+    for n in 0..5 {
+        wait_until("a lease", || decide_oaid(&mut client, n) == "+not_member");
+    }
+    let leased = leased_rules(100_000, &redis.url());
+    let (before, rest) = leased.split_once("[strategy.cap]").unwrap();
+    let (_, after) = rest.split_once("[[strategy]]").unwrap();
+    first.write_config(API, &format!("{before}[[strategy]]{after}"));
+    first.connect_admin().request("POST", "/v1/reload", "", "").ok();
+    let second = start(100_000, &redis);
+    let (mut client, mut devices) = (second.connect(), 1_000..);
+    // A pod learns what others have given back with its next lease.
+    wait_until("the second knows", || {
+        decide_oaid(&mut client, devices.next().unwrap());
+        let cap = cap(&second);
+        number(&cap["leases"]["all_devices"]) == 5 + number(&cap["limit"])
+    });
+}
+
 /// Pods are replaced one by one under load, and the server is away for a while before each.
 #[test]
 fn rollout_of_three_pods_bids_for_exactly_the_cap() {
