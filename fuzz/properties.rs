@@ -234,11 +234,11 @@ impl World {
         let (body, mut read) = (Ok(body), Read::default());
         let mut bids = [None; STRATEGIES];
         let platform = &served.platform;
-        let answered = platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
-            let verdicts = self.catalog.decide_request(served, &self.reader, read, Instant::now());
-            bids = self.bids(read, &verdicts);
-            verdicts
-        });
+        let answered =
+            platform.respond(Admission::ByHeaders, head, &body, &mut read, |read, verdicts| {
+                self.catalog.decide_request(served, &self.reader, read, Instant::now(), verdicts);
+                bids = self.bids(read, verdicts);
+            });
         assert_ne!(answered.failure(), Some(Failure::Internal), "nothing panics");
         Answer { failure: answered.failure(), bytes: answered.bytes, bids }
     }

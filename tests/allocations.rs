@@ -141,11 +141,16 @@ fn answers_allocate_lists_and_bytes_only() {
             let answer = || {
                 let (head, mut read) =
                     (RequestHead { headers: &headers, query: None }, Read::default());
-                let answered =
-                    platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
+                let answered = platform.respond(
+                    Admission::ByHeaders,
+                    head,
+                    &body,
+                    &mut read,
+                    |read, verdicts| {
                         let verdict = |strategy| Verdict { strategy, decision, changes_in: None };
-                        read.verdicts(verdict)
-                    });
+                        read.decide(verdicts, verdict);
+                    },
+                );
                 assert!(answered.error.is_none() && !answered.bytes.is_empty());
             };
             // Bytes that are shared once are shared again without an allocation.

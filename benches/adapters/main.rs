@@ -174,9 +174,10 @@ fn answered(serving: &Serving, ids: &IdReader, path: &str, body: Bytes) -> Bytes
     let headers = HeaderMap::new();
     let head = RequestHead { headers: &headers, query: None };
     let (body, mut read) = (Ok(body), Read::default());
-    let answered = served.platform.respond(Admission::ByHeaders, head, &body, &mut read, |read| {
-        catalog.decide_request(served, ids, read, Instant::now())
-    });
+    let answered =
+        served.platform.respond(Admission::ByHeaders, head, &body, &mut read, |read, verdicts| {
+            catalog.decide_request(served, ids, read, Instant::now(), verdicts);
+        });
     assert!(answered.error.is_none(), "a good body");
     answered.bytes
 }

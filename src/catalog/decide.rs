@@ -122,7 +122,7 @@ impl RequestKeys {
 }
 
 impl Catalog {
-    /// The verdicts that answer a platform's request of the time `at`. Counts the ids, the
+    /// Appends the verdicts that answer a platform's request of the time `at`. Counts the ids, the
     /// decisions, the device under caps, and too many ids.
     #[inline]
     pub fn decide_request(
@@ -131,7 +131,8 @@ impl Catalog {
         reader: &IdReader,
         read: &Read<'_>,
         at: Instant,
-    ) -> Verdicts {
+        verdicts: &mut Verdicts,
+    ) {
         let mut keys = RequestKeys::default();
         let doubtful = |id: &Id<'_>, found, _| {
             if found == IdResult::Doubtful {
@@ -143,14 +144,13 @@ impl Catalog {
         for failure in read.observed.into_iter().chain(too_many) {
             served.count_failure(failure);
         }
-        let mut verdicts = read.verdicts(|strategy| {
+        read.decide(verdicts, |strategy| {
             let decide = || keys.decide(self, strategy, read);
             let decision = self.within_cap(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
         });
-        self.remove_shadow(&mut verdicts);
-        verdicts
+        self.remove_shadow(verdicts);
     }
 
     /// The verdicts about a request with these keys, those in shadow too. Nothing is counted.
@@ -160,10 +160,12 @@ impl Catalog {
         read: &Read<'_>,
         at: Instant,
     ) -> Verdicts {
-        read.verdicts(|strategy| {
+        let mut verdicts = Verdicts::new();
+        read.decide(&mut verdicts, |strategy| {
             let decision = keys.decide(self, strategy, read);
             let decision = self.within_cap_uncounted(strategy, decision, keys.keys(), at);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
-        })
+        });
+        verdicts
     }
 }

@@ -67,12 +67,11 @@ pub fn explain(
     let admission = if has_headers { Admission::ByHeaders } else { Admission::Granted };
     let body = if size_bytes > max_body { Err(Failure::TooLarge) } else { Ok(body) };
     let (mut read, mut verdicts, at) = (Read::default(), Verdicts::new(), Instant::now());
-    let answered = platform.respond(admission, head, &body, &mut read, |read| {
+    let answered = platform.respond(admission, head, &body, &mut read, |read, answered| {
         let trace = Trace::of(read, ids);
         verdicts = catalog.decide_request_uncounted(&trace.keys, read, at);
-        let mut answered = verdicts.clone();
-        catalog.remove_shadow(&mut answered);
-        answered
+        answered.clone_from(&verdicts);
+        catalog.remove_shadow(answered);
     });
     let trace = Trace::of(&read, ids);
     let too_many = trace.keys.are_too_many().then_some(Failure::TooManyIds);

@@ -146,10 +146,15 @@ impl Fixture {
             if body.len() > 1024 { Err(Failure::TooLarge) } else { Ok(body) }
         });
         let mut read = Read::default();
-        let answered =
-            served.platform.respond(Admission::Granted, head, &body, &mut read, |read| {
-                self.catalog.decide_request(served, &self.ids, read, Instant::now())
-            });
+        let answered = served.platform.respond(
+            Admission::Granted,
+            head,
+            &body,
+            &mut read,
+            |read, verdicts| {
+                self.catalog.decide_request(served, &self.ids, read, Instant::now(), verdicts);
+            },
+        );
         const_hex::encode(answered.bytes)
     }
 }

@@ -43,9 +43,15 @@ pub(super) fn answer(
         let seen = RequestHead { headers: &head.headers, query: head.uri.query() };
         let answered = {
             let mut read = Read::default();
-            served.platform.respond(Admission::ByHeaders, seen, &body, &mut read, |read| {
-                catalog.decide_request(served, &app.ids, read, arrival.started)
-            })
+            served.platform.respond(
+                Admission::ByHeaders,
+                seen,
+                &body,
+                &mut read,
+                |read, verdicts| {
+                    catalog.decide_request(served, &app.ids, read, arrival.started, verdicts);
+                },
+            )
         };
         if let Some(failure) = answered.failure() {
             served.count_failure(failure);

@@ -57,7 +57,7 @@ impl Platform {
         head: RequestHead<'a>,
         body: &'a Result<Bytes, Failure>,
         read: &mut Read<'a>,
-        mut decide: impl FnMut(&Read<'a>) -> Verdicts,
+        mut decide: impl FnMut(&Read<'a>, &mut Verdicts),
     ) -> Answered {
         let answered = caught(|| {
             if admission == Admission::ByHeaders && !self.access.admits(head.headers) {
@@ -69,7 +69,8 @@ impl Platform {
             if let Some(error) = read_error {
                 return Err(with_encoding(error, head, body));
             }
-            let verdicts = decide(read);
+            let mut verdicts = Verdicts::new();
+            decide(read, &mut verdicts);
             Ok(self.adapter.write(read, &verdicts))
         });
         let error = match answered {
@@ -79,7 +80,8 @@ impl Platform {
         };
         read.give_up(self.adapter.strategies());
         let fallback = || {
-            let verdicts = decide(read);
+            let mut verdicts = Verdicts::new();
+            decide(read, &mut verdicts);
             self.adapter.write(read, &verdicts)
         };
         let bytes = if error.failure().is_auth_failure() { None } else { caught(fallback) };
@@ -152,9 +154,9 @@ mod tests {
         };
         let (headers, body) = (HeaderMap::new(), body.map(Bytes::from_static));
         let head = RequestHead { headers: &headers, query: None };
-        platform.respond(admission, head, &body, &mut Read::default(), |read| {
+        platform.respond(admission, head, &body, &mut Read::default(), |read, answered| {
             assert!(recovers && read.purpose == Purpose::Fallback, "a fault");
-            verdicts(read, &[BID_UNAVAILABLE])
+            *answered = verdicts(read, &[BID_UNAVAILABLE]);
         })
     }
 

@@ -9,8 +9,7 @@ mod request_info;
 
 use bytes::Bytes;
 use prost::Message as _;
-use prost::encoding::WireType;
-use smallvec::SmallVec;
+use prost::encoding::{WireType, encoded_len_varint};
 
 use super::adapter::{Adapter, Kind, Request, encode, is_visible};
 use super::bid_values::{StrategyValues, ValueTable};
@@ -114,24 +113,36 @@ impl Tencent {
     fn of_strategies(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         let bidding = || read.asked.iter().filter(|asked| bids(verdicts, asked.known));
         let is_bid = bidding().next().is_some();
-        let mut out = AnswerBuffer::new();
-        if let Value::Bytes(id) = read.request_id {
+        let code = if is_bid { ACCEPT } else { REJECT };
+        let cache = self.cache.of(is_bid, verdicts);
+        let request_id = match read.request_id {
+            Value::Bytes(id) => Some(id),
+            _ => None,
+        };
+        let values = || read.asked.iter().filter_map(|asked| self.values.of(verdicts, asked.known));
+
+        // A buffer of the exact length becomes the answer without a copy.
+        let length = request_id.map_or(0, bytes_length)
+            + number_length(code)
+            + cache.map_or(0, number_length)
+            + bidding().map(|asked| bytes_length(asked.id.bytes())).sum::<usize>()
+            + values().map(|value| value.target_info.len()).sum::<usize>();
+        let mut out = Vec::with_capacity(length);
+        if let Some(id) = request_id {
             put_bytes(REQUEST_ID, id, &mut out);
         }
-        put_number(CODE, if is_bid { ACCEPT } else { REJECT }, &mut out);
-        if let Some(seconds) = self.cache.of(is_bid, verdicts) {
+        put_number(CODE, code, &mut out);
+        if let Some(seconds) = cache {
             put_number(RESPONSE_CACHE_TIME, seconds, &mut out);
         }
         for asked in bidding() {
             put_bytes(OUT_TARGET_ID, asked.id.bytes(), &mut out);
         }
-        if !self.values.is_empty() {
-            for value in read.asked.iter().filter_map(|asked| self.values.of(verdicts, asked.known))
-            {
-                out.extend_from_slice(&value.target_info);
-            }
+        for value in values() {
+            out.extend_from_slice(&value.target_info);
         }
-        Bytes::copy_from_slice(&out)
+        debug_assert_eq!(out.len(), length);
+        out.into()
     }
 
     /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
@@ -155,16 +166,23 @@ impl Tencent {
     }
 }
 
-/// Room for the answer to a usual request.
-type AnswerBuffer = SmallVec<[u8; 256]>;
-
 /// Keys of fields of `RtaResponse`: number and wire type.
 const REQUEST_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
 const CODE: u8 = 2 << 3 | WireType::Varint as u8;
 const RESPONSE_CACHE_TIME: u8 = 7 << 3 | WireType::Varint as u8;
 const OUT_TARGET_ID: u8 = 10 << 3 | WireType::LengthDelimited as u8;
 
-fn put_number(key: u8, mut number: u32, out: &mut AnswerBuffer) {
+/// Bytes of a number with its key.
+fn number_length(number: u32) -> usize {
+    1 + encoded_len_varint(number.into())
+}
+
+/// Bytes of a text with its key.
+fn bytes_length(bytes: &[u8]) -> usize {
+    number_length(bytes.len() as u32) + bytes.len()
+}
+
+fn put_number(key: u8, mut number: u32, out: &mut Vec<u8>) {
     out.push(key);
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -174,7 +192,7 @@ fn put_number(key: u8, mut number: u32, out: &mut AnswerBuffer) {
 }
 
 /// At most the bytes of a body, whose length is within `u32`.
-fn put_bytes(key: u8, bytes: &[u8], out: &mut AnswerBuffer) {
+fn put_bytes(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
     put_number(key, bytes.len() as u32, out);
     out.extend_from_slice(bytes);
 }

@@ -24,17 +24,15 @@ pub struct Verdict {
 pub type Verdicts = SmallVec<[Verdict; 8]>;
 
 impl Read<'_> {
-    /// The verdicts about the request. `decide` is called once per strategy, even if several ids
-    /// map to it.
+    /// Appends the verdicts about the request. `decide` is called once per strategy, even if
+    /// several ids map to it. Returned by value, they would be copied at each level.
     #[inline]
-    pub fn verdicts(&self, mut decide: impl FnMut(usize) -> Verdict) -> Verdicts {
-        let mut verdicts = Verdicts::new();
+    pub fn decide(&self, verdicts: &mut Verdicts, mut decide: impl FnMut(usize) -> Verdict) {
         for strategy in self.asked.iter().filter_map(|asked| asked.known).map(|id| id.strategy) {
             if verdicts.iter().all(|verdict| verdict.strategy != strategy) {
                 verdicts.push(decide(strategy));
             }
         }
-        verdicts
     }
 }
 
@@ -84,29 +82,31 @@ const REFUSED_CACHE: u32 = 3600;
 impl CacheTimes {
     /// The cache time of an answer with these verdicts. An answer that depends on a missing
     /// audience or lease carries none: a short outage would be cached for a day. So does a default
-    /// value in place of one that depends on a missing audience. An answer without
-    /// a decision carries none either, as it does not depend on the device.
+    /// value in place of one that depends on a missing audience. An answer without a decision
+    /// carries none either, as it does not depend on the device.
     ///
     /// The time in an answer of a strategy with a cap ends with the cap's period: a bid cached for
     /// longer would not be counted in the next one, a cached `capped` would refuse a device that it
     /// admits. It ends with the next change of a schedule too. An answer with `capped` or
     /// `not_scheduled` always carries a time; a bid does only if one is configured.
     pub(super) fn of(&self, bids: bool, verdicts: &[Verdict]) -> Option<u32> {
-        let has = |reason| verdicts.iter().any(|verdict| verdict.decision.reason == reason);
-        let is_fallback = |verdict: &Verdict| verdict.decision.value.is_fallback;
-        if has(Reason::Unavailable)
-            || has(Reason::NoLease)
-            || verdicts.is_empty()
-            || verdicts.iter().any(is_fallback)
-        {
+        if verdicts.is_empty() {
             return None;
         }
+        let (mut is_refused, mut ends_in) = (false, None);
+        for Verdict { decision, changes_in, .. } in verdicts {
+            match decision.reason {
+                Reason::Unavailable | Reason::NoLease => return None,
+                _ if decision.value.is_fallback => return None,
+                Reason::Capped | Reason::NotScheduled => is_refused = true,
+                Reason::Member | Reason::NotMember | Reason::NoDevice | Reason::Rule => {}
+            }
+            ends_in = ends_in.into_iter().chain(*changes_in).min();
+        }
         let configured = if bids { self.bid } else { self.no_bid };
-        let ends_in = verdicts.iter().filter_map(|verdict| verdict.changes_in).min();
         let Some(left) = ends_in else { return configured };
         // Platforms read 0 as "not given".
         let left = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1);
-        let is_refused = has(Reason::Capped) || has(Reason::NotScheduled);
         let usual = configured.or_else(|| is_refused.then_some(REFUSED_CACHE));
         usual.map(|seconds| seconds.min(left))
     }
