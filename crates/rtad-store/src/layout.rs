@@ -7,6 +7,7 @@
 //! {store}/{audience}/deltas/{last}-{digest}.delta exact changes; immutable; `last` is the sequence
 //!                                                 of the CURRENT that first named the delta
 //! {store}/{audience}/GC                           files that a gc is removing; object stores only
+//! {store}/{audience}/CURRENT.probe-{number}       a probe of conditional puts (`write/probe.rs`)
 //! {store}/.windows/{window}/                     checkpoints of event windows (`write/window.rs`)
 //! {file}.minisig                                  the signature of a manifest or a delta
 //! ```
@@ -78,6 +79,19 @@ pub(crate) fn window_checkpoints_path(window: &AudienceName) -> Path {
 pub(crate) fn window_checkpoint_path(window: &AudienceName, name: &str) -> Path {
     window_checkpoints_path(window).join(name)
 }
+
+/// The path of a probe of conditional puts, beside the file to be written.
+pub(crate) fn probe_path(path: &Path, number: u64) -> Path {
+    Path::from(format!("{path}{PROBE}{number:016x}"))
+}
+
+/// Whether the name is that of a probe.
+pub(crate) fn is_probe_name(name: &str) -> bool {
+    let number = name.split_once(PROBE).map_or("", |(_, number)| number);
+    number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+const PROBE: &str = ".probe-";
 
 /// Whether a chunk may have this name. A gc removes no other file from the folder.
 pub(crate) fn is_chunk_name(name: &str) -> bool {

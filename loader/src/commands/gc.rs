@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::HumanBytes;
+use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
@@ -83,6 +83,10 @@ impl GcReport {
         let Collected { removed_chunks: chunks, removed_deltas: deltas, .. } = collected;
         let size = HumanBytes(collected.removed_bytes);
         writeln!(out, "  files    {chunks} chunks and {deltas} deltas removed, {size}")?;
+        if collected.removed_probes > 0 {
+            let probes = collected.removed_probes;
+            writeln!(out, "           {} probes of conditional puts removed", HumanCount(probes))?;
+        }
         match collected.young_chunks {
             0 => Ok(()),
             young => {

@@ -32,6 +32,24 @@ fn chunk_names(seeds: &[&str]) -> BTreeSet<String> {
     entries.map(|entry| chunk_path(&audience(), &entry).to_string()).collect()
 }
 
+/// Writers that may not delete leave the probes of conditional puts.
+#[tokio::test]
+async fn gc_removes_old_probes() {
+    for fixture in StoreFixture::all().into_iter().filter(|fixture| fixture.folder.is_none()) {
+        publish_all(&fixture, &["a"]).await;
+        let before = fixture.files().await;
+        let probe = "old_users/CURRENT.probe-0123456789abcdef";
+        for path in [probe, "old_users/CURRENT.probe-mine"] {
+            fixture.write(path, b"4".to_vec()).await;
+        }
+        assert_eq!(collect(&fixture, 2, HOUR).await.unwrap().removed_probes, 0);
+        assert!(fixture.files().await.contains_key(probe), "a probe may be running");
+        assert_eq!(collect(&fixture, 2, NO_MIN_AGE).await.unwrap().removed_probes, 1);
+        fixture.delete("old_users/CURRENT.probe-mine").await;
+        assert!(fixture.files().await == before, "the generation is intact");
+    }
+}
+
 #[tokio::test]
 async fn gc_removes_unneeded_files() {
     for fixture in StoreFixture::all() {

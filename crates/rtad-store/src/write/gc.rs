@@ -6,6 +6,8 @@
 //! * the newest few generations;
 //! * all files younger than a minimum age.
 //!
+//! Probes of conditional puts (`write/probe.rs`) are removed at that age too.
+//!
 //! A deleted audience (`write/delete.rs`) keeps only higher generations and young files. A manifest
 //! is removed before its signature and its chunks, so a killed gc never leaves a manifest without
 //! chunks. A signature without a manifest is removed once a higher generation is live, because its
@@ -42,7 +44,7 @@ use object_store::path::Path;
 use super::lock::{lock, lock_current};
 use super::writer::StoreWriter;
 use crate::error::StoreError;
-use crate::layout::{chunks_path, deltas_path, manifest_path, signature_path};
+use crate::layout::{audience_path, chunks_path, deltas_path, manifest_path, signature_path};
 use crate::read::Store;
 use mark::GcMark;
 use plan::GcPlan;
@@ -146,5 +148,6 @@ async fn remove(
     };
     let mut files = paths(chunks_path(audience), &plan.chunks);
     files.extend(paths(deltas_path(audience), &plan.deltas));
+    files.extend(plan.probes.iter().map(|name| audience_path(audience).join(name.as_str())));
     stream::iter(files).map(remove).buffer_unordered(PARALLEL_DELETES).try_collect().await
 }

@@ -9,6 +9,7 @@ use object_store::{Error, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, 
 
 use crate::backend::Backend;
 use crate::error::{ConditionError, StoreError};
+use crate::layout::probe_path;
 use rtad_core::random;
 
 /// Refuses an object store without conditional puts. Costs five requests, once per client.
@@ -19,9 +20,10 @@ use rtad_core::random;
 pub(super) async fn check_conditions(backend: &Backend, path: &Path) -> Result<(), StoreError> {
     let Backend::Objects { url, conditions, .. } = backend else { return Ok(()) };
     let checked = conditions.get_or_try_init(|| async {
-        let probe = Path::from(format!("{path}.probe-{:016x}", random::number()));
+        let probe = probe_path(path, random::number());
         let found = probe_conditions(backend, &probe).await;
-        // A policy without deletes leaves a few bytes: `append` needs no deletes otherwise.
+        // A policy without deletes leaves a few bytes until the next gc: `append` needs no deletes
+        // otherwise.
         if let Ok(objects) = backend.objects(&probe).await {
             let _ = objects.delete(&probe).await;
         }

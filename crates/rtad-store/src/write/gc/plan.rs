@@ -7,7 +7,8 @@ use object_store::ObjectMeta;
 
 use crate::error::StoreError;
 use crate::layout::{
-    chunk_name, chunks_path, delta_name, delta_sequence, deltas_path, is_chunk_name,
+    audience_path, chunk_name, chunks_path, delta_name, delta_sequence, deltas_path, is_chunk_name,
+    is_probe_name,
 };
 use crate::read::{ListedManifests, Store};
 use rtad_core::snapshot::{AudienceName, Current, State};
@@ -34,6 +35,8 @@ pub struct Collected {
     pub removed_deltas: u64,
     /// Bytes of the removed chunks and deltas.
     pub removed_bytes: u64,
+    /// Removed probes of conditional puts, which writers without the permission to delete left.
+    pub removed_probes: u64,
     /// Unneeded chunks that are too young to remove.
     pub young_chunks: u64,
 }
@@ -49,6 +52,7 @@ pub(super) struct GcPlan {
     pub(super) signatures_alone: BTreeSet<u64>,
     pub(super) chunks: BTreeMap<String, u64>,
     pub(super) deltas: BTreeMap<String, u64>,
+    pub(super) probes: BTreeSet<String>,
     young_chunks: u64,
 }
 
@@ -79,6 +83,7 @@ impl GcPlan {
         let needed = survey.needed_by(&plan.kept).await?;
         survey.add_deltas(&mut plan, &needed.deltas).await?;
         survey.add_chunks(&mut plan, &needed.chunks).await?;
+        survey.add_probes(&mut plan).await?;
         Ok(plan)
     }
 
@@ -87,6 +92,7 @@ impl GcPlan {
             && self.signatures_alone.is_empty()
             && self.chunks.is_empty()
             && self.deltas.is_empty()
+            && self.probes.is_empty()
     }
 
     /// Retains only files that another plan names too.
@@ -95,6 +101,7 @@ impl GcPlan {
         self.signatures_alone.retain(|generation| other.signatures_alone.contains(generation));
         self.chunks.retain(|name, _| other.chunks.contains_key(name));
         self.deltas.retain(|name, _| other.deltas.contains_key(name));
+        self.probes.retain(|name| other.probes.contains(name));
     }
 
     pub(super) fn collected(&self) -> Collected {
@@ -105,6 +112,7 @@ impl GcPlan {
             removed_deltas: self.deltas.keys().filter(|name| name.ends_with(".delta")).count()
                 as u64,
             removed_bytes: self.chunks.values().chain(self.deltas.values()).sum(),
+            removed_probes: self.probes.len() as u64,
             young_chunks: self.young_chunks,
         }
     }
@@ -245,6 +253,19 @@ impl Survey<'_> {
                 plan.chunks.insert(name.to_owned(), object.size);
             }
         }
+        Ok(())
+    }
+    /// Probes are beside `CURRENT`, and directories need none.
+    async fn add_probes(&self, plan: &mut GcPlan) -> Result<(), StoreError> {
+        if self.store.backend.is_directory() {
+            return Ok(());
+        }
+        let folder = audience_path(self.audience);
+        let listing = self.store.objects(&folder).await?.list_with_delimiter(Some(&folder)).await;
+        let listing = listing.map_err(|source| StoreError::backend("list", &folder, source))?;
+        let old = listing.objects.iter().filter(|object| !self.is_young(object));
+        let names = old.filter_map(|object| object.location.filename());
+        plan.probes.extend(names.filter(|name| is_probe_name(name)).map(str::to_owned));
         Ok(())
     }
 }
