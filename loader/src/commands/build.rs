@@ -19,6 +19,7 @@ mod stages;
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -110,6 +111,11 @@ pub(super) struct BuildArgs {
     /// audience itself has changed since the live generation; labels do not count
     #[arg(long, conflicts_with = "expires")]
     if_changed: bool,
+    /// With --if-changed: build nevertheless if the live generation is older than this, so that its
+    /// age stays below the `max_age` of pods
+    #[arg(long, value_name = "TIME", requires = "if_changed",
+        value_parser = humantime::parse_duration)]
+    rebuild_after: Option<Duration>,
     /// Read and build, but write nothing to the store
     #[arg(long)]
     dry_run: bool,

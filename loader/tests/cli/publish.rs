@@ -287,6 +287,9 @@ fn build_of_unchanged_inputs_is_skipped() {
     let text = sandbox.run("build --store {}/s --audience a --if-changed {}/one").stdout;
     assert_eq!(text, "a: nothing changed since generation 1, which stays live\n");
 
+    assert!(is_skipped("{}/one --rebuild-after 1h"));
+    assert!(!is_skipped("{}/one --rebuild-after 0s"), "the live generation is old");
+
     for changed in ["{}/one --fpr 0.001", "{}/one {}/two", "{}/one --case lower", "{}/two"] {
         assert!(!is_skipped(changed), "{changed}");
         assert!(is_skipped(changed), "{changed}");

@@ -2,9 +2,10 @@
 //!
 //! The manifest has a digest of the inputs' names, sizes and versions and of the flags that shape
 //! the keys and chunks. Contents are not read. Any change to the audience since its build, such as
-//! an append, also calls for a new build.
+//! an append, also calls for a new build, and so does an age of `--rebuild-after`.
 
 use std::io::{self, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
@@ -91,6 +92,11 @@ pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> 
     let Some(manifest) = found.filter(|manifest| !has_deltas(manifest)) else { return Ok(None) };
     let built_from = manifest.lineage().and_then(|lineage| lineage.inputs_sha256);
     if built_from.is_none() || built_from != digest(args, &input) {
+        return Ok(None);
+    }
+    let created = UNIX_EPOCH + Duration::from_secs(manifest.created_unix_seconds());
+    let age = SystemTime::now().duration_since(created).unwrap_or_default();
+    if args.rebuild_after.is_some_and(|limit| age >= limit) {
         return Ok(None);
     }
     Ok(Some(Unchanged {
