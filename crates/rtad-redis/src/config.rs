@@ -22,8 +22,6 @@ pub struct RedisConfig {
     /// begin with: `redis+cluster://host1:7000,host2:7000`. User and password are percent-encoded.
     /// The port defaults to 6379, the database to 0; a cluster has no other database.
     pub url: String,
-    /// Password; overrides that of the URL, so that it can come from a file.
-    pub password: Option<String>,
     /// PEM file of CA certificates for `rediss://`: the only trusted ones. Default: those of the
     /// system.
     pub ca_file: Option<PathBuf>,
@@ -49,7 +47,6 @@ impl RedisConfig {
     pub fn new(url: impl Into<String>, window: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            password: None,
             ca_file: None,
             namespace: "rtad".to_owned(),
             window: window.into(),
@@ -86,10 +83,7 @@ impl RedisConfig {
         if self.max_keys_in_flight == 0 {
             return Err(RedisError::Config("max_keys_in_flight: expected at least 1".to_owned()));
         }
-        let mut target = Target::parse(&self.url)?;
-        if let Some(password) = &self.password {
-            target.password = Some(password.clone());
-        }
+        let target = Target::parse(&self.url)?;
         if self.ca_file.is_some() && !target.tls {
             return Err(RedisError::Config(
                 "ca_file: expected a rediss:// URL beside it, found redis://".to_owned(),
@@ -104,7 +98,6 @@ impl fmt::Debug for RedisConfig {
         formatter
             .debug_struct("RedisConfig")
             .field("url", &redacted(&self.url))
-            .field("password", &self.password.as_ref().map(|_| "<redacted>"))
             .field("ca_file", &self.ca_file)
             .field("namespace", &self.namespace)
             .field("window", &self.window)
@@ -287,8 +280,7 @@ mod tests {
 
     #[test]
     fn debug_hides_passwords() {
-        let mut config = RedisConfig::new("redis://me:hidden@h:1/2", "day");
-        config.password = Some("hidden".to_owned());
+        let config = RedisConfig::new("redis://me:hidden@h:1/2", "day");
         let text = format!("{config:?}");
         assert!(!text.contains("hidden") && text.contains("h:1/2"), "{text}");
     }

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use rtad_redis::{Lifetime, RedisConfig, RedisError, RedisWindow, Seen};
-use rustix::process::Signal;
 use testkit::port::free_port;
 use testkit::wait_until;
 
@@ -117,7 +116,7 @@ async fn stopped_server_times_out_and_is_used_again_once_it_continues() {
     let server = Server::redis(&[]);
     let window = impatient(&server.url());
     repeated(&window, &[[0; 16]], 9).await;
-    server.signal(Signal::STOP);
+    server.signal("STOP");
     let keys = keys(1, 1000);
     // On the open connection, then on a new one, which the kernel accepts.
     for attempt in 0..3 {
@@ -126,7 +125,7 @@ async fn stopped_server_times_out_and_is_used_again_once_it_continues() {
         assert!(matches!(error, RedisError::Timeout { .. }), "{attempt}: {error:?}");
         assert!(begun.elapsed() < LIMIT, "{attempt}: {:?}", begun.elapsed());
     }
-    server.signal(Signal::CONT);
+    server.signal("CONT");
     // The server executes the requests that it received: they have this token.
     all(&repeated(&window, &keys, 1).await, Seen::New);
     all(&repeated(&window, &keys, 2).await, Seen::Duplicate);
@@ -190,12 +189,12 @@ async fn excess_calls_wait_and_then_send_nothing() {
     config.response_timeout = Duration::from_millis(100);
     let window = RedisWindow::connect(&config).unwrap();
     repeated(&window, &[[0; 16]], 9).await;
-    server.signal(Signal::STOP);
+    server.signal("STOP");
     let begun = Instant::now();
     let calls = (1000..1100).map(|token| counted(&window, token));
     let results = futures_util::future::join_all(calls).await;
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
-    server.signal(Signal::CONT);
+    server.signal("CONT");
     let mut overloaded = 0;
     for (number, result) in (1000..).zip(results) {
         match result {
@@ -231,10 +230,8 @@ async fn batch_larger_than_a_pipeline_is_counted_in_its_order() {
 async fn wrong_credentials_are_denied() {
     let server = Server::redis(&["--requirepass", "right"]);
     let address = server.address();
-    let mut config = config(&format!("redis://{address}"));
-    for (password, code) in [(None, "NOAUTH"), (Some("wrong-password"), "WRONGPASS")] {
-        config.password = password.map(str::to_owned);
-        let window = RedisWindow::connect(&config).unwrap();
+    for (password, code) in [("", "NOAUTH"), (":wrong-password@", "WRONGPASS")] {
+        let window = window(&format!("redis://{password}{address}"));
         for _ in 0..2 {
             let error = window.observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
             let RedisError::Denied { code: found, .. } = &error else { panic!("{error:?}") };
@@ -244,15 +241,12 @@ async fn wrong_credentials_are_denied() {
         assert!(matches!(window.probe().await, Err(RedisError::Denied { .. })));
         assert!(matches!(window.capabilities().await, Ok(_) | Err(RedisError::Denied { .. })));
     }
-    config.password = Some("right".to_owned());
-    let window = RedisWindow::connect(&config).unwrap();
+    let window = window(&format!("redis://:right@{address}"));
     all(&window.observe(&keys(1, 1), HOUR, 1).await.unwrap(), Seen::New);
 
     server.command::<()>("ACL SETUSER other on >secret ~other:* +@all");
-    let other = RedisWindow::connect(&crate::redis_server::config(&format!(
-        "redis://other:secret@{address}"
-    )));
-    let error = other.unwrap().observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
+    let other = crate::redis_server::window(&format!("redis://other:secret@{address}"));
+    let error = other.observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
     assert!(matches!(&error, RedisError::Denied { code, .. } if code == "NOPERM"), "{error:?}");
 }
 

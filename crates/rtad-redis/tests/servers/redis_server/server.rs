@@ -1,15 +1,12 @@
-//! Servers of the tests: started on free ports with their data in a temporary directory, killed on
-//! drop.
+//! Servers of the tests, and their programs.
 
 use std::fs;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use redis::{Connection, FromRedisValue};
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use testkit::port::free_port;
-use testkit::wait_until;
+use testkit::redis::Redis;
 
 /// Path of `redis-server` or `redis-cli`: a variable such as `REDIS_SERVER`, or in `PATH`.
 pub(crate) fn redis_program(name: &str) -> PathBuf {
@@ -38,60 +35,32 @@ fn program(name: &str, variable: &str, source: &str, installed: Option<PathBuf>)
     })
 }
 
-/// A running server.
+/// A running server, with commands for administration.
 pub(crate) struct Server {
-    program: PathBuf,
-    arguments: Vec<String>,
-    pub(crate) port: u16,
+    redis: Redis,
     password: Option<String>,
-    folder: TempDir,
-    child: Child,
 }
 
 impl Server {
     /// Redis without persistence, with more arguments.
     pub(crate) fn redis(arguments: &[&str]) -> Self {
-        Self::start(redis_program("redis-server"), free_port(), arguments)
+        Self::redis_at(free_port(), arguments)
     }
 
     /// Valkey without persistence, with more arguments.
     pub(crate) fn valkey(arguments: &[&str]) -> Self {
-        Self::start(valkey_program(), free_port(), arguments)
+        Self::start(&valkey_program(), free_port(), arguments)
     }
 
     /// Redis on this port.
     pub(crate) fn redis_at(port: u16, arguments: &[&str]) -> Self {
-        Self::start(redis_program("redis-server"), port, arguments)
+        Self::start(&redis_program("redis-server"), port, arguments)
     }
 
-    fn start(program: PathBuf, port: u16, more: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut arguments: Vec<String> =
-            ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"].map(str::to_owned).to_vec();
-        arguments.extend(["--port".to_owned(), port.to_string()]);
-        arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
+    fn start(program: &Path, port: u16, more: &[&str]) -> Self {
         let password = more.iter().position(|argument| *argument == "--requirepass");
         let password = password.map(|index| more[index + 1].to_owned());
-        let child = spawn(&program, &arguments, folder.path());
-        let mut server = Self { program, arguments, port, password, folder, child };
-        server.wait_for_port();
-        server
-    }
-
-    fn wait_for_port(&mut self) {
-        let (log, url) = (self.folder.path().join("log"), self.url());
-        let child = &mut self.child;
-        wait_until("the server", || {
-            if let Some(status) = child.try_wait().unwrap() {
-                panic!("server ended: {status}: {}", fs::read_to_string(&log).unwrap());
-            }
-            let client = redis::Client::open(url.clone()).unwrap();
-            let mut connection = match client.get_connection() {
-                Ok(connection) => connection,
-                Err(_) => return false,
-            };
-            redis::cmd("PING").query::<String>(&mut connection).is_ok()
-        });
+        Self { redis: Redis::start_with(program, port, more), password }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -124,40 +93,18 @@ impl Server {
     pub(crate) fn size(&self) -> u64 {
         self.command("DBSIZE")
     }
+}
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
-    }
+impl Deref for Server {
+    type Target = Redis;
 
-    /// Kills it; the port stays its own.
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Starts it again after [`Self::kill`], without its data.
-    pub(crate) fn start_again(&mut self) {
-        self.child = spawn(&self.program, &self.arguments, self.folder.path());
-        self.wait_for_port();
+    fn deref(&self) -> &Redis {
+        &self.redis
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Redis {
+        &mut self.redis
     }
-}
-
-fn spawn(program: &Path, arguments: &[String], folder: &Path) -> Child {
-    let log = fs::File::create(folder.join("log")).unwrap();
-    Command::new(program)
-        .args(arguments)
-        .args(["--dir".as_ref(), folder.as_os_str()])
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
