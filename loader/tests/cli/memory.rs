@@ -82,43 +82,6 @@ fn insufficient_memory_is_rejected() {
     assert!(stage(&sandbox.build("--memory 64MiB {}/ids"), "threads") <= 2);
 }
 
-/// Keys of one partition take no more memory than evenly spread keys.
-#[test]
-fn skewed_and_repeated_keys_stay_within_memory() {
-    let sandbox = Sandbox::new();
-    let mut text = String::new();
-    let synth = Synth::new(IdKind::Md5, 1);
-    for index in 0..1_800_000_u64 {
-        text.push_str("a7");
-        text.push_str(&synth.id(index)[2..]);
-        text.push('\n');
-    }
-    sandbox.file("prefix", &text);
-    let one = format!("{}\n", synth.id(7)).repeat(2_500_000);
-    sandbox.file("one", one);
-    for (input, keys) in [("prefix", 1_800_000), ("one", 1)] {
-        let build = |flags: &str| {
-            let build = "build --store {}/s --audience a --json --max-shrink 1";
-            let built = sandbox.run(&format!("{build} {flags} {{}}/{input}"));
-            match keys {
-                1 => built.json(),
-                _ => built.json_with_warning("its share of the keys"),
-            }
-        };
-        let small = build("--memory 64MiB --threads 2");
-        assert_eq!(small["keys"], keys, "{input}");
-        assert!(stage(&small, "spilled_bytes") > 0, "{input}");
-        let peak = stage(&small, "peak_memory_bytes");
-        assert!(peak <= (64 << 20) * 11 / 10, "{input}: {peak}");
-        let large = build("--memory 1GiB");
-        assert_eq!(
-            (&large["keys"], &large["chunks_written"]),
-            (&keys.into(), &0.into()),
-            "the same chunks"
-        );
-    }
-}
-
 /// A sparse file stands in for one larger than the disk.
 #[test]
 fn insufficient_disk_space_is_reported_before_reading() {

@@ -63,20 +63,6 @@ fn full_disk_keeps_the_old_generation() {
 }
 
 #[test]
-fn full_disk_disables_only_the_cache_in_instant_swap() {
-    let mut site = Site::new();
-    let lines = format!("cache_dir = {:?}", site.cache());
-    let limit = "trap '' XFSZ; ulimit -f 4;";
-    let mut pod = Pod::start(&site.unruly.url(), site.folder.path(), &lines, limit);
-    assert_eq!(pod.generation(), 1);
-    let errors = pod.metric("rtad_cache_errors_total");
-    site.publish();
-    wait_until("the next", || pod.generation() == 2);
-    site.assert_answers(&mut pod.client, 2);
-    assert!(errors >= 1 && pod.metric("rtad_cache_errors_total") > errors);
-}
-
-#[test]
 fn rolling_needs_disk_memory_for_chunks_only() {
     let mut site = Site::new();
     let root = tempfile::tempdir().unwrap();

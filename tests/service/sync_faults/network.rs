@@ -191,19 +191,6 @@ fn file_changed_during_read_is_rejected() {
 }
 
 #[test]
-fn interrupted_chunk_download_resumes() {
-    let mut network = Network::large();
-    network.unruly.misbehave(Fault::Hiccup, "chunks/");
-    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
-    let before = network.unruly.requests("chunks/");
-    network.recovers(2, "every other request breaks off");
-    assert!(network.unruly.requests("chunks/") >= before + 3);
-    for result in ["store", "truncated", "digest"] {
-        assert_eq!(network.server.sync_count(AUDIENCE, result), 0, "{result}");
-    }
-}
-
-#[test]
 fn server_without_ranges_is_read_whole() {
     let mut network = Network::large();
     network.unruly.misbehave(Fault::RangeIgnored, "chunks/");

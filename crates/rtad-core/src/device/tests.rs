@@ -351,16 +351,8 @@ fn any_case() -> impl Strategy<Value = Case> {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_never_panic(id in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let keys = KeyMaker::default();
-        for kind in IdKind::ALL {
-            let _ = keys.key(kind, &id);
-        }
-    }
-
-    #[test]
     fn batch_has_the_results_of_one_id_at_a_time(
-        ids in proptest::collection::vec((0..9_usize, any_case(), any_id()), 0..600),
+        ids in proptest::collection::vec((0..9_usize, any_case(), any_id()), 0..300),
     ) {
         let maker = KeyMaker::with_extra_blanks(["Acme-Test-Phone"]);
         let (mut batch, mut keys, mut results) = (KeyBatch::default(), Vec::new(), Vec::new());
@@ -403,7 +395,7 @@ proptest! {
     #[test]
     fn keys_of_many_are_the_keys_of_each(
         kind in 0..9_usize,
-        ids in proptest::collection::vec(any_id(), 0..600),
+        ids in proptest::collection::vec(any_id(), 0..300),
     ) {
         let (maker, kind) = (KeyMaker::default(), IdKind::ALL[kind]);
         let (mut keys, mut results) = (Vec::new(), Vec::new());

@@ -279,7 +279,7 @@ fn check(damaged: &[u8], what: &str) -> bool {
 fn truncated_file_is_refused() {
     for format in formats().iter().step_by(5) {
         let file = write(format);
-        for len in 0..file.len() {
+        for len in (0..file.len()).step_by(3) {
             assert!(!check(&file[..len], &format!("{format:?} cut after {len}")));
         }
         // Bytes removed or inserted.
@@ -294,24 +294,6 @@ fn truncated_file_is_refused() {
             );
         }
     }
-}
-
-#[test]
-fn flipped_bit_never_panics() {
-    let (mut flips, mut refused) = (0, 0);
-    for (number, format) in formats().iter().enumerate() {
-        let file = write(format);
-        // More bytes of some formats. The fuzz target has them all.
-        let step = if number % 11 == 0 { 13 } else { 89 };
-        for at in (number % step..file.len()).step_by(step) {
-            let mut damaged = file.clone();
-            damaged[at] ^= 1 << ((at * 5 + number) % 8);
-            flips += 1;
-            refused += usize::from(!check(&damaged, &format!("{format:?} flipped at {at}")));
-        }
-    }
-    assert!(flips > 1_500, "{flips}");
-    assert!(refused > flips / 20, "{refused} of {flips} were noticed");
 }
 
 /// Several damages at once, with extreme Thrift numbers inserted.
@@ -334,10 +316,10 @@ fn mutants_are_read_or_refused() {
         .map(|entry| entry.unwrap().path())
         .filter(is_seed)
         .map(|path| std::fs::read(path).unwrap());
-    let files: Vec<Vec<u8>> = files.chain(formats().iter().step_by(9).map(write)).collect();
+    let files: Vec<Vec<u8>> = files.chain(formats().iter().map(write)).collect();
     let mut columns =
         columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let (mut refused, mut state) = (0, 0x9e37_79b9_7f4a_7c15_u64);
     let mut next = |below: usize| {
         state ^= state << 13;
         state ^= state >> 7;
@@ -368,8 +350,9 @@ fn mutants_are_read_or_refused() {
         columns[1].name = if mutant % 2 == 0 { "device.idfa" } else { "imei" }.to_owned();
         match read(&file, &columns) {
             Ok((cells, rows)) => assert!(cells.len() as u64 == 3 * rows, "mutant {mutant}"),
-            Err(InputError::Parquet { .. }) => {}
+            Err(InputError::Parquet { .. }) => refused += 1,
             Err(other) => panic!("mutant {mutant}: {other:?}"),
         }
     }
+    assert!(refused > MUTANTS / 20, "{refused} of {MUTANTS} were noticed");
 }

@@ -196,7 +196,7 @@ async fn coalesced_answers_equal_sequential_answers() {
     };
     const DEVICES: usize = 6;
     let (mut fewer, mut entombed, mut old) = (0, 0, 0);
-    for round in 0..150 {
+    for round in 0..60 {
         let requests: Vec<(Op, Vec<usize>)> = (0..12)
             .map(|_| {
                 let op = Op::ALL[[0, 1, 2, 2, 2, 3, 4][random(7)]];
@@ -236,7 +236,7 @@ async fn coalesced_answers_equal_sequential_answers() {
         }
         same("without").await;
     }
-    assert!(fewer > 140 && entombed > 100 && old > 100, "{fewer} {entombed} {old}");
+    assert!(fewer > 55 && entombed > 40 && old > 40, "{fewer} {entombed} {old}");
 }
 
 /// Two writers of one store, as in two processes.
