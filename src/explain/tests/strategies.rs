@@ -1,0 +1,152 @@
+//! Values, conditions, schedules and shadows of strategies in explanations.
+
+use super::*;
+
+/// Strategies with values, over the audiences of [`RULES`].
+#[test]
+fn values_of_bids_are_explained() {
+    let values = r#"
+[[strategy]]
+name = "valued"
+exclude = ["vip"]
+[[strategy.value]]
+audience = "old"
+weight = 2.0
+cpa_price = 3000
+[[strategy.value]]
+weight = 1
+[[strategy]]
+name = "careful"
+exclude = ["vip"]
+[[strategy.value]]
+audience = "gone"
+weight = 2.0
+[[strategy.value]]
+weight = 0.9
+[[platform]]
+kind = "tencent"
+name = "values"
+path = "/values"
+strategies = { V1 = "valued", V2 = "careful" }
+"#;
+    let fixture = fixture_of(&format!("{RULES}{values}"));
+    let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    let explanation = fixture.with_headers("values", &[], &body);
+    let text = explanation.to_string();
+    for sentence in [
+        "no id is in vip; its value is weight 2 and cpa_price 3000, that of old",
+        "no id is in vip; its value is weight 0.9, that of other bids, as gone is unavailable",
+        "target_infos: \"V1\", user_weight_factor 2, cpa_price 3000",
+    ] {
+        assert!(text.contains(sentence), "{sentence}\n{text}");
+    }
+    let json = serde_json::to_value(explanation).unwrap();
+    let expected = json!([
+        { "audience": "old", "value": { "weight": 2.0, "cpa_price": 3000 }, "chosen": true },
+        { "audience": null, "value": { "weight": 1.0 }, "chosen": false },
+    ]);
+    assert_eq!(json["strategies"][0]["values"], expected);
+    assert_eq!(fixture.served("values", &body), json["answer"]["hex"].as_str().unwrap());
+}
+
+/// Strategies with conditions and schedules, over the audiences of [`RULES`].
+#[test]
+fn conditions_and_schedules_are_explained() {
+    let conditions = r#"
+[[strategy]]
+name = "refused"
+when = { any = ["vip", { all = ["old"], none = ["old"] }] }
+[[strategy]]
+name = "held"
+when = { any = ["old", "gone"] }
+[[strategy]]
+name = "unknown"
+when = { any = ["vip", "gone"] }
+[[strategy]]
+name = "later"
+exclude = ["gone"]
+valid_from = "2100-01-01T00:00:00+08:00"
+unavailable = "bid"
+no_device = "bid"
+[[platform]]
+kind = "tencent"
+name = "rules"
+path = "/rules"
+strategies = { R1 = "refused", R2 = "held", R3 = "unknown", R4 = "later" }
+"#;
+    let fixture = fixture_of(&format!("{RULES}{conditions}"));
+    let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    let explanation = fixture.with_headers("rules", &[], &body);
+    let text = explanation.to_string();
+    let sentences = [
+        "rule: its rule any(vip, all(all(old), none(old))) does not hold; it would if the device \
+         were in vip",
+        "rule: its rule any(old, gone) holds; it would not if the device were not in old",
+        "unavailable: gone is unavailable, and its `unavailable` answer is no bid",
+        "not_scheduled: its schedule does not hold now, and holds from 2099-12-31T16:00:00Z",
+    ];
+    for sentence in sentences {
+        assert!(text.contains(sentence), "{sentence}\n{text}");
+    }
+    let json = serde_json::to_value(explanation).unwrap();
+    let bids = [0, 1, 2, 3].map(|index| json["strategies"][index]["bid"] == true);
+    assert_eq!(bids, [false, true, false, false]);
+    let change = json!([[{ "audience": "vip", "answer": "member" }]]);
+    assert_eq!(json["strategies"][0]["when"]["changes"], change);
+    assert_eq!(json["strategies"][2]["when"]["truth"], "unknown");
+    assert_eq!(
+        json["strategies"][3]["schedule"],
+        json!({ "holds": false, "next_change_unix_seconds": 4_102_416_000_u64 })
+    );
+    assert_eq!(fixture.served("rules", &body), json["answer"]["hex"].as_str().unwrap());
+    // A schedule refuses a request without ids, and one that is unreadable.
+    for body in [&tencent(Device::default())[..], b"not a message"] {
+        let reasons = fixture.json("rules", body)["strategies"].clone();
+        assert_eq!(reasons[3]["reason"], "not_scheduled", "{reasons}");
+    }
+}
+
+#[test]
+fn decisions_in_shadow_are_counted_and_not_answered() {
+    let shadow = r#"
+[[strategy]]
+name = "trial"
+exclude = ["vip"]
+shadow = true
+[[platform]]
+kind = "ocean"
+name = "trials"
+path = "/trials"
+no_bid_cache = "1h"
+strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
+"#;
+    let telemetry = Telemetry::default();
+    let catalog = catalog(&format!("{RULES}{shadow}"), &telemetry);
+    let fixture = Fixture { catalog, ids: IdReader::new(KeyMaker::default(), &telemetry) };
+    let request = ocean::Req {
+        rta_ids: vec![1, 2, 3],
+        device: Some(ocean::Device { oaid: OAID.into(), ..ocean::Device::default() }),
+        ..ocean::Req::default()
+    };
+    let body = request.encode_to_vec();
+    let explanation = fixture.with_headers("trials", &[], &body);
+    let text = explanation.to_string();
+    for part in [
+        "not_member: no id is in vip (in shadow: not answered)",
+        "rta_id 1: not interested",
+        "rta_id 3: not interested",
+        "bid_type: 1",
+        "cache_time_secs: 3600 s",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let json = serde_json::to_value(explanation).unwrap();
+    let first = &json["strategies"][0];
+    assert_eq!((&first["bid"], &first["shadow"]), (&json!(true), &json!(true)));
+    assert_eq!(fixture.served("trials", &body), json["answer"]["hex"].as_str().unwrap());
+    let labels = r#"platform="trials",strategy="trial",decision="bid",reason="not_member""#;
+    let series = format!("rtad_shadow_decisions_total{{{labels}}} 1");
+    let metrics = telemetry.render();
+    assert!(metrics.lines().any(|line| line == series), "{metrics}");
+    assert!(telemetry.decision_totals().keys().all(|labels| labels.strategy != "trial"));
+}
