@@ -59,6 +59,12 @@ pub(super) enum InputRejected {
     )]
     Malformed { input: String, malformed: u64, values: u64, max_ratio: f64, hint: Hint },
     #[error(
+        "input {input}: compressed or packed data begins at {} of its rows, behind text: expected \
+         text throughout; unpack the parts before they are joined",
+        HumanCount(*packed)
+    )]
+    Packed { input: String, packed: u64 },
+    #[error(
         "input {input}: no usable id in {} rows: {} values are blank, {} \
          malformed{hint}; --max-reject-ratio 1 accepts such an input",
         HumanCount(*rows), HumanCount(*blank), HumanCount(*malformed)
@@ -131,6 +137,9 @@ impl RejectLimit {
         let max_ratio = self.max_reject_ratio;
         let (malformed, values, input) = (counts.malformed(), counts.values, name.to_owned());
         let hint = Hint(counts.shape());
+        if counts.packed > 0 && max_ratio < 1.0 {
+            return Err(InputRejected::Packed { input, packed: counts.packed });
+        }
         let is_accepted = max_ratio >= 1.0 || may_be_blank && malformed == 0;
         if values > 0 && counts.keys == 0 && !is_accepted {
             let (rows, blank) = (counts.rows, counts.of(Reason::Blank));

@@ -106,6 +106,14 @@ pub(super) fn foreign(head: &[u8]) -> Option<&'static str> {
     of_bytes(head).or_else(|| is_markup(head).then_some("markup (HTML or XML), not rows"))
 }
 
+/// Whether a malformed row begins compressed, packed or binary data: part of a file that was joined
+/// to text. It has few rows, so its ids would be lost within the limit of malformed ones.
+pub(super) fn is_packed(row: &[u8]) -> bool {
+    let is_certain = |magic: &[u8]| magic.iter().any(|byte| is_control(byte) || *byte >= 0x80);
+    Compression::of(row) != Compression::None
+        || MAGICS.iter().any(|(magic, _)| row.starts_with(magic) && is_certain(magic))
+}
+
 /// Recognizes wide encodings and binary data by their zeros and control characters.
 fn of_bytes(head: &[u8]) -> Option<&'static str> {
     // ASCII in two or four bytes per character has zeros in half or three quarters of its bytes.

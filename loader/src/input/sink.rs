@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, trim};
 
+use super::content::is_packed;
 use super::lookalike::{LOOKALIKES, Lookalike, lookalike};
 use super::rejects::Reason;
 
@@ -37,6 +38,8 @@ pub(crate) struct Counts {
     pub(crate) lookalikes: [u64; LOOKALIKES.len()],
     /// Malformed values that have the shape of each of [`SHAPES`].
     pub(crate) shapes: [u64; SHAPES.len()],
+    /// Rejected rows that begin compressed or packed data.
+    pub(crate) packed: u64,
 }
 
 /// Kinds whose ids are told apart by their shape, the narrowest first.
@@ -98,6 +101,7 @@ impl Counts {
     /// Counts a rejected value, a malformed one also by the kind that it looks like.
     pub(crate) fn reject(&mut self, reason: Reason, value: &[u8]) {
         self.rejected[reason as usize] += 1;
+        self.packed += u64::from(reason != Reason::Blank && is_packed(value));
         let value = trim(value);
         if reason == Reason::Malformed
             && let Some(index) = SHAPES.iter().position(|kind| kind.has_shape(value))
@@ -121,6 +125,7 @@ impl Counts {
         self.rows += other.rows;
         self.values += other.values;
         self.keys += other.keys;
+        self.packed += other.packed;
         for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
             *sum += count;
         }

@@ -62,6 +62,9 @@ fn readable(ids: &[String]) -> Vec<Odd> {
         odd("empty lines", joined(ids, "\n\n"), "", Read),
         odd("byte order mark", format!("\u{feff}{text}"), "", Read),
         odd("joined marks", format!("\u{feff}{}\u{feff}{}", lines(first), lines(second)), "", Read),
+        odd("a mark on each line", around("\u{feff}", ""), "", Read),
+        odd("CR CR LF", joined(ids, "\r\r\n"), "", Read),
+        odd("upper case", text.to_uppercase(), "", Read),
         odd("no-break spaces", around("\u{a0}", " \u{a0}"), "", Read),
         odd("ideographic spaces", around("\u{3000}", "\u{3000}"), "", Read),
         odd("zero-width spaces", around("\u{200b}", "\u{200b}\t"), "", Read),
@@ -181,6 +184,10 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
     let rows = |row: &dyn Fn(&String) -> String| -> String { ids.iter().map(row).collect() };
     let compressed = gzip(lines(ids).as_bytes());
     let uuids = testkit::sandbox::ids(IdKind::Idfa, 0..ODD as u64);
+    // So many that the rest is within the limit of malformed values.
+    let many = testkit::sandbox::ids(IdKind::Md5, 1000..9000);
+    let text = lines(&many).into_bytes();
+    let packed = || Refused("compressed or packed data begins at");
     let most = Refused("are malformed");
     // "no usable id in N rows", or "none of N rows is a JSON object".
     let none = || Refused(" rows");
@@ -193,6 +200,13 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
             none(),
         ),
         odd("ids in a list", rows(&|id| format!("{id},{id}\n")), "--id-kind oaid", none()),
+        odd("quoted ids", rows(&|id| format!("\"{id}\"\n")), "", none()),
+        odd("ids on one line", joined(ids, " "), "", none()),
+        odd("a table of a shell", rows(&|id| format!("| {id} |\n")), "", none()),
+        odd("cells of Hive", rows(&|id| format!("{id}\u{1}x\n")), "", Refused("")),
+        odd("NUL between ids", joined(ids, "\0"), "", Refused("")),
+        odd("Unicode line separators", joined(ids, "\u{2028}"), "", none()),
+        odd("SQL", rows(&|id| format!("INSERT INTO t VALUES ('{id}');\n")), "", none()),
         odd(
             "a JSON array",
             format!("[{}]", rows(&|id| format!("{{\"id\":\"{id}\"}},\n"))),
@@ -215,6 +229,15 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
             most,
         ),
         odd("gzip, cut", &compressed[..compressed.len() - 9], "", Refused("cut short or corrupt")),
+        odd("text and gzip", [text.clone(), compressed.clone()].concat(), "", packed()),
+        odd("text and zstd", [text.clone(), zst(lines(ids).as_bytes())].concat(), "", packed()),
+        odd("text and xz", [&text[..], b"\xfd7zXZ\0\0\x04\xe6"].concat(), "", packed()),
+        odd(
+            "csv and gzip",
+            [format!("id\n{}", lines(&many)).into_bytes(), compressed.clone()].concat(),
+            CSV,
+            packed(),
+        ),
         odd(
             "gzip and text",
             [compressed, lines(ids).into()].concat(),

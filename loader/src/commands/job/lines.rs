@@ -36,6 +36,8 @@ pub(super) struct KeysLine {
     pub(super) kinds: BTreeMap<String, u64>,
     /// Ids that look like another kind, by both kinds, as in `oaid/md5`.
     pub(super) lookalikes: BTreeMap<String, u64>,
+    /// Rejected rows that begin compressed or packed data.
+    pub(super) packed: u64,
 }
 
 /// Report of `distinct` for one part.
@@ -81,6 +83,7 @@ impl KeysLine {
             rejected: rejected.into(),
             kinds: kinds.into_iter().filter(|(_, count)| *count > 0).collect(),
             lookalikes: lookalikes.collect(),
+            packed: counts.packed,
         }
     }
 
@@ -94,6 +97,7 @@ impl KeysLine {
             rejected: Reason::ALL.map(|reason| of(&self.rejected, reason.as_str())),
             usable: IdKind::ALL.map(|kind| of(&self.kinds, kind.as_str())),
             lookalikes: LOOKALIKES.map(|pair| of(&self.lookalikes, &name(pair))),
+            packed: self.packed,
             ..Counts::default()
         }
     }
@@ -107,6 +111,7 @@ impl KeysLine {
         self.rows += other.rows;
         self.values += other.values;
         self.keys += other.keys;
+        self.packed += other.packed;
         for (sums, counts) in [
             (&mut self.rejected, &other.rejected),
             (&mut self.kinds, &other.kinds),
