@@ -30,6 +30,22 @@ pub(super) fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {
     )))
 }
 
+/// The last value of a parameter in a query.
+pub(super) fn parameter<'query>(query: Option<&'query str>, name: &str) -> Option<&'query str> {
+    let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.rfind(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+/// Refuses a parameter of binary bodies beside a JSON body, which would win.
+pub(super) fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), ApiError> {
+    match parameter(query, name) {
+        None => Ok(()),
+        Some(_) => Err(ApiError::BadBody(format!(
+            "query: {name}: accepted beside a binary body only; put it into the JSON body"
+        ))),
+    }
+}
+
 /// Reads a body and processes it; a large one on the blocking pool.
 pub(super) async fn with_body<T: Send + 'static>(
     body: Body,

@@ -13,7 +13,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
 use super::audience::{WriteRequest, Written};
-use super::bodies::with_body;
+use super::bodies::{parameter, refuse_parameter, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::op::Op;
@@ -58,7 +58,10 @@ pub(super) async fn write(
             let op = query_op(head.uri.query())?;
             with_body(body, move |body| parse_binary(&keys, op, &body)).await?
         }
-        false => with_body(body, move |body| parse_json(&keys, &body)).await?,
+        false => {
+            refuse_parameter(head.uri.query(), "op")?;
+            with_body(body, move |body| parse_json(&keys, &body)).await?
+        }
     };
     let (op, accepted) = (request.op, request.keys.len());
     if app.windows.owns(&audience) && !op.is_about_tombstones() {
@@ -87,11 +90,7 @@ fn flags_per_id(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
 
 /// The `op` parameter of a query; other parameters are ignored.
 fn query_op(query: Option<&str>) -> Result<Op, ApiError> {
-    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    pairs
-        .rfind(|(name, _)| *name == "op")
-        .and_then(|(_, op)| Op::parse(op))
-        .ok_or(ApiError::UnknownOp)
+    parameter(query, "op").and_then(Op::parse).ok_or(ApiError::UnknownOp)
 }
 
 fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiError> {

@@ -17,7 +17,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_window::{Key, Observed, Seen, Token};
 
 use super::app::App;
-use super::bodies::{check_unix_seconds, with_body};
+use super::bodies::{check_unix_seconds, parameter, refuse_parameter, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::windows::config::WhenFull;
@@ -31,6 +31,8 @@ const MAX_TEXT: usize = 1024;
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Number of late events of a binary request.
+/// Time of the events, a parameter of binary bodies.
+const AT: &str = "at_unix_seconds";
 const LATE: HeaderName = HeaderName::from_static("rtad-late");
 
 /// The window in a path.
@@ -107,10 +109,7 @@ fn time_of(unix_seconds: u64) -> Result<SystemTime, ApiError> {
 
 /// The `at_unix_seconds` parameter of a query; other parameters are ignored.
 fn query_time(query: Option<&str>) -> Result<Option<SystemTime>, ApiError> {
-    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let Some((_, text)) = pairs.rfind(|(name, _)| *name == "at_unix_seconds") else {
-        return Ok(None);
-    };
+    let Some(text) = parameter(query, AT) else { return Ok(None) };
     let expected = || ApiError::BadBody("at_unix_seconds: expected a whole number".to_owned());
     time_of(text.parse().map_err(|_| expected())?).map(Some)
 }
@@ -153,7 +152,10 @@ async fn read_batch(app: &App, request: Request, needs_digest: bool) -> Result<B
     let (head, body) = request.into_parts();
     let keys = Arc::clone(&app.keys);
     let is_binary = is_octet_stream(&head.headers);
-    let at = if is_binary { query_time(head.uri.query())? } else { None };
+    let at = match is_binary {
+        true => query_time(head.uri.query())?,
+        false => refuse_parameter(head.uri.query(), AT).map(|()| None)?,
+    };
     with_body(body, move |body| {
         let mut batch = match is_binary {
             true => parse_binary(&keys, at, &body),

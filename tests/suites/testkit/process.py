@@ -133,14 +133,14 @@ class Writer(Process):
 
     TOKEN = "a-token-of-24-characters"
 
-    def __init__(self, folder, config):
+    def __init__(self, folder, config, *more):
         self.token = folder / "token"
         self.token.write_text(self.TOKEN)
         (folder / "rtad-writer.toml").write_text(config)
         (folder / "store").mkdir(exist_ok=True)
         self.address, self.admin = (f"{HOST}:{port}" for port in free_ports(2))
         flags = ["--config", "rtad-writer.toml", "--store", "store", "--token-file", self.token]
-        flags += ["--listen", self.address, "--admin-listen", self.admin]
+        flags += ["--listen", self.address, "--admin-listen", self.admin, *more]
         super().__init__(programs.WRITER, *flags, log=folder / "writer.log", cwd=folder)
 
     def start(self):

@@ -110,6 +110,9 @@ fn invalid_requests_are_rejected_without_quoting_values() {
     api.binary("/v1/audiences/a/devices?op=delete", &[]).problem(400, "unknown_op");
     let headers =
         format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n");
+    let both = json!({ "op": "remove", "ids": [] });
+    let both = api.post("/v1/audiences/a/devices?op=add", &both).problem(400, "bad_body");
+    assert!(both.contains("op: accepted beside a binary body only"), "{both}");
     let odd = api.0.request("POST", "/v1/audiences/a/devices?op=add", &headers, [0; 17]);
     assert_eq!(odd.problem(400, "bad_body"), "17 bytes are not a whole number of 16-byte keys");
     let encoded = format!("{headers}Content-Encoding: gzip\r\n");

@@ -117,6 +117,9 @@ fn events_of_an_ended_day_are_reported_apart() {
     let twice = format!("{with_key}{with_key}");
     api.binary_with(&twice, &binary(now), &keys).problem(400, "bad_body");
     api.binary(&binary(now * 1000), &keys).problem(400, "bad_body");
+    // An ignored time would count in the wrong day.
+    let batch = json!({ "kind": "text", "ids": ["e"] });
+    api.post(&binary(now - 24 * 3600), &batch).problem(400, "bad_body");
     for route in ["check", "forget"] {
         let batch = json!({ "kind": "text", "ids": ["a"], "at_unix_seconds": now });
         api.post(&path("day", route), &batch).problem(400, "bad_body");
