@@ -86,7 +86,9 @@ impl Minutes {
     /// Adds a row that ends at this time.
     pub(super) fn push(&mut self, telemetry: &Telemetry, end: u64) {
         let rows = self.ends.len();
-        self.decisions.push(rows, telemetry.decision_totals());
+        let mut decisions = telemetry.decision_totals();
+        decisions.retain(|labels, _| !labels.is_shadow);
+        self.decisions.push(rows, decisions);
         self.requests.push(rows, telemetry.request_totals());
         self.ids.push(rows, telemetry.id_totals());
         self.ends.push_back(end);

@@ -47,6 +47,9 @@ pub struct DecisionLabels {
     pub decision: Outcome,
     /// Its reason.
     pub reason: Reason,
+    /// Whether it answered nothing: the strategy is in shadow.
+    #[serde(rename = "shadow", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_shadow: bool,
 }
 
 /// Labels of ids.
@@ -89,12 +92,13 @@ impl DecisionCounters {
         &self,
         platform: &str,
         strategy: &str,
+        is_shadow: bool,
     ) -> impl Iterator<Item = (DecisionLabels, u64)> {
         let counted = |index| Some((index, self.0.counted.sum(index))).filter(|(_, sum)| *sum > 0);
         (0..DECISIONS).filter_map(counted).map(move |(index, sum)| {
             let (decision, reason) = (OUTCOMES[index / REASONS], Reason::ALL[index % REASONS]);
             let (platform, strategy) = (platform.to_owned(), strategy.to_owned());
-            (DecisionLabels { platform, strategy, decision, reason }, sum)
+            (DecisionLabels { platform, strategy, decision, reason, is_shadow }, sum)
         })
     }
 }

@@ -254,11 +254,17 @@ impl Telemetry {
         text
     }
 
-    /// Decisions since the start.
+    /// Decisions since the start, those in shadow too.
     pub fn decision_totals(&self) -> BTreeMap<DecisionLabels, u64> {
         let labeled = self.labeled();
-        let totals = labeled.decisions.iter();
-        totals.flat_map(|((platform, strategy), it)| it.totals(platform, strategy)).collect()
+        let counters = [(&labeled.decisions, false), (&labeled.shadow_decisions, true)];
+        let totals = counters.into_iter().flat_map(|(counters, is_shadow)| {
+            let of = move |((platform, strategy), it): (&(String, String), &DecisionCounters)| {
+                it.totals(platform, strategy, is_shadow).collect::<Vec<_>>()
+            };
+            counters.iter().flat_map(of)
+        });
+        totals.collect()
     }
 
     /// Requests since the start by route, and whether they were answered with 200.

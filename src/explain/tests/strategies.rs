@@ -1,6 +1,10 @@
 //! Values, conditions, schedules and shadows of strategies in explanations.
 
+use std::time::SystemTime;
+
 use super::*;
+use crate::cap::Caps;
+use crate::history::History;
 
 /// Strategies with values, over the audiences of [`RULES`].
 #[test]
@@ -148,5 +152,16 @@ strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
     let series = format!("rtad_shadow_decisions_total{{{labels}}} 1");
     let metrics = telemetry.render();
     assert!(metrics.lines().any(|line| line == series), "{metrics}");
-    assert!(telemetry.decision_totals().keys().all(|labels| labels.strategy != "trial"));
+    let totals = telemetry.decision_totals();
+    assert!(totals.keys().all(|labels| labels.is_shadow == (labels.strategy == "trial")));
+    let history = History::default();
+    let days = serde_json::to_value(history.days(&telemetry, &Caps::default())).unwrap();
+    let trial = json!({
+        "platform": "trials", "strategy": "trial", "decision": "bid", "reason": "not_member",
+        "shadow": true, "count": 1,
+    });
+    assert!(days["today"]["decisions"].as_array().unwrap().contains(&trial), "{days}");
+    history.end_minute(&telemetry, SystemTime::now());
+    let minutes = serde_json::to_string(&history.minutes()).unwrap();
+    assert!(minutes.contains("trials") && !minutes.contains("\"trial\""), "{minutes}");
 }

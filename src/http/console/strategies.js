@@ -4,7 +4,7 @@ import { bar } from "./charts.js";
 import { card, el, keyed, rows, setText, table } from "./dom.js";
 import { count, percent, rate, t } from "./words.js";
 
-const TOTAL = "rtad_decisions_total";
+const TOTALS = { rtad_decisions_total: {}, rtad_shadow_decisions_total: { shadow: true } };
 const REASONS = [
   "member",
   "not_member",
@@ -51,9 +51,15 @@ export function showStrategies(status, span) {
   rows(
     parts.body,
     grouped(decisions),
-    ({ platform, strategy }) => `${platform} ${strategy}`,
-    ({ platform, strategy, all, of }) => [
-      el("span", {}, strategy, " ", el("small", {}, platform === "api" ? "/v1/decide" : platform)),
+    ({ key }) => key,
+    ({ platform, strategy, shadow, all, of }) => [
+      el(
+        "span",
+        {},
+        strategy,
+        " ",
+        el("small", {}, platform === "api" ? "/v1/decide" : platform, shadow ? `, ${t("in-shadow")}` : ""),
+      ),
       amount(all),
       bar(sum(of.filter(({ decision }) => decision === "bid")) / all),
       ...["bid", "no_bid"].map((decision) => reasons(of, decision, (n) => figure(n, all))),
@@ -73,7 +79,9 @@ const sum = (decisions) => decisions.reduce((all, { count: n }) => all + n, 0);
 
 /** The decisions between two readings. */
 function growing(span) {
-  const all = span.now.of(TOTAL).map(({ labels }) => ({ ...labels, count: span.growth(TOTAL, labels) }));
+  const all = Object.entries(TOTALS).flatMap(([name, mark]) =>
+    span.now.of(name).map(({ labels }) => ({ ...labels, ...mark, count: span.growth(name, labels) })),
+  );
   return all.filter(({ count: n }) => n > 0);
 }
 
@@ -81,9 +89,9 @@ function growing(span) {
 function grouped(decisions) {
   const groups = new Map();
   for (const one of decisions) {
-    const { platform, strategy } = one;
-    const key = `${platform} ${strategy}`;
-    if (!groups.has(key)) groups.set(key, { platform, strategy, of: [] });
+    const { platform, strategy, shadow = false } = one;
+    const key = `${platform} ${strategy} ${shadow}`;
+    if (!groups.has(key)) groups.set(key, { key, platform, strategy, shadow, of: [] });
     groups.get(key).of.push(one);
   }
   return [...groups.values()]

@@ -53,6 +53,15 @@ class TestShows(Console):
         note = self.page.locator("#tables article", has_text="By strategy").locator("p.quiet")
         expect(note).to_contain_text("A restart begins at zero: set store.cache_dir.")
 
+    def test_strategies_in_shadow_are_marked(self):
+        rows = self.table("By strategy").locator("tbody tr")
+        for span in ("today", "last 10 s"):
+            self.page.get_by_role("button", name=span).click()
+            trial = rows.filter(has_text="trial tencent").locator("td, th")
+            expect(trial.first).to_have_text("trial tencent, in shadow: not answered")
+            expect(trial.nth(1)).to_have_text(re.compile("[1-9]"))
+        expect(rows.filter(has_text="new-users").filter(has_text="in shadow")).to_have_count(0)
+
     def test_last_hour_is_drawn_at_once(self):
         def an_hour(route):
             ends = [int(time.time()) - 60 * age for age in range(59, -1, -1)]
