@@ -172,7 +172,7 @@ fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
     // Devices from 0 are counted before, those from `BEYOND` are not.
     const BEYOND: u64 = 1 << 36;
     let decide = |strategy, n, at| {
-        let keys: Keys = ids.key(IdKind::Md5 as usize, &probe.hex(n, false)).into_iter().collect();
+        let keys: Keys = ids.key(IdKind::Md5.into(), &probe.hex(n, false)).into_iter().collect();
         serving.load().decide(strategy, &keys, &NoAttributes, at).reason as u64
     };
     let begun = Instant::now();
@@ -420,7 +420,7 @@ fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
 }
 
 fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u64 {
-    let keys: Keys = hex.iter().filter_map(|hex| ids.key(IdKind::Md5 as usize, hex).ok()).collect();
+    let keys: Keys = hex.iter().filter_map(|hex| ids.key(IdKind::Md5.into(), hex).ok()).collect();
     let catalog = serving.load();
     catalog.decide(0, &keys, &NoAttributes, at).reason as u64
 }

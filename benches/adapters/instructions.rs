@@ -70,7 +70,7 @@ pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &s
     let device = |number: u64| {
         lanes::member(if number.is_multiple_of(2) { number % keys } else { keys + number })
     };
-    let key = |hex: &str| ids.key(IdKind::Md5 as usize, hex.as_bytes()).expect("an md5");
+    let key = |hex: &str| ids.key(IdKind::Md5.into(), hex.as_bytes()).expect("an md5");
     // Prepared in advance, the same number for any count.
     let devices: Vec<DeviceKey> = (0..BATCH as u64).map(device).collect();
     let hex: Vec<String> = devices.iter().map(|key| const_hex::encode(key.as_bytes())).collect();

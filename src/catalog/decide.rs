@@ -7,7 +7,7 @@ use crate::platform::{
     Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
 };
 use crate::strategy::Decision;
-use rtad_core::device::{DeviceKey, Unusable};
+use rtad_core::device::{DeviceKey, IdField, Unusable};
 
 /// Keys of one request, within the limits of ids. Used by serving and by `explain`.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl RequestKeys {
     pub fn add<'r, 'a>(
         &mut self,
         read: &'r Read<'a>,
-        mut key: impl FnMut(usize, &[u8]) -> Result<DeviceKey, Unusable>,
+        mut key: impl FnMut(IdField, &[u8]) -> Result<DeviceKey, Unusable>,
         mut each: impl FnMut(&'r Id<'a>, IdResult, Option<DeviceKey>),
     ) {
         if read.purpose == Purpose::Fallback {

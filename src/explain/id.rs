@@ -49,7 +49,7 @@ pub fn explain_id(
     id: &str,
 ) -> IdExplanation {
     // The index of a raw field is that of its kind.
-    let read_as = |kind: IdKind| (kind, ids.key_uncounted(kind as usize, id.as_bytes()));
+    let read_as = |kind: IdKind| (kind, ids.key_uncounted(kind.into(), id.as_bytes()));
     let kinds = kind.map_or_else(|| IdKind::ALL.to_vec(), |kind| vec![kind]);
     let keys: Vec<_> = kinds.into_iter().map(read_as).collect();
     let is_some_kind = keys.iter().any(|(_, key)| *key != Err(Unusable::Malformed));

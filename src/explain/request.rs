@@ -150,7 +150,7 @@ fn explain_traced(
         kind: id.field.as_str(),
         value: id.value.clone(),
         result: id.found,
-        canonical: id.key.and_then(|key| canonical(&id.value, id.field.kind, key)),
+        canonical: id.key.and_then(|key| canonical(&id.value, id.field.kind(), key)),
         md5: id.key.map(|key| const_hex::encode(key.as_bytes())),
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
         audiences: audiences.iter().zip(memberships).map(in_audience).collect(),

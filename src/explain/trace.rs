@@ -11,7 +11,7 @@ const MAX_LISTED: usize = 256;
 /// An id that the request carries.
 pub(super) struct TracedId {
     pub(super) path: String,
-    pub(super) field: &'static IdField,
+    pub(super) field: IdField,
     pub(super) value: String,
     pub(super) found: IdResult,
     pub(super) key: Option<DeviceKey>,
@@ -44,7 +44,7 @@ impl Trace {
         keys.add(read, key, |id, found, key| {
             if ids.len() < MAX_LISTED {
                 let (path, value) = (id.path.to_owned(), id.value.to_string());
-                ids.push(TracedId { path, field: &IdField::ALL[id.field], value, found, key });
+                ids.push(TracedId { path, field: id.field, value, found, key });
             }
         });
         let mut unlisted = read.ids.len() - trace.ids.len();

@@ -29,8 +29,7 @@ pub(super) fn id(id: &IdExplained) -> Option<String> {
         IdResult::Usable => return None,
         IdResult::Blank => "it stands for \"no id\"".to_owned(),
         IdResult::Malformed => {
-            let field = IdField::ALL.iter().find(|field| field.as_str() == id.kind)?;
-            format!("it is not {}", field.kind.accepted())
+            format!("it is not {}", IdField::named(id.kind)?.kind().accepted())
         }
         IdResult::Doubtful => "the platform marks it as doubtful".to_owned(),
         IdResult::Duplicate => "an earlier id has the same md5".to_owned(),

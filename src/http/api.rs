@@ -226,7 +226,7 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
 /// One id, a list of them, or null.
 struct IdsSeed<'a> {
     reader: &'a IdReader,
-    field: usize,
+    field: IdField,
     keys: &'a mut Keys,
 }
 

@@ -31,15 +31,15 @@ impl IdReader {
         Self { keys, counters: IdField::ALL.map(|field| telemetry.ids(field.as_str())) }
     }
 
-    /// The key of an id in the field at `field` of [`IdField::ALL`].
+    /// The key of an id in this field.
     ///
     /// # Errors
     ///
     /// Why the id has no key.
     #[inline]
-    pub fn key(&self, field: usize, id: &[u8]) -> Result<DeviceKey, Unusable> {
-        let key = self.keys.key(IdField::ALL[field].kind, id);
-        self.counters[field].count(&key);
+    pub fn key(&self, field: IdField, id: &[u8]) -> Result<DeviceKey, Unusable> {
+        let key = self.keys.key(field.kind(), id);
+        self.counters[field.index()].count(&key);
         key
     }
 
@@ -91,8 +91,8 @@ impl IdReader {
 
     /// Counts an id that the platform marks as unreliable.
     #[inline]
-    pub fn doubtful(&self, field: usize) {
-        self.counters[field].count_doubtful();
+    pub fn doubtful(&self, field: IdField) {
+        self.counters[field.index()].count_doubtful();
     }
 
     /// The key of an id, without counting it.
@@ -100,7 +100,7 @@ impl IdReader {
     /// # Errors
     ///
     /// Why the id has no key.
-    pub fn key_uncounted(&self, field: usize, id: &[u8]) -> Result<DeviceKey, Unusable> {
-        self.keys.key(IdField::ALL[field].kind, id)
+    pub fn key_uncounted(&self, field: IdField, id: &[u8]) -> Result<DeviceKey, Unusable> {
+        self.keys.key(field.kind(), id)
     }
 }

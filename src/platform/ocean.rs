@@ -53,18 +53,18 @@ const NOT_THIS_DEVICE: i32 = 1;
 /// `status_code` for an unreadable request; the platform accepts any value but 0.
 const ERROR: i32 = 1;
 
-const MD5: usize = IdField::at("md5");
-const IMEI: usize = IdField::at("imei");
-const IMEI_MD5: usize = IdField::at("imei_md5");
-const ANDROID_ID: usize = IdField::at("android_id");
-const ANDROID_ID_MD5: usize = IdField::at("android_id_md5");
-const IDFA: usize = IdField::at("idfa");
-const IDFA_MD5: usize = IdField::at("idfa_md5");
-const OAID: usize = IdField::at("oaid");
-const OAID_MD5: usize = IdField::at("oaid_md5");
-const CAID: usize = IdField::at("caid");
-const GAID: usize = IdField::at("gaid");
-const GAID_MD5: usize = IdField::at("gaid_md5");
+const MD5: IdField = IdField::at("md5");
+const IMEI: IdField = IdField::at("imei");
+const IMEI_MD5: IdField = IdField::at("imei_md5");
+const ANDROID_ID: IdField = IdField::at("android_id");
+const ANDROID_ID_MD5: IdField = IdField::at("android_id_md5");
+const IDFA: IdField = IdField::at("idfa");
+const IDFA_MD5: IdField = IdField::at("idfa_md5");
+const OAID: IdField = IdField::at("oaid");
+const OAID_MD5: IdField = IdField::at("oaid_md5");
+const CAID: IdField = IdField::at("caid");
+const GAID: IdField = IdField::at("gaid");
+const GAID_MD5: IdField = IdField::at("gaid_md5");
 
 /// The protocol, with its configuration.
 #[derive(Debug)]
@@ -241,7 +241,7 @@ fn read_ids<'a>(body: &'a Bytes, request: &Req, into: &mut Read<'a>) {
 /// The kind of `did`. `did_type` 0 means "IMEI" and "not set", so the id's shape decides, as for
 /// unknown types. 32 hex digits are an md5; a UUID is an IDFA and, except on iOS, also an OAID; the
 /// rest is an IMEI.
-fn did_fields(request: &Req) -> (usize, Option<usize>) {
+fn did_fields(request: &Req) -> (IdField, Option<IdField>) {
     let field = match request.did_type() {
         DidType::ImeiMd5 => IMEI_MD5,
         DidType::AndroidId => ANDROID_ID,

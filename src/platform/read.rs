@@ -7,6 +7,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use prost::Message;
+use rtad_core::device::IdField;
 use smallvec::SmallVec;
 
 use super::failure::{Failure, ReadError};
@@ -80,8 +81,8 @@ pub enum Purpose {
 pub struct Id<'a> {
     /// Path of its field, such as `device.imei_md5sum`.
     pub path: &'a str,
-    /// Index in [`rtad_core::device::IdField::ALL`].
-    pub field: usize,
+    /// Its field of ids.
+    pub field: IdField,
     /// Its value.
     pub value: Value<'a>,
     /// Whether the platform marks it as doubtful. Such an id does not affect the decision.

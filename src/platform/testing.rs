@@ -9,7 +9,6 @@ use super::read::{Id, Read};
 use super::value::Value;
 use super::verdict::{Verdict, Verdicts};
 use crate::strategy::{BidValue, ChosenValue, Decision, Reason, ValueKey};
-use rtad_core::device::IdField;
 
 /// Text of the data that an adapter read.
 #[derive(Debug, Default)]
@@ -72,7 +71,7 @@ pub(super) fn reply(
 }
 
 fn text(id: &Id<'_>) -> String {
-    format!("{} {} {}", id.path, IdField::ALL[id.field].as_str(), id.value)
+    format!("{} {} {}", id.path, id.field.as_str(), id.value)
 }
 
 impl Script {

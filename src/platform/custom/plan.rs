@@ -12,6 +12,7 @@ use super::schema::{
 use crate::config::{IdListConfig, Mistake, Named, RequestConfig};
 use crate::platform::value::{Digits, Value};
 use crate::strategy::{Attribute, OS_WORDS};
+use rtad_core::device::IdField;
 
 /// The use of the value in a slot.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ pub(super) enum Role {
     Single,
     /// A requested strategy.
     Asked,
-    /// An id; `field` is its index in [`rtad_core::device::IdField::ALL`].
-    Id { field: usize, path: Box<str> },
+    /// An id.
+    Id { field: IdField, path: Box<str> },
     /// An id with its type in another field of the entry.
     Listed,
 }
@@ -85,14 +86,13 @@ pub(super) struct IdList {
 struct Listed {
     kind: Box<[u8]>,
     secure: Box<[u8]>,
-    field: usize,
+    field: IdField,
 }
 
 impl IdList {
-    /// The index in [`rtad_core::device::IdField::ALL`] of an id with these types. Scans a short
-    /// list.
+    /// The field of an id with these types. Scans a short list.
     #[inline]
-    pub(super) fn field(&self, kind: &[u8], secure: &[u8]) -> Option<usize> {
+    pub(super) fn field(&self, kind: &[u8], secure: &[u8]) -> Option<IdField> {
         let listed =
             self.fields.iter().find(|known| *known.kind == *kind && *known.secure == *secure);
         listed.map(|known| known.field)

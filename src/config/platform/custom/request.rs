@@ -34,7 +34,7 @@ pub struct RequestConfig {
         serialize_with = "as_paths",
         skip_serializing_if = "Vec::is_empty"
     )]
-    pub ids: Vec<(usize, Named)>,
+    pub ids: Vec<(IdField, Named)>,
     /// Fields of attributes that conditions read: `os`, `app`, `slot`, `region`, `request_type`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<Attribute, Named>,
@@ -64,22 +64,20 @@ pub struct IdListConfig {
     pub secure: Option<Named>,
     /// Mapping from a type, or from `type/secure` with a second type, to a kind of id.
     #[serde(deserialize_with = "kinds", serialize_with = "as_kinds")]
-    pub kinds: Vec<(Named, usize)>,
+    pub kinds: Vec<(Named, IdField)>,
 }
 
-fn as_paths<S: Serializer>(ids: &[(usize, Named)], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_paths<S: Serializer>(ids: &[(IdField, Named)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut paths: BTreeMap<&str, Vec<&Named>> = BTreeMap::new();
     for (field, named) in ids {
-        paths.entry(IdField::ALL[*field].as_str()).or_default().push(named);
+        paths.entry(field.as_str()).or_default().push(named);
     }
     serializer.collect_map(paths)
 }
 
-fn as_kinds<S: Serializer>(kinds: &[(Named, usize)], serializer: S) -> Result<S::Ok, S::Error> {
-    let kinds: BTreeMap<&str, &str> = kinds
-        .iter()
-        .map(|(named, field)| (named.text.as_str(), IdField::ALL[*field].as_str()))
-        .collect();
+fn as_kinds<S: Serializer>(kinds: &[(Named, IdField)], serializer: S) -> Result<S::Ok, S::Error> {
+    let kinds: BTreeMap<&str, &str> =
+        kinds.iter().map(|(named, field)| (named.text.as_str(), field.as_str())).collect();
     serializer.collect_map(kinds)
 }
 
@@ -87,14 +85,14 @@ fn as_kinds<S: Serializer>(kinds: &[(Named, usize)], serializer: S) -> Result<S:
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct FieldName {
     name: String,
-    index: usize,
+    field: IdField,
 }
 
 impl<'de> Deserialize<'de> for FieldName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         match IdField::named(&name) {
-            Some(index) => Ok(Self { name, index }),
+            Some(field) => Ok(Self { name, field }),
             None => Err(D::Error::custom(format!("is not known; accepted: {}", fields()))),
         }
     }
@@ -103,14 +101,14 @@ impl<'de> Deserialize<'de> for FieldName {
 /// The field that a type of id stands for, and the location of that entry.
 struct FieldOfType {
     location: Location,
-    index: usize,
+    field: IdField,
 }
 
 impl<'de> Deserialize<'de> for FieldOfType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let named = Named::deserialize(deserializer)?;
         match IdField::named(&named.text) {
-            Some(index) => Ok(Self { location: named.location, index }),
+            Some(field) => Ok(Self { location: named.location, field }),
             None => Err(D::Error::custom(fields())),
         }
     }
@@ -121,20 +119,20 @@ fn fields() -> String {
     format!("one of {}", IdField::ALL.map(|field| field.as_str()).join(", "))
 }
 
-fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(usize, Named)>, D::Error> {
+fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(IdField, Named)>, D::Error> {
     let ids = BTreeMap::<FieldName, OneOrMany<Named>>::deserialize(deserializer)?;
     let paths = |(field, OneOrMany(paths)): (FieldName, OneOrMany<Named>)| {
-        paths.into_iter().map(move |path| (field.index, path))
+        paths.into_iter().map(move |path| (field.field, path))
     };
     Ok(ids.into_iter().flat_map(paths).collect())
 }
 
-fn kinds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Named, usize)>, D::Error> {
+fn kinds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Named, IdField)>, D::Error> {
     let kinds = BTreeMap::<String, FieldOfType>::deserialize(deserializer)?;
-    let kind = |(text, FieldOfType { mut location, index }): (String, _)| {
+    let kind = |(text, FieldOfType { mut location, field }): (String, _)| {
         // The key of the table: the text names the entry.
         location.key.truncate(location.key.len() - text.len() - 1);
-        (Named { location, text }, index)
+        (Named { location, text }, field)
     };
     Ok(kinds.into_iter().map(kind).collect())
 }
