@@ -228,13 +228,14 @@ impl<'a> Report<'a> {
             Some(facts) => writeln!(out, "published {audience} sequence {}", facts.sequence)?,
         }
         writeln!(out, "  rows        {}", HumanCount(*rows))?;
-        let usable = HumanCount(*usable);
+        let [usable, blank, malformed] = [usable, blank, malformed].map(|n| HumanCount(*n));
         writeln!(out, "  usable      {usable} ({blank} blank, {malformed} malformed)")?;
         if let Some(members) = &self.members {
             members.write_text(out)?;
         }
         let Some(facts) = &self.appended else { return Ok(()) };
         let Appended { generation, added, removed, entombed, deltas, .. } = facts;
+        let [added, removed, entombed] = [added, removed, entombed].map(|n| HumanCount(*n));
         writeln!(out, "  in deltas   {added} added, {removed} removed, {entombed} entombed")?;
         writeln!(out, "  tombstones  {}", HumanCount(facts.tombstones))?;
         let keys = HumanCount(facts.delta_keys);

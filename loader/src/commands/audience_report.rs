@@ -3,6 +3,8 @@
 use indicatif::HumanCount;
 use serde::Serialize;
 
+use super::lineage_args::rfc3339;
+
 use rtad_core::snapshot::{DeltaReport, FillRatio, Manifest};
 
 /// Kind and figures of a generation's filters.
@@ -42,9 +44,7 @@ impl FilterReport {
 /// The deltas and the state of a live generation, as text.
 pub(super) fn delta_text(report: &DeltaReport) -> String {
     let DeltaReport { deltas, added, removed, tombstones, state, .. } = report;
-    let expiry = report
-        .expires_unix_seconds
-        .map(|end| format!(", expires at {end} (seconds since 1970 UTC)"));
+    let expiry = report.expires_unix_seconds.map(|end| format!(", expires at {}", rfc3339(end)));
     format!(
         "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
         HumanCount(*added),

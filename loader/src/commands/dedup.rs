@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use indicatif::HumanCount;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
@@ -119,8 +120,9 @@ fn warn_over_capacity(bloom: &Bloom) {
     match bloom.distinct_keys() {
         Some(distinct) if distinct <= f64::from(capacity) => {}
         Some(distinct) => exit::write_warning(&format!(
-            "about {distinct:.0} distinct ids, but the filter is sized for --expected {capacity}: \
-             more new ids than at its rate counted as seen"
+            "about {} distinct ids, but the filter is sized for --expected {capacity}: more new \
+             ids than at its rate counted as seen",
+            HumanCount(distinct as u64)
         )),
         None => exit::write_warning(&format!(
             "more than eight times --expected {capacity} distinct ids: the filter is full, and \

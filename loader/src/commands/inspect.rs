@@ -177,6 +177,7 @@ impl InspectReport {
             writeln!(out, "  input       {name}{size}: {rows} rows, {usable} usable")?;
         }
         writeln!(out, "  built by    {tool}")?;
+        let [rows, duplicates, rejected] = [rows, duplicates, rejected].map(|n| HumanCount(*n));
         writeln!(
             out,
             "  rows        {rows}, {duplicates} duplicates, {rejected} without a usable id"
@@ -184,6 +185,7 @@ impl InspectReport {
         writeln!(out, "  keys        {} in {shards} shards", HumanCount(self.keys))?;
         if let Some(Folded { through, inserted_keys, .. }) = &self.folded {
             writeln!(out, "  merged      deltas up to sequence {through}")?;
+            let inserted_keys = HumanCount(*inserted_keys);
             writeln!(out, "              {inserted_keys} keys besides those above")?;
         }
         let FilterReport { filter, hashes, target_fpr, expected_fpr, .. } = self.filter;

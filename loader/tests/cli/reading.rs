@@ -318,3 +318,42 @@ fn verify_lists_missing_ids() {
     sandbox.run("append --store {}/s --audience a --json {}/missing").json();
     sandbox.run(&format!("{VERIFY} --against {{}}/others")).succeeds();
 }
+
+/// Numbers of all reports have separators. Digests, times and chunk sizes have letters or points.
+#[test]
+fn numbers_in_reports_have_separators() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..12_000);
+    sandbox.file("all", lines(&all));
+    sandbox.file("odd", lines(&all[..2000]) + &"zz\n".repeat(1500) + &"null\n".repeat(1500));
+    for command in [
+        "build --max-reject-ratio 1 {}/all {}/odd",
+        "append --max-reject-ratio 1 {}/odd",
+        "remove --tombstone {}/all",
+        "build --keep-carried --max-shrink 1 --expires 1d {}/all",
+        "append {}/all",
+        "build --compact",
+        "list",
+        "inspect",
+        "inspect --generation 2",
+        "gc --dry-run",
+        "rollback --to 1",
+        "verify --probes 100000 --against {}/all",
+        "diff 1 2",
+        "dedup --count --max-reject-ratio 1 {}/all {}/odd",
+        "dedup --count --bloom --expected 900 {}/all",
+        "plan --keys 12345678",
+    ] {
+        let store = match command.split(' ').next().unwrap() {
+            "dedup" | "plan" => "",
+            _ => "--store {}/s --audience a",
+        };
+        let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
+        let outcome = sandbox.run(&format!("{name} {store} {rest}"));
+        let text = format!("{}{}", outcome.stdout, outcome.stderr);
+        let is_bare =
+            |word: &&str| word.len() > 3 && word.bytes().all(|byte| byte.is_ascii_digit());
+        let bare = text.split(|char: char| !char.is_alphanumeric() && !",.-_/".contains(char));
+        assert_eq!(bare.filter(is_bare).collect::<Vec<_>>(), [""; 0], "{command}: {text}");
+    }
+}

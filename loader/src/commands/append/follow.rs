@@ -11,6 +11,7 @@
 use std::io::{self, BufRead};
 use std::time::Duration;
 
+use indicatif::HumanCount;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -231,6 +232,7 @@ async fn publish(
     totals.reported_rows = totals.counts.rows;
     let reported = output.report(&published, |published, out| {
         let Published { sequence, rows, keys, malformed, .. } = published;
+        let [rows, keys, malformed] = [rows, keys, malformed].map(|n| HumanCount(*n));
         writeln!(
             out,
             "sequence {sequence}: {keys} keys; {rows} rows are durable, {malformed} malformed"

@@ -11,7 +11,7 @@ use super::super::audience_report::FilterReport;
 use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
-use super::super::lineage_args::labels_text;
+use super::super::lineage_args::{labels_text, rfc3339};
 use super::super::overlap::Overlap;
 use super::super::skew::Skew;
 use super::publish::BuildOutcome;
@@ -162,7 +162,7 @@ impl BuildSummary {
         let FilterReport { target_fpr, expected_fpr, .. } = self.filter;
         writeln!(out, "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested")?;
         if let Some(expires) = self.expires_unix_seconds {
-            writeln!(out, "  expires     {expires} (seconds since 1970 UTC)")?;
+            writeln!(out, "  expires     {}", rfc3339(expires))?;
         }
         if let Some(carried) = &self.carried {
             carried.write_text(out)?;

@@ -56,7 +56,7 @@ impl PublishReport {
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
         writeln!(out, "  keys        {} ({duplicates} duplicates)", HumanCount(self.keys))?;
         let rejected: Vec<_> =
-            self.rejected.iter().map(|(why, count)| format!("{why} {count}")).collect();
+            self.rejected.iter().map(|(why, n)| format!("{why} {}", HumanCount(*n))).collect();
         if !rejected.is_empty() {
             writeln!(out, "  rejected    {}", rejected.join(", "))?;
         }
