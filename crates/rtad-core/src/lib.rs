@@ -9,6 +9,7 @@
 //! | [`device`] | device ids and the 16-byte keys made of them |
 //! | [`period`] | calendar days and hours in a time zone |
 //! | [`schedule`] | times at which something holds |
+//! | [`experiment`] | slots of experiments |
 //! | [`cap`] | a limited number of distinct devices |
 //! | [`synth`] | deterministic device ids for tests and load |
 //! | [`headroom`] | memory left under the container's limit |
@@ -62,6 +63,7 @@ pub mod cap;
 pub mod clock;
 pub mod device;
 pub mod error_chain;
+pub mod experiment;
 pub mod files;
 pub mod filter;
 pub mod headroom;
