@@ -67,6 +67,7 @@ fn main() {
         exclude: vec![0],
         include: Vec::new(),
         rule: None,
+        experiments: Vec::new(),
         schedule: None,
         values: Vec::new(),
         is_shadow: false,
@@ -434,10 +435,11 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -
         .filter_map(|name| catalog.strategy_index(name))
         .map(|index| {
             let decision = catalog.decide(index, &request.keys, &request.attributes, at);
-            (catalog.strategies()[index].name.as_str(), decision, None)
+            let strategy = &catalog.strategies()[index];
+            api::NamedDecision::new(strategy, decision, std::iter::empty())
         })
         .collect();
-    api::encode(request.request_id.as_deref(), decisions.into_iter()).len() as u64
+    api::encode(request.request_id.as_deref(), &decisions).len() as u64
 }
 
 /// Times to read one byte at a random address of as much memory: independent and dependent.

@@ -188,6 +188,7 @@ impl World {
                 exclude: exclude.to_vec(),
                 include: include.to_vec(),
                 rule: None,
+                experiments: Vec::new(),
                 schedule: None,
                 values: Vec::new(),
                 is_shadow: false,
@@ -286,10 +287,10 @@ impl World {
             let decision =
                 self.catalog.decide(index, &request.keys, &request.attributes, Instant::now());
             bids[index] = Some(decision.outcome == Outcome::Bid);
-            (known[index].name.as_str(), decision, known[index].value_of(decision))
+            api::NamedDecision::new(&known[index], decision, std::iter::empty())
         };
         let decisions: Vec<_> = indexes.into_iter().map(&mut decide).collect();
-        let bytes = api::encode(request.request_id.as_deref(), decisions.into_iter()).into();
+        let bytes = api::encode(request.request_id.as_deref(), &decisions).into();
         Answer { bytes, failure: None, bids }
     }
 

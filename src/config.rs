@@ -20,6 +20,7 @@
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
 //! | `value` | `[[strategy.value]]` |
 //! | `condition` | `when` of a strategy |
+//! | `experiment` | `[[experiment]]` |
 //! | `leases` | `[cap_leases]` |
 //! | `store`, `trust` | `[store]`, and its public keys |
 //! | `server` | `[server]` |
@@ -30,6 +31,7 @@
 mod api;
 mod changes;
 mod condition;
+mod experiment;
 mod leases;
 mod platform;
 #[cfg(test)]
@@ -46,6 +48,7 @@ use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Serialize};
 
 pub use api::ApiConfig;
+pub use experiment::{BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments, moves};
 pub use leases::LeasesConfig;
 pub use platform::{
     Algorithm, BodyFormat, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
@@ -86,6 +89,9 @@ pub struct Config {
     /// `[[strategy]]`
     #[serde(rename = "strategy")]
     pub strategies: Vec<StrategyConfig>,
+    /// `[[experiment]]`
+    #[serde(rename = "experiment")]
+    pub experiments: Vec<ExperimentConfig>,
     /// `[cap_leases]`
     pub cap_leases: Option<LeasesConfig>,
     /// `[[platform]]`
@@ -115,13 +121,16 @@ impl Config {
         if let Some(leases) = &mut config.cap_leases {
             leases.check(d);
         }
-        rules::check(d, &mut config.strategies, config.cap_leases.is_some());
+        experiment::check(d, &config.experiments);
+        let parts = PartNames::of(&config.experiments);
+        rules::check(d, &mut config.strategies, config.cap_leases.is_some(), &parts);
         let mut strategies = d.texts("strategy", "name");
         if strategies.is_empty() && d.texts("audience", "name").is_empty() {
             strategies.push(DEFAULT_STRATEGY.to_owned());
         }
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
         platform::check_values(d, &config.platforms, &config.strategies, vocabulary);
+        platform::check_tags(d, &config.platforms, &config.experiments, vocabulary);
         config.fingerprint = d.fingerprint();
         (config, document.finish())
     }

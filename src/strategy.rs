@@ -4,6 +4,7 @@
 //! [`Membership`]. A schedule is one bit that `sync` sets.
 
 mod attribute;
+mod experiment;
 mod rule;
 mod schedule;
 mod value;
@@ -11,7 +12,13 @@ mod value;
 use std::fmt;
 use std::time::{Instant, SystemTime};
 
-pub use attribute::{Accepted, Attribute, AttributeValue, Attributes, NoAttributes, OS_WORDS};
+pub use attribute::{
+    Accepted, Attribute, AttributeValue, Attributes, NoAttributes, OS_WORDS, RequestFacts,
+};
+pub use experiment::{
+    Assignment, Assignments, Bucket, Experiment, HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET,
+    Slots, Tag, unit_of,
+};
 pub use rule::{Rule, Truth};
 pub use schedule::Scheduled;
 pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
@@ -75,11 +82,13 @@ pub enum Reason {
     Rule,
     /// The strategy's schedule does not hold now.
     NotScheduled,
+    /// The rule decides, and the device's bucket of an experiment decides in it.
+    Bucket,
 }
 
 impl Reason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Member,
         Self::NotMember,
         Self::NoDevice,
@@ -88,6 +97,7 @@ impl Reason {
         Self::NoLease,
         Self::Rule,
         Self::NotScheduled,
+        Self::Bucket,
     ];
 
     /// The word in answers and in metrics.
@@ -101,6 +111,7 @@ impl Reason {
             Self::NoLease => "no_lease",
             Self::Rule => "rule",
             Self::NotScheduled => "not_scheduled",
+            Self::Bucket => "bucket",
         }
     }
 }
@@ -154,6 +165,8 @@ pub struct Strategy {
     pub include: Vec<usize>,
     /// Devices for which this does not hold get no bid.
     pub rule: Option<Rule>,
+    /// Experiments of the rule, by index, each once.
+    pub experiments: Vec<usize>,
     /// No device gets a bid while this does not hold.
     pub schedule: Option<Scheduled>,
     /// Values of its bids: the first one that fits, at most [`MAX_VALUES`].
@@ -254,11 +267,17 @@ impl Strategy {
         mut membership: impl FnMut(usize) -> Membership,
     ) -> Decision {
         let has_lists = !self.exclude.is_empty() || !self.include.is_empty();
-        match rule.truth(attributes, &mut membership) {
-            Truth::False => Decision::no_bid(Reason::Rule),
+        let truth = rule.truth(attributes, &mut membership);
+        let mut reason = || {
+            let is_by_bucket = !self.experiments.is_empty()
+                && rule.is_decided_by_bucket(attributes, &mut membership);
+            if is_by_bucket { Reason::Bucket } else { Reason::Rule }
+        };
+        match truth {
+            Truth::False => Decision::no_bid(reason()),
             Truth::Unknown => self.unavailable(),
             Truth::True if has_lists => lists,
-            Truth::True => Decision::bid(Reason::Rule),
+            Truth::True => Decision::bid(reason()),
         }
     }
 

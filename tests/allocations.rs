@@ -58,6 +58,7 @@ fn lookups_and_decisions_do_not_allocate() {
         exclude: vec![0],
         include: Vec::new(),
         rule: Some(Rule::None(vec![Rule::All(vec![Rule::Audience(0)])])),
+        experiments: Vec::new(),
         schedule: Some(Scheduled::new(Schedule::default())),
         values: vec![value(Some(0)), value(None)],
         is_shadow: false,
@@ -147,7 +148,8 @@ fn answers_allocate_lists_and_bytes_only() {
                     &body,
                     &mut read,
                     |read, verdicts| {
-                        let verdict = |strategy| Verdict { strategy, decision, changes_in: None };
+                        let verdict =
+                            |strategy| Verdict { strategy, decision, changes_in: None, tag: None };
                         read.decide(verdicts, verdict);
                     },
                 );

@@ -4,16 +4,19 @@ use std::time::Instant;
 
 use super::served::{Catalog, ServedPlatform};
 use crate::platform::{
-    Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
+    Digits, Failure, Id, IdReader, KeyFields, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
 };
-use crate::strategy::Decision;
-use rtad_core::device::{DeviceKey, IdField, Unusable};
+use crate::strategy::{
+    Assignment, Assignments, Attributes, Decision, Experiment, RequestFacts, unit_of,
+};
+use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
 /// Keys of one request, within the limits of ids. Used by serving and by `explain`.
 #[derive(Debug)]
 pub struct RequestKeys {
     /// Distinct keys.
     keys: Keys,
+    fields: KeyFields,
     coverage: Coverage,
 }
 
@@ -50,7 +53,7 @@ pub enum IdResult {
 impl Default for RequestKeys {
     #[inline]
     fn default() -> Self {
-        Self { keys: Keys::new(), coverage: Coverage::Complete }
+        Self { keys: Keys::new(), fields: KeyFields::new(), coverage: Coverage::Complete }
     }
 }
 
@@ -74,7 +77,7 @@ impl RequestKeys {
             let (found, key) = match self.coverage {
                 Coverage::Complete if id.is_doubtful => (IdResult::Doubtful, None),
                 Coverage::Complete => match key(id.field, id.value.text(&mut Digits::new())) {
-                    Ok(key) => (self.keep(key), Some(key)),
+                    Ok(key) => (self.keep(id.field, key), Some(key)),
                     Err(Unusable::Blank) => (IdResult::Blank, None),
                     Err(Unusable::Malformed) => (IdResult::Malformed, None),
                 },
@@ -85,10 +88,11 @@ impl RequestKeys {
     }
 
     #[inline]
-    fn keep(&mut self, key: DeviceKey) -> IdResult {
+    fn keep(&mut self, field: IdField, key: DeviceKey) -> IdResult {
         if self.keys.contains(&key) {
             IdResult::Duplicate
         } else if self.keys.try_push(key).is_ok() {
+            self.fields.push(field);
             IdResult::Usable
         } else {
             self.coverage = Coverage::TooMany;
@@ -112,12 +116,29 @@ impl RequestKeys {
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn decide(&self, catalog: &Catalog, index: usize, read: &Read<'_>) -> Decision {
+    pub fn decide(&self, catalog: &Catalog, index: usize, attributes: &dyn Attributes) -> Decision {
         match self.coverage {
-            Coverage::Complete => catalog.decide_uncounted(index, &self.keys, read),
-            Coverage::TooMany => catalog.decide_incomplete(index, &self.keys, read),
+            Coverage::Complete => catalog.decide_uncounted(index, &self.keys, attributes),
+            Coverage::TooMany => catalog.decide_incomplete(index, &self.keys, attributes),
             Coverage::Nothing => catalog.strategies()[index].when_unavailable(),
         }
+    }
+
+    /// The device's parts in all experiments: unknown if an id that was not read may be the unit.
+    #[inline]
+    pub fn assignments(&self, catalog: &Catalog, read: &Read<'_>) -> Assignments {
+        match self.coverage {
+            Coverage::Complete => catalog.assignments(read.cached_kind, &self.keys, &self.fields),
+            Coverage::TooMany | Coverage::Nothing => {
+                catalog.experiments().iter().map(|_| Assignment::Unknown).collect()
+            }
+        }
+    }
+
+    /// The kind of id that is the unit of an experiment.
+    pub fn unit(&self, experiment: &Experiment, read: &Read<'_>) -> Option<IdKind> {
+        let kinds = read.cached_kind.into_iter().chain(experiment.unit.iter().copied());
+        unit_of(kinds, &self.keys, &self.fields).map(|(kind, _)| kind)
     }
 }
 
@@ -144,11 +165,15 @@ impl Catalog {
         for failure in read.observed.into_iter().chain(too_many) {
             served.count_failure(failure);
         }
+        let assignments = keys.assignments(self, read);
+        let facts = RequestFacts { attributes: read, assignments: &assignments };
         read.decide(verdicts, |strategy| {
-            let decide = || keys.decide(self, strategy, read);
+            let decide = || keys.decide(self, strategy, &facts);
             let decision = self.within_cap(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
-            Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
+            self.count_buckets(strategy, decision, &assignments);
+            let tag = self.tag(strategy, &assignments);
+            Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });
         self.remove_shadow(verdicts);
     }
@@ -161,10 +186,13 @@ impl Catalog {
         at: Instant,
     ) -> Verdicts {
         let mut verdicts = Verdicts::new();
+        let assignments = keys.assignments(self, read);
+        let facts = RequestFacts { attributes: read, assignments: &assignments };
         read.decide(&mut verdicts, |strategy| {
-            let decision = keys.decide(self, strategy, read);
+            let decision = keys.decide(self, strategy, &facts);
             let decision = self.within_cap_uncounted(strategy, decision, keys.keys(), at);
-            Verdict { strategy, decision, changes_in: self.changes_in(strategy, at) }
+            let tag = self.tag(strategy, &assignments);
+            Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });
         verdicts
     }

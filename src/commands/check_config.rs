@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use rtad::config::{CapConfig, Config, PlatformConfig, SignatureMode, StrategyConfig};
+use rtad::config::{
+    CapConfig, Config, ExperimentConfig, PlatformConfig, SignatureMode, StrategyConfig, moves,
+};
 use rtad_config::values::Time;
 
 use super::config::read_config;
@@ -15,6 +17,10 @@ use super::failure::CommandFailure;
 pub(super) struct CheckConfig {
     /// The config file
     file: PathBuf,
+    /// Refuse a change of experiments after this config file, the one in use, that moves devices to
+    /// other buckets
+    #[arg(long, value_name = "FILE")]
+    previous: Option<PathBuf>,
     /// Print the effective config as TOML, secrets redacted, instead of a summary
     #[arg(long)]
     print: bool,
@@ -22,6 +28,13 @@ pub(super) struct CheckConfig {
 
 pub(super) fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
     let config = read_config(Some(&arguments.file), &Vec::new())?.config;
+    if let Some(previous) = &arguments.previous {
+        let previous = read_config(Some(previous), &Vec::new())?.config;
+        let moves = moves(&previous.experiments, &config.experiments);
+        if !moves.is_empty() {
+            return Err(CommandFailure::Usage(moves.join("\n")));
+        }
+    }
     let mut out = std::io::stdout().lock();
     match arguments.print {
         true => out.write_all(config.to_toml().as_bytes())?,
@@ -35,7 +48,8 @@ struct Summary<'a>(&'a Config);
 
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self(Config { server, store, audiences, strategies, platforms, .. }) = self;
+        let Self(Config { server, store, audiences, strategies, experiments, platforms, .. }) =
+            self;
         let every = Time(store.poll_interval);
         writeln!(f, "store      {}, polled every {every}", store.url)?;
         writeln!(f, "decisions  {}", server.listen)?;
@@ -57,6 +71,10 @@ impl Display for Summary<'_> {
             if let Some(cap) = &strategy.cap {
                 writeln!(f, "cap        {}: {}", strategy.name, limit(cap))?;
             }
+        }
+        for ExperimentConfig { name, buckets, .. } in experiments {
+            let names: Vec<_> = buckets.iter().map(|bucket| bucket.name.as_str()).collect();
+            writeln!(f, "experiment {name}: buckets {}", names.join(", "))?;
         }
         for platform in platforms {
             let PlatformConfig { name, kind, path, strategies, .. } = platform;

@@ -9,19 +9,31 @@ use rtad_core::snapshot::AudienceName;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::experiment::PartNames;
 use crate::strategy::{
-    Accepted, Attribute, AttributeValue, Attributes, Membership, OS_WORDS, Rule, Truth,
+    Accepted, Assignment, Attribute, AttributeValue, Attributes, Membership, OS_WORDS, Rule, Truth,
 };
 
 /// Longest value of an attribute.
 const MAX_VALUE: usize = 128;
-/// Deepest nesting, and most audiences and attributes of a condition.
+/// Deepest nesting, and most audiences, attributes and buckets of a condition.
 const MAX_DEPTH: usize = 8;
 const MAX_LEAVES: usize = 64;
 /// Most combinations of memberships and attributes that are tried: those of 12 audiences.
 const MAX_TRIED: usize = 1 << 12;
-const FIELDS: &[&str] =
-    &["audience", "os", "app", "slot", "region", "request_type", "absent", "any", "all", "none"];
+const FIELDS: &[&str] = &[
+    "audience",
+    "os",
+    "app",
+    "slot",
+    "region",
+    "request_type",
+    "absent",
+    "bucket",
+    "any",
+    "all",
+    "none",
+];
 
 /// A condition. Each of its keys must hold. A text stands for `{ audience = "…" }`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -35,6 +47,9 @@ pub struct Condition {
     /// The request lacks this attribute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absent: Option<Attribute>,
+    /// The device has one of these parts in an experiment, as `EXPERIMENT:BUCKET`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bucket: Vec<String>,
     /// At least one of these holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub any: Option<Vec<Self>>,
@@ -74,6 +89,10 @@ impl<'de> Deserialize<'de> for Condition {
                         "all" => condition.all = Some(map.next_value()?),
                         "none" => condition.none = Some(map.next_value()?),
                         "absent" => condition.absent = Some(map.next_value()?),
+                        "bucket" => {
+                            let OneOrMany(parts) = map.next_value()?;
+                            condition.bucket = parts;
+                        }
                         attribute if let Some(attribute) = attribute_named(attribute) => {
                             let OneOrMany(values) = map.next_value()?;
                             condition.attributes.insert(attribute, values);
@@ -99,11 +118,12 @@ impl Condition {
         groups.into_iter().filter_map(|(word, group)| Some((word, group.as_ref()?)))
     }
 
-    /// The rule, with indexes of audiences; without those that `index` does not know.
-    pub fn rule(&self, index: &impl Fn(&AudienceName) -> Option<usize>) -> Rule {
+    /// The rule, with indexes of audiences and experiments; without those that `index` and `parts`
+    /// do not know.
+    pub fn rule(&self, index: &impl Fn(&AudienceName) -> Option<usize>, parts: &PartNames) -> Rule {
         let audience = self.audience.as_ref().and_then(index).map(Rule::Audience);
         let groups = self.groups().map(|(word, group)| {
-            let rules = group.iter().map(|condition| condition.rule(index)).collect();
+            let rules = group.iter().map(|condition| condition.rule(index, parts)).collect();
             match word {
                 "any" => Rule::Any(rules),
                 "all" => Rule::All(rules),
@@ -115,7 +135,13 @@ impl Condition {
             Rule::Attribute(*attribute, accepted)
         });
         let leaves = audience.into_iter().chain(attributes);
-        let leaves = leaves.chain(self.absent.map(Rule::Absent));
+        let part = |name: &String| parts.find(name).map(|(index, part)| Rule::Bucket(index, part));
+        let mut buckets: Vec<_> = self.bucket.iter().filter_map(part).collect();
+        let buckets = match buckets.len() {
+            0 | 1 => buckets.pop(),
+            _ => Some(Rule::Any(buckets)),
+        };
+        let leaves = leaves.chain(self.absent.map(Rule::Absent)).chain(buckets);
         let mut rules: Vec<_> = leaves.chain(groups).collect();
         if rules.len() == 1 { rules.remove(0) } else { Rule::All(rules) }
     }
@@ -128,6 +154,7 @@ impl Condition {
         key: &str,
         depth: usize,
         audiences: &[String],
+        parts: &PartNames,
     ) -> usize {
         if depth > MAX_DEPTH {
             let accepted = format!("conditions of at most {MAX_DEPTH} levels");
@@ -139,7 +166,14 @@ impl Condition {
             leaves += 1;
             let long = format!("{key}.audience");
             let key = if d.has(&long) { &long } else { key };
-            refuse_unknown(d, key, name.as_str(), audiences);
+            refuse_unknown(d, key, name.as_str(), "audiences", audiences);
+        }
+        leaves += self.bucket.len();
+        for (index, name) in self.bucket.iter().enumerate() {
+            let one = format!("{key}.bucket");
+            let listed = format!("{one}[{index}]");
+            let key = if d.has(&listed) { listed } else { one };
+            refuse_unknown(d, &key, name, "parts of experiments", &parts.names());
         }
         leaves += self.attributes.len() + usize::from(self.absent.is_some());
         for (attribute, values) in &self.attributes {
@@ -164,33 +198,40 @@ impl Condition {
                 d.mistake(&key, "is empty", "a list of at least one condition");
             }
             for (index, condition) in group.iter().enumerate() {
-                leaves += condition.check(d, &format!("{key}[{index}]"), depth + 1, audiences);
+                leaves +=
+                    condition.check(d, &format!("{key}[{index}]"), depth + 1, audiences, parts);
             }
         }
         if *self == Self::default() && !d.has_mistake(key) {
             d.mistake(key, "has no condition", &format!("at least one of {}", FIELDS.join(", ")));
         }
         if depth == 0 && leaves > MAX_LEAVES {
-            let found = format!("has {leaves} audiences and attributes");
+            let found = format!("has {leaves} audiences, attributes and buckets");
             d.mistake(key, &found, &format!("at most {MAX_LEAVES}"));
         }
         leaves
     }
 }
 
-/// Notes an audience that the file does not have, and the most similar one that it has.
-pub(super) fn refuse_unknown(d: &mut Document<'_>, key: &str, name: &str, audiences: &[String]) {
-    if audiences.iter().any(|audience| audience == name) {
+/// Notes a name that is not one of the known `things`, and the most similar known one.
+pub(super) fn refuse_unknown(
+    d: &mut Document<'_>,
+    key: &str,
+    name: &str,
+    things: &str,
+    known: &[String],
+) {
+    if known.iter().any(|known| known == name) {
         return;
     }
-    let similar = audiences
+    let similar = known
         .iter()
-        .map(|audience| (strsim::jaro_winkler(audience, name), audience))
+        .map(|known| (strsim::jaro_winkler(known, name), known))
         .filter(|(similarity, _)| *similarity > 0.8)
         .max_by(|one, other| one.0.total_cmp(&other.0));
-    let all = format!("audiences of this file: {}", audiences.join(", "));
+    let all = format!("{things} of this file: {}", known.join(", "));
     match similar {
-        Some((_, audience)) => d.reject(key, &format!("perhaps {audience:?}; {all}")),
+        Some((_, known)) => d.reject(key, &format!("perhaps {known:?}; {all}")),
         None => d.reject(key, &all),
     }
 }
@@ -218,10 +259,15 @@ pub(super) struct Tried {
 struct Tries<'r> {
     /// Attributes, the values that the rule names, and the state.
     states: Vec<(Attribute, Vec<&'r Accepted>, usize)>,
+    /// Experiments, their parts that are tried, and the state.
+    parts: Vec<(usize, Vec<Assignment>, usize)>,
 }
 
+/// Stands for the parts that a rule does not name.
+const OTHER_PART: Assignment = Assignment::Bucket(u8::MAX);
+
 impl<'r> Tries<'r> {
-    fn new(rule: Option<&'r Rule>) -> Self {
+    fn new(rule: Option<&'r Rule>, names: &PartNames) -> Self {
         let mut named: BTreeMap<Attribute, Vec<&Accepted>> = BTreeMap::new();
         for (attribute, accepted) in rule.map_or_else(Vec::new, Rule::attributes) {
             let values = named.entry(attribute).or_default();
@@ -232,17 +278,37 @@ impl<'r> Tries<'r> {
             }
         }
         let states = named.into_iter().map(|(attribute, values)| (attribute, values, 0));
-        Self { states: states.collect() }
+        let mut parts: BTreeMap<usize, Vec<Assignment>> = BTreeMap::new();
+        for (experiment, part) in rule.map_or_else(Vec::new, Rule::buckets) {
+            let parts = parts.entry(experiment).or_default();
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        let with_other = |(experiment, mut parts): (usize, Vec<_>)| {
+            if parts.len() < names.count(experiment) {
+                parts.push(OTHER_PART);
+            }
+            (experiment, parts, 0)
+        };
+        let parts = parts.into_iter().map(with_other).collect();
+        Self { states: states.collect(), parts }
     }
 
     fn combinations(&self) -> usize {
-        self.states.iter().fold(1, |all, (_, values, _)| all.saturating_mul(values.len() + 2))
+        let values = self.states.iter().map(|(_, values, _)| values.len() + 2);
+        let parts = self.parts.iter().map(|(_, parts, _)| parts.len());
+        values.chain(parts).fold(1, usize::saturating_mul)
     }
 
     fn set(&mut self, mut combination: usize) {
         for (_, values, state) in &mut self.states {
             *state = combination % (values.len() + 2);
             combination /= values.len() + 2;
+        }
+        for (_, parts, state) in &mut self.parts {
+            *state = combination % parts.len();
+            combination /= parts.len();
         }
     }
 }
@@ -256,15 +322,21 @@ impl Attributes for Tries<'_> {
             None => (*state == values.len()).then_some(AttributeValue::Text(b"")),
         }
     }
+
+    fn assignment(&self, experiment: usize) -> Assignment {
+        let known = self.parts.iter().find(|(known, ..)| *known == experiment);
+        known.map_or(Assignment::Unknown, |(_, parts, state)| parts[*state])
+    }
 }
 
-/// Tries every combination of memberships and attributes. `values` are the audiences of values.
-/// `None` if there are too many to try.
+/// Tries every combination of memberships, attributes and parts of experiments. `values` are the
+/// audiences of values. `None` if there are too many to try.
 pub(super) fn try_all(
     exclude: &[usize],
     include: &[usize],
     rule: Option<&Rule>,
     values: &[Option<usize>],
+    parts: &PartNames,
 ) -> Option<Tried> {
     let of_rule = rule.map_or_else(Vec::new, Rule::audiences);
     let of_values = values.iter().flatten();
@@ -272,7 +344,7 @@ pub(super) fn try_all(
     let mut used: Vec<usize> = lists.chain(of_rule).collect();
     used.sort_unstable();
     used.dedup();
-    let mut tries = Tries::new(rule);
+    let mut tries = Tries::new(rule, parts);
     let memberships = 1_usize.checked_shl(used.len() as u32)?;
     let combinations = memberships.saturating_mul(tries.combinations());
     if combinations > MAX_TRIED {

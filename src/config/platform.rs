@@ -14,6 +14,7 @@ use rtad_config::{Document, Named, Secret};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::experiment::ExperimentConfig;
 use super::rules::StrategyConfig;
 use super::value::{ValueBounds, ValueConfig};
 
@@ -45,6 +46,8 @@ pub struct KindRules {
     pub is_strategy_id: fn(&str) -> bool,
     /// The values that its protocol carries, and their bounds.
     pub value_bounds: &'static [ValueBounds],
+    /// The greatest number of a bucket's tag.
+    pub most_tag_number: u32,
     /// Whether keys of [`PlatformConfig`] map its bodies.
     pub is_mapped: bool,
 }
@@ -204,6 +207,28 @@ pub(super) fn check(
     let is_known =
         |platform: &PlatformConfig| vocabulary.kinds.iter().any(|kind| kind.word == platform.kind);
     platforms.retain(is_known);
+}
+
+/// Notes numbers of tags that a platform does not accept.
+pub(super) fn check_tags(
+    d: &mut Document<'_>,
+    platforms: &[PlatformConfig],
+    experiments: &[ExperimentConfig],
+    vocabulary: &Vocabulary<'_>,
+) {
+    for platform in platforms {
+        let kind = vocabulary.kinds.iter().find(|kind| kind.word == platform.kind);
+        let most = kind.map_or(u32::MAX, |kind| kind.most_tag_number);
+        for (index, experiment) in experiments.iter().enumerate() {
+            for (bucket, config) in experiment.buckets.iter().enumerate() {
+                let key = format!("experiment[{index}].buckets[{bucket}].tag_number");
+                if config.tag_number.is_some_and(|number| number > most) && !d.has_mistake(&key) {
+                    let name = &platform.name;
+                    d.reject(&key, &format!("1 to {most}, which the platform {name} accepts"));
+                }
+            }
+        }
+    }
 }
 
 /// Notes numbers that a platform of the strategy does not accept.

@@ -17,7 +17,7 @@ const FLAGS: [(&str, &str); 4] = [
     ("store.url", "--store"),
 ];
 /// Tables and their headings.
-const TABLES: [(&str, &str); 18] = [
+const TABLES: [(&str, &str); 20] = [
     ("server", "`[server]`"),
     ("server.api", "`[server.api]`"),
     ("store", "`[store]`"),
@@ -26,6 +26,8 @@ const TABLES: [(&str, &str); 18] = [
     ("strategy[]", "`[[strategy]]`"),
     ("strategy[].value[]", "`[[strategy.value]]`"),
     ("strategy[].cap", "`[strategy.cap]`"),
+    ("experiment[]", "`[[experiment]]`"),
+    ("experiment[].buckets[]", "`[[experiment.buckets]]`"),
     ("cap_leases", "`[cap_leases]`"),
     ("platform[]", "`[[platform]]`"),
     ("platform[].headers[]", "`platform.headers`"),
@@ -61,6 +63,8 @@ fn description(table: &str, key: &str) -> Option<&'static str> {
         ("strategy[]", _) => of::<StrategyConfig>(key),
         ("strategy[].value[]", _) => of::<ValueConfig>(key),
         ("strategy[].cap", _) => of::<CapConfig>(key),
+        ("experiment[]", _) => of::<ExperimentConfig>(key),
+        ("experiment[].buckets[]", _) => of::<BucketConfig>(key),
         ("cap_leases", _) => of::<LeasesConfig>(key),
         ("platform[]", _) => of::<PlatformConfig>(key),
         ("platform[].headers[]", _) => of::<HeaderConfig>(key),

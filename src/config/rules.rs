@@ -11,6 +11,7 @@ use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition::{Condition, Constant, refuse_unknown, try_all};
+use super::experiment::PartNames;
 use super::value::{self, ValueConfig};
 use super::zone::{time_zone, utc};
 use crate::strategy::Outcome;
@@ -57,8 +58,9 @@ pub struct StrategyConfig {
     pub include: Vec<AudienceName>,
     /// Condition that a device must meet for a bid, beside `exclude` and `include`: an audience, or
     /// a table, each key of which must hold: `audience`; attributes of the request (`os`, `app`,
-    /// `slot`, `region`, `request_type`) with one or more values; `absent` with an attribute; or
-    /// `any`, `all` and `none` with lists of conditions. Their order does not matter.
+    /// `slot`, `region`, `request_type`) with one or more values; `absent` with an attribute;
+    /// `bucket` with one or more parts of experiments, as `EXPERIMENT:BUCKET`; or `any`, `all` and
+    /// `none` with lists of conditions. Their order does not matter.
     pub when: Option<Condition>,
     /// Time from which the strategy bids, with an offset from UTC. Unset = always.
     pub valid_from: Option<Moment>,
@@ -162,7 +164,12 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::E
 }
 
 /// Checks the audiences and the strategies that use them.
-pub(super) fn check(d: &mut Document<'_>, strategies: &mut [StrategyConfig], has_leases: bool) {
+pub(super) fn check(
+    d: &mut Document<'_>,
+    strategies: &mut [StrategyConfig],
+    has_leases: bool,
+    parts: &PartNames,
+) {
     d.refuse_duplicates("audience", "name");
     d.refuse_duplicates("strategy", "name");
     // Invalid names too: such a name is one mistake, not another one per strategy that uses it.
@@ -172,17 +179,17 @@ pub(super) fn check(d: &mut Document<'_>, strategies: &mut [StrategyConfig], has
         for (key, names) in [("exclude", &strategy.exclude), ("include", &strategy.include)] {
             for (index, name) in names.iter().enumerate() {
                 let key = format!("{table}.{key}[{index}]");
-                refuse_unknown(d, &key, name.as_str(), &audiences);
+                refuse_unknown(d, &key, name.as_str(), "audiences", &audiences);
             }
         }
         if let Some(when) = &strategy.when {
-            when.check(d, &format!("{table}.when"), 0, &audiences);
+            when.check(d, &format!("{table}.when"), 0, &audiences, parts);
         } else if strategy.exclude.is_empty() && strategy.include.is_empty() {
             d.mistake(&table, "names no audience", "exclude, include or when with at least one");
         }
         value::check(d, &table, &strategy.values, &audiences);
         if !d.has_mistake(&table) {
-            check_constant(d, &table, strategy, &audiences);
+            check_constant(d, &table, strategy, &audiences, parts);
         }
         check_schedule(d, &table, strategy);
         let Some(cap) = &mut strategy.cap else { continue };
@@ -208,15 +215,16 @@ fn check_constant(
     table: &str,
     strategy: &StrategyConfig,
     audiences: &[String],
+    parts: &PartNames,
 ) {
     let index = |name: &AudienceName| audiences.iter().position(|known| known == name.as_str());
     let indexes = |names: &[AudienceName]| names.iter().filter_map(index).collect::<Vec<_>>();
     let (exclude, include) = (indexes(&strategy.exclude), indexes(&strategy.include));
-    let rule = strategy.when.as_ref().map(|when| when.rule(&index));
+    let rule = strategy.when.as_ref().map(|when| when.rule(&index, parts));
     let when = format!("{table}.when");
     let values: Vec<_> =
         strategy.values.iter().map(|value| value.audience.as_ref().and_then(index)).collect();
-    let Some(tried) = try_all(&exclude, &include, rule.as_ref(), &values) else { return };
+    let Some(tried) = try_all(&exclude, &include, rule.as_ref(), &values, parts) else { return };
     match tried.constant {
         Some(Constant::WhenNever) => {
             d.mistake(&when, "holds for no device", "a condition that a device can meet");

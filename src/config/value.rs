@@ -99,7 +99,7 @@ pub(super) fn check(
         }
         let key = format!("{entry}.audience");
         if let Some(name) = &value.audience {
-            refuse_unknown(d, &key, name.as_str(), audiences);
+            refuse_unknown(d, &key, name.as_str(), "audiences", audiences);
         }
         let before = &values[..index];
         if before.iter().any(|earlier| earlier.audience.is_none()) {

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::parts::{canonical, explain_audience, explain_strategy};
+use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, StrategyExplained};
 use crate::catalog::{Catalog, IdResult};
 use crate::platform::IdReader;
-use crate::strategy::{NoAttributes, Strategy};
+use crate::strategy::{Experiment, NoAttributes, RequestFacts, Strategy};
 use crate::sync::SyncHistory;
-use rtad_core::device::{DeviceKey, IdKind, Unusable};
+use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
 /// The explanation of a single id.
 #[derive(Debug, Serialize)]
@@ -86,18 +86,18 @@ fn read(
             explain_audience(catalog, index, answer, history)
         })
         .collect();
+    let fields = [IdField::from(first)];
+    let assignments = catalog.assignments(None, key.as_slice(), &fields[..key.iter().len()]);
+    let facts = RequestFacts { attributes: &NoAttributes, assignments: &assignments };
+    let unit = |experiment: &Experiment| {
+        key.and_then(|_| experiment.unit.contains(&first).then_some(first))
+    };
+    let device = DeviceFacts { keys: key.as_slice(), attributes: &facts, unit: &unit };
     let decide = |(index, strategy): (usize, &Strategy)| {
-        let decision = catalog.decide_uncounted(index, key.as_slice(), &NoAttributes);
+        let decision = catalog.decide_uncounted(index, key.as_slice(), &facts);
         let at = Instant::now();
         let decision = catalog.within_cap_uncounted(index, decision, key.as_slice(), at);
-        explain_strategy(
-            catalog,
-            strategy.name.clone(),
-            index,
-            decision,
-            key.as_slice(),
-            &NoAttributes,
-        )
+        explain_strategy(catalog, strategy.name.clone(), index, decision, &device)
     };
     let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();
     IdReading {

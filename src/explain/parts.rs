@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use super::report::{
-    AudienceExplained, OtherMembership, ScheduleExplained, SnapshotExplained, StrategyExplained,
-    Unavailable, ValueExplained, WhenExplained,
+    AudienceExplained, BucketExplained, OtherMembership, ScheduleExplained, SnapshotExplained,
+    StrategyExplained, Unavailable, ValueExplained, WhenExplained,
 };
 use crate::catalog::{Audience, Catalog};
-use crate::strategy::{Attribute, Attributes, Decision, Membership, Rule, ValueEntry};
+use crate::strategy::{Attribute, Attributes, Decision, Experiment, Membership, Rule, ValueEntry};
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
@@ -75,15 +75,23 @@ fn absent(rule: &Rule, attributes: &dyn Attributes) -> Vec<Attribute> {
     read.into_iter().filter(|attribute| attributes.attribute(*attribute).is_none()).collect()
 }
 
-/// A strategy's decision and its reason, for a device with these keys.
+/// The device and the request that a decision is about.
+pub(super) struct DeviceFacts<'d> {
+    pub(super) keys: &'d [DeviceKey],
+    pub(super) attributes: &'d dyn Attributes,
+    /// The kind of id that is the unit of an experiment.
+    pub(super) unit: &'d dyn Fn(&Experiment) -> Option<IdKind>,
+}
+
+/// A strategy's decision and its reason, for a device.
 pub(super) fn explain_strategy(
     catalog: &Catalog,
     id: String,
     index: usize,
     decision: Decision,
-    keys: &[DeviceKey],
-    attributes: &dyn Attributes,
+    device: &DeviceFacts<'_>,
 ) -> StrategyExplained {
+    let DeviceFacts { keys, attributes, unit } = *device;
     let strategy = &catalog.strategies()[index];
     let name = |index: usize| catalog.audiences()[index].name.to_string();
     let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
@@ -93,7 +101,7 @@ pub(super) fn explain_strategy(
     };
     let change = |(index, answer)| OtherMembership { audience: name(index), answer: Some(answer) };
     let when = strategy.rule.as_ref().map(|rule| WhenExplained {
-        rule: rule.to_text(&name),
+        rule: rule.to_text(&name, catalog.experiments()),
         audiences: rule.audiences().into_iter().map(name).collect(),
         truth: rule.truth(attributes, &mut |index| membership(index)),
         absent: absent(rule, attributes),
@@ -113,8 +121,17 @@ pub(super) fn explain_strategy(
         value: entry.value,
         chosen: decision.value.index.map(usize::from) == Some(index),
     };
+    let bucket = |index: &usize| {
+        let experiment = &catalog.experiments()[*index];
+        BucketExplained {
+            experiment: experiment.name.clone(),
+            bucket: experiment.part_name(attributes.assignment(*index)).to_owned(),
+            unit: unit(experiment).map(IdKind::as_str),
+        }
+    };
     StrategyExplained {
         id,
+        buckets: strategy.experiments.iter().map(bucket).collect(),
         strategy: Some(strategy.name.clone()),
         exclude: names(&strategy.exclude),
         include: names(&strategy.include),

@@ -143,6 +143,9 @@ pub(super) struct StrategyExplained {
     pub(super) when: Option<WhenExplained>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) schedule: Option<ScheduleExplained>,
+    /// The device's parts in the experiments of its condition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) buckets: Vec<BucketExplained>,
     /// The values of its bids.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) values: Vec<ValueExplained>,
@@ -175,6 +178,15 @@ pub(super) struct OtherMembership {
     /// The membership that the device does not have.
     #[serde(serialize_with = "as_word")]
     pub(super) answer: Option<Membership>,
+}
+
+/// A device's part in an experiment.
+#[derive(Debug, Serialize)]
+pub(super) struct BucketExplained {
+    pub(super) experiment: String,
+    pub(super) bucket: String,
+    /// Kind of the id that decides; null if the device has none.
+    pub(super) unit: Option<&'static str>,
 }
 
 /// An entry of a strategy's values.

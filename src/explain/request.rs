@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rtad_core::device::DeviceKey;
 
 use super::input::Encoding;
-use super::parts::{canonical, explain_audience, explain_strategy};
+use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy};
 use super::report::{
     AccessChecked, AudienceExplained, BodyRead, ExplainedAnswer, Explanation, FailureExplained,
     IdExplained, IdInAudience, NOT_CONFIGURED, StrategyExplained,
@@ -18,7 +18,7 @@ use crate::catalog::{Catalog, IdResult};
 use crate::platform::{
     Admission, Failure, IdReader, Platform, Read, ReadError, RequestHead, Verdicts,
 };
-use crate::strategy::{Membership, Strategy};
+use crate::strategy::{Experiment, Membership, RequestFacts, Strategy};
 use crate::sync::SyncHistory;
 
 /// A captured request.
@@ -165,9 +165,13 @@ fn explain_strategies(
     trace: &Trace,
     verdicts: &Verdicts,
 ) -> Vec<StrategyExplained> {
+    let assignments = trace.keys.assignments(catalog, read);
+    let facts = RequestFacts { attributes: read, assignments: &assignments };
+    let unit = |experiment: &Experiment| trace.keys.unit(experiment, read);
+    let device = DeviceFacts { keys: trace.keys.keys(), attributes: &facts, unit: &unit };
     let decided = |(id, index): (String, usize)| {
-        let verdict = verdicts.iter().find(|verdict| verdict.strategy == index)?;
-        Some(explain_strategy(catalog, id, index, verdict.decision, trace.keys.keys(), read))
+        let decision = verdicts.iter().find(|verdict| verdict.strategy == index)?.decision;
+        Some(explain_strategy(catalog, id, index, decision, &device))
     };
     if trace.asked.is_empty() {
         return platform.strategy_ids().filter_map(decided).collect();
@@ -188,6 +192,7 @@ fn not_configured(id: String) -> StrategyExplained {
         include: Vec::new(),
         when: None,
         schedule: None,
+        buckets: Vec::new(),
         values: Vec::new(),
         shadow: false,
         bid: false,

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::report::{
-    AudienceExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED, OtherMembership,
-    StrategyExplained, Unavailable,
+    AudienceExplained, BucketExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED,
+    OtherMembership, StrategyExplained, Unavailable,
 };
 use crate::catalog::IdResult;
 use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
@@ -121,6 +121,7 @@ impl Explanation {
                 "its cap is not reached, but this pod has leased no more of it yet".to_owned()
             }
             Reason::Rule => of_rule(one),
+            Reason::Bucket => format!("{}; {}", of_rule(one), of_buckets(one)),
             Reason::NotScheduled => of_schedule(one),
             Reason::NoDevice => format!("no id is usable, and its `no_device` answer is {outcome}"),
             Reason::Unavailable => {
@@ -250,6 +251,19 @@ fn of_rule(one: &StrategyExplained) -> String {
         text += &format!("; it {other} if the device were {}", listed(&changes, "or"));
     }
     text
+}
+
+/// The device's parts in the strategy's experiments.
+fn of_buckets(one: &StrategyExplained) -> String {
+    let part = |bucket: &BucketExplained| {
+        let (experiment, part) = (&bucket.experiment, &bucket.bucket);
+        match bucket.unit {
+            Some(unit) => format!("{experiment}:{part} by its {unit}"),
+            None => format!("{experiment}:{part}, as it has no id of the experiment's kinds"),
+        }
+    };
+    let parts: Vec<_> = one.buckets.iter().map(part).collect();
+    format!("the device is in {}", listed(&parts, "and"))
 }
 
 fn of_schedule(one: &StrategyExplained) -> String {

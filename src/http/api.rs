@@ -5,17 +5,20 @@
 //! {"request_id": "r1", "decisions": [{"strategy": "new-users", "bid": false, "reason": "member"}]}
 //! ```
 //!
-//! A bid may have a `"value": {"weight": 2.0}`.
+//! A bid may have a `"value": {"weight": 2.0}`, and a decision of a strategy with experiments has
+//! its `"buckets": {"price-test": "b"}`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::ser::SerializeSeq as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
-use crate::strategy::{Attribute, AttributeValue, Attributes, BidValue, Decision, Reason};
+use crate::platform::{IdField, IdReader, KeyFields, Keys, MAX_IDS, MAX_STRATEGIES};
+use crate::strategy::{
+    Attribute, AttributeValue, Attributes, BidValue, Decision, Reason, Strategy,
+};
 
 /// A device and the requested strategies.
 #[derive(Debug, Default)]
@@ -26,6 +29,8 @@ pub struct DecisionRequest<'body> {
     pub strategies: Vec<Cow<'body, str>>,
     /// Keys of the device's usable ids.
     pub keys: Keys,
+    /// The fields of the keys.
+    pub fields: KeyFields,
     /// Attributes of the request, by index in [`Attribute::ALL`].
     pub attributes: RequestAttributes<'body>,
 }
@@ -57,44 +62,49 @@ pub fn decode<'body>(
     Ok(request)
 }
 
-/// A strategy's name, its decision, and the value of a bid.
-pub type NamedDecision<'a> = (&'a str, Decision, Option<&'a BidValue>);
-
-/// Writes decisions, in the order given.
-pub fn encode<'a>(
-    request_id: Option<&str>,
-    decisions: impl Iterator<Item = NamedDecision<'a>> + Clone,
-) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct ApiAnswer<'a, D: Serialize> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        request_id: Option<&'a str>,
-        decisions: D,
-    }
-    serde_json::to_vec(&ApiAnswer { request_id, decisions: Decisions(decisions) })
-        .expect("plain values serialize")
+/// A decision as it is answered.
+#[derive(Debug, Serialize)]
+pub struct NamedDecision<'a> {
+    /// The strategy's name.
+    pub strategy: &'a str,
+    /// Whether it is a bid.
+    pub bid: bool,
+    /// The decision's reason.
+    pub reason: Reason,
+    /// The value of a bid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<&'a BidValue>,
+    /// The device's parts in the strategy's experiments, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub buckets: BTreeMap<&'a str, &'a str>,
 }
 
-#[derive(Clone)]
-struct Decisions<I>(I);
-
-impl<'a, I: Iterator<Item = NamedDecision<'a>> + Clone> Serialize for Decisions<I> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct One<'a> {
-            strategy: &'a str,
-            bid: bool,
-            reason: Reason,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            value: Option<&'a BidValue>,
+impl<'a> NamedDecision<'a> {
+    /// A strategy's decision about a device with these parts in its experiments.
+    pub fn new(
+        strategy: &'a Strategy,
+        decision: Decision,
+        buckets: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        Self {
+            strategy: &strategy.name,
+            bid: decision.is_bid(),
+            reason: decision.reason,
+            value: strategy.value_of(decision),
+            buckets: buckets.collect(),
         }
-        let mut list = serializer.serialize_seq(None)?;
-        for (strategy, decision, value) in self.0.clone() {
-            let (bid, reason) = (decision.is_bid(), decision.reason);
-            list.serialize_element(&One { strategy, bid, reason, value })?;
-        }
-        list.end()
     }
+}
+
+/// Writes decisions, in the order given.
+pub fn encode(request_id: Option<&str>, decisions: &[NamedDecision<'_>]) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct ApiAnswer<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<&'a str>,
+        decisions: &'a [NamedDecision<'a>],
+    }
+    serde_json::to_vec(&ApiAnswer { request_id, decisions }).expect("plain values serialize")
 }
 
 /// A string, borrowed from the body unless it has escapes.
@@ -136,7 +146,11 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
                     request.strategies =
                         names.unwrap_or_default().into_iter().map(|text| text.0).collect();
                 }
-                "device" => map.next_value_seed(DeviceSeed(self.0, &mut request.keys))?,
+                "device" => map.next_value_seed(DeviceSeed {
+                    reader: self.0,
+                    keys: &mut request.keys,
+                    fields: &mut request.fields,
+                })?,
                 "attributes" => map.next_value_seed(AttributesSeed(&mut request.attributes))?,
                 _ => {
                     return Err(A::Error::custom(
@@ -188,7 +202,11 @@ impl<'de> Visitor<'de> for AttributesSeed<'_, 'de> {
 }
 
 /// Reads `{"imei_md5": "…", "caid": ["…", "…"], "oaid": null}` into keys.
-struct DeviceSeed<'a>(&'a IdReader, &'a mut Keys);
+struct DeviceSeed<'a> {
+    reader: &'a IdReader,
+    keys: &'a mut Keys,
+    fields: &'a mut KeyFields,
+}
 
 impl<'de> DeserializeSeed<'de> for DeviceSeed<'_> {
     type Value = ();
@@ -209,7 +227,7 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some(Text(name)) = map.next_key()? {
             let Some(field) = IdField::named(&name) else {
                 let accepted = IdField::ALL.map(|field| field.as_str()).join(", ");
@@ -217,7 +235,8 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
                     "unknown id kind in device; accepted: {accepted}"
                 )));
             };
-            map.next_value_seed(IdsSeed { reader: self.0, field, keys: self.1 })?;
+            let Self { reader, keys, fields } = &mut self;
+            map.next_value_seed(IdsSeed { reader, field, keys, fields })?;
         }
         Ok(())
     }
@@ -228,13 +247,18 @@ struct IdsSeed<'a> {
     reader: &'a IdReader,
     field: IdField,
     keys: &'a mut Keys,
+    fields: &'a mut KeyFields,
 }
 
 impl IdsSeed<'_> {
     fn take<E: serde::de::Error>(&mut self, id: &str) -> Result<(), E> {
         match self.reader.key(self.field, id.as_bytes()) {
-            Ok(key) if !self.keys.contains(&key) && self.keys.try_push(key).is_err() => {
-                Err(E::custom(format_args!("more than {MAX_IDS} different usable ids")))
+            Ok(key) if !self.keys.contains(&key) => {
+                let too_many =
+                    |_| E::custom(format_args!("more than {MAX_IDS} different usable ids"));
+                self.keys.try_push(key).map_err(too_many)?;
+                self.fields.push(self.field);
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -382,18 +406,26 @@ mod tests {
     #[test]
     fn decisions_are_written_in_order() {
         let value = BidValue::default().with(ValueKey::Weight, Some(2.0));
+        let decision = |strategy, decision: Decision, value, buckets: &[_]| NamedDecision {
+            strategy,
+            bid: decision.is_bid(),
+            reason: decision.reason,
+            value,
+            buckets: buckets.iter().copied().collect(),
+        };
         let decisions = [
-            ("a", Decision::bid(Reason::NotMember), Some(&value)),
-            ("b", Decision::no_bid(Reason::NoDevice), None),
+            decision("a", Decision::bid(Reason::NotMember), Some(&value), &[]),
+            decision("b", Decision::no_bid(Reason::Bucket), None, &[("price-test", "low")]),
         ];
         assert_eq!(
-            String::from_utf8(encode(Some("r\"1"), decisions.into_iter())).unwrap(),
+            String::from_utf8(encode(Some("r\"1"), &decisions)).unwrap(),
             concat!(
                 r#"{"request_id":"r\"1","decisions":[{"strategy":"a","bid":true,"#,
                 r#""reason":"not_member","value":{"weight":2.0}},"#,
-                r#"{"strategy":"b","bid":false,"reason":"no_device"}]}"#
+                r#"{"strategy":"b","bid":false,"reason":"bucket","#,
+                r#""buckets":{"price-test":"low"}}]}"#
             )
         );
-        assert_eq!(encode(None, std::iter::empty()), br#"{"decisions":[]}"#);
+        assert_eq!(encode(None, &[]), br#"{"decisions":[]}"#);
     }
 }

@@ -4,9 +4,10 @@ use hyper::body::Incoming;
 use rtad_http::json::NotJson;
 use rtad_http::timing::Arrival;
 
-use super::api::{self, DecisionRequest};
+use super::api::{self, DecisionRequest, NamedDecision};
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
+use crate::strategy::RequestFacts;
 
 /// Reads the request, loads the catalog once, decides and answers.
 pub(super) async fn decide(
@@ -15,7 +16,7 @@ pub(super) async fn decide(
     body: Incoming,
 ) -> Result<AnswerBody, ApiError> {
     let body = app.read_body(body, app.max_body, || app.permit(arrival)).await?;
-    let DecisionRequest { request_id, strategies, keys, attributes } =
+    let DecisionRequest { request_id, strategies, keys, fields, attributes } =
         api::decode(&body, &app.ids).map_err(|error| NotJson::of(&body, &error))?;
     let catalog = app.serving.load();
     let known = catalog.strategies();
@@ -27,15 +28,17 @@ pub(super) async fn decide(
         let indexes: Option<_> = indexes.collect();
         indexes.ok_or_else(|| ApiError::UnknownStrategy(names()))?
     };
-    let decisions: Vec<_> = indexes
-        .into_iter()
-        .map(|index| {
-            let decision = catalog.decide(index, &keys, &attributes, arrival.started);
-            let strategy = &known[index];
-            (strategy, decision)
-        })
-        .filter(|(strategy, _)| !strategy.is_shadow)
-        .map(|(strategy, decision)| (strategy.name.as_str(), decision, strategy.value_of(decision)))
-        .collect();
-    Ok(AnswerBody::json(api::encode(request_id.as_deref(), decisions.into_iter())))
+    let assignments = catalog.assignments(None, &keys, &fields);
+    let facts = RequestFacts { attributes: &attributes, assignments: &assignments };
+    let mut decisions = Vec::with_capacity(indexes.len());
+    for index in indexes {
+        let decision = catalog.decide(index, &keys, &facts, arrival.started);
+        catalog.count_buckets(index, decision, &assignments);
+        let strategy = &known[index];
+        if !strategy.is_shadow {
+            let buckets = catalog.buckets(index, &assignments);
+            decisions.push(NamedDecision::new(strategy, decision, buckets));
+        }
+    }
+    Ok(AnswerBody::json(api::encode(request_id.as_deref(), &decisions)))
 }

@@ -11,6 +11,7 @@ use super::failure::ReadError;
 use super::read::{Read, StrategyIds};
 use super::verdict::Verdict;
 use crate::config::{KindRules, Mistake, PlatformConfig};
+use crate::strategy::Tag;
 
 /// A platform's protocol, with its configuration.
 ///
@@ -76,7 +77,8 @@ impl fmt::Debug for Request<'_> {
 pub struct Kind {
     /// Its word in the config, and its strategy ids.
     pub rules: KindRules,
-    /// Builds an adapter for the config's strategy ids, and the values of all strategies.
+    /// Builds an adapter for the config's strategy ids, the values of all strategies, and the tags
+    /// of all buckets.
     ///
     /// # Errors
     ///
@@ -90,6 +92,7 @@ type Build = fn(
     &PlatformConfig,
     Vec<(String, usize)>,
     &StrategyValues,
+    &[Tag],
 ) -> Result<Box<dyn Adapter>, Vec<Mistake>>;
 
 /// The way a caller is admitted.

@@ -38,6 +38,12 @@ impl<T> ValueTable<T> {
         }
     }
 
+    /// Whether no bid has a value.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The value of the verdict about a strategy id, if it is a bid with one.
     #[inline]
     pub(super) fn of(&self, verdicts: &[Verdict], id: Option<Known>) -> Option<&T> {

@@ -45,9 +45,9 @@ use super::bid_values::{StrategyValues, ValueTable};
 use super::failure::{Failure, ReadError};
 use super::read::{AskedList, Purpose, Read, StrategyIds};
 use super::value::{Digits, Value};
-use super::verdict::{CacheTimes, Verdict, bids};
+use super::verdict::{CacheTimes, Verdict, bids, verdict_of};
 use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
-use crate::strategy::BidValue;
+use crate::strategy::{BidValue, Tag};
 
 /// `kind = "custom"`
 pub(super) const KIND: Kind = Kind {
@@ -56,9 +56,10 @@ pub(super) const KIND: Kind = Kind {
         strategy_id: "1 to 128 visible characters",
         is_strategy_id: |id| is_visible(id, 128),
         value_bounds: &[],
+        most_tag_number: u32::MAX,
         is_mapped: true,
     },
-    build: |config, ids, values| Ok(Box::new(Custom::build(config, ids, values)?)),
+    build: |config, ids, values, tags| Ok(Box::new(Custom::build(config, ids, values, tags)?)),
 };
 
 /// A mapped protocol, with its configuration.
@@ -70,6 +71,7 @@ pub struct Custom {
     plan: Plan,
     response: Response,
     values: ValueTable<BidValue>,
+    tags: Vec<Tag>,
     signature: Option<Signature>,
     refusal: Bytes,
     /// The message of answers, to show one as text; none for JSON.
@@ -78,7 +80,7 @@ pub struct Custom {
 }
 
 impl Custom {
-    /// An adapter for these strategy ids, and the values of all strategies.
+    /// An adapter for these strategy ids, the values of all strategies, and the tags of buckets.
     ///
     /// # Errors
     ///
@@ -87,6 +89,7 @@ impl Custom {
         config: &PlatformConfig,
         strategies: Vec<(String, usize)>,
         values: &StrategyValues,
+        tags: &[Tag],
     ) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
         let schema = Schema::of_config(config, &mut mistakes).filter(|_| config.is_whole);
@@ -124,6 +127,7 @@ impl Custom {
             plan,
             response,
             values,
+            tags: tags.to_vec(),
             signature,
             refusal: Bytes::new(),
             answer: schema.response().cloned(),
@@ -231,7 +235,9 @@ impl Adapter for Custom {
                 is_accepted[id.index] = is_bid;
             }
             let value = self.values.of(verdicts, asked.known);
-            given.push(Given { strategy: &asked.id, is_accepted: is_bid, value });
+            let tag = verdict_of(verdicts, asked.known).and_then(|verdict| verdict.tag);
+            let tag = tag.map(|tag| &self.tags[usize::from(tag)]);
+            given.push(Given { strategy: &asked.id, is_accepted: is_bid, value, tag });
         }
         let ids = self.strategies.iter().zip(is_accepted);
         let accepted: ArrayVec<&[u8], MAX_STRATEGIES> = ids

@@ -17,7 +17,7 @@ use super::read::{
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids};
 use crate::config::KindRules;
-use crate::strategy::{Attribute, BidValue, ValueKey};
+use crate::strategy::{Attribute, BidValue, Tag, ValueKey};
 use rtad_core::device::{IdField, IdKind};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
@@ -38,12 +38,14 @@ pub(super) const KIND: Kind = Kind {
         is_strategy_id: |id| id.parse::<i64>().is_ok_and(|number| number.to_string() == id),
         // Bounds are not published.
         value_bounds: &[],
+        most_tag_number: 10,
         is_mapped: false,
     },
-    build: |config, ids, values| {
+    build: |config, ids, values, tags| {
         let number = |id: String| id.parse().expect("the config accepts only numbers");
         let ids = ids.into_iter().map(|(id, strategy)| (number(id), strategy));
-        Ok(Box::new(Ocean::new(ids.collect(), config.into()).with_values(values)))
+        let adapter = Ocean::new(ids.collect(), config.into());
+        Ok(Box::new(adapter.with_values(values).with_tags(tags)))
     },
 };
 
@@ -73,12 +75,21 @@ pub struct Ocean {
     strategies: StrategyIds,
     cache: CacheTimes,
     values: ValueTable<UserScore>,
+    /// `rta_vid` and `cus_vid` of buckets.
+    tags: Vec<Tag>,
 }
 
 impl Ocean {
     /// An adapter for these `rta_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(i64, usize)>, cache: CacheTimes) -> Self {
-        Self { strategies: StrategyIds::new(ids), cache, values: ValueTable::default() }
+        let (values, tags) = (ValueTable::default(), Vec::new());
+        Self { strategies: StrategyIds::new(ids), cache, values, tags }
+    }
+
+    /// Adds the tags of buckets, whose numbers are within the bounds of this kind of platform.
+    #[must_use]
+    pub fn with_tags(self, tags: &[Tag]) -> Self {
+        Self { tags: tags.to_vec(), ..self }
     }
 
     /// Adds the values of strategies.
@@ -159,12 +170,17 @@ impl Adapter for Ocean {
         };
         let is_bid = verdicts.iter().any(Verdict::bids);
         let cache = self.cache.of(is_bid, verdicts);
+        // An answer has one tag: that of a bid, if one has any.
+        let tags = |bids| verdicts.iter().filter(move |it| it.bids() == bids).find_map(|it| it.tag);
+        let tag = tags(true).or_else(|| tags(false)).map(|tag| &self.tags[usize::from(tag)]);
         encode(&Rsp {
             status_code: if is_fallback { ERROR } else { 0 },
             req_id: read.shared_request_id().unwrap_or_default(),
             user_infos,
             bid_type: Some(if is_bid { TAKES_PART } else { NOT_THIS_DEVICE }),
             cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
+            rta_vid: tag.and_then(|tag| tag.text.clone()).unwrap_or_default().into(),
+            cus_vid: tag.and_then(|tag| tag.number).map_or(0, |number| number as i32),
             ..Rsp::default()
         })
     }

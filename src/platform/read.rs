@@ -15,6 +15,7 @@ use super::ids::{MAX_ASKED, MAX_IDS, MAX_READ_IDS};
 use super::value::{Digits, Value};
 use crate::config::MAX_STRATEGIES;
 use crate::strategy::{Attribute, AttributeValue, Attributes};
+use rtad_core::device::IdKind;
 
 /// A request of a platform: everything that decisions, answers and explanations depend on.
 ///
@@ -33,6 +34,9 @@ pub struct Read<'a> {
     pub asked: AskedList<'a>,
     /// Attributes that conditions read, by index in [`Attribute::ALL`].
     pub attributes: [Value<'a>; Attribute::ALL.len()],
+    /// The kind of id by which the platform caches an answer, if the request names one: it is the
+    /// unit of experiments.
+    pub cached_kind: Option<IdKind>,
     /// Other fields of the request, for explanations.
     pub notes: SmallVec<[Note<'a>; 4]>,
     /// The first ids whose types the config does not map.

@@ -17,10 +17,10 @@ use super::describe::Lines;
 use super::failure::ReadError;
 use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked};
 use super::value::Value;
-use super::verdict::{CacheTimes, Verdict, bids};
+use super::verdict::{CacheTimes, Verdict, bids, verdict_of};
 use crate::config::{KindRules, ValueBounds};
-use crate::strategy::{Attribute, BidValue, ValueKey};
-use rtad_core::device::IdField;
+use crate::strategy::{Attribute, BidValue, Tag, ValueKey};
+use rtad_core::device::{IdField, IdKind};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
 mod wire {
@@ -47,9 +47,13 @@ pub(super) const KIND: Kind = Kind {
             ValueBounds { key: ValueKey::CpcPrice, least: 10.0, most: 1e9 },
             ValueBounds { key: ValueKey::CpcFactor, least: 0.2, most: 5.0 },
         ],
+        most_tag_number: u32::MAX,
         is_mapped: false,
     },
-    build: |config, ids, values| Ok(Box::new(Tencent::new(ids, config.into()).with_values(values))),
+    build: |config, ids, values, tags| {
+        let adapter = Tencent::new(ids, config.into());
+        Ok(Box::new(adapter.with_values(values).with_tags(tags)))
+    },
 };
 
 const ACCEPT: u32 = 0;
@@ -62,12 +66,14 @@ pub struct Tencent {
     strategies: StrategyIds,
     cache: CacheTimes,
     values: ValueTable<TargetValue>,
+    /// By index of the tag.
+    tags: Vec<TargetTag>,
 }
 
 /// A value of a strategy id.
 #[derive(Debug)]
 struct TargetValue {
-    /// The bytes of the field `target_infos`.
+    /// Its fields of a `TargetInfo`.
     target_info: Box<[u8]>,
     cpc_price: Option<u32>,
     cpa_price: Option<u32>,
@@ -76,7 +82,7 @@ struct TargetValue {
 impl TargetValue {
     /// `None` if the value has no number of this protocol. The config has checked the bounds.
     #[expect(clippy::cast_possible_truncation, reason = "single precision on the wire")]
-    fn new(asked: &Asked<'static>, value: &BidValue) -> Option<Self> {
+    fn new(value: &BidValue) -> Option<Self> {
         let factor = |key| value.get(key).map(|factor| factor as f32);
         let info = TargetInfo {
             cpc_price: value.price(ValueKey::CpcPrice),
@@ -89,23 +95,48 @@ impl TargetValue {
             return None;
         }
         let (cpc_price, cpa_price) = (info.cpc_price, info.cpa_price);
-        let out_target_id = Some(Bytes::copy_from_slice(asked.id.bytes()));
-        let target_infos = vec![TargetInfo { out_target_id, ..info }];
-        let target_info = RtaResponse { target_infos, ..RtaResponse::default() }.encode_to_vec();
-        Some(Self { target_info: target_info.into(), cpc_price, cpa_price })
+        Some(Self { target_info: info.encode_to_vec().into(), cpc_price, cpa_price })
+    }
+}
+
+/// The tag of a bucket.
+#[derive(Debug)]
+struct TargetTag {
+    /// Its fields of a `TargetInfo`.
+    target_info: Box<[u8]>,
+    tag: Tag,
+}
+
+impl TargetTag {
+    fn new(tag: &Tag) -> Self {
+        let Tag { text, number } = tag.clone();
+        let info = TargetInfo {
+            dsp_tag: number,
+            dsp_tag_str: text.map(Bytes::from),
+            ..TargetInfo::default()
+        };
+        Self { target_info: info.encode_to_vec().into(), tag: tag.clone() }
     }
 }
 
 impl Tencent {
     /// An adapter for these `out_target_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(String, usize)>, cache: CacheTimes) -> Self {
-        Self { strategies: StrategyIds::new(ids), cache, values: ValueTable::default() }
+        let (values, tags) = (ValueTable::default(), Vec::new());
+        Self { strategies: StrategyIds::new(ids), cache, values, tags }
+    }
+
+    /// Adds the tags of buckets.
+    #[must_use]
+    pub fn with_tags(self, tags: &[Tag]) -> Self {
+        Self { tags: tags.iter().map(TargetTag::new).collect(), ..self }
     }
 
     /// Adds the values of strategies, which are within the bounds of this kind of platform.
     #[must_use]
     pub fn with_values(self, values: &StrategyValues) -> Self {
-        Self { values: ValueTable::new(&self.strategies, values, TargetValue::new), ..self }
+        let values = ValueTable::new(&self.strategies, values, |_, value| TargetValue::new(value));
+        Self { values, ..self }
     }
 
     /// The strategies that bid, or a rejection if none does. A message of prost would need a list
@@ -119,14 +150,18 @@ impl Tencent {
             Value::Bytes(id) => Some(id),
             _ => None,
         };
-        let values = || read.asked.iter().filter_map(|asked| self.values.of(verdicts, asked.known));
+        let has_infos = !self.values.is_empty() || !self.tags.is_empty();
+        let infos = || {
+            let asked = has_infos.then(|| read.asked.iter()).into_iter().flatten();
+            asked.filter_map(|asked| self.target_info(asked, verdicts))
+        };
 
         // A buffer of the exact length becomes the answer without a copy.
         let length = request_id.map_or(0, bytes_length)
             + number_length(code)
             + cache.map_or(0, number_length)
             + bidding().map(|asked| bytes_length(asked.id.bytes())).sum::<usize>()
-            + values().map(|value| value.target_info.len()).sum::<usize>();
+            + infos().map(|info| info.field_length()).sum::<usize>();
         let mut out = Vec::with_capacity(length);
         if let Some(id) = request_id {
             put_bytes(REQUEST_ID, id, &mut out);
@@ -138,16 +173,31 @@ impl Tencent {
         for asked in bidding() {
             put_bytes(OUT_TARGET_ID, asked.id.bytes(), &mut out);
         }
-        for value in values() {
-            out.extend_from_slice(&value.target_info);
+        for info in infos() {
+            info.put(&mut out);
         }
         debug_assert_eq!(out.len(), length);
         out.into()
     }
 
+    /// The value and the tag of a bid; `None` without both.
+    fn target_info<'i>(
+        &'i self,
+        asked: &'i Asked<'_>,
+        verdicts: &[Verdict],
+    ) -> Option<TargetParts<'i>> {
+        let verdict = verdict_of(verdicts, asked.known).filter(|verdict| verdict.bids())?;
+        let value = self.values.of(verdicts, asked.known);
+        let value = value.map_or(&[][..], |value| &value.target_info);
+        let tag = verdict.tag.map_or(&[][..], |tag| &self.tags[usize::from(tag)].target_info);
+        let has_any = !value.is_empty() || !tag.is_empty();
+        has_any.then(|| TargetParts { id: asked.id.bytes(), value, tag })
+    }
+
     /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
     /// configured strategy. Without a kept ad it is a rejection: where `ignore` has no effect, 0
-    /// would accept all. Prices override those of the first answer.
+    /// would accept all. Prices override those of the first answer. The tag is that of the first
+    /// kept ad, as an ad has none of its own.
     fn of_ads(&self, read: &Read<'_>, verdicts: &[Verdict]) -> RtaResponse {
         if !verdicts.iter().any(Verdict::bids) {
             return RtaResponse { code: Some(REJECT), ..RtaResponse::default() };
@@ -162,7 +212,39 @@ impl Tencent {
             }
         };
         let ad_results = read.asked.iter().map(result).collect();
-        RtaResponse { code: Some(ACCEPT), ad_results, ..RtaResponse::default() }
+        let tag = verdicts.iter().filter(|verdict| verdict.bids()).find_map(|verdict| verdict.tag);
+        let tag = tag.map(|tag| self.tags[usize::from(tag)].tag.clone()).unwrap_or_default();
+        RtaResponse {
+            code: Some(ACCEPT),
+            ad_results,
+            dsp_tag: tag.number,
+            dsp_tag_str: tag.text.map(Bytes::from),
+            ..RtaResponse::default()
+        }
+    }
+}
+
+/// Parts of a `TargetInfo`.
+struct TargetParts<'i> {
+    id: &'i [u8],
+    value: &'i [u8],
+    tag: &'i [u8],
+}
+
+impl TargetParts<'_> {
+    fn length(&self) -> usize {
+        bytes_length(self.id) + self.value.len() + self.tag.len()
+    }
+
+    fn field_length(&self) -> usize {
+        number_length(self.length() as u32) + self.length()
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_number(TARGET_INFOS, self.length() as u32, out);
+        put_bytes(TARGET_ID, self.id, out);
+        out.extend_from_slice(self.value);
+        out.extend_from_slice(self.tag);
     }
 }
 
@@ -171,6 +253,9 @@ const REQUEST_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
 const CODE: u8 = 2 << 3 | WireType::Varint as u8;
 const RESPONSE_CACHE_TIME: u8 = 7 << 3 | WireType::Varint as u8;
 const OUT_TARGET_ID: u8 = 10 << 3 | WireType::LengthDelimited as u8;
+const TARGET_INFOS: u8 = 12 << 3 | WireType::LengthDelimited as u8;
+/// Key of the id in a `TargetInfo`.
+const TARGET_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
 
 /// Bytes of a number with its key.
 fn number_length(number: u32) -> usize {
@@ -221,6 +306,7 @@ impl Adapter for Tencent {
             return Ok(());
         }
         read_ids(&message.device, read);
+        read.cached_kind = cached_kind(&message.device);
         read.attributes[Attribute::Os as usize] = os(message.device.os);
         read.attributes[Attribute::RequestType as usize] = match message.request_type {
             RequestType::Normal => "normal".into(),
@@ -293,10 +379,17 @@ fn describe_target(info: &TargetInfo) -> String {
     let id = info.out_target_id.as_deref().unwrap_or_default();
     let factors =
         [("user_weight_factor", info.user_weight_factor), ("cpc_factor", info.cpc_factor)];
+    let tag = describe_tag(info.dsp_tag, info.dsp_tag_str.as_ref());
     let factor = |(name, factor): (&str, Option<f32>)| Some(format!(", {name} {}", factor?));
     let factors: String = factors.into_iter().filter_map(factor).collect();
     let prices = prices(info.cpc_price, info.cpa_price);
-    format!("{:?}{factors}{prices}", String::from_utf8_lossy(id))
+    format!("{:?}{factors}{prices}{tag}", String::from_utf8_lossy(id))
+}
+
+fn describe_tag(number: Option<u64>, text: Option<&Bytes>) -> String {
+    let number = number.map(|number| format!(", dsp_tag {number}"));
+    let text = text.map(|text| format!(", dsp_tag_str {:?}", String::from_utf8_lossy(text)));
+    number.into_iter().chain(text).collect()
 }
 
 fn prices(cpc: Option<u32>, cpa: Option<u32>) -> String {
@@ -320,6 +413,20 @@ fn note(message: &Message<'_>, read: &mut Read<'_>) {
             device::CachedDeviceIdType::try_from(kind).map_or("unknown", |kind| kind.as_str_name());
         read.note("cached_deviceid_type", name.into());
     }
+}
+
+/// The kind of id by which the platform caches the answer.
+fn cached_kind(device: &request::Device<'_>) -> Option<IdKind> {
+    use device::CachedDeviceIdType as Cached;
+    Some(match Cached::try_from(device.cached_kind?).ok()? {
+        Cached::CachedIdfaMd5 => IdKind::Idfa,
+        Cached::CachedImeiMd5 => IdKind::Imei,
+        Cached::CachedOaid | Cached::CachedOaidMd5 => IdKind::Oaid,
+        Cached::CachedAndroididMd5 => IdKind::AndroidId,
+        Cached::CachedMacMd5 => IdKind::Mac,
+        Cached::CachedQaid => IdKind::Caid,
+        Cached::CachedNil => return None,
+    })
 }
 
 /// One of [`crate::strategy::OS_WORDS`]; absent if it is unknown.

@@ -44,7 +44,8 @@ pub(super) fn value(numbers: &[(ValueKey, f64)]) -> BidValue {
 /// These decisions as verdicts about a request.
 pub(super) fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {
     let mut verdicts = Verdicts::new();
-    let decide = |strategy| Verdict { strategy, decision: decisions[strategy], changes_in: None };
+    let decide =
+        |strategy| Verdict { strategy, decision: decisions[strategy], changes_in: None, tag: None };
     read.decide(&mut verdicts, decide);
     verdicts
 }

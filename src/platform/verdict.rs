@@ -18,6 +18,8 @@ pub struct Verdict {
     /// Time until its cap counts anew or its schedule changes; `None` without both. It is the upper
     /// limit of a cache time in the answer.
     pub changes_in: Option<Duration>,
+    /// Index of the tag of the device's bucket.
+    pub tag: Option<u16>,
 }
 
 /// The verdicts about a request, one per strategy.
@@ -99,7 +101,11 @@ impl CacheTimes {
                 Reason::Unavailable | Reason::NoLease => return None,
                 _ if decision.value.is_fallback => return None,
                 Reason::Capped | Reason::NotScheduled => is_refused = true,
-                Reason::Member | Reason::NotMember | Reason::NoDevice | Reason::Rule => {}
+                Reason::Member
+                | Reason::NotMember
+                | Reason::NoDevice
+                | Reason::Rule
+                | Reason::Bucket => {}
             }
             ends_in = ends_in.into_iter().chain(*changes_in).min();
         }

@@ -10,11 +10,11 @@ use http::header::AUTHORIZATION;
 
 use crate::catalog::{ApiAccess, Audience};
 use crate::config::{
-    AudienceConfig, Config, ConfigError, Flags, KindRules, Mistake, PlatformConfig, StrategyConfig,
-    ValueConfig, Vocabulary,
+    AudienceConfig, Config, ConfigError, Flags, KindRules, Mistake, PartNames, PlatformConfig,
+    StrategyConfig, ValueConfig, Vocabulary, experiments,
 };
 use crate::platform::{Access, KINDS, Platform};
-use crate::strategy::{Scheduled, Strategy, ValueEntry};
+use crate::strategy::{Rule, Scheduled, Strategy, Tag, ValueEntry};
 use crate::sync::CatalogPlan;
 use crate::telemetry::Route;
 use rtad_core::snapshot::AudienceName;
@@ -45,9 +45,10 @@ impl Assembly {
             Config::read(file, environment, flags, &vocabulary(&kinds));
         let mut fingerprint = DefaultHasher::new();
         config.fingerprint.hash(&mut fingerprint);
+        let (_, tags) = experiments(&config.experiments);
         let mut platforms = Vec::with_capacity(config.platforms.len());
         for platform in &config.platforms {
-            match build(platform, &config.strategies) {
+            match build(platform, &config.strategies, &tags) {
                 Ok(platform) => {
                     platform.adapter.schema_fingerprint().hash(&mut fingerprint);
                     platforms.push(Arc::new(platform));
@@ -73,22 +74,28 @@ impl Assembly {
             audience: config.audience.as_ref().and_then(&index),
             value: config.numbers(),
         };
-        let strategy = |config: &StrategyConfig| Strategy {
-            name: config.name.clone(),
-            exclude: indices(&config.exclude),
-            include: indices(&config.include),
-            rule: config.when.as_ref().map(|when| when.rule(&index)),
-            schedule: config.schedule().map(Scheduled::new),
-            values: config.values.iter().map(value).collect(),
-            is_shadow: config.shadow,
-            no_device: config.no_device,
-            unavailable: config.unavailable,
+        let parts = PartNames::of(&config.experiments);
+        let strategy = |config: &StrategyConfig| {
+            let rule = config.when.as_ref().map(|when| when.rule(&index, &parts));
+            Strategy {
+                name: config.name.clone(),
+                exclude: indices(&config.exclude),
+                include: indices(&config.include),
+                experiments: rule.as_ref().map_or_else(Vec::new, Rule::experiments),
+                rule,
+                schedule: config.schedule().map(Scheduled::new),
+                values: config.values.iter().map(value).collect(),
+                is_shadow: config.shadow,
+                no_device: config.no_device,
+                unavailable: config.unavailable,
+            }
         };
         let api = &config.server.api;
         let tokens = api.tokens.iter().map(|token| (AUTHORIZATION, token.clone()));
         CatalogPlan {
             audiences: config.audiences.iter().map(audience).collect(),
             strategies: config.strategies.iter().map(strategy).collect(),
+            experiments: experiments(&config.experiments).0,
             caps: config.strategies.iter().map(|strategy| strategy.cap.clone()).collect(),
             cap_leases: config.cap_leases.clone(),
             platforms: self.platforms.clone(),
@@ -109,7 +116,11 @@ fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
     Vocabulary { kinds, reserved_names: &ROUTES }
 }
 
-fn build(config: &PlatformConfig, strategies: &[StrategyConfig]) -> Result<Platform, Vec<Mistake>> {
+fn build(
+    config: &PlatformConfig,
+    strategies: &[StrategyConfig],
+    tags: &[Tag],
+) -> Result<Platform, Vec<Mistake>> {
     let kind = KINDS.into_iter().find(|kind| kind.rules.word == config.kind);
     let kind = kind.expect("reading lets only known kinds through");
     // A config without strategies has one default strategy, at index 0.
@@ -125,7 +136,7 @@ fn build(config: &PlatformConfig, strategies: &[StrategyConfig]) -> Result<Platf
         name: config.name.clone(),
         path: config.path.clone(),
         access: Access::any_of(access.collect()),
-        adapter: (kind.build)(config, ids, &values)?,
+        adapter: (kind.build)(config, ids, &values, tags)?,
     })
 }
 

@@ -10,7 +10,7 @@ use rtad_store::Store;
 
 use super::assemble::Assembly;
 use super::audiences::fill_in_audiences;
-use crate::config::Config;
+use crate::config::{Config, moves};
 use crate::http::admin_app::{Reload, Reloaded};
 use crate::sync::SyncCommand;
 use crate::telemetry::Telemetry;
@@ -126,7 +126,10 @@ impl Reloader {
         let assembly = self.read().await;
         let found = FilesRead::of(&assembly);
         let result = match assembly {
-            Ok(assembly) => self.serve(assembly).await,
+            Ok(assembly) => match moves(&state.config.experiments, &assembly.config.experiments) {
+                moves if moves.is_empty() => self.serve(assembly).await,
+                moves => Err(moves.join("\n")),
+            },
             Err(mistakes) => Err(mistakes),
         };
         self.telemetry.reloaded(result.is_ok());

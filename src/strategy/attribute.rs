@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::experiment::Assignment;
+
 /// A fact that a request carries beside the device's ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -51,10 +53,33 @@ pub enum AttributeValue<'a> {
     Number(i64),
 }
 
-/// The attributes of one request.
+/// The attributes of one request, and the buckets of its device.
 pub trait Attributes {
     /// The value of an attribute; `None` if it is absent.
     fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>>;
+
+    /// The device's part in an experiment.
+    fn assignment(&self, _experiment: usize) -> Assignment {
+        Assignment::Unknown
+    }
+}
+
+/// A request's attributes, and the parts of its device in experiments.
+pub struct RequestFacts<'f> {
+    /// The attributes.
+    pub attributes: &'f dyn Attributes,
+    /// The parts, by index of the experiment.
+    pub assignments: &'f [Assignment],
+}
+
+impl Attributes for RequestFacts<'_> {
+    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
+        self.attributes.attribute(attribute)
+    }
+
+    fn assignment(&self, experiment: usize) -> Assignment {
+        self.assignments.get(experiment).copied().unwrap_or(Assignment::Unknown)
+    }
 }
 
 /// Without attributes.

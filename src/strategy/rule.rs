@@ -1,7 +1,8 @@
 //! Rules: nested conditions over audiences, with three truth values.
 
 use super::Membership;
-use super::attribute::{Accepted, Attribute, Attributes};
+use super::attribute::{Accepted, Attribute, AttributeValue, Attributes};
+use super::experiment::{Assignment, Experiment};
 
 /// Truth of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -24,6 +25,8 @@ pub enum Rule {
     Attribute(Attribute, Vec<Accepted>),
     /// The request does not carry the attribute.
     Absent(Attribute),
+    /// The device has this part in the experiment of this index.
+    Bucket(usize, Assignment),
     /// At least one holds.
     Any(Vec<Self>),
     /// Each holds.
@@ -50,6 +53,10 @@ impl Rule {
                 None => Truth::Unknown,
             },
             Self::Absent(attribute) => is(attributes.attribute(*attribute).is_none()),
+            Self::Bucket(experiment, part) => match attributes.assignment(*experiment) {
+                Assignment::Unknown => Truth::Unknown,
+                assignment => is(assignment == *part),
+            },
             Self::Audience(audience) => match membership(*audience) {
                 Membership::Member => Truth::True,
                 Membership::NotMember => Truth::False,
@@ -69,17 +76,52 @@ impl Rule {
     pub fn audiences(&self) -> Vec<usize> {
         match self {
             Self::Audience(audience) => vec![*audience],
-            Self::Attribute(..) | Self::Absent(_) => Vec::new(),
+            Self::Attribute(..) | Self::Absent(_) | Self::Bucket(..) => Vec::new(),
             Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
                 rules.iter().flat_map(Self::audiences).collect()
             }
         }
     }
 
+    /// The parts in experiments that it names, in the order of the rule, some more than once.
+    pub fn buckets(&self) -> Vec<(usize, Assignment)> {
+        match self {
+            Self::Bucket(experiment, part) => vec![(*experiment, *part)],
+            Self::Audience(_) | Self::Attribute(..) | Self::Absent(_) => Vec::new(),
+            Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
+                rules.iter().flat_map(Self::buckets).collect()
+            }
+        }
+    }
+
+    /// Its experiments, each once.
+    pub fn experiments(&self) -> Vec<usize> {
+        let mut experiments: Vec<_> = self.buckets().into_iter().map(|(index, _)| index).collect();
+        experiments.sort_unstable();
+        experiments.dedup();
+        experiments
+    }
+
+    /// Whether another part in an experiment could change its truth: without the parts, the rest
+    /// leaves it open.
+    pub(super) fn is_decided_by_bucket(
+        &self,
+        attributes: &dyn Attributes,
+        membership: &mut impl FnMut(usize) -> Membership,
+    ) -> bool {
+        struct WithoutParts<'a>(&'a dyn Attributes);
+        impl Attributes for WithoutParts<'_> {
+            fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
+                self.0.attribute(attribute)
+            }
+        }
+        self.truth(&WithoutParts(attributes), membership) == Truth::Unknown
+    }
+
     /// Its attributes in the order of the rule, some more than once, with the accepted values.
     pub fn attributes(&self) -> Vec<(Attribute, &[Accepted])> {
         match self {
-            Self::Audience(_) => Vec::new(),
+            Self::Audience(_) | Self::Bucket(..) => Vec::new(),
             Self::Attribute(attribute, accepted) => vec![(*attribute, accepted)],
             Self::Absent(attribute) => vec![(*attribute, &[])],
             Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
@@ -125,7 +167,7 @@ impl Rule {
     }
 
     /// The rule as a text, such as `any(vip, none(banned))`.
-    pub fn to_text(&self, name: &impl Fn(usize) -> String) -> String {
+    pub fn to_text(&self, name: &impl Fn(usize) -> String, experiments: &[Experiment]) -> String {
         let (word, rules) = match self {
             Self::Audience(audience) => return name(*audience),
             Self::Attribute(attribute, accepted) => {
@@ -133,11 +175,15 @@ impl Rule {
                 return format!("{}({})", attribute.as_str(), accepted.join(", "));
             }
             Self::Absent(attribute) => return format!("absent({})", attribute.as_str()),
+            Self::Bucket(experiment, part) => {
+                let experiment = &experiments[*experiment];
+                return format!("bucket({}:{})", experiment.name, experiment.part_name(*part));
+            }
             Self::Any(rules) => ("any", rules),
             Self::All(rules) => ("all", rules),
             Self::None(rules) => ("none", rules),
         };
-        let parts: Vec<_> = rules.iter().map(|rule| rule.to_text(name)).collect();
+        let parts: Vec<_> = rules.iter().map(|rule| rule.to_text(name, experiments)).collect();
         format!("{word}({})", parts.join(", "))
     }
 }
@@ -269,7 +315,7 @@ mod tests {
 
     #[test]
     fn text_is_nested_like_the_rule() {
-        let text = rule().to_text(&|audience| format!("a{audience}"));
+        let text = rule().to_text(&|audience| format!("a{audience}"), &[]);
         assert_eq!(text, "all(any(a0, all(a1, a2)), none(a3))");
     }
 }

@@ -10,6 +10,7 @@ fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
         exclude: exclude.to_vec(),
         include: include.to_vec(),
         rule: None,
+        experiments: Vec::new(),
         schedule: None,
         values: Vec::new(),
         is_shadow: false,

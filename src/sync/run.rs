@@ -230,7 +230,8 @@ impl Sync {
         }
         drop(catalog);
         let telemetry = &self.shared.telemetry;
-        let catalog = Catalog::new(audiences, plan.strategies, plan.platforms, telemetry);
+        let catalog = Catalog::new(audiences, plan.strategies, plan.platforms, telemetry)
+            .with_experiments(plan.experiments, telemetry);
         self.swap(catalog.with_api(plan.api).with_caps(caps));
         Ok(())
     }

@@ -18,7 +18,7 @@ use super::shared::{Shared, SyncAlive};
 use crate::catalog::{ApiAccess, Audience, Catalog, Serving};
 use crate::config::{CapConfig, LeasesConfig, SwapMode};
 use crate::platform::Platform;
-use crate::strategy::Strategy;
+use crate::strategy::{Experiment, Strategy};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::headroom::Headroom;
 use rtad_core::snapshot::{AudienceName, Snapshot};
@@ -31,6 +31,8 @@ pub struct CatalogPlan {
     pub audiences: Vec<Audience>,
     /// Strategies, which name audiences by index.
     pub strategies: Vec<Strategy>,
+    /// Experiments, which strategies name by index.
+    pub experiments: Vec<Experiment>,
     /// Caps of the strategies, by index.
     pub caps: Vec<Option<CapConfig>>,
     /// The server of the leases of caps.
@@ -87,6 +89,7 @@ impl Sync {
         let caps = shared.caps.serve(&plan.strategies, &plan.caps, plan.cap_leases.as_ref());
         let catalog =
             Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry)
+                .with_experiments(plan.experiments, &shared.telemetry)
                 .with_api(plan.api)
                 .with_caps(caps);
         Self {

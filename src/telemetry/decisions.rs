@@ -103,6 +103,32 @@ impl DecisionCounters {
     }
 }
 
+/// Counters of one strategy's decisions about the devices of one bucket.
+#[derive(Debug, Clone)]
+pub struct BucketCounters(Counts<2>);
+
+impl BucketCounters {
+    /// `counter` gets the value of the label `decision`.
+    pub(super) fn new(counter: impl Fn(&str) -> Counter) -> Self {
+        Self(Counts::new(OUTCOMES.map(|outcome| counter(outcome.as_str()))))
+    }
+
+    /// Counts a decision.
+    #[inline]
+    pub fn count(&self, decision: Decision) {
+        self.0.counted.add(decision.outcome as usize, 1);
+    }
+
+    pub(super) fn publish(&self) {
+        self.0.publish();
+    }
+
+    /// Bids and no-bids.
+    pub fn totals(&self) -> [u64; 2] {
+        [0, 1].map(|outcome| self.0.counted.sum(outcome))
+    }
+}
+
 /// Counters of the ids of one kind, by result.
 #[derive(Debug, Clone)]
 pub struct IdCounters(Counts<4>);

@@ -17,6 +17,10 @@ pub(super) fn describe() {
         "Decisions of shadow strategies, which answer nothing"
     );
     metrics::describe_counter!(
+        "rtad_bucket_decisions_total",
+        "Decisions about the devices of a bucket, by strategy, experiment and outcome"
+    );
+    metrics::describe_counter!(
         "rtad_platform_failures_total",
         "Platform requests not answered by their ids, by cause"
     );

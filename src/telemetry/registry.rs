@@ -14,7 +14,7 @@ use rtad_http::budget::ByteBudget;
 use rtad_http::refusals::{RefusalLabels, RefusalLog, Refusals};
 
 use super::connections::{ConnectionPermit, OpenConnections};
-use super::decisions::{DecisionCounters, DecisionLabels, IdCounters, IdLabels};
+use super::decisions::{BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels};
 use super::describe::{describe, set_initial_values};
 use super::failures::FailureCounter;
 use super::requests::{self, Route, RouteMetrics};
@@ -47,6 +47,8 @@ struct LabeledCounters {
     /// The counters by platform and strategy.
     decisions: BTreeMap<(String, String), DecisionCounters>,
     shadow_decisions: BTreeMap<(String, String), DecisionCounters>,
+    /// The counters by strategy, experiment and bucket.
+    buckets: BTreeMap<[String; 3], BucketCounters>,
     failures: BTreeMap<RefusalLabels, FailureCounter>,
     /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
@@ -121,6 +123,23 @@ impl Telemetry {
         let counters =
             if is_shadow { &mut labeled.shadow_decisions } else { &mut labeled.decisions };
         counters.entry(key).or_insert_with(new).clone()
+    }
+
+    /// Counters of a strategy's decisions about the devices of a bucket.
+    pub fn buckets(&self, strategy: &str, experiment: &str, bucket: &str) -> BucketCounters {
+        let new = || {
+            BucketCounters::new(|decision| {
+                let labels = [
+                    ("strategy", strategy),
+                    ("experiment", experiment),
+                    ("bucket", bucket),
+                    ("decision", decision),
+                ];
+                self.counter("rtad_bucket_decisions_total", &labels)
+            })
+        };
+        let key = [strategy, experiment, bucket].map(str::to_owned);
+        self.labeled().buckets.entry(key).or_insert_with(new).clone()
     }
 
     /// Counters of the ids of one kind.
@@ -248,6 +267,7 @@ impl Telemetry {
         }
         labeled.decisions.values().for_each(DecisionCounters::publish);
         labeled.shadow_decisions.values().for_each(DecisionCounters::publish);
+        labeled.buckets.values().for_each(BucketCounters::publish);
         labeled.ids.values().for_each(IdCounters::publish);
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);

@@ -7,6 +7,7 @@ mod check_one;
 mod console;
 mod decide;
 mod errors;
+mod experiments;
 mod explain;
 mod limits;
 mod metrics;

@@ -291,6 +291,25 @@ def asked(board):
         min=0,
         max=1,
     )
+    only = 'strategy=~"$strategy"'
+    buckets = rate("rtad_bucket_decisions_total", only)
+    board.graph(
+        "Share of bids by bucket",
+        SHARE,
+        [
+            (
+                share(
+                    rate("rtad_bucket_decisions_total", 'decision="bid"', only),
+                    buckets,
+                    "strategy, experiment, bucket",
+                ),
+                "{{strategy}} {{experiment}}:{{bucket}}",
+            )
+        ],
+        "Buckets of experiments. Shares of requests, not of devices: docs/guides/run-an-ab-test.md.",
+        min=0,
+        max=1,
+    )
     board.graph(
         "Reasons of the selection",
         PER_SECOND,

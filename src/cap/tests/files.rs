@@ -9,6 +9,7 @@ fn strategy() -> Strategy {
         exclude: Vec::new(),
         include: Vec::new(),
         rule: None,
+        experiments: Vec::new(),
         schedule: None,
         values: Vec::new(),
         is_shadow: false,

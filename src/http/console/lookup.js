@@ -229,9 +229,14 @@ function strategiesTable(strategies, audiences, failure) {
     (one) => [
       one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`,
       pill(one.bid ? "good" : "no", t(one.bid ? "bid" : "no-bid")),
-      [because(one, audiences, failure), ...valueOf(one), ...(one.shadow ? [t("in-shadow")] : [])].join("; "),
+      [because(one, audiences, failure), ...bucketsOf(one), ...valueOf(one), ...(one.shadow ? [t("in-shadow")] : [])].join("; "),
     ],
   );
+}
+
+/** The device's parts in the strategy's experiments. */
+function bucketsOf({ buckets }) {
+  return (buckets ?? []).map((one) => t(one.unit ? "bucket-by" : "bucket-without-id", one));
 }
 
 /** The value of a strategy's bid. */
@@ -266,6 +271,7 @@ function because({ bid, reason, exclude, include, when }, audiences, failure) {
     case "no_device":
       return t("why-no_device", { outcome });
     case "rule":
+    case "bucket":
       return t(bid ? "why-rule-holds" : "why-rule-fails", { rule: when.rule });
     case "unavailable":
       return failure

@@ -14,6 +14,7 @@ const REASONS = [
   "no_lease",
   "rule",
   "not_scheduled",
+  "bucket",
 ];
 
 let chosen = "today";

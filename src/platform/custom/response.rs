@@ -42,6 +42,10 @@ pub(super) enum Item {
     IsAccepted(Scalar),
     /// In a verdict: a number of the bid's value.
     Amount(ValueKey, Scalar),
+    /// In a verdict: the text of the bucket's tag.
+    Tag(Scalar),
+    /// In a verdict: the number of the bucket's tag.
+    TagNumber(Scalar),
     /// A list of strategies.
     Accepted {
         scalar: Scalar,
@@ -193,6 +197,11 @@ impl Compiler<'_> {
                 Ok(Item::Amount(key, step.value()))
             });
         }
+        self.add(entry, mapping.tag.as_ref(), End::Value, |_, _, step| Ok(Item::Tag(step.value())));
+        self.add(entry, mapping.tag_number.as_ref(), End::Value, |schema, named, step| {
+            check_number(named, schema, std::slice::from_ref(step))?;
+            Ok(Item::TagNumber(step.value()))
+        });
         let mut entry = std::mem::replace(&mut self.fields, outer);
         if self.schema.response().is_some() {
             sort(&mut entry);

@@ -124,7 +124,7 @@ fn assembly(proto: &str, mapping: &str) -> Assembly {
 /// The adapter of its platform, built again, to set its clock.
 fn custom(assembly: &Assembly) -> Custom {
     let ids = assembly.platforms[0].strategy_ids().collect();
-    Custom::build(&assembly.config.platforms[0], ids, &[]).unwrap()
+    Custom::build(&assembly.config.platforms[0], ids, &[], &[]).unwrap()
 }
 
 /// The answer, and what was read.

@@ -12,7 +12,7 @@ use prost::encoding::{encode_key, encode_varint};
 use super::response::{Field, Item, Response};
 use super::schema::Scalar;
 use crate::platform::value::{Digits, Value, canonical_integer_of};
-use crate::strategy::{BidValue, ValueKey};
+use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// The values of a response.
 pub(super) struct AnswerValues<'s, 'a> {
@@ -29,9 +29,18 @@ pub(super) struct Given<'s, 'a> {
     pub(super) strategy: &'s Value<'a>,
     pub(super) is_accepted: bool,
     pub(super) value: Option<&'s BidValue>,
+    pub(super) tag: Option<&'s Tag>,
 }
 
 impl Given<'_, '_> {
+    fn tag(&self) -> Option<&[u8]> {
+        self.tag?.text.as_deref().map(str::as_bytes)
+    }
+
+    fn tag_number(&self) -> Option<u64> {
+        self.tag?.number
+    }
+
     fn amount(&self, key: ValueKey) -> Option<f64> {
         self.value.and_then(|value| value.get(key))
     }
@@ -118,6 +127,14 @@ impl Response {
                 Some(amount) => {
                     serde_json::to_writer(out, &amount).expect("a number can be written to memory")
                 }
+                None => return false,
+            },
+            Item::Tag(_) => match verdict.and_then(Given::tag) {
+                Some(tag) => string(tag, out),
+                None => return false,
+            },
+            Item::TagNumber(_) => match verdict.and_then(Given::tag_number) {
+                Some(tag) => number(tag.into(), out),
                 None => return false,
             },
             Item::Accepted { .. } => {
@@ -222,6 +239,20 @@ fn message(
                     self::amount(number, *scalar, amount, out);
                 }
             }
+            Item::Tag(scalar) => match verdict.and_then(Given::tag) {
+                Some(tag) => {
+                    value(number, *scalar, &Value::Bytes(tag), out);
+                }
+                None if is_required => empty(number, *scalar, out),
+                None => {}
+            },
+            Item::TagNumber(scalar) => match verdict.and_then(Given::tag_number) {
+                Some(tag) => {
+                    integer(number, *scalar, tag.into(), out);
+                }
+                None if is_required => empty(number, *scalar, out),
+                None => {}
+            },
             Item::Accepted { scalar, is_packed: true } => {
                 if !answer.accepted.is_empty() {
                     delimited(number, out, |out| {
@@ -269,7 +300,12 @@ fn has_values(fields: &[Field], answer: &AnswerValues<'_, '_>) -> bool {
     fields.iter().any(|field| match &field.item {
         Item::Message(fields) => has_values(fields, answer),
         Item::RequestId(_) => !answer.request_id.is_absent(),
-        Item::Code(_) | Item::Strategy(_) | Item::IsAccepted(_) | Item::Amount(..) => true,
+        Item::Code(_)
+        | Item::Strategy(_)
+        | Item::IsAccepted(_)
+        | Item::Amount(..)
+        | Item::Tag(_)
+        | Item::TagNumber(_) => true,
         Item::Verdicts(_) => !answer.verdicts.is_empty(),
         Item::Accepted { .. } | Item::Joined { .. } => !answer.accepted.is_empty(),
         Item::Cache(_) => answer.cache_seconds.is_some(),

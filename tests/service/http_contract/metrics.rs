@@ -21,7 +21,9 @@ fn accepted(label: &str) -> Option<BTreeSet<&'static str>> {
         }
         "strategy" => "new-users vip-only new-vip needs-missing needs-fresh",
         "decision" => "bid no_bid",
-        "reason" => "member not_member no_device unavailable capped no_lease rule not_scheduled",
+        "reason" => {
+            "member not_member no_device unavailable capped no_lease rule not_scheduled bucket"
+        }
         "kind" => FIELDS,
         "source" => "store cache",
         "change" => "added removed tombstone",

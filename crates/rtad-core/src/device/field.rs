@@ -82,6 +82,14 @@ impl IdField {
         FIELDS[self.index()].1
     }
 
+    /// The kind of the id, also if the value is its hash.
+    #[inline]
+    pub const fn id_kind(self) -> IdKind {
+        let raw = IdKind::ALL.len();
+        // The hashed fields follow the raw ones in their order, without md5 itself.
+        IdKind::ALL[if self.index() < raw { self.index() } else { self.index() - raw + 1 }]
+    }
+
     /// The name in a request and the label in metrics.
     pub const fn as_str(self) -> &'static str {
         FIELDS[self.index()].0
@@ -121,6 +129,9 @@ mod tests {
         for kind in IdKind::ALL {
             assert_eq!(IdField::ALL[kind as usize].kind(), kind);
             assert_eq!(IdField::named(kind.as_str()), Some(kind.into()));
+        }
+        for field in IdField::ALL {
+            assert_eq!(field.as_str().trim_end_matches("_md5"), field.id_kind().as_str());
         }
         assert_eq!(IdField::named("imei_md5").map(IdField::kind), Some(IdKind::Md5));
         assert_eq!(IdField::named("IMEI"), None);

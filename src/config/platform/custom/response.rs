@@ -92,6 +92,13 @@ pub struct VerdictsConfig {
     /// Field of its `quality`.
     #[serde(default, deserialize_with = "path")]
     pub quality: Option<Named>,
+    /// Field of the text of the bucket's tag within a list entry; see `[[experiment.buckets]]`.
+    /// Verdicts without a tag do not have the field.
+    #[serde(default, deserialize_with = "path")]
+    pub tag: Option<Named>,
+    /// Field of the number of the bucket's tag.
+    #[serde(default, deserialize_with = "path")]
+    pub tag_number: Option<Named>,
 }
 
 impl VerdictsConfig {

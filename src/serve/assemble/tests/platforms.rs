@@ -74,6 +74,21 @@ fn values_are_within_the_bounds_of_the_strategys_platforms() {
 }
 
 #[test]
+fn numbers_of_tags_are_within_the_bounds_of_the_platforms() {
+    let ocean = TENCENT
+        .replace("kind = \"tencent\"", "kind = \"ocean\"")
+        .replace("T1001", "7")
+        .replace("T1002", "9");
+    let experiment = "[[experiment]]\nname = \"e\"\n\
+                      buckets = [{ name = \"b\", slots = \"0..1\", tag_number = 11 }]\n";
+    let expected = "[[experiment]] \"e\": buckets[0].tag_number is 11; accepted: 1 to 10, which \
+                    the platform tencent accepts";
+    let found = mistakes(&format!("{ocean}{experiment}"));
+    assert!(found.len() == 1 && found[0].ends_with(expected), "{found:?}");
+    read(&format!("{TENCENT}{experiment}")).unwrap();
+}
+
+#[test]
 fn each_mistake_has_its_message() {
     testkit::mistakes::assert_each("src/serve/assemble/tests/platforms.txt", TENCENT, mistakes);
 }

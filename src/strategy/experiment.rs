@@ -1,0 +1,238 @@
+//! Experiments: the bucket of a device, the same in each request.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use rtad_core::device::{DeviceKey, IdField, IdKind};
+use rtad_core::experiment::SlotHash;
+
+/// Most experiments of a configuration.
+pub const MAX_EXPERIMENTS: usize = 32;
+/// Most buckets of an experiment.
+pub const MAX_BUCKETS: usize = 100;
+
+/// The part of devices without a bucket: they have no unit, or no slot of a bucket.
+pub const NO_BUCKET: &str = "none";
+/// The part of devices in the holdout.
+pub const HOLDOUT: &str = "holdout";
+
+/// A device's part in an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Assignment {
+    /// The bucket of this index.
+    Bucket(u8),
+    /// No bucket.
+    NoBucket,
+    /// The layer's holdout: kept out of all its experiments.
+    Holdout,
+    /// Not all ids of the request were read, so another one might be the unit.
+    Unknown,
+}
+
+/// A device's parts, by index of the experiment; empty if they were not needed.
+pub type Assignments = ArrayVec<Assignment, MAX_EXPERIMENTS>;
+
+/// Ranges of slots.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Slots(pub Vec<Range<u32>>);
+
+impl Slots {
+    /// Whether a slot is in one of the ranges.
+    #[inline]
+    pub fn contains(&self, slot: u32) -> bool {
+        self.0.iter().any(|range| range.contains(&slot))
+    }
+}
+
+/// A label of answers in a bucket, which comes back in the platform's click macros.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// A text.
+    pub text: Option<String>,
+    /// A number.
+    pub number: Option<u64>,
+}
+
+/// A bucket of an experiment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its name.
+    pub name: String,
+    /// Its slots.
+    pub slots: Slots,
+    /// Index of its tag among those of all experiments.
+    pub tag: Option<u16>,
+}
+
+/// An experiment: a layer decides whether a device takes part, the salt in which bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// The rule from a salt to a slot.
+    pub hash: SlotHash,
+    /// The salt of the layer's slots: its name.
+    pub layer: String,
+    /// The salt of the buckets' slots.
+    pub salt: String,
+    /// Kinds of the id that is the unit: the first one that the device has.
+    pub unit: Vec<IdKind>,
+    /// Slots of the layer that no experiment gets.
+    pub holdout: Slots,
+    /// Slots of the layer that take part.
+    pub traffic: Slots,
+    /// Its buckets.
+    pub buckets: Vec<Bucket>,
+}
+
+/// The first key of one of these kinds, in the order of `kinds`. `fields` are the fields of `keys`.
+pub fn unit_of<'k>(
+    kinds: impl IntoIterator<Item = IdKind>,
+    keys: &'k [DeviceKey],
+    fields: &[IdField],
+) -> Option<(IdKind, &'k DeviceKey)> {
+    kinds.into_iter().find_map(|kind| {
+        let is_of_kind = |field: &IdField| field.id_kind() == kind;
+        Some((kind, &keys[fields.iter().position(is_of_kind)?]))
+    })
+}
+
+impl Experiment {
+    /// The part of a device. Costs a hash if the layer has slots without the experiment, and one
+    /// for the bucket.
+    pub fn assign(&self, unit: Option<&DeviceKey>) -> Assignment {
+        let Some(unit) = unit else { return Assignment::NoBucket };
+        let mut hex = [0; 32];
+        const_hex::encode_to_slice(unit.as_bytes(), &mut hex).expect("32 digits of 16 bytes");
+        if !self.has_whole_layer() {
+            let slot = self.hash.layer_slot(&self.layer, &hex);
+            if self.holdout.contains(slot) {
+                return Assignment::Holdout;
+            }
+            if !self.traffic.contains(slot) {
+                return Assignment::NoBucket;
+            }
+        }
+        let slot = self.hash.bucket_slot(&self.salt, &hex);
+        let bucket = self.buckets.iter().position(|bucket| bucket.slots.contains(slot));
+        bucket.map_or(Assignment::NoBucket, |index| Assignment::Bucket(index as u8))
+    }
+
+    fn has_whole_layer(&self) -> bool {
+        matches!(&self.traffic.0[..], [all] if *all == (0..self.hash.layer_slots()))
+    }
+
+    /// The name of a part.
+    pub fn part_name(&self, part: Assignment) -> &str {
+        match part {
+            Assignment::Bucket(index) => &self.buckets[usize::from(index)].name,
+            Assignment::NoBucket | Assignment::Unknown => NO_BUCKET,
+            Assignment::Holdout => HOLDOUT,
+        }
+    }
+
+    /// All parts: the buckets, none, and the holdout if there is one.
+    pub fn parts(&self) -> impl Iterator<Item = Assignment> {
+        let buckets = (0..self.buckets.len()).map(|index| Assignment::Bucket(index as u8));
+        let holdout = (!self.holdout.0.is_empty()).then_some(Assignment::Holdout);
+        buckets.chain([Assignment::NoBucket]).chain(holdout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(name: &str, traffic: Range<u32>, buckets: &[Range<u32>]) -> Experiment {
+        let bucket = |slots: &Range<u32>| Bucket {
+            name: format!("from-{}", slots.start),
+            slots: Slots(vec![slots.clone()]),
+            tag: None,
+        };
+        Experiment {
+            name: name.to_owned(),
+            hash: SlotHash::Md5,
+            layer: "layer".to_owned(),
+            salt: name.to_owned(),
+            unit: vec![IdKind::Oaid, IdKind::Idfa],
+            holdout: Slots::default(),
+            traffic: Slots(vec![traffic]),
+            buckets: buckets.iter().map(bucket).collect(),
+        }
+    }
+
+    fn unit(number: u64) -> DeviceKey {
+        DeviceKey::of_canonical(&number.to_le_bytes())
+    }
+
+    /// Sum of (observed - expected)² / expected.
+    fn chi_square(observed: &[u32], expected: f64) -> f64 {
+        observed.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum()
+    }
+
+    const UNITS: u32 = 200_000;
+
+    #[test]
+    fn buckets_are_even_and_experiments_independent() {
+        let quarters = [0..2500, 2500..5000, 5000..7500, 7500..10_000];
+        let [one, two] = ["one", "two"].map(|name| experiment(name, 0..10_000, &quarters));
+        let (mut counts, mut pairs) = ([0; 4], [0; 16]);
+        for number in 0..u64::from(UNITS) {
+            let unit = unit(number);
+            let (Assignment::Bucket(a), Assignment::Bucket(b)) =
+                (one.assign(Some(&unit)), two.assign(Some(&unit)))
+            else {
+                panic!("each unit has a bucket");
+            };
+            counts[usize::from(a)] += 1;
+            pairs[usize::from(a * 4 + b)] += 1;
+        }
+        // Quantiles of 0.999 with 3 and 15 degrees of freedom.
+        assert!(chi_square(&counts, f64::from(UNITS) / 4.0) < 16.27, "{counts:?}");
+        assert!(chi_square(&pairs, f64::from(UNITS) / 16.0) < 37.70, "{pairs:?}");
+    }
+
+    #[test]
+    fn traffic_does_not_bias_buckets_and_layers_exclude() {
+        let halves = [0..5000, 5000..10_000];
+        let (one, two) =
+            (experiment("one", 0..2000, &halves), experiment("two", 2000..5000, &halves));
+        let (mut counts, mut both) = ([0_u32; 2], 0);
+        for number in 0..u64::from(UNITS) {
+            let unit = unit(number);
+            let parts = [&one, &two].map(|it| it.assign(Some(&unit)));
+            if let Assignment::Bucket(bucket) = parts[0] {
+                counts[usize::from(bucket)] += 1;
+            }
+            both += u32::from(!parts.contains(&Assignment::NoBucket));
+        }
+        let took_part = counts[0] + counts[1];
+        assert_eq!(both, 0);
+        assert!(took_part.abs_diff(UNITS / 5) < 700, "{took_part}");
+        assert!(chi_square(&counts, f64::from(took_part) / 2.0) < 10.83, "{counts:?}");
+    }
+
+    #[test]
+    fn new_bucket_moves_nobody() {
+        let before = experiment("one", 0..10_000, &[0..3000, 3000..6000]);
+        let after = experiment("one", 0..10_000, &[0..3000, 3000..6000, 6000..9000]);
+        for number in 0..20_000 {
+            let unit = unit(number);
+            let was = before.assign(Some(&unit));
+            if was != Assignment::NoBucket {
+                assert_eq!(after.assign(Some(&unit)), was);
+            }
+        }
+    }
+
+    #[test]
+    fn unit_is_the_first_configured_kind_hashed_or_not() {
+        let fields = ["idfa_md5", "oaid", "imei"].map(|name| IdField::named(name).unwrap());
+        let keys = [unit(1), unit(2), unit(3)];
+        let unit = |kinds: &[IdKind]| unit_of(kinds.iter().copied(), &keys, &fields);
+        assert_eq!(unit(&[IdKind::Oaid, IdKind::Idfa]), Some((IdKind::Oaid, &keys[1])));
+        assert_eq!(unit(&[IdKind::Caid, IdKind::Idfa]), Some((IdKind::Idfa, &keys[0])));
+        assert_eq!(unit(&[IdKind::Md5]), None);
+        assert_eq!(experiment("one", 0..10_000, &[]).assign(None), Assignment::NoBucket);
+    }
+}

@@ -1,0 +1,118 @@
+//! Experiments: buckets in decisions, answers, metrics, and at a reload.
+
+use prost::Message as _;
+use rtad::platform::tencent::{Device, RtaRequest};
+use serde_json::{Value, json};
+
+use crate::fixture::{FixtureServer, TestStore, key};
+use testkit::client::{Client, metric};
+use testkit::store::hex;
+
+const STRATEGY: &str = r#"
+[server.api]
+public = true
+[[audience]]
+name = "old_users"
+[[strategy]]
+name = "high-bids"
+when = { bucket = "price-test:high" }
+[[strategy]]
+name = "new-users"
+exclude = ["old_users"]
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = { T1 = "high-bids" }
+"#;
+
+fn rules(experiment: &str) -> String {
+    format!("[[experiment]]\nname = \"price-test\"\n{experiment}\n{STRATEGY}")
+}
+
+const HALVES: &str = r#"buckets = [
+    { name = "low", slots = "0..5000", tag = "low" },
+    { name = "high", slots = "5000..10000", tag = "high", tag_number = 7 },
+]"#;
+
+/// The bucket of an OAID, computed as the guide says.
+fn slot(oaid: &str) -> u32 {
+    let text = format!("price-test-{}", hex(&key("oaid", oaid)));
+    let hash = key("oaid", &text);
+    u32::from_be_bytes(hash.as_bytes()[..4].try_into().unwrap()) % 10_000
+}
+
+/// An OAID in the bucket `high`, or in `low`.
+fn oaid(is_high: bool) -> String {
+    let oaids = (0..).map(|number| format!("oaid-{number}"));
+    oaids.into_iter().find(|oaid| (slot(oaid) >= 5000) == is_high).unwrap()
+}
+
+fn decide(client: &mut Client, device: &Value) -> Value {
+    let body = json!({ "strategies": ["high-bids"], "device": device });
+    client.post("/v1/decide", body.to_string()).ok()["decisions"][0].clone()
+}
+
+fn start(experiment: &str) -> FixtureServer {
+    let store = TestStore::empty();
+    store.publish("old_users", &[key("oaid", "somebody")]);
+    FixtureServer::start(store, "", &rules(experiment))
+}
+
+#[test]
+fn buckets_decide_and_are_answered_and_counted() {
+    let server = start(HALVES);
+    let mut client = server.connect();
+    let expected = |bid: bool, bucket: &str| {
+        let buckets = json!({ "price-test": bucket });
+        json!({ "strategy": "high-bids", "bid": bid, "reason": "bucket", "buckets": buckets })
+    };
+    let [low, high] = [oaid(false), oaid(true)];
+    assert_eq!(decide(&mut client, &json!({ "oaid": low })), expected(false, "low"));
+    assert_eq!(decide(&mut client, &json!({ "oaid": high })), expected(true, "high"));
+    // The hashed form of an id is the same unit, and the kinds have an order.
+    let hashed = hex(&key("oaid", &high));
+    let device = json!({ "oaid_md5": &hashed, "imei": "868049039501257" });
+    assert_eq!(decide(&mut client, &device), expected(true, "high"));
+    let mac = json!({ "mac": "1c:b7:2c:aa:bb:cc" });
+    assert_eq!(decide(&mut client, &mac), expected(false, "none"));
+    assert_eq!(decide(&mut client, &json!({}))["buckets"], json!({ "price-test": "none" }));
+
+    let device = Device { oaid_md5sum: Some(hashed.into()), ..Device::default() };
+    let request = RtaRequest { device: Some(device), ..RtaRequest::default() };
+    let answer = client.post("/rta/tencent", request.encode_to_vec());
+    // out_target_id "T1"; target_infos with it, dsp_tag 7 and dsp_tag_str "high".
+    let tagged = b"\x52\x02T1\x62\x0c\x0a\x02T1\x48\x07\x52\x04high";
+    assert!(answer.body.ends_with(tagged), "{}", const_hex::encode(&answer.body));
+
+    let metrics = server.connect_admin().get("/metrics").text();
+    for (bucket, decision, count) in
+        [("low", "no_bid", 1.0), ("high", "bid", 3.0), ("none", "no_bid", 2.0)]
+    {
+        let series = format!(
+            "rtad_bucket_decisions_total{{strategy=\"high-bids\",experiment=\"price-test\",\
+             bucket=\"{bucket}\",decision=\"{decision}\"}}"
+        );
+        assert_eq!(metric(&metrics, &series), count, "{series}");
+    }
+}
+
+#[test]
+fn reload_refuses_moved_slots_without_a_new_salt() {
+    let server = start(HALVES);
+    let mut admin = server.connect_admin();
+    let mut reload = |experiment: &str| {
+        server.write_config("", &rules(experiment));
+        admin.request("POST", "/v1/reload", "", "")
+    };
+    let moved = HALVES.replace("5000", "4000");
+    let detail = reload(&moved).problem(422, "bad_config");
+    let expected = "experiment.price-test: slot 4000 moves from low to high; accepted: the slots \
+                    of before, or reshuffle = true and a new salt";
+    assert!(detail.ends_with(expected), "{detail}");
+    let detail = reload(&format!("salt = \"2\"\n{HALVES}")).problem(422, "bad_config");
+    assert!(detail.contains("another salt moves devices"), "{detail}");
+    let detail = reload(&format!("traffic = \"0..500\"\n{HALVES}")).problem(422, "bad_config");
+    assert!(detail.contains("slot 500 of the layer no longer takes part"), "{detail}");
+    reload(&format!("reshuffle = true\nsalt = \"2\"\n{moved}")).ok();
+}
