@@ -1,0 +1,189 @@
+"""Random configs, and their TOML."""
+
+import json
+import re
+import subprocess
+
+from suites.testkit.programs import RTAD
+
+PUBLISHED = ["a", "b", "c", "d", "e"]
+# In no store.
+MISSING = ["m", "n"]
+AUDIENCES = PUBLISHED + MISSING
+# The config before the random ones.
+START = {
+    "audience": [{"name": one, "required": one in PUBLISHED} for one in AUDIENCES],
+    "strategy": [{"name": "start", "exclude": PUBLISHED}],
+}
+VALUES = {
+    "os": ["ios", "android", "harmony"],
+    "app": ["11", "12"],
+    "slot": ["7", "8", "9"],
+    "region": ["31", "32"],
+    "request_type": ["normal", "click", "ads"],
+}
+HASHES = ["md5", "growthbook-2", "unleash"]
+LAYER = {"unleash": 100}
+BUCKETS = {"unleash": 1_000}
+UNITS = [["imei"], ["android_id", "oaid"], ["mac", "md5", "idfa"]]
+PAST, FUTURE = "2001-02-03T04:05:06+08:00", "2199-12-31T00:00:00-05:00"
+STRATEGIES = 10
+
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def write(config, path):
+    lines = ["[server.api]", "public = true", "[store]", 'url = "store"']
+    for table, entries in config.items():
+        for entry in entries:
+            lines.append(f"[[{table}]]")
+            lines += [f"{key} = {toml(value)}" for key, value in entry.items()]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def cut(random, total, count):
+    """Ascending bounds of `count` ranges in [0, total)."""
+    bounds = sorted(random.sample(range(1, total), 2 * count - 1))
+    return [f"{first}..{end}" for first, end in zip([0, *bounds[1::2]], bounds[::2], strict=True)]
+
+
+def random_experiments(random, number):
+    """Three experiments, two of which may share a layer. Their names contain the number of the
+    config, as a reload refuses another experiment of the same name."""
+    rule = random.choice(HASHES)
+    held, *traffic = cut(random, LAYER.get(rule, 10_000), 3)
+    is_shared, has_holdout = random.random() < 0.7, random.random() < 0.7
+    shared_unit = random.choice([None, *UNITS])
+    found = []
+    for index in range(3):
+        own = rule if index < 2 else random.choice(HASHES)
+        one = {"name": f"x{number}-{index}"}
+        if own != "md5" or random.random() < 0.5:
+            one["hash"] = own
+        if has_holdout and own == rule:
+            one["holdout"] = held
+        if index < 2 and is_shared:
+            one |= {"layer": "shared", "traffic": traffic[index]}
+        elif "holdout" in one or random.random() < 0.5:
+            one["traffic"] = traffic if own == rule else "50..100"
+        if random.random() < 0.5:
+            one["salt"] = f"salt.{number}.{index}"
+        unit = shared_unit if "layer" in one else random.choice([None, *UNITS])
+        if unit:
+            one["unit"] = unit
+        one["buckets"] = random_buckets(random, BUCKETS.get(own, 10_000), index)
+        found.append(one)
+    return found
+
+
+def random_buckets(random, total, index):
+    ranges = cut(random, total, 4)
+    buckets = [{"name": "p", "slots": [ranges[0], ranges[2]]}, {"name": "q", "slots": ranges[1]}]
+    buckets.append({"name": "r", "slots": ranges[3]})
+    for number, bucket in enumerate(buckets):
+        if random.random() < 0.6:
+            bucket["tag"] = f"t{index}-{bucket['name']}"
+        if random.random() < 0.6:
+            bucket["tag_number"] = index * 3 + number + 1
+    return buckets
+
+
+def random_leaf(random, experiments):
+    key = random.choice(["audience"] * 3 + ["text"] * 3 + ["bucket"] * 4 + ["attribute"] * 2)
+    if key == "text":
+        return random.choice(AUDIENCES)
+    if key == "audience":
+        return {"audience": random.choice(AUDIENCES)}
+    if key == "bucket":
+        named = random.choice(experiments)
+        parts = ["p", "q", "r", "none", *["holdout"] * ("holdout" in named)]
+        some = random.sample(parts, random.choice([1, 1, 2]))
+        return {"bucket": [f"{named['name']}:{part}" for part in some]}
+    name = random.choice(list(VALUES))
+    if random.random() < 0.3:
+        return {"absent": name}
+    return {name: random.sample(VALUES[name], random.choice([1, 2]))}
+
+
+def random_condition(random, experiments, depth=0):
+    if depth == 3 or random.random() < 0.4 * depth:
+        return random_leaf(random, experiments)
+    found = {}
+    for key in random.sample(["any", "all", "none"], random.choice([1, 1, 2])):
+        count = random.choice([1, 2, 2, 3])
+        found[key] = [random_condition(random, experiments, depth + 1) for _ in range(count)]
+    if random.random() < 0.3:
+        leaf = random_leaf(random, experiments)
+        found |= leaf if isinstance(leaf, dict) else {"audience": leaf}
+    return found
+
+
+def random_values(random):
+    def numbers():
+        every = {
+            "weight": random.choice([0.2, 0.75, 1.0, 3.3, 5.0]),
+            "cpa_price": random.randrange(1, 10_000),
+            "cpc_price": random.randrange(10, 500),
+            "cpc_factor": random.choice([0.2, 0.4, 2.5, 5.0]),
+            "quality": random.choice([0.5, 7.0, 100.0]),
+        }
+        return {key: every[key] for key in random.sample(list(every), random.choice([1, 2, 3]))}
+
+    named = random.sample(AUDIENCES, random.choice([1, 2, 3]))
+    entries = [{"audience": one} | numbers() for one in named]
+    return entries + ([numbers()] if random.random() < 0.6 else [])
+
+
+def random_strategy(random, experiments, index):
+    found = {"name": f"s{index}"}
+    has_when = random.random() < 0.75
+    if has_when:
+        found["when"] = random_condition(random, experiments)
+    if not has_when or random.random() < 0.3:
+        found["exclude"] = random.sample(AUDIENCES, random.choice([1, 2]))
+    if random.random() < 0.25:
+        found["include"] = random.sample(AUDIENCES, random.choice([1, 2]))
+    if random.random() < 0.6:
+        found["value"] = random_values(random)
+    for key in ("no_device", "unavailable"):
+        if random.random() < 0.5:
+            found[key] = random.choice(["bid", "no_bid"])
+    if random.random() < 0.15:
+        found["shadow"] = True
+    if random.random() < 0.2:
+        found["valid_from"] = random.choice([PAST, PAST, FUTURE])
+    elif random.random() < 0.2:
+        found["valid_until"] = random.choice([FUTURE, FUTURE, PAST])
+    return found
+
+
+def random_config(random, number, path):
+    """Writes a config that rtad accepts, and returns it. The checks refuse strategies with
+    contradictions; these are left out."""
+    experiments = random_experiments(random, number)
+    strategies = [random_strategy(random, experiments, index) for index in range(STRATEGIES)]
+    while True:
+        config = START | {"experiment": experiments, "strategy": strategies}
+        names = [one["name"] for one in strategies]
+        config["platform"] = [
+            platform("tencent", {f"T{name}": name for name in names}),
+            platform("ocean", {str(100 + int(name[1:])): name for name in names}),
+        ]
+        write(config, path)
+        done = subprocess.run([RTAD, "check-config", path], capture_output=True, text=True)
+        if done.returncode == 0:
+            return config
+        refused = set(re.findall(r'\[\[strategy\]\] "(\w+)"', done.stdout + done.stderr))
+        left = [one for one in strategies if one["name"] not in refused]
+        assert refused and len(left) < len(strategies), done.stdout + done.stderr
+        strategies = left
+
+
+def platform(kind, strategies):
+    return {"kind": kind, "name": kind, "path": f"/rta/{kind}", "strategies": strategies}

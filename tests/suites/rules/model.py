@@ -1,0 +1,246 @@
+"""A model of strategies, written from docs/guides and docs/reference alone.
+
+It reads a config as its author wrote it: the tables of the TOML file. Conditions are True, False,
+or None for unknown.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+UNIT = ["oaid", "idfa", "gaid", "imei", "caid", "android_id", "openid", "md5"]
+ATTRIBUTES = ["os", "app", "slot", "region", "request_type"]
+
+
+@dataclass
+class Request:
+    """The usable ids of a device, as kind and md5, and what else a request carries."""
+
+    ids: dict
+    attributes: dict = field(default_factory=dict)
+    # The kind of id by which the platform caches answers.
+    cached_kind: str | None = None
+
+
+class Decision(NamedTuple):
+    bid: bool
+    reason: str
+    # Numbers of the bid, part of each experiment, and the deciding bucket's tag and number.
+    value: dict
+    buckets: dict
+    tag: tuple
+
+
+# Hashes of experiments.
+
+
+def md5_slot(salt, unit):
+    return int(hashlib.md5(f"{salt}-{unit}".encode()).hexdigest()[:8], 16) % 10_000
+
+
+def fnv1a32(text):
+    found = 0x811C9DC5
+    for byte in text.encode():
+        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return found
+
+
+def growthbook_slot(salt, unit):
+    return fnv1a32(str(fnv1a32(salt + unit))) % 10_000
+
+
+def rotated(number, bits):
+    return (number << bits | number >> (32 - bits)) & 0xFFFFFFFF
+
+
+def murmur3_32(text, seed):
+    data, found, mask = text.encode(), seed, 0xFFFFFFFF
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        block = int.from_bytes(data[at : at + 4], "little")
+        block = rotated(block * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+        found = (rotated(found ^ block, 13) * 5 + 0xE6546B64) & mask
+    tail = int.from_bytes(data[whole:], "little")
+    found ^= rotated(tail * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+    found ^= len(data)
+    found = (found ^ found >> 16) * 0x85EBCA6B & mask
+    found = (found ^ found >> 13) * 0xC2B2AE35 & mask
+    return found ^ found >> 16
+
+
+def unleash_slots(layer, salt, unit):
+    """Unleash counts from 1, ranges of slots from 0."""
+    rollout = murmur3_32(f"{layer}:{unit}", 0) % 100
+    return rollout, murmur3_32(f"{salt}:{unit}", 86_028_157) % 1_000
+
+
+def slots(experiment, unit):
+    """Slot of the layer and slot of the buckets."""
+    layer = experiment.get("layer", f"{experiment['name']}-layer")
+    salt = experiment.get("salt", experiment["name"])
+    if experiment.get("hash") == "unleash":
+        return unleash_slots(layer, salt, unit)
+    slot = growthbook_slot if experiment.get("hash") == "growthbook-2" else md5_slot
+    return slot(layer, unit), slot(salt, unit)
+
+
+def in_ranges(slot, ranges):
+    bounds = [one.split("..") for one in ([ranges] if isinstance(ranges, str) else ranges)]
+    return any(int(first) <= slot < int(end) for first, end in bounds)
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]
+
+
+def any_of(truths):
+    found = False
+    for truth in truths:
+        if truth:
+            return True
+        found = None if truth is None else found
+    return found
+
+
+def negation(truth):
+    return None if truth is None else not truth
+
+
+def all_of(truths):
+    return negation(any_of(negation(one) for one in truths))
+
+
+class Model:
+    def __init__(self, config, members):
+        """`members` has the md5s of each audience in the store."""
+        self.members = members
+        self.experiments = {one["name"]: one for one in config.get("experiment", [])}
+        self.strategies = {one["name"]: one for one in config["strategy"]}
+
+    def is_shadow(self, name):
+        return self.strategies[name].get("shadow", False)
+
+    def is_member(self, audience, request):
+        if audience not in self.members:
+            return None
+        return any(md5 in self.members[audience] for md5 in request.ids.values())
+
+    def part(self, experiment, request):
+        """The bucket, `none` or `holdout`."""
+        kinds = [request.cached_kind, *experiment.get("unit", UNIT)]
+        unit = next((request.ids[kind] for kind in kinds if kind in request.ids), None)
+        if unit is None:
+            return "none"
+        layer, slot = slots(experiment, unit)
+        if in_ranges(layer, experiment.get("holdout", [])):
+            return "holdout"
+        if "traffic" in experiment and not in_ranges(layer, experiment["traffic"]):
+            return "none"
+        found = [one["name"] for one in experiment["buckets"] if in_ranges(slot, one["slots"])]
+        return found[0] if found else "none"
+
+    def holds(self, when, request, parts):
+        """Whether a condition holds for a device with these parts of experiments."""
+
+        def each(conditions):
+            return (self.holds(one, request, parts) for one in conditions)
+
+        def key_holds(key, value):
+            match key:
+                case "any":
+                    return any_of(each(value))
+                case "all":
+                    return all_of(each(value))
+                case "none":
+                    return negation(any_of(each(value)))
+                case "audience":
+                    return self.is_member(value, request)
+                case "absent":
+                    return value not in request.attributes
+                case "bucket":
+                    if parts is None:
+                        return None
+                    pairs = [one.split(":") for one in as_list(value)]
+                    return any(parts[experiment] == part for experiment, part in pairs)
+            found = request.attributes.get(key)
+            return None if found is None else found in as_list(value)
+
+        if isinstance(when, str):
+            return self.is_member(when, request)
+        return all_of(key_holds(key, value) for key, value in when.items())
+
+    def bucket_decides(self, when, request):
+        """Whether the condition would be unknown without the device's buckets."""
+        return self.holds(when, request, None) is None
+
+    def verdict(self, strategy, request, parts):
+        """Whether it bids, and the reason."""
+        now = datetime.now(UTC)
+        begin, end = (strategy.get(key) for key in ("valid_from", "valid_until"))
+        if begin and now < datetime.fromisoformat(begin):
+            return False, "not_scheduled"
+        if end and now >= datetime.fromisoformat(end):
+            return False, "not_scheduled"
+        if not request.ids:
+            return strategy.get("no_device") == "bid", "no_device"
+        exclude, include = strategy.get("exclude", []), strategy.get("include", [])
+        is_excluded = any_of(self.is_member(one, request) for one in exclude)
+        is_included = any_of(self.is_member(one, request) for one in include)
+        # The first refusal for certain gives the reason.
+        if is_excluded:
+            return False, "member"
+        if include and is_excluded is False and is_included is False:
+            return False, "not_member"
+        truth, rule = True, "rule"
+        if "when" in strategy:
+            truth = self.holds(strategy["when"], request, parts)
+            decides = truth is not None and self.bucket_decides(strategy["when"], request)
+            rule = "bucket" if decides else "rule"
+        if truth is False:
+            return False, rule
+        if None in (is_excluded, truth) or include and is_included is None:
+            return strategy.get("unavailable") == "bid", "unavailable"
+        if include:
+            return True, "member"
+        return True, "not_member" if exclude else rule
+
+    def value(self, strategy, request):
+        """Numbers of a bid."""
+        entries = strategy.get("value", [])
+        default = [one for one in entries if "audience" not in one]
+        chosen = default
+        if request.ids:
+            for entry in entries:
+                fits = "audience" not in entry or self.is_member(entry["audience"], request)
+                if fits is not False:
+                    chosen = [entry] if fits else default
+                    break
+        return {key: number for key, number in (chosen or [{}])[0].items() if key != "audience"}
+
+    def decide(self, name, request):
+        strategy = self.strategies[name]
+        named = experiments_of(strategy.get("when", {}))
+        order = [one for one in self.experiments if one in named]
+        parts = {one: self.part(self.experiments[one], request) for one in order}
+        bid, reason = self.verdict(strategy, request, parts)
+        value = self.value(strategy, request) if bid else {}
+        return Decision(bid, reason, value, parts, self.tag(parts))
+
+    def tag(self, parts):
+        """Text and number of the first experiment's bucket that has a tag."""
+        for name, part in parts.items():
+            for bucket in self.experiments[name]["buckets"]:
+                has_tag = "tag" in bucket or "tag_number" in bucket
+                if bucket["name"] == part and has_tag:
+                    return bucket.get("tag", ""), bucket.get("tag_number", 0)
+        return "", 0
+
+
+def experiments_of(when):
+    """Experiments that a condition names."""
+    if isinstance(when, str):
+        return set()
+    nested = [one for key in ("any", "all", "none") for one in when.get(key, [])]
+    own = {one.split(":")[0] for one in as_list(when.get("bucket", []))}
+    return own.union(*map(experiments_of, nested))

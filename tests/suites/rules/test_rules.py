@@ -1,0 +1,103 @@
+"""Decisions of rtad about random requests, against the model."""
+
+import json
+import re
+import tomllib
+from random import Random
+
+import duckdb
+import pytest
+
+from suites.rules.configs import PUBLISHED, START, random_config, write
+from suites.rules.model import Model, in_ranges, slots
+from suites.rules.protocols import MD5S, PROTOCOLS, Client, md5
+from suites.testkit import pages
+from suites.testkit.client import ask
+from suites.testkit.process import Rtad
+from suites.testkit.programs import loader
+from suites.testkit.seeds import SEED
+
+# Requests of each protocol in each config, sent in batches.
+CONFIGS, REQUESTS, LONG_REQUESTS, BATCH = 20, 100, 5_000, 50
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A running rtad, the path of its config, and the md5s of each of its audiences."""
+    folder, random = tmp_path_factory.mktemp("rules"), Random(SEED)
+    members = {name: set(random.sample(MD5S, len(MD5S) // 3)) for name in PUBLISHED}
+    store, path = folder / "store", folder / "rtad.toml"
+    for name, md5s in members.items():
+        given = "\n".join(sorted(md5s))
+        loader("build", "--store", store, "--audience", name, "--quiet", "-", given=given)
+    write(START, path)
+    with Rtad("--config", path, "--store", store, log=folder / "log") as rtad:
+        rtad.wait_for("decision port listens")
+        yield rtad, path, members
+
+
+def reload(rtad):
+    reloaded = ask(rtad.admin, "/v1/reload", b"")
+    assert reloaded.status == 200, reloaded
+
+
+def compare(served, number, requests):
+    """Asks about random requests of each protocol in one random config."""
+    rtad, path, members = served
+    random = Random(f"{SEED} {number}")
+    config = random_config(random, number, path)
+    model, names = Model(config, members), [one["name"] for one in config["strategy"]]
+    reload(rtad)
+    with Client(rtad.decisions) as client:
+        for protocol in PROTOCOLS:
+            for _ in range(requests // BATCH):
+                made = [protocol.body(random, names) for _ in range(BATCH)]
+                answers = client.post(protocol.PATH, [body for body, *_ in made])
+                for (_, request, asked), answer in zip(made, answers, strict=True):
+                    expected = protocol.expected(model, request, asked)
+                    found = protocol.found(answer)
+                    assert found == expected, f"{protocol.PATH}, {request}:\n{path.read_text()}"
+
+
+@pytest.mark.parametrize("number", range(CONFIGS))
+def test_decisions_equal_the_model(served, number):
+    compare(served, number, REQUESTS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(CONFIGS, 2 * CONFIGS))
+def test_many_decisions_equal_the_model(served, number):
+    compare(served, number, LONG_REQUESTS)
+
+
+def test_query_of_the_guide_finds_the_slots_and_buckets(served):
+    """The DuckDB query, about the guide's experiment with its ranges of traffic and holdout."""
+    rtad, path, _ = served
+    page = (pages.ROOT / "docs/guides/run-an-ab-test.md").read_text()
+    query = re.search(r"^```sql\n(.*?)^```$", page, re.M | re.S)[1]
+    config = re.search(r"^```toml\n(.*?)^```$", page, re.M | re.S)[1]
+    [experiment] = tomllib.loads(config)["experiment"]
+    ranges = [re.search(rf'`{key} = "(.*?)"`', page)[1] for key in ("traffic", "holdout")]
+    experiment |= dict(zip(("traffic", "holdout"), ranges, strict=True))
+    strategy = {"name": "s", "when": {"bucket": f"{experiment['name']}:wider"}}
+    write(START | {"experiment": [experiment], "strategy": [strategy]}, path)
+    reload(rtad)
+
+    def bucket(layer_slot, slot):
+        if in_ranges(layer_slot, experiment["holdout"]):
+            return "holdout"
+        found = [one["name"] for one in experiment["buckets"] if in_ranges(slot, one["slots"])]
+        return found[0] if in_ranges(layer_slot, experiment["traffic"]) else "none"
+
+    units = [md5(f"{SEED} {number}") for number in range(3_000)]
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE devices AS SELECT unnest(?) AS unit", [units])
+        rows = database.execute(query).fetchall()
+    assert {unit: (layer, slot) for unit, layer, slot in rows} == {
+        unit: slots(experiment, unit) for unit in units
+    }
+    with Client(rtad.decisions) as client:
+        bodies = [json.dumps({"device": {"md5": unit}}).encode() for unit, *_ in rows]
+        for (_, *found), answer in zip(rows, client.post("/v1/decide", bodies), strict=True):
+            [decision] = json.loads(answer)["decisions"]
+            assert decision["buckets"] == {experiment["name"]: bucket(*found)}
