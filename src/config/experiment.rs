@@ -62,10 +62,11 @@ pub struct BucketConfig {
     pub name: String,
     /// Its slots, the end excluded: one range or several. A slot may be of no bucket.
     pub slots: SlotRanges,
-    /// Text in answers about its devices: `dsp_tag_str` of `tencent`, `rta_vid` of `ocean`.
+    /// Text in answers about its devices, such as `dsp_tag_str` of `tencent`.
     #[serde(default, deserialize_with = "tag")]
     pub tag: Option<String>,
-    /// Number in answers about its devices: `dsp_tag` of `tencent`, `cus_vid` of `ocean` (1 to 10).
+    /// Number in answers about its devices, such as `dsp_tag` of `tencent`. A platform may accept
+    /// less.
     #[serde(default, deserialize_with = "tag_number")]
     pub tag_number: Option<u32>,
 }
