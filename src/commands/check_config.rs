@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtad::config::{
-    CapConfig, Config, ExperimentConfig, PlatformConfig, SignatureMode, StrategyConfig, moves,
+    CapConfig, Config, ExperimentConfig, PartNames, PlatformConfig, SignatureMode, StrategyConfig,
+    experiments, moves,
 };
 use rtad_config::values::Time;
+use rtad_core::snapshot::AudienceName;
 
 use super::config::read_config;
 use super::failure::CommandFailure;
@@ -67,7 +69,7 @@ impl Display for Summary<'_> {
             writeln!(f, "audience   each in the store")?;
         }
         for strategy in strategies {
-            writeln!(f, "strategy   {}: {}", strategy.name, rule(strategy))?;
+            writeln!(f, "strategy   {}: {}", strategy.name, self.rule(strategy))?;
             if let Some(cap) = &strategy.cap {
                 writeln!(f, "cap        {}: {}", strategy.name, limit(cap))?;
             }
@@ -100,13 +102,29 @@ fn api(config: &Config) -> String {
     }
 }
 
-/// Which devices get a bid.
-fn rule(StrategyConfig { exclude, include, .. }: &StrategyConfig) -> String {
-    let list = |audiences: &[_]| audiences.iter().map(ToString::to_string).collect::<Vec<_>>();
-    match (list(include).join(", "), list(exclude).join(", ")) {
-        (include, exclude) if include.is_empty() => format!("bid unless in {exclude}"),
-        (include, exclude) if exclude.is_empty() => format!("bid if in {include}"),
-        (include, exclude) => format!("bid if in {include}, unless in {exclude}"),
+impl Summary<'_> {
+    /// Which devices get a bid, and when.
+    fn rule(&self, strategy: &StrategyConfig) -> String {
+        let Config { audiences, experiments: configs, .. } = self.0;
+        let list = |names: &[AudienceName]| {
+            names.iter().map(AudienceName::as_str).collect::<Vec<_>>().join(", ")
+        };
+        let when = strategy.when.as_ref().map(|when| {
+            let index = |name: &AudienceName| audiences.iter().position(|it| it.name == *name);
+            let rule = when.rule(&index, &PartNames::of(configs));
+            rule.to_text(&|index| audiences[index].name.to_string(), &experiments(configs).0)
+        });
+        let mut conditions = Vec::new();
+        if !strategy.include.is_empty() {
+            conditions.push(format!("if in {}", list(&strategy.include)));
+        }
+        if !strategy.exclude.is_empty() {
+            conditions.push(format!("unless in {}", list(&strategy.exclude)));
+        }
+        conditions.extend(when.map(|when| format!("if {when}")));
+        conditions.extend(strategy.schedule().map(|_| "by its schedule".to_owned()));
+        let bid = if strategy.shadow { "in shadow, bid" } else { "bid" };
+        format!("{bid} {}", conditions.join(", "))
     }
 }
 

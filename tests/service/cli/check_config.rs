@@ -62,6 +62,15 @@ fn valid_config_is_summarized() {
 [[strategy]]
 name = "vips"
 include = ["old_users"]
+[[experiment]]
+name = "halves"
+buckets = [{ name = "a", slots = "0..5000" }]
+[[strategy]]
+name = "ruled"
+exclude = ["vip"]
+when = { bucket = "halves:a", none = ["old_users"] }
+valid_until = "2027-01-01T00:00:00Z"
+shadow = true
 [[platform]]
 kind = "tencent"
 name = "tencent"
@@ -88,10 +97,35 @@ strategies = { 1 = "vips", 2 = "new-users" }
         "audience   too_old: optional, unavailable after 2d",
         "strategy   new-users: bid unless in old_users",
         "strategy   vips: bid if in old_users",
+        "strategy   ruled: in shadow, bid unless in vip, if all(bucket(halves:a), \
+         none(old_users)), by its schedule",
+        "experiment halves: buckets a",
         "platform   tencent: tencent at /rta/tencent, 1 strategy, open to every caller",
         "platform   ocean: ocean at /rta/ocean, 2 strategies, admitted by header",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+}
+
+#[test]
+fn change_that_moves_devices_to_other_buckets_is_refused() {
+    let store = TestStore::empty();
+    let file = |name: &str, slots: &str, more: &str| {
+        let buckets = format!("buckets = [{{ name = \"a\", slots = {slots:?} }}]");
+        let experiment = format!("[[experiment]]\nname = \"e\"\n{more}\n{buckets}\n");
+        write_file(&store, name, store.config("", &format!("{experiment}{RULES}")))
+    };
+    let old = file("old.toml", "0..5000", "");
+    let change = |slots: &str, more: &str| {
+        let new = file("new.toml", slots, more);
+        run(&[Path::new("check-config"), Path::new("--previous"), &old, &new], &[])
+    };
+    let refused = errors(&change("0..4000", ""));
+    let expected = "experiment.e: slot 4000 moves from a to none; accepted: the slots of before, \
+                    or reshuffle = true and a new salt";
+    assert_eq!(refused, [expected]);
+    for (slots, more) in [("0..6000", ""), ("0..4000", "reshuffle = true\nsalt = \"e2\"")] {
+        assert_eq!(change(slots, more).status, Some(0), "{slots}");
     }
 }
 
