@@ -37,7 +37,8 @@ pub struct ExperimentConfig {
     /// `unleash` (100 in a layer, 1,000 of buckets).
     #[serde(default)]
     pub hash: SlotHash,
-    /// Slots of the layer that take part, the end excluded: one range or several. Unset = all.
+    /// Slots of the layer that take part, the end excluded: one range or several. Unset = all
+    /// outside the holdout.
     pub traffic: Option<SlotRanges>,
     /// Slots of the layer that no experiment gets, the same for all experiments of the layer.
     pub holdout: Option<SlotRanges>,
@@ -147,8 +148,22 @@ impl ExperimentConfig {
     }
 
     fn traffic(&self) -> Vec<Range<u32>> {
-        let all = || std::iter::once(0..self.hash.layer_slots()).collect();
-        self.traffic.as_ref().map_or_else(all, |ranges| ranges.0.clone())
+        self.traffic
+            .as_ref()
+            .map_or_else(|| self.slots_outside_holdout(), |ranges| ranges.0.clone())
+    }
+
+    fn slots_outside_holdout(&self) -> Vec<Range<u32>> {
+        let (end, mut start, mut outside) = (self.hash.layer_slots(), 0, Vec::new());
+        let mut holdout = self.holdout().to_vec();
+        holdout.sort_unstable_by_key(|range| range.start);
+        for range in holdout.into_iter().chain(std::iter::once(end..end)) {
+            if start < range.start {
+                outside.push(start..range.start);
+            }
+            start = start.max(range.end);
+        }
+        outside
     }
 
     fn holdout(&self) -> &[Range<u32>] {

@@ -70,7 +70,7 @@ def random_experiments(random, number):
             one["holdout"] = held
         if index < 2 and is_shared:
             one |= {"layer": "shared", "traffic": traffic[index]}
-        elif "holdout" in one or random.random() < 0.5:
+        elif random.random() < 0.5:
             one["traffic"] = traffic if own == rule else "50..100"
         if random.random() < 0.5:
             one["salt"] = f"salt.{number}.{index}"
