@@ -32,10 +32,12 @@ def s3_server(tmp_path_factory):
         yield env
 
 
-@pytest.fixture(scope="session")
-def azure_server(tmp_path_factory):
-    """The environment of an Azure Blob Storage server's clients."""
-    with azure.server(tmp_path_factory.mktemp("azure")) as env:
+@pytest.fixture
+def azure_server(tmp_path):
+    """The environment of an Azure Blob Storage server's clients. Each test has its own: ten minutes
+    after its start Azurite collects garbage, and answers nothing meanwhile (14 s on an idle
+    machine after all tests of a bucket, longer than a read's limit of 30 s on a busy one)."""
+    with azure.server(tmp_path) as env:
         yield env
 
 
