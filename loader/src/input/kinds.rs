@@ -35,9 +35,9 @@ impl From<IdKind> for Kinds {
 impl FromStr for Kinds {
     type Err = KindsError;
 
-    /// Parses `KIND[,KIND]`, or the same with `|`.
+    /// Parses `KIND[,KIND]`.
     fn from_str(text: &str) -> Result<Self, KindsError> {
-        let kinds = text.split([',', '|']).map(str::parse).collect::<Result<_, _>>()?;
+        let kinds = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
         let kinds = Self(kinds);
         for kind in &kinds.0 {
             let ids = (0..SAMPLE_IDS).map(|index| Synth::new(*kind, 0).id(index));
@@ -95,7 +95,7 @@ mod tests {
             }
         }
         // An IDFA in lower case, where no other kind accepts it.
-        let kinds: Kinds = "idfa|imei".parse().unwrap();
+        let kinds: Kinds = "idfa,imei".parse().unwrap();
         assert_eq!(kinds.of(b"fe699f7e-9d6d-445d-8486-7f19c69c37bc"), IdKind::Idfa);
     }
 
@@ -112,7 +112,7 @@ mod tests {
             let error = text.parse::<Kinds>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("ids of kind {kind} would be read as {by}")));
         }
-        for unknown in ["", "md5,", "imei,imsi", "md5;oaid"] {
+        for unknown in ["", "md5,", "imei,imsi", "md5|oaid"] {
             assert!(matches!(unknown.parse::<Kinds>(), Err(KindsError::Unknown(_))), "{unknown}");
         }
         for accepted in ["md5", "md5,oaid", "oaid,md5", "idfa,gaid", "imei,android_id", "imei,oaid"]
