@@ -65,6 +65,22 @@ def test_decisions_equal_the_model(served, number):
 
 
 @pytest.mark.long
+def test_spark_query_of_the_guide_finds_the_slots():
+    from pyspark.sql import SparkSession
+
+    page = (pages.ROOT / "docs/guides/run-an-ab-test.md").read_text()
+    query = re.findall(r"^```sql\n(.*?)^```$", page, re.M | re.S)[1].rstrip().rstrip(";")
+    config = re.search(r"^```toml\n(.*?)^```$", page, re.M | re.S)[1]
+    [experiment] = tomllib.loads(config)["experiment"]
+    units = [md5(f"{SEED} {number}") for number in range(3_000)]
+    with SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate() as spark:
+        rows = spark.createDataFrame([(unit,) for unit in units], ["unit"])
+        rows.createOrReplaceTempView("devices")
+        found = {row.unit: (row.layer_slot, row.slot) for row in spark.sql(query).collect()}
+    assert found == {unit: slots(experiment, unit) for unit in units}
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(CONFIGS, 2 * CONFIGS))
 def test_many_decisions_equal_the_model(served, number):
     compare(served, number, LONG_REQUESTS)
