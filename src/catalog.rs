@@ -5,8 +5,10 @@
 
 mod audience;
 mod decide;
+mod experiments;
 mod served;
 
 pub use audience::Audience;
 pub use decide::{IdResult, RequestKeys};
+pub use experiments::ServedExperiments;
 pub use served::{ApiAccess, Catalog, ServedPlatform, Serving};

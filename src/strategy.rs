@@ -17,7 +17,7 @@ pub use attribute::{
 };
 pub use experiment::{
     Assignment, Assignments, Bucket, Experiment, HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET,
-    Slots, Tag, unit_of,
+    Slots, Tag, Units,
 };
 pub use rule::{Rule, Truth};
 pub use schedule::Scheduled;

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use super::served::{Catalog, ServedPlatform};
 use crate::platform::{
-    Digits, Failure, Id, IdReader, KeyFields, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
+    Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
 };
 use crate::strategy::{
-    Assignment, Assignments, Attributes, Decision, Experiment, RequestFacts, unit_of,
+    Assignment, Assignments, Attributes, Decision, Experiment, RequestFacts, Units,
 };
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
@@ -16,7 +16,8 @@ use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 pub struct RequestKeys {
     /// Distinct keys.
     keys: Keys,
-    fields: KeyFields,
+    /// The ids by kind, if experiments need them.
+    units: Option<Units>,
     coverage: Coverage,
 }
 
@@ -50,14 +51,14 @@ pub enum IdResult {
     NotLookedAt,
 }
 
-impl Default for RequestKeys {
-    #[inline]
-    fn default() -> Self {
-        Self { keys: Keys::new(), fields: KeyFields::new(), coverage: Coverage::Complete }
-    }
-}
-
 impl RequestKeys {
+    /// Without ids. `has_experiments` keeps the ids by kind as well.
+    #[inline]
+    pub fn new(has_experiments: bool) -> Self {
+        let units = has_experiments.then(Units::default);
+        Self { keys: Keys::new(), units, coverage: Coverage::Complete }
+    }
+
     /// Adds the ids of a request. `key` makes a key of a field and a value, and `each` gets the
     /// result of each id.
     #[inline]
@@ -77,7 +78,12 @@ impl RequestKeys {
             let (found, key) = match self.coverage {
                 Coverage::Complete if id.is_doubtful => (IdResult::Doubtful, None),
                 Coverage::Complete => match key(id.field, id.value.text(&mut Digits::new())) {
-                    Ok(key) => (self.keep(id.field, key), Some(key)),
+                    Ok(key) => {
+                        if let Some(units) = &mut self.units {
+                            units.add(id.field, key);
+                        }
+                        (self.keep(key), Some(key))
+                    }
                     Err(Unusable::Blank) => (IdResult::Blank, None),
                     Err(Unusable::Malformed) => (IdResult::Malformed, None),
                 },
@@ -88,11 +94,10 @@ impl RequestKeys {
     }
 
     #[inline]
-    fn keep(&mut self, field: IdField, key: DeviceKey) -> IdResult {
+    fn keep(&mut self, key: DeviceKey) -> IdResult {
         if self.keys.contains(&key) {
             IdResult::Duplicate
         } else if self.keys.try_push(key).is_ok() {
-            self.fields.push(field);
             IdResult::Usable
         } else {
             self.coverage = Coverage::TooMany;
@@ -124,21 +129,21 @@ impl RequestKeys {
         }
     }
 
-    /// The device's parts in all experiments: unknown if an id that was not read may be the unit.
-    #[inline]
-    pub fn assignments(&self, catalog: &Catalog, read: &Read<'_>) -> Assignments {
-        match self.coverage {
-            Coverage::Complete => catalog.assignments(read.cached_kind, &self.keys, &self.fields),
-            Coverage::TooMany | Coverage::Nothing => {
-                catalog.experiments().iter().map(|_| Assignment::Unknown).collect()
-            }
+    /// Appends the device's parts in all experiments: unknown if an id that was not read may be the
+    /// unit.
+    #[inline(never)]
+    pub fn assign(&self, catalog: &Catalog, read: &Read<'_>, parts: &mut Assignments) {
+        let experiments = catalog.experiments();
+        match (self.coverage, &self.units) {
+            (Coverage::Complete, Some(units)) => experiments.assign(read.cached_kind, units, parts),
+            _ => parts.extend(experiments.list().iter().map(|_| Assignment::Unknown)),
         }
     }
 
     /// The kind of id that is the unit of an experiment.
     pub fn unit(&self, experiment: &Experiment, read: &Read<'_>) -> Option<IdKind> {
-        let kinds = read.cached_kind.into_iter().chain(experiment.unit.iter().copied());
-        unit_of(kinds, &self.keys, &self.fields).map(|(kind, _)| kind)
+        let unit = experiment.unit_of(read.cached_kind, self.units.as_ref()?)?;
+        Some(unit.0)
     }
 }
 
@@ -154,7 +159,8 @@ impl Catalog {
         at: Instant,
         verdicts: &mut Verdicts,
     ) {
-        let mut keys = RequestKeys::default();
+        let experiments = self.experiments();
+        let mut keys = RequestKeys::new(!experiments.is_empty());
         let doubtful = |id: &Id<'_>, found, _| {
             if found == IdResult::Doubtful {
                 reader.doubtful(id.field);
@@ -165,14 +171,17 @@ impl Catalog {
         for failure in read.observed.into_iter().chain(too_many) {
             served.count_failure(failure);
         }
-        let assignments = keys.assignments(self, read);
+        let mut assignments = Assignments::new();
+        if !experiments.is_empty() {
+            keys.assign(self, read, &mut assignments);
+        }
         let facts = RequestFacts { attributes: read, assignments: &assignments };
         read.decide(verdicts, |strategy| {
             let decide = || keys.decide(self, strategy, &facts);
             let decision = self.within_cap(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
-            self.count_buckets(strategy, decision, &assignments);
-            let tag = self.tag(strategy, &assignments);
+            experiments.count(strategy, decision, &assignments);
+            let tag = experiments.tag(strategy, &assignments);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });
         self.remove_shadow(verdicts);
@@ -186,12 +195,13 @@ impl Catalog {
         at: Instant,
     ) -> Verdicts {
         let mut verdicts = Verdicts::new();
-        let assignments = keys.assignments(self, read);
+        let mut assignments = Assignments::new();
+        keys.assign(self, read, &mut assignments);
         let facts = RequestFacts { attributes: read, assignments: &assignments };
         read.decide(&mut verdicts, |strategy| {
             let decision = keys.decide(self, strategy, &facts);
             let decision = self.within_cap_uncounted(strategy, decision, keys.keys(), at);
-            let tag = self.tag(strategy, &assignments);
+            let tag = self.experiments().tag(strategy, &assignments);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });
         verdicts

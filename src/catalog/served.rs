@@ -7,13 +7,12 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 
 use super::audience::Audience;
+use super::experiments::ServedExperiments;
 use crate::cap::{Cap, CapTables};
 use crate::platform::{Access, Failure, Platform, Verdicts};
-use crate::strategy::{
-    Assignment, Assignments, Attributes, Decision, Experiment, Membership, Strategy, unit_of,
-};
-use crate::telemetry::{BucketCounters, DecisionCounters, FailureCounter, RouteMetrics, Telemetry};
-use rtad_core::device::{DeviceKey, IdField, IdKind};
+use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy};
+use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry};
+use rtad_core::device::DeviceKey;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
 pub type Serving = ArcSwap<Catalog>;
@@ -34,45 +33,6 @@ pub struct Catalog {
     platforms: Arc<[ServedPlatform]>,
     experiments: Arc<ServedExperiments>,
     api: ApiAccess,
-}
-
-/// The experiments, and counters of the strategies that read them.
-#[derive(Debug, Default)]
-struct ServedExperiments {
-    experiments: Vec<Experiment>,
-    /// By index of the strategy, then an entry per experiment of it.
-    counters: Vec<Vec<PartCounters>>,
-}
-
-/// Counters of a strategy's decisions by part in an experiment.
-#[derive(Debug)]
-struct PartCounters {
-    experiment: usize,
-    buckets: Vec<BucketCounters>,
-    no_bucket: BucketCounters,
-    holdout: BucketCounters,
-}
-
-impl PartCounters {
-    fn new(strategy: &str, index: usize, experiment: &Experiment, telemetry: &Telemetry) -> Self {
-        let counters =
-            |part| telemetry.buckets(strategy, &experiment.name, experiment.part_name(part));
-        let buckets = (0..experiment.buckets.len() as u8).map(Assignment::Bucket);
-        Self {
-            experiment: index,
-            buckets: buckets.map(counters).collect(),
-            no_bucket: counters(Assignment::NoBucket),
-            holdout: counters(Assignment::Holdout),
-        }
-    }
-
-    fn of(&self, part: Assignment) -> &BucketCounters {
-        match part {
-            Assignment::Bucket(index) => &self.buckets[usize::from(index)],
-            Assignment::NoBucket | Assignment::Unknown => &self.no_bucket,
-            Assignment::Holdout => &self.holdout,
-        }
-    }
 }
 
 /// A cap, and its tables at the time of the catalog: requests need no second atomic pointer.
@@ -181,15 +141,8 @@ impl Catalog {
     /// Sets the experiments, which strategies name by index.
     #[must_use]
     pub fn with_experiments(self, experiments: Vec<Experiment>, telemetry: &Telemetry) -> Self {
-        let counters = |strategy: &Strategy| {
-            let indexes = strategy.experiments.iter();
-            let of = |index: &usize| {
-                PartCounters::new(&strategy.name, *index, &experiments[*index], telemetry)
-            };
-            indexes.map(of).collect()
-        };
-        let counters = self.strategies.iter().map(counters).collect();
-        Self { experiments: Arc::new(ServedExperiments { experiments, counters }), ..self }
+        let experiments = ServedExperiments::new(experiments, &self.strategies, telemetry);
+        Self { experiments: Arc::new(experiments), ..self }
     }
 
     /// Sets the strategies' caps, by index.
@@ -322,63 +275,10 @@ impl Catalog {
         }
     }
 
-    /// The experiments, in the config's order.
-    pub fn experiments(&self) -> &[Experiment] {
-        &self.experiments.experiments
-    }
-
-    /// The parts of a device in all experiments. Its unit is the key of the `chosen` kind, if it
-    /// has one, and else that of the experiment's first kind. `fields` are the fields of `keys`.
+    /// The experiments.
     #[inline]
-    pub fn assignments(
-        &self,
-        chosen: Option<IdKind>,
-        keys: &[DeviceKey],
-        fields: &[IdField],
-    ) -> Assignments {
-        let part = |experiment: &Experiment| {
-            let kinds = chosen.into_iter().chain(experiment.unit.iter().copied());
-            experiment.assign(unit_of(kinds, keys, fields).map(|(_, key)| key))
-        };
-        self.experiments.experiments.iter().map(part).collect()
-    }
-
-    /// The names of a strategy's experiments and of the device's parts in them.
-    pub fn buckets<'c>(
-        &'c self,
-        strategy: usize,
-        assignments: &[Assignment],
-    ) -> impl Iterator<Item = (&'c str, &'c str)> {
-        self.strategies[strategy].experiments.iter().map(|index| {
-            let experiment = &self.experiments.experiments[*index];
-            (experiment.name.as_str(), experiment.part_name(assignments[*index]))
-        })
-    }
-
-    /// Counts a decision for the device's parts in the strategy's experiments.
-    #[inline]
-    pub fn count_buckets(&self, strategy: usize, decision: Decision, assignments: &[Assignment]) {
-        if assignments.is_empty() {
-            return;
-        }
-        for counters in &self.experiments.counters[strategy] {
-            counters.of(assignments[counters.experiment]).count(decision);
-        }
-    }
-
-    /// The tag of the first experiment of the strategy in which the device has a bucket with one.
-    #[inline]
-    pub(super) fn tag(&self, strategy: usize, assignments: &[Assignment]) -> Option<u16> {
-        if assignments.is_empty() {
-            return None;
-        }
-        let tag = |index: &usize| match assignments[*index] {
-            Assignment::Bucket(bucket) => {
-                self.experiments.experiments[*index].buckets[usize::from(bucket)].tag
-            }
-            _ => None,
-        };
-        self.strategies[strategy].experiments.iter().find_map(tag)
+    pub fn experiments(&self) -> &ServedExperiments {
+        &self.experiments
     }
 
     /// Time from `at` until the strategy's cap counts anew; `None` without a cap.

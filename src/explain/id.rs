@@ -11,9 +11,9 @@ use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy};
 use super::report::{AudienceExplained, StrategyExplained};
 use crate::catalog::{Catalog, IdResult};
 use crate::platform::IdReader;
-use crate::strategy::{Experiment, NoAttributes, RequestFacts, Strategy};
+use crate::strategy::{Assignments, Experiment, NoAttributes, RequestFacts, Strategy, Units};
 use crate::sync::SyncHistory;
-use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, Unusable};
 
 /// The explanation of a single id.
 #[derive(Debug, Serialize)]
@@ -86,12 +86,13 @@ fn read(
             explain_audience(catalog, index, answer, history)
         })
         .collect();
-    let fields = [IdField::from(first)];
-    let assignments = catalog.assignments(None, key.as_slice(), &fields[..key.iter().len()]);
+    let (mut units, mut assignments) = (Units::default(), Assignments::new());
+    for (kind, key) in kinds.iter().zip(key.iter().cycle()) {
+        units.add((*kind).into(), *key);
+    }
+    catalog.experiments().assign(None, &units, &mut assignments);
     let facts = RequestFacts { attributes: &NoAttributes, assignments: &assignments };
-    let unit = |experiment: &Experiment| {
-        key.and_then(|_| experiment.unit.contains(&first).then_some(first))
-    };
+    let unit = |experiment: &Experiment| experiment.unit_of(None, &units).map(|(kind, _)| *kind);
     let device = DeviceFacts { keys: key.as_slice(), attributes: &facts, unit: &unit };
     let decide = |(index, strategy): (usize, &Strategy)| {
         let decision = catalog.decide_uncounted(index, key.as_slice(), &facts);

@@ -101,7 +101,7 @@ pub(super) fn explain_strategy(
     };
     let change = |(index, answer)| OtherMembership { audience: name(index), answer: Some(answer) };
     let when = strategy.rule.as_ref().map(|rule| WhenExplained {
-        rule: rule.to_text(&name, catalog.experiments()),
+        rule: rule.to_text(&name, catalog.experiments().list()),
         audiences: rule.audiences().into_iter().map(name).collect(),
         truth: rule.truth(attributes, &mut |index| membership(index)),
         absent: absent(rule, attributes),
@@ -122,7 +122,7 @@ pub(super) fn explain_strategy(
         chosen: decision.value.index.map(usize::from) == Some(index),
     };
     let bucket = |index: &usize| {
-        let experiment = &catalog.experiments()[*index];
+        let experiment = &catalog.experiments().list()[*index];
         BucketExplained {
             experiment: experiment.name.clone(),
             bucket: experiment.part_name(attributes.assignment(*index)).to_owned(),

@@ -18,7 +18,7 @@ use crate::catalog::{Catalog, IdResult};
 use crate::platform::{
     Admission, Failure, IdReader, Platform, Read, ReadError, RequestHead, Verdicts,
 };
-use crate::strategy::{Experiment, Membership, RequestFacts, Strategy};
+use crate::strategy::{Assignments, Experiment, Membership, RequestFacts, Strategy};
 use crate::sync::SyncHistory;
 
 /// A captured request.
@@ -165,7 +165,8 @@ fn explain_strategies(
     trace: &Trace,
     verdicts: &Verdicts,
 ) -> Vec<StrategyExplained> {
-    let assignments = trace.keys.assignments(catalog, read);
+    let mut assignments = Assignments::new();
+    trace.keys.assign(catalog, read, &mut assignments);
     let facts = RequestFacts { attributes: read, assignments: &assignments };
     let unit = |experiment: &Experiment| trace.keys.unit(experiment, read);
     let device = DeviceFacts { keys: trace.keys.keys(), attributes: &facts, unit: &unit };

@@ -25,7 +25,6 @@ pub(super) struct Note {
 }
 
 /// The contents of a request.
-#[derive(Default)]
 pub(super) struct Trace {
     pub(super) keys: RequestKeys,
     pub(super) ids: Vec<TracedId>,
@@ -38,7 +37,8 @@ pub(super) struct Trace {
 impl Trace {
     /// The contents of a request, whose ids are not counted.
     pub(super) fn of(read: &Read<'_>, reader: &IdReader) -> Self {
-        let mut trace = Self::default();
+        let (keys, ids) = (RequestKeys::new(true), Vec::new());
+        let mut trace = Self { keys, ids, asked: Vec::new(), notes: Vec::new() };
         let (keys, ids) = (&mut trace.keys, &mut trace.ids);
         let key = |field, value: &[u8]| reader.key_uncounted(field, value);
         keys.add(read, key, |id, found, key| {

@@ -15,9 +15,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::platform::{IdField, IdReader, KeyFields, Keys, MAX_IDS, MAX_STRATEGIES};
+use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{
-    Attribute, AttributeValue, Attributes, BidValue, Decision, Reason, Strategy,
+    Attribute, AttributeValue, Attributes, BidValue, Decision, Reason, Strategy, Units,
 };
 
 /// A device and the requested strategies.
@@ -29,8 +29,8 @@ pub struct DecisionRequest<'body> {
     pub strategies: Vec<Cow<'body, str>>,
     /// Keys of the device's usable ids.
     pub keys: Keys,
-    /// The fields of the keys.
-    pub fields: KeyFields,
+    /// The usable ids by kind.
+    pub units: Units,
     /// Attributes of the request, by index in [`Attribute::ALL`].
     pub attributes: RequestAttributes<'body>,
 }
@@ -149,7 +149,7 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
                 "device" => map.next_value_seed(DeviceSeed {
                     reader: self.0,
                     keys: &mut request.keys,
-                    fields: &mut request.fields,
+                    units: &mut request.units,
                 })?,
                 "attributes" => map.next_value_seed(AttributesSeed(&mut request.attributes))?,
                 _ => {
@@ -205,7 +205,7 @@ impl<'de> Visitor<'de> for AttributesSeed<'_, 'de> {
 struct DeviceSeed<'a> {
     reader: &'a IdReader,
     keys: &'a mut Keys,
-    fields: &'a mut KeyFields,
+    units: &'a mut Units,
 }
 
 impl<'de> DeserializeSeed<'de> for DeviceSeed<'_> {
@@ -235,8 +235,8 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
                     "unknown id kind in device; accepted: {accepted}"
                 )));
             };
-            let Self { reader, keys, fields } = &mut self;
-            map.next_value_seed(IdsSeed { reader, field, keys, fields })?;
+            let Self { reader, keys, units } = &mut self;
+            map.next_value_seed(IdsSeed { reader, field, keys, units })?;
         }
         Ok(())
     }
@@ -247,21 +247,17 @@ struct IdsSeed<'a> {
     reader: &'a IdReader,
     field: IdField,
     keys: &'a mut Keys,
-    fields: &'a mut KeyFields,
+    units: &'a mut Units,
 }
 
 impl IdsSeed<'_> {
     fn take<E: serde::de::Error>(&mut self, id: &str) -> Result<(), E> {
-        match self.reader.key(self.field, id.as_bytes()) {
-            Ok(key) if !self.keys.contains(&key) => {
-                let too_many =
-                    |_| E::custom(format_args!("more than {MAX_IDS} different usable ids"));
-                self.keys.try_push(key).map_err(too_many)?;
-                self.fields.push(self.field);
-                Ok(())
-            }
-            _ => Ok(()),
+        let Ok(key) = self.reader.key(self.field, id.as_bytes()) else { return Ok(()) };
+        self.units.add(self.field, key);
+        if !self.keys.contains(&key) && self.keys.try_push(key).is_err() {
+            return Err(E::custom(format_args!("more than {MAX_IDS} different usable ids")));
         }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use rtad_http::timing::Arrival;
 use super::api::{self, DecisionRequest, NamedDecision};
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
-use crate::strategy::RequestFacts;
+use crate::strategy::{Assignments, RequestFacts};
 
 /// Reads the request, loads the catalog once, decides and answers.
 pub(super) async fn decide(
@@ -16,7 +16,7 @@ pub(super) async fn decide(
     body: Incoming,
 ) -> Result<AnswerBody, ApiError> {
     let body = app.read_body(body, app.max_body, || app.permit(arrival)).await?;
-    let DecisionRequest { request_id, strategies, keys, fields, attributes } =
+    let DecisionRequest { request_id, strategies, keys, units, attributes } =
         api::decode(&body, &app.ids).map_err(|error| NotJson::of(&body, &error))?;
     let catalog = app.serving.load();
     let known = catalog.strategies();
@@ -28,15 +28,16 @@ pub(super) async fn decide(
         let indexes: Option<_> = indexes.collect();
         indexes.ok_or_else(|| ApiError::UnknownStrategy(names()))?
     };
-    let assignments = catalog.assignments(None, &keys, &fields);
+    let (experiments, mut assignments) = (catalog.experiments(), Assignments::new());
+    experiments.assign(None, &units, &mut assignments);
     let facts = RequestFacts { attributes: &attributes, assignments: &assignments };
     let mut decisions = Vec::with_capacity(indexes.len());
     for index in indexes {
         let decision = catalog.decide(index, &keys, &facts, arrival.started);
-        catalog.count_buckets(index, decision, &assignments);
+        experiments.count(index, decision, &assignments);
         let strategy = &known[index];
         if !strategy.is_shadow {
-            let buckets = catalog.buckets(index, &assignments);
+            let buckets = experiments.named(index, &assignments);
             decisions.push(NamedDecision::new(strategy, decision, buckets));
         }
     }

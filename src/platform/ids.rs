@@ -18,9 +18,6 @@ pub(super) const MAX_ASKED: usize = 1024;
 /// The keys of a device's usable ids, each once.
 pub type Keys = ArrayVec<DeviceKey, MAX_IDS>;
 
-/// The fields of these keys.
-pub type KeyFields = ArrayVec<IdField, MAX_IDS>;
-
 /// Reads ids into keys, and counts the results.
 #[derive(Debug)]
 pub struct IdReader {

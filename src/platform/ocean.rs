@@ -98,6 +98,13 @@ impl Ocean {
         let values = ValueTable::new(&self.strategies, values, |_, value| score(value));
         Self { values, ..self }
     }
+
+    /// The one tag of an answer: that of a bid, if one has any.
+    #[inline(never)]
+    fn tag(&self, verdicts: &[Verdict]) -> Option<&Tag> {
+        let of = |bids| verdicts.iter().filter(move |it| it.bids() == bids).find_map(|it| it.tag);
+        of(true).or_else(|| of(false)).map(|tag| &self.tags[usize::from(tag)])
+    }
 }
 
 /// The score that a value gives: `quality`, or else `weight` as a coefficient.
@@ -170,16 +177,14 @@ impl Adapter for Ocean {
         };
         let is_bid = verdicts.iter().any(Verdict::bids);
         let cache = self.cache.of(is_bid, verdicts);
-        // An answer has one tag: that of a bid, if one has any.
-        let tags = |bids| verdicts.iter().filter(move |it| it.bids() == bids).find_map(|it| it.tag);
-        let tag = tags(true).or_else(|| tags(false)).map(|tag| &self.tags[usize::from(tag)]);
+        let tag = if self.tags.is_empty() { None } else { self.tag(verdicts) };
         encode(&Rsp {
             status_code: if is_fallback { ERROR } else { 0 },
             req_id: read.shared_request_id().unwrap_or_default(),
             user_infos,
             bid_type: Some(if is_bid { TAKES_PART } else { NOT_THIS_DEVICE }),
             cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
-            rta_vid: tag.and_then(|tag| tag.text.clone()).unwrap_or_default().into(),
+            rta_vid: tag.and_then(|tag| tag.text.clone()).map_or_else(Bytes::new, Bytes::from),
             cus_vid: tag.and_then(|tag| tag.number).map_or(0, |number| number as i32),
             ..Rsp::default()
         })

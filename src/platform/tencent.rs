@@ -4,12 +4,12 @@
 //! `code` of 0 without a strategy id that the platform knows accepts *every* ad, so only configured
 //! ids are written, and 1 if none of them bids.
 
+mod answer;
 mod request;
 mod request_info;
 
 use bytes::Bytes;
 use prost::Message as _;
-use prost::encoding::{WireType, encoded_len_varint};
 
 use super::adapter::{Adapter, Kind, Request, encode, is_visible};
 use super::bid_values::{StrategyValues, ValueTable};
@@ -19,7 +19,7 @@ use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked}
 use super::value::Value;
 use super::verdict::{CacheTimes, Verdict, bids, verdict_of};
 use crate::config::{KindRules, ValueBounds};
-use crate::strategy::{Attribute, BidValue, Tag, ValueKey};
+use crate::strategy::{Attribute, Tag, ValueKey};
 use rtad_core::device::{IdField, IdKind};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
@@ -31,6 +31,10 @@ pub use request_info::RequestInfo;
 pub use wire::rta_request::{AdInfo, RequestType};
 pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 
+use answer::{
+    CODE, OUT_TARGET_ID, REQUEST_ID, RESPONSE_CACHE_TIME, TargetParts, TargetTag, TargetValue,
+    bytes_length, number_length, put_bytes, put_number,
+};
 use request::Message;
 use wire::device::DoubtfulId;
 use wire::rta_response::{AdResult, TargetInfo};
@@ -70,55 +74,6 @@ pub struct Tencent {
     tags: Vec<TargetTag>,
 }
 
-/// A value of a strategy id.
-#[derive(Debug)]
-struct TargetValue {
-    /// Its fields of a `TargetInfo`.
-    target_info: Box<[u8]>,
-    cpc_price: Option<u32>,
-    cpa_price: Option<u32>,
-}
-
-impl TargetValue {
-    /// `None` if the value has no number of this protocol. The config has checked the bounds.
-    #[expect(clippy::cast_possible_truncation, reason = "single precision on the wire")]
-    fn new(value: &BidValue) -> Option<Self> {
-        let factor = |key| value.get(key).map(|factor| factor as f32);
-        let info = TargetInfo {
-            cpc_price: value.price(ValueKey::CpcPrice),
-            cpa_price: value.price(ValueKey::CpaPrice),
-            user_weight_factor: factor(ValueKey::Weight),
-            cpc_factor: factor(ValueKey::CpcFactor),
-            ..TargetInfo::default()
-        };
-        if info == TargetInfo::default() {
-            return None;
-        }
-        let (cpc_price, cpa_price) = (info.cpc_price, info.cpa_price);
-        Some(Self { target_info: info.encode_to_vec().into(), cpc_price, cpa_price })
-    }
-}
-
-/// The tag of a bucket.
-#[derive(Debug)]
-struct TargetTag {
-    /// Its fields of a `TargetInfo`.
-    target_info: Box<[u8]>,
-    tag: Tag,
-}
-
-impl TargetTag {
-    fn new(tag: &Tag) -> Self {
-        let Tag { text, number } = tag.clone();
-        let info = TargetInfo {
-            dsp_tag: number,
-            dsp_tag_str: text.map(Bytes::from),
-            ..TargetInfo::default()
-        };
-        Self { target_info: info.encode_to_vec().into(), tag: tag.clone() }
-    }
-}
-
 impl Tencent {
     /// An adapter for these `out_target_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(String, usize)>, cache: CacheTimes) -> Self {
@@ -151,17 +106,16 @@ impl Tencent {
             _ => None,
         };
         let has_infos = !self.values.is_empty() || !self.tags.is_empty();
-        let infos = || {
-            let asked = has_infos.then(|| read.asked.iter()).into_iter().flatten();
-            asked.filter_map(|asked| self.target_info(asked, verdicts))
-        };
+        let infos = || read.asked.iter().filter_map(|asked| self.target_info(asked, verdicts));
+        let infos_length =
+            if has_infos { infos().map(|info| info.field_length()).sum() } else { 0 };
 
         // A buffer of the exact length becomes the answer without a copy.
         let length = request_id.map_or(0, bytes_length)
             + number_length(code)
             + cache.map_or(0, number_length)
             + bidding().map(|asked| bytes_length(asked.id.bytes())).sum::<usize>()
-            + infos().map(|info| info.field_length()).sum::<usize>();
+            + infos_length;
         let mut out = Vec::with_capacity(length);
         if let Some(id) = request_id {
             put_bytes(REQUEST_ID, id, &mut out);
@@ -173,8 +127,8 @@ impl Tencent {
         for asked in bidding() {
             put_bytes(OUT_TARGET_ID, asked.id.bytes(), &mut out);
         }
-        for info in infos() {
-            info.put(&mut out);
+        if has_infos {
+            infos().for_each(|info| info.put(&mut out));
         }
         debug_assert_eq!(out.len(), length);
         out.into()
@@ -196,8 +150,8 @@ impl Tencent {
 
     /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
     /// configured strategy. Without a kept ad it is a rejection: where `ignore` has no effect, 0
-    /// would accept all. Prices override those of the first answer. The tag is that of the first
-    /// kept ad, as an ad has none of its own.
+    /// would accept all. Prices override those of the first answer. An ad has no tag, so the answer
+    /// has the first one of a kept ad.
     fn of_ads(&self, read: &Read<'_>, verdicts: &[Verdict]) -> RtaResponse {
         if !verdicts.iter().any(Verdict::bids) {
             return RtaResponse { code: Some(REJECT), ..RtaResponse::default() };
@@ -222,64 +176,6 @@ impl Tencent {
             ..RtaResponse::default()
         }
     }
-}
-
-/// Parts of a `TargetInfo`.
-struct TargetParts<'i> {
-    id: &'i [u8],
-    value: &'i [u8],
-    tag: &'i [u8],
-}
-
-impl TargetParts<'_> {
-    fn length(&self) -> usize {
-        bytes_length(self.id) + self.value.len() + self.tag.len()
-    }
-
-    fn field_length(&self) -> usize {
-        number_length(self.length() as u32) + self.length()
-    }
-
-    fn put(&self, out: &mut Vec<u8>) {
-        put_number(TARGET_INFOS, self.length() as u32, out);
-        put_bytes(TARGET_ID, self.id, out);
-        out.extend_from_slice(self.value);
-        out.extend_from_slice(self.tag);
-    }
-}
-
-/// Keys of fields of `RtaResponse`: number and wire type.
-const REQUEST_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
-const CODE: u8 = 2 << 3 | WireType::Varint as u8;
-const RESPONSE_CACHE_TIME: u8 = 7 << 3 | WireType::Varint as u8;
-const OUT_TARGET_ID: u8 = 10 << 3 | WireType::LengthDelimited as u8;
-const TARGET_INFOS: u8 = 12 << 3 | WireType::LengthDelimited as u8;
-/// Key of the id in a `TargetInfo`.
-const TARGET_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
-
-/// Bytes of a number with its key.
-fn number_length(number: u32) -> usize {
-    1 + encoded_len_varint(number.into())
-}
-
-/// Bytes of a text with its key.
-fn bytes_length(bytes: &[u8]) -> usize {
-    number_length(bytes.len() as u32) + bytes.len()
-}
-
-fn put_number(key: u8, mut number: u32, out: &mut Vec<u8>) {
-    out.push(key);
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// At most the bytes of a body, whose length is within `u32`.
-fn put_bytes(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
-    put_number(key, bytes.len() as u32, out);
-    out.extend_from_slice(bytes);
 }
 
 impl Adapter for Tencent {

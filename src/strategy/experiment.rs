@@ -85,19 +85,32 @@ pub struct Experiment {
     pub buckets: Vec<Bucket>,
 }
 
-/// The first key of one of these kinds, in the order of `kinds`. `fields` are the fields of `keys`.
-pub fn unit_of<'k>(
-    kinds: impl IntoIterator<Item = IdKind>,
-    keys: &'k [DeviceKey],
-    fields: &[IdField],
-) -> Option<(IdKind, &'k DeviceKey)> {
-    kinds.into_iter().find_map(|kind| {
-        let is_of_kind = |field: &IdField| field.id_kind() == kind;
-        Some((kind, &keys[fields.iter().position(is_of_kind)?]))
-    })
+/// A device's ids, the first one of each kind.
+#[derive(Debug, Clone, Default)]
+pub struct Units(ArrayVec<(IdKind, DeviceKey), { IdKind::ALL.len() }>);
+
+impl Units {
+    /// Adds an id, unless there is one of its kind.
+    pub fn add(&mut self, field: IdField, key: DeviceKey) {
+        let kind = field.id_kind();
+        if self.0.iter().all(|(known, _)| *known != kind) {
+            self.0.push((kind, key));
+        }
+    }
 }
 
 impl Experiment {
+    /// The id that is the unit, and its kind: the `chosen` kind, if the device has it, or else the
+    /// first one of the experiment's kinds.
+    pub fn unit_of<'u>(
+        &self,
+        chosen: Option<IdKind>,
+        units: &'u Units,
+    ) -> Option<&'u (IdKind, DeviceKey)> {
+        let mut kinds = chosen.into_iter().chain(self.unit.iter().copied());
+        kinds.find_map(|kind| units.0.iter().find(|(known, _)| *known == kind))
+    }
+
     /// The part of a device. Costs a hash if the layer has slots without the experiment, and one
     /// for the bucket.
     pub fn assign(&self, unit: Option<&DeviceKey>) -> Assignment {
@@ -226,13 +239,22 @@ mod tests {
     }
 
     #[test]
-    fn unit_is_the_first_configured_kind_hashed_or_not() {
-        let fields = ["idfa_md5", "oaid", "imei"].map(|name| IdField::named(name).unwrap());
-        let keys = [unit(1), unit(2), unit(3)];
-        let unit = |kinds: &[IdKind]| unit_of(kinds.iter().copied(), &keys, &fields);
-        assert_eq!(unit(&[IdKind::Oaid, IdKind::Idfa]), Some((IdKind::Oaid, &keys[1])));
-        assert_eq!(unit(&[IdKind::Caid, IdKind::Idfa]), Some((IdKind::Idfa, &keys[0])));
-        assert_eq!(unit(&[IdKind::Md5]), None);
+    fn unit_is_the_chosen_kind_or_the_first_one_hashed_or_not() {
+        let mut units = Units::default();
+        // The same md5 in two fields is an id of both kinds.
+        for (name, number) in [("idfa_md5", 1), ("oaid", 2), ("oaid_md5", 3), ("md5", 1)] {
+            units.add(IdField::named(name).unwrap(), unit(number));
+        }
+        let unit_of = |kinds: &[IdKind], chosen| {
+            let experiment = Experiment { unit: kinds.to_vec(), ..experiment("one", 0..1, &[]) };
+            experiment.unit_of(chosen, &units).copied()
+        };
+        let [idfa, oaid] = [(IdKind::Idfa, unit(1)), (IdKind::Oaid, unit(2))];
+        assert_eq!(unit_of(&[IdKind::Oaid, IdKind::Idfa], None), Some(oaid));
+        assert_eq!(unit_of(&[IdKind::Oaid], Some(IdKind::Idfa)), Some(idfa));
+        assert_eq!(unit_of(&[IdKind::Caid, IdKind::Idfa], Some(IdKind::Imei)), Some(idfa));
+        assert_eq!(unit_of(&[IdKind::Md5], None), Some((IdKind::Md5, unit(1))));
+        assert_eq!(unit_of(&[IdKind::Imei], None), None);
         assert_eq!(experiment("one", 0..10_000, &[]).assign(None), Assignment::NoBucket);
     }
 }
