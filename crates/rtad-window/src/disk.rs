@@ -60,6 +60,10 @@ impl Write for DiskFile {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::Path;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
@@ -71,6 +75,8 @@ pub(crate) mod tests {
         full: AtomicU32,
         /// Syncs that fail.
         broken: AtomicU32,
+        /// Bytes of each file, by inode, at its last sync.
+        synced: Mutex<BTreeMap<u64, u64>>,
     }
 
     impl FaultyDisk {
@@ -80,6 +86,12 @@ pub(crate) mod tests {
 
         pub(crate) fn fail_syncs(&self, syncs: u32) {
             self.broken.store(syncs, Ordering::Release);
+        }
+
+        /// Bytes of a file that were there when it was synced last.
+        pub(crate) fn synced_bytes(&self, path: &Path) -> u64 {
+            let inode = path.metadata().unwrap().ino();
+            self.synced.lock().unwrap().get(&inode).copied().unwrap_or(0)
         }
     }
 
@@ -98,8 +110,13 @@ pub(crate) mod tests {
             file.write_all(bytes)
         }
 
-        fn sync(&self, _: &File) -> io::Result<()> {
-            if fails(&self.broken) { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
+        fn sync(&self, file: &File) -> io::Result<()> {
+            if fails(&self.broken) {
+                return Err(io::Error::other("the disk is broken"));
+            }
+            let file = file.metadata()?;
+            self.synced.lock().unwrap().insert(file.ino(), file.len());
+            Ok(())
         }
     }
 }

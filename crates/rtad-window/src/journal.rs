@@ -1,12 +1,13 @@
 //! Log of a window while it is written: groups, syncs, and the next segment after a failure.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::load::{Loaded, LogBytes, OpenError, Shape};
-use crate::log::{LogGroup, Segment};
+use crate::log::{LogGroup, Segment, segment_path};
 use crate::queue::Queue;
 use crate::state_dir::StateDir;
 
@@ -52,7 +53,7 @@ struct Syncing {
 }
 
 impl Journal {
-    /// Begins a segment after the last one.
+    /// Makes the last segment durable, and begins one after it.
     pub(crate) fn begin(
         dir: StateDir,
         loaded: &Loaded,
@@ -60,6 +61,11 @@ impl Journal {
         queue: Arc<Queue>,
     ) -> io::Result<Self> {
         let (id, number, group) = (loaded.head.id, loaded.last + 1, loaded.next_group);
+        if loaded.last >= loaded.head.segment {
+            // A process that was killed may have left groups that only the page cache has. Retries
+            // are answered from them without a write, and the next segment continues them.
+            dir.disk.sync(&File::open(segment_path(&dir.dir, loaded.last))?)?;
+        }
         Ok(Self {
             segment: Segment::create(&dir.disk, &dir.dir, id, number, group, [].iter())?,
             dir,

@@ -50,6 +50,20 @@ fn acknowledged_events_survive_a_crash() {
     }
 }
 
+/// The next segment names the group that it continues: without it the window could not be read.
+#[test]
+fn start_makes_the_log_that_it_reads_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = open(&dir, LONG);
+    driven.observe(keys([1])).unwrap();
+    let path = crate::log::segment_path(dir.path(), 1);
+    let bytes = path.metadata().unwrap().len();
+    assert!(driven.disk.synced_bytes(&path) < bytes);
+    drop(driven);
+    let restarted = open(&dir, LONG);
+    assert_eq!(restarted.disk.synced_bytes(&path), bytes);
+}
+
 #[test]
 fn group_that_is_not_written_or_synced_is_refused_and_forgotten() {
     type Fault = fn(&FaultyDisk);
