@@ -30,9 +30,9 @@ const MAX_IDS: usize = 10_000;
 const MAX_TEXT: usize = 1024;
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Number of late events of a binary request.
 /// Time of the events, a parameter of binary bodies.
 const AT: &str = "at_unix_seconds";
+/// Number of late events of a binary request.
 const LATE: HeaderName = HeaderName::from_static("rtad-late");
 
 /// The window in a path.

@@ -143,6 +143,8 @@ enum ServeError {
         #[source]
         source: io::Error,
     },
+    #[error("the thread of a window ended; a start goes on with its files")]
+    WindowThread,
     #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
     Drain,
 }
@@ -154,7 +156,9 @@ impl CommandFailure for ServeError {
                 ExitStatus::Usage
             }
             Self::Window(error) if error.is_usage() => ExitStatus::Usage,
-            Self::Window(_) | Self::Listen { .. } | Self::Drain => ExitStatus::Unexpected,
+            Self::Window(_) | Self::Listen { .. } | Self::WindowThread | Self::Drain => {
+                ExitStatus::Unexpected
+            }
         }
     }
 }
@@ -238,14 +242,25 @@ async fn serve(
     };
     let mut port = tokio::spawn(port::serve(listener, service, limits, phases));
 
-    while signals.next().await == Signal::Reload {
+    let has_failed = loop {
+        let signal = tokio::select! {
+            signal = signals.next() => signal,
+            () = app.windows.failed() => break true,
+        };
+        if signal != Signal::Reload {
+            break false;
+        }
         reload_tokens(&app.tokens);
         if let Some(signer) = &signer {
             reload_signer(Arc::clone(signer), app.writers.store.store().clone());
         }
-    }
+    };
     app.draining.store(true, Ordering::Relaxed);
-    tracing::info!("stop requested; finishing accepted writes");
+    if has_failed {
+        tracing::error!("thread of a window ended; finishing accepted writes");
+    } else {
+        tracing::info!("stop requested; finishing accepted writes");
+    }
     let _ = phase.send(Phase::Closing);
     let stopped = async {
         let drained = async {
@@ -265,6 +280,9 @@ async fn serve(
         is_drained = stopped => is_drained,
         () = signals.stop() => false,
     };
+    if has_failed {
+        return Err(ServeError::WindowThread.into());
+    }
     if !is_drained {
         return Err(ServeError::Drain.into());
     }

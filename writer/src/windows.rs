@@ -116,6 +116,8 @@ pub(super) struct Windows {
     warned_of_text: Mutex<BTreeSet<AudienceName>>,
     tasks: Mutex<JoinSet<()>>,
     stop: watch::Sender<bool>,
+    /// Whether the thread of a window has ended before `stop`.
+    failed: watch::Sender<bool>,
 }
 
 impl Windows {
@@ -180,7 +182,11 @@ impl Windows {
             match window.clone() {
                 AnyWindow::Local(window) => {
                     tasks.spawn(Arc::clone(&window).keep_owned(self.stop.subscribe()));
-                    tokio::spawn(window.maintain())
+                    let failed = self.failed.clone();
+                    tokio::spawn(async move {
+                        window.maintain().await;
+                        failed.send_replace(true);
+                    })
                 }
                 AnyWindow::Remote(window) => tokio::spawn(window.maintain()),
             };
@@ -253,17 +259,32 @@ impl Windows {
     /// Writes the audiences a last time, and checkpoints, also to the store.
     pub(super) async fn finish(&self) {
         self.stop.send_replace(true);
-        let mut tasks = std::mem::take(&mut *self.tasks.lock());
-        while let Some(ended) = tasks.join_next().await {
-            // The panic is logged already. The other tasks finish, and the files are complete.
-            if let Err(error) = ended {
-                tracing::error!(error = error.to_string(), "task of a window failed");
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        join_all(tasks).await;
+        let mut tasks = JoinSet::new();
+        // Beside each other: the upload of one must not take the time of another one.
+        for window in self.windows.values() {
+            if let AnyWindow::Local(window) = window {
+                let window = Arc::clone(window);
+                tasks.spawn(async move { window.finish().await });
             }
         }
-        for window in self.windows.values() {
-            let AnyWindow::Local(window) = window else { continue };
-            window.close().await;
-            window.release().await;
+        join_all(tasks).await;
+    }
+
+    /// Waits for the end of a window's thread, which has panicked: its log is durable, and a start
+    /// goes on with it.
+    pub(super) async fn failed(&self) {
+        // The sender is this one.
+        let _ = self.failed.subscribe().wait_for(|has_failed| *has_failed).await;
+    }
+}
+
+async fn join_all(mut tasks: JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        // The panic is logged already. The other tasks finish, and the files are complete.
+        if let Err(error) = ended {
+            tracing::error!(error = error.to_string(), "task of a window failed");
         }
     }
 }
@@ -318,5 +339,42 @@ mod tests {
         owner.observe(&[[1; 16]]).await;
         windows.finish().await;
         assert!(finished.has_stored_all());
+    }
+
+    fn windows_of<const N: usize>(owners: [(&str, &Owned); N]) -> Windows {
+        let window = |(name, owner): (&str, &Owned)| {
+            (name.parse().unwrap(), AnyWindow::Local(Arc::clone(&owner.window)))
+        };
+        Windows { windows: owners.map(window).into(), ..Windows::default() }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn slow_upload_of_one_window_takes_no_time_of_another_one_at_a_stop() {
+        let slow = Owned::start("length = \"1h\"").await;
+        let other = Owned::start("length = \"1h\"").await;
+        other.observe(&[[1; 16]]).await;
+        let windows = windows_of([("a", &slow), ("b", &other)]);
+        let uploading = slow.hold_upload().await;
+        let finishing = windows.finish();
+        let is_other_stored = async {
+            while !other.window.has_stored_all() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            () = finishing => panic!("the upload is held"),
+            () = is_other_stored => {}
+            () = tokio::time::sleep(Duration::from_secs(30)) => panic!("the other one waits"),
+        }
+        drop(uploading);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn end_of_a_windows_thread_is_a_failure_of_the_process() {
+        let owner = Owned::start("length = \"1h\"").await;
+        let windows = windows_of([("a", &owner)]);
+        windows.start();
+        owner.end_thread().await;
+        windows.failed().await;
     }
 }

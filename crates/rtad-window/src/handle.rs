@@ -29,6 +29,11 @@ struct Inner {
 }
 
 impl Inner {
+    fn has_ended(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Ends the thread after the requests that wait.
     fn end(&self) {
         self.queue.close();
@@ -158,6 +163,11 @@ impl WindowHandle {
         let inner = Arc::clone(&self.0);
         let _ = tokio::task::spawn_blocking(move || inner.end()).await;
         saved
+    }
+
+    /// Whether the window's thread has ended: after `close`, or by a panic.
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended()
     }
 
     /// State of the window. It includes every request that was answered.

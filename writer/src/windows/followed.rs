@@ -109,11 +109,14 @@ impl Follower {
             if due.is_none() && Instant::now() < check_at {
                 self.update_lag();
             } else {
-                let written = match &due {
-                    Some(Due::All) => self.publish(&mut session).await.map(|()| true),
-                    Some(Due::Changes(keys)) => self.append(&mut session, keys).await,
-                    None => self.is_unchanged(&mut session).await,
+                let written = async {
+                    match &due {
+                        Some(Due::All) => self.publish(&mut session).await.map(|()| true),
+                        Some(Due::Changes(keys)) => self.append(&mut session, keys).await,
+                        None => self.is_unchanged(&mut session).await,
+                    }
                 };
+                let written = self.with_lag(written).await;
                 if !self.finish(&mut session, due, written) {
                     next = Instant::now() + RETRY;
                 }
@@ -163,6 +166,17 @@ impl Follower {
             self.reports.retry(due);
         }
         false
+    }
+
+    /// Keeps the gauge of the lag up to date while a write takes its time.
+    async fn with_lag<T>(&self, write: impl Future<Output = T>) -> T {
+        let mut write = std::pin::pin!(write);
+        loop {
+            tokio::select! {
+                written = &mut write => return written,
+                () = tokio::time::sleep(RETRY) => self.update_lag(),
+            }
+        }
     }
 
     fn update_lag(&self) {

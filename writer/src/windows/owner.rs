@@ -198,12 +198,22 @@ impl Owner {
         }
     }
 
-    /// Uploads the last checkpoint of a window that is closed, and gives its lease back: a later
-    /// owner need not wait.
-    pub(super) async fn release(&self) {
+    /// Uploads the last checkpoint of a window that is closed. If it is complete, gives the lease
+    /// back: a later owner need not wait. An owner on an empty directory would lose what the
+    /// checkpoint lacks, so it must be told to take the window.
+    pub(super) async fn release(&self, is_complete: bool) {
         self.change_lease(|lease| lease.end(Ownership::Released));
         let mut current = self.current.lock().await;
-        let next = WindowCurrent { lease_seconds: 0, ..self.next(&current) };
+        let next = self.next(&current);
+        if !is_complete {
+            self.upload_as(&mut current, next).await;
+            tracing::error!(
+                window = self.window.as_str(),
+                "lease of the window not given back: the store lacks its last events"
+            );
+            return;
+        }
+        let next = WindowCurrent { lease_seconds: 0, ..next };
         // The lease is given back with the checkpoint, not before it.
         let is_released = if self.has_pending() {
             self.upload_as(&mut current, next).await

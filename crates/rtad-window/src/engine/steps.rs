@@ -176,9 +176,9 @@ impl Engine {
                     Some(Checkpointing { copies, reply, saved, log, unix_seconds });
             }
             Err(error) => {
-                // Its caller gets no answer.
                 self.checkpoint_failed_at = Some(Instant::now());
-                tracing::warn!(error = error.to_string(), "checkpoint of a window not begun");
+                // A caller that is gone needs no answer.
+                drop(reply.send(Err(error)));
             }
         }
         self.publish();

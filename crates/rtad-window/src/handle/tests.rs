@@ -210,3 +210,26 @@ async fn checkpoints_beside_traffic_lose_nothing() {
         task.await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn panic_of_the_thread_ends_the_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let locked = StateDir::lock(dir.path()).unwrap();
+    let loaded = locked.load(&shape(SPEC, "ticks"), |_| 0).unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let clock = {
+        let (fails, mut settings) = (Arc::clone(&fails), settings(Durability::Fsync));
+        move || {
+            assert!(!fails.load(Ordering::Relaxed), "a clock that fails");
+            (settings.clock)()
+        }
+    };
+    let settings = Settings { clock: Box::new(clock), ..settings(Durability::Fsync) };
+    let window = WindowHandle::start(locked, loaded, settings).unwrap();
+    window.observe(keys(0..1), None, None).await.unwrap();
+    assert!(!window.has_ended());
+    fails.store(true, Ordering::Relaxed);
+    window.observe(keys(0..1), None, None).await.unwrap_err();
+    wait_until("the end of the thread", || window.has_ended());
+    assert!(!window.state().is_writable);
+}

@@ -137,8 +137,8 @@ pub(super) struct WindowTable {
     /// Answer to an event that finds no room.
     #[serde(default)]
     pub(super) when_full: WhenFull,
-    /// Events that survive the end of the process: `fsync` keeps all, `interval` all but those of
-    /// the last `sync_interval`, `none` none.
+    /// Events that survive: `fsync` keeps all; `interval` all at the end of the process, and all
+    /// but those of the last `sync_interval` at that of the machine; `none` none.
     #[serde(default)]
     pub(super) durability: Survival,
     /// Time between syncs of the log, with `durability = "interval"`.

@@ -101,7 +101,7 @@ impl ReadWindow {
             counted,
             is_late,
         };
-        window.update_gauges();
+        window.update_gauges(true);
         Ok(window)
     }
 }

@@ -17,6 +17,8 @@ use super::ServedWindow;
 
 /// Time between maintenance runs.
 const MAINTENANCE: Duration = Duration::from_secs(1);
+/// Time after which a window that gives no answer counts as not writable: its disk hangs.
+const HANGS: Duration = Duration::from_secs(10);
 /// Random keys looked up per maintenance run, to measure the false-positive rate.
 const PROBES: usize = 10_000;
 /// Time from the start to the first upload.
@@ -25,9 +27,9 @@ const FIRST_UPLOAD: Duration = Duration::from_secs(5);
 const UPLOAD_RETRY: Duration = Duration::from_secs(5);
 
 impl ServedWindow {
-    /// Keeps checkpoints and metrics up to date, forever.
+    /// Keeps checkpoints and metrics up to date, until the window's thread has ended.
     pub(in super::super) async fn maintain(self: Arc<Self>) {
-        loop {
+        while !self.handle.has_ended() {
             tokio::time::sleep(MAINTENANCE).await;
             self.maintain_once().await;
         }
@@ -40,8 +42,8 @@ impl ServedWindow {
             let window = Arc::clone(self);
             tokio::spawn(async move { window.checkpoint().await });
         }
-        self.probe().await;
-        self.update_gauges();
+        let is_answering = tokio::time::timeout(HANGS, self.probe()).await.is_ok();
+        self.update_gauges(is_answering);
     }
 
     /// Logs once that the wall clock was days ahead.
@@ -132,11 +134,13 @@ impl ServedWindow {
         Version { at: Instant::now(), unix_seconds: now_seconds(), changes }
     }
 
-    /// Uploads the last checkpoint after `close`, and gives the window to the next owner.
-    pub(in super::super) async fn release(&self) {
+    /// Writes what is queued and a last checkpoint, uploads it, and gives the window to the next
+    /// owner.
+    pub(in super::super) async fn finish(&self) {
+        let is_complete = self.close().await;
         if let Some(owner) = self.owner.as_ref().filter(|owner| owner.state() != Ownership::Fenced)
         {
-            owner.release().await;
+            owner.release(is_complete).await;
         }
     }
 
@@ -154,7 +158,7 @@ impl ServedWindow {
         self.false_positives.fetch_add(found as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn update_gauges(&self) {
+    pub(super) fn update_gauges(&self, is_answering: bool) {
         let stats = self.handle.state();
         let counters = &self.counters;
         counters.entries.set(stats.window.entries as f64);
@@ -164,7 +168,8 @@ impl ServedWindow {
         counters.ahead_seconds.set(86_400.0 * self.clock.days_ahead() as f64);
         counters.log_bytes.set(stats.log_bytes as f64);
         counters.checkpoint.set(stats.checkpoint_unix_seconds as f64);
-        counters.writable.set(f64::from(u8::from(stats.is_writable && self.is_held())));
+        let is_writable = is_answering && stats.is_writable && self.is_held();
+        counters.writable.set(f64::from(u8::from(is_writable)));
         let mut counted = self.counted.lock();
         let (failures, evicted) = *counted;
         counters.log_failures.increment(stats.failures - failures);
@@ -172,16 +177,21 @@ impl ServedWindow {
         *counted = (stats.failures, stats.answers_evicted);
     }
 
-    /// Writes what is queued, and a last checkpoint.
-    pub(in super::super) async fn close(&self) {
+    /// Writes what is queued, and a last checkpoint; whether it is written.
+    async fn close(&self) -> bool {
         let version = self.version();
-        match self.handle.close(version.unix_seconds).await {
-            Ok(Some(saved)) => self.add_upload(&saved, version),
-            Ok(None) => {}
-            Err(error) => {
-                let (window, error) = (self.config.name.as_str(), error.to_string());
-                tracing::warn!(window, error, "last checkpoint of the window not written");
+        let error = match self.handle.close(version.unix_seconds).await {
+            Ok(Some(saved)) => {
+                self.add_upload(&saved, version);
+                return true;
             }
-        }
+            // A window that is not kept has none.
+            Ok(None) if self.owner.is_none() => return true,
+            Ok(None) => "the log of the window has failed".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let window = self.config.name.as_str();
+        tracing::error!(window, error, "last checkpoint of the window not written");
+        false
     }
 }

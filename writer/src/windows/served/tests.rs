@@ -78,6 +78,16 @@ impl Owned {
         self.window.store_once(kept, Instant::now()).await;
     }
 
+    /// Stands for an upload in progress.
+    pub(in super::super) async fn hold_upload(&self) -> impl Sized {
+        self.window.owner.as_ref().unwrap().hold().await
+    }
+
+    /// As a panic of the window's thread.
+    pub(in super::super) async fn end_thread(&self) {
+        self.window.handle.close(0).await.unwrap();
+    }
+
     fn stored_unix_seconds(&self) -> u64 {
         self.window.owner.as_ref().unwrap().stored().map_or(0, |stored| stored.unix_seconds)
     }
@@ -132,6 +142,26 @@ async fn checkpoint_is_due_one_interval_after_it_was_begun() {
     owner.store().await;
     let stored = owner.window.owner.as_ref().unwrap().stored().unwrap();
     assert!((before..=after).contains(&stored.at));
+}
+
+/// An owner on an empty directory would not miss the events that the store lacks.
+#[tokio::test(flavor = "multi_thread")]
+async fn lease_is_given_back_only_with_the_last_checkpoint() {
+    for is_broken in [false, true] {
+        let owner = Owned::start(FSYNC).await;
+        owner.observe(&[[1; 16]]).await;
+        owner.window.checkpoint().await;
+        owner.observe(&[[2; 16]]).await;
+        if is_broken {
+            std::fs::create_dir(owner.files().as_ref().join("checkpoint.tmp")).unwrap();
+        }
+        owner.window.finish().await;
+        let kept = owner.window.owner.as_ref().unwrap();
+        // The earlier checkpoint is uploaded in either case.
+        assert!(kept.stored().is_some());
+        assert_eq!(owner.window.has_stored_all(), !is_broken);
+        assert_eq!(kept.hold().await.lease_seconds > 0, is_broken);
+    }
 }
 
 /// Two that end at the same time, as at a stop.
