@@ -81,7 +81,7 @@ impl App {
 
     /// Runs `answer` with a timeout if the request is admitted, and counts the request. A panic
     /// becomes a 500 and affects no other request.
-    pub(super) async fn guard(
+    pub(super) async fn run(
         &self,
         route: &'static str,
         admitted: Result<(), ApiError>,
@@ -141,8 +141,8 @@ impl Needed {
     }
 }
 
-/// [`App::guard`] as a middleware of one route, with its label in metrics.
-pub(super) async fn guard(
+/// Admits requests of one route by their scope, and runs them with its label in metrics.
+pub(super) async fn authorize(
     State((app, route, needed)): State<(Arc<App>, &'static str, Needed)>,
     path: RawPathParams,
     request: Request,
@@ -154,7 +154,7 @@ pub(super) async fn guard(
         true => Err(ApiError::BadEncoding),
         false => Ok(()),
     });
-    app.guard(route, admitted, async { Ok(next.run(request).await) }).await
+    app.run(route, admitted, async { Ok(next.run(request).await) }).await
 }
 
 /// The audience in a path.
@@ -215,12 +215,12 @@ mod tests {
             app.writers.write(&audience, add("2")).await?;
             Ok(StatusCode::OK.into_response())
         };
-        let response = app.guard("/devices", Ok(()), answer).await;
+        let response = app.run("/devices", Ok(()), answer).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(is_counted(1), "{}", telemetry.render());
 
         // The client has left.
-        let left = app.guard("/devices", Ok(()), std::future::pending()).now_or_never();
+        let left = app.run("/devices", Ok(()), std::future::pending()).now_or_never();
         assert!(left.is_none());
         let counted = "rtad_writer_requests_total{route=\"/devices\",code=\"499\"} 1\n";
         assert!(telemetry.render().contains(counted), "{}", telemetry.render());

@@ -178,7 +178,7 @@ pub(super) async fn delete(
 
 /// An audience that follows a window exists as long as the config names it.
 fn refuse_owned(app: &App, audience: &AudienceName) -> Result<(), ApiError> {
-    if app.windows.owns(audience) { Err(ApiError::Owned) } else { Ok(()) }
+    if app.windows.is_followed(audience) { Err(ApiError::Owned) } else { Ok(()) }
 }
 
 async fn change(

@@ -16,7 +16,7 @@ use percent_encoding::percent_decode_str;
 
 use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
 use rtad_core::snapshot::AudienceName;
-use rtad_window::{Retry, Token};
+use rtad_window::{RequestKey, Retry};
 
 use super::app::App;
 use super::bodies::check_unix_seconds;
@@ -72,7 +72,7 @@ pub(super) async fn receive(
         (Some(_), Some(_)) => Err(ApiError::Unauthorized),
     };
     let answer = async { answer(&app, window.as_ref(), &method, query).await };
-    app.guard("callback", admitted, answer).await
+    app.run("callback", admitted, answer).await
 }
 
 async fn answer(
@@ -170,5 +170,5 @@ fn retry(
     let digest = *DeviceKey::of_canonical(id).as_bytes();
     // Apart from the tokens of `Idempotency-Key`.
     let token = [&b"callback"[..], &digest, key].concat();
-    Some((Token(*DeviceKey::of_canonical(&token).as_bytes()), *key))
+    Some((RequestKey(*DeviceKey::of_canonical(&token).as_bytes()), *key))
 }

@@ -64,11 +64,11 @@ pub(super) async fn write(
         }
     };
     let (op, accepted) = (request.op, request.keys.len());
-    if app.windows.owns(&audience) && !op.is_about_tombstones() {
+    if app.windows.is_followed(&audience) && !op.is_about_tombstones() {
         return Err(ApiError::Owned);
     }
     // A window's events since the tombstone are not in its audience.
-    let is_reported = op == Op::Lift && app.windows.owns(&audience);
+    let is_reported = op == Op::Lift && app.windows.is_followed(&audience);
     let lifted = if is_reported { request.keys.clone() } else { Vec::new() };
     let written = app.writers.write(&audience, request).await?;
     app.windows.report(&audience, &lifted);

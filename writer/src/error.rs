@@ -49,7 +49,7 @@ pub(super) enum ApiError {
     /// The id kind does not exist for windows.
     UnknownWindowKind,
     /// The idempotency key was used for another request.
-    TokenReused,
+    RequestKeyReused,
     /// The audience follows a window.
     Owned,
     /// An event of the request found no room in the window.
@@ -113,7 +113,7 @@ impl ApiError {
             Self::UnknownWindow => (StatusCode::NOT_FOUND, "unknown_window", "No such window"),
             Self::NoCallback => (StatusCode::NOT_FOUND, "no_callback", "No click callbacks"),
             Self::UnknownWindowKind => (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind"),
-            Self::TokenReused => (
+            Self::RequestKeyReused => (
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency_key_reused",
                 "Key of another request",
@@ -172,7 +172,7 @@ impl ApiError {
                 let kinds = IdKind::ALL.map(IdKind::as_str).join(", ");
                 format!("accepted: {kinds}, text")
             }
-            Self::TokenReused => {
+            Self::RequestKeyReused => {
                 "the Idempotency-Key was used for a request with another body within the window's \
                  answers_time; nothing was counted"
                     .to_owned()
@@ -358,7 +358,7 @@ mod tests {
             ApiError::UnknownWindow,
             ApiError::NoCallback,
             ApiError::UnknownWindowKind,
-            ApiError::TokenReused,
+            ApiError::RequestKeyReused,
             ApiError::Owned,
             ApiError::WindowFull,
             ApiError::NotDurable,

@@ -14,7 +14,7 @@ use rtad_http::json::{json_of, parse_object};
 use serde::{Deserialize, Serialize};
 
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
-use rtad_window::{Key, Observed, Seen, Token};
+use rtad_window::{Key, Observed, RequestKey, Seen};
 
 use super::app::App;
 use super::bodies::{check_unix_seconds, parameter, refuse_parameter, with_body};
@@ -184,7 +184,7 @@ async fn read_present(app: &App, request: Request) -> Result<Batch, ApiError> {
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<Token>, ApiError> {
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestKey>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -198,7 +198,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<Token>, ApiError> {
             bytes.len()
         )));
     }
-    Ok(Some(Token(*DeviceKey::of_canonical(bytes).as_bytes())))
+    Ok(Some(RequestKey(*DeviceKey::of_canonical(bytes).as_bytes())))
 }
 
 #[derive(Debug, Serialize)]

@@ -13,19 +13,19 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 
 use rtad_http::origin::is_cross_site;
 
-use super::app::{App, Needed, guard};
+use super::app::{App, Needed, authorize};
 use super::error::ApiError;
 use super::scopes::Area;
 use super::{audiences, callbacks, console, devices, events};
 
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
-    let guarded = |label: &'static str, needed, route: MethodRouter<Arc<App>>| {
-        route.route_layer(from_fn_with_state((Arc::clone(&app), label, needed), guard))
+    let authorized = |label: &'static str, needed, route: MethodRouter<Arc<App>>| {
+        route.route_layer(from_fn_with_state((Arc::clone(&app), label, needed), authorize))
     };
-    let admin = |label, route| guarded(label, Needed::Admin, route);
-    let of_audience = |label, route| guarded(label, Needed::Area(Area::Devices), route);
-    let of_window = |label, route| guarded(label, Needed::Area(Area::Events), route);
+    let admin = |label, route| authorized(label, Needed::Admin, route);
+    let of_audience = |label, route| authorized(label, Needed::Area(Area::Devices), route);
+    let of_window = |label, route| authorized(label, Needed::Area(Area::Events), route);
     let audience = of_audience("info", get(audiences::info))
         .merge(admin("create", put(audiences::create)))
         .merge(admin("delete", delete(audiences::delete)));
@@ -54,7 +54,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
 
 async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError) -> Response {
     let admitted = app.admit(request.method(), request.headers(), None);
-    app.guard("unknown", admitted, async { Err(error) }).await
+    app.run("unknown", admitted, async { Err(error) }).await
 }
 
 /// The routes for probes, scrapers and the console.

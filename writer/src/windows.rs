@@ -110,7 +110,7 @@ pub(super) struct Windows {
     windows: BTreeMap<AudienceName, AnyWindow>,
     callbacks: BTreeMap<AudienceName, Callback>,
     /// Audiences that follow a window: its name, and the reports that wait.
-    owned: BTreeMap<AudienceName, (AudienceName, Arc<Reports>)>,
+    followed_audiences: BTreeMap<AudienceName, (AudienceName, Arc<Reports>)>,
     followers: Mutex<Vec<Follower>>,
     /// Windows of which [`Self::warn_of_text`] has warned.
     warned_of_text: Mutex<BTreeSet<AudienceName>>,
@@ -158,8 +158,8 @@ impl Windows {
             let reports = audiences.iter().map(|(_, reports)| Arc::clone(reports)).collect();
             let served = Arc::new(read.claim(reports, telemetry).await?);
             for (audience, reports) in audiences {
-                let owned = (window.name.clone(), Arc::clone(&reports));
-                windows.owned.insert(audience.name.clone(), owned);
+                let followed = (window.name.clone(), Arc::clone(&reports));
+                windows.followed_audiences.insert(audience.name.clone(), followed);
                 followers.push(Follower {
                     counters: AudienceCounters::new(telemetry, &audience.name),
                     config: audience,
@@ -212,7 +212,7 @@ impl Windows {
 
     /// The audiences that follow a window.
     pub(super) fn followed(&self) -> impl Iterator<Item = FollowedInfo<'_>> {
-        self.owned.iter().map(|(audience, (window, reports))| FollowedInfo {
+        self.followed_audiences.iter().map(|(audience, (window, reports))| FollowedInfo {
             audience,
             window,
             min_count: reports.min_count,
@@ -229,15 +229,16 @@ impl Windows {
     }
 
     /// Whether an audience follows a window, so that only tombstones of it may be written.
-    pub(super) fn owns(&self, audience: &AudienceName) -> bool {
-        self.owned.contains_key(audience)
+    pub(super) fn is_followed(&self, audience: &AudienceName) -> bool {
+        self.followed_audiences.contains_key(audience)
     }
 
     /// Warns, once per window, of ids of kind `text` in a window that an audience follows.
     pub(super) fn warn_of_text(&self, window: &AnyWindow) {
         let AnyWindow::Local(window) = window else { return };
         let window = &window.config.name;
-        let mut followed = self.owned.iter().filter(|(_, (followed, _))| followed == window);
+        let mut followed =
+            self.followed_audiences.iter().filter(|(_, (followed, _))| followed == window);
         if let Some((audience, _)) = followed.next()
             && self.warned_of_text.lock().insert(window.clone())
         {
@@ -251,7 +252,7 @@ impl Windows {
 
     /// Reports keys whose membership another writer may have changed.
     pub(super) fn report(&self, audience: &AudienceName, keys: &[DeviceKey]) {
-        if let Some((_, reports)) = self.owned.get(audience) {
+        if let Some((_, reports)) = self.followed_audiences.get(audience) {
             reports.add(keys.iter().map(DeviceKey::as_bytes));
         }
     }

@@ -1,5 +1,5 @@
-//! Answers kept for retries: a client whose answer was lost sends the same token again and gets the
-//! same answer.
+//! Answers kept for retries: a client whose answer was lost sends the same request key again and
+//! gets the same answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -9,10 +9,10 @@ use crate::window::Seen;
 
 /// Identity of a request, chosen by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Token(pub [u8; 16]);
+pub struct RequestKey(pub [u8; 16]);
 
-/// A token, and the digest of its request: a token belongs to one request.
-pub type Retry = (Token, [u8; 16]);
+/// A request key, and the digest of its request: the key belongs to one request.
+pub type Retry = (RequestKey, [u8; 16]);
 
 /// Bounds of kept answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,9 +109,9 @@ impl Answer {
 /// The last answers.
 pub(crate) struct Answers {
     limits: AnswerLimits,
-    by_token: HashMap<Token, Answer>,
-    /// Insertion order. A token that was inserted again is here twice.
-    order: VecDeque<(u64, Token)>,
+    by_request_key: HashMap<RequestKey, Answer>,
+    /// Insertion order. A request key that was inserted again is here twice.
+    order: VecDeque<(u64, RequestKey)>,
     /// Number of the first of `order`, counted from the first ever.
     first: u64,
     pub(crate) bytes: u64,
@@ -121,23 +121,25 @@ pub(crate) struct Answers {
 
 impl Answers {
     pub(crate) fn new(limits: AnswerLimits) -> Self {
-        let (by_token, order) = (HashMap::new(), VecDeque::new());
-        Self { limits, by_token, order, first: 0, bytes: 0, evicted: 0 }
+        let (by_request_key, order) = (HashMap::new(), VecDeque::new());
+        Self { limits, by_request_key, order, first: 0, bytes: 0, evicted: 0 }
     }
 
     fn is_expired(&self, at: u64, seconds: u64) -> bool {
         at + self.limits.time.as_secs() <= seconds
     }
 
-    pub(crate) fn get(&self, token: &Token, seconds: u64) -> Option<&Answer> {
-        self.by_token.get(token).filter(|answer| !self.is_expired(answer.seconds, seconds))
+    pub(crate) fn get(&self, request_key: &RequestKey, seconds: u64) -> Option<&Answer> {
+        self.by_request_key
+            .get(request_key)
+            .filter(|answer| !self.is_expired(answer.seconds, seconds))
     }
 
-    pub(crate) fn insert(&mut self, token: Token, answer: Answer) {
+    pub(crate) fn insert(&mut self, request_key: RequestKey, answer: Answer) {
         self.bytes += answer.bytes();
         let seconds = answer.seconds;
-        self.order.push_back((seconds, token));
-        if let Some(replaced) = self.by_token.insert(token, answer) {
+        self.order.push_back((seconds, request_key));
+        if let Some(replaced) = self.by_request_key.insert(request_key, answer) {
             self.bytes -= replaced.bytes();
         }
         self.shrink(seconds);
@@ -152,8 +154,8 @@ impl Answers {
             }
             self.order.pop_front();
             self.first += 1;
-            if self.by_token.get(&oldest).is_some_and(|held| held.seconds == at)
-                && let Some(removed) = self.by_token.remove(&oldest)
+            if self.by_request_key.get(&oldest).is_some_and(|held| held.seconds == at)
+                && let Some(removed) = self.by_request_key.remove(&oldest)
             {
                 self.bytes -= removed.bytes();
                 self.evicted += u64::from(!is_expired);
@@ -172,10 +174,11 @@ impl Answers {
     }
 
     /// Answer of a number, unless it has left or was replaced.
-    pub(crate) fn numbered(&self, number: u64) -> Option<(&Token, &Answer)> {
-        let (at, token) = self.order.get(usize::try_from(number.checked_sub(self.first)?).ok()?)?;
-        let answer = self.by_token.get(token).filter(|answer| answer.seconds == *at)?;
-        Some((token, answer))
+    pub(crate) fn numbered(&self, number: u64) -> Option<(&RequestKey, &Answer)> {
+        let (at, request_key) =
+            self.order.get(usize::try_from(number.checked_sub(self.first)?).ok()?)?;
+        let answer = self.by_request_key.get(request_key).filter(|answer| answer.seconds == *at)?;
+        Some((request_key, answer))
     }
 }
 
@@ -208,26 +211,33 @@ mod tests {
     #[test]
     fn answers_are_kept_for_their_time() {
         let mut answers = Answers::new(LIMITS);
-        answers.insert(Token([1; 16]), answer(1000, 1));
-        assert!(answers.get(&Token([1; 16]), 1599).is_some());
-        assert!(answers.get(&Token([1; 16]), 1600).is_none());
-        answers.insert(Token([2; 16]), answer(1600, 1));
-        assert_eq!((answers.by_token.len(), answers.evicted), (1, 0));
+        answers.insert(RequestKey([1; 16]), answer(1000, 1));
+        assert!(answers.get(&RequestKey([1; 16]), 1599).is_some());
+        assert!(answers.get(&RequestKey([1; 16]), 1600).is_none());
+        answers.insert(RequestKey([2; 16]), answer(1600, 1));
+        assert_eq!((answers.by_request_key.len(), answers.evicted), (1, 0));
     }
 
     #[test]
     fn memory_of_answers_is_bounded_and_evictions_are_counted() {
         let mut answers = Answers::new(LIMITS);
-        let token = |n: u32| Token(u128::from(n).to_le_bytes());
+        let request_key = |n: u32| RequestKey(u128::from(n).to_le_bytes());
         for n in 0..1000 {
-            answers.insert(token(n), answer(1000, 10_000));
+            answers.insert(request_key(n), answer(1000, 10_000));
         }
         assert!(answers.bytes <= LIMITS.memory_bytes);
-        assert_eq!(answers.bytes, answers.by_token.len() as u64 * (OVERHEAD_BYTES + 20_000));
-        assert_eq!(answers.evicted, 1000 - answers.by_token.len() as u64);
-        assert!(answers.get(&token(0), 1000).is_none() && answers.get(&token(999), 1000).is_some());
+        assert_eq!(answers.bytes, answers.by_request_key.len() as u64 * (OVERHEAD_BYTES + 20_000));
+        assert_eq!(answers.evicted, 1000 - answers.by_request_key.len() as u64);
+        assert!(
+            answers.get(&request_key(0), 1000).is_none()
+                && answers.get(&request_key(999), 1000).is_some()
+        );
         let numbers = answers.range();
-        let tokens: Vec<Token> = numbers.filter_map(|n| Some(*answers.numbered(n)?.0)).collect();
-        assert_eq!((tokens.len(), tokens.last()), (answers.by_token.len(), Some(&token(999))));
+        let request_keys: Vec<RequestKey> =
+            numbers.filter_map(|n| Some(*answers.numbered(n)?.0)).collect();
+        assert_eq!(
+            (request_keys.len(), request_keys.last()),
+            (answers.by_request_key.len(), Some(&request_key(999)))
+        );
     }
 }

@@ -22,7 +22,7 @@ use crate::journal::Journal;
 use crate::load::{Loaded, Shape};
 use crate::log::LogGroup;
 use crate::queue::{CheckpointReply, Failure, Observed, Queue, Reply, Request};
-use crate::settings::{Changed, Follower, Now, Settings, WindowState};
+use crate::settings::{ChangeListener, Changed, Now, Settings, WindowState};
 use crate::table::{Change, count_of, key_of};
 use crate::window::{Seen, Window};
 use steps::{Checkpointing, Listing, Sweep};
@@ -119,7 +119,7 @@ impl Engine {
         settings: Settings,
         (queue, published): (Arc<Queue>, Published),
     ) -> Self {
-        let thresholds = settings.follower.iter().flat_map(|follower| &follower.thresholds);
+        let thresholds = settings.listener.iter().flat_map(|listener| &listener.thresholds);
         let reached = thresholds.map(|threshold| (*threshold, Vec::new())).collect();
         let mut engine = Self {
             queue,
@@ -250,11 +250,11 @@ impl Engine {
         retry: Option<Retry>,
         group: &mut LogGroup,
     ) -> Result<Observed, Failure> {
-        if let Some((token, request)) = &retry
-            && let Some(answer) = self.answers.get(token, self.seconds)
+        if let Some((request_key, request)) = &retry
+            && let Some(answer) = self.answers.get(request_key, self.seconds)
         {
             if !answer.is_of(request, keys.len()) {
-                return Err(Failure::TokenReused);
+                return Err(Failure::RequestKeyReused);
             }
             return Ok(Observed { seen: answer.outcomes.seen(), is_repeated: true });
         }
@@ -282,11 +282,11 @@ impl Engine {
             let passed = changes.iter().filter(|change| count_of(&change.words) == *threshold);
             keys.extend(passed.map(|change| key_of(&change.words)));
         }
-        if let Some((token, request)) = retry {
+        if let Some((request_key, request)) = retry {
             let outcomes = Outcomes::new(&seen);
             let answer = Answer { seconds: self.seconds, request, outcomes };
-            group.add_answer(&token, &answer);
-            self.answers.insert(token, answer);
+            group.add_answer(&request_key, &answer);
+            self.answers.insert(request_key, answer);
         }
         Ok(Observed { seen, is_repeated: false })
     }
@@ -314,12 +314,12 @@ impl Engine {
         let Turn { reached, left, .. } = &mut self.turn;
         for (threshold, keys) in reached {
             if !keys.is_empty() {
-                report(&mut self.settings.follower, Changed::Reached(*threshold, keys));
+                report(&mut self.settings.listener, Changed::Reached(*threshold, keys));
                 keys.clear();
             }
         }
         if !left.is_empty() {
-            report(&mut self.settings.follower, Changed::Left(left));
+            report(&mut self.settings.listener, Changed::Left(left));
             left.clear();
         }
     }
@@ -353,8 +353,8 @@ impl Engine {
     }
 }
 
-fn report(follower: &mut Option<Follower>, changed: Changed<'_>) {
-    if let Some(follower) = follower {
-        (follower.report)(changed);
+fn report(listener: &mut Option<ChangeListener>, changed: Changed<'_>) {
+    if let Some(listener) = listener {
+        (listener.report)(changed);
     }
 }

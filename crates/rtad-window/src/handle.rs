@@ -81,7 +81,7 @@ impl WindowHandle {
     /// Counts events in their order; one outcome each, when they are as safe as configured. Events
     /// of an earlier tick are counted at the current one, unless entries of that tick have expired.
     ///
-    /// A request with a token is answered again as the first time, within the time of
+    /// A request with a request key is answered again as the first time, within the time of
     /// [`AnswerLimits`](crate::AnswerLimits).
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl WindowHandle {
     }
 
     /// Every live key of a window of whole keys with at least this count. Keys that change
-    /// meanwhile are listed as before or after the change, and the follower hears of it.
+    /// meanwhile are listed as before or after the change, and the listener hears of it.
     ///
     /// # Errors
     ///

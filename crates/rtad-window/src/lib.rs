@@ -37,14 +37,14 @@ mod state_dir;
 mod table;
 mod window;
 
-pub use answers::{AnswerLimits, Retry, Token};
+pub use answers::{AnswerLimits, RequestKey, Retry};
 pub use checkpoint::CheckpointError;
 pub use handle::WindowHandle;
 pub use journal::Durability;
 pub use load::{Loaded, OpenError, Shape};
 pub use log::LogError;
 pub use queue::{Failure, Observed, SavedCheckpoint};
-pub use settings::{Changed, Follower, Now, Settings, WindowState};
+pub use settings::{ChangeListener, Changed, Now, Settings, WindowState};
 pub use spec::{Format, LOAD, SpecError, WindowSpec};
 pub use state_dir::StateDir;
 pub use window::{Seen, Window, WindowStats};

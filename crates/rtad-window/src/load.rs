@@ -289,8 +289,8 @@ fn apply(loaded: &mut Loaded, mut payload: &[u8]) -> Option<()> {
         let (tick, changes, is_forget) = match frame {
             Frame::Changes { tick, changes } => (tick, changes, false),
             Frame::Forgotten { tick, changes } => (tick, changes, true),
-            Frame::Answered { token, answer } => {
-                answers.insert(token, answer);
+            Frame::Answered { request_key, answer } => {
+                answers.insert(request_key, answer);
                 continue;
             }
             Frame::WallOffset(millis) => {

@@ -8,7 +8,7 @@
 //!           crc u32 (of all three and the payload), payload: frames
 //! frame     kind u8, tick u64, records u32, then the records
 //! record    of changes and erasures: slot u48, lanes u32 each
-//!           of answers: count u16, after the token and the digest of the request
+//!           of answers: count u16, after the request key and the digest of the request
 //!           of answers without counts: one bit, `records` of them in whole bytes
 //!           of the wall offset none: the tick holds it
 //!           of a sync none: the tick is the number of the first group that may not be durable
@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use rtad_core::files::sync_dir;
 
-use crate::answers::{Answer, Outcomes, Token};
+use crate::answers::{Answer, Outcomes, RequestKey};
 use crate::disk::{Disk, DiskFile};
 use crate::table::{Change, LANES};
 
@@ -74,8 +74,8 @@ pub(crate) enum Frame {
     Changes { tick: u64, changes: Vec<Change> },
     /// Erased entries.
     Forgotten { tick: u64, changes: Vec<Change> },
-    /// The answer to a request with a token; the tick is in seconds of the window's time.
-    Answered { token: Token, answer: Answer },
+    /// The answer to a request with a request key; the tick is in seconds of the window's time.
+    Answered { request_key: RequestKey, answer: Answer },
     /// Milliseconds that the wall clock is ahead of the window's time.
     WallOffset(i64),
     /// Groups before this number were durable when the group was written; later ones perhaps not.
@@ -146,7 +146,7 @@ impl LogGroup {
     }
 
     /// Appends a frame with the answer to a request.
-    pub(crate) fn add_answer(&mut self, token: &Token, answer: &Answer) {
+    pub(crate) fn add_answer(&mut self, request_key: &RequestKey, answer: &Answer) {
         let before = self.bytes.len();
         let into = &mut self.bytes;
         let (kind, records) = match &answer.outcomes {
@@ -156,7 +156,7 @@ impl LogGroup {
         into.push(kind);
         into.extend_from_slice(&answer.seconds.to_le_bytes());
         into.extend_from_slice(&records.to_le_bytes());
-        into.extend_from_slice(&token.0);
+        into.extend_from_slice(&request_key.0);
         into.extend_from_slice(&answer.request);
         match &answer.outcomes {
             Outcomes::News { bits, .. } => into.extend_from_slice(bits),
@@ -211,19 +211,19 @@ pub(crate) fn decode(payload: &mut &[u8], lanes: usize) -> Option<Frame> {
             }
         }
         ANSWERED => {
-            let token = Token(take(payload)?);
+            let request_key = RequestKey(take(payload)?);
             let request = take(payload)?;
             let counts = split(payload, records.checked_mul(2)?)?;
             let counts = counts.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
             let outcomes = Outcomes::Counts(counts.collect());
-            Frame::Answered { token, answer: Answer { seconds: tick, request, outcomes } }
+            Frame::Answered { request_key, answer: Answer { seconds: tick, request, outcomes } }
         }
         ANSWERED_NEWS => {
-            let token = Token(take(payload)?);
+            let request_key = RequestKey(take(payload)?);
             let request = take(payload)?;
             let bits = split(payload, records.div_ceil(8))?.into();
             let outcomes = Outcomes::News { events: records as u32, bits };
-            Frame::Answered { token, answer: Answer { seconds: tick, request, outcomes } }
+            Frame::Answered { request_key, answer: Answer { seconds: tick, request, outcomes } }
         }
         WALL_OFFSET if records == 0 => Frame::WallOffset(tick as i64),
         SYNCED if records == 0 => Frame::Synced(tick),

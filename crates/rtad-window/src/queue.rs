@@ -25,9 +25,9 @@ pub enum Failure {
     /// The log cannot be written, or the window is closed.
     #[error("the log of the window cannot be written")]
     NotWritable,
-    /// The token belongs to another request.
-    #[error("the token was used for another request")]
-    TokenReused,
+    /// The request key belongs to another request.
+    #[error("the request key was used for another request")]
+    RequestKeyReused,
     /// An event finds no room, and the window refuses such requests.
     #[error("the window is full")]
     NoRoom,

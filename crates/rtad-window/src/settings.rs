@@ -30,7 +30,7 @@ pub enum Changed<'a> {
 }
 
 /// Listener for changes of the keys of a window.
-pub struct Follower {
+pub struct ChangeListener {
     /// Counts that are reported when a key reaches them.
     pub thresholds: Vec<u16>,
     /// Called by the window's thread.
@@ -46,7 +46,7 @@ pub struct Settings {
     /// Read once per group.
     pub clock: Box<dyn FnMut() -> Now + Send>,
     /// Only for a window of whole keys.
-    pub follower: Option<Follower>,
+    pub listener: Option<ChangeListener>,
 }
 
 /// State of a window, as its thread published it last.

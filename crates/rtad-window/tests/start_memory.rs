@@ -32,7 +32,7 @@ async fn start_holds_one_group_of_the_log() {
         let loaded = dir.load(&shape, |_| 0).unwrap();
         let clock = Box::new(|| Now { tick: 0, time: Duration::ZERO, wall: Duration::ZERO });
         let durability = Durability::Interval(Duration::from_secs(1));
-        let settings = Settings { durability, refuses_when_full: false, clock, follower: None };
+        let settings = Settings { durability, refuses_when_full: false, clock, listener: None };
         WindowHandle::start(dir, loaded, settings).unwrap()
     };
     let window = open();

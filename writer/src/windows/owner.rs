@@ -2,16 +2,18 @@
 //! without the store.
 //!
 //! ```text
-//! files are read ─► claimed ─► Waiting ─► Held ◄─► Lapsed
-//!                     │                    │         │
-//!                     └────────────────────┴────┬────┘
-//!                                   Fenced ◄────┴────► Released
+//! files are read, then claimed by a conditional write of `CURRENT`
+//!       │
+//!       ▼
+//!    Waiting ──────► Held        any of the three ──► Fenced, for good: another owner's claim
+//!       ▲             ▲                           └─► Released, for good: the stop
+//!       └─► Lapsed ◄──┘
 //! ```
 //!
-//! `start` reads the files and claims the window by a conditional write of `CURRENT`. The
-//! [`Ownership`] afterwards follows from the `lease`, and only [`Ownership::Held`] acknowledges
-//! events: [`Ownership::Waiting`] ends with the lease of the previous owner. Two loops keep it: one
-//! asks the store for the owner, the other one uploads checkpoints.
+//! `start` reads the files and claims the window. The [`Ownership`] afterwards follows from the
+//! `lease`, and only [`Ownership::Held`] acknowledges events: [`Ownership::Waiting`] ends with the
+//! lease of the previous owner. Two loops keep it: one asks the store for the owner, the other one
+//! uploads checkpoints.
 
 mod lease;
 mod start;

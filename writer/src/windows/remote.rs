@@ -12,7 +12,7 @@ use serde::Serialize;
 use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 use rtad_redis::{Lifetime, RedisError, RedisWindow};
-use rtad_window::{Key, Observed, Retry, Seen, Token};
+use rtad_window::{Key, Observed, RequestKey, Retry, Seen};
 
 use super::super::error::ApiError;
 use super::super::telemetry::Telemetry;
@@ -132,7 +132,7 @@ impl RemoteWindow {
     ) -> Result<Option<Observed>, ApiError> {
         let Some(lifetime) = self.lifetime(at) else { return Ok(None) };
         let token = match retry {
-            Some((Token(bytes), _)) => {
+            Some((RequestKey(bytes), _)) => {
                 let (low, _) = bytes.split_at(8);
                 low.iter().fold(0, |token, byte| token << 8 | u64::from(*byte))
             }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn counted_requests_are_bounded_and_the_oldest_go_first() {
-        let request = |n: u64| (Token([1; 16]), u128::from(n).to_le_bytes());
+        let request = |n: u64| (RequestKey([1; 16]), u128::from(n).to_le_bytes());
         let mut counted = Counted::default();
         let last = MAX_COUNTED as u64;
         assert!((0..=last).all(|n| counted.insert(request(n))));

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use rtad_window::{Changed, Failure, Follower, Key, Observed, Retry, WindowHandle};
+use rtad_window::{ChangeListener, Changed, Failure, Key, Observed, Retry, WindowHandle};
 
 use super::super::error::ApiError;
 use super::clock::Clock;
@@ -39,7 +39,7 @@ pub(in super::super) struct ServedWindow {
 }
 
 /// Reports changes of a window to the audiences that follow it.
-fn follower(reports: &[Arc<Reports>]) -> Option<Follower> {
+fn listener(reports: &[Arc<Reports>]) -> Option<ChangeListener> {
     if reports.is_empty() {
         return None;
     }
@@ -54,7 +54,7 @@ fn follower(reports: &[Arc<Reports>]) -> Option<Follower> {
         Changed::Left(keys) => reports.iter().for_each(|reports| reports.add(keys.iter())),
         Changed::All => reports.iter().for_each(|reports| reports.renew()),
     };
-    Some(Follower { thresholds, report: Box::new(report) })
+    Some(ChangeListener { thresholds, report: Box::new(report) })
 }
 
 impl ServedWindow {
@@ -86,7 +86,8 @@ impl ServedWindow {
             Err(Failure::Late) => None,
             observed => Some(observed.map_err(|failure| self.failed(failure, events))?),
         };
-        // The lease may have ended meanwhile.
+        // The lease may have ended meanwhile: the events stay counted, but must not be
+        // acknowledged. A retry with the same request key gets the first answer.
         self.check_held(events)?;
         Ok(observed)
     }
@@ -94,7 +95,7 @@ impl ServedWindow {
     fn failed(&self, failure: Failure, events: usize) -> ApiError {
         let events = events as u64;
         let (results, error) = match failure {
-            Failure::TokenReused => (Results::default(), ApiError::TokenReused),
+            Failure::RequestKeyReused => (Results::default(), ApiError::RequestKeyReused),
             Failure::NoRoom => {
                 (Results { full: events, ..Results::default() }, ApiError::WindowFull)
             }

@@ -39,7 +39,7 @@ use rtad_core::snapshot::{
 /// Deltas of less than this many times a new delta's size are merged with it.
 const GROWTH: u64 = 4;
 
-const WRITTEN_MEANWHILE: &str = "another loader wrote meanwhile";
+const WRITTEN_MEANWHILE: &str = "another process wrote meanwhile";
 
 /// Changes to append. The last entry of a key wins.
 #[derive(Debug, Clone, Default)]

@@ -59,7 +59,7 @@ pub(super) async fn lock(
     backend: &Backend,
     audience: &AudienceName,
 ) -> Result<Option<File>, StoreError> {
-    let reason = "another loader is publishing this audience";
+    let reason = "another process is publishing this audience";
     let folder = audience_path(audience);
     retry(backend, audience, folder, (LockRetry::EXCLUSIVE, reason), lock_and_sweep).await
 }
@@ -74,7 +74,7 @@ pub(crate) async fn lock_shared(
     backend: &Backend,
     audience: &AudienceName,
 ) -> Result<Option<File>, StoreError> {
-    let reason = "another loader is publishing this audience, or a gc is at work";
+    let reason = "another process is publishing this audience, or a gc is at work";
     let folder = audience_path(audience);
     retry(backend, audience, folder, (LockRetry::SHARED, reason), try_lock_shared).await
 }

@@ -238,7 +238,7 @@ impl Publication<'_> {
             Err(source) => Err(StoreError::backend("look up", &signature_path(path), source)),
             Ok(_) => {
                 let reason =
-                    "another loader withdrew a manifest of this generation; run this again";
+                    "another process withdrew a manifest of this generation; run this again";
                 Err(StoreError::conflict(self.audience(), reason, true))
             }
         }

@@ -29,7 +29,7 @@ pub(super) async fn put(
     put.map(UpdateVersion::from).map_err(|source| match source {
         object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
             let path: Vec<_> = path.parts().skip(1).map(|part| part.as_ref().to_owned()).collect();
-            let reason = format!("{} was written by another loader meanwhile", path.join("/"));
+            let reason = format!("{} was written by another process meanwhile", path.join("/"));
             StoreError::conflict(audience, reason, true)
         }
         source => StoreError::backend("write", path, source),

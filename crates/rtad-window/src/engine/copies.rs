@@ -97,8 +97,8 @@ impl Copies {
         while group.answer_bytes < most
             && let Some(number) = self.answers.next()
         {
-            if let Some((token, answer)) = answers.numbered(number) {
-                group.add_answer(token, answer);
+            if let Some((request_key, answer)) = answers.numbered(number) {
+                group.add_answer(request_key, answer);
             }
         }
     }

@@ -66,7 +66,7 @@ impl Engine {
         self.answers = loaded.answers;
         self.wall_offset_millis = loaded.head.wall_offset_millis;
         // Keys that had expired are not in the files, and were perhaps not reported.
-        report(&mut self.settings.follower, Changed::All);
+        report(&mut self.settings.listener, Changed::All);
         Ok(())
     }
 

@@ -62,12 +62,12 @@ impl Engine {
 
     /// The tick has moved: entries expire.
     pub(super) fn begin_sweep(&mut self) {
-        if self.settings.follower.is_none() {
+        if self.settings.listener.is_none() {
             return;
         }
         if self.window.spec().lifetime == 1 {
             // All that was in the window.
-            report(&mut self.settings.follower, Changed::All);
+            report(&mut self.settings.listener, Changed::All);
         }
         // All regions, from the next one of a sweep that is under way.
         self.sweep.left = self.window.regions();
@@ -93,9 +93,9 @@ impl Engine {
         self.changes += u64::from(has_expired);
         self.sweep = Sweep { next, left: left - 1 };
         if !is_complete {
-            report(&mut self.settings.follower, Changed::All);
+            report(&mut self.settings.listener, Changed::All);
         } else if !expired.is_empty() && self.window.spec().lifetime > 1 {
-            report(&mut self.settings.follower, Changed::Left(&expired));
+            report(&mut self.settings.listener, Changed::Left(&expired));
         }
     }
 

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::answers::{AnswerLimits, Token};
+use crate::answers::{AnswerLimits, RequestKey};
 use crate::disk::tests::FaultyDisk;
 use crate::state_dir::StateDir;
 use crate::{Durability as D, WindowSpec};
@@ -84,7 +84,7 @@ fn group_that_is_not_written_or_synced_is_refused_and_forgotten() {
         // Three requests of one group.
         let (first, mut refused_first) = oneshot::channel();
         let (second, mut refused_second) = oneshot::channel();
-        let retry = Some((Token([9; 16]), [9; 16]));
+        let retry = Some((RequestKey([9; 16]), [9; 16]));
         let request = Request::Observe { keys: keys([1, 3]), at: None, retry, reply: first };
         driven.queue.push(request).unwrap();
         driven.queue.push(Request::Forget { keys: keys([2]), reply: second }).unwrap();
@@ -156,7 +156,7 @@ fn retry_gets_the_first_answer_also_after_a_crash_and_a_checkpoint() {
     driven.set_time(1100, 1100);
     let again = driven.retry(keys([1, 1, 2]), 9, 1).unwrap();
     assert_eq!((&again.seen, again.is_repeated), (&first.seen, true));
-    assert_eq!(driven.retry(keys([1, 1, 2]), 9, 2), Err(Failure::TokenReused));
+    assert_eq!(driven.retry(keys([1, 1, 2]), 9, 2), Err(Failure::RequestKeyReused));
     // The checkpoint moves the answer to its segment.
     driven.checkpoint();
     let (mut driven, dir) = driven.crash(SPEC, D::Fsync);
@@ -175,8 +175,8 @@ fn kept_answers_make_no_checkpoint_due() {
     let mut driven = open(&dir, D::Fsync);
     driven.observe(keys(0..1000)).unwrap();
     let log_bytes = driven.state().log_bytes;
-    for token in 0..100 {
-        driven.retry(keys(0..1), token, 1).unwrap();
+    for request_key in 0..100 {
+        driven.retry(keys(0..1), request_key, 1).unwrap();
     }
     // The first ones count the key up to 3.
     assert!(driven.state().log_bytes < log_bytes + 100);
@@ -327,7 +327,7 @@ fn events_of_an_expired_tick_are_refused_and_leave_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let spec = WindowSpec { lifetime: 1, ..SPEC };
     let mut driven = Driven::open(dir.path(), spec, D::Fsync, 7);
-    let retry = Some((Token([1; 16]), [1; 16]));
+    let retry = Some((RequestKey([1; 16]), [1; 16]));
     let observe = |driven: &mut Driven, at| {
         driven.ask(|reply| Request::Observe { keys: keys([1]), at: Some(at), retry, reply })
     };

@@ -31,7 +31,7 @@ fn settings(durability: Durability) -> Settings {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         Now { tick: 0, time: wall, wall }
     };
-    Settings { durability, refuses_when_full: false, clock: Box::new(clock), follower: None }
+    Settings { durability, refuses_when_full: false, clock: Box::new(clock), listener: None }
 }
 
 fn open_as(dir: &Path, shape: &Shape, durability: Durability) -> Result<WindowHandle, OpenError> {

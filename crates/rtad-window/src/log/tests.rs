@@ -53,17 +53,17 @@ fn frames_survive_encoding() {
     group.add_changes(10, &[change(2)], LANES, true);
     let counts = Outcomes::Counts([1, 0, 65535].into());
     let answer = Answer { seconds: 5, request: [7; 16], outcomes: counts };
-    group.add_answer(&Token([8; 16]), &answer);
+    group.add_answer(&RequestKey([8; 16]), &answer);
     let news = Outcomes::News { events: 9, bits: [3, 1].into() };
     let flags = Answer { seconds: 6, request: [6; 16], outcomes: news };
-    group.add_answer(&Token([9; 16]), &flags);
+    group.add_answer(&RequestKey([9; 16]), &flags);
     group.add_wall_offset(-3_600_000);
     let expected = [
         Frame::Synced(77),
         Frame::Changes { tick: 9, changes: vec![change(1), change(1 << 40)] },
         Frame::Forgotten { tick: 10, changes: vec![change(2)] },
-        Frame::Answered { token: Token([8; 16]), answer },
-        Frame::Answered { token: Token([9; 16]), answer: flags },
+        Frame::Answered { request_key: RequestKey([8; 16]), answer },
+        Frame::Answered { request_key: RequestKey([9; 16]), answer: flags },
         Frame::WallOffset(-3_600_000),
     ];
     let bytes = &group.bytes[GROUP_HEADER..];

@@ -14,7 +14,7 @@ use super::super::config::{WhenFull, WindowConfig};
 use super::super::counters::{Counters, UploadCounters};
 use super::super::owner::{Candidate, ReadFiles};
 use super::super::reports::Reports;
-use super::{ServedWindow, follower};
+use super::{ServedWindow, listener};
 
 /// A window that is read, but not claimed yet.
 pub(in super::super) struct ReadWindow {
@@ -67,7 +67,7 @@ impl ReadWindow {
                 durability: config.durability,
                 refuses_when_full: config.when_full == WhenFull::Error,
                 clock: Box::new(move || read.now()),
-                follower: follower(&reports),
+                listener: listener(&reports),
             };
             (clock, settings)
         };

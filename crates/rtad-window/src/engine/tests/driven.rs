@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::super::*;
 use super::LIMITS;
-use crate::answers::Token;
+use crate::answers::RequestKey;
 use crate::disk::tests::FaultyDisk;
 use crate::journal::Durability;
 use crate::state_dir::StateDir;
@@ -36,7 +36,7 @@ pub(super) fn copy_dir(dir: &Path) -> TempDir {
     }
 }
 
-/// Changes that a follower was told.
+/// Changes that a listener was told.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) reached: Vec<(u16, Key)>,
@@ -74,7 +74,7 @@ impl Driven {
                 Now { tick, time: seconds(time), wall: seconds(wall) }
             }
         };
-        let follower = spec.whole_keys.then(|| {
+        let listener = spec.whole_keys.then(|| {
             let heard = Arc::clone(&heard);
             let report = move |changed: Changed<'_>| {
                 let mut heard = heard.lock().unwrap();
@@ -86,10 +86,10 @@ impl Driven {
                     Changed::All => heard.lists += 1,
                 }
             };
-            Follower { thresholds: vec![1, 2], report: Box::new(report) }
+            ChangeListener { thresholds: vec![1, 2], report: Box::new(report) }
         });
         let settings =
-            Settings { durability, refuses_when_full: true, clock: Box::new(clock), follower };
+            Settings { durability, refuses_when_full: true, clock: Box::new(clock), listener };
         let queue = Arc::new(Queue::new());
         let published = Published::default();
         let first = loaded.is_new.then(|| {
@@ -124,10 +124,10 @@ impl Driven {
     pub(super) fn retry(
         &mut self,
         keys: Vec<Key>,
-        token: u8,
+        request_key: u8,
         request: u8,
     ) -> Result<Observed, Failure> {
-        let retry = Some((Token([token; 16]), [request; 16]));
+        let retry = Some((RequestKey([request_key; 16]), [request; 16]));
         self.ask(|reply| Request::Observe { keys, at: None, retry, reply })
     }
 
