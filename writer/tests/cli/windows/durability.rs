@@ -13,18 +13,18 @@ use testkit::wait_until;
 use super::{FSYNC, flags, keys, members, path, serve};
 use crate::process::{Api, Serve, TOKEN};
 
-/// Sends batches from four connections until the process is killed, some time after the first
-/// answer. Returns the keys acknowledged as new.
-fn load_until_killed(serve: Serve, round: u64) -> Vec<DeviceKey> {
+/// Sends batches from four connections until `end` has ended the process, which it does some time
+/// after the first answer. Returns the keys acknowledged as new.
+fn load_until(end: impl FnOnce(Serve), serve: Serve, round: u64) -> Vec<DeviceKey> {
     let acknowledged = Mutex::new(Vec::new());
     let next = AtomicU64::new(round << 32);
-    let is_killed = AtomicBool::new(false);
+    let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let mut api = serve.connect();
-            let (acknowledged, next, is_killed) = (&acknowledged, &next, &is_killed);
+            let (acknowledged, next, has_ended) = (&acknowledged, &next, &has_ended);
             scope.spawn(move || {
-                while !is_killed.load(Ordering::Relaxed) {
+                while !has_ended.load(Ordering::Relaxed) {
                     let first = next.fetch_add(50, Ordering::Relaxed);
                     let keys = keys(first..first + 50);
                     let body: Vec<u8> =
@@ -47,8 +47,8 @@ fn load_until_killed(serve: Serve, round: u64) -> Vec<DeviceKey> {
         wait_until("the first answer", || !acknowledged.lock().unwrap().is_empty());
         // A moment that differs from round to round.
         std::thread::sleep(Duration::from_millis(round * 37 % 200));
-        serve.kill();
-        is_killed.store(true, Ordering::Relaxed);
+        end(serve);
+        has_ended.store(true, Ordering::Relaxed);
     });
     acknowledged.into_inner().unwrap()
 }
@@ -69,7 +69,7 @@ fn acknowledged_events_survive_every_kill() {
         let (sandbox, windows) = (Sandbox::new(), with_room(&FSYNC.replace("fsync", durability)));
         let mut acknowledged = Vec::new();
         for round in 0..kills() / 4 {
-            acknowledged.extend(load_until_killed(serve(&sandbox, &windows), round));
+            acknowledged.extend(load_until(Serve::kill, serve(&sandbox, &windows), round));
             let serve = serve(&sandbox, &windows);
             let mut api = serve.connect();
             for keys in acknowledged.chunks(10_000) {
@@ -80,6 +80,36 @@ fn acknowledged_events_survive_every_kill() {
             }
             serve.kill();
         }
+    }
+}
+
+/// `STOPS` sets the number of stops. Each start after one has an empty directory: it finds what the
+/// store has, and only if the lease was given back.
+#[test]
+fn stop_under_load_brings_every_acknowledged_event_to_the_store() {
+    let stops = std::env::var("STOPS").map_or(4, |text| text.parse().unwrap());
+    let windows = FSYNC.replace("5_000_000", &5_000_000.max(stops * 120_000).to_string());
+    let (sandbox, mut acknowledged) = (Sandbox::new(), Vec::new());
+    for round in 0..stops {
+        let owner = serve(&sandbox, &windows);
+        let Api(mut unfinished) = owner.connect();
+        unfinished.send("GET / HTTP/1.1\r\nHost: rtad\r\n");
+        let stop = |owner: Serve| {
+            owner.signal("TERM");
+            let outcome = owner.wait();
+            assert_eq!(outcome.status, Some(0), "stop {round}: {outcome:?}");
+        };
+        acknowledged.extend(load_until(stop, owner, round));
+        std::fs::remove_dir_all(sandbox.path().join("state")).unwrap();
+        let moved = serve(&sandbox, &windows);
+        let mut api = moved.connect();
+        for keys in acknowledged.chunks(10_000) {
+            let seen = flags(&api.binary(&path("w", "check"), keys), keys.len());
+            let lost = seen.iter().filter(|seen| !**seen).count();
+            assert_eq!(lost, 0, "stop {round}, {} acknowledged", acknowledged.len());
+        }
+        moved.signal("TERM");
+        assert_eq!(moved.wait().status, Some(0));
     }
 }
 
