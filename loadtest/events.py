@@ -8,32 +8,21 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
+from events_load import WINDOW, Load, Server, split_cores
+from events_redis import redis_clients
+from events_retries import retries
 from suites.testkit import s3
 from suites.testkit.client import ask, says_yes
-from suites.testkit.process import Process, Rtad
-from suites.testkit.programs import ROOT, WRITER
+from suites.testkit.process import Rtad
+from suites.testkit.programs import ROOT
 
-WRK = ROOT / "loadtest/wrk/events.lua"
 # Million events per second and core.
 TARGETS = {"none": 2, "interval": 1}
-WINDOW = """
-[[window]]
-name = "{durability}"
-length = "1h"
-capacity = {capacity}
-fpr = 1e-5
-when_full = "error"
-durability = "{durability}"
-"""
-# New keys answered as duplicates: ten times the rate of the windows.
-MAX_FALSE_POSITIVES = 1e-4
 # Fields of the share of failures.
 NOT_200 = ("failed", "requests")
 AUDIENCE = """
@@ -54,112 +43,8 @@ name = "clicked"
 """
 
 
-class Row(NamedTuple):
-    """Results of one run of wrk."""
-
-    requests: int
-    seconds: float
-    p50: float
-    p99: float
-    errors: int
-    failed: int
-    new: int
-    # Requests of the thread with the fewest.
-    least: int
-    # Clock ticks of the server, in user mode and in the kernel.
-    user: int
-    system: int
-    events: int
-
-    @property
-    def cpu(self):
-        """µs of an event."""
-        return (self.user + self.system) * 1e6 / os.sysconf("SC_CLK_TCK") / self.events
-
-
-class Server(Process):
-    """`rtad-writer` with windows in `folder`."""
-
-    def __init__(self, folder, windows, cores=None, store=None):
-        config = folder / "writer.toml"
-        config.write_text(f"state_dir = {json.dumps(str(folder / 'state'))}\n{windows}")
-        pin = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
-        super().__init__(
-            *(*pin, WRITER, "--config", config),
-            *("--store", store or folder / "store", "--no-token"),
-            *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
-            log=folder / "writer.log",
-        )
-        self.address = self.field("address")
-
-    def ticks(self):
-        """User and system time since its start."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]), int(fields[12])
-
-
-def busy():
-    """Busy clock ticks of all cores."""
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    return sum(int(fields[n]) for n in (1, 2, 3, 6, 7, 8))
-
-
-class Load:
-    """wrk against one server."""
-
-    def __init__(self, server, options, cores):
-        self.server, self.options, self.runs = server, options, 0
-        self.pin = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
-        self.threads = min(len(cores) or 1, options.connections)
-
-    def run(self, window, seconds, batch, repeat_of=None, is_keyed=False):
-        """Sends events; `repeat_of` is number and row of the run whose keys are sent again."""
-        self.runs += 1
-        number, repeat = self.runs, 0
-        if repeat_of:
-            # The last requests of each connection have no answer.
-            number, repeat = repeat_of[0], repeat_of[1].least - self.options.connections - 1
-        variables = {"WINDOW": window, "BATCH": batch, "RUN": number, "REPEAT": repeat}
-        variables["KEYED"] = int(is_keyed)
-        variables = {name: str(value) for name, value in variables.items()}
-        command = ["wrk", f"-t{self.threads}", f"-c{self.options.connections}", f"-d{seconds}s"]
-        command += ["--latency", "-s", WRK, f"http://{self.server.address}"]
-        before = self.server.ticks()
-        done = subprocess.run(
-            [*self.pin, *command], env=os.environ | variables, capture_output=True, text=True
-        )
-        after = self.server.ticks()
-        lines = [line for line in done.stdout.splitlines() if line.startswith("row ")]
-        if not lines:
-            sys.exit(f"events: wrk ended with {done.returncode}: {done.stdout}{done.stderr}")
-        requests, took, p50, p99, *rest = lines[0].split()[1:]
-        row = Row(
-            *(int(requests), float(took), float(p50), float(p99), *map(int, rest)),
-            *(after[0] - before[0], after[1] - before[1], int(requests) * max(batch, 1)),
-        )
-        self.verify(window, row, batch, repeat_of)
-        return self.runs, row
-
-    def verify(self, window, row, batch, repeat_of):
-        where, accepted = f"events: {window}: ", (row.requests - row.failed) * max(batch, 1)
-        if row.requests == 0 or row.errors:
-            sys.exit(f"{where}{row.requests} answers, {row.errors} missing")
-        if repeat_of and row.new > 0:
-            sys.exit(f"{where}{row.new} of {accepted} duplicates answered as new")
-        if not repeat_of and row.new < accepted * (1 - MAX_FALSE_POSITIVES) - 1:
-            sys.exit(f"{where}only {row.new} of {accepted} new keys answered as new")
-
-
 class Refused(Exception):
     """Answers other than 200: the table ends with their run."""
-
-
-def split_cores(server_cores):
-    """Cores of the server and of wrk; none if there are too few for both."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) <= server_cores:
-        return [], []
-    return cores[:server_cores], cores[server_cores:]
 
 
 def measure(options, folder):
@@ -342,17 +227,19 @@ def freshness(options, folder):
 def main():
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--freshness", action="store_true")
+    mode = parser.add_mutually_exclusive_group()
+    modes = {"freshness": freshness, "retries": retries, "redis": redis_clients}
+    for name, run in modes.items():
+        mode.add_argument(f"--{name}", action="store_const", dest="mode", const=run)
     parser.add_argument("--s3", action="store_true")
     parser.add_argument("--state", type=Path, default=ROOT / "target/loadtest/events")
     names = ("seconds", "rounds", "connections", "batch", "capacity", "server-cores")
     for name in (*names, "rate", "samples"):
         parser.add_argument(f"--{name}", type=int)
     options = parser.parse_args()
-    defaults = {"seconds": 5, "rounds": 3, "capacity": 100_000_000, "rate": 2000, "samples": 100}
+    defaults = {"rounds": 3, "capacity": 100_000_000, "rate": 2000, "samples": 100}
     defaults |= {"connections": 16, "batch": 1000, "server_cores": 1}
-    if options.freshness:
-        defaults["seconds"] = 20
+    defaults |= {"seconds": {freshness: 20, retries: 600}.get(options.mode, 5)}
     if options.quick:
         defaults |= {"seconds": 1, "rounds": 1, "capacity": 20_000_000, "rate": 200, "samples": 3}
     for name, default in defaults.items():
@@ -361,7 +248,7 @@ def main():
     folder = options.state.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "store").mkdir(parents=True)
-    (freshness if options.freshness else measure)(options, folder)
+    (options.mode or measure)(options, folder)
     shutil.rmtree(folder)
 
 

@@ -41,6 +41,7 @@ for group in "${@:-test}"; do
             requirements+=(tests/requirements.txt loadtest/requirements.txt)
             ;;
         events) need wrk ;;
+        redis) need redis-server ;;
         s3) requirements+=(tests/requirements.txt) ;;
         peers)
             need nginx
