@@ -1,13 +1,12 @@
 """Retries under load: `events.sh --retries`."""
 
-import http.client
 import os
 import sys
 import threading
 import time
 
 from events_load import WINDOW, Load, Server, split_cores
-from suites.testkit.client import metric
+from suites.testkit.client import ask, metric
 
 # Ages at which a sampled request is sent again, in seconds: kept answers live ten minutes.
 AGES = (1, 10, 60, 300, 590)
@@ -28,28 +27,25 @@ class Samples(threading.Thread):
         self.sent, self.repeated, self.wrong, self.oldest = 0, 0, 0, 0.0
 
     def run(self):
-        connection = http.client.HTTPConnection(self.server.address, timeout=60)
         due = []
         while not self.stopped.wait(1):
             body = os.urandom(16 * BATCH)
-            first = self.ask(connection, self.sent, body)
+            first = self.send(self.sent, body)
             now = time.monotonic()
             due += [(now + age, self.sent, body, first) for age in AGES]
             self.sent += 1
             for at, number, body, first in [one for one in due if one[0] <= now]:
                 due.remove((at, number, body, first))
                 self.repeated += 1
-                self.wrong += self.ask(connection, number, body) != first
+                self.wrong += self.send(number, body) != first
             stored = "rtad_window_checkpoint_uploaded_timestamp_seconds"
             stored = metric(self.server.field("admin_address"), stored, window=DURABILITY)
             self.oldest = max(self.oldest, time.time() - stored if stored else 0)
 
-    def ask(self, connection, number, body):
+    def send(self, number, body):
         headers = {"Content-Type": "application/octet-stream"}
         headers["Idempotency-Key"] = f"sample-{number}"
-        connection.request("POST", f"/v1/windows/{DURABILITY}/events", body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        return ask(self.server.address, f"/v1/windows/{DURABILITY}/events", body, headers=headers)
 
 
 def retries(options, folder):
