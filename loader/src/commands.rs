@@ -13,6 +13,7 @@ mod expiry_args;
 mod gate;
 mod gc;
 mod input_args;
+mod input_report;
 mod inspect;
 mod job;
 mod lineage_args;

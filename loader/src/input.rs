@@ -38,4 +38,4 @@ pub(crate) use lookalike::{LOOKALIKES, Lookalike};
 pub(crate) use open::{Ends, Opened, Source, expand};
 pub(crate) use read::{expect, read, read_rest};
 pub(crate) use rejects::{PrivateFile, PrivateFileError, Reason};
-pub(crate) use sink::{Counts, InputCounts, KeySink};
+pub(crate) use sink::{ColumnCounts, Counts, InputCounts, KeySink};

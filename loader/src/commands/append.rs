@@ -26,6 +26,7 @@ use rtad_store::write::{Appended, MAX_TOMBSTONES};
 
 use super::context::{Output, Target, runtime};
 use super::input_args::InputArgs;
+use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
 use crate::input::{self, Counts, KeySink, PrivateFile, Reason};
 use follow::FollowError;
@@ -133,6 +134,8 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), PrivateFile::finish)?;
     args.rejects.limit.check(&input.sources, &counts, false)?;
+    let read = InputReport::of(&input, &counts);
+    args.rejects.limit.warn_of_columns(read.columns());
     let counts = counts.total();
     progress.phase("publishing");
     let keys: Vec<DeviceKey> = parsers.into_iter().flat_map(|keys| keys.0).collect();
@@ -158,7 +161,7 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     {
         warn_near_limit(audience, appended.tombstones);
     }
-    output.report(&Report::new(audience, &counts, appended, members), Report::write_text)
+    output.report(&Report::new(audience, (&counts, read), appended, members), Report::write_text)
 }
 
 fn warn_uncounted(audience: &AudienceName, error: &StoreError) {
@@ -197,6 +200,8 @@ struct Report<'a> {
     blank: u64,
     malformed: u64,
     #[serde(flatten)]
+    inputs: InputReport,
+    #[serde(flatten)]
     appended: Option<Appended>,
     /// `None` if the live generation could not be read.
     members: Option<MembershipCounts>,
@@ -205,7 +210,7 @@ struct Report<'a> {
 impl<'a> Report<'a> {
     fn new(
         audience: &'a AudienceName,
-        counts: &Counts,
+        (counts, inputs): (&Counts, InputReport),
         appended: Option<Appended>,
         members: Option<MembershipCounts>,
     ) -> Self {
@@ -216,6 +221,7 @@ impl<'a> Report<'a> {
             usable: counts.keys,
             blank: counts.of(Reason::Blank),
             malformed: counts.malformed(),
+            inputs,
             appended,
             members,
         }
@@ -230,6 +236,7 @@ impl<'a> Report<'a> {
         writeln!(out, "  rows        {}", HumanCount(*rows))?;
         let [usable, blank, malformed] = [usable, blank, malformed].map(|n| HumanCount(*n));
         writeln!(out, "  usable      {usable} ({blank} blank, {malformed} malformed)")?;
+        self.inputs.write_text(out, "  ")?;
         if let Some(members) = &self.members {
             members.write_text(out)?;
         }

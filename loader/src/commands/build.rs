@@ -36,6 +36,7 @@ use super::error::CommonError;
 use super::expiry_args::ExpiryArgs;
 use super::gate::{Gate, GateArgs, GateError};
 use super::input_args::InputArgs;
+use super::input_report;
 use super::lineage_args::LineageArgs;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
@@ -169,6 +170,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         &build;
     // Keys in memory are lost with the process, so a journal of their chunks would be useless.
     let is_kept = dir.is_named() && keys.are_spilled();
+    let columns = input_report::columns(&build.input.layout, &counts);
     let plan = BuildPlan {
         audience: &args.target.audience,
         filter: *filter,
@@ -192,7 +194,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     };
     let done = if keys.fit(budget, |partitions| plan.largest_chunk(partitions)) {
         progress.phase("sorting keys");
-        progress.expect(counts.keys);
+        progress.expect(plan.counts.keys);
         let held_bytes = keys.held_bytes();
         let keys = keys.into_sorted(budget.threads(), plan.checks(), |keys| progress.add(keys));
         stages.sorted(0);
@@ -217,7 +219,8 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     }
     let overlap = live.as_ref().map(|live| live.overlap(done.distinct.in_live));
     let changes = (changes, carried, overlap);
-    let summary = BuildSummary::new(&done, &counts, changes, *gate, written, stages.end());
+    let summary =
+        BuildSummary::new(&done, (&plan.counts, columns), changes, *gate, written, stages.end());
     output.report(&summary, BuildSummary::write_text)
 }
 
@@ -320,6 +323,7 @@ impl Prepared {
         let lineage = args.lineage.lineage(&self.input.sources, &counts);
         let lineage = Lineage { inputs_sha256: self.inputs_sha256, ..lineage };
         let counts = counts.total();
+        args.rejects.limit.warn_of_columns(&input_report::columns(&self.input.layout, &counts));
         if counts.keys == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: counts.rows }.into());
         }

@@ -20,6 +20,7 @@ use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 
 use super::context::Output;
 use super::input_args::InputArgs;
+use super::input_report::InputReport;
 use super::reject_args::RejectLimit;
 use super::value_parsers::parse_output_file;
 use crate::input::{self, Layout};
@@ -101,7 +102,10 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     first.finish()?;
     drop(progress);
     let total = counts.total();
-    let report = DedupReport::new(&total, &first.seen, first.first_seen, started.elapsed());
+    let inputs = InputReport::of(&input, &counts);
+    args.limit.warn_of_columns(inputs.columns());
+    let report =
+        DedupReport::new((&total, inputs), &first.seen, first.first_seen, started.elapsed());
     let checked = args.limit.check(&input.sources, &counts, true);
     report.write_file(args.report.as_deref())?;
     // Of a failure, stdout has its own object.

@@ -4,9 +4,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 
-use rtad_core::snapshot::{InputRecord, Lineage};
+use rtad_core::snapshot::Lineage;
 
-use crate::input::{InputCounts, Reason, Source};
+use super::input_report;
+use crate::input::{InputCounts, Source};
 
 #[derive(Debug, Args)]
 pub(super) struct LineageArgs {
@@ -24,17 +25,9 @@ impl LineageArgs {
 
     /// The labels and the inputs.
     pub(super) fn lineage(&self, sources: &[Source], counts: &InputCounts) -> Lineage {
-        let records = sources.iter().zip(counts.of_sources()).map(|(source, counts)| InputRecord {
-            name: source.name(),
-            size_bytes: source.size_bytes(),
-            rows: counts.rows,
-            usable: counts.keys,
-            blank: counts.of(Reason::Blank),
-            malformed: counts.malformed(),
-        });
         Lineage {
-            inputs: records.take(Lineage::MAX_INPUTS).collect(),
-            more_inputs: sources.len().saturating_sub(Lineage::MAX_INPUTS) as u64,
+            inputs: input_report::records(sources, counts),
+            more_inputs: input_report::more(sources),
             ..self.labels()
         }
     }

@@ -10,8 +10,11 @@ use indicatif::HumanCount;
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::device::IdKind;
 
+use super::input_report::ColumnReport;
 use super::value_parsers::{parse_output_file, parse_ratio};
-use crate::input::{Counts, Input, InputCounts, PrivateFile, PrivateFileError, Reason, Source};
+use crate::input::{
+    ColumnCounts, Counts, Input, InputCounts, PrivateFile, PrivateFileError, Reason, Source,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct RejectArgs {
@@ -149,6 +152,23 @@ impl RejectLimit {
             return Err(InputRejected::Malformed { input, malformed, values, max_ratio, hint });
         }
         Ok(())
+    }
+
+    /// Warns of columns most of whose values are malformed: beside a full column they may be within
+    /// the limit of an input.
+    pub(super) fn warn_of_columns(self, columns: &[ColumnReport]) {
+        let is_checked = columns.len() > 1 && self.max_reject_ratio < 1.0;
+        for ColumnReport { name, kinds, counts } in columns.iter().filter(|_| is_checked) {
+            let ColumnCounts { usable, malformed, .. } = *counts;
+            if malformed > usable {
+                exit::write_warning(&format!(
+                    "column {name}: {} of {} values that are not blank are malformed: expected ids \
+                     of kind {kinds}",
+                    HumanCount(malformed),
+                    HumanCount(usable + malformed)
+                ));
+            }
+        }
     }
 
     fn check_kinds(self, name: &str, counts: &Counts) -> Result<(), InputRejected> {

@@ -25,6 +25,7 @@ use rtad_store::{Store, StoreError};
 use super::context::{Output, Target, TargetError, runtime};
 use super::error::CommonError;
 use super::input_args::InputArgs;
+use super::input_report::InputReport;
 use super::reject_args::RejectLimit;
 use super::value_parsers::parse_output_file;
 use crate::input::{self, KeySink, PrivateFile};
@@ -94,6 +95,8 @@ struct Against {
     /// Non-members by a delta or a tombstone.
     removed: u64,
     false_negatives: u64,
+    #[serde(flatten)]
+    inputs: InputReport,
 }
 
 pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
@@ -116,6 +119,8 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
             let mut lookups: Vec<_> = (0..threads).map(lookup).collect();
             let counts = input::read(&input, &mut lookups, None, &progress)?;
             args.limit.check(&input.sources, &counts, false)?;
+            let inputs = InputReport::of(&input, &counts);
+            args.limit.warn_of_columns(inputs.columns());
             let counts = counts.total();
             if counts.keys == 0 {
                 return Err(CommonError::Empty { rows: counts.rows }.into());
@@ -133,6 +138,7 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
                 blank_or_malformed: counts.rejected.iter().sum(),
                 removed,
                 false_negatives: missing,
+                inputs,
             })
         }
         None => None,
@@ -271,11 +277,15 @@ impl VerifyReport {
         writeln!(out, "{} generation {} is intact", self.audience, self.generation)?;
         writeln!(out, "  keys        {}", HumanCount(self.keys))?;
         writeln!(out, "  files       {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        if let Some(Against { rows, checked, blank_or_malformed, removed, .. }) = self.against {
-            let [rows, checked] = [rows, checked].map(HumanCount);
-            let [blank_or_malformed, removed] = [blank_or_malformed, removed].map(HumanCount);
+        if let Some(Against { rows, checked, blank_or_malformed, removed, inputs, .. }) =
+            &self.against
+        {
+            let [rows, checked] = [rows, checked].map(|n| HumanCount(*n));
+            let [blank_or_malformed, removed] =
+                [blank_or_malformed, removed].map(|n| HumanCount(*n));
             writeln!(out, "  members     all {checked} ids of {rows} rows")?;
             writeln!(out, "              {blank_or_malformed} unusable, {removed} removed since")?;
+            inputs.write_text(out, "  ")?;
         }
         let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;
         let positives = HumanCount(false_positives);

@@ -1,5 +1,6 @@
 //! Declared kinds of the ids in a list or a column.
 
+use std::fmt;
 use std::str::FromStr;
 
 use rtad_core::device::{Case, IdKind, ParseKindError, trim};
@@ -48,6 +49,13 @@ impl FromStr for Kinds {
             }
         }
         Ok(kinds)
+    }
+}
+
+impl fmt::Display for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.iter().map(IdKind::to_string).collect();
+        f.write_str(&names.join(","))
     }
 }
 

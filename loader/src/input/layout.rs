@@ -42,6 +42,18 @@ pub(crate) enum Layout {
     Parquet { columns: Vec<Column> },
 }
 
+impl Layout {
+    /// The columns; none of lines.
+    pub(crate) fn columns(&self) -> &[Column] {
+        match self {
+            Self::Lines { .. } => &[],
+            Self::Csv { columns, .. } | Self::Ndjson { columns } | Self::Parquet { columns } => {
+                columns
+            }
+        }
+    }
+}
+
 /// Sources and their format.
 #[derive(Debug)]
 pub(crate) struct Input {

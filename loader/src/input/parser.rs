@@ -25,17 +25,17 @@ use crate::progress::Progress;
 
 /// Origin of a value.
 #[derive(Debug, Clone, Copy)]
-struct Position<'a> {
+struct Position {
     source: usize,
     line: u64,
-    /// The column, if rows have several.
-    column: Option<&'a Column>,
+    /// Index of the column, if rows have several.
+    column: Option<usize>,
 }
 
 /// A value of the batch.
 #[derive(Debug, Clone, Copy)]
-struct PendingValue<'a, 'b> {
-    position: Position<'a>,
+struct PendingValue<'b> {
+    position: Position,
     kind: IdKind,
     text: &'b [u8],
 }
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
                     let column = &columns[value.column];
                     let origin =
                         |column| Position { source: block.source, line: value.line, column };
-                    let position = origin(Some(column));
+                    let position = origin(Some(value.column));
                     match value.rejected {
                         None => self.value(&mut pending, position, &column.kinds, text),
                         Some(reason) => {
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
     /// value.
     fn object<'b>(
         &mut self,
-        pending: &mut Vec<PendingValue<'a, 'b>>,
+        pending: &mut Vec<PendingValue<'b>>,
         (source, row): (usize, u64),
         columns: &'a [Column],
         line: &'b [u8],
@@ -185,7 +185,7 @@ impl<'a> Parser<'a> {
         }
         for (index, column) in columns.iter().enumerate() {
             self.seen[index] |= found[index] != RowValue::Absent;
-            let position = Position { source, line: row, column: Some(column) };
+            let position = Position { source, line: row, column: Some(index) };
             match &found[index] {
                 RowValue::Text(Cow::Borrowed(text)) => {
                     self.value(pending, position, &column.kinds, text.as_bytes());
@@ -216,8 +216,8 @@ impl<'a> Parser<'a> {
     #[inline]
     fn value<'b>(
         &mut self,
-        pending: &mut Vec<PendingValue<'a, 'b>>,
-        position: Position<'a>,
+        pending: &mut Vec<PendingValue<'b>>,
+        position: Position,
         kinds: &Kinds,
         text: &'b [u8],
     ) {
@@ -230,7 +230,7 @@ impl<'a> Parser<'a> {
         // A digest waits for no hash, and only to keep the order of rows.
         if kind == IdKind::Md5 && pending.is_empty() {
             return match self.input.keys.keys(kind, case, text, &mut self.keys) {
-                Ok(()) => self.counts.usable[IdKind::Md5 as usize] += 1,
+                Ok(()) => self.counts.accept_as(IdKind::Md5, position.column),
                 Err(unusable) => self.reject(position, unusable.into(), text),
             };
         }
@@ -244,8 +244,8 @@ impl<'a> Parser<'a> {
     /// The same for a value that does not outlive its row.
     fn value_now(
         &mut self,
-        pending: &mut Vec<PendingValue<'a, '_>>,
-        position: Position<'a>,
+        pending: &mut Vec<PendingValue<'_>>,
+        position: Position,
         kinds: &Kinds,
         text: &[u8],
     ) {
@@ -259,8 +259,8 @@ impl<'a> Parser<'a> {
     #[cold]
     fn reject_now(
         &mut self,
-        pending: &mut Vec<PendingValue<'a, '_>>,
-        position: Position<'a>,
+        pending: &mut Vec<PendingValue<'_>>,
+        position: Position,
         reason: Reason,
         text: &[u8],
     ) {
@@ -269,14 +269,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Appends the batch's keys, and counts or records its values without one.
-    fn finish(&mut self, pending: &mut Vec<PendingValue<'a, '_>>) {
+    fn finish(&mut self, pending: &mut Vec<PendingValue<'_>>) {
         let mut values = pending.drain(..);
         let (mut batch, mut keys) = (take(&mut self.batch), take(&mut self.keys));
         batch.finish(&self.input.keys, &mut keys, |result| {
             let PendingValue { position, kind, text } =
                 values.next().expect("the batch has as many ids as values are pending");
             match result {
-                Ok(()) => self.counts.accept(kind, text),
+                Ok(()) => self.counts.accept(kind, position.column, text),
                 Err(unusable) => self.reject(position, unusable.into(), text),
             }
         });
@@ -284,12 +284,13 @@ impl<'a> Parser<'a> {
     }
 
     #[cold]
-    fn reject(&mut self, position: Position<'a>, reason: Reason, text: &[u8]) {
-        self.counts.reject(reason, text);
+    fn reject(&mut self, position: Position, reason: Reason, text: &[u8]) {
+        self.counts.reject(reason, position.column, text);
         // Exports may have millions of blank values, which are no mistakes.
         if self.rejects.is_some() && reason != Reason::Blank {
             let Position { source, line, column } = position;
-            let row = (&*self.names[source], line, column.map(|column| &*column.name));
+            let column = column.map(|index| &*self.input.layout.columns()[index].name);
+            let row = (&*self.names[source], line, column);
             rejects::append_row(&mut self.rejected, row, reason, text);
         }
     }

@@ -25,7 +25,7 @@ pub(crate) trait KeySink: Send {
 }
 
 /// Counts of an input. A value is one row in one column, so one column has as many values as rows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) rows: u64,
     pub(crate) values: u64,
@@ -40,6 +40,16 @@ pub(crate) struct Counts {
     pub(crate) shapes: [u64; SHAPES.len()],
     /// Rejected rows that begin compressed or packed data.
     pub(crate) packed: u64,
+    /// By the index of the column; shorter if later columns have no value yet.
+    pub(crate) columns: Vec<ColumnCounts>,
+}
+
+/// Values of a column. Rows rejected as a whole, such as those of another length, are in no column.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ColumnCounts {
+    pub(crate) usable: u64,
+    pub(crate) blank: u64,
+    pub(crate) malformed: u64,
 }
 
 /// Kinds whose ids are told apart by their shape, the narrowest first.
@@ -88,19 +98,35 @@ impl Counts {
         self.rejected.iter().sum::<u64>() - self.of(Reason::Blank)
     }
 
-    /// Counts a usable id by its kind, and by the kind that it looks like.
+    /// Counts a usable id by its kind, its column if it has one, and the kind that it looks like.
     #[inline]
-    pub(crate) fn accept(&mut self, kind: IdKind, id: &[u8]) {
-        self.usable[kind as usize] += 1;
+    pub(crate) fn accept(&mut self, kind: IdKind, column: Option<usize>, id: &[u8]) {
+        self.accept_as(kind, column);
         if let Some(other) = lookalike(kind, id) {
             let index = LOOKALIKES.iter().position(|pair| *pair == (kind, other));
             self.lookalikes[index.expect("every pair is listed")] += 1;
         }
     }
 
+    /// Counts a usable id that looks like its kind alone.
+    #[inline]
+    pub(crate) fn accept_as(&mut self, kind: IdKind, column: Option<usize>) {
+        self.usable[kind as usize] += 1;
+        if let Some(column) = column {
+            self.column(column).usable += 1;
+        }
+    }
+
     /// Counts a rejected value, a malformed one also by the kind that it looks like.
-    pub(crate) fn reject(&mut self, reason: Reason, value: &[u8]) {
+    pub(crate) fn reject(&mut self, reason: Reason, column: Option<usize>, value: &[u8]) {
         self.rejected[reason as usize] += 1;
+        if let Some(column) = column {
+            let column = self.column(column);
+            match reason {
+                Reason::Blank => column.blank += 1,
+                _ => column.malformed += 1,
+            }
+        }
         self.packed += u64::from(reason != Reason::Blank && is_packed(value));
         let value = trim(value);
         if reason == Reason::Malformed
@@ -108,6 +134,14 @@ impl Counts {
         {
             self.shapes[index] += 1;
         }
+    }
+
+    #[inline]
+    fn column(&mut self, index: usize) -> &mut ColumnCounts {
+        if self.columns.len() <= index {
+            self.columns.resize(index + 1, ColumnCounts::default());
+        }
+        &mut self.columns[index]
     }
 
     /// The kind that most of the malformed values look like.
@@ -132,5 +166,16 @@ impl Counts {
         self.usable.iter_mut().zip(other.usable).for_each(|(sum, count)| *sum += count);
         self.lookalikes.iter_mut().zip(other.lookalikes).for_each(|(sum, count)| *sum += count);
         self.shapes.iter_mut().zip(other.shapes).for_each(|(sum, count)| *sum += count);
+        for (index, counts) in other.columns.iter().enumerate() {
+            self.column(index).add(counts);
+        }
+    }
+}
+
+impl ColumnCounts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.usable += other.usable;
+        self.blank += other.blank;
+        self.malformed += other.malformed;
     }
 }

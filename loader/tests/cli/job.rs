@@ -169,6 +169,7 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
         "largest_share",
         "skewed",
         "labels",
+        "columns",
     ] {
         assert_eq!(published[field], expected[field], "{field}");
     }

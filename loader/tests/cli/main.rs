@@ -5,6 +5,7 @@
 mod support;
 
 mod appending;
+mod columns;
 mod declared_kinds;
 mod dedup;
 mod expiry;

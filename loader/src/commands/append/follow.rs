@@ -103,8 +103,8 @@ pub(super) async fn run(
             let kind = kinds.of(line);
             let case = case.unwrap_or(kind.canonical_case());
             match key.keys(kind, case, line, &mut batch.keys) {
-                Ok(()) => batch.counts.accept(kind, line),
-                Err(unusable) => batch.counts.reject(unusable.into(), line),
+                Ok(()) => batch.counts.accept(kind, None, line),
+                Err(unusable) => batch.counts.reject(unusable.into(), None, line),
             }
         };
         read_lines(io::stdin().lock(), parse, |batch| sender.blocking_send(batch).is_ok());
@@ -274,7 +274,7 @@ fn read_lines(
                 batch.counts.rows += 1;
                 batch.counts.values += 1;
                 if std::mem::take(is_too_long) {
-                    batch.counts.reject(Reason::TooLong, b"");
+                    batch.counts.reject(Reason::TooLong, None, b"");
                 } else {
                     parse(begun.strip_suffix(b"\r").unwrap_or(begun), batch);
                 }

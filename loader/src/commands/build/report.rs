@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use rtad_core::snapshot::{FilterCheck, InputRecord, Lineage};
+use rtad_core::snapshot::{FilterCheck, Lineage};
 
 use super::super::audience_report::FilterReport;
 use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
+use super::super::input_report::{ColumnReport, write_columns, write_inputs};
 use super::super::lineage_args::{labels_text, rfc3339};
 use super::super::overlap::Overlap;
 use super::super::skew::Skew;
@@ -53,6 +54,7 @@ pub(super) struct BuildSummary {
     /// Labels, and counts by input.
     #[serde(flatten)]
     lineage: Lineage,
+    columns: Vec<ColumnReport>,
     gate: Gate,
     read_seconds: f64,
     total_seconds: f64,
@@ -81,7 +83,7 @@ struct RejectedCounts {
 impl BuildSummary {
     pub(super) fn new(
         done: &BuildOutcome,
-        counts: &Counts,
+        (counts, columns): (&Counts, Vec<ColumnReport>),
         (deltas, carried, overlap): (Changes, Option<CarriedReport>, Option<Overlap>),
         gate: Gate,
         (dry_run, signed): (bool, bool),
@@ -118,6 +120,7 @@ impl BuildSummary {
             chunks_written: done.chunks_written,
             expires_unix_seconds: manifest.expires_unix_seconds(),
             lineage: manifest.lineage().cloned().unwrap_or_default(),
+            columns,
             gate,
             read_seconds: stages.read_seconds,
             total_seconds: stages.total_seconds(),
@@ -133,18 +136,8 @@ impl BuildSummary {
         if !self.lineage.labels.is_empty() {
             writeln!(out, "  labels      {}", labels_text(&self.lineage))?;
         }
-        let Lineage { inputs, .. } = &self.lineage;
-        for InputRecord { name, rows, usable, blank, malformed, .. } in
-            inputs.iter().filter(|_| inputs.len() > 1)
-        {
-            let (rows, usable) = (HumanCount(*rows), HumanCount(*usable));
-            let (blank, malformed) = (HumanCount(*blank), HumanCount(*malformed));
-            writeln!(
-                out,
-                "  input       {name}: {rows} rows, {usable} usable, {blank} blank, \
-                 {malformed} malformed"
-            )?;
-        }
+        write_inputs(out, "  ", &self.lineage.inputs)?;
+        write_columns(out, "  ", &self.columns)?;
         let RejectedCounts { malformed, too_long, row_length, open_quote, .. } = self.rejected;
         let (malformed, too_long) = (HumanCount(malformed), HumanCount(too_long));
         let (row_length, open_quote) = (HumanCount(row_length), HumanCount(open_quote));

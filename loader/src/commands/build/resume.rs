@@ -162,7 +162,7 @@ impl ReadProgress {
         let open = self.open.entry(source).or_default();
         update(open);
         if open.all_blocks == Some(open.parsed_blocks) {
-            let counts = open.counts;
+            let counts = std::mem::take(&mut open.counts);
             self.open.remove(&source);
             self.ended.insert(source, counts);
         }

@@ -64,7 +64,7 @@ impl<'a> LineKeys<'a> {
             keys.clear();
             match self.keys(text, is_whole, &mut keys) {
                 Ok(()) => {
-                    self.kinds.inspect(|kinds| counts.accept(kinds.of(text), text));
+                    self.kinds.inspect(|kinds| counts.accept(kinds.of(text), None, text));
                     // An id with several spellings is new if any spelling is; all of them become
                     // seen.
                     let new = keys.iter().filter(|key| first.is_new(key)).count();
@@ -72,7 +72,7 @@ impl<'a> LineKeys<'a> {
                         first.pass(text);
                     }
                 }
-                Err(reason) => counts.reject(reason, text),
+                Err(reason) => counts.reject(reason, None, text),
             }
             counts.rows += 1;
             counts.values += 1;

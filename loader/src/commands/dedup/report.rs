@@ -11,6 +11,7 @@ use rtad_cli::command_error::CommandError;
 
 use super::super::context::Output;
 use super::super::error::CommonError;
+use super::super::input_report::InputReport;
 use crate::input::{Counts, Reason};
 use crate::seen::SeenKeys;
 
@@ -23,6 +24,8 @@ pub(super) struct DedupReport {
     duplicates: u64,
     blank: u64,
     malformed: u64,
+    #[serde(flatten)]
+    inputs: InputReport,
     exact: bool,
     /// Expected number of new ids that counted as seen; `None` if the filter is full.
     expected_false_positives: Option<f64>,
@@ -31,7 +34,12 @@ pub(super) struct DedupReport {
 }
 
 impl DedupReport {
-    pub(super) fn new(counts: &Counts, seen: &SeenKeys, first_seen: u64, took: Duration) -> Self {
+    pub(super) fn new(
+        (counts, inputs): (&Counts, InputReport),
+        seen: &SeenKeys,
+        first_seen: u64,
+        took: Duration,
+    ) -> Self {
         let unusable: u64 = counts.rejected.iter().sum();
         // Several spellings in one row are one id; several columns may hold several ids.
         let usable = (counts.values - unusable).min(counts.keys);
@@ -41,6 +49,7 @@ impl DedupReport {
             duplicates: usable.saturating_sub(first_seen),
             blank: counts.of(Reason::Blank),
             malformed: counts.malformed(),
+            inputs,
             exact: matches!(seen, SeenKeys::Exact(_)),
             expected_false_positives: match seen {
                 SeenKeys::Exact(_) => Some(0.0),
@@ -85,6 +94,7 @@ impl DedupReport {
         writeln!(out, "duplicates  {}", HumanCount(duplicates))?;
         let (blank, malformed) = (HumanCount(blank), HumanCount(malformed));
         writeln!(out, "unusable    {blank} blank, {malformed} malformed")?;
+        self.inputs.write_text(out, "")?;
         match self.exact {
             true => {
                 writeln!(out, "method      exact, {} of memory", HumanBytes(self.memory_bytes))?

@@ -12,6 +12,7 @@ use rtad_core::device::DeviceKey;
 
 use super::super::context::Output;
 use super::super::input_args::InputArgs;
+use super::super::input_report;
 use super::super::value_parsers::parse_output_file;
 use super::distinct::sort_distinct;
 use super::lines::{self, KeysLine, ReportLine};
@@ -56,12 +57,13 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
         .map(|_| KeyWriter { out: &out, keys: Vec::new(), batch })
         .collect();
     let counts = input::read(&input, &mut sinks, None, &progress)?.total();
+    let columns = input_report::columns(&input.layout, &counts);
     sinks.iter_mut().for_each(KeyWriter::flush);
     drop(progress);
     let mut out = out.into_inner();
     let flushed = out.failed.take().map_or_else(|| out.file.flush(), Err);
     flushed.map_err(CommandError::output)?;
-    lines::report(&ReportLine::Keys(KeysLine::of(&counts)), args.report.as_deref())
+    lines::report(&ReportLine::Keys(KeysLine::of(&counts, columns)), args.report.as_deref())
 }
 
 /// Stdout, shared by all threads.

@@ -13,6 +13,7 @@ use rtad_core::snapshot::{ChunkEntry, Digest, FilterStats};
 
 use super::super::carried::CarriedReport;
 use super::super::error::CommonError;
+use super::super::input_report::{ColumnReport, add_columns};
 use super::error::JobError;
 use crate::input::{Counts, LOOKALIKES, Lookalike, Reason};
 
@@ -38,6 +39,7 @@ pub(super) struct KeysLine {
     pub(super) lookalikes: BTreeMap<String, u64>,
     /// Rejected rows that begin compressed or packed data.
     pub(super) packed: u64,
+    pub(super) columns: Vec<ColumnReport>,
 }
 
 /// Report of `distinct` for one part.
@@ -72,7 +74,7 @@ pub(super) struct ChunkLine {
 }
 
 impl KeysLine {
-    pub(super) fn of(counts: &Counts) -> Self {
+    pub(super) fn of(counts: &Counts, columns: Vec<ColumnReport>) -> Self {
         let rejected = Reason::ALL.map(|reason| (reason.as_str().to_owned(), counts.of(reason)));
         let kinds = IdKind::ALL.map(|kind| (kind.to_string(), counts.usable[kind as usize]));
         let lookalikes = counts.lookalikes().map(|(pair, count)| (name(pair), count));
@@ -84,6 +86,7 @@ impl KeysLine {
             kinds: kinds.into_iter().filter(|(_, count)| *count > 0).collect(),
             lookalikes: lookalikes.collect(),
             packed: counts.packed,
+            columns,
         }
     }
 
@@ -112,6 +115,7 @@ impl KeysLine {
         self.values += other.values;
         self.keys += other.keys;
         self.packed += other.packed;
+        add_columns(&mut self.columns, &other.columns);
         for (sums, counts) in [
             (&mut self.rejected, &other.rejected),
             (&mut self.kinds, &other.kinds),

@@ -226,6 +226,7 @@ impl StepReports {
             &sum,
             args.allow_empty || sum.keys == 0,
         )?;
+        args.reject_limit.warn_of_columns(&self.read.columns);
         self.distinct.check(&args.job)?;
         if args.carried.is_given() && args.job.carried.report.is_none() {
             return Err(JobError::CarriedUnread.into());
@@ -296,6 +297,7 @@ impl StepReports {
             values: read.values,
             duplicates: self.duplicates(),
             rejected: read.rejected.clone(),
+            columns: read.columns.clone(),
             added: distinct.changes.added,
             removed: distinct.found.saturating_sub(distinct.keys),
             expected_fpr: manifest.expected_fpr(),

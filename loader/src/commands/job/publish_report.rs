@@ -11,6 +11,7 @@ use rtad_core::snapshot::Lineage;
 use super::super::carried::CarriedReport;
 use super::super::context::{write_chunks_written, write_published};
 use super::super::gate::Gate;
+use super::super::input_report::{ColumnReport, write_columns};
 use super::super::lineage_args::labels_text;
 use super::super::overlap::Overlap;
 use super::super::skew::Skew;
@@ -28,6 +29,7 @@ pub(super) struct PublishReport {
     pub(super) values: u64,
     pub(super) duplicates: u64,
     pub(super) rejected: BTreeMap<String, u64>,
+    pub(super) columns: Vec<ColumnReport>,
     pub(super) added: u64,
     pub(super) removed: u64,
     pub(super) expected_fpr: f64,
@@ -60,6 +62,7 @@ impl PublishReport {
         if !rejected.is_empty() {
             writeln!(out, "  rejected    {}", rejected.join(", "))?;
         }
+        write_columns(out, "  ", &self.columns)?;
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;

@@ -1,0 +1,129 @@
+//! Counts by input and by column, in the reports of all commands that read ids.
+
+use std::io::{self, Write};
+
+use indicatif::HumanCount;
+use serde::{Deserialize, Serialize};
+
+use rtad_core::snapshot::{InputRecord, Lineage};
+
+use crate::input::{Column, ColumnCounts, Counts, Input, InputCounts, Layout, Reason, Source};
+
+/// Fields of a report.
+#[derive(Debug, Serialize)]
+pub(super) struct InputReport {
+    inputs: Vec<InputRecord>,
+    #[serde(skip_serializing_if = "is_zero")]
+    more_inputs: u64,
+    columns: Vec<ColumnReport>,
+}
+
+/// Values of a column in all inputs, without rows that are rejected as a whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ColumnReport {
+    pub(super) name: String,
+    /// As in `--column`.
+    pub(super) kinds: String,
+    #[serde(flatten)]
+    pub(super) counts: ColumnCounts,
+}
+
+impl InputReport {
+    pub(super) fn of(input: &Input, counts: &InputCounts) -> Self {
+        Self {
+            inputs: records(&input.sources, counts),
+            more_inputs: more(&input.sources),
+            columns: columns(&input.layout, &counts.total()),
+        }
+    }
+
+    pub(super) fn columns(&self) -> &[ColumnReport] {
+        &self.columns
+    }
+
+    pub(super) fn write_text(&self, out: &mut dyn Write, indent: &str) -> io::Result<()> {
+        write_inputs(out, indent, &self.inputs)?;
+        write_columns(out, indent, &self.columns)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The first inputs, as in the manifest.
+pub(super) fn records(sources: &[Source], counts: &InputCounts) -> Vec<InputRecord> {
+    let record = |(source, counts): (&Source, &Counts)| InputRecord {
+        name: source.name(),
+        size_bytes: source.size_bytes(),
+        rows: counts.rows,
+        usable: counts.keys,
+        blank: counts.of(Reason::Blank),
+        malformed: counts.malformed(),
+    };
+    let inputs = sources.iter().zip(counts.of_sources()).map(record);
+    inputs.take(Lineage::MAX_INPUTS).collect()
+}
+
+/// Number of inputs without a record.
+pub(super) const fn more(sources: &[Source]) -> u64 {
+    sources.len().saturating_sub(Lineage::MAX_INPUTS) as u64
+}
+
+pub(super) fn columns(layout: &Layout, counts: &Counts) -> Vec<ColumnReport> {
+    let counts = counts.columns.iter().copied().chain(std::iter::repeat(ColumnCounts::default()));
+    let column = |(column, counts): (&Column, ColumnCounts)| ColumnReport {
+        name: column.name.clone(),
+        kinds: column.kinds.to_string(),
+        counts,
+    };
+    layout.columns().iter().zip(counts).map(column).collect()
+}
+
+/// Adds the columns of another part of the same input.
+pub(super) fn add_columns(sums: &mut Vec<ColumnReport>, others: &[ColumnReport]) {
+    for other in others {
+        let is_same =
+            |sum: &&mut ColumnReport| (&sum.name, &sum.kinds) == (&other.name, &other.kinds);
+        match sums.iter_mut().find(is_same) {
+            Some(sum) => sum.counts.add(&other.counts),
+            None => sums.push(other.clone()),
+        }
+    }
+}
+
+pub(super) fn write_inputs(
+    out: &mut dyn Write,
+    indent: &str,
+    inputs: &[InputRecord],
+) -> io::Result<()> {
+    for input in inputs.iter().filter(|_| inputs.len() > 1) {
+        let InputRecord { name, rows, usable, blank, malformed, .. } = input;
+        let [rows, usable, blank, malformed] =
+            [rows, usable, blank, malformed].map(|n| HumanCount(*n));
+        writeln!(
+            out,
+            "{indent}input       {name}: {rows} rows, {usable} usable, {blank} blank, \
+             {malformed} malformed"
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_columns(
+    out: &mut dyn Write,
+    indent: &str,
+    columns: &[ColumnReport],
+) -> io::Result<()> {
+    for ColumnReport { name, kinds, counts } in columns.iter().filter(|_| columns.len() > 1) {
+        let ColumnCounts { usable, blank, malformed } = *counts;
+        let [usable, blank, malformed] = [usable, blank, malformed].map(HumanCount);
+        writeln!(
+            out,
+            "{indent}column      {name} ({kinds}): {usable} usable, {blank} blank, \
+             {malformed} malformed"
+        )?;
+    }
+    Ok(())
+}

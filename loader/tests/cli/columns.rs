@@ -1,0 +1,117 @@
+//! Counts by column and by input, in the reports of every command that reads ids.
+
+use std::process::Stdio;
+
+use rtad_core::device::IdKind;
+use serde_json::{Value, json};
+use testkit::sandbox::{Sandbox, command, ids};
+
+const COLUMNS: &str = "--format csv --column idfa=idfa --column imei=imei";
+
+/// Two files of two columns. The second one has its columns in another order.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let (idfas, imeis) = (ids(IdKind::Idfa, 0..40), ids(IdKind::Imei, 0..40));
+    let mut one = "idfa,imei\n".to_owned();
+    for (idfa, imei) in idfas.iter().zip(&imeis).take(30) {
+        one += &format!("{idfa},{imei}\n");
+    }
+    one += ",no id\n,worse\n,\nrow of one cell\n";
+    let mut other = "imei,idfa\n".to_owned();
+    for (idfa, imei) in idfas.iter().zip(&imeis).skip(30) {
+        other += &format!("{imei},{idfa}\n,two words\n");
+    }
+    sandbox.file("one.csv", one);
+    sandbox.file("other.csv", other);
+    sandbox
+}
+
+fn expected_columns() -> Value {
+    json!([
+        {"name": "idfa", "kinds": "idfa", "usable": 40, "blank": 3, "malformed": 10},
+        {"name": "imei", "kinds": "imei", "usable": 40, "blank": 11, "malformed": 2},
+    ])
+}
+
+/// The inputs' rows, usable, blank and malformed values.
+fn inputs(report: &Value) -> Vec<[u64; 4]> {
+    let input = |input: &Value| {
+        ["rows", "usable", "blank", "malformed"].map(|name| input[name].as_u64().unwrap())
+    };
+    report["inputs"].as_array().unwrap().iter().map(input).collect()
+}
+
+#[test]
+fn every_report_counts_by_column_and_input() {
+    let sandbox = sandbox();
+    for (command, report) in [
+        ("build --store {}/s --audience a", ""),
+        ("append --store {}/s --audience a", ""),
+        ("verify --store {}/s --audience a --probes 1000 --against", "/against"),
+        ("remove --store {}/s --audience a --dry-run", ""),
+        ("dedup --count", ""),
+    ] {
+        let (command, flag) = match command.strip_suffix(" --against") {
+            Some(command) => (command, "--against"),
+            None => (command, ""),
+        };
+        let run = |json: &str| {
+            let inputs = "{}/one.csv {}/other.csv";
+            let joined = format!("{command} {json} {COLUMNS} --max-reject-ratio 1 {flag} {inputs}");
+            sandbox.run(&joined.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        let json = run("--json").json();
+        let json = json.pointer(report).unwrap();
+        assert_eq!(json["columns"], expected_columns(), "{command}");
+        assert_eq!(inputs(json), [[34, 60, 4, 3], [20, 20, 10, 10]], "{command}: {json}");
+        let text = run(if command.starts_with("build") { "--max-shrink 1" } else { "" }).stdout;
+        for line in [
+            "idfa (idfa): 40 usable, 3 blank, 10 malformed\n",
+            "imei (imei): 40 usable, 11 blank, 2 malformed\n",
+            "one.csv: 34 rows, 60 usable, 4 blank, 3 malformed\n",
+            "other.csv: 20 rows, 20 usable, 10 blank, 10 malformed\n",
+        ] {
+            assert!(text.contains(line), "{command}: {line}: {text}");
+        }
+    }
+}
+
+/// A whole column may be lost within the limit of an input, which counts blank values too.
+#[test]
+fn column_of_malformed_values_is_warned_of() {
+    let sandbox = Sandbox::new();
+    let mut table = "idfa,imei\n".to_owned();
+    for (row, imei) in ids(IdKind::Imei, 0..1000).iter().enumerate() {
+        table += &format!("{},{imei}\n", if row % 200 == 0 { "868049039501257" } else { "" });
+    }
+    sandbox.file("table.csv", table);
+    let built = sandbox.run(
+        "build --store {}/s --audience a --format csv --column idfa=idfa --column imei=imei \
+         {}/table.csv",
+    );
+    assert!(
+        built.stderr.contains(
+            "column idfa: 5 of 5 values that are not blank are malformed: expected ids of kind idfa"
+        ),
+        "{built:?}"
+    );
+    assert_eq!(built.stderr.matches("column").count(), 1, "{built:?}");
+}
+
+#[test]
+fn steps_of_a_distributed_build_count_by_column() {
+    let sandbox = sandbox();
+    let keys = |file: &str| {
+        let command = &mut command(sandbox.path(), &format!("keys {COLUMNS} {{}}/{file}"));
+        // Stdout has the keys themselves.
+        let line = command.stdout(Stdio::null()).output().unwrap().stderr;
+        serde_json::from_slice::<Value>(&line).unwrap()["columns"].clone()
+    };
+    assert_eq!(
+        keys("other.csv"),
+        json!([
+            {"name": "idfa", "kinds": "idfa", "usable": 10, "blank": 0, "malformed": 10},
+            {"name": "imei", "kinds": "imei", "usable": 10, "blank": 10, "malformed": 0},
+        ])
+    );
+}
