@@ -130,8 +130,8 @@ enum ServeError {
     NoToken { listen: SocketAddr },
     #[error("no tokens: expected --token-file, a [[token]] of --config, or --no-token")]
     NoTokens,
-    #[error("--no-token: --config has a [[token]]; use one of both")]
-    BothTokens,
+    #[error("--no-token: expected no [[token]] beside it, found {origin}")]
+    BothTokens { origin: String },
     #[error("--take-over {name}: not a window of --config without a backend")]
     TakeOver { name: AudienceName },
     #[error("could not open a window")]
@@ -152,9 +152,10 @@ enum ServeError {
 impl CommandFailure for ServeError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::NoToken { .. } | Self::NoTokens | Self::BothTokens | Self::TakeOver { .. } => {
-                ExitStatus::Usage
-            }
+            Self::NoToken { .. }
+            | Self::NoTokens
+            | Self::BothTokens { .. }
+            | Self::TakeOver { .. } => ExitStatus::Usage,
             Self::Window(error) if error.is_usage() => ExitStatus::Usage,
             Self::Window(_) | Self::Listen { .. } | Self::WindowThread | Self::Drain => {
                 ExitStatus::Unexpected
@@ -182,14 +183,15 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
 fn tokens(args: &ServeArgs, config: &Config) -> Result<Tokens, CommandError> {
     let mut files = config.tokens.clone();
     if args.no_token {
-        return match (files.is_empty(), args.listen.ip().is_loopback()) {
-            (false, _) => Err(ServeError::BothTokens.into()),
-            (true, false) => Err(ServeError::NoToken { listen: args.listen }.into()),
-            (true, true) => Ok(Tokens::disabled()),
+        return match (files.first(), args.listen.ip().is_loopback()) {
+            (Some(file), _) => Err(ServeError::BothTokens { origin: file.origin.clone() }.into()),
+            (None, false) => Err(ServeError::NoToken { listen: args.listen }.into()),
+            (None, true) => Ok(Tokens::disabled()),
         };
     }
     if let Some(path) = &args.token_file {
-        files.push(TokenFile { path: path.clone(), scopes: vec![Scope::Admin] });
+        let origin = "--token-file".to_owned();
+        files.push(TokenFile { origin, path: path.clone(), scopes: vec![Scope::Admin] });
     }
     if files.is_empty() {
         return Err(ServeError::NoTokens.into());

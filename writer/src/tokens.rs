@@ -12,37 +12,28 @@ use subtle::{Choice, ConstantTimeEq as _};
 
 use super::scopes::Scope;
 
-/// An invalid token file. Messages quote nothing from it.
+/// Invalid token files, a message each. Messages quote nothing from them.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum TokenError {
-    #[error("could not read the token file {path}")]
-    Read {
-        path: String,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error(
-        "token file {path}: no token: expected one per line, of at least {MIN_TOKEN_BYTES} \
-         visible ASCII characters"
-    )]
-    None { path: String },
-    #[error(
-        "token file {path}, line {line}: not a token: expected at least {MIN_TOKEN_BYTES} \
-         visible ASCII characters"
-    )]
-    Line { path: String, line: usize },
+#[error("{}", mistakes.join("; "))]
+pub(crate) struct TokenError {
+    mistakes: Vec<String>,
 }
 
 impl CommandFailure for TokenError {
     fn exit(&self) -> ExitStatus {
         ExitStatus::Usage
     }
+
+    fn mistakes(&self) -> &[String] {
+        &self.mistakes
+    }
 }
 
 /// A file of tokens with the same scopes.
 #[derive(Debug, Clone)]
 pub(super) struct TokenFile {
+    /// Location of its name, for messages.
+    pub(super) origin: String,
     pub(super) path: PathBuf,
     pub(super) scopes: Vec<Scope>,
 }
@@ -146,19 +137,23 @@ impl Tokens {
 }
 
 fn read(files: &[TokenFile]) -> Result<Arc<[Token]>, TokenError> {
-    let mut tokens = Vec::new();
-    for (file, TokenFile { path, .. }) in files.iter().enumerate() {
-        tokens.extend(read_file(path)?.into_iter().map(|token| Token { token, file }));
+    let (mut tokens, mut mistakes) = (Vec::new(), Vec::new());
+    for (file, TokenFile { origin, path, .. }) in files.iter().enumerate() {
+        match read_file(path) {
+            Ok(read) => tokens.extend(read.into_iter().map(|token| Token { token, file })),
+            Err(mistake) => mistakes.push(format!("{origin}: {}{mistake}", path.display())),
+        }
     }
-    Ok(tokens.into())
+    if mistakes.is_empty() { Ok(tokens.into()) } else { Err(TokenError { mistakes }) }
 }
 
-fn read_file(path: &Path) -> Result<Vec<Vec<u8>>, TokenError> {
-    let name = || path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|source| TokenError::Read { path: name(), source })?;
+/// The tokens, or the end of a message that begins with the path.
+fn read_file(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!(": could not read it: {error}"))?;
+    let accepted = format!("expected at least {MIN_TOKEN_BYTES} visible ASCII characters");
     parse_tokens(&bytes).map_err(|found| match found {
-        NotTokens::Empty => TokenError::None { path: name() },
-        NotTokens::Line(line) => TokenError::Line { path: name(), line },
+        NotTokens::Empty => format!(": no token: {accepted}, one token per line"),
+        NotTokens::Line(line) => format!(", line {line}: not a token: {accepted}"),
     })
 }
 
@@ -181,7 +176,7 @@ mod tests {
 
     fn file(path: &Path, scopes: &[&str]) -> TokenFile {
         let scopes = scopes.iter().map(|scope| scope.parse().unwrap()).collect();
-        TokenFile { path: path.to_owned(), scopes }
+        TokenFile { origin: "writer.toml:1: [[token]]".to_owned(), path: path.to_owned(), scopes }
     }
 
     #[test]

@@ -260,6 +260,11 @@ impl<'a> Document<'a> {
         self.location_of(&Path::of(key))
     }
 
+    /// File, line and key, for a message about a value that is checked later.
+    pub fn described(&self, key: &str) -> String {
+        self.mistakes.described(&self.location(key), &self.given.names())
+    }
+
     /// The path of a file that the document names, relative to the document's directory.
     pub fn beside(&self, path: impl AsRef<FilePath>) -> PathBuf {
         FilePath::new(self.file).parent().unwrap_or(FilePath::new("")).join(path)

@@ -82,25 +82,33 @@ impl Mistakes {
     }
 
     fn message(&self, Mistake { location, found, accepted }: &Mistake) -> String {
-        let (file, key) = (&self.file, self.named(&location.key));
-        let location = match location.line {
-            Some(line) => format!("{file}:{line}: "),
-            None if file.is_empty() || location.is_outside => String::new(),
-            None => format!("{file}: "),
-        };
-        format!("{location}{key} {found}; accepted: {accepted}")
+        format!("{} {found}; accepted: {accepted}", self.described(location, &self.names))
     }
 
-    /// The key with the name of its table, if that is known: `[[window]] "clicks": capacity`.
-    fn named(&self, key: &str) -> String {
-        let table = key.find(']').map_or(key, |end| &key[..=end]);
-        let (Some(name), Some((list, _))) = (self.names.get(table), table.split_once('[')) else {
-            return key.to_owned();
-        };
-        match key[table.len()..].strip_prefix('.') {
-            Some(rest) => format!("[[{list}]] {name:?}: {rest}"),
-            None => format!("[[{list}]] {name:?}"),
+    /// The file, line and key of a location.
+    pub(crate) fn described(
+        &self,
+        location: &Location,
+        names: &BTreeMap<String, String>,
+    ) -> String {
+        let (file, key) = (&self.file, named(&location.key, names));
+        match location.line {
+            Some(line) => format!("{file}:{line}: {key}"),
+            None if file.is_empty() || location.is_outside => key,
+            None => format!("{file}: {key}"),
         }
+    }
+}
+
+/// The key with the name of its table, if that is known: `[[window]] "clicks": capacity`.
+fn named(key: &str, names: &BTreeMap<String, String>) -> String {
+    let table = key.find(']').map_or(key, |end| &key[..=end]);
+    let (Some(name), Some((list, _))) = (names.get(table), table.split_once('[')) else {
+        return key.to_owned();
+    };
+    match key[table.len()..].strip_prefix('.') {
+        Some(rest) => format!("[[{list}]] {name:?}: {rest}"),
+        None => format!("[[{list}]] {name:?}"),
     }
 }
 

@@ -178,10 +178,12 @@ impl Node {
         let items = tables.flat_map(|(key, list)| {
             list.iter().enumerate().map(move |(index, item)| (format!("{key}[{index}]"), item))
         });
-        let name = |item: &Self| match &item.get(&[Step::Key("name".to_owned())])?.value {
-            Value::String(name) if !name.is_empty() => Some(name.clone()),
+        let text = |item: &Self, key: &str| match &item.get(&[Step::Key(key.to_owned())])?.value {
+            Value::String(text) if !text.is_empty() => Some(text.clone()),
             _ => None,
         };
+        // A table of tokens has no name.
+        let name = |item: &Self| text(item, "name").or_else(|| text(item, "file"));
         items.filter_map(|(key, item)| Some((key, name(item)?))).collect()
     }
 

@@ -138,7 +138,7 @@ impl Default for Config {
 /// Tokens, windows and audiences, a line each.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for TokenFile { path, scopes } in &self.tokens {
+        for TokenFile { path, scopes, .. } in &self.tokens {
             let scopes: Vec<String> = scopes.iter().map(Scope::to_string).collect();
             writeln!(f, "token      {}: {}", path.display(), scopes.join(", "))?;
         }
@@ -242,7 +242,8 @@ fn token(table: TokenTable, index: usize, windows: &[String], d: &mut Document<'
             d.reject(&key, "the name of a [[window]] after events:");
         }
     }
-    TokenFile { path: d.beside(table.file), scopes: table.scopes }
+    let origin = d.described(&format!("token[{index}].file"));
+    TokenFile { origin, path: d.beside(table.file), scopes: table.scopes }
 }
 
 fn length(table: &WindowTable, key: &str, d: &mut Document<'_>) -> Length {

@@ -106,5 +106,14 @@ fn service_starts_with_tokens_of_the_config_alone() {
     let serve = Serve::spawn(&mut command(sandbox.path(), start));
     serve.connect().get("/v1/audiences").problem(401, "unauthorized");
     sandbox.file("crm", "short");
-    sandbox.run("check-config {}/writer.toml").fails(2, "crm, line 1: not a token");
+    std::fs::remove_file(sandbox.path().join("stream")).unwrap();
+    let checked = sandbox.run("check-config {}/writer.toml");
+    assert_eq!(checked.status, Some(2));
+    for message in [
+        "writer.toml:3: [[token]] \"stream\": file: {}/stream: could not read it: No such file",
+        "writer.toml:7: [[token]] \"crm\": file: {}/crm, line 1: not a token: expected at least",
+    ] {
+        let message = message.replace("{}", sandbox.path().to_str().unwrap());
+        assert!(checked.stderr.contains(&message), "{message}: {}", checked.stderr);
+    }
 }

@@ -77,9 +77,9 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
             "[[token]]\nfile = \"t\"\nscopes = [\"events:A\", \"root\", \"events:b\"]\n\
              [[token]]\nfile = \"\"\nscopes = []",
             &[
-                "writer.toml:8: token[0].scopes[0] is \"events:A\"; accepted: admin, or events:",
-                "writer.toml:8: token[0].scopes[1] is \"root\"; accepted: admin, or events:, cal",
-                "writer.toml:8: token[0].scopes[2] is \"events:b\"; accepted: the name of a [[",
+                "writer.toml:8: [[token]] \"t\": scopes[0] is \"events:A\"; accepted: admin, or",
+                "writer.toml:8: [[token]] \"t\": scopes[1] is \"root\"; accepted: admin, or eve",
+                "writer.toml:8: [[token]] \"t\": scopes[2] is \"events:b\"; accepted: the name",
                 "writer.toml:10: token[1].file is \"\"; accepted: a string that is not empty",
                 "writer.toml:11: token[1].scopes is a list; accepted: at least one scope",
             ],
