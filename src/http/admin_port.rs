@@ -8,6 +8,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use rtad_http::origin::is_cross_site;
+use rtad_http::problem::ProblemCode;
 
 use super::admin_app::AdminApp;
 use super::error::ApiError;
@@ -20,7 +21,7 @@ pub fn metrics_router(app: Arc<AdminApp>) -> Router {
     Router::new()
         .route("/metrics", get(status::metrics))
         .fallback(async || ApiError::NotFound(METRICS_ROUTES))
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), refuse_cross_site))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), guard))
         .merge(probes())
         .with_state(app)
 }
@@ -43,19 +44,19 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
         .route("/v1/explain/{platform}", post(explain::explained))
         .route("/v1/audiences/{audience}/shards", get(shards::shards))
         .fallback(async || ApiError::NotFound(console::ROUTES))
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), refuse_cross_site))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), guard))
         .merge(probes())
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed(None))
         .with_state(app)
 }
 
-async fn refuse_cross_site(
-    State(app): State<Arc<AdminApp>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match is_cross_site(request.method(), request.headers(), &app.hosts) {
+async fn guard(State(app): State<Arc<AdminApp>>, request: Request, next: Next) -> Response {
+    let response = match is_cross_site(request.method(), request.headers(), &app.hosts) {
         true => ApiError::CrossSite.into_response(),
         false => next.run(request).await,
+    };
+    if let Some(ProblemCode(code)) = response.extensions().get() {
+        app.shared.telemetry.refused("admin", code);
     }
+    response
 }

@@ -93,7 +93,7 @@ impl App {
             Err(error) => {
                 let answer: DecisionAnswer = error.into_answer();
                 if let Some(ProblemCode(code)) = answer.extensions().get() {
-                    self.telemetry.refused(route, code);
+                    self.telemetry.refused(route.name(), code);
                 }
                 answer
             }

@@ -29,7 +29,7 @@ pub struct Telemetry {
     handle: PrometheusHandle,
     routes: [RouteMetrics; Route::ALL.len()],
     labeled: Mutex<LabeledCounters>,
-    /// Problems of the decision port.
+    /// Problems of rtad's own routes.
     refusals: Refusals,
     shed: Counter,
     /// Requests begun and not yet ended.
@@ -300,8 +300,8 @@ impl Telemetry {
     }
 
     /// Counts a request that a problem answered.
-    pub fn refused(&self, route: &RouteMetrics, code: &'static str) {
-        self.refusals.count(&route.route, code);
+    pub fn refused(&self, route: &str, code: &'static str) {
+        self.refusals.count(route, code);
     }
 
     /// Logs failures of platforms' requests and problems of rtad's own routes, at most once a

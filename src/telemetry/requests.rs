@@ -73,6 +73,11 @@ impl RouteMetrics {
         Self { route: route.to_owned(), counter: ShardedCounter::default() }
     }
 
+    /// The label's value.
+    pub fn name(&self) -> &str {
+        &self.route
+    }
+
     /// Counts a request.
     #[inline]
     pub(super) fn record(&self, duration: Duration, is_ok: bool) {

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use rtad_http::origin::is_cross_site;
+use rtad_http::problem::ProblemCode;
 
 use super::app::{App, Needed, authorize};
 use super::error::ApiError;
@@ -65,22 +66,22 @@ pub(super) fn admin_router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/windows", get(events::list_with_audiences))
         .fallback(async || console::not_found())
-        .layer(from_fn_with_state(Arc::clone(&app), refuse_foreign_hosts))
+        .layer(from_fn_with_state(Arc::clone(&app), guard_admin))
         // Health checks of balancers may have any host, and learn no more than a state.
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .with_state(app)
 }
 
-async fn refuse_foreign_hosts(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match is_cross_site(request.method(), request.headers(), &app.admin_hosts) {
+async fn guard_admin(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let response = match is_cross_site(request.method(), request.headers(), &app.admin_hosts) {
         true => ApiError::CrossSite.into_response(),
         false => next.run(request).await,
+    };
+    if let Some(ProblemCode(code)) = response.extensions().get() {
+        app.telemetry.refusals.count("admin", code);
     }
+    response
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {

@@ -3,12 +3,15 @@
 //! Counters show how many requests were refused; the log also says so to those who have no metrics.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 
 /// Shortest time between two lines about the same route and cause.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// More pairs of a route and a code than any program has.
+const COUNTERS: usize = 256;
 
 /// A route or platform, and a cause.
 pub type RefusalLabels = (String, &'static str);
@@ -42,18 +45,42 @@ impl RefusalLog {
 }
 
 /// Counts of refused requests by route and code of the problem, since the start.
+///
+/// The first request of a route and code takes the next counter; later ones find it, without a lock
+/// or an allocation.
+#[derive(Debug)]
+pub struct Refusals([RefusalCounter; COUNTERS]);
+
 #[derive(Debug, Default)]
-pub struct Refusals(Mutex<BTreeMap<RefusalLabels, u64>>);
+struct RefusalCounter {
+    labels: OnceLock<RefusalLabels>,
+    requests: AtomicU64,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| RefusalCounter::default()))
+    }
+}
 
 impl Refusals {
     /// Counts a refused request.
     pub fn count(&self, route: &str, code: &'static str) {
-        *self.0.lock().entry((route.to_owned(), code)).or_default() += 1;
+        let is_of = |counter: &&RefusalCounter| {
+            let labels = counter.labels.get_or_init(|| (route.to_owned(), code));
+            labels.0 == route && labels.1 == code
+        };
+        // Beyond the last counter its own total is too high, rather than a request lost.
+        let counter = self.0.iter().find(is_of).unwrap_or(&self.0[COUNTERS - 1]);
+        counter.requests.fetch_add(1, Relaxed);
     }
 
     /// Logs those that are due.
     pub fn log(&self, log: &mut RefusalLog, now: Instant) {
-        let totals = self.0.lock().clone();
+        let total = |counter: &RefusalCounter| {
+            Some((counter.labels.get()?.clone(), counter.requests.load(Relaxed)))
+        };
+        let totals = self.0.iter().map_while(total);
         for ((route, code), requests) in log.due(totals, now) {
             tracing::warn!(route, code, requests, "requests refused");
         }
@@ -84,5 +111,26 @@ mod tests {
         check(61, &[("a", "bad_body", 10), ("b", "bad_body", 1)], &["a bad_body 7"]);
         check(200, &[("a", "bad_body", 10), ("b", "bad_body", 1)], &[]);
         check(201, &[("a", "bad_body", 11)], &["a bad_body 1"]);
+    }
+
+    #[test]
+    fn threads_share_the_counters_of_routes_and_codes() {
+        let refusals = Refusals::default();
+        let codes = ["bad_body", "unauthorized", "cross_site"];
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..3000 {
+                        refusals.count(["a", "b"][n % 2], codes[n % 3]);
+                    }
+                });
+            }
+        });
+        let counters = refusals.0.iter().map_while(|counter| {
+            Some((counter.labels.get()?.clone(), counter.requests.load(Relaxed)))
+        });
+        let counted: BTreeMap<_, _> = counters.collect();
+        assert_eq!(counted.len(), 6);
+        assert!(counted.values().all(|requests| *requests == 2000), "{counted:?}");
     }
 }

@@ -97,6 +97,14 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
         (&refused["route"], &refused["code"], &refused["requests"]),
         (&json!("unknown"), &json!("not_found"), &json!(1))
     );
+    let mut admin = rtad.connect_admin();
+    admin.send("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    admin.next().expect("an answer").problem(403, "cross_site");
+    let refused = rtad.log("requests refused", 2);
+    assert_eq!(
+        (&refused["route"], &refused["code"], &refused["requests"]),
+        (&json!("admin"), &json!("cross_site"), &json!(1))
+    );
 
     // A missing file is an error, and its return a change.
     std::fs::remove_file(secret.file("..data")).unwrap();

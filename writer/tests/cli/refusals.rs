@@ -279,6 +279,8 @@ fn admin_port_rejects_public_host_names_unless_configured() {
     {
         assert_eq!(get(path, host).status, 200, "{path} {host}");
     }
+    let refused = serve.log("requests refused", 1);
+    assert_eq!((&refused["route"], &refused["code"]), (&"admin".into(), &"cross_site".into()));
 }
 
 /// Bodies of unknown length take memory as they arrive, not ahead.
