@@ -38,6 +38,8 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     backend: Mutex<Option<Backend>>,
+    /// The last one, once there is none: caps that a reload removed with it still give back.
+    former: Mutex<Option<Backend>>,
     /// The accounts by strategy. They stay when a cap ends: counters of calls do not fall.
     accounts: Mutex<HashMap<String, Account>>,
     /// Held during calls.
@@ -101,6 +103,7 @@ impl Leases {
         if is_same {
             return;
         }
+        let former = backend.take();
         *backend = config.and_then(|config| match RedisLeases::connect(&config.redis) {
             Ok(client) => Some(Backend { config: config.clone(), client: Arc::new(client) }),
             // Reading the config checked it: the CA file has changed since.
@@ -109,6 +112,9 @@ impl Leases {
                 None
             }
         });
+        if backend.is_none() {
+            *self.former.lock() = former;
+        }
     }
 
     /// State of a strategy's leases.
@@ -229,7 +235,7 @@ impl Leases {
     /// Gives back what these caps have left. Waits for calls in progress.
     pub(super) async fn give_back(&self, caps: &[Arc<Cap>]) {
         let _calling = self.calling.lock().await;
-        let backend = self.backend.lock().clone();
+        let backend = self.backend.lock().clone().or_else(|| self.former.lock().clone());
         let Some(Backend { client, .. }) = backend else { return };
         let left = self.unused(caps);
         let calls = left.iter().map(async |pending| {

@@ -130,6 +130,17 @@ fn drained_pod_gives_back_what_it_did_not_use() {
 
 #[test]
 fn removed_cap_gives_back_what_it_did_not_use() {
+    check_removed_cap(|rules, _| rules);
+}
+
+#[test]
+fn cap_that_is_removed_with_its_server_gives_back() {
+    check_removed_cap(|rules, redis| {
+        rules.replace(&format!("[cap_leases]\nbackend = {redis:?}\n"), "")
+    });
+}
+
+fn check_removed_cap(then: impl FnOnce(String, &str) -> String) {
     let redis = Redis::start();
     let first = start(100_000, &redis);
     let mut client = first.connect();
@@ -139,7 +150,7 @@ fn removed_cap_gives_back_what_it_did_not_use() {
     let leased = leased_rules(100_000, &redis.url());
     let (before, rest) = leased.split_once("[strategy.cap]").unwrap();
     let (_, after) = rest.split_once("[[strategy]]").unwrap();
-    first.write_config(API, &format!("{before}[[strategy]]{after}"));
+    first.write_config(API, &then(format!("{before}[[strategy]]{after}"), &redis.url()));
     first.connect_admin().request("POST", "/v1/reload", "", "").ok();
     let second = start(100_000, &redis);
     let (mut client, mut devices) = (second.connect(), 1_000..);
