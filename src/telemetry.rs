@@ -31,7 +31,9 @@ mod snapshots;
 
 pub use cache::ChunkSource;
 pub use connections::ConnectionPermit;
-pub use decisions::{BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels};
+pub use decisions::{
+    BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, ValueCounter,
+};
 pub use failures::FailureCounter;
 pub use registry::{InFlight, Telemetry};
 pub use requests::{Route, RouteMetrics};

@@ -180,6 +180,7 @@ impl Catalog {
             let decide = || keys.decide(self, strategy, &facts);
             let decision = self.within_cap(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
+            self.count_value(strategy, decision);
             experiments.count(strategy, decision, &assignments);
             let tag = experiments.tag(strategy, &assignments);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }

@@ -10,8 +10,8 @@ use super::audience::Audience;
 use super::experiments::ServedExperiments;
 use crate::cap::{Cap, CapTables};
 use crate::platform::{Access, Failure, Platform, Verdicts};
-use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy};
-use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry};
+use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy, ValueEntry};
+use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry, ValueCounter};
 use rtad_core::device::DeviceKey;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
@@ -30,6 +30,8 @@ pub struct Catalog {
     are_per_request: Arc<[bool]>,
     /// Counters of `/v1/decide`, one per strategy: created once, not looked up per request.
     decisions: Vec<DecisionCounters>,
+    /// Counters of values, by index of the strategy and of the value.
+    values: Arc<[Vec<ValueCounter>]>,
     platforms: Arc<[ServedPlatform]>,
     experiments: Arc<ServedExperiments>,
     api: ApiAccess,
@@ -120,6 +122,14 @@ impl Catalog {
         let counters =
             |strategy: &Strategy| telemetry.decisions("api", &strategy.name, strategy.is_shadow);
         let decisions = strategies.iter().map(counters).collect();
+        let values = |strategy: &Strategy| {
+            let value = |(row, entry): (usize, &ValueEntry)| {
+                let audience = entry.audience.map(|index| audiences[index].name.as_str());
+                telemetry.value(&strategy.name, row, audience)
+            };
+            strategy.values.iter().enumerate().map(value).collect()
+        };
+        let values = strategies.iter().map(values).collect();
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
         let caps = vec![None; strategies.len()];
@@ -132,6 +142,7 @@ impl Catalog {
             caps,
             are_per_request,
             decisions,
+            values,
             platforms,
             experiments: Arc::default(),
             api: ApiAccess::default(),
@@ -231,7 +242,16 @@ impl Catalog {
         let decide = || self.decide_uncounted(index, keys, attributes);
         let decision = self.within_cap(index, keys, at, decide);
         self.decisions[index].count(decision);
+        self.count_value(index, decision);
         decision
+    }
+
+    /// Counts a bid with a value.
+    #[inline]
+    pub(super) fn count_value(&self, strategy: usize, decision: Decision) {
+        if let Some(row) = decision.value.index {
+            self.values[strategy][usize::from(row)].increment();
+        }
     }
 
     /// A decision of the strategy at `index`, or a no-bid if its cap does not admit the device.
@@ -387,6 +407,7 @@ impl Catalog {
             has_shadow: self.has_shadow,
             are_per_request: Arc::clone(&self.are_per_request),
             decisions: self.decisions.clone(),
+            values: Arc::clone(&self.values),
             platforms: Arc::clone(&self.platforms),
             experiments: Arc::clone(&self.experiments),
             api: self.api.clone(),

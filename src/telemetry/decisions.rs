@@ -129,6 +129,26 @@ impl BucketCounters {
     }
 }
 
+/// Counter of the bids with one value.
+#[derive(Debug, Clone)]
+pub struct ValueCounter(Counts<1>);
+
+impl ValueCounter {
+    pub(super) fn new(counter: Counter) -> Self {
+        Self(Counts::new([counter]))
+    }
+
+    /// Counts a bid.
+    #[inline]
+    pub fn increment(&self) {
+        self.0.counted.add(0, 1);
+    }
+
+    pub(super) fn publish(&self) {
+        self.0.publish();
+    }
+}
+
 /// Counters of the ids of one kind, by result.
 #[derive(Debug, Clone)]
 pub struct IdCounters(Counts<4>);

@@ -21,6 +21,10 @@ pub(super) fn describe() {
         "Decisions about the devices of a bucket, by strategy, experiment and outcome"
     );
     metrics::describe_counter!(
+        "rtad_bid_values_total",
+        "Bids with a value, by strategy, row of its values and audience"
+    );
+    metrics::describe_counter!(
         "rtad_platform_failures_total",
         "Platform requests not answered by their ids, by cause"
     );

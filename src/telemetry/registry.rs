@@ -14,7 +14,9 @@ use rtad_http::budget::ByteBudget;
 use rtad_http::refusals::{RefusalLabels, RefusalLog, Refusals};
 
 use super::connections::{ConnectionPermit, OpenConnections};
-use super::decisions::{BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels};
+use super::decisions::{
+    BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, ValueCounter,
+};
 use super::describe::{describe, set_initial_values};
 use super::failures::FailureCounter;
 use super::requests::{self, Route, RouteMetrics};
@@ -49,6 +51,8 @@ struct LabeledCounters {
     shadow_decisions: BTreeMap<(String, String), DecisionCounters>,
     /// The counters by strategy, experiment and bucket.
     buckets: BTreeMap<[String; 3], BucketCounters>,
+    /// The counters by strategy, row and audience.
+    values: BTreeMap<[String; 3], ValueCounter>,
     failures: BTreeMap<RefusalLabels, FailureCounter>,
     /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
@@ -140,6 +144,16 @@ impl Telemetry {
         };
         let key = [strategy, experiment, bucket].map(str::to_owned);
         self.labeled().buckets.entry(key).or_insert_with(new).clone()
+    }
+
+    /// Counter of a strategy's bids with the value of a row, counted from 0. The default has no
+    /// audience.
+    pub fn value(&self, strategy: &str, row: usize, audience: Option<&str>) -> ValueCounter {
+        let (row, audience) = (row.to_string(), audience.unwrap_or_default());
+        let labels = [("strategy", strategy), ("row", &row), ("audience", audience)];
+        let new = || ValueCounter::new(self.counter("rtad_bid_values_total", &labels));
+        let key = [strategy, &row, audience].map(str::to_owned);
+        self.labeled().values.entry(key).or_insert_with(new).clone()
     }
 
     /// Counters of the ids of one kind.
@@ -268,6 +282,7 @@ impl Telemetry {
         labeled.decisions.values().for_each(DecisionCounters::publish);
         labeled.shadow_decisions.values().for_each(DecisionCounters::publish);
         labeled.buckets.values().for_each(BucketCounters::publish);
+        labeled.values.values().for_each(ValueCounter::publish);
         labeled.ids.values().for_each(IdCounters::publish);
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);

@@ -15,3 +15,4 @@ mod platforms;
 mod privacy;
 mod protocol;
 mod reload;
+mod values;

@@ -310,6 +310,21 @@ def asked(board):
         min=0,
         max=1,
     )
+    values = rate("rtad_bid_values_total", only)
+    board.graph(
+        "Share of bids by value",
+        SHARE,
+        [
+            (
+                f"{sum_by('strategy, row, audience', values)} / on (strategy) group_left () "
+                f"{sum_by('strategy', values)}",
+                "{{strategy}} {{row}} {{audience}}",
+            )
+        ],
+        "Rows of `[[strategy.value]]`, among bids that have a value. The default has no audience.",
+        min=0,
+        max=1,
+    )
     board.graph(
         "Reasons of the selection",
         PER_SECOND,
