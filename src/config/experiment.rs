@@ -304,9 +304,23 @@ pub(super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
                 }
             }
             if let Some(slot) = common_slot(&earlier.traffic(), &config.traffic()) {
-                let found = format!("has slot {slot}, which {name} has in the same layer");
+                let found = match (&config.traffic, &earlier.traffic) {
+                    (None, _) => format!(
+                        "is missing, which stands for all slots outside the holdout: slot {slot} \
+                         is one of {name}, in the same layer"
+                    ),
+                    (_, None) => format!(
+                        "has slot {slot}: {name}, in the same layer, has all slots outside the \
+                         holdout, as its traffic is missing"
+                    ),
+                    _ => format!("has slot {slot}, which {name} has in the same layer"),
+                };
                 d.mistake(&format!("{table}.traffic"), &found, "slots that no other one has");
             }
+        }
+        if config.traffic().is_empty() {
+            let found = "is missing, and the holdout has all slots: no device takes part";
+            d.mistake(&format!("{table}.traffic"), found, "a holdout that leaves some slots");
         }
         if let Some(slot) = common_slot(config.holdout(), &config.traffic()) {
             let found = format!("has slot {slot}, which is in the holdout");
