@@ -62,8 +62,9 @@ pub(super) enum InputRejected {
     )]
     Malformed { input: String, malformed: u64, values: u64, max_ratio: f64, hint: Hint },
     #[error(
-        "input {input}: compressed or packed data begins at {} of its rows, behind text: expected \
-         text throughout; unpack the parts before they are joined",
+        "input {input}: data other than text begins at {} of its rows, compressed, packed or a \
+         hole of zeros: expected text throughout; unpack parts before they are joined, and copy a \
+         file with holes again",
         HumanCount(*packed)
     )]
     Packed { input: String, packed: u64 },

@@ -106,11 +106,15 @@ pub(super) fn foreign(head: &[u8]) -> Option<&'static str> {
     of_bytes(head).or_else(|| is_markup(head).then_some("markup (HTML or XML), not rows"))
 }
 
+/// Zeros in a row that are no text: a part that a crash or an unfinished copy did not write.
+const HOLE: [u8; 16] = [0; 16];
+
 /// Whether a malformed row begins compressed, packed or binary data: part of a file that was joined
-/// to text. It has few rows, so its ids would be lost within the limit of malformed ones.
+/// to text, or a hole in it. It has few rows, so its ids would be lost within the limit.
 pub(super) fn is_packed(row: &[u8]) -> bool {
     let is_certain = |magic: &[u8]| magic.iter().any(|byte| is_control(byte) || *byte >= 0x80);
     Compression::of(row) != Compression::None
+        || memchr::memmem::find(row, &HOLE).is_some()
         || MAGICS.iter().any(|(magic, _)| row.starts_with(magic) && is_certain(magic))
 }
 

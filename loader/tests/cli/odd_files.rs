@@ -187,7 +187,7 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
     // So many that the rest is within the limit of malformed values.
     let many = testkit::sandbox::ids(IdKind::Md5, 1000..9000);
     let text = lines(&many).into_bytes();
-    let packed = || Refused("compressed or packed data begins at");
+    let packed = || Refused("data other than text begins at");
     let most = Refused("are malformed");
     // "no usable id in N rows", or "none of N rows is a JSON object".
     let none = || Refused(" rows");
@@ -231,6 +231,7 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
         odd("gzip, cut", &compressed[..compressed.len() - 9], "", Refused("cut short or corrupt")),
         odd("text and gzip", [text.clone(), compressed.clone()].concat(), "", packed()),
         odd("text and zstd", [text.clone(), zst(lines(ids).as_bytes())].concat(), "", packed()),
+        odd("a hole of zeros", [&text[..], &[0; 4096][..], &text[..]].concat(), "", packed()),
         odd("text and xz", [&text[..], b"\xfd7zXZ\0\0\x04\xe6"].concat(), "", packed()),
         odd(
             "csv and gzip",
