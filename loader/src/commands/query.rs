@@ -6,13 +6,15 @@
 use std::io::{self, Write};
 
 use clap::Args;
+use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
+use rtad_cli::exit;
 use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
 
 use super::context::{Output, Target, default_threads, runtime};
-use crate::input::{Kinds, each_stdin_line};
+use crate::input::{Counts, Kinds, each_stdin_line};
 use crate::live_filters::{LiveFilters, chunks_of};
 
 /// Check whether devices are members. One line per id: its position on the command line or in the
@@ -50,13 +52,22 @@ struct LineAnswer {
 
 pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     let key_maker = KeyMaker::default();
-    let key = |id: &[u8]| key_maker.key(args.id_kind.of(id), id);
+    let mut counts = Counts::default();
+    let mut key = |id: &[u8]| {
+        let kind = args.id_kind.of(id);
+        let key = key_maker.key(kind, id);
+        if key.is_ok() {
+            counts.accept(kind, None, id);
+        }
+        key
+    };
     let is_list = args.ids == ["-"];
     let mut keys: Vec<_> = Vec::new();
     match is_list {
         true => each_stdin_line(|line| keys.push(key(line)))?,
         false => keys.extend(args.ids.iter().map(|id| key(id.as_bytes()))),
     }
+    warn_of_lookalikes(&counts);
     let store = args.target.open()?;
     let report = runtime()?.block_on(async {
         let (manifest, overlay) = args.target.manifest_and_overlay(&store, args.generation).await?;
@@ -90,6 +101,21 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
         return written.and_then(|()| out.flush()).map_err(CommandError::output);
     }
     output.data(&report, QueryReport::write_text)
+}
+
+/// Warns of ids that most likely are of another kind: each would be `not_member`.
+fn warn_of_lookalikes(counts: &Counts) {
+    for ((kind, other), count) in counts.lookalikes() {
+        let usable = counts.usable[kind as usize];
+        if count * 2 > usable {
+            exit::write_warning(&format!(
+                "{} of {} ids of kind {kind} look like ids of kind {other}; if they are, their \
+                 answers are wrong: use --id-kind {other}",
+                HumanCount(count),
+                HumanCount(usable)
+            ));
+        }
+    }
 }
 
 impl QueryReport {

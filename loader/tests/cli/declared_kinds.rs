@@ -125,3 +125,21 @@ fn list_of_mixed_kinds_is_read_by_every_command() {
     assert_eq!(refused.status, Some(2));
     assert!(refused.stderr.contains("ids of kind caid would be read as md5"), "{refused:?}");
 }
+
+/// Its answers are data, so a query goes on.
+#[test]
+fn query_warns_of_ids_of_another_kind() {
+    let sandbox = Sandbox::new();
+    let md5s = ids(IdKind::Md5, 0..10);
+    sandbox.file("members", lines(&md5s));
+    sandbox.build("{}/members");
+    let query = |kind: &str| {
+        sandbox.run_with(&format!("query {STORE} --id-kind {kind} -"), lines(&md5s).as_bytes())
+    };
+    let asked = query("oaid");
+    assert_eq!((asked.status, asked.stdout.matches("\tnot_member\n").count()), (Some(0), 10));
+    let warning = "10 of 10 ids of kind oaid look like ids of kind md5; if they are, their answers \
+                   are wrong: use --id-kind md5";
+    assert!(asked.stderr.contains(warning), "{asked:?}");
+    assert_eq!(query("md5").stderr, "");
+}
