@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use hyper::body::Incoming;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_core::snapshot::Snapshot;
-use rtad_http::body::is_octet_stream;
+use rtad_http::body::{is_octet_stream, split_keys};
 use rtad_http::json::parse_object;
 use rtad_http::timing::Arrival;
 use serde::Deserialize;
@@ -121,11 +121,7 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody,
 }
 
 fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
-    let (ids, rest) = body.as_chunks::<16>();
-    if !rest.is_empty() {
-        let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
-        return Err(ApiError::BadBody(detail));
-    }
+    let ids = split_keys(body).map_err(ApiError::BadBody)?;
     at_most_max_ids(ids.len())?;
     let keys: Vec<DeviceKey> = ids.iter().map(|id| DeviceKey::from_bytes(*id)).collect();
     let mut members = vec![false; keys.len()];

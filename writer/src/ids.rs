@@ -6,6 +6,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
+use rtad_http::body::split_keys;
+
 use super::error::ApiError;
 
 /// A string, borrowed from the body if it has no escapes.
@@ -37,11 +39,7 @@ pub(super) fn at_most<const MAX: usize>(count: usize) -> Result<(), ApiError> {
 
 /// Splits a binary body into keys.
 pub(super) fn keys_of<const MAX: usize>(body: &[u8]) -> Result<&[[u8; 16]], ApiError> {
-    let (keys, rest) = body.as_chunks::<16>();
-    if !rest.is_empty() {
-        let detail = format!("{} bytes are not a whole number of 16-byte keys", body.len());
-        return Err(ApiError::BadBody(detail));
-    }
+    let keys = split_keys(body).map_err(ApiError::BadBody)?;
     at_most::<MAX>(keys.len())?;
     Ok(keys)
 }

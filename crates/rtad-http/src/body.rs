@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
+use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
 use crate::budget::OverBudget;
@@ -161,4 +162,58 @@ pub fn is_octet_stream(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
     essence.trim_ascii().eq_ignore_ascii_case(b"application/octet-stream")
+}
+
+/// Splits a body of 16-byte keys.
+///
+/// # Errors
+///
+/// The detail of the refusal, if it is not a whole number of keys, or text: the digits of an md5
+/// would be read as two other keys.
+pub fn split_keys(body: &[u8]) -> Result<&[[u8; 16]], String> {
+    let (keys, rest) = body.as_chunks::<16>();
+    if !rest.is_empty() {
+        return Err(format!("{} bytes are not a whole number of 16-byte keys", body.len()));
+    }
+    if is_text(body) {
+        return Err(
+            "the body is text: expected 16 bytes for each key, in place of its digits, or \
+                    JSON without Content-Type: application/octet-stream"
+                .to_owned(),
+        );
+    }
+    Ok(keys)
+}
+
+/// Whether a body is hexadecimal digits or JSON. One key of 10^15 consists of such digits.
+fn is_text(body: &[u8]) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_hexdigit() || b" \t\r\n,".contains(byte);
+    let is_json = || {
+        matches!(body.trim_ascii_start(), [b'{' | b'[', ..])
+            && serde_json::from_slice::<IgnoredAny>(body).is_ok()
+    };
+    !body.is_empty() && (body.iter().all(is_digit) || is_json())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_not_read_as_keys() {
+        let digits = "8d3ebd3654fb46a2832296669cf1b536";
+        let json = format!("{{\"ids\":[\"{digits}\"]}}    ");
+        let lines = format!("{digits}\n{digits}              \n");
+        for text in [digits, &digits.to_uppercase(), &json, &lines] {
+            assert_eq!(text.len() % 16, 0);
+            assert!(split_keys(text.as_bytes()).unwrap_err().starts_with("the body is text"));
+        }
+        assert!(split_keys(b"15 bytes in text").is_ok());
+        assert_eq!(
+            split_keys(&[0; 17]).unwrap_err(),
+            "17 bytes are not a whole number of 16-byte keys"
+        );
+        assert_eq!(split_keys(b"").unwrap().len(), 0);
+        assert_eq!(split_keys(&[0x7b; 32]).unwrap().len(), 2);
+    }
 }

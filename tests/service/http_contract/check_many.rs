@@ -158,6 +158,14 @@ fn binary_body_must_be_whole_keys_up_to_ten_thousand() {
 }
 
 #[test]
+fn kind_in_the_query_and_text_in_place_of_keys_are_refused() {
+    let server = FixtureServer::with_everything("");
+    let mut client = server.connect();
+    let detail = client.post_binary(ROUTE, OLD_USERS[0].1.repeat(4)).problem(400, "bad_body");
+    assert!(detail.starts_with("the body is text"), "{detail}");
+}
+
+#[test]
 fn binary_is_selected_by_content_type_only() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
