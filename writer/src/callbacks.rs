@@ -47,9 +47,14 @@ impl<'a> Query<'a> {
 
     /// The value of a parameter; the last one if it is repeated.
     fn value(self, name: &str) -> Option<Cow<'a, [u8]>> {
-        let mut pairs = self.0.split('&').filter_map(|pair| pair.split_once('='));
-        let last = pairs.rfind(|(known, _)| percent_decode_str(known).eq(name.bytes()));
-        last.map(|(_, value)| percent_decode_str(value).into())
+        self.values(name).next()
+    }
+
+    /// The values of a parameter, the last one first.
+    fn values(self, name: &str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+        let pairs = self.0.rsplit('&').filter_map(|pair| pair.split_once('='));
+        let named = pairs.filter(move |(known, _)| percent_decode_str(known).eq(name.bytes()));
+        named.map(|(_, value)| percent_decode_str(value).into())
     }
 }
 
@@ -135,10 +140,13 @@ fn usable_id(
 ) -> Result<DeviceKey, Unusable> {
     let mut cause = Unusable::Blank;
     for id in &config.id {
-        match keys.key(id.kind, &query.value(&id.parameter).unwrap_or_default()) {
-            Ok(key) => return Ok(key),
-            Err(Unusable::Malformed) => cause = Unusable::Malformed,
-            Err(Unusable::Blank) => {}
+        // A link may have a parameter twice, once with a macro that was not replaced.
+        for value in query.values(&id.parameter) {
+            match keys.key(id.kind, &value) {
+                Ok(key) => return Ok(key),
+                Err(Unusable::Malformed) => cause = Unusable::Malformed,
+                Err(Unusable::Blank) => {}
+            }
         }
     }
     Err(cause)

@@ -78,18 +78,27 @@ fn links_of_the_guide_count_clicks_of_tencent() {
     // No macro was replaced: the time of this and of the one before is not usable either.
     assert_eq!(get(&mut client, &link).status, 200);
     assert_eq!(get(&mut client, &filled(&link, &[("HASH_OAID", "no-md5")])).status, 200);
+    // A parameter twice, and only one of its macros was replaced.
+    let twice = "0cc175b9c0f1b6a831c399e269772661";
+    for rest in ["", "__MUID__"] {
+        let link = filled(&link, &[("CLICK_ID", "c9"), ("CLICK_TIME", &now), ("MUID", twice)])
+            + "&muid="
+            + rest;
+        assert_eq!(get(&mut client, &link).status, 200);
+    }
+    assert_eq!(seen(&mut api, "md5", twice), 1);
     // The day has ended.
     let day_before = (now_unix_seconds() - 24 * 3600).to_string();
     let late = filled(&link, &[("CLICK_TIME", &day_before), ("MUID", muid)]);
     assert_eq!(get(&mut client, &late).status, 200);
     assert_eq!(seen(&mut api, "md5", muid), 1);
     let counted = ["counted", "late", "blank", "malformed"].map(|result| callbacks(&serve, result));
-    assert_eq!(counted, [4.0, 1.0, 1.0, 1.0]);
+    assert_eq!(counted, [6.0, 1.0, 1.0, 1.0]);
     let without_time = "rtad_window_callbacks_without_time_total{window=\"clicks\"}";
     assert_eq!(metric(&serve.metrics(), without_time), 1.0);
     let events = &info(&mut api, "clicks")["events"];
     let numbers = ["new", "duplicate", "unusable", "late"].map(|result| events[result].clone());
-    assert_eq!(numbers, [2, 1, 2, 1].map(|number| json!(number)));
+    assert_eq!(numbers, [3, 1, 2, 1].map(|number| json!(number)));
 }
 
 #[test]
