@@ -46,9 +46,13 @@ pub(super) async fn many(
     app: &App,
     arrival: Arrival,
     audience: &str,
-    headers: &HeaderMap,
+    (query, headers): (Option<&str>, &HeaderMap),
     body: Incoming,
 ) -> Result<AnswerBody, ApiError> {
+    // The answers would be about ids of another kind.
+    if parameter(query, "kind").is_some() {
+        return Err(ApiError::BadBody("query: kind: expected in a JSON body".to_owned()));
+    }
     let audience = decoded(audience);
     // An unknown audience is reported before the body is read.
     snapshot_of(&app.serving.load(), &audience)?;
@@ -75,12 +79,16 @@ fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot,
 
 /// The `kind` of a query; md5 if there is none. Other parameters are ignored.
 fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
-    let Some(query) = query else { return Ok(IdKind::Md5) };
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    match pairs.rev().find(|(name, _)| decoded(name) == "kind") {
+    match parameter(query, "kind") {
         None => Ok(IdKind::Md5),
-        Some((_, kind)) => decoded(kind).parse().map_err(|_| ApiError::UnknownKind),
+        Some(kind) => decoded(kind).parse().map_err(|_| ApiError::UnknownKind),
     }
+}
+
+/// The last value of a parameter, not decoded.
+fn parameter<'query>(query: Option<&'query str>, wanted: &str) -> Option<&'query str> {
+    let pairs = query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.rev().find(|(name, _)| decoded(name) == wanted).map(|(_, value)| value)
 }
 
 #[derive(Deserialize)]

@@ -146,7 +146,8 @@ fn answer_post(
     async move {
         let (route, answered) = match ApiTarget::of(head.uri.path()) {
             Some(ApiTarget::CheckMany { audience }) => {
-                let answer = check::many(app, arrival, audience, &head.headers, body);
+                let answer =
+                    check::many(app, arrival, audience, (head.uri.query(), &head.headers), body);
                 (Route::CheckMany, AssertUnwindSafe(answer).catch_unwind().await)
             }
             _ => {

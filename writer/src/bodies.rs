@@ -46,6 +46,14 @@ pub(super) fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), Ap
     }
 }
 
+/// Refuses the kind of ids in the query: beside JSON another kind would win, and keys have none.
+pub(super) fn refuse_kind(query: Option<&str>) -> Result<(), ApiError> {
+    match parameter(query, "kind") {
+        None => Ok(()),
+        Some(_) => Err(ApiError::BadBody("query: kind: expected in a JSON body".to_owned())),
+    }
+}
+
 /// Reads a body and processes it; a large one on the blocking pool.
 pub(super) async fn with_body<T: Send + 'static>(
     body: Body,

@@ -13,7 +13,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
 use super::audience::{WriteRequest, Written};
-use super::bodies::{parameter, refuse_parameter, with_body};
+use super::bodies::{parameter, refuse_kind, refuse_parameter, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::op::Op;
@@ -52,6 +52,7 @@ pub(super) async fn write(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
+    refuse_kind(head.uri.query())?;
     let keys = Arc::clone(&app.keys);
     let Parsed { request, ids, rejected } = match is_octet_stream(&head.headers) {
         true => {

@@ -17,7 +17,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_window::{Key, Observed, RequestKey, Seen};
 
 use super::app::App;
-use super::bodies::{check_unix_seconds, parameter, refuse_parameter, with_body};
+use super::bodies::{check_unix_seconds, parameter, refuse_kind, refuse_parameter, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::windows::config::WhenFull;
@@ -151,6 +151,7 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
 async fn read_batch(app: &App, request: Request, needs_digest: bool) -> Result<Batch, ApiError> {
     let (head, body) = request.into_parts();
     let keys = Arc::clone(&app.keys);
+    refuse_kind(head.uri.query())?;
     let is_binary = is_octet_stream(&head.headers);
     let at = match is_binary {
         true => query_time(head.uri.query())?,

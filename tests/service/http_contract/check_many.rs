@@ -161,6 +161,8 @@ fn binary_body_must_be_whole_keys_up_to_ten_thousand() {
 fn kind_in_the_query_and_text_in_place_of_keys_are_refused() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
+    let detail = client.post(&format!("{ROUTE}?kind=idfa"), r#"{"ids":[]}"#);
+    assert_eq!(detail.problem(400, "bad_body"), "query: kind: expected in a JSON body");
     let detail = client.post_binary(ROUTE, OLD_USERS[0].1.repeat(4)).problem(400, "bad_body");
     assert!(detail.starts_with("the body is text"), "{detail}");
 }

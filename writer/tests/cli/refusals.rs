@@ -115,6 +115,8 @@ fn invalid_requests_are_rejected_without_quoting_values() {
     assert!(both.contains("op: accepted beside a binary body only"), "{both}");
     let odd = api.0.request("POST", "/v1/audiences/a/devices?op=add", &headers, [0; 17]);
     assert_eq!(odd.problem(400, "bad_body"), "17 bytes are not a whole number of 16-byte keys");
+    let kind = api.post("/v1/audiences/a/devices?kind=oaid", &json!({ "op": "add", "ids": [] }));
+    assert_eq!(kind.problem(400, "bad_body"), "query: kind: expected in a JSON body");
     let digits = "8d3ebd3654fb46a2832296669cf1b536";
     let text = api.0.request("POST", "/v1/audiences/a/devices?op=remove", &headers, digits);
     assert!(text.problem(400, "bad_body").starts_with("the body is text"), "{text:?}");
