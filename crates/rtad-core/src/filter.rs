@@ -206,6 +206,9 @@ impl FilterSpec {
     ) -> bool {
         let bits = target.bits;
         match self.kind() {
+            FilterKind::Ribbon if self.value_bits() > 0 => {
+                self.value_at(target, key, rest).is_some()
+            }
             FilterKind::Ribbon => {
                 let fingerprint_bits = self.fingerprint_bits(key.shard());
                 match ribbon::lookup_at(fingerprint_bits, bits, target.offset, key) {
@@ -224,13 +227,35 @@ impl FilterSpec {
         }
     }
 
+    /// The value of a key; `None` if it is not in the set, or the filter holds no values. Right for
+    /// an inserted key, noise for a false positive. For the rest see [`FilterSpec::contains_at`].
+    #[inline(never)]
+    pub(crate) fn value_at<'a>(
+        &self,
+        target: &ProbeTarget<'_>,
+        key: &DeviceKey,
+        rest: impl FnOnce() -> (&'a [u8], &'a [u8]),
+    ) -> Option<u8> {
+        if self.value_bits() == 0 {
+            return None;
+        }
+        ribbon::value_of(self.row_bits(key.shard()), target.bits, target.offset, key, rest)
+    }
+
+    /// The value of a key: see [`FilterSpec::value_at`].
+    pub fn value<'a>(&self, filter: impl Into<ShardFilter<'a>>, key: &DeviceKey) -> Option<u8> {
+        let filter = filter.into();
+        let rest = || (filter.second, filter.list);
+        self.value_at(&self.probe_target(filter.first, key), key, rest)
+    }
+
     /// The false-positive rate computed from a shard's filter. A Bloom filter's follows from its
     /// fill: the mean of `fill^k` over its blocks. A ribbon filter's follows from its
     /// thresholds.
     pub fn expected_fpr<'a>(&self, shard: u16, filter: impl Into<ShardFilter<'a>>) -> f64 {
         let ShardFilter { first, second, list } = filter.into();
         if self.kind() == FilterKind::Ribbon {
-            return ribbon::expected_fpr(self.fingerprint_bits(shard), first, second, list);
+            return ribbon::expected_fpr(self.row_bits(shard), first, second, list);
         }
         if first.is_empty() {
             return 0.0;

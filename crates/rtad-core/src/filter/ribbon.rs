@@ -17,16 +17,23 @@
 //! * **A line** has 64 bytes: r columns of [`Shape::SLOTS`] bits, one bit per slot, then the
 //!   threshold. A column's bits under a row are a mask and a parity.
 //!
+//! * **Values.** A line may have four more columns: their sums are a number per member, 0 to 15.
+//!   See `ribbon/value.rs`.
+//!
 //! `docs/reference/snapshot-format.md` specifies the layout bit by bit.
 
 mod build;
+mod shape;
+mod value;
 
 pub(crate) use build::RibbonBuilder;
+pub(super) use shape::RowBits;
+pub(super) use value::value_of;
 
 use crate::device::DeviceKey;
+use shape::{Shape, Tier, ValueShape, slots, with_any_shape, with_shape};
 
 pub(super) const LINE_BYTES: usize = 64;
-const LINE_BITS: usize = 8 * LINE_BYTES;
 /// Fingerprint bits of a first tier.
 pub(super) const BITS: std::ops::RangeInclusive<u32> = 12..=16;
 /// The second tier's: with a hundredth of the keys it may be wasteful.
@@ -41,51 +48,8 @@ const LIST_ENTRY_BYTES: usize = 4;
 /// A hash, a row, and a pivot with room for unused slots: vectors grow to twice their need.
 pub(super) const CONSTRUCTION_BYTES_PER_KEY: u64 = 96;
 
-/// Calls a function with the shape of a tier of `$bits` fingerprint bits.
-macro_rules! with_shape {
-    ($bits:expr, $function:ident($($argument:expr),*)) => {
-        match $bits {
-            12 => $function::<Shape<12, 42>, 12>($($argument),*),
-            13 => $function::<Shape<13, 39>, 13>($($argument),*),
-            14 => $function::<Shape<14, 36>, 14>($($argument),*),
-            15 => $function::<Shape<15, 34>, 15>($($argument),*),
-            _ => $function::<Shape<16, 31>, 16>($($argument),*),
-        }
-    };
-}
-use with_shape;
-
-/// The numbers of a tier, at compile time: `R` fingerprint bits, `L` slots per line.
-struct Shape<const R: usize, const L: usize>;
-
-trait Tier {
-    /// Fingerprint bits, which are columns of a line.
-    const BITS: usize;
-    /// Slots of a line.
-    const SLOTS: usize;
-    /// Bits of a line's threshold.
-    const THRESHOLD_BITS: usize;
-    /// The bits of one column.
-    const MASK: u64 = (1 << Self::SLOTS) - 1;
-    /// The end of a threshold's range.
-    const THRESHOLD_END: u64 = 1 << Self::THRESHOLD_BITS;
-}
-
-impl<const R: usize, const L: usize> Tier for Shape<R, L> {
-    const BITS: usize = R;
-    const SLOTS: usize = L;
-    const THRESHOLD_BITS: usize = if LINE_BITS - R * L < 5 { LINE_BITS - R * L } else { 5 };
-}
-
-fn slots(bits: u32) -> u64 {
-    fn of<T: Tier, const R: usize>() -> u64 {
-        T::SLOTS as u64
-    }
-    with_shape!(bits, of())
-}
-
 /// Lines of a tier; 0 if it has too few keys.
-fn lines(keys: u32, load: u64, bits: u32) -> u64 {
+fn lines(keys: u32, load: u64, bits: RowBits) -> u64 {
     if keys < MIN_TIER_KEYS {
         return 0;
     }
@@ -94,15 +58,24 @@ fn lines(keys: u32, load: u64, bits: u32) -> u64 {
     ((200 * u64::from(keys) + per_line) / (2 * per_line)).max(2)
 }
 
-fn first_lines(keys: u32, bits: u32) -> u64 {
+fn first_lines(keys: u32, bits: RowBits) -> u64 {
     lines(keys, LOADS[usize::from(keys >= MIN_SECOND_KEYS)], bits)
 }
 
-fn second_lines(diverted: u32) -> u64 {
-    match lines(diverted, LOADS[2], SECOND_BITS) {
+fn second_lines(diverted: u32, bits: RowBits) -> u64 {
+    match lines(diverted, LOADS[2], second_bits(bits)) {
         0 => 0,
         lines => lines + 1,
     }
+}
+
+const fn second_bits(first: RowBits) -> RowBits {
+    RowBits { fingerprint: SECOND_BITS, ..first }
+}
+
+/// Bytes of an entry of the list: one with a value has the hash bits that tell keys apart.
+const fn list_entry_bytes(bits: RowBits) -> usize {
+    if bits.value == 0 { LIST_ENTRY_BYTES } else { value::LIST_ENTRY_BYTES }
 }
 
 /// Sizes of the parts of a shard's filter.
@@ -132,11 +105,11 @@ impl ShardCounts {
     }
 }
 
-pub(super) fn part_bytes(bits: u32, counts: ShardCounts) -> PartBytes {
+pub(super) fn part_bytes(bits: RowBits, counts: ShardCounts) -> PartBytes {
     PartBytes {
         first: first_lines(counts.keys, bits) * LINE_BYTES as u64,
-        second: second_lines(counts.diverted) * LINE_BYTES as u64,
-        list: u64::from(counts.listed) * LIST_ENTRY_BYTES as u64,
+        second: second_lines(counts.diverted, bits) * LINE_BYTES as u64,
+        list: u64::from(counts.listed) * list_entry_bytes(bits) as u64,
     }
 }
 
@@ -144,11 +117,11 @@ pub(super) fn part_bytes(bits: u32, counts: ShardCounts) -> PartBytes {
 ///
 /// The largest share of diverted keys seen in shards of 3,000 keys was 4 %, each of which takes
 /// 16 bits; below, that of listed keys was 10 % in shards of 40.
-pub(super) fn max_bytes(keys: u32, bits: u32) -> u64 {
-    let count = u64::from(keys);
+pub(super) fn max_bytes(keys: u32, bits: RowBits) -> u64 {
+    let (count, entry_bytes) = (u64::from(keys), list_entry_bytes(bits) as u64);
     let rest = match keys {
-        0..MIN_TIER_KEYS => count * LIST_ENTRY_BYTES as u64,
-        MIN_TIER_KEYS..MIN_SECOND_KEYS => (count / 6 + 12) * LIST_ENTRY_BYTES as u64,
+        0..MIN_TIER_KEYS => count * entry_bytes,
+        MIN_TIER_KEYS..MIN_SECOND_KEYS => (count / 6 + 12) * entry_bytes,
         _ => count / 10 + 2 * LINE_BYTES as u64,
     };
     first_lines(keys, bits) * LINE_BYTES as u64 + rest
@@ -156,14 +129,17 @@ pub(super) fn max_bytes(keys: u32, bits: u32) -> u64 {
 
 /// The expected false-positive rate of a large shard, for the choice of r: the first tier's, and
 /// the second tier's for the share of non-members that it is asked about. That is 1.6 %, and 5.5 %
-/// with the coarse thresholds of 15 bits.
-pub(super) fn nominal_fpr(bits: u32) -> f64 {
-    let asked = match bits {
-        15 => 0.055,
-        16 => 0.02,
-        _ => 0.016,
+/// with the coarse thresholds of 15 bits; with values 2 %, and 3.7 % with those of 13 bits.
+pub(super) fn nominal_fpr(bits: RowBits) -> f64 {
+    let asked = match (bits.fingerprint, bits.value) {
+        (15, 0) => 0.055,
+        (16, 0) => 0.02,
+        (_, 0) => 0.016,
+        (13, _) => 0.037,
+        (16, _) => 0.022,
+        _ => 0.02,
     };
-    2_f64.powi(-(bits as i32)) + asked * 2_f64.powi(-(SECOND_BITS as i32))
+    2_f64.powi(-(bits.fingerprint as i32)) + asked * 2_f64.powi(-(SECOND_BITS as i32))
 }
 
 /// The hash bits of a key: 112 in all. The 16 bits that select the shard are not reused.
@@ -272,16 +248,16 @@ fn parities(words: [u64; 8]) -> u64 {
 
 /// Looks up a row in its two lines. The first eight columns reject most non-members.
 #[inline]
-fn lookup<T: Tier, const R: usize>(lines: &[Line; 2], hash: Hash, offset: u64) -> TierAnswer {
+fn lookup<T: Tier>(lines: &[Line; 2], hash: Hash, offset: u64) -> TierAnswer {
     let [first, second] = lines;
     let (c0, rest) = hash.row::<T>();
     let (c1, fingerprint) = (rest & T::MASK, rest >> T::SLOTS);
-    let under = |j: usize| match j < R {
+    let under = |j: usize| match j < T::BITS {
         true => column::<T>(first, j) & c0 ^ column::<T>(second, j) & c1,
         false => 0,
     };
-    if parities(std::array::from_fn(under)) == fingerprint >> (R - 8)
-        && parities(std::array::from_fn(|j| under(j + 8))) == fingerprint << (16 - R) & 0xff
+    if parities(std::array::from_fn(under)) == fingerprint >> (T::BITS - 8)
+        && parities(std::array::from_fn(|j| under(j + 8))) == fingerprint << (16 - T::BITS) & 0xff
     {
         return TierAnswer::Yes;
     }
@@ -336,8 +312,8 @@ pub(super) fn is_in_overflow(second: &[u8], list: &[u8], key: &DeviceKey) -> boo
 
 /// The false-positive rate of a shard by its thresholds: 2⁻ʳ, the second tier's for the part of the
 /// lines that thresholds cover, and the list's.
-pub(super) fn expected_fpr(bits: u32, first: &[u8], second: &[u8], list: &[u8]) -> f64 {
-    fn covered<T: Tier, const R: usize>(lines: &[Line]) -> f64 {
+pub(super) fn expected_fpr(bits: RowBits, first: &[u8], second: &[u8], list: &[u8]) -> f64 {
+    fn covered<T: Tier>(lines: &[Line]) -> f64 {
         let covered = |line: &Line| match threshold::<T>(line) {
             // The lowest fraction of a row is 1.
             threshold if threshold + 1 == T::THRESHOLD_END => T::THRESHOLD_END,
@@ -348,12 +324,13 @@ pub(super) fn expected_fpr(bits: u32, first: &[u8], second: &[u8], list: &[u8]) 
         sum as f64 / (starts.len().max(1) as u64 * T::THRESHOLD_END) as f64
     }
     let lines: &[Line] = first.as_chunks().0;
-    let mut rate = (list.len() / LIST_ENTRY_BYTES) as f64 / 2_f64.powi(32);
+    let entry_hash_bits = 8 * list_entry_bytes(bits) as i32 - bits.value as i32;
+    let mut rate = (list.len() / list_entry_bytes(bits)) as f64 / 2_f64.powi(entry_hash_bits);
     if !lines.is_empty() {
-        rate += 2_f64.powi(-(bits as i32));
+        rate += 2_f64.powi(-(bits.fingerprint as i32));
     }
     if !second.is_empty() {
-        let covered = with_shape!(bits, covered(lines));
+        let covered = with_any_shape!(bits, covered(lines));
         rate += covered * 2_f64.powi(-(SECOND_BITS as i32));
     }
     rate

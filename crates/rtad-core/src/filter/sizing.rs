@@ -11,7 +11,7 @@
 //! to meet a rate exactly: with 13,367 millibits, 36.7 % of the shards have 14 bits, the others 13.
 
 use super::kind::{BLOCK_BITS, FilterKind};
-use super::ribbon::{self, PartBytes, ShardCounts};
+use super::ribbon::{self, PartBytes, RowBits, ShardCounts};
 use crate::device::SHARDS;
 
 /// A filter's kind, number of hashes and bits per key; the same for all shards of a snapshot.
@@ -22,6 +22,8 @@ pub struct FilterSpec {
     /// that have one more.
     fingerprint_bits: u8,
     longer: u16,
+    /// Bits of a value per key: 0 or [`FilterSpec::VALUE_BITS`].
+    value_bits: u8,
     hashes: u32,
     millibits_per_key: u32,
 }
@@ -66,6 +68,18 @@ pub enum SizingError {
         /// The highest accepted value.
         max: u32,
     },
+    /// The kind cannot hold values.
+    #[error("a {} filter holds no values, expected kind ribbon", kind.as_str())]
+    NoValues {
+        /// The filter's kind.
+        kind: FilterKind,
+    },
+    /// The bits of a value are another number than those of every filter with values.
+    #[error("value bits is {found}, expected {}", FilterSpec::VALUE_BITS)]
+    ValueBits {
+        /// The number found.
+        found: u32,
+    },
 }
 
 const MIN_FPR: f64 = 1e-7;
@@ -76,6 +90,9 @@ const MAX_FPR: f64 = 0.1;
 const MAX_MILLIBITS: u32 = 1_000_000;
 
 impl FilterSpec {
+    /// Bits of a value per key in a filter with values.
+    pub const VALUE_BITS: u32 = 4;
+
     /// The smallest filter of `kind` whose false-positive rate is at most `fpr`, a fraction from
     /// 1e-7 to 0.1; for a ribbon filter from 1.6e-5. A ribbon filter's rate is never above 2.5e-4.
     ///
@@ -88,13 +105,42 @@ impl FilterSpec {
             return Err(SizingError::FprOutOfRange { kind, found: fpr, min, max: MAX_FPR });
         }
         if kind == FilterKind::Ribbon {
-            return Ok(Self::from_numbers(kind, RIBBON_HASHES, ribbon_millibits(fpr)));
+            return Ok(Self::from_numbers(kind, RIBBON_HASHES, ribbon_millibits(fpr, 0)));
         }
         let (hashes, bits) = (1..=max_hashes(kind))
             .map(|hashes| (hashes, solve_bits_per_key(hashes, fpr)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .expect("every kind allows at least one hash");
         Ok(Self::from_numbers(kind, hashes, (bits * 1000.0).ceil() as u32))
+    }
+
+    /// The smallest filter with a value per key whose false-positive rate is at most `fpr`: see
+    /// [`FilterSpec::for_fpr`].
+    ///
+    /// # Errors
+    ///
+    /// [`SizingError::NoValues`] for another kind than ribbon, [`SizingError::FprOutOfRange`].
+    pub fn with_values_for_fpr(kind: FilterKind, fpr: f64) -> Result<Self, SizingError> {
+        let spec = Self::for_fpr(kind, fpr)?.with_value_bits(Self::VALUE_BITS)?;
+        Self::from_numbers(kind, spec.hashes, ribbon_millibits(fpr, Self::VALUE_BITS))
+            .with_value_bits(Self::VALUE_BITS)
+    }
+
+    /// The same filter with a value of so many bits per key.
+    ///
+    /// # Errors
+    ///
+    /// [`SizingError::NoValues`] for another kind than ribbon, [`SizingError::ValueBits`] for
+    /// another number than [`FilterSpec::VALUE_BITS`].
+    pub fn with_value_bits(mut self, bits: u32) -> Result<Self, SizingError> {
+        if self.kind != FilterKind::Ribbon {
+            return Err(SizingError::NoValues { kind: self.kind });
+        }
+        if bits != Self::VALUE_BITS {
+            return Err(SizingError::ValueBits { found: bits });
+        }
+        self.value_bits = bits as u8;
+        Ok(self)
     }
 
     /// A spec with the numbers of a manifest.
@@ -127,7 +173,7 @@ impl FilterSpec {
             }
             _ => (0, 0),
         };
-        Self { kind, fingerprint_bits, longer, hashes, millibits_per_key }
+        Self { kind, fingerprint_bits, longer, value_bits: 0, hashes, millibits_per_key }
     }
 
     /// Fingerprint bits of a shard of a ribbon filter. Multiplication by an odd constant spreads
@@ -135,6 +181,18 @@ impl FilterSpec {
     #[inline]
     pub(super) fn fingerprint_bits(&self, shard: u16) -> u32 {
         u32::from(self.fingerprint_bits) + u32::from(shard.wrapping_mul(40_503) < self.longer)
+    }
+
+    /// The bits of a row's sum in a shard of a ribbon filter.
+    #[inline]
+    pub(super) fn row_bits(&self, shard: u16) -> RowBits {
+        RowBits { fingerprint: self.fingerprint_bits(shard), value: self.value_bits.into() }
+    }
+
+    /// Bits of the value of each key; 0 if the filter holds no values.
+    #[inline]
+    pub const fn value_bits(&self) -> u32 {
+        self.value_bits as u32
     }
 
     /// The filter's kind.
@@ -175,7 +233,10 @@ impl FilterSpec {
                 };
                 blocks * u64::from(BLOCK_BITS) / 8
             }
-            FilterKind::Ribbon => ribbon::max_bytes(keys, self.millibits_per_key.div_ceil(1000)),
+            FilterKind::Ribbon => {
+                let fingerprint = self.millibits_per_key.div_ceil(1000);
+                ribbon::max_bytes(keys, RowBits { fingerprint, value: self.value_bits() })
+            }
         }
     }
 
@@ -191,7 +252,7 @@ impl FilterSpec {
     /// Sizes of the parts of a shard's filter.
     pub(crate) fn part_bytes(&self, shard: u16, counts: ShardCounts) -> PartBytes {
         match self.kind {
-            FilterKind::Ribbon => ribbon::part_bytes(self.fingerprint_bits(shard), counts),
+            FilterKind::Ribbon => ribbon::part_bytes(self.row_bits(shard), counts),
             _ => PartBytes { first: self.filter_bytes(counts.keys), ..PartBytes::default() },
         }
     }
@@ -201,16 +262,17 @@ impl FilterSpec {
 const RIBBON_HASHES: u32 = 2;
 
 /// The rate of a ribbon filter in which shards of two numbers of bits are mixed.
-fn ribbon_fpr(millibits: u32) -> f64 {
+fn ribbon_fpr(millibits: u32, value: u32) -> f64 {
     let (bits, longer) = (millibits / 1000, f64::from(millibits % 1000) / 1000.0);
-    let [short, long] = [bits, bits + 1].map(ribbon::nominal_fpr);
+    let nominal = |fingerprint| ribbon::nominal_fpr(RowBits { fingerprint, value });
+    let [short, long] = [bits, bits + 1].map(nominal);
     short + (long - short) * longer
 }
 
 /// The fewest thousandths of a fingerprint bit at which the rate is at most `fpr`.
-fn ribbon_millibits(fpr: f64) -> u32 {
+fn ribbon_millibits(fpr: f64, value_bits: u32) -> u32 {
     let range = 1000 * ribbon::BITS.start()..1000 * ribbon::BITS.end();
-    range.clone().find(|millibits| ribbon_fpr(*millibits) <= fpr).unwrap_or(range.end)
+    range.clone().find(|millibits| ribbon_fpr(*millibits, value_bits) <= fpr).unwrap_or(range.end)
 }
 
 /// block512 has ten 9-bit fields to probe with.

@@ -241,7 +241,7 @@ impl<'s> ChunkBuilder<'s> {
         });
         let starts = self.parts.each_ref().map(Vec::len);
         let counts = if self.spec.kind() == FilterKind::Ribbon {
-            self.ribbon.build(self.spec, shard, checked, self.parts.each_mut())
+            self.ribbon.build(self.spec, shard, checked.map(|key| (key, 0)), self.parts.each_mut())
         } else {
             let [first, ..] = &mut self.parts;
             first.resize(starts[0] + self.spec.filter_bytes(count) as usize, 0);

@@ -11,10 +11,11 @@
 //! system, other slots are 0, and of linearly dependent rows the last in the order of keys is the
 //! one that is diverted.
 
-use super::Shape;
+use super::shape::{RowBits, Shape, Tier, ValueShape, Word, with_any_shape, with_shape};
+use super::value::{self, list_entry, list_entry_value};
 use super::{
-    Hash, LINE_BYTES, Line, MIN_SECOND_KEYS, SECOND_BITS, ShardCounts, Tier, first_lines, fraction,
-    second_lines, with_shape,
+    Hash, LINE_BYTES, Line, MIN_SECOND_KEYS, ShardCounts, first_lines, fraction, second_bits,
+    second_lines,
 };
 use crate::device::DeviceKey;
 use crate::filter::FilterSpec;
@@ -23,8 +24,8 @@ use crate::filter::FilterSpec;
 const STEP: usize = 4;
 
 /// A row in the course of elimination. Word 0: its bits in the current line. Word 1: its bits in
-/// the next line, and the fingerprint above them. The index of its key is in the bits left, the
-/// low ones in word 0; a pivot has none.
+/// the next line, and the sum above them: the fingerprint, then the value. The index of its key is
+/// in the bits left, the low ones in word 0; a pivot has none.
 type Row = [u64; 2];
 
 #[inline]
@@ -43,6 +44,8 @@ const fn masked(row: Row, condition: u64) -> Row {
 #[derive(Debug, Default)]
 pub(crate) struct RibbonBuilder {
     keys: Vec<Hash>,
+    /// The values of `keys`; empty if the filter has none.
+    values: Vec<u8>,
     diverted: Vec<Hash>,
     scratch: Scratch,
 }
@@ -55,66 +58,83 @@ struct Scratch {
     pivots: Vec<Row>,
     /// Indices of the keys that cannot be placed.
     diverted: Vec<u32>,
+    /// Those of them that the tier answers with another value. No tier may answer for them.
+    ambiguous: Vec<u32>,
 }
 
 impl RibbonBuilder {
-    /// Appends a shard's filter to `parts`: first tier, second tier and list. `keys` are sorted and
-    /// distinct. Costs about 45 ns per key.
+    /// Appends a shard's filter to `parts`: first tier, second tier and list. `members` are keys,
+    /// sorted and distinct, and their values, which a filter without values ignores. Costs about
+    /// 45 ns per key.
     pub(crate) fn build(
         &mut self,
         spec: &FilterSpec,
         shard: u16,
-        keys: impl Iterator<Item = DeviceKey>,
+        members: impl Iterator<Item = (DeviceKey, u8)>,
         parts: [&mut Vec<u8>; 3],
     ) -> ShardCounts {
-        let bits = spec.fingerprint_bits(shard);
-        let Self { keys: hashes, diverted, scratch } = self;
+        let bits = spec.row_bits(shard);
+        let Self { keys: hashes, values, diverted, scratch } = self;
         let [first, second, list] = parts;
         hashes.clear();
-        hashes.extend(keys.map(|key| Hash::of(&key)));
+        values.clear();
+        for (key, value) in members {
+            hashes.push(Hash::of(&key));
+            if bits.value > 0 {
+                values.push(value & value::MASK);
+            }
+        }
         let mut counts = ShardCounts { keys: hashes.len() as u32, diverted: 0, listed: 0 };
         let lines = first_lines(counts.keys, bits) as usize;
-        let (keys, work): (&[Hash], _) = (hashes, scratch);
-        with_shape!(bits, solve(work, keys, lines, first));
-        let mut left: Vec<u32> =
-            work.diverted.iter().map(|key| keys[*key as usize].list_entry()).collect();
+        let (keys, values, work): (&[Hash], &[u8], _) = (hashes, values, scratch);
+        with_any_shape!(bits, solve(work, keys, values, lines, first));
+        let entry = |key: &u32| {
+            let key = *key as usize;
+            list_entry(keys[key], values.get(key).copied())
+        };
+        let mut left: Vec<u64> = work.diverted.iter().chain(&work.ambiguous).map(entry).collect();
         if counts.keys >= MIN_SECOND_KEYS {
-            counts.diverted = left.len() as u32;
-            let lines = second_lines(counts.diverted) as usize;
+            counts.diverted = work.diverted.len() as u32;
+            let lines = second_lines(counts.diverted, bits) as usize;
             if lines > 0 {
-                // Sorted by the hashes of the second tier, with the first tier's for the list.
-                let mut again: Vec<(Hash, u32)> = work
+                // Sorted by the hashes of the second tier, with the list's entry.
+                let mut again: Vec<(Hash, u64)> = work
                     .diverted
                     .iter()
-                    .map(|key| keys[*key as usize])
-                    .map(|hash| (hash.again(), hash.list_entry()))
+                    .map(|key| (keys[*key as usize].again(), entry(key)))
                     .collect();
+                left.drain(..again.len());
                 again.sort_unstable();
                 diverted.clear();
                 diverted.extend(again.iter().map(|(hash, _)| *hash));
-                with_shape!(SECOND_BITS, solve(work, diverted, lines, second));
-                left.clear();
-                left.extend(work.diverted.iter().map(|key| again[*key as usize].1));
+                let values: Vec<u8> = match bits.value {
+                    0 => Vec::new(),
+                    _ => again.iter().map(|(_, entry)| list_entry_value(*entry)).collect(),
+                };
+                let (keys, values): (&[Hash], &[u8]) = (diverted, &values);
+                with_any_shape!(second_bits(bits), solve(work, keys, values, lines, second));
+                let missing = work.diverted.iter().chain(&work.ambiguous);
+                left.extend(missing.map(|key| again[*key as usize].1));
             }
         }
         left.sort_unstable();
-        left.dedup();
-        counts.listed = left.len() as u32;
-        list.extend(left.iter().flat_map(|entry| entry.to_le_bytes()));
+        counts.listed = value::write_list(bits, &left, list);
         counts
     }
 }
 
-/// Appends `lines` lines with the rows of `keys` to `out`, and leaves in `scratch.diverted` the
-/// indices of the keys that could not be placed: all without lines.
-fn solve<T: Tier, const R: usize>(
+/// Appends `lines` lines with the rows of `keys` to `out`, and leaves in `scratch` the indices of
+/// the keys that could not be placed: all without lines.
+fn solve<T: Tier>(
     scratch: &mut Scratch,
     keys: &[Hash],
+    values: &[u8],
     lines: usize,
     out: &mut Vec<u8>,
 ) {
-    let Scratch { work, pivots, diverted } = scratch;
+    let Scratch { work, pivots, diverted, ambiguous } = scratch;
     diverted.clear();
+    ambiguous.clear();
     if lines == 0 {
         diverted.extend(0..keys.len() as u32);
         return;
@@ -126,11 +146,16 @@ fn solve<T: Tier, const R: usize>(
     let mut next = 0;
     for (line, pivots) in pivots.chunks_exact_mut(T::SLOTS).enumerate() {
         while next < keys.len() && keys[next].start(starts).0 == line {
-            let (c0, rest) = keys[next].row::<T>();
+            let (c0, mut rest) = keys[next].row::<T>();
+            if T::VALUE_BITS > 0 {
+                let (c1, fingerprint) = (rest & T::MASK, rest >> T::SLOTS);
+                let sum = fingerprint << T::VALUE_BITS | u64::from(values[next]);
+                rest = c1 | sum << T::SLOTS;
+            }
             let index = next as u64;
             work.push([
                 c0 | index << T::SLOTS,
-                rest | index >> (64 - T::SLOTS) << (T::SLOTS + T::BITS),
+                rest | index >> (64 - T::SLOTS) << (T::SLOTS + T::COLUMNS),
             ]);
             next += 1;
         }
@@ -144,15 +169,18 @@ fn solve<T: Tier, const R: usize>(
         // No row has bits left in this line.
         work.retain_mut(|row| {
             let index_low = row[0] >> T::SLOTS;
-            let index_high = row[1] >> (T::SLOTS + T::BITS);
+            let index_high = row[1] >> (T::SLOTS + T::COLUMNS);
             let c1 = row[1] & T::MASK;
-            let fingerprint = row[1] >> T::SLOTS & ((1 << T::BITS) - 1);
+            let sum = row[1] >> T::SLOTS & ((1 << T::COLUMNS) - 1);
             *row = [
                 c1 | index_low << T::SLOTS,
-                fingerprint << T::SLOTS | index_high << (T::SLOTS + T::BITS),
+                sum << T::SLOTS | index_high << (T::SLOTS + T::COLUMNS),
             ];
-            if c1 == 0 && fingerprint != 0 {
-                diverted.push((index_low | index_high << (64 - T::SLOTS)) as u32);
+            if c1 == 0 && sum != 0 {
+                let index = (index_low | index_high << (64 - T::SLOTS)) as u32;
+                // The sum that is left is the difference to what a lookup will find.
+                let is_found = sum >> T::VALUE_BITS == 0;
+                if is_found { ambiguous.push(index) } else { diverted.push(index) }
             }
             c1 != 0
         });
@@ -160,8 +188,8 @@ fn solve<T: Tier, const R: usize>(
     let from = out.len();
     out.resize(from + lines * LINE_BYTES, 0);
     let out: &mut [Line] = out[from..].as_chunks_mut().0;
-    substitute::<T, R>(pivots, out);
-    for key in diverted {
+    substitute::<T>(pivots, out);
+    for key in diverted.iter().chain(&*ambiguous) {
         let (line, offset) = keys[*key as usize].start(starts);
         raise_threshold::<T>(&mut out[line], T::THRESHOLD_END - fraction::<T>(offset));
     }
@@ -188,7 +216,7 @@ fn eliminate<T: Tier>(work: &mut Vec<Row>, slot: usize, found: &mut [Row]) {
             continue;
         }
         let p = bits.trailing_zeros() as usize % STEP;
-        let new = [row[0] & T::MASK, row[1] & ((1 << (T::SLOTS + T::BITS)) - 1)];
+        let new = [row[0] & T::MASK, row[1] & ((1 << (T::SLOTS + T::COLUMNS)) - 1)];
         for pivot in &mut pivots {
             *pivot = sum(*pivot, masked(new, pivot[0] >> (slot + p) & 1));
         }
@@ -221,33 +249,33 @@ fn eliminate<T: Tier>(work: &mut Vec<Row>, slot: usize, found: &mut [Row]) {
 const GROUP: usize = 4;
 /// Groups of the longest line.
 const GROUPS: usize = 42_usize.div_ceil(GROUP);
-/// Ones in the entries of a table that have the slot, for each slot of a group.
-const ENTRIES: [[u16; 1 << GROUP]; GROUP] = {
-    let mut masks = [[0; 1 << GROUP]; GROUP];
+/// Whether the entries of a table have the slot, for each slot of a group.
+const ENTRIES: [[bool; 1 << GROUP]; GROUP] = {
+    let mut masks = [[false; 1 << GROUP]; GROUP];
     let mut i = 0;
     while i < GROUP << GROUP {
         let (slot, entry) = (i >> GROUP, i % (1 << GROUP));
-        masks[slot][entry] = if entry >> slot & 1 == 1 { u16::MAX } else { 0 };
+        masks[slot][entry] = entry >> slot & 1 == 1;
         i += 1;
     }
     masks
 };
 
 /// The sums of the values of every set of slots of each group of a line.
-type Sums = [[u16; 1 << GROUP]; GROUPS];
+type Sums<W> = [[W; 1 << GROUP]; GROUPS];
 
 /// Solves the slots from the last to the first, and writes the lines. The sum of the slots under a
 /// row is looked up group by group.
-fn substitute<T: Tier, const R: usize>(pivots: &[Row], out: &mut [Line]) {
-    let mut next: Sums = [[0; 1 << GROUP]; GROUPS];
+fn substitute<T: Tier>(pivots: &[Row], out: &mut [Line]) {
+    let mut next: Sums<T::Word> = [[T::Word::ZERO; 1 << GROUP]; GROUPS];
     for (line, pivots) in out.iter_mut().zip(pivots.chunks_exact(T::SLOTS)).rev() {
-        let mut sums: Sums = [[0; 1 << GROUP]; GROUPS];
-        let mut values = [0_u16; 48];
+        let mut sums: Sums<T::Word> = [[T::Word::ZERO; 1 << GROUP]; GROUPS];
+        let mut values = [T::Word::ZERO; 48];
         for (slot, [c0, rest]) in pivots.iter().enumerate().rev() {
             if *c0 == 0 {
                 continue;
             }
-            let mut value = (rest >> T::SLOTS) as u16;
+            let mut value = T::Word::truncated(rest >> T::SLOTS);
             for (group, next) in next[..T::SLOTS.div_ceil(GROUP)].iter().enumerate() {
                 value ^= next[(rest & T::MASK) as usize >> (GROUP * group) & 15];
             }
@@ -256,30 +284,31 @@ fn substitute<T: Tier, const R: usize>(pivots: &[Row], out: &mut [Line]) {
                 value ^= sums[*c0 as usize >> (GROUP * group) & 15];
             }
             values[slot] = value;
-            for (sum, mask) in sums[slot / GROUP].iter_mut().zip(ENTRIES[slot % GROUP]) {
-                *sum ^= value & mask;
+            for (sum, has_slot) in sums[slot / GROUP].iter_mut().zip(ENTRIES[slot % GROUP]) {
+                *sum ^= value & if has_slot { T::Word::ONES } else { T::Word::ZERO };
             }
         }
-        write_line::<T, R>(&values, line);
+        write_line::<T>(&values, line);
         next = sums;
     }
 }
 
 /// Packs the values of a line's slots, column by column.
-fn write_line<T: Tier, const R: usize>(values: &[u16; 48], line: &mut Line) {
-    // Bit j of a value belongs to column R - 1 - j.
-    let mut columns = [0_u64; 16];
+fn write_line<T: Tier>(values: &[T::Word; 48], line: &mut Line) {
+    // Bit j of a value belongs to the column that is number j from the end.
+    let mut columns = [0_u64; 24];
     for (group, values) in values.as_chunks::<8>().0.iter().enumerate() {
-        let bits = |shift: u32| {
-            transposed(u64::from_le_bytes(values.map(|value| (value >> shift) as u8))).to_le_bytes()
-        };
-        let bits = [bits(0), bits(8)];
-        for (column, bits) in columns[..R].iter_mut().rev().zip(bits.as_flattened()) {
-            *column |= u64::from(*bits) << (8 * group);
+        for (byte, columns) in columns.chunks_exact_mut(8).take(T::COLUMNS.div_ceil(8)).enumerate()
+        {
+            let bits = values.map(|value| (value.into() >> (8 * byte)) as u8);
+            let bits = transposed(u64::from_le_bytes(bits)).to_le_bytes();
+            for (column, bits) in columns.iter_mut().zip(bits) {
+                *column |= u64::from(bits) << (8 * group);
+            }
         }
     }
     let mut words = [0_u64; LINE_BYTES / 8 + 1];
-    for (j, column) in columns[..R].iter().enumerate() {
+    for (j, column) in columns[..T::COLUMNS].iter().rev().enumerate() {
         let (word, shift) = (j * T::SLOTS / 64, j * T::SLOTS % 64);
         words[word] |= column << shift;
         if shift + T::SLOTS > 64 {
