@@ -12,8 +12,8 @@
 //! ```
 //!
 //! `--filters` lists names of kinds, for a rate of 1e-4, or `ribbon:` with thousandths of a
-//! fingerprint bit. `--probes` is the number of non-members, `--rounds` that of timed rounds. The
-//! first filter is the base of the ratios.
+//! fingerprint bit. `ribbon+values:` has a value per key. `--probes` is the number of non-members,
+//! `--rounds` that of timed rounds. The first filter is the base of the ratios.
 
 #![allow(clippy::print_stdout)]
 
@@ -43,12 +43,13 @@ fn main() {
     let counts = shard_sizes(keys);
     let filters = build(&names, &counts);
     println!(
-        "| filter | bits/key | GB | keys | missing members | fpr | expected | of expected | \
+        "| filter | bits/key | GB | keys | missing or wrong | fpr | expected | of expected | \
          build, M keys/s | load, ns/key |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for filter in &filters {
-        let missing = missing_members(&filter.snapshot, &counts);
+        let missing =
+            missing_members(&filter.snapshot, &counts) + wrong_values(&filter.snapshot, &counts);
         let positives = positives(&filter.snapshot, &counts, probes);
         let (manifest, measured) = (filter.snapshot.manifest(), positives as f64 / probes as f64);
         let (keys, bytes) = (manifest.keys() as f64, filter.snapshot.filter_bytes() as f64);
@@ -102,6 +103,11 @@ fn key(shard: usize, index: u64) -> DeviceKey {
     DeviceKey::from_bytes(bytes)
 }
 
+/// The value of a key.
+fn value(key: &DeviceKey) -> u8 {
+    (mix(u64::from_le_bytes(key.as_bytes()[4..12].try_into().expect("8 bytes"))) >> 60) as u8
+}
+
 /// Shard sizes vary as with md5s: their standard deviation is the square root of their mean.
 fn shard_sizes(keys: u64) -> Vec<u64> {
     let mean = keys as f64 / SHARDS as f64;
@@ -131,9 +137,13 @@ struct Filter {
 
 fn spec(name: &str) -> FilterSpec {
     let spec = match name.split_once(':') {
-        Some((kind, millibits)) => {
-            let (kind, millibits) = (kind.parse().expect("a kind"), millibits.parse());
-            FilterSpec::new(kind, 2, millibits.expect("a number"))
+        Some((name, millibits)) => {
+            let kind = name.trim_end_matches("+values").parse().expect("a kind");
+            let spec = FilterSpec::new(kind, 2, millibits.parse().expect("a number"));
+            match name.ends_with("+values") {
+                true => spec.and_then(|spec| spec.with_value_bits(FilterSpec::VALUE_BITS)),
+                false => spec,
+            }
         }
         None => FilterSpec::for_fpr(name.parse::<FilterKind>().expect("a kind"), 1e-4),
     };
@@ -160,7 +170,13 @@ fn build(names: &[&str], counts: &[u64]) -> Vec<Filter> {
             keys.sort_unstable();
             for (builder, (building, _)) in builders.iter_mut().zip(&mut times) {
                 let begun = Instant::now();
-                builder.add_shard(shard as u16, keys.iter().copied());
+                match builder.spec().value_bits() {
+                    0 => builder.add_shard(shard as u16, keys.iter().copied()),
+                    _ => {
+                        let members = keys.iter().map(|key| (*key, value(key)));
+                        builder.add_shard_with_values(shard as u16, members);
+                    }
+                }
                 *building += begun.elapsed();
             }
         }
@@ -198,6 +214,15 @@ fn missing_members(snapshot: &Snapshot, counts: &[u64]) -> u64 {
     missing
 }
 
+/// Members with another value than their own; 0 for a filter without values.
+fn wrong_values(snapshot: &Snapshot, counts: &[u64]) -> u64 {
+    if snapshot.manifest().filter().value_bits() == 0 {
+        return 0;
+    }
+    let keys = (0..SHARDS).flat_map(|shard| (0..counts[shard]).map(move |i| key(shard, i)));
+    keys.filter(|key| snapshot.filter_value(&[*key]) != Some(value(key))).count() as u64
+}
+
 fn positives(snapshot: &Snapshot, counts: &[u64], probes: u64) -> u64 {
     let mut members = vec![false; 4096];
     let mut positives = 0;
@@ -211,7 +236,8 @@ fn positives(snapshot: &Snapshot, counts: &[u64], probes: u64) -> u64 {
 }
 
 type Mode = fn(&Snapshot, &[u64], bool, u64) -> f64;
-const MODES: [(&str, Mode); 3] = [("latency", latency), ("batch", batch), ("single", single)];
+const MODES: [(&str, Mode); 4] =
+    [("latency", latency), ("batch", batch), ("single", single), ("value", single_value)];
 
 /// Prints the median over the rounds of each figure, and of its ratio to the first filter's in the
 /// same round.
@@ -233,7 +259,8 @@ fn time(filters: &[Filter], counts: &[u64], rounds: usize) {
     }
     println!(
         "\nns per lookup, [ratio to {}], medians. Latency: the next key depends on the bytes read. \
-         Batch: {BATCH} keys. Single: independent lookups one by one.\n",
+         Batch: {BATCH} keys. Single: independent lookups one by one. Value: the same, of \
+         the value if the filter has values.\n",
         filters[0].name
     );
     let head = MODES.map(|(name, _)| format!(" {name}, miss | {name}, hit |")).concat();
@@ -296,6 +323,20 @@ fn single(snapshot: &Snapshot, counts: &[u64], hit: bool, salt: u64) -> f64 {
         found += u64::from(snapshot.contains(&probe(counts, mix(i ^ salt << 40), hit)));
     }
     black_box(found);
+    nanos_each(begun, LOOKUPS)
+}
+
+fn single_value(snapshot: &Snapshot, counts: &[u64], hit: bool, salt: u64) -> f64 {
+    if snapshot.manifest().filter().value_bits() == 0 {
+        return single(snapshot, counts, hit, salt);
+    }
+    let begun = Instant::now();
+    let mut sum = 0;
+    for i in 0..LOOKUPS {
+        let value = snapshot.filter_value(&[probe(counts, mix(i ^ salt << 40), hit)]);
+        sum += value.map_or(0, |value| u64::from(value) + 1);
+    }
+    black_box(sum);
     nanos_each(begun, LOOKUPS)
 }
 

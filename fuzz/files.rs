@@ -144,7 +144,11 @@ fn spec_of(file: &[u8]) -> Option<FilterSpec> {
         3 => FilterKind::Ribbon,
         _ => return None,
     };
-    FilterSpec::new(kind, u32_at(file, 16), u32_at(file, 20)).ok()
+    let spec = FilterSpec::new(kind, u32_at(file, 16), u32_at(file, 20)).ok()?;
+    match u32_at(file, 48) {
+        0 => Some(spec),
+        bits => spec.with_value_bits(bits).ok(),
+    }
 }
 
 /// The manifest entry of a chunk file by its own header, if a manifest may have it.
@@ -254,7 +258,9 @@ pub fn check_chunk(input: &[u8]) {
     }
     if mode & chunk_mode::WRONG_SPEC != 0 {
         let millibits = spec.millibits_per_key() ^ 1;
+        let values = spec.value_bits();
         spec = FilterSpec::new(spec.kind(), spec.hashes(), millibits).unwrap_or(spec);
+        spec = spec.with_value_bits(values).unwrap_or(spec);
     }
     let piece_bytes = usize::from(*pieces) + 1;
     let read = bounded("chunk", file.len(), 4, || {
@@ -303,7 +309,9 @@ fn check_accepted_chunk(spec: &FilterSpec, entry: &ChunkEntry, file: &[u8], chun
     new.dedup();
     if !is_growable {
         for key in &new {
-            let _ = spec.contains(chunk.filter(key.shard()), key);
+            let is_member = spec.contains(chunk.filter(key.shard()), key);
+            let value = spec.value(chunk.filter(key.shard()), key);
+            assert!(value.is_some() == (is_member && spec.value_bits() > 0));
         }
         return;
     }

@@ -7,13 +7,14 @@ slots, and rows are reduced one by one. Takes about 20 microseconds per key and 
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 U64 = (1 << 64) - 1
 LINE_BYTES = 64
-# Fingerprint bits -> (slots, threshold bits).
-SHAPES = {12: (42, 5), 13: (39, 5), 14: (36, 5), 15: (34, 2), 16: (31, 5)}
+# Fingerprint bits -> (slots, threshold bits), without values and with.
+PLAIN_SHAPES = {12: (42, 5), 13: (39, 5), 14: (36, 5), 15: (34, 2), 16: (31, 5)}
+VALUE_SHAPES = {12: (31, 5), 13: (30, 2), 14: (28, 5), 15: (26, 5), 16: (25, 5)}
+VALUE_BITS = 4
 SECOND_BITS = 15
 MIN_TIER_KEYS, MIN_SECOND_KEYS = 32, 3000
 
@@ -38,6 +39,27 @@ class Hash(NamedTuple):
         )
 
 
+class Bits(NamedTuple):
+    """Bits of a row's sum: of the fingerprint, then of the value, 0 or 4."""
+
+    fingerprint: int
+    value: int
+
+    @property
+    def shape(self) -> Tuple[int, int]:
+        return (VALUE_SHAPES if self.value else PLAIN_SHAPES)[self.fingerprint]
+
+    @property
+    def second(self) -> Bits:
+        """Those of the second tier."""
+        return Bits(SECOND_BITS, self.value)
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of an entry of the list."""
+        return 8 if self.value else 4
+
+
 class Parts(NamedTuple):
     """A shard's filter: first tier, second tier, list."""
 
@@ -46,101 +68,129 @@ class Parts(NamedTuple):
     list: bytes
 
 
-def bits_of(millibits: int, shard: int) -> int:
-    """Fingerprint bits of a shard."""
+def bits_of(millibits: int, value_bits: int, shard: int) -> Bits:
+    """Bits of a shard's rows."""
     longer = (shard * 40_503) % 65_536 < millibits % 1000 * 65_536 // 1000
-    return millibits // 1000 + longer
+    return Bits(millibits // 1000 + longer, value_bits)
 
 
-def tier_lines(keys: int, load: int, bits: int) -> int:
-    per_line = load * SHAPES[bits][0]
+def tier_lines(keys: int, load: int, bits: Bits) -> int:
+    per_line = load * bits.shape[0]
     return max(2, (200 * keys + per_line) // (2 * per_line)) if keys >= MIN_TIER_KEYS else 0
 
 
-def first_lines(keys: int, bits: int) -> int:
+def first_lines(keys: int, bits: Bits) -> int:
     return tier_lines(keys, 98 if keys < MIN_SECOND_KEYS else 100, bits)
 
 
-def second_lines(diverted: int) -> int:
-    return tier_lines(diverted, 94, SECOND_BITS) + 1 if diverted >= MIN_TIER_KEYS else 0
+def second_lines(diverted: int, bits: Bits) -> int:
+    return tier_lines(diverted, 94, bits.second) + 1 if diverted >= MIN_TIER_KEYS else 0
 
 
-def part_sizes(bits: int, keys: int, diverted: int, listed: int) -> Tuple[int, int, int]:
-    return LINE_BYTES * first_lines(keys, bits), LINE_BYTES * second_lines(diverted), 4 * listed
+def part_sizes(bits: Bits, keys: int, diverted: int, listed: int) -> Tuple[int, int, int]:
+    return (
+        LINE_BYTES * first_lines(keys, bits),
+        LINE_BYTES * second_lines(diverted, bits),
+        bits.entry_bytes * listed,
+    )
 
 
-def start(hash_: Hash, lines: int, bits: int) -> Tuple[int, int]:
+def start(hash_: Hash, lines: int, bits: Bits) -> Tuple[int, int]:
     """The row's first line, and its fraction of that line."""
     place = hash_.high * (lines - 1)
-    return place >> 64, max(1, (place & U64) >> (64 - SHAPES[bits][1]))
+    return place >> 64, max(1, (place & U64) >> (64 - bits.shape[1]))
 
 
-def row(hash_: Hash, bits: int) -> Tuple[int, int, int]:
+def row(hash_: Hash, bits: Bits) -> Tuple[int, int, int]:
     """Bits in the first line, bits in the second, fingerprint."""
-    slots = SHAPES[bits][0]
+    slots = bits.shape[0]
     rest = (hash_.low >> slots | hash_.high >> 16 << (64 - slots)) & U64
-    return hash_.low % (1 << slots), rest % (1 << slots), (rest >> slots) % (1 << bits)
+    fingerprint = (rest >> slots) % (1 << bits.fingerprint)
+    return hash_.low % (1 << slots), rest % (1 << slots), fingerprint
 
 
 def parity(number: int) -> int:
     return bin(number).count("1") % 2
 
 
-def look(tier: bytes, hash_: Hash, bits: int) -> Optional[bool]:
-    """Whether a tier with lines has the key; None if it may have been diverted."""
-    slots, threshold_bits = SHAPES[bits]
+def look(tier: bytes, hash_: Hash, bits: Bits) -> Tuple[Optional[int], bool]:
+    """The value under the row in a tier with lines, 0 without values, None if the fingerprint
+    differs; and whether the key may have been diverted."""
+    slots, threshold_bits = bits.shape
     line, fraction = start(hash_, len(tier) // LINE_BYTES, bits)
     both = tier[line * LINE_BYTES : (line + 2) * LINE_BYTES]
     one, two = (int.from_bytes(both[at : at + LINE_BYTES], "little") for at in (0, LINE_BYTES))
     c0, c1, fingerprint = row(hash_, bits)
     found = 0
-    for column in range(bits):
+    for column in range(bits.fingerprint + bits.value):
         at = column * slots
         found = found * 2 + (parity(one >> at & c0) ^ parity(two >> at & c1))
-    if found == fingerprint:
-        return True
     threshold = one >> (512 - threshold_bits)
-    return None if threshold + fraction >= 1 << threshold_bits else False
+    is_match = found >> bits.value == fingerprint
+    value = found % (1 << bits.value) if is_match else None
+    return value, threshold + fraction >= 1 << threshold_bits
 
 
-def contains(parts: Parts, bits: int, key: bytes) -> bool:
+def contains(parts: Parts, bits: Bits, key: bytes) -> bool:
     """Whether the key is in the shard's filter, or a false positive."""
+    if bits.value:
+        return value_of(parts, bits, key) is not None
     hash_ = Hash.of(key)
     for tier, tier_hash, tier_bits in (
         (parts.first, hash_, bits),
-        (parts.second, hash_.again(), SECOND_BITS),
+        (parts.second, hash_.again(), bits.second),
     ):
-        answer = look(tier, tier_hash, tier_bits) if tier else None
-        if answer is not None:
-            return answer
-    entries = struct.unpack(f"<{len(parts.list) // 4}I", parts.list)
-    entry = hash_.high >> 32
-    at = bisect_left(entries, entry)
-    return at < len(entries) and entries[at] == entry
+        if tier:
+            value, may_be_diverted = look(tier, tier_hash, tier_bits)
+            if value is not None or not may_be_diverted:
+                return value is not None
+    return hash_.high >> 32 in struct.unpack(f"<{len(parts.list) // 4}I", parts.list)
 
 
-def expected_fpr(parts: Parts, bits: int) -> float:
-    rate = len(parts.list) / 4 / 2**32 + (2**-bits if parts.first else 0)
+def value_of(parts: Parts, bits: Bits, key: bytes) -> Optional[int]:
+    """The key's value in a filter with values; None if it is not in the filter."""
+    hash_ = Hash.of(key)
+    value = None
+    if parts.first:
+        value, may_be_diverted = look(parts.first, hash_, bits)
+        if not may_be_diverted:
+            return value
+    for entry in struct.unpack(f"<{len(parts.list) // 8}Q", parts.list):
+        if entry >> 4 == hash_.high >> 4:
+            return entry % 16
+    if value is None and parts.second:
+        value, _ = look(parts.second, hash_.again(), bits.second)
+    return value
+
+
+def expected_fpr(parts: Parts, bits: Bits) -> float:
+    list_bits = 8 * bits.entry_bytes - bits.value
+    rate = len(parts.list) / bits.entry_bytes / 2**list_bits
+    rate += 2**-bits.fingerprint if parts.first else 0
     if parts.second:
-        end = 1 << SHAPES[bits][1]
+        end = 1 << bits.shape[1]
         starts = range(0, len(parts.first) - LINE_BYTES, LINE_BYTES)
-        thresholds = [parts.first[at + 63] >> (8 - SHAPES[bits][1]) for at in starts]
+        thresholds = [parts.first[at + 63] >> (8 - bits.shape[1]) for at in starts]
         covered = sum(end if threshold == end - 1 else threshold for threshold in thresholds)
         rate += covered / (len(starts) * end) * 2**-SECOND_BITS
     return rate
 
 
-def build_tier(hashes: List[Hash], lines: int, bits: int) -> Tuple[bytes, List[int]]:
-    """The lines of a tier of sorted hashes, and the indices of the diverted ones."""
-    slots, threshold_bits = SHAPES[bits]
+def build_tier(
+    hashes: List[Hash], values: List[int], lines: int, bits: Bits
+) -> Tuple[bytes, List[int], List[int]]:
+    """The lines of a tier of sorted hashes, and the indices of the diverted ones: those that the
+    tier does not find, and those that it finds with another value."""
+    slots, threshold_bits = bits.shape
     if lines == 0:
-        return b"", list(range(len(hashes)))
-    pivots: Dict[int, Tuple[int, int]] = {}  # lowest slot -> row over all slots, fingerprint
-    diverted = []
+        return b"", list(range(len(hashes))), []
+    pivots: Dict[int, Tuple[int, int]] = {}  # lowest slot -> row over all slots, sum
+    diverted, ambiguous = [], []
     thresholds = [0] * lines
     for index, hash_ in enumerate(hashes):
         line, fraction = start(hash_, lines, bits)
         c0, c1, value = row(hash_, bits)
+        value = value << bits.value | values[index]
         # Slots before the line are zero: kept relative to it, for short integers.
         base, left = line * slots, c0 | c1 << slots
         while left:
@@ -154,41 +204,56 @@ def build_tier(hashes: List[Hash], lines: int, bits: int) -> Tuple[bytes, List[i
             left, value = left ^ pivot[0], value ^ pivot[1]
         else:
             if value:
-                diverted.append(index)
+                (diverted if value >> bits.value else ambiguous).append(index)
                 thresholds[line] = max(thresholds[line], (1 << threshold_bits) - fraction)
-    values = [0] * (lines * slots + 2 * slots)
+    sums = [0] * (lines * slots + 2 * slots)
     for slot in sorted(pivots, reverse=True):
         left, value = pivots[slot]
         at = slot
         while left:
             if left & 1:
-                value ^= values[at]
+                value ^= sums[at]
             left, at = left >> 1, at + 1
-        values[slot] = value
+        sums[slot] = value
     out = bytearray()
+    columns = bits.fingerprint + bits.value
     for line in range(lines):
         number = thresholds[line] << (512 - threshold_bits)
         for slot in range(slots):
-            value = values[line * slots + slot]
-            for column in range(bits):
-                number |= (value >> (bits - 1 - column) & 1) << (column * slots + slot)
+            value = sums[line * slots + slot]
+            for column in range(columns):
+                number |= (value >> (columns - 1 - column) & 1) << (column * slots + slot)
         out += number.to_bytes(LINE_BYTES, "little")
-    return bytes(out), diverted
+    return bytes(out), diverted, ambiguous
 
 
-def build_shard(keys: List[bytes], bits: int) -> Tuple[Parts, int, int]:
+def build_shard(
+    keys: List[bytes], bits: Bits, values: Optional[Dict[bytes, int]] = None
+) -> Tuple[Parts, int, int]:
     """A shard's filter from its distinct keys, its diverted and its listed count."""
-    hashes = sorted(Hash.of(key) for key in keys)
-    first, left = build_tier(hashes, first_lines(len(keys), bits), bits)
-    left_over = [hashes[index] for index in left]
+    members = sorted((Hash.of(key), (values or {}).get(key, 0)) for key in keys)
+    first, left, ambiguous = build_tier(*split(members), first_lines(len(keys), bits), bits)
+    left_over = [members[index] for index in left]
+    listed = [members[index] for index in ambiguous]
     second, diverted = b"", 0
     if len(keys) >= MIN_SECOND_KEYS:
         diverted = len(left_over)
-        if second_lines(diverted):
-            again = sorted((hash_.again(), hash_) for hash_ in left_over)
-            tier = [hash_ for hash_, _ in again]
-            second, left = build_tier(tier, second_lines(diverted), SECOND_BITS)
-            left_over = [again[index][1] for index in left]
-    entries = sorted({hash_.high >> 32 for hash_ in left_over})
-    listed = struct.pack(f"<{len(entries)}I", *entries)
-    return Parts(first, second, listed), diverted, len(entries)
+        lines = second_lines(diverted, bits)
+        if lines:
+            again = sorted((hash_.again(), hash_, value) for hash_, value in left_over)
+            tier = split([(hash_, value) for hash_, _, value in again])
+            second, left, ambiguous = build_tier(*tier, lines, bits.second)
+            left_over = [again[index][1:] for index in left + ambiguous]
+    listed += left_over
+    if bits.value:
+        # Of equal hashes the largest value is kept.
+        largest = {hash_.high >> 4: value for hash_, value in sorted(listed, key=lambda m: m[1])}
+        entries = sorted(high << 4 | value for high, value in largest.items())
+    else:
+        entries = sorted({hash_.high >> 32 for hash_, _ in listed})
+    packed = struct.pack(f"<{len(entries)}{'Q' if bits.value else 'I'}", *entries)
+    return Parts(first, second, packed), diverted, len(entries)
+
+
+def split(members: List[Tuple[Hash, int]]) -> Tuple[List[Hash], List[int]]:
+    return [hash_ for hash_, _ in members], [value for _, value in members]

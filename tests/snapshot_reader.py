@@ -36,7 +36,7 @@ SHARDS = 65_536
 DELTAS_MAX = 12
 DELTA_KEYS_MAX = 1 << 25
 DELTA_HEADER = struct.Struct("<8s2I4Q16s")
-HEADER = struct.Struct("<8s6I2Q16s")
+HEADER = struct.Struct("<8s6I2QI12s")
 # Name -> (number in the header, lowest and highest k, lowest and highest millibits, counts per
 # shard, bytes of the smallest body).
 KINDS = {
@@ -300,6 +300,7 @@ class Manifest:
     kind: str
     hashes: int
     millibits_per_key: int
+    value_bits: int
     keys: int
     size_bytes: int
     chunks: List[Entry]
@@ -323,6 +324,9 @@ class Manifest:
             raise filters.fail("kind", kind, " or ".join(sorted(KINDS)))
         hashes = filters.integer("hashes", *KINDS[kind][1:3])
         millibits = filters.integer("millibits_per_key", *KINDS[kind][3:5])
+        value_bits = 0
+        if kind == "ribbon" and "value_bits" in filters.rest:
+            value_bits = filters.integer("value_bits", ribbon.VALUE_BITS, ribbon.VALUE_BITS)
         filters.fraction("target_fpr")
         filters.fraction("expected_fpr")
         if kind == "ribbon":
@@ -361,7 +365,7 @@ class Manifest:
         ):
             if total != parts:
                 raise top.fail(field, total, f"{parts}, the sum over the chunks")
-        return Manifest(kind, hashes, millibits, keys, size_bytes, chunks)
+        return Manifest(kind, hashes, millibits, value_bits, keys, size_bytes, chunks)
 
     @staticmethod
     def _entries(file: str, kind: str, entries: List[Any]) -> Iterator[Entry]:
@@ -394,7 +398,8 @@ class Chunk:
 
         same("size", len(data), entry.size_bytes)
         header = HEADER.unpack_from(data)
-        magic, version, kind, hashes, millibits, first, count, keys, body_bytes, reserved = header
+        magic, version, kind, hashes, millibits, first, count, keys, body_bytes = header[:9]
+        value_bits, reserved = header[9:]
         same("magic", magic, b"RTADCHNK")
         same("version", version, 1)
         same("filter kind", kind, KINDS[manifest.kind][0])
@@ -403,7 +408,8 @@ class Chunk:
         same("first shard", first, entry.first_shard)
         same("shard count", count, entry.shard_count)
         same("keys", keys, entry.keys)
-        same("reserved", reserved, bytes(16))
+        same("value bits", value_bits, manifest.value_bits)
+        same("reserved", reserved, bytes(12))
 
         arrays = KINDS[manifest.kind][5]
         counts_end = HEADER.size + 4 * arrays * count
@@ -420,7 +426,7 @@ class Chunk:
                     raise SnapshotError(file, "diverted keys", diverted, f"at most those of {n}")
                 if listed > n:
                     raise SnapshotError(file, "listed keys", listed, f"at most {n}")
-                bits = ribbon.bits_of(millibits, first + index)
+                bits = ribbon.bits_of(millibits, value_bits, first + index)
                 sizes.append(ribbon.part_sizes(bits, n, diverted, listed))
         else:
             sizes = [(filter_size_bytes(manifest.kind, n, millibits), 0, 0) for n in counts]
@@ -491,24 +497,38 @@ class Snapshot:
             layers.append(Delta.parse(file, read_capped(root / file, file, size_bytes), entry))
         return Snapshot(generation, manifest, chunks, layers)
 
+    def parts(self, key: bytes) -> Optional[Tuple[ribbon.Parts, int]]:
+        """The filter of the key's shard, and the shard."""
+        shard = int.from_bytes(key[:2], "big")
+        at = bisect_right(self._firsts, shard) - 1
+        if at < 0 or shard - self._firsts[at] >= len(self.chunks[at].filters):
+            return None
+        return self.chunks[at].filters[shard - self._firsts[at]], shard
+
+    def bits(self, shard: int) -> ribbon.Bits:
+        return ribbon.bits_of(self.manifest.millibits_per_key, self.manifest.value_bits, shard)
+
     def contains(self, key: bytes) -> bool:
         """Whether the 16-byte key is in the snapshot, or a false positive."""
         for delta in self.layers:
             if key in delta.added or key in delta.removed:
                 return key in delta.added
-        shard = int.from_bytes(key[:2], "big")
-        at = bisect_right(self._firsts, shard) - 1
-        if at < 0 or shard - self._firsts[at] >= len(self.chunks[at].filters):
+        found = self.parts(key)
+        if found is None:
             return False
-        parts = self.chunks[at].filters[shard - self._firsts[at]]
+        parts, shard = found
         if self.manifest.kind == "ribbon":
-            bits_per_slot = ribbon.bits_of(self.manifest.millibits_per_key, shard)
-            return ribbon.contains(parts, bits_per_slot, key)
+            return ribbon.contains(parts, self.bits(shard), key)
         bits = parts.first
         if not bits:
             return False
         positions = bit_positions(self.manifest.kind, self.manifest.hashes, key, len(bits))
         return all(bits[bit // 8] >> bit % 8 & 1 for bit in positions)
+
+    def filter_value(self, key: bytes) -> Optional[int]:
+        """The key's value in the filters, without deltas; None if it has none."""
+        found = self.parts(key) if self.manifest.value_bits else None
+        return ribbon.value_of(found[0], self.bits(found[1]), key) if found else None
 
 
 def main() -> int:
@@ -519,6 +539,9 @@ def main() -> int:
     parser.add_argument("audience", metavar="AUDIENCE")
     parser.add_argument(
         "--check", action="store_true", help="verify everything, print totals and exit"
+    )
+    parser.add_argument(
+        "--values", action="store_true", help="print the value in the filters, or -"
     )
     arguments = parser.parse_args()
     try:
@@ -538,7 +561,12 @@ def main() -> int:
         if not re.fullmatch(r"[0-9a-fA-F]{32}", text):
             print(f"line {number}: expected a key of 32 hex digits", file=sys.stderr)
             return 1
-        print(int(snapshot.contains(bytes.fromhex(text))))
+        key = bytes.fromhex(text)
+        if arguments.values:
+            value = snapshot.filter_value(key)
+            print("-" if value is None else value)
+        else:
+            print(int(snapshot.contains(key)))
     return 0
 
 

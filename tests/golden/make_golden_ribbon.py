@@ -75,7 +75,7 @@ def write_store(root: Path, millibits: int, keys: List[bytes]) -> None:
     for key in keys:
         shards.setdefault(int.from_bytes(key[:2], "big"), []).append(key)
     built = {
-        shard: ribbon.build_shard(keys, ribbon.bits_of(millibits, shard))
+        shard: ribbon.build_shard(keys, ribbon.bits_of(millibits, 0, shard))
         for shard, keys in shards.items()
     }
     audience = root / AUDIENCE
@@ -105,7 +105,7 @@ def write_store(root: Path, millibits: int, keys: List[bytes]) -> None:
         entry = {"digest": digest, "first_shard": first, "shard_count": count}
         chunks.append({**entry, "keys": held, "size_bytes": len(data)})
     rates = (
-        ribbon.expected_fpr(parts, ribbon.bits_of(millibits, shard))
+        ribbon.expected_fpr(parts, ribbon.bits_of(millibits, 0, shard))
         for shard, (parts, _, _) in built.items()
     )
     manifest = to_json(

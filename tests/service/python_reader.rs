@@ -9,7 +9,7 @@ use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, ManifestBuilder, shards_per_chunk};
 use rtad_store::write::Change;
-use testkit::store::{Depot, Spec, hex, keys};
+use testkit::store::{Depot, Spec, hex, keys, value};
 use tokio::runtime::Runtime;
 
 const AUDIENCE: &str = "old_users";
@@ -91,6 +91,28 @@ fn python_reader_gives_the_same_answers() {
     assert!(expected[..members.len()].iter().all(|member| *member));
     let mistakes = expected[members.len()..].iter().filter(|member| **member).count();
     assert!(mistakes > 100, "no false positives: the filters are empty");
+}
+
+#[test]
+fn python_reader_gives_the_same_values() {
+    // 5,000 keys per shard have second tiers and lists, 20 have lists only.
+    let members = [keys(1, 40_000, |shard| shard & 0x4003), keys(2, 40, |_| 0xff00)].concat();
+    let depot = Depot::new();
+    let filter = FilterSpec::with_values_for_fpr(FilterKind::Ribbon, 0.0002).unwrap();
+    let spec = Spec { filter, ..spec(FilterKind::Block512, 0.0002, &members) };
+    depot.publish(AUDIENCE, &members, &spec);
+    let snapshot = depot.read(AUDIENCE).unwrap();
+    let asked = [members, keys(3, 40_000, |shard| shard & 0x4003)].concat();
+
+    let output = python(&depot.root, &asked, &["--values"]);
+
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = String::from_utf8(output.stdout).unwrap();
+    let expected = asked.iter().map(|key| snapshot.filter_value(&[*key]));
+    let expected = expected.map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
+    assert!(found.lines().eq(expected), "the values differ");
+    let is_right = |key: &DeviceKey| snapshot.filter_value(&[*key]) == Some(value(key));
+    assert_eq!(asked.iter().take_while(|key| is_right(key)).count(), 40_040);
 }
 
 #[test]

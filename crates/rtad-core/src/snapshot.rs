@@ -243,6 +243,20 @@ impl Snapshot {
         located
     }
 
+    /// The greatest value among those of a device's keys in the filters; `None` if no key is in
+    /// them, or none of those has a value. Does not read deltas. Right for members, noise for false
+    /// positives. Cache misses of the keys overlap.
+    pub fn filter_value(&self, keys: &[DeviceKey]) -> Option<u8> {
+        let of_keys = |keys: &[DeviceKey]| {
+            let located = self.locate_and_touch::<DEVICE_KEYS>(keys);
+            let value = |(key, (chunk, target)): (&DeviceKey, &Located<'_>)| {
+                chunk.and_then(|chunk| chunk.value_at(target, key))
+            };
+            keys.iter().zip(&located).filter_map(value).max()
+        };
+        keys.chunks(DEVICE_KEYS).filter_map(of_keys).max()
+    }
+
     /// Bytes of filters in memory, including those shared with other snapshots.
     pub fn filter_bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.filters().len() as u64).sum()

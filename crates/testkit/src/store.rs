@@ -173,12 +173,24 @@ impl Spec {
     }
 }
 
+/// The value of a key, 0 to 15, in filters that hold values.
+pub fn value(key: &DeviceKey) -> u8 {
+    key.as_bytes()[15] & 15
+}
+
+fn chunk(filter: &FilterSpec, keys: &[DeviceKey]) -> BuiltChunk {
+    match filter.value_bits() {
+        0 => BuiltChunk::build(filter, keys),
+        _ => BuiltChunk::build_with_values(filter, keys, value),
+    }
+}
+
 /// A snapshot of sorted keys, built in memory.
 pub fn snapshot(audience: &str, generation: u64, keys: &[DeviceKey], spec: &Spec) -> Snapshot {
     let mut builder = ManifestBuilder::new(spec.filter, spec.target_fpr);
     let mut chunks = Vec::new();
     for run in chunk_runs(keys, spec.shards_per_chunk) {
-        let built = BuiltChunk::build(&spec.filter, run);
+        let built = chunk(&spec.filter, run);
         builder.add(&built);
         let mut decoder = ChunkDecoder::new(&spec.filter, &built.entry);
         decoder.feed(&built.bytes).unwrap();
@@ -250,7 +262,7 @@ impl Depot {
             let publication = writer.publish(base).await.unwrap();
             let mut builder = ManifestBuilder::new(spec.filter, spec.target_fpr);
             for run in chunk_runs(keys, spec.shards_per_chunk) {
-                let chunk = BuiltChunk::build(&spec.filter, run);
+                let chunk = chunk(&spec.filter, run);
                 builder.add(&chunk);
                 publication.put_chunk(chunk).await.unwrap();
             }

@@ -26,7 +26,8 @@ const MIN_SHARDS_PER_CHUNK: u32 = 16;
 
 /// Shards per chunk for an audience of `keys` keys: a power of two from 16 to 4,096.
 pub fn shards_per_chunk(spec: &FilterSpec, keys: u64) -> u32 {
-    let total_bytes = u128::from(keys) * u128::from(spec.millibits_per_key()) / 8000;
+    let millibits = spec.millibits_per_key() + 1000 * spec.value_bits();
+    let total_bytes = u128::from(keys) * u128::from(millibits) / 8000;
     let mut shards = MAX_SHARDS_PER_CHUNK;
     while shards > MIN_SHARDS_PER_CHUNK
         && total_bytes * u128::from(shards) / SHARDS as u128 > u128::from(CHUNK_BYTES)
@@ -87,7 +88,8 @@ struct RibbonStats {
 pub struct FilterCheck {
     /// Members looked up.
     pub members_checked: u64,
-    /// Those of them that are missing: 0, unless the builder or the machine is at fault.
+    /// Those of them that are missing or have another value: 0, unless the builder or the machine
+    /// is at fault.
     pub members_missing: u64,
     /// Random keys looked up.
     pub probes: u64,
@@ -135,13 +137,18 @@ impl FilterStats {
         shard: u16,
         counts: ShardCounts,
         filter: ShardFilter<'_>,
-        keys: impl Iterator<Item = DeviceKey>,
+        members: impl Iterator<Item = (DeviceKey, u8)>,
     ) -> Self {
+        let has_values = spec.value_bits() > 0;
         let probes = FilterCheck::PROBES_PER_SHARD;
         let mut check = FilterCheck { probes, ..FilterCheck::default() };
-        for key in keys.step_by(CHECK_EVERY) {
+        for (key, value) in members.step_by(CHECK_EVERY) {
+            let is_found = match has_values {
+                true => spec.value(filter, &key) == Some(value),
+                false => spec.contains(filter, &key),
+            };
             check.members_checked += 1;
-            check.members_missing += u64::from(!spec.contains(filter, &key));
+            check.members_missing += u64::from(!is_found);
         }
         for index in 0..probes {
             let mut bytes = *random_key(u64::from(shard) * probes + index).as_bytes();
@@ -173,13 +180,23 @@ impl BuiltChunk {
     ///
     /// # Panics
     ///
-    /// If `keys` is empty, not sorted, or has duplicates.
+    /// If `keys` is empty, not sorted, or has duplicates. If the filters hold values.
     pub fn build(spec: &FilterSpec, keys: &[DeviceKey]) -> Self {
+        assert_eq!(spec.value_bits(), 0, "keys without values go into filters without them");
+        Self::build_with_values(spec, keys, |_| 0)
+    }
+
+    /// The same as [`BuiltChunk::build`] for filters that hold the `value` of each key, 0 to 15.
+    pub fn build_with_values(
+        spec: &FilterSpec,
+        keys: &[DeviceKey],
+        value: impl Fn(&DeviceKey) -> u8,
+    ) -> Self {
         let shards = || keys.chunk_by(|a, b| a.shard() == b.shard());
         let body_bytes: u64 = shards().map(|shard| spec.filter_bytes(shard.len() as u32)).sum();
         let mut chunk = ChunkBuilder::new(spec, body_bytes);
         for shard in shards() {
-            chunk.add_shard(shard[0].shard(), shard.iter().copied());
+            chunk.add_members(shard[0].shard(), shard.iter().map(|key| (*key, value(key))));
         }
         chunk.finish().expect("a chunk has keys")
     }
@@ -219,13 +236,36 @@ impl<'s> ChunkBuilder<'s> {
     /// # Panics
     ///
     /// If shards are not added in ascending order, or the keys are not sorted, distinct and of that
-    /// shard.
+    /// shard. If the filters hold values.
     pub fn add_shard(
         &mut self,
         shard: u16,
         keys: impl ExactSizeIterator<Item = DeviceKey> + Clone,
     ) {
-        let count = u32::try_from(keys.len()).expect("a shard holds fewer than 2³² keys");
+        assert_eq!(self.spec.value_bits(), 0, "keys without values go into filters without them");
+        self.add_members(shard, keys.map(|key| (key, 0)));
+    }
+
+    /// Adds a shard with its keys and their values, 0 to 15: see [`ChunkBuilder::add_shard`].
+    ///
+    /// # Panics
+    ///
+    /// Like [`ChunkBuilder::add_shard`]. If the filters hold no values.
+    pub fn add_shard_with_values(
+        &mut self,
+        shard: u16,
+        members: impl ExactSizeIterator<Item = (DeviceKey, u8)> + Clone,
+    ) {
+        assert!(self.spec.value_bits() > 0, "values go into filters that hold them");
+        self.add_members(shard, members);
+    }
+
+    fn add_members(
+        &mut self,
+        shard: u16,
+        members: impl ExactSizeIterator<Item = (DeviceKey, u8)> + Clone,
+    ) {
+        let count = u32::try_from(members.len()).expect("a shard holds fewer than 2³² keys");
         assert!(count > 0, "an added shard has keys");
         if self.counts.is_empty() {
             self.first_shard = shard.into();
@@ -234,29 +274,34 @@ impl<'s> ChunkBuilder<'s> {
         assert!(u32::from(shard) >= next, "shards are sorted and distinct");
         self.counts.resize((u32::from(shard) - self.first_shard) as usize, ShardCounts::default());
         let mut last: Option<DeviceKey> = None;
-        let checked = keys.clone().inspect(|key| {
+        let checked = members.clone().inspect(|(key, _)| {
             assert!(last.is_none_or(|last| last < *key), "keys are sorted and distinct");
             assert!(key.shard() == shard, "keys belong to the shard");
             last = Some(*key);
         });
         let starts = self.parts.each_ref().map(Vec::len);
         let counts = if self.spec.kind() == FilterKind::Ribbon {
-            self.ribbon.build(self.spec, shard, checked.map(|key| (key, 0)), self.parts.each_mut())
+            self.ribbon.build(self.spec, shard, checked, self.parts.each_mut())
         } else {
             let [first, ..] = &mut self.parts;
             first.resize(starts[0] + self.spec.filter_bytes(count) as usize, 0);
             let filter = &mut first[starts[0]..];
-            checked.for_each(|key| self.spec.insert(filter, &key));
+            checked.for_each(|(key, _)| self.spec.insert(filter, &key));
             ShardCounts { keys: count, ..ShardCounts::default() }
         };
         self.counts.push(counts);
         let [first, second, list] = [0, 1, 2].map(|part| &self.parts[part][starts[part]..]);
         self.stats.merge(&if self.spec.kind() == FilterKind::Ribbon {
             let filter = ShardFilter { first, second, list };
-            FilterStats::of_ribbon(self.spec, shard, counts, filter, keys)
+            FilterStats::of_ribbon(self.spec, shard, counts, filter, members)
         } else {
             FilterStats::of_bloom(self.spec, shard, first)
         });
+    }
+
+    /// The spec of the filters.
+    pub const fn spec(&self) -> &'s FilterSpec {
+        self.spec
     }
 
     /// Size of the filters added so far.

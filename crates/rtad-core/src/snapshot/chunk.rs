@@ -11,7 +11,8 @@
 //!     28     4  shard count         n
 //!     32     8  keys                in all shards
 //!     40     8  body bytes
-//!     48    16  zero
+//!     48     4  value bits          per key: 4, or 0 without values
+//!     52    12  zero
 //!     64   4·n  keys of each shard  u32
 //!      …   4·n  diverted keys       u32, only of ribbon
 //!      …   4·n  listed keys         u32, only of ribbon
@@ -240,7 +241,7 @@ pub(super) fn encode_prefix(
     ] {
         file.extend_from_slice(&field.to_le_bytes());
     }
-    for field in [keys, body_bytes, 0, 0] {
+    for field in [keys, body_bytes, spec.value_bits().into(), 0] {
         file.extend_from_slice(&field.to_le_bytes());
     }
     let arrays: [fn(&ShardCounts) -> u32; 3] =
@@ -412,6 +413,13 @@ impl Chunk {
     pub(super) fn contains_at(&self, target: &ProbeTarget<'_>, key: &DeviceKey) -> bool {
         let rest = || self.layout.rest(self.index(key.shard()), &self.filters);
         self.spec.contains_at(target, key, rest)
+    }
+
+    /// The value of a key at the target computed for it: see [`FilterSpec::value`].
+    #[inline]
+    pub(super) fn value_at(&self, target: &ProbeTarget<'_>, key: &DeviceKey) -> Option<u8> {
+        let rest = || self.layout.rest(self.index(key.shard()), &self.filters);
+        self.spec.value_at(target, key, rest)
     }
 
     /// A shard with its numbers.

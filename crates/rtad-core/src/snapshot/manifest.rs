@@ -95,6 +95,9 @@ struct FilterFields {
     kind: String,
     hashes: u32,
     millibits_per_key: u32,
+    /// Bits of each key's value.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    value_bits: Option<u32>,
     target_fpr: f64,
     expected_fpr: f64,
     /// The fill of Bloom filters.
@@ -217,6 +220,7 @@ impl Manifest {
                 kind: filter.kind().as_str().to_owned(),
                 hashes: filter.hashes(),
                 millibits_per_key: filter.millibits_per_key(),
+                value_bits: (filter.value_bits() > 0).then_some(filter.value_bits()),
                 target_fpr: description.target_fpr,
                 expected_fpr: description.expected_fpr,
                 fill_ratio,
@@ -278,6 +282,10 @@ impl Manifest {
             .map_err(|_| ManifestError::FilterKind { found: kind.chars().take(40).collect() })?;
         let filter =
             FilterSpec::new(known, *hashes, *millibits_per_key).map_err(ManifestError::Filter)?;
+        let filter = match fields.filter.value_bits {
+            Some(bits) => filter.with_value_bits(bits).map_err(ManifestError::Filter)?,
+            None => filter,
+        };
         let FillRatio { min, mean, max } = check_figures(known, &fields.filter)?;
         for (name, value) in [
             ("target_fpr", *target_fpr),

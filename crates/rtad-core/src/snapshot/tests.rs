@@ -41,11 +41,24 @@ fn keys(seed: &str, count: usize) -> Vec<DeviceKey> {
     keys
 }
 
+/// A value for every key.
+fn value(key: &DeviceKey) -> u8 {
+    key.as_bytes()[3] & 15
+}
+
+/// A chunk, with values if its filters hold them.
+fn built(spec: &FilterSpec, keys: &[DeviceKey]) -> BuiltChunk {
+    match spec.value_bits() {
+        0 => BuiltChunk::build(spec, keys),
+        _ => BuiltChunk::build_with_values(spec, keys, value),
+    }
+}
+
 fn build(spec: &FilterSpec, generation: u64, keys: &[DeviceKey]) -> (Manifest, Vec<Vec<u8>>) {
     let mut builder = ManifestBuilder::new(*spec, 0.001);
     let mut files = Vec::new();
     for run in chunk_runs(keys, shards_per_chunk(spec, keys.len() as u64)) {
-        let chunk = BuiltChunk::build(spec, run);
+        let chunk = built(spec, run);
         builder.add(&chunk);
         files.push(chunk.bytes);
     }

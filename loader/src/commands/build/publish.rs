@@ -177,7 +177,8 @@ impl BuildPlan<'_> {
         let shards_per_chunk = (self.chunk_rule)(&self.filter, partitions.iter().sum()) as usize;
         let runs = partitions.chunks((shards_per_chunk / SHARDS_PER_PARTITION).max(1));
         let most = runs.map(|run| run.iter().sum::<u64>()).max().unwrap_or(0);
-        most * u64::from(self.filter.millibits_per_key()) / 8000
+        let millibits = self.filter.millibits_per_key() + 1000 * self.filter.value_bits();
+        most * u64::from(millibits) / 8000
     }
 
     fn check(&self, distinct: &Distinct) -> Result<(), CommandError> {

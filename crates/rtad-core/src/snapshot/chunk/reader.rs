@@ -129,7 +129,8 @@ impl ChunkVerifier {
         check("shard count", 28, u32_at(28).into(), entry.shard_count.into())?;
         check("keys", 32, u64_at(32), entry.keys)?;
         check("body bytes", 40, u64_at(40), body_bytes)?;
-        check("reserved", 48, u64_at(48), 0)?;
+        check("value bits", 48, u32_at(48).into(), spec.value_bits().into())?;
+        check("reserved", 52, u32_at(52).into(), 0)?;
         check("reserved", 56, u64_at(56), 0)?;
         let shard_count = entry.shard_count as usize;
         let counts_end = HEADER_BYTES + 4 * count_arrays(spec.kind()) * shard_count;

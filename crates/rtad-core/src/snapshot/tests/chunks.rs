@@ -14,7 +14,8 @@ fn header_field(offset: usize) -> (&'static str, &'static str) {
         28..32 => ("Field", "shard count at byte 28 is "),
         32..40 => ("Field", "keys at byte 32 is "),
         40..48 => ("Field", "body bytes at byte 40 is "),
-        48..56 => ("Field", "reserved at byte 48 is "),
+        48..52 => ("Field", "value bits at byte 48 is "),
+        52..56 => ("Field", "reserved at byte 52 is "),
         56..64 => ("Field", "reserved at byte 56 is "),
         _ => ("Field", "sum of the shards' keys at byte 64 is "),
     }

@@ -20,7 +20,7 @@ impl Generation {
         let mut builder = ManifestBuilder::new(*spec, 0.001);
         let mut files = Vec::new();
         for run in chunk_runs(keys, shards_per_chunk) {
-            let chunk = BuiltChunk::build(spec, run);
+            let chunk = built(spec, run);
             builder.add(&chunk);
             files.push(chunk.bytes);
         }
@@ -87,6 +87,8 @@ proptest! {
             for key in &queried {
                 let expected = if usize::from(key.shard()) < end { &after } else { &before };
                 prop_assert_eq!(mixed.contains(key), expected.contains(key));
+                let found = mixed.filter_value(&[*key]);
+                prop_assert_eq!(found, expected.filter_value(&[*key]));
                 prop_assert_eq!(mixed.shard_keys(key.shard()), expected.shard_keys(key.shard()));
             }
             // A member of both generations is a member at every step.
