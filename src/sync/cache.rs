@@ -234,13 +234,13 @@ impl Cache {
     }
 }
 
-/// Audiences with a cached generation, sorted: for a config that names none while the store is
-/// unavailable. Blocks.
+/// Audiences with a cached generation, sorted, except deleted ones: for a config that names none
+/// while the store is unavailable. Blocks.
 pub fn cached_audiences(root: &Path) -> Vec<AudienceName> {
     let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
     let paths = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| read_current(path).is_ok());
+        .filter(|path| read_current(path).is_ok_and(|current| current.state != State::Deleted));
     let mut names: Vec<AudienceName> =
         paths.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
     names.sort();

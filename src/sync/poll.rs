@@ -125,7 +125,13 @@ impl Sync {
         progress.live = tokio::time::timeout(limit, read).await.unwrap_or(Err(late))?;
         let live = progress.live.as_ref();
         let not_published = || SyncError::NotPublished { audience: name.clone() };
-        Ok(live.ok_or_else(not_published)?.current.clone())
+        let current = live.ok_or_else(not_published)?.current.clone();
+        // Nothing is served yet that would hold the restriction, and the next start may lack the
+        // store.
+        if let Some(cache) = self.cache.as_ref().filter(|_| is_start) {
+            cache.restrict(name, &current).await;
+        }
+        Ok(current)
     }
 
     pub(super) async fn read_current(

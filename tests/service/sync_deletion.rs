@@ -63,8 +63,10 @@ fn pod_started_after_deletion_does_not_answer() {
     // A directory that is no longer a store gives no answer.
     let live = depot.root.join(AUDIENCE).join("CURRENT");
     std::fs::write(live, "{").unwrap();
-    let server = start(&depot, cache.path());
-    assert_eq!(answers(&mut server.connect()), None, "what the cache has is the deletion");
+    for cache in [cache.path(), other.path()] {
+        let server = start(&depot, cache);
+        assert_eq!(answers(&mut server.connect()), None, "the cache has the deletion");
+    }
 }
 
 /// A pod without a config waits for all audiences of the store except deleted ones.

@@ -9,11 +9,12 @@ mod signing;
 mod tls;
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{Current, Manifest};
+use rtad_core::snapshot::{Current, Manifest, State};
+use rtad_store::write::Change;
 use serde_json::Value;
 
 use testkit::client::{Client, metric};
-use testkit::store::{Depot, Files, Spec, keys};
+use testkit::store::{Depot, Files, Spec, hex, keys};
 use testkit::wait_until;
 
 use crate::server::{NEVER, Server, config};

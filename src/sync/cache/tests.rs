@@ -238,3 +238,12 @@ async fn unwritable_folder_only_disables_the_cache() {
     );
     assert!(fixture.errors() >= 5, "{}", fixture.errors());
 }
+
+#[tokio::test]
+async fn deleted_audience_is_not_listed() {
+    let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
+    built.put(&fixture.cache).await;
+    assert_eq!(cached_audiences(&fixture.cache.root), [audience()]);
+    fixture.cache.restrict(&audience(), &built.current.deleted()).await;
+    assert_eq!(cached_audiences(&fixture.cache.root), []);
+}

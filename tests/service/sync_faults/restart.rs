@@ -133,6 +133,23 @@ fn unreadable_new_generation_at_start_keeps_the_cached_one() {
 }
 
 #[test]
+fn disable_read_at_a_start_without_its_deltas_survives_a_restart_without_the_store() {
+    let site = Site::new();
+    let cache = site.cache();
+    assert_serves(&mut site.start(Some(&cache)), 1, 1);
+    let mut change = Change::default();
+    change.add(members(2)[0]);
+    site.depot.append(AUDIENCE, change);
+    site.depot.set(AUDIENCE, State::Disabled, None);
+    for (fault, word) in [(Fault::Status("404 Not Found", ""), "deltas/"), (Fault::Dead, "")] {
+        site.unruly.misbehave(fault, word);
+        let server = site.start(Some(&cache));
+        let path = format!("/v1/check/{AUDIENCE}/{}", hex(&members(1)[0]));
+        server.connect().get(&path).problem(503, "not_loaded");
+    }
+}
+
+#[test]
 fn expired_audience_is_not_served_from_the_cache() {
     let site = Site::new();
     let cache = site.cache();
