@@ -34,16 +34,21 @@ pub enum SyncError {
         /// The audience.
         audience: AudienceName,
     },
-    /// `CURRENT` is older than the one that was read before.
+    /// `CURRENT` is older than the one that was read before, or another one with its sequence.
     #[error(
         "CURRENT is stale: it names generation {found}, generation {served} is served \
-         and no rollback is recorded"
+         and no rollback is recorded; its sequence is {found_sequence}, {accepted_sequence} was \
+         read before"
     )]
     Stale {
         /// Generation that `CURRENT` names.
         found: u64,
         /// Generation being served.
         served: u64,
+        /// Sequence of `CURRENT`.
+        found_sequence: u64,
+        /// Sequence of the `CURRENT` that was accepted last.
+        accepted_sequence: u64,
     },
     /// A panic while polling.
     #[error("internal error; its source location is in the log")]
@@ -170,7 +175,7 @@ mod tests {
             SyncError::Late { what: String::new(), seconds: 0.0 },
             SyncError::NotPublished { audience: audience.clone() },
             SyncError::Deleted { audience },
-            SyncError::Stale { found: 1, served: 2 },
+            SyncError::Stale { found: 1, served: 2, found_sequence: 1, accepted_sequence: 2 },
             SyncError::Internal,
             SyncError::InsufficientMemory { needed_bytes: 0, available_bytes: 0 },
             SyncError::Expired { generation: 1, expires_unix_seconds: 0, now_unix_seconds: 0 },

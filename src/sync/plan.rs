@@ -39,8 +39,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`SyncError::Stale`] if `current` is older than the one read before, and
-    /// [`SyncError::Deleted`] if the audience is deleted and not loaded.
+    /// [`SyncError::Stale`] if `current` is older than the one read before, or another one with its
+    /// sequence, and [`SyncError::Deleted`] if the audience is deleted and not loaded.
     pub(super) fn new(
         audience: &AudienceName,
         current: &Current,
@@ -48,13 +48,18 @@ impl Plan {
         progress: &Progress,
     ) -> Result<Self, SyncError> {
         if let Some(Served { generation, is_mixed }) = served {
-            let is_same = current.sequence == progress.sequence && current.generation == generation;
+            let is_same = progress.is_accepted(current) && current.generation == generation;
             if is_same && !is_mixed {
                 return Ok(Self::Nothing);
             }
             // The same CURRENT over a mixed snapshot goes on with the unfinished roll.
             if !is_same && !progress.is_superseded_by(current, generation) {
-                return Err(SyncError::Stale { found: current.generation, served: generation });
+                return Err(SyncError::Stale {
+                    found: current.generation,
+                    served: generation,
+                    found_sequence: current.sequence,
+                    accepted_sequence: progress.sequence,
+                });
             }
         }
         if let Some(cause) = progress.refusal(current) {
@@ -110,8 +115,11 @@ mod tests {
             // A generation that was built again has another manifest.
             (current(6, 5, "b"), served(5), "Ok(Generation)"),
             (current(6, 6, "b"), served(5), "Ok(Generation)"),
-            (current(4, 4, "a"), served(5), "Err(Stale { found: 4, served: 5 })"),
-            (current(4, 5, "a"), mixed(5), "Err(Stale { found: 5, served: 5 })"),
+            (current(4, 4, "a"), served(5), "Err(stale)"),
+            (current(4, 5, "a"), mixed(5), "Err(stale)"),
+            // A store restored from a backup repeats the sequence and the generation.
+            (current(5, 5, "b"), served(5), "Err(stale)"),
+            (with_state(5, 5, State::Disabled), served(5), "Err(stale)"),
             (deleted(6, 5), served(5), "Ok(Control)"),
             (deleted(6, 5), mixed(5), "Ok(Control)"),
             (deleted(6, 5), None, "Err(Deleted { audience: AudienceName(\"a\") })"),
@@ -120,7 +128,11 @@ mod tests {
             (current(10, 9, "mended"), served(5), "Ok(Generation)"),
         ] {
             let plan = Plan::new(&"a".parse().unwrap(), &current, served, &progress);
-            assert_eq!(format!("{plan:?}"), expected, "{current:?} over {served:?}");
+            let plan = match plan {
+                Err(SyncError::Stale { .. }) => "Err(stale)".to_owned(),
+                plan => format!("{plan:?}"),
+            };
+            assert_eq!(plan, expected, "{current:?} over {served:?}");
         }
     }
 }

@@ -96,7 +96,7 @@ impl Sync {
         if is_start
             && let Some(snapshot) = self.serve_cached(&audience.name, progress, &current).await
         {
-            if snapshot.overlay().sequence() == current.sequence {
+            if progress.is_accepted(&current) {
                 return Ok(Polled::Loaded(snapshot));
             }
             audience.snapshot = Some(snapshot);

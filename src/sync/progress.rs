@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::pace::Pace;
-use rtad_core::snapshot::{Current, Digest};
+use rtad_core::snapshot::Current;
 use rtad_store::Live;
 
 /// Upper limit of the backoff: the number of polls that skip a refused `CURRENT`.
@@ -16,8 +16,9 @@ pub(super) struct Progress {
     pub(super) sequence: u64,
     /// Highest generation in any accepted `CURRENT`.
     pub(super) highest: u64,
-    /// Digest of the accepted `CURRENT`'s manifest.
-    manifest: Option<Digest>,
+    /// The accepted `CURRENT`, whole: the sequence is not unique, as a restored backup may repeat
+    /// it.
+    accepted: Option<Current>,
     /// The `CURRENT` of the last read, accepted or not. The next read is conditional on it.
     pub(super) live: Option<Live>,
     refused: Option<Refused>,
@@ -28,7 +29,7 @@ pub(super) struct Progress {
 
 #[derive(Debug)]
 struct Refused {
-    /// Whole `CURRENT`, as the sequence is not unique: a restored backup may repeat it.
+    /// Whole, as the accepted one.
     current: Current,
     polls_to_skip: u32,
     next_skip: u32,
@@ -40,13 +41,19 @@ impl Progress {
     pub(super) fn accept(&mut self, current: &Current) {
         self.sequence = current.sequence;
         self.highest = self.highest.max(current.highest_generation());
-        self.manifest = Some(current.manifest_sha256);
+        self.accepted = Some(current.clone());
         self.refused = None;
+    }
+
+    /// Returns true if `current` is the accepted one.
+    pub(super) fn is_accepted(&self, current: &Current) -> bool {
+        self.accepted.as_ref() == Some(current)
     }
 
     /// Returns true if `current` refers to the accepted manifest: only its deltas or state changed.
     pub(super) fn has_accepted_manifest(&self, current: &Current) -> bool {
-        self.manifest == Some(current.manifest_sha256)
+        let accepted = self.accepted.as_ref();
+        accepted.is_some_and(|accepted| accepted.manifest_sha256 == current.manifest_sha256)
     }
 
     /// Records that `current` was refused. Each refusal doubles the number of polls that skip it.
