@@ -169,6 +169,10 @@ impl Condition {
             refuse_unknown(d, key, name.as_str(), "audiences", audiences);
         }
         leaves += self.bucket.len();
+        let list = format!("{key}.bucket");
+        if self.bucket.is_empty() && d.has(&list) {
+            d.mistake(&list, "is empty", "one or more of EXPERIMENT:BUCKET");
+        }
         for (index, name) in self.bucket.iter().enumerate() {
             let one = format!("{key}.bucket");
             let listed = format!("{one}[{index}]");

@@ -156,5 +156,10 @@ impl RequestConfig {
         if self.ids.is_empty() && self.id_list.is_none() {
             d.mistake(table, "maps no id", "ids or id_list");
         }
+        let kinds = format!("{table}.id_list.kinds");
+        let has_no_kind = self.id_list.as_ref().is_some_and(|list| list.kinds.is_empty());
+        if has_no_kind && !d.has_mistake(&kinds) {
+            d.mistake(&kinds, "is empty", "types of id, and the ids they stand for");
+        }
     }
 }
