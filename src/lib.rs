@@ -7,8 +7,8 @@
 //!
 //! # Modules
 //!
-//! Each module uses only those below it in the table, and the crates `rtad-core`, `rtad-store`,
-//! `rtad-http` and `rtad-redis`.
+//! Each module uses only those below it in the table, and the crates `rtad-core`, `rtad-config`,
+//! `rtad-store`, `rtad-http` and `rtad-redis`.
 //!
 //! | module | job |
 //! |---|---|

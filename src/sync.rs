@@ -1,5 +1,24 @@
 //! Sync: polls the store, loads and verifies new generations, and swaps the catalog.
 //!
+//! Each file uses only those above it:
+//!
+//! | file | job |
+//! |---|---|
+//! | `cache` | verified chunks on the pod's disk |
+//! | `error` | causes of a failed poll |
+//! | `memory` | free memory, checked before a load |
+//! | `pace` | delays between polls |
+//! | `progress` | the last accepted and the last refused `CURRENT` of an audience |
+//! | `shared` | results of polls and readiness, for other threads |
+//! | `plan` | the work that a `CURRENT` asks for |
+//! | `load` | reading and verifying a generation |
+//! | `state` | [`Sync`] itself; the swap |
+//! | `roll` | replacing a generation chunk by chunk |
+//! | `start` | the cache at the start of a pod |
+//! | `apply` | the work of a plan |
+//! | `poll` | one poll of one audience: read, plan, apply |
+//! | `run` | the loop: polls, commands, reload |
+//!
 //! | poll result | catalog afterwards | counted as |
 //! |---|---|---|
 //! | nothing new | unchanged | `unchanged` |
@@ -11,19 +30,6 @@
 //!
 //! Chunks that the old generation also has are shared, not read again. The old catalog is freed on
 //! the blocking pool once no request holds it. One [`Sync`] is the only writer of the catalog.
-//!
-//! | file | job | uses, of this folder |
-//! |---|---|---|
-//! | `error`, `memory`, `pace`, `progress`, `shared` | leaf types | `error`, `pace` |
-//! | `cache` | verified chunks on the pod's disk | |
-//! | `load` | reading and verifying a generation | `cache` and the leaves |
-//! | `state` | [`Sync`] itself; the swap | `cache`, `load` and the leaves |
-//! | `roll` | replacing a generation chunk by chunk | `state`, `load` |
-//! | `plan` | the work that a `CURRENT` asks for | the leaves |
-//! | `start` | the cache at the start of a pod | `state`, `load` |
-//! | `poll` | one poll of one audience: read, plan, apply | `apply`, `start`, `plan` |
-//! | `apply` | the work of a plan | `state`, `roll`, `load` |
-//! | `run` | the loop: polls, commands, reload | `state`, `poll` |
 
 mod apply;
 mod cache;
