@@ -1,8 +1,8 @@
 //! The configuration: flag > environment > file > default.
 //!
-//! Pure data, independent of what is built from it. One reading finds every mistake, each with its
-//! location, the value found and the accepted values. An unknown key is a mistake.
-//! `docs/reference/configuration.md` is generated from this module.
+//! Data and the files that it names, independent of what is built from it. One reading finds every
+//! mistake, each with its location, the value found and the accepted values. An unknown key is a
+//! mistake. `docs/reference/configuration.md` is generated from this module.
 //!
 //! Each key of `[server]` can be set as `RTAD_<KEY>` in the environment (`RTAD_MAX_BODY`), each of
 //! `[store]` as `RTAD_STORE_<KEY>` (`RTAD_STORE_POLL_INTERVAL`), its URL as `RTAD_STORE`. Other
@@ -83,7 +83,7 @@ pub struct Config {
     pub store: StoreConfig,
     /// `[ids]`
     pub ids: IdsConfig,
-    /// `[[audience]]`; none = every audience in the store at start.
+    /// `[[audience]]`; without one and without `[[strategy]]`, all in the store at the start.
     #[serde(rename = "audience")]
     pub audiences: Vec<AudienceConfig>,
     /// `[[strategy]]`

@@ -44,7 +44,7 @@ pub struct KindRules {
     pub strategy_id: &'static str,
     /// Whether a text is a valid strategy id.
     pub is_strategy_id: fn(&str) -> bool,
-    /// The values that its protocol carries, and their bounds.
+    /// The values whose bounds its protocol publishes.
     pub value_bounds: &'static [ValueBounds],
     /// The greatest number of a bucket's tag.
     pub most_tag_number: u32,

@@ -99,7 +99,7 @@ impl Ocean {
         Self { values, ..self }
     }
 
-    /// The one tag of an answer: that of a bid, if one has any.
+    /// The one tag of an answer: that of a bid, or else that of a no-bid.
     #[inline(never)]
     fn tag(&self, verdicts: &[Verdict]) -> Option<&Tag> {
         let of = |bids| verdicts.iter().filter(move |it| it.bids() == bids).find_map(|it| it.tag);

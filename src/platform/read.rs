@@ -27,7 +27,7 @@ pub struct Read<'a> {
     pub purpose: Purpose,
     /// The request's own id, which the answer repeats.
     pub request_id: Value<'a>,
-    /// The device's ids in the order of the body, usable or not: at most one more than
+    /// The device's ids in the order of the adapter, usable or not: at most one more than
     /// [`MAX_READ_IDS`], which shows that there are too many.
     pub ids: SmallVec<[Id<'a>; 12]>,
     /// The strategies that are asked for.
@@ -221,7 +221,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// A platform's strategy ids, in the config's order, and the indexes of their strategies.
+/// A platform's strategy ids, sorted as text, and the indexes of their strategies.
 #[derive(Debug, Clone)]
 pub struct StrategyIds(Vec<Asked<'static>>);
 

@@ -93,7 +93,7 @@ impl Platform {
         self.adapter.content_type()
     }
 
-    /// Its strategy ids as text, in the config's order, with the indexes of their strategies.
+    /// Its strategy ids as text, sorted, with the indexes of their strategies.
     pub fn strategy_ids(&self) -> impl Iterator<Item = (String, usize)> {
         let ids = self.adapter.strategies().iter();
         ids.filter_map(|asked| Some((asked.id.to_string(), asked.known?.strategy)))

@@ -15,8 +15,8 @@ pub struct Verdict {
     pub strategy: usize,
     /// Its decision.
     pub decision: Decision,
-    /// Time until its cap counts anew or its schedule changes; `None` without both. It is the upper
-    /// limit of a cache time in the answer.
+    /// Time until its cap counts anew or its schedule changes, zero if each request decides anew;
+    /// `None` otherwise. It is the upper limit of a cache time in the answer.
     pub changes_in: Option<Duration>,
     /// Index of the tag of the device's bucket.
     pub tag: Option<u16>,

@@ -186,8 +186,8 @@ impl Sync {
         }
     }
 
-    /// Serves another plan, all of it or nothing. New required audiences are loaded before the
-    /// swap; if one fails, the old catalog stays.
+    /// Serves another plan, all of it or nothing. New audiences are loaded before the swap; if
+    /// a required one fails, the old catalog stays.
     async fn reload(&self, plan: CatalogPlan) -> Result<(), SyncError> {
         let settings = Settings::from(&plan);
         let old_settings = self.settings();

@@ -66,7 +66,7 @@ pub struct SecretConfig {
 }
 
 impl Document<'_> {
-    /// The secret of the table at `key`, or of its file; empty after a mistake.
+    /// The secret of the table at `key`, or of its file; of use only without a mistake.
     pub fn load_secret(
         &mut self,
         key: &str,

@@ -294,7 +294,7 @@ fn insert(
     Ok(())
 }
 
-/// Orders protobuf fields by number; JSON fields keep the config's order.
+/// Orders protobuf fields by number; JSON fields keep the order in which they were compiled.
 fn sort(fields: &mut [Field]) {
     fields.sort_by_key(|field| field.number);
     for field in fields {
