@@ -242,7 +242,8 @@ impl FilterSpec {
         ribbon::value_of(self.row_bits(key.shard()), target.bits, target.offset, key, rest)
     }
 
-    /// The value of a key: see [`FilterSpec::value_at`].
+    /// The value of a key; `None` if it is not in the set, or the filter holds no values. Right for
+    /// an inserted key, noise for a false positive.
     pub fn value<'a>(&self, filter: impl Into<ShardFilter<'a>>, key: &DeviceKey) -> Option<u8> {
         let filter = filter.into();
         let rest = || (filter.second, filter.list);
