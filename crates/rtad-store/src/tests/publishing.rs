@@ -110,14 +110,14 @@ async fn directory_lock_stops_the_second_loader_before_it_writes() {
     let before = fixture.files().await;
     assert_conflict(
         fixture.writer.publish(base.clone()).await,
-        "another loader is publishing this audience",
+        "another process is publishing this audience",
     );
     // Another open file stands for another process.
     let other =
         StoreWriter::open(fixture.folder.as_ref().unwrap().path().to_str().unwrap()).unwrap();
     assert_conflict(
         other.publish(base.clone()).await,
-        "another loader is publishing this audience",
+        "another process is publishing this audience",
     );
     assert_eq!(fixture.files().await, before);
 
@@ -147,7 +147,8 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
 
         let lost = loser.commit(&build(generation, &second).0).await;
 
-        let reason = format!("manifests/{generation}.json was written by another loader meanwhile");
+        let reason =
+            format!("manifests/{generation}.json was written by another process meanwhile");
         assert_conflict(lost, &reason);
         assert_eq!(fixture.files().await, before);
         fixture.assert_serves(generation, &first).await;
@@ -172,7 +173,7 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
     let mut late = fixture.writer.publish(base).await.unwrap();
     late.renumber(3);
     let lost = late.commit(&build(3, &[]).0).await;
-    assert_conflict(lost, "another loader withdrew a manifest of this generation; run this again");
+    assert_conflict(lost, "another process withdrew a manifest of this generation; run this again");
     assert!(!fixture.files().await.contains_key(path.as_ref()));
 
     let base = fixture.writer.base(&audience()).await.unwrap();
