@@ -292,6 +292,8 @@ async fn join_all(mut tasks: JoinSet<()>) {
 
 #[cfg(test)]
 mod tests {
+    use testkit::wait_until;
+
     use super::served::tests::Owned;
     use super::*;
 
@@ -356,18 +358,12 @@ mod tests {
         other.observe(&[[1; 16]]).await;
         let windows = windows_of([("a", &slow), ("b", &other)]);
         let uploading = slow.hold_upload().await;
-        let finishing = windows.finish();
-        let is_other_stored = async {
-            while !other.window.has_stored_all() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::select! {
-            () = finishing => panic!("the upload is held"),
-            () = is_other_stored => {}
-            () = tokio::time::sleep(Duration::from_secs(30)) => panic!("the other one waits"),
-        }
+        let finishing = tokio::spawn(async move { windows.finish().await });
+        wait_until("the other one is stored", || other.window.has_stored_all());
+        assert!(!finishing.is_finished());
         drop(uploading);
+        finishing.await.unwrap();
+        assert!(slow.window.has_stored_all());
     }
 
     #[tokio::test(flavor = "multi_thread")]

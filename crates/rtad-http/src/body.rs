@@ -185,7 +185,7 @@ pub fn split_keys(body: &[u8]) -> Result<&[[u8; 16]], String> {
     Ok(keys)
 }
 
-/// Whether a body is hexadecimal digits or JSON. One key of 10^15 consists of such digits.
+/// Whether a body is hexadecimal digits or JSON. Of 10^15 random keys, less than one looks so.
 fn is_text(body: &[u8]) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_hexdigit() || b" \t\r\n,".contains(byte);
     let is_json = || {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Shortest time between two lines about the same route and cause.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// More pairs of a route and a code than any program has.
+/// Pairs of a route and a code, more than a program has.
 const COUNTERS: usize = 256;
 
 /// A route or platform, and a cause.
@@ -70,7 +70,7 @@ impl Refusals {
             let labels = counter.labels.get_or_init(|| (route.to_owned(), code));
             labels.0 == route && labels.1 == code
         };
-        // Beyond the last counter its own total is too high, rather than a request lost.
+        // If all are taken, the last one counts the rest too.
         let counter = self.0.iter().find(is_of).unwrap_or(&self.0[COUNTERS - 1]);
         counter.requests.fetch_add(1, Relaxed);
     }
