@@ -163,26 +163,36 @@ fn open_directory(root: PathBuf, path: &Path) -> Result<Arc<dyn ObjectStore>, St
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
 
     use super::*;
 
-    #[tokio::test]
-    async fn hung_mount_delays_no_deadline_and_takes_one_thread() {
+    #[test]
+    fn hung_mount_delays_no_deadline_and_takes_one_thread() {
+        let threads = Arc::new(AtomicUsize::new(0));
+        let started = Arc::clone(&threads);
+        let count = move || _ = started.fetch_add(1, Ordering::Relaxed);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().on_thread_start(count).build().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let backend = Backend::open(folder.path().to_str().unwrap()).unwrap();
         let Backend::Directory(directory) = &backend else { panic!("not a directory") };
-        // A probe that does not return keeps its permit.
-        let hung = Arc::clone(&directory.probe).acquire_owned().await.unwrap();
-        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
-        let before = threads();
         let path = Path::from("old_users/CURRENT");
-        for _ in 0..50 {
-            let late = tokio::time::timeout(Duration::from_millis(1), backend.objects(&path)).await;
-            assert!(late.is_err(), "the probe is waited for");
-        }
-        assert!(threads() < before + 25, "waiting takes no threads");
-        drop(hung);
-        backend.objects(&path).await.unwrap();
+        runtime.block_on(async {
+            // A probe that does not return keeps its permit.
+            let hung = Arc::clone(&directory.probe).acquire_owned().await.unwrap();
+            for _ in 0..50 {
+                let deadline = Duration::from_millis(1);
+                let late = tokio::time::timeout(deadline, backend.objects(&path)).await;
+                assert!(late.is_err(), "the probe is waited for");
+            }
+            assert_eq!(threads.load(Ordering::Relaxed), 0, "waiting takes no threads");
+            drop(hung);
+            backend.objects(&path).await.unwrap();
+        });
+        assert_eq!(threads.load(Ordering::Relaxed), 1, "a probe takes one thread");
     }
 }
