@@ -183,7 +183,7 @@ fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
     let counting = begun.elapsed().as_nanos() as f64 / limit as f64;
     // Some devices are drawn twice.
     let cap = |catalog: &Catalog| {
-        let cap = catalog.cap_named("capped").expect("a strategy with a cap");
+        let cap = catalog.caps().named("capped").expect("a strategy with a cap");
         (cap.usage().devices, cap.usage().limit)
     };
     let drawn_until = (limit..).find(|n| {

@@ -4,11 +4,13 @@
 //! request loads it once, so it sees one consistent state.
 
 mod audience;
+mod caps;
 mod decide;
 mod experiments;
 mod served;
 
 pub use audience::Audience;
+pub use caps::ServedCaps;
 pub use decide::{IdResult, RequestKeys};
 pub use experiments::ServedExperiments;
 pub use served::{ApiAccess, Catalog, ServedPlatform, Serving};

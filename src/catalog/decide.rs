@@ -178,13 +178,17 @@ impl Catalog {
         let facts = RequestFacts { attributes: read, assignments: &assignments };
         read.decide(verdicts, |strategy| {
             let decide = || keys.decide(self, strategy, &facts);
-            let decision = self.within_cap(strategy, keys.keys(), at, decide);
+            let decision = self.caps().admit(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
-            self.count_value(strategy, decision);
             experiments.count(strategy, decision, &assignments);
             let tag = experiments.tag(strategy, &assignments);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });
+        if self.has_values {
+            for verdict in &*verdicts {
+                self.count_value(verdict.strategy, verdict.decision);
+            }
+        }
         self.remove_shadow(verdicts);
     }
 
@@ -201,7 +205,7 @@ impl Catalog {
         let facts = RequestFacts { attributes: read, assignments: &assignments };
         read.decide(&mut verdicts, |strategy| {
             let decision = keys.decide(self, strategy, &facts);
-            let decision = self.within_cap_uncounted(strategy, decision, keys.keys(), at);
+            let decision = self.caps().admit_uncounted(strategy, decision, keys.keys(), at);
             let tag = self.experiments().tag(strategy, &assignments);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });

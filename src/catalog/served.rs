@@ -7,8 +7,9 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 
 use super::audience::Audience;
+use super::caps::ServedCaps;
 use super::experiments::ServedExperiments;
-use crate::cap::{Cap, CapTables};
+use crate::cap::Cap;
 use crate::platform::{Access, Failure, Platform, Verdicts};
 use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy, ValueEntry};
 use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry, ValueCounter};
@@ -22,32 +23,20 @@ pub type Serving = ArcSwap<Catalog>;
 pub struct Catalog {
     audiences: Vec<Audience>,
     strategies: Vec<Strategy>,
-    /// By index of the strategy.
-    caps: Vec<Option<ServedCap>>,
+    caps: ServedCaps,
     /// Whether any strategy answers nothing.
     has_shadow: bool,
     /// Whether answers depend on a request's attributes, by index of the strategy.
     are_per_request: Arc<[bool]>,
     /// Counters of `/v1/decide`, one per strategy: created once, not looked up per request.
     decisions: Vec<DecisionCounters>,
+    /// Whether a strategy has values.
+    pub(super) has_values: bool,
     /// Counters of values, by index of the strategy and of the value.
     values: Arc<[Vec<ValueCounter>]>,
     platforms: Arc<[ServedPlatform]>,
     experiments: Arc<ServedExperiments>,
     api: ApiAccess,
-}
-
-/// A cap, and its tables at the time of the catalog: requests need no second atomic pointer.
-#[derive(Debug, Clone)]
-struct ServedCap {
-    cap: Arc<Cap>,
-    tables: Arc<CapTables>,
-}
-
-impl ServedCap {
-    fn new(cap: Arc<Cap>) -> Self {
-        Self { tables: cap.tables(), cap }
-    }
 }
 
 /// Access control of the `/v1` routes on the decision port.
@@ -130,9 +119,10 @@ impl Catalog {
             strategy.values.iter().enumerate().map(value).collect()
         };
         let values = strategies.iter().map(values).collect();
+        let has_values = strategies.iter().any(|strategy| !strategy.values.is_empty());
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
-        let caps = vec![None; strategies.len()];
+        let caps = ServedCaps::new(vec![None; strategies.len()]);
         let are_per_request = strategies.iter().map(Strategy::is_per_request).collect();
         let has_shadow = strategies.iter().any(|strategy| strategy.is_shadow);
         Self {
@@ -142,6 +132,7 @@ impl Catalog {
             caps,
             are_per_request,
             decisions,
+            has_values,
             values,
             platforms,
             experiments: Arc::default(),
@@ -164,8 +155,7 @@ impl Catalog {
     #[must_use]
     pub fn with_caps(self, caps: Vec<Option<Arc<Cap>>>) -> Self {
         assert_eq!(caps.len(), self.strategies.len(), "an entry per strategy");
-        let caps = caps.into_iter().map(|cap| cap.map(ServedCap::new)).collect();
-        Self { caps, ..self }
+        Self { caps: ServedCaps::new(caps), ..self }
     }
 
     /// Sets the access control of the `/v1` routes.
@@ -240,7 +230,7 @@ impl Catalog {
         at: Instant,
     ) -> Decision {
         let decide = || self.decide_uncounted(index, keys, attributes);
-        let decision = self.within_cap(index, keys, at, decide);
+        let decision = self.caps.admit(index, keys, at, decide);
         self.decisions[index].count(decision);
         self.count_value(index, decision);
         decision
@@ -254,61 +244,16 @@ impl Catalog {
         }
     }
 
-    /// A decision of the strategy at `index`, or a no-bid if its cap does not admit the device.
-    /// Counts the device. `decide` runs while the cap's memory is on its way.
-    ///
-    /// # Panics
-    ///
-    /// If there is no strategy at `index`.
+    /// The strategies' caps.
     #[inline]
-    pub fn within_cap(
-        &self,
-        index: usize,
-        keys: &[DeviceKey],
-        at: Instant,
-        decide: impl FnOnce() -> Decision,
-    ) -> Decision {
-        let Some(cap) = &self.caps[index] else { return decide() };
-        let applicant = cap.tables.seek(keys, at);
-        let decision = decide();
-        if decision.is_bid() && !applicant.admit() { cap.tables.refusal(at) } else { decision }
-    }
-
-    /// A decision of the strategy at `index`, or a no-bid if its cap would not admit the device,
-    /// which is not counted.
-    ///
-    /// # Panics
-    ///
-    /// If there is no strategy at `index`.
-    pub fn within_cap_uncounted(
-        &self,
-        index: usize,
-        decision: Decision,
-        keys: &[DeviceKey],
-        at: Instant,
-    ) -> Decision {
-        match &self.caps[index] {
-            Some(cap) if decision.is_bid() && !cap.tables.would_admit(keys, at) => {
-                cap.tables.refusal(at)
-            }
-            _ => decision,
-        }
+    pub fn caps(&self) -> &ServedCaps {
+        &self.caps
     }
 
     /// The experiments.
     #[inline]
     pub fn experiments(&self) -> &ServedExperiments {
         &self.experiments
-    }
-
-    /// Time from `at` until the strategy's cap counts anew; `None` without a cap.
-    ///
-    /// # Panics
-    ///
-    /// If there is no strategy at `index`.
-    #[inline]
-    fn cap_ends_in(&self, index: usize, at: Instant) -> Option<Duration> {
-        Some(self.caps[index].as_ref()?.tables.ends_in(at))
     }
 
     /// Time from `at` until the strategy may decide otherwise about the same device: its cap counts
@@ -324,7 +269,7 @@ impl Catalog {
         }
         let schedule = self.strategies[index].schedule.as_ref();
         let schedule = schedule.and_then(|schedule| schedule.changes_in(at));
-        self.cap_ends_in(index, at).into_iter().chain(schedule).min()
+        self.caps.ends_in(index, at).into_iter().chain(schedule).min()
     }
 
     /// Removes the verdicts that no answer contains: those of strategies in shadow.
@@ -333,21 +278,6 @@ impl Catalog {
         if self.has_shadow {
             verdicts.retain(|verdict| !self.strategies[verdict.strategy].is_shadow);
         }
-    }
-
-    /// The strategies' caps, in the config's order.
-    pub fn caps(&self) -> impl Iterator<Item = &Arc<Cap>> {
-        self.caps.iter().flatten().map(|served| &served.cap)
-    }
-
-    /// Whether every cap has the tables of this catalog; a copy has the current ones.
-    pub fn has_current_caps(&self) -> bool {
-        self.caps.iter().flatten().all(|served| Arc::ptr_eq(&served.tables, &served.cap.tables()))
-    }
-
-    /// Finds the cap of a strategy by its name.
-    pub fn cap_named(&self, strategy: &str) -> Option<&Arc<Cap>> {
-        self.caps().find(|cap| cap.strategy() == strategy)
     }
 
     /// [`Self::decide`] without its cap and without counting.
@@ -393,8 +323,6 @@ impl Catalog {
 
     /// A copy of the catalog with some audiences replaced, and the current tables of the caps.
     pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
-        let renewed =
-            |cap: &Option<ServedCap>| Some(ServedCap::new(Arc::clone(&cap.as_ref()?.cap)));
         let audiences = self
             .audiences
             .iter()
@@ -403,10 +331,11 @@ impl Catalog {
         Self {
             audiences,
             strategies: self.strategies.clone(),
-            caps: self.caps.iter().map(renewed).collect(),
+            caps: self.caps.renewed(),
             has_shadow: self.has_shadow,
             are_per_request: Arc::clone(&self.are_per_request),
             decisions: self.decisions.clone(),
+            has_values: self.has_values,
             values: Arc::clone(&self.values),
             platforms: Arc::clone(&self.platforms),
             experiments: Arc::clone(&self.experiments),

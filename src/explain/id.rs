@@ -97,7 +97,7 @@ fn read(
     let decide = |(index, strategy): (usize, &Strategy)| {
         let decision = catalog.decide_uncounted(index, key.as_slice(), &facts);
         let at = Instant::now();
-        let decision = catalog.within_cap_uncounted(index, decision, key.as_slice(), at);
+        let decision = catalog.caps().admit_uncounted(index, decision, key.as_slice(), at);
         explain_strategy(catalog, strategy.name.clone(), index, decision, &device)
     };
     let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();

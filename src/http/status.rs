@@ -47,7 +47,7 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
 pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     let telemetry = &app.shared.telemetry;
     telemetry.ready(app.shared.readiness.is_ready());
-    for cap in app.serving.load().caps() {
+    for cap in app.serving.load().caps().iter() {
         let Usage { devices, limit, .. } = cap.usage();
         telemetry.cap(cap.strategy(), devices, limit);
         telemetry.cap_leases(cap.strategy(), app.shared.caps.leases(cap));
@@ -242,7 +242,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         refused_config: app.refusal.borrow().clone(),
         audiences: audiences.collect(),
         strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
-        caps: catalog.caps().map(|cap| CapStatus::of(cap, &app.shared.caps)).collect(),
+        caps: catalog.caps().iter().map(|cap| CapStatus::of(cap, &app.shared.caps)).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
         days: app.shared.counts.days(&app.shared.telemetry, &app.shared.caps),
     };

@@ -199,7 +199,7 @@ impl Sync {
         let now = now_unix_seconds();
         let is_outdated =
             |audience: &Audience| audience.is_stale != stale_reason(audience, now).is_some();
-        if catalog.audiences().iter().any(is_outdated) || !catalog.has_current_caps() {
+        if catalog.audiences().iter().any(is_outdated) || !catalog.caps().are_current() {
             self.swap(catalog.with_audiences(|_| None));
         }
     }
@@ -233,7 +233,9 @@ impl Sync {
             self.shared.telemetry.no_snapshot(dropped.name.as_str());
         }
         let catalog = self.serving.load();
-        for uncapped in old.caps().filter(|cap| catalog.cap_named(cap.strategy()).is_none()) {
+        for uncapped in
+            old.caps().iter().filter(|cap| catalog.caps().named(cap.strategy()).is_none())
+        {
             self.shared.telemetry.no_cap(uncapped.strategy());
         }
         drop(catalog);

@@ -1,0 +1,104 @@
+//! Caps of the strategies that a pod serves.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cap::{Cap, CapTables};
+use crate::strategy::Decision;
+use rtad_core::device::DeviceKey;
+
+/// The caps by index of the strategy, each with its tables at the time of the catalog: requests
+/// need no second atomic pointer.
+#[derive(Debug)]
+pub struct ServedCaps {
+    caps: Vec<Option<ServedCap>>,
+}
+
+#[derive(Debug)]
+struct ServedCap {
+    cap: Arc<Cap>,
+    tables: Arc<CapTables>,
+}
+
+impl ServedCap {
+    fn new(cap: Arc<Cap>) -> Self {
+        Self { tables: cap.tables(), cap }
+    }
+}
+
+impl ServedCaps {
+    pub(super) fn new(caps: Vec<Option<Arc<Cap>>>) -> Self {
+        Self { caps: caps.into_iter().map(|cap| cap.map(ServedCap::new)).collect() }
+    }
+
+    /// The caps with their current tables.
+    pub(super) fn renewed(&self) -> Self {
+        let cap = |served: &Option<ServedCap>| Some(Arc::clone(&served.as_ref()?.cap));
+        Self::new(self.caps.iter().map(cap).collect())
+    }
+
+    /// A decision of the strategy at `index`, or a no-bid if its cap does not admit the device.
+    /// Counts the device. `decide` runs while the cap's memory is on its way.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[inline]
+    pub fn admit(
+        &self,
+        index: usize,
+        keys: &[DeviceKey],
+        at: Instant,
+        decide: impl FnOnce() -> Decision,
+    ) -> Decision {
+        let Some(cap) = &self.caps[index] else { return decide() };
+        let applicant = cap.tables.seek(keys, at);
+        let decision = decide();
+        if decision.is_bid() && !applicant.admit() { cap.tables.refusal(at) } else { decision }
+    }
+
+    /// [`Self::admit`] without counting the device.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    pub fn admit_uncounted(
+        &self,
+        index: usize,
+        decision: Decision,
+        keys: &[DeviceKey],
+        at: Instant,
+    ) -> Decision {
+        match &self.caps[index] {
+            Some(cap) if decision.is_bid() && !cap.tables.would_admit(keys, at) => {
+                cap.tables.refusal(at)
+            }
+            _ => decision,
+        }
+    }
+
+    /// Time from `at` until the strategy's cap counts anew; `None` without a cap.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    #[inline]
+    pub(super) fn ends_in(&self, index: usize, at: Instant) -> Option<Duration> {
+        Some(self.caps[index].as_ref()?.tables.ends_in(at))
+    }
+
+    /// The caps, in the config's order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Cap>> {
+        self.caps.iter().flatten().map(|served| &served.cap)
+    }
+
+    /// Finds the cap of a strategy by its name.
+    pub fn named(&self, strategy: &str) -> Option<&Arc<Cap>> {
+        self.iter().find(|cap| cap.strategy() == strategy)
+    }
+
+    /// Whether every cap has its current tables.
+    pub fn are_current(&self) -> bool {
+        self.caps.iter().flatten().all(|served| Arc::ptr_eq(&served.tables, &served.cap.tables()))
+    }
+}
