@@ -1,0 +1,130 @@
+//! Writer of responses in JSON.
+
+use super::super::response::{Field, Item, Response};
+use super::{AnswerValues, Given, Verdict};
+use crate::platform::value::{Digits, Value, canonical_integer_of};
+
+impl Response {
+    /// False if it is a verdict whose strategy cannot be written.
+    pub(super) fn object(
+        &self,
+        fields: &[Field],
+        answer: &AnswerValues<'_, '_>,
+        verdict: Verdict<'_, '_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        out.push(b'{');
+        let start = out.len();
+        for Field { name, item, .. } in fields {
+            let before = out.len();
+            if before > start {
+                out.push(b',');
+            }
+            string(name.as_bytes(), out);
+            out.push(b':');
+            if !self.member(item, answer, verdict, out) {
+                // An object fails only if its strategy cannot be written: the verdict is omitted.
+                if matches!(item, Item::Strategy(_) | Item::Message(_)) {
+                    return false;
+                }
+                out.truncate(before);
+            }
+        }
+        out.push(b'}');
+        true
+    }
+
+    /// False if there is nothing to write.
+    fn member(
+        &self,
+        item: &Item,
+        answer: &AnswerValues<'_, '_>,
+        verdict: Verdict<'_, '_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        match item {
+            Item::Message(fields) => return self.object(fields, answer, verdict, out),
+            Item::RequestId(_) => match answer.request_id {
+                Value::Absent => return false,
+                Value::Int(_) | Value::Uint(_) => {
+                    out.extend(answer.request_id.text(&mut Digits::new()))
+                }
+                text => string(text.text(&mut Digits::new()), out),
+            },
+            Item::Code(_) => number(answer.code.into(), out),
+            Item::Verdicts(fields) => {
+                list(answer.verdicts, out, |verdict, out| {
+                    self.object(fields, answer, Some(verdict), out)
+                });
+            }
+            Item::Strategy(_) => {
+                return verdict.is_some_and(|Given { strategy, .. }| {
+                    let mut digits = Digits::new();
+                    self.strategy(strategy.text(&mut digits), out)
+                });
+            }
+            Item::IsAccepted(_) => {
+                let is_accepted = verdict.is_some_and(|given| given.is_accepted);
+                out.extend(if is_accepted { &b"true"[..] } else { b"false" });
+            }
+            Item::Amount(key, _) => match verdict.and_then(|given| given.amount(*key)) {
+                Some(amount) if key.is_price() => number(amount as i128, out),
+                Some(amount) => {
+                    serde_json::to_writer(out, &amount).expect("a number can be written to memory")
+                }
+                None => return false,
+            },
+            Item::Tag(_) => match verdict.and_then(Given::tag) {
+                Some(tag) => string(tag, out),
+                None => return false,
+            },
+            Item::TagNumber(_) => match verdict.and_then(Given::tag_number) {
+                Some(tag) => number(tag.into(), out),
+                None => return false,
+            },
+            Item::Accepted { .. } => {
+                list(answer.accepted, out, |strategy, out| self.strategy(strategy, out))
+            }
+            Item::Joined { separator } => string(&answer.accepted.join(separator.as_bytes()), out),
+            Item::Cache(_) => match answer.cache_seconds {
+                Some(seconds) => number(seconds.into(), out),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    fn strategy(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
+        if !self.strategies_are_numbers {
+            string(text, out);
+            return true;
+        }
+        let integer = canonical_integer_of(text);
+        integer.map(|integer| number(integer, out)).is_some()
+    }
+}
+
+/// A JSON list; elements for which `write` fails are omitted.
+fn list<T>(elements: &[T], out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec<u8>) -> bool) {
+    out.push(b'[');
+    let start = out.len();
+    for element in elements {
+        let before = out.len();
+        if before > start {
+            out.push(b',');
+        }
+        if !write(element, out) {
+            out.truncate(before);
+        }
+    }
+    out.push(b']');
+}
+
+fn string(text: &[u8], out: &mut Vec<u8>) {
+    serde_json::to_writer(out, &String::from_utf8_lossy(text))
+        .expect("a string can be written to memory");
+}
+
+fn number(number: i128, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, &number).expect("a number can be written to memory");
+}
