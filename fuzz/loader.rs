@@ -19,6 +19,8 @@ mod source {
     #[path = "commands/build/journal/lines.rs"]
     pub(crate) mod journal;
     pub(crate) mod progress;
+    #[path = "keys/record.rs"]
+    mod record;
 }
 pub(crate) use source::distinct as keys;
 pub(crate) use source::progress;
@@ -68,7 +70,7 @@ struct Counter {
 }
 
 impl KeySink for Counter {
-    fn take(&mut self, keys: &[DeviceKey]) {
+    fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
         self.keys += keys.len() as u64;
     }
 
@@ -89,7 +91,8 @@ fn check_input(layout: Layout, body: &[u8]) {
     std::fs::write(&*FILE, body).expect("writing 4 KiB");
     let columns = columns().len() as u64;
     let sources = vec![Source::File(FILE.clone())];
-    let input = Input { sources, layout, case: None, keys: KEYS.clone(), is_part: false };
+    let input =
+        Input { sources, layout, value: None, case: None, keys: KEYS.clone(), is_part: false };
     let mut sinks = [Counter::default()];
     match read(&input, &mut sinks, None, &Progress::new(false)) {
         Ok(counts) => {

@@ -29,6 +29,7 @@ mod read;
 mod rejects;
 mod remote;
 mod sink;
+mod value;
 
 pub(crate) use error::InputError;
 pub(crate) use kinds::{Kinds, KindsError};

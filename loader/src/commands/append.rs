@@ -185,7 +185,7 @@ fn warn_near_limit(audience: &AudienceName, tombstones: u64) {
 struct CollectedKeys(Vec<DeviceKey>);
 
 impl KeySink for CollectedKeys {
-    fn take(&mut self, keys: &[DeviceKey]) {
+    fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
         self.0.extend_from_slice(keys);
     }
 }

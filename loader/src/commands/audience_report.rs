@@ -13,6 +13,9 @@ pub(super) struct FilterReport {
     pub(super) filter: &'static str,
     pub(super) hashes: u32,
     pub(super) millibits_per_key: u32,
+    /// Bits of each key's value; absent if keys have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) value_bits: Option<u32>,
     pub(super) target_fpr: f64,
     pub(super) expected_fpr: f64,
     /// The fill of Bloom filters.
@@ -32,6 +35,7 @@ impl FilterReport {
             filter: spec.kind().as_str(),
             hashes: spec.hashes(),
             millibits_per_key: spec.millibits_per_key(),
+            value_bits: (spec.value_bits() > 0).then_some(spec.value_bits()),
             target_fpr: manifest.target_fpr(),
             expected_fpr: manifest.expected_fpr(),
             fill_ratio: manifest.fill_ratio(),

@@ -86,6 +86,11 @@ pub(super) struct BuildArgs {
     /// third as fast, not for --compact; rates from 1.6e-5 to 2.5e-4)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
+    /// csv, ndjson, parquet: the column with the devices' value, a whole number from 0 to 15, which
+    /// needs --filter ribbon. Rows without one are rejected as `value`, which counts towards
+    /// --max-reject-ratio. A device with several has the largest
+    #[arg(long, value_name = "COLUMN")]
+    value: Option<String>,
     #[command(flatten)]
     rejects: RejectArgs,
     /// Accept inputs of blank values only, and publish even without any usable id; over a
@@ -123,7 +128,7 @@ pub(super) struct BuildArgs {
     /// Read no input: add the keys of deltas to the live filters, which become fuller. Removed keys
     /// stay in a delta. A full build avoids both effects
     #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter",
-        "allow_empty", "keep_carried", "max_carried_loss", "metrics_file", "if_changed"])]
+        "value", "allow_empty", "keep_carried", "max_carried_loss", "metrics_file", "if_changed"])]
     compact: bool,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
     /// http://
@@ -248,9 +253,13 @@ struct Prepared {
 
 impl Prepared {
     fn new(args: &BuildArgs, dir: &SpillDir) -> Result<Self, CommandError> {
-        let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
+        let filter = match args.value {
+            Some(_) => FilterSpec::with_values_for_fpr(args.filter, args.fpr),
+            None => FilterSpec::for_fpr(args.filter, args.fpr),
+        };
+        let filter = filter.map_err(CommonError::Fpr)?;
         let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
-        let input = args.input.resolve(&args.inputs)?;
+        let input = args.input.resolve_with_value(&args.inputs, args.value.as_deref())?;
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
         let base = runtime.block_on(writer.base(&args.target.audience))?;
@@ -327,7 +336,9 @@ impl Prepared {
         if counts.keys == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: counts.rows }.into());
         }
-        fillers[0].take(self.merged.added());
+        // Appended devices have no value of their own; one of the input is never smaller.
+        let values = self.input.value.as_ref().map(|_| vec![0; self.merged.added().len()]);
+        fillers[0].take(self.merged.added(), &values.unwrap_or_default());
         fillers.iter().for_each(Filler::flush);
         drop(fillers);
         keys.check()?;
@@ -345,6 +356,7 @@ fn shape(args: &BuildArgs, input: &Input) -> Facts {
         ("--filter", args.filter.as_str().to_owned()),
         ("--fpr", args.fpr.to_string()),
         ("input format and id kinds", format!("{:?}", input.layout)),
+        ("--value", format!("{:?}", input.value)),
         ("--case", format!("{:?}", input.case)),
         ("--keep-carried", args.carried.keep_carried.to_string()),
         ("--blank", format!("{:?}", args.input.blanks())),

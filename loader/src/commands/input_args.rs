@@ -98,6 +98,10 @@ pub(super) enum InputArgsError {
     NoColumn { format: &'static str },
     #[error("--column requires --format csv, ndjson or parquet")]
     ColumnOfLines,
+    #[error("--value requires --format csv, ndjson or parquet")]
+    ValueOfLines,
+    #[error("--value does not go with --case all: an id with several keys would have several")]
+    ValueOfCases,
     #[error("--bad-rows skip requires --format csv: other formats have no rows of several lines")]
     BadRowsOfOthers,
 }
@@ -144,8 +148,26 @@ impl InputArgs {
             Format::Ndjson => Layout::Ndjson { columns: self.columns("ndjson")? },
             Format::Parquet => Layout::Parquet { columns: self.columns("parquet")? },
         };
-        let keys = KeyMaker::with_extra_blanks(&self.blanks);
-        Ok(Input { sources: expand(inputs)?, layout, case: self.case, keys, is_part: false })
+        let (sources, keys) = (expand(inputs)?, KeyMaker::with_extra_blanks(&self.blanks));
+        Ok(Input { sources, layout, value: None, case: self.case, keys, is_part: false })
+    }
+
+    /// The same with a column of values.
+    pub(super) fn resolve_with_value(
+        &self,
+        inputs: &[OsString],
+        value: Option<&str>,
+    ) -> Result<Input, CommandError> {
+        let input = self.resolve(inputs)?;
+        let Some(name) = value else { return Ok(input) };
+        if matches!(input.layout, Layout::Lines { .. }) {
+            return Err(InputArgsError::ValueOfLines.into());
+        }
+        if self.case == Some(Case::All) {
+            return Err(InputArgsError::ValueOfCases.into());
+        }
+        let value = Column { name: name.to_owned(), kinds: self.id_kind.clone() };
+        Ok(Input { value: Some(value), ..input })
     }
 
     fn columns(&self, format: &'static str) -> Result<Vec<Column>, InputArgsError> {

@@ -83,17 +83,36 @@ pub(super) enum InputRejected {
     Lookalikes { input: String, count: u64, usable: u64, kind: IdKind, other: IdKind },
 }
 
-/// The kind that most of the malformed values look like.
+/// The cause of most malformed values.
 #[derive(Debug)]
-pub(super) struct Hint(Option<IdKind>);
+pub(super) enum Hint {
+    /// They look like ids of this kind.
+    Kind(IdKind),
+    /// Their rows have no value.
+    NoValue,
+    Unknown,
+}
+
+impl Hint {
+    fn of(counts: &Counts) -> Self {
+        if counts.of(Reason::Value) * 2 > counts.malformed() {
+            return Self::NoValue;
+        }
+        counts.shape().map_or(Self::Unknown, Self::Kind)
+    }
+}
 
 impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(kind) => {
+        match self {
+            Self::Kind(kind) => {
                 write!(f, "; most look like ids of kind {kind} (--id-kind, --column NAME=KIND)")
             }
-            None => Ok(()),
+            Self::NoValue => f.write_str(
+                "; most are ids of rows without a whole number from 0 to 15 in the column of \
+                 --value",
+            ),
+            Self::Unknown => Ok(()),
         }
     }
 }
@@ -140,7 +159,7 @@ impl RejectLimit {
     ) -> Result<(), InputRejected> {
         let max_ratio = self.max_reject_ratio;
         let (malformed, values, input) = (counts.malformed(), counts.values, name.to_owned());
-        let hint = Hint(counts.shape());
+        let hint = Hint::of(counts);
         if counts.packed > 0 && max_ratio < 1.0 {
             return Err(InputRejected::Packed { input, packed: counts.packed });
         }

@@ -237,7 +237,7 @@ impl<'a> Lookup<'a> {
 }
 
 impl KeySink for Lookup<'_> {
-    fn take(&mut self, keys: &[DeviceKey]) {
+    fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
         self.members.resize(keys.len(), false);
         self.snapshot.contains_many(keys, &mut self.members);
         for (key, _) in keys.iter().zip(&self.members).filter(|(_, member)| !**member) {

@@ -14,6 +14,8 @@ pub(super) struct Cell {
     pub(super) line: u64,
     pub(super) column: usize,
     pub(super) end: usize,
+    /// The value of its row, if that has a valid one; 0 in inputs without values.
+    pub(super) value: Option<u8>,
     /// Why the reader rejects it; `None` if it is to be parsed.
     pub(super) rejected: Option<Reason>,
 }

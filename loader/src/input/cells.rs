@@ -18,16 +18,16 @@ impl Cells {
     }
 
     /// Adds a row's cell. A cell over the limit is truncated just beyond it, and so rejected later.
-    pub(super) fn add(&mut self, line: u64, column: usize, cell: &[u8]) {
+    pub(super) fn add(&mut self, line: u64, column: usize, cell: &[u8], value: Option<u8>) {
         self.bytes.extend_from_slice(&cell[..cell.len().min(MAX_ROW_BYTES + 1)]);
-        self.values.push(Cell { line, column, end: self.bytes.len(), rejected: None });
+        self.values.push(Cell { line, column, end: self.bytes.len(), value, rejected: None });
     }
 
     /// Adds a row without cells.
     pub(super) fn add_bad_row(&mut self, line: u64, reason: Reason, text: &[u8]) {
         self.bytes.extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
         let (end, rejected) = (self.bytes.len(), Some(reason));
-        self.values.push(Cell { line, column: 0, end, rejected });
+        self.values.push(Cell { line, column: 0, end, value: None, rejected });
         self.end_row();
     }
 

@@ -20,6 +20,7 @@ use super::error::InputError;
 use super::layout::{CellSyntax, Column};
 use super::open::Opened;
 use super::rejects::Reason;
+use super::value;
 
 /// Longer than any real row. Memory for a row is a small multiple of this.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
@@ -167,13 +168,16 @@ impl Read for ClosedLines<'_> {
     }
 }
 
+/// Columns of a table: of ids, and of the value.
+pub(super) type Columns<'a> = (&'a [Column], Option<&'a Column>);
+
 /// Reads all rows and sends blocks of the cells of `columns`, until `send` returns false. Empty
 /// lines are skipped. `skipped` counts the bad rows of all inputs, up to its limit; without it, the
 /// first is an error.
 pub(super) fn read_blocks(
     input: &mut Opened,
     source: usize,
-    (columns, cells, skipped): (&[Column], CellSyntax, Option<(&AtomicU64, u64)>),
+    (columns, cells, skipped): (Columns<'_>, CellSyntax, Option<(&AtomicU64, u64)>),
     pool: &Pool,
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
@@ -240,13 +244,16 @@ impl From<csv::Error> for ReadError {
 fn read_rows<R: Read>(
     reader: &mut csv::Reader<Bounded<'_, R>>,
     (position, delimiter): (&RowPosition, u8),
-    (name, source, columns): (&str, usize, &[Column]),
+    (name, source, (columns, value)): (&str, usize, Columns<'_>),
     mut take_bad: impl FnMut(&mut Cells) -> Result<(), InputError>,
     pool: &Pool,
     mut send: impl FnMut(Block) -> bool,
 ) -> Result<(), ReadError> {
     let header = reader.byte_headers()?;
     let indexes = find_columns(name, header, columns).map_err(ReadError::Input)?;
+    let value = value.map_or(Ok(Vec::new()), |value| {
+        find_columns(name, header, std::slice::from_ref(value)).map_err(ReadError::Input)
+    })?;
     let width = header.len() - header.iter().rev().take_while(|cell| cell.is_empty()).count();
     let mut record = csv::ByteRecord::new();
     let mut cells = Cells::new(pool);
@@ -272,8 +279,9 @@ fn read_rows<R: Read>(
             let row: Vec<_> = record.iter().collect();
             cells.add_bad_row(line, Reason::RowLength, &row.join(&delimiter));
         } else {
+            let value = value.first().map_or(Some(0), |index| value::parse(&record[*index]));
             for (column, index) in indexes.iter().enumerate() {
-                cells.add(line, column, &record[*index]);
+                cells.add(line, column, &record[*index], value);
             }
             cells.end_row();
         }

@@ -59,6 +59,8 @@ impl Layout {
 pub(crate) struct Input {
     pub(crate) sources: Vec<Source>,
     pub(crate) layout: Layout,
+    /// The column with the value of each row's devices; only with a layout of columns.
+    pub(crate) value: Option<Column>,
     /// Overrides the kinds' canonical case.
     pub(crate) case: Option<Case>,
     pub(crate) keys: KeyMaker,

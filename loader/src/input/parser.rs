@@ -21,7 +21,11 @@ use super::ndjson::{Members, RowValue};
 use super::open::Source;
 use super::rejects::{self, PrivateFile, Reason};
 use super::sink::{Counts, InputCounts, KeySink};
+use super::value;
 use crate::progress::Progress;
+
+/// Stands for the value of a key whose row has none.
+const REJECTED: u8 = u8::MAX;
 
 /// Origin of a value.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +42,8 @@ struct PendingValue<'b> {
     position: Position,
     kind: IdKind,
     text: &'b [u8],
+    /// The value of its row.
+    value: Option<u8>,
 }
 
 /// One parser thread's state.
@@ -50,6 +56,8 @@ pub(super) struct Parser<'a> {
     counts: Counts,
     pub(super) by_source: InputCounts,
     keys: Vec<DeviceKey>,
+    /// The values of `keys`; empty without a column of values.
+    values: Vec<u8>,
     batch: KeyBatch,
     rejected: Vec<u8>,
     members: Members,
@@ -60,9 +68,9 @@ pub(super) struct Parser<'a> {
 impl<'a> Parser<'a> {
     pub(super) fn new(input: &'a Input, rejects: Option<&'a PrivateFile>) -> Self {
         let names = input.sources.iter().map(Source::name).collect();
-        let columns = match &input.layout {
-            Layout::Ndjson { columns } => &columns[..],
-            _ => &[],
+        let columns: Vec<Column> = match &input.layout {
+            Layout::Ndjson { columns } => columns.iter().chain(&input.value).cloned().collect(),
+            _ => Vec::new(),
         };
         Self {
             input,
@@ -71,9 +79,10 @@ impl<'a> Parser<'a> {
             counts: Counts::default(),
             by_source: InputCounts::new(input.sources.len()),
             keys: Vec::new(),
+            values: Vec::new(),
             batch: KeyBatch::default(),
             rejected: Vec::new(),
-            members: Members::new(columns),
+            members: Members::new(&columns),
             seen: vec![false; columns.len()],
         }
     }
@@ -94,9 +103,10 @@ impl<'a> Parser<'a> {
                 continue;
             }
             self.parse(&block);
-            sink.take(&self.keys);
+            sink.take(&self.keys, &self.values);
             self.counts.keys += self.keys.len() as u64;
             self.keys.clear();
+            self.values.clear();
             let counts = take(&mut self.counts);
             self.by_source.add_to(block.source, &counts);
             // Rejects precede `parsed`: a resumed build does not read a parsed block again.
@@ -121,13 +131,13 @@ impl<'a> Parser<'a> {
                 for line in lines::lines(bytes) {
                     let line = without_mark(line);
                     let position = Position { source: block.source, line: row, column: None };
-                    self.value(&mut pending, position, kinds, line);
+                    self.value(&mut pending, position, kinds, (line, Some(0)));
                     row += 1;
                 }
                 self.counts.rows += row - first;
             }
             (Rows::Lines { first }, Layout::Ndjson { columns }) => {
-                let mut found = vec![RowValue::Absent; columns.len()];
+                let mut found = vec![RowValue::Absent; self.seen.len()];
                 for (row, line) in (*first..).zip(lines::lines(bytes)) {
                     let line = without_mark(line);
                     self.object(&mut pending, (block.source, row), columns, line, &mut found);
@@ -146,7 +156,10 @@ impl<'a> Parser<'a> {
                         |column| Position { source: block.source, line: value.line, column };
                     let position = origin(Some(value.column));
                     match value.rejected {
-                        None => self.value(&mut pending, position, &column.kinds, text),
+                        None => {
+                            let id = (text, value.value);
+                            self.value(&mut pending, position, &column.kinds, id);
+                        }
                         Some(reason) => {
                             self.counts.values += 1;
                             self.reject_now(&mut pending, origin(None), reason, text);
@@ -183,18 +196,26 @@ impl<'a> Parser<'a> {
             let position = Position { source, line: row, column: None };
             return self.reject_now(pending, position, reason, line);
         }
+        for (seen, found) in self.seen.iter_mut().zip(&*found) {
+            *seen |= *found != RowValue::Absent;
+        }
+        let value = match found.get(columns.len()) {
+            None => Some(0),
+            Some(RowValue::Text(text)) => value::parse(text.as_bytes()),
+            Some(RowValue::Integer(number)) => value::parse(number.to_string().as_bytes()),
+            Some(_) => None,
+        };
         for (index, column) in columns.iter().enumerate() {
-            self.seen[index] |= found[index] != RowValue::Absent;
             let position = Position { source, line: row, column: Some(index) };
             match &found[index] {
                 RowValue::Text(Cow::Borrowed(text)) => {
-                    self.value(pending, position, &column.kinds, text.as_bytes());
+                    self.value(pending, position, &column.kinds, (text.as_bytes(), value));
                 }
                 RowValue::Text(Cow::Owned(text)) => {
-                    self.value_now(pending, position, &column.kinds, text.as_bytes());
+                    self.value_now(pending, position, &column.kinds, (text.as_bytes(), value));
                 }
                 RowValue::Absent | RowValue::Null => {
-                    self.value(pending, position, &column.kinds, b"")
+                    self.value(pending, position, &column.kinds, (b"", value))
                 }
                 RowValue::Integer(number) => {
                     let mut digits = [0; 40];
@@ -202,7 +223,7 @@ impl<'a> Parser<'a> {
                     write!(rest, "{number}").expect("an i128 has 40 characters at most");
                     let left = rest.len();
                     let digits = &digits[..digits.len() - left];
-                    self.value_now(pending, position, &column.kinds, digits);
+                    self.value_now(pending, position, &column.kinds, (digits, value));
                 }
                 RowValue::NotAnId => {
                     self.counts.values += 1;
@@ -212,14 +233,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Adds a value to the batch.
+    /// Adds an id, with the value of its row, to the batch.
     #[inline]
     fn value<'b>(
         &mut self,
         pending: &mut Vec<PendingValue<'b>>,
         position: Position,
         kinds: &Kinds,
-        text: &'b [u8],
+        (text, value): (&'b [u8], Option<u8>),
     ) {
         self.counts.values += 1;
         if text.len() > MAX_ROW_BYTES {
@@ -229,13 +250,24 @@ impl<'a> Parser<'a> {
         let case = self.input.case.unwrap_or(kind.canonical_case());
         // A digest waits for no hash, and only to keep the order of rows.
         if kind == IdKind::Md5 && pending.is_empty() {
+            let Some(value) = value else {
+                // Rare: the same by the batch, which finds out whether the id is usable.
+                self.batch.push(&self.input.keys, kind, case, text);
+                pending.push(PendingValue { position, kind, text, value });
+                return self.finish(pending);
+            };
             return match self.input.keys.keys(kind, case, text, &mut self.keys) {
-                Ok(()) => self.counts.accept_as(IdKind::Md5, position.column),
+                Ok(()) => {
+                    self.counts.accept_as(IdKind::Md5, position.column);
+                    if self.input.value.is_some() {
+                        self.values.push(value);
+                    }
+                }
                 Err(unusable) => self.reject(position, unusable.into(), text),
             };
         }
         self.batch.push(&self.input.keys, kind, case, text);
-        pending.push(PendingValue { position, kind, text });
+        pending.push(PendingValue { position, kind, text, value });
         if pending.len() == KeyBatch::USUAL_LEN {
             self.finish(pending);
         }
@@ -247,11 +279,11 @@ impl<'a> Parser<'a> {
         pending: &mut Vec<PendingValue<'_>>,
         position: Position,
         kinds: &Kinds,
-        text: &[u8],
+        id: (&[u8], Option<u8>),
     ) {
         self.finish(pending);
         let mut pending = Vec::with_capacity(1);
-        self.value(&mut pending, position, kinds, text);
+        self.value(&mut pending, position, kinds, id);
         self.finish(&mut pending);
     }
 
@@ -272,14 +304,37 @@ impl<'a> Parser<'a> {
     fn finish(&mut self, pending: &mut Vec<PendingValue<'_>>) {
         let mut values = pending.drain(..);
         let (mut batch, mut keys) = (take(&mut self.batch), take(&mut self.keys));
+        let (begin, mut has_rejected) = (keys.len(), false);
         batch.finish(&self.input.keys, &mut keys, |result| {
-            let PendingValue { position, kind, text } =
+            let PendingValue { position, kind, text, value } =
                 values.next().expect("the batch has as many ids as values are pending");
-            match result {
-                Ok(()) => self.counts.accept(kind, position.column, text),
-                Err(unusable) => self.reject(position, unusable.into(), text),
+            match (result, value) {
+                (Ok(()), Some(value)) => {
+                    self.counts.accept(kind, position.column, text);
+                    if self.input.value.is_some() {
+                        self.values.push(value);
+                    }
+                }
+                (Ok(()), None) => {
+                    self.reject(position, Reason::Value, text);
+                    self.values.push(REJECTED);
+                    has_rejected = true;
+                }
+                (Err(unusable), _) => self.reject(position, unusable.into(), text),
             }
         });
+        if has_rejected {
+            // An input with values has one key per usable id.
+            let mut kept = begin;
+            for index in begin..keys.len() {
+                if self.values[index] != REJECTED {
+                    (keys[kept], self.values[kept]) = (keys[index], self.values[index]);
+                    kept += 1;
+                }
+            }
+            keys.truncate(kept);
+            self.values.truncate(kept);
+        }
         (self.batch, self.keys) = (batch, keys);
     }
 
@@ -391,6 +446,7 @@ mod tests {
         let input = Input {
             sources: vec![Source::Stdin],
             layout: Layout::Ndjson { columns: columns.to_vec() },
+            value: None,
             case,
             keys: maker,
             is_part: false,

@@ -12,7 +12,7 @@ use super::error::InputError;
 use super::layout::{BadRows, Input, Layout};
 use super::open::{Ends, Opened, Source};
 use super::parser::Parser;
-use super::rejects::PrivateFile;
+use super::rejects::{PrivateFile, Reason};
 use super::sink::{Counts, InputCounts, KeySink};
 use super::{csv, lines, parquet};
 use crate::progress::{Bytes, Progress};
@@ -100,8 +100,10 @@ pub(crate) fn expect<'a>(progress: &Progress, sources: impl IntoIterator<Item = 
 /// row.
 fn check_members(input: &Input, counts: &Counts, seen: &[Vec<bool>]) -> Result<(), InputError> {
     let Layout::Ndjson { columns } = &input.layout else { return Ok(()) };
+    let columns: Vec<_> = columns.iter().chain(&input.value).collect();
     let unseen = |index: &usize| seen.iter().all(|seen| !seen[*index]);
-    let objects = counts.rows - counts.malformed().min(counts.rows);
+    let no_object = counts.malformed() - counts.of(Reason::Value);
+    let objects = counts.rows - no_object.min(counts.rows);
     match (0..columns.len()).find(unseen) {
         Some(_) if objects == 0 && counts.rows > 0 => {
             Err(InputError::NoObject { rows: counts.rows })
@@ -145,10 +147,12 @@ fn read_sources(
                         BadRows::Fail => None,
                         BadRows::Skip { max } => Some((skipped, *max)),
                     };
+                    let columns = (&columns[..], input.value.as_ref());
                     csv::read_blocks(&mut opened, index, (columns, *cells, skipped), pool, send)
                 })
             }
             Layout::Parquet { columns } => {
+                let columns = (&columns[..], input.value.as_ref());
                 parquet::read_blocks(source, index, columns, (pool, bytes), send)
             }
         };

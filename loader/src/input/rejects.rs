@@ -31,11 +31,19 @@ pub(crate) enum Reason {
     RowLength,
     /// Its line leaves a quote open.
     OpenQuote,
+    /// Its row has no value from 0 to 15.
+    Value,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Blank, Self::Malformed, Self::TooLong, Self::RowLength, Self::OpenQuote];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Blank,
+        Self::Malformed,
+        Self::TooLong,
+        Self::RowLength,
+        Self::OpenQuote,
+        Self::Value,
+    ];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -44,6 +52,7 @@ impl Reason {
             Self::TooLong => "too_long",
             Self::RowLength => "row_length",
             Self::OpenQuote => "open_quote",
+            Self::Value => "value",
         }
     }
 }

@@ -10,7 +10,9 @@ use super::rejects::Reason;
 
 /// Receiver of one parser's keys. Each parser has its own, so no lock is needed.
 pub(crate) trait KeySink: Send {
-    fn take(&mut self, keys: &[DeviceKey]);
+    /// Takes the keys of some rows, with the value of each if the input has them, else without
+    /// any.
+    fn take(&mut self, keys: &[DeviceKey], values: &[u8]);
 
     /// Called after all keys of a block were taken, with the block's counts.
     fn parsed(&mut self, _source: usize, _counts: &Counts) {}

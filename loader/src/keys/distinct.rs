@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::SortedKeys;
 
+use super::record::{key_of, sort_and_keep_largest};
+
 /// Numbers of distinct keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Distinct {
@@ -41,50 +43,85 @@ pub(crate) trait ShardFilters: std::fmt::Debug + Sync {
 /// others up in.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyChecks<'a> {
+    /// Whether the keys are records with values.
+    pub(crate) has_values: bool,
     pub(crate) unwanted: Option<&'a SortedKeys>,
     pub(crate) carried_added: &'a [DeviceKey],
     pub(crate) carried_removed: &'a [DeviceKey],
     pub(crate) live: Option<&'a dyn ShardFilters>,
 }
 
-/// Sorts keys of one shard in place and moves the distinct wanted ones to the front.
-pub(super) fn sort_and_dedup(keys: &mut [u128], checks: KeyChecks<'_>) -> Distinct {
+/// Sorts keys of one shard of a partition in place and moves the distinct wanted ones to the front.
+pub(super) fn sort_and_dedup(
+    keys: &mut [u128],
+    partition: usize,
+    checks: KeyChecks<'_>,
+) -> Distinct {
+    let found = sort_and_keep_one(keys, checks.has_values);
+    let partition = partition as u8;
+    match checks.has_values {
+        true => check(keys, found, checks, |record| key_of(*record, partition)),
+        false => check(keys, found, checks, |key| *key),
+    }
+}
+
+/// Sorts keys in place and moves the distinct ones to the front: of records with equal keys the one
+/// with the largest value. Returns their number.
+pub(super) fn sort_and_keep_one(keys: &mut [u128], has_values: bool) -> usize {
+    if has_values {
+        return sort_and_keep_largest(keys);
+    }
     keys.sort_unstable();
-    let found = dedup(keys);
+    dedup(keys)
+}
+
+/// Checks the first `found` records, which are sorted by their keys.
+fn check(
+    records: &mut [u128],
+    found: usize,
+    checks: KeyChecks<'_>,
+    key_of: impl Fn(&u128) -> u128 + Copy,
+) -> Distinct {
     let mut left = found;
     if let Some(unwanted) = checks.unwanted {
         left = 0;
         for index in 0..found {
-            let key = keys[index];
-            if !unwanted.contains(&device_key(&key)) {
-                keys[left] = key;
+            let record = records[index];
+            if !unwanted.contains(&device_key(&key_of(&record))) {
+                records[left] = record;
                 left += 1;
             }
         }
     }
-    let count = |list| count_common(&keys[..left], list);
+    let records = &records[..left];
+    let count = |list| count_common(records, key_of, list);
+    let mut keys = records.iter().map(|record| device_key(&key_of(record)));
     Distinct {
         found: found as u64,
         left: left as u64,
         carried_added: count(checks.carried_added),
         carried_removed: count(checks.carried_removed),
-        in_live: checks.live.map_or(0, |live| live.count(&mut keys[..left].iter().map(device_key))),
+        in_live: checks.live.map_or(0, |live| live.count(&mut keys)),
     }
 }
 
 /// The number of common keys of two ascending lists. The second may be longer than the range of
 /// the first.
-fn count_common(keys: &[u128], list: &[DeviceKey]) -> u64 {
-    let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return 0 };
+fn count_common(
+    records: &[u128],
+    key_of: impl Fn(&u128) -> u128 + Copy,
+    list: &[DeviceKey],
+) -> u64 {
+    let (Some(first), Some(last)) = (records.first(), records.last()) else { return 0 };
     let number = |key: &DeviceKey| u128::from_be_bytes(*key.as_bytes());
-    let begin = list.partition_point(|key| number(key) < *first);
-    let end = list.partition_point(|key| number(key) <= *last);
-    let is_common = |key: &&DeviceKey| keys.binary_search(&number(key)).is_ok();
+    let begin = list.partition_point(|key| number(key) < key_of(first));
+    let end = list.partition_point(|key| number(key) <= key_of(last));
+    let is_common = |key: &&DeviceKey| records.binary_search_by_key(&number(key), key_of).is_ok();
     list[begin..end].iter().filter(is_common).count() as u64
 }
 
 /// Moves the distinct ones of sorted keys to the front. Returns their number.
-pub(super) fn dedup(keys: &mut [u128]) -> usize {
+fn dedup(keys: &mut [u128]) -> usize {
     let Some(mut last) = keys.first().copied() else { return 0 };
     let mut len = 1;
     for index in 1..keys.len() {

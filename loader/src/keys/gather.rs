@@ -12,6 +12,7 @@ use super::distinct::KeyChecks;
 use super::error::SpillError;
 use super::memory::{KEY_BYTES, Pool, Segment, Slab};
 use super::partition::PARTITIONS;
+use super::record::record;
 use super::sorted::Sorted;
 use super::spill::Spill;
 use super::spilled::Spilled;
@@ -159,14 +160,17 @@ impl<'k, 'm> Filler<'k, 'm> {
         Self { keys, open: Mutex::new((0..PARTITIONS).map(|_| Segment::default()).collect()) }
     }
 
-    pub(crate) fn take(&self, keys: &[DeviceKey]) {
+    /// Adds keys, with the value of each or without any.
+    pub(crate) fn take(&self, keys: &[DeviceKey], values: &[u8]) {
         let mut open = self.open();
+        let mut values = values.iter();
         for key in keys {
-            let key = key.as_bytes();
-            let segment = &mut open[usize::from(key[0])];
-            if !segment.push(key) {
-                *segment = self.keys.exchange(usize::from(key[0]), std::mem::take(segment));
-                segment.push(key);
+            let partition = usize::from(key.as_bytes()[0]);
+            let record = record(key, values.next());
+            let segment = &mut open[partition];
+            if !segment.push(&record) {
+                *segment = self.keys.exchange(partition, std::mem::take(segment));
+                segment.push(&record);
             }
         }
     }

@@ -25,8 +25,9 @@ impl Worker {
 
 /// Gives out keys shard by shard. Used by many threads.
 pub(crate) trait ShardKeys: Sync {
-    /// Calls `each` in shard order with every non-empty shard of `shards` and its keys, sorted and
-    /// distinct, until it returns false. Returns the number of keys before and after exclusion.
+    /// Calls `each` in shard order with every non-empty shard of `shards` and its keys or records,
+    /// sorted by key and distinct, until it returns false. Returns the number of keys before and
+    /// after exclusion.
     fn shards(
         &self,
         shards: Range<usize>,

@@ -31,11 +31,11 @@ impl<'m> Sorted<'m> {
     ) -> Self {
         let unsorted = |segments| Partition { segments, shards: [0; SHARDS_PER_PARTITION] };
         let mut partitions: Vec<_> = partitions.into_iter().map(unsorted).collect();
-        let queue = Mutex::new(partitions.iter_mut());
+        let queue = Mutex::new(partitions.iter_mut().enumerate());
         let work = || {
             let (mut scratch, mut distinct) = (Vec::new(), Distinct::default());
-            while let Some(partition) = next(&queue) {
-                let keys = partition.sort(&mut scratch, checks);
+            while let Some((index, partition)) = next(&queue) {
+                let keys = partition.sort(index, &mut scratch, checks);
                 done(keys.left);
                 distinct = distinct.and(keys);
             }
@@ -69,7 +69,7 @@ impl Partition<'_> {
     }
 
     /// Sorts, deduplicates and excludes unwanted keys.
-    fn sort(&mut self, scratch: &mut Vec<u128>, checks: KeyChecks<'_>) -> Distinct {
+    fn sort(&mut self, index: usize, scratch: &mut Vec<u128>, checks: KeyChecks<'_>) -> Distinct {
         let mut counts = [0; SHARDS_PER_PARTITION];
         for key in self.segments.iter().flat_map(|segment| segment.keys()) {
             counts[usize::from(key[1])] += 1;
@@ -89,7 +89,7 @@ impl Partition<'_> {
         }
         let mut distinct = Distinct::default();
         for (shard, bounds) in starts.windows(2).enumerate() {
-            let keys = sort_and_dedup(&mut scratch[bounds[0]..bounds[1]], checks);
+            let keys = sort_and_dedup(&mut scratch[bounds[0]..bounds[1]], index, checks);
             self.shards[shard] =
                 u32::try_from(keys.left).expect("a shard holds fewer than 2³² keys");
             distinct = distinct.and(keys);

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use super::dir::SpillDir;
-use super::distinct::{Distinct, KeyChecks, dedup, sort_and_dedup};
+use super::distinct::{Distinct, KeyChecks, sort_and_dedup, sort_and_keep_one};
 use super::error::SpillError;
 use super::memory::KEY_BYTES;
 use super::partition::{PARTITIONS, SHARDS_PER_PARTITION, local_shard, starts};
@@ -162,7 +162,8 @@ impl Units<'_> {
         }
         let mut distinct = Distinct::default();
         for shard in run {
-            let sorted = sort_and_dedup(&mut unit[starts[shard]..starts[shard + 1]], self.checks);
+            let keys = &mut unit[starts[shard]..starts[shard + 1]];
+            let sorted = sort_and_dedup(keys, partition, self.checks);
             distinct = distinct.and(sorted);
             let keys = &unit[starts[shard]..starts[shard] + sorted.left as usize];
             if !keys.is_empty() && !each((partition * SHARDS_PER_PARTITION + shard) as u16, keys) {
@@ -193,8 +194,7 @@ impl Units<'_> {
             }
             for key in keys.iter().filter(|key| usize::from(key[1]) == local_shard) {
                 if len == unit.len() {
-                    unit.sort_unstable();
-                    len = dedup(unit);
+                    len = sort_and_keep_one(unit, self.checks.has_values);
                     too_large = len > most;
                     if too_large {
                         return;
@@ -213,7 +213,7 @@ impl Units<'_> {
                 needed: needed >> 20,
             });
         }
-        let sorted = sort_and_dedup(&mut unit[..len], self.checks);
+        let sorted = sort_and_dedup(&mut unit[..len], partition, self.checks);
         let keys = &unit[..sorted.left as usize];
         Ok((keys.is_empty() || each(shard as u16, keys)).then_some(sorted))
     }

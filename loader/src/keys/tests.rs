@@ -56,7 +56,7 @@ fn gather<'m, 'd>(
     let fillers: Vec<_> = (0..3).map(|_| Filler::new(&gathered)).collect();
     std::thread::scope(|scope| {
         for (filler, keys) in fillers.iter().zip(keys.chunks(keys.len().div_ceil(3).max(1))) {
-            scope.spawn(|| keys.chunks(999).for_each(|keys| filler.take(keys)));
+            scope.spawn(|| keys.chunks(999).for_each(|keys| filler.take(keys, &[])));
         }
     });
     fillers.iter().for_each(Filler::flush);
@@ -143,4 +143,57 @@ fn empty_input_gives_no_keys() {
         spilled.units(5000, KeyChecks::default()).estimate(&mut Worker::new(5000)).unwrap(),
         0
     );
+}
+
+#[test]
+fn largest_value_of_each_key_comes_out_of_memory_and_disk() {
+    let dir = SpillDir::unnamed();
+    let keys: Vec<_> = (0..400_000).map(|n| key(n % 300_000)).collect();
+    let values: Vec<u8> = (0..400_000_u64).map(|n| (n / 7 % 16) as u8).collect();
+    let mut expected: Vec<_> = (0..300_000).map(|n| (keys[n], values[n])).collect();
+    for n in 300_000..400_000 {
+        let value = &mut expected[n - 300_000].1;
+        *value = values[n].max(*value);
+    }
+    expected.sort();
+    let mut carried = [key(11), key(12), key(300_001)];
+    carried.sort();
+    let unwanted = SortedKeys::sort(vec![key(11)]);
+    expected.retain(|(other, _)| *other != key(11));
+    let checks = KeyChecks {
+        has_values: true,
+        unwanted: Some(&unwanted),
+        carried_added: &carried,
+        ..KeyChecks::default()
+    };
+    let members = |keys: &dyn ShardKeys, unit_bytes| {
+        let mut out = Vec::new();
+        let mut worker = Worker::new(unit_bytes);
+        let distinct = keys.shards(0..SHARDS, &mut worker, &mut |shard, records| {
+            out.extend(records.iter().map(|record| member(shard, *record)));
+            true
+        });
+        assert_eq!(distinct.unwrap().left, 299_999);
+        out
+    };
+    for memory in [64 << 20, 4 << 20] {
+        let budget = Budget::tiny(memory, 3);
+        let mut slab = Slab::of(budget.segments()).unwrap();
+        let gathered = Keys::new(&mut slab, &budget, &dir);
+        let filler = Filler::new(&gathered);
+        filler.take(&keys, &values);
+        filler.flush();
+        drop(filler);
+        if memory == 64 << 20 {
+            let sorted = gathered.into_sorted(3, checks, |_| {});
+            let Distinct { found, carried_added, .. } = sorted.distinct();
+            assert_eq!((found, carried_added), (300_000, 1));
+            assert!(members(&sorted, 0) == expected);
+        } else {
+            let spilled = gathered.into_spilled().unwrap();
+            for unit_bytes in [1 << 20, 5000] {
+                assert!(members(&spilled.units(unit_bytes, checks), unit_bytes) == expected);
+            }
+        }
+    }
 }

@@ -22,4 +22,5 @@ mod remote_inputs;
 mod resume;
 mod ribbon;
 mod signing;
+mod values;
 mod zoo;

@@ -14,7 +14,8 @@ use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{BuiltChunk, ChunkBuilder};
 
 use crate::keys::{
-    Builders, Distinct, SHARDS_PER_PARTITION, ShardKeys, SpillError, Worker, device_key, next,
+    Builders, Distinct, SHARDS_PER_PARTITION, ShardKeys, SpillError, Worker, device_key, member,
+    next,
 };
 
 /// Finished chunks that may wait to be written.
@@ -155,7 +156,13 @@ impl<'a> ChunkPipeline<'a> {
                     }
                 }
                 let open = open.get_or_insert_with(|| self.open(run));
-                open.chunk.add_shard(shard, keys.iter().map(device_key));
+                match self.filter.value_bits() {
+                    0 => open.chunk.add_shard(shard, keys.iter().map(device_key)),
+                    _ => {
+                        let members = keys.iter().map(|record| member(shard, *record));
+                        open.chunk.add_shard_with_values(shard, members);
+                    }
+                }
                 let is_too_large = open.chunk.body_bytes() > self.pool.total;
                 if is_too_large {
                     too_large = Some((run * per_chunk) as u32);

@@ -59,7 +59,7 @@ pub(super) fn digest(args: &BuildArgs, input: &Input) -> Option<Digest> {
 
 /// The live generation, if a build would repeat it.
 pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> {
-    let input = args.input.resolve(&args.inputs)?;
+    let input = args.input.resolve_with_value(&args.inputs, args.value.as_deref())?;
     let is_stream = |source: &&Source| matches!(source.identity(), Ok(None));
     if let Some(stream) = input.sources.iter().find(is_stream) {
         return Err(StreamInput { input: stream.name() }.into());

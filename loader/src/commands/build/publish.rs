@@ -169,7 +169,8 @@ impl BuildPlan<'_> {
     pub(super) fn checks(&self) -> KeyChecks<'_> {
         let checks = self.carried.map_or_else(KeyChecks::default, |(carried, _)| carried.checks());
         let live = self.live.map(|live| &live.filters as &dyn ShardFilters);
-        KeyChecks { unwanted: self.merged.removed(), live, ..checks }
+        let has_values = self.filter.value_bits() > 0;
+        KeyChecks { has_values, unwanted: self.merged.removed(), live, ..checks }
     }
 
     /// Upper bound of the largest chunk's size, from the number of keys per partition.

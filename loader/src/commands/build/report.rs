@@ -78,6 +78,7 @@ struct RejectedCounts {
     too_long: u64,
     row_length: u64,
     open_quote: u64,
+    value: u64,
 }
 
 impl BuildSummary {
@@ -108,6 +109,7 @@ impl BuildSummary {
                 too_long: counts.of(Reason::TooLong),
                 row_length: counts.of(Reason::RowLength),
                 open_quote: counts.of(Reason::OpenQuote),
+                value: counts.of(Reason::Value),
             },
             deltas,
             carried,
@@ -138,7 +140,8 @@ impl BuildSummary {
         }
         write_inputs(out, "  ", &self.lineage.inputs)?;
         write_columns(out, "  ", &self.columns)?;
-        let RejectedCounts { malformed, too_long, row_length, open_quote, .. } = self.rejected;
+        let RejectedCounts { malformed, too_long, row_length, open_quote, value, .. } =
+            self.rejected;
         let (malformed, too_long) = (HumanCount(malformed), HumanCount(too_long));
         let (row_length, open_quote) = (HumanCount(row_length), HumanCount(open_quote));
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
@@ -150,6 +153,9 @@ impl BuildSummary {
             "  malformed   {malformed}, too long {too_long}, row length {row_length}, \
              quote open {open_quote}"
         )?;
+        if self.filter.value_bits.is_some() {
+            writeln!(out, "  values      0 to 15; {} rows without one", HumanCount(value))?;
+        }
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
         write_chunks_written(out, self.chunks_written as usize, self.chunks)?;
         let FilterReport { target_fpr, expected_fpr, .. } = self.filter;

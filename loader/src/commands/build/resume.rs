@@ -293,8 +293,8 @@ pub(super) struct CheckpointSink<'a, 'k, 'm> {
 }
 
 impl KeySink for CheckpointSink<'_, '_, '_> {
-    fn take(&mut self, keys: &[DeviceKey]) {
-        self.filler.take(keys);
+    fn take(&mut self, keys: &[DeviceKey], values: &[u8]) {
+        self.filler.take(keys, values);
     }
 
     fn is_closed(&self) -> bool {

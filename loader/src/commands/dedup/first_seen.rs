@@ -55,7 +55,7 @@ impl FirstSeen {
 }
 
 impl KeySink for FirstSeen {
-    fn take(&mut self, keys: &[DeviceKey]) {
+    fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
         for key in keys {
             if self.is_new(key) {
                 self.pass(&hex(key));

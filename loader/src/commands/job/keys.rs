@@ -82,7 +82,7 @@ struct KeyWriter<'a> {
 }
 
 impl KeySink for KeyWriter<'_> {
-    fn take(&mut self, keys: &[DeviceKey]) {
+    fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
         if self.batch == 0 {
             self.write(keys);
             return;

@@ -10,10 +10,12 @@ use parquet::file::metadata::{
 
 use super::super::block::{Block, Pool};
 use super::super::cells::Cells;
+use super::super::csv::Columns;
 use super::super::error::InputError;
 use super::super::layout::Column;
 use super::super::open::Source;
 use super::super::remote::Remote;
+use super::super::value;
 use super::access::FileSource;
 use super::caught::caught;
 use super::column;
@@ -30,12 +32,13 @@ const MAGIC: &[u8; 4] = b"PAR1";
 pub(in super::super) fn read_blocks(
     source: &Source,
     index: usize,
-    columns: &[Column],
+    columns: Columns<'_>,
     (pool, bytes): (&Pool, &Bytes),
     send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
     let access = open(source)?;
-    let reader = OpenFile { name: source.name(), access: Arc::new(access), columns };
+    let (columns, value) = columns;
+    let reader = OpenFile { name: source.name(), access: Arc::new(access), columns, value };
     reader.read(index, (pool, bytes), send)
 }
 
@@ -69,6 +72,7 @@ pub(super) struct OpenFile<'a> {
     pub(super) name: String,
     pub(super) access: Arc<FileSource>,
     pub(super) columns: &'a [Column],
+    pub(super) value: Option<&'a Column>,
 }
 
 impl OpenFile<'_> {
@@ -82,15 +86,37 @@ impl OpenFile<'_> {
         let group_bytes = self.access.len() / (metadata.num_row_groups() as u64).max(1);
         let leaves = schema::find(metadata.file_metadata().schema_descr(), self.columns)
             .map_err(|fault| self.fault(fault))?;
+        let value = self.value.map(|value| {
+            let leaves =
+                schema::find(metadata.file_metadata().schema_descr(), std::slice::from_ref(value));
+            leaves.map(|leaves| (value, leaves)).map_err(|fault| self.fault(fault))
+        });
+        let value = value.transpose()?;
         let mut cells = Cells::new(pool);
+        let mut values = Vec::new();
         let mut first_row = 1_u64;
         for (number, group) in metadata.row_groups().iter().enumerate() {
             let rows = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
+            // Columns come one after the other: the values of the group's rows are kept meanwhile.
+            values.clear();
+            if let Some((column, leaves)) = &value {
+                let Leaf { index, form } = &leaves[0];
+                let mut each = |value: Option<&[u8]>| {
+                    values.push(value.and_then(value::parse));
+                    true
+                };
+                column::read(&self.access, group.column(*index), rows, *form, &mut each)
+                    .map_err(|fault| self.page_fault(fault, number, column))?;
+            }
             for (column, Leaf { index, form }) in leaves.iter().enumerate() {
                 let mut row = first_row;
                 let mut wanted = true;
-                let mut each = |value: Option<&[u8]>| {
-                    cells.add(row, column, value.unwrap_or_default());
+                let mut each = |text: Option<&[u8]>| {
+                    let value = match value {
+                        None => Some(0),
+                        Some(_) => values.get((row - first_row) as usize).copied().flatten(),
+                    };
+                    cells.add(row, column, text.unwrap_or_default(), value);
                     row = row.saturating_add(1);
                     if column == 0 {
                         cells.end_row();
@@ -99,7 +125,7 @@ impl OpenFile<'_> {
                     wanted
                 };
                 column::read(&self.access, group.column(*index), rows, *form, &mut each)
-                    .map_err(|fault| self.page_fault(fault, number, column))?;
+                    .map_err(|fault| self.page_fault(fault, number, &self.columns[column]))?;
                 if !wanted {
                     return Ok(());
                 }
@@ -158,11 +184,11 @@ impl OpenFile<'_> {
             })
     }
 
-    fn page_fault(&self, fault: PageFault, row_group: usize, column: usize) -> InputError {
+    fn page_fault(&self, fault: PageFault, row_group: usize, column: &Column) -> InputError {
         match fault {
             PageFault::Read(error) => self.unreadable(error, 0),
             PageFault::Corrupt(reason) => {
-                let column = self.columns[column].name.clone();
+                let column = column.name.clone();
                 self.fault(ParquetFault::Data { row_group, column, reason })
             }
         }

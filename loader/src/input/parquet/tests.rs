@@ -58,7 +58,7 @@ fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError
         true
     };
     let access = Arc::new(FileSource::Memory(bytes.to_vec()));
-    OpenFile { name: "file".to_owned(), access, columns }.read(
+    OpenFile { name: "file".to_owned(), access, columns, value: None }.read(
         0,
         (&Pool::default(), &Bytes::default()),
         send,
@@ -254,7 +254,12 @@ fn file_that_shrinks_is_a_read_error() {
     let access =
         FileSource::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
     let columns = all_columns();
-    let reader = OpenFile { name: "file".to_owned(), access: Arc::new(access), columns: &columns };
+    let reader = OpenFile {
+        name: "file".to_owned(),
+        access: Arc::new(access),
+        columns: &columns,
+        value: None,
+    };
     let read = reader.read(0, (&Pool::default(), &Bytes::default()), |_| true);
     assert!(matches!(read, Err(InputError::Read { .. })), "{read:?}");
 }

@@ -34,7 +34,7 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
     let mut slab = Slab::of(budget.segments()).unwrap();
     let collected = Keys::new(&mut slab, &budget, &dir);
     let filler = Filler::new(&collected);
-    filler.take(keys);
+    filler.take(keys, &[]);
     filler.flush();
     drop(filler);
     let sink = || Ok(ChunkSink::Nowhere);

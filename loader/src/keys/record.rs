@@ -1,0 +1,45 @@
+//! Records: keys with their values, in the 16 bytes of a key.
+//!
+//! A key's first byte is that of its partition, so in builds with values the value takes its place.
+
+use rtad_core::device::DeviceKey;
+
+const VALUE_SHIFT: u32 = 120;
+
+/// The record of a key with a value, or the key's bytes.
+#[inline]
+pub(super) fn record(key: &DeviceKey, value: Option<&u8>) -> [u8; 16] {
+    let mut bytes = *key.as_bytes();
+    if let Some(value) = value {
+        bytes[0] = *value;
+    }
+    bytes
+}
+
+/// The key of a partition's record, as a number.
+pub(super) const fn key_of(record: u128, partition: u8) -> u128 {
+    record << 8 >> 8 | (partition as u128) << VALUE_SHIFT
+}
+
+/// The key and the value of a shard's record.
+pub(crate) fn member(shard: u16, record: u128) -> (DeviceKey, u8) {
+    let key = key_of(record, (shard >> 8) as u8);
+    (DeviceKey::from_bytes(key.to_be_bytes()), (record >> VALUE_SHIFT) as u8)
+}
+
+/// Sorts records and moves those with the largest value of each key to the front. Returns their
+/// number.
+pub(super) fn sort_and_keep_largest(records: &mut [u128]) -> usize {
+    // The value behind the key: the largest is the last.
+    records.iter_mut().for_each(|record| *record = record.rotate_left(8));
+    records.sort_unstable();
+    let mut len = 0;
+    for index in 0..records.len() {
+        let record = records[index];
+        if records.get(index + 1).is_none_or(|next| next >> 8 != record >> 8) {
+            records[len] = record.rotate_right(8);
+            len += 1;
+        }
+    }
+    len
+}

@@ -1,0 +1,154 @@
+//! Audiences with a value per device: `build --value`.
+
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::snapshot::Snapshot;
+use testkit::sandbox::{Sandbox, ids};
+use testkit::store::Depot;
+
+const BUILD: &str = "build --store {}/s --audience a --json --filter ribbon --column id";
+
+/// Rows of an id and a text for its value, in all formats. That of Parquet also has the number of
+/// the text, or null.
+fn write(sandbox: &Sandbox, rows: &[(String, String)]) {
+    let csv = rows.iter().map(|(id, value)| format!("{value},{id}\n"));
+    sandbox.file("dump.csv", "tier,id\n".to_owned() + &csv.collect::<String>());
+    let json = |(id, value): &(String, String)| format!(r#"{{"id":"{id}","tier":"{value}"}}"#);
+    let json = rows.iter().map(|row| json(row) + "\n");
+    sandbox.file("dump.ndjson", json.collect::<String>());
+    sandbox.file("dump.parquet", parquet(rows));
+}
+
+fn parquet(rows: &[(String, String)]) -> Vec<u8> {
+    let schema = "message dump { required binary id (UTF8); required binary tier (UTF8);
+                                 optional int32 number; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
+    for rows in rows.chunks(1000) {
+        let mut group = writer.next_row_group().unwrap();
+        let ids: Vec<_> = rows.iter().map(|(id, _)| ByteArray::from(id.as_str())).collect();
+        let texts: Vec<_> = rows.iter().map(|(_, text)| ByteArray::from(text.as_str())).collect();
+        for cells in [ids, texts] {
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&cells, None, None).unwrap();
+            column.close().unwrap();
+        }
+        let numbers: Vec<Option<i32>> = rows.iter().map(|(_, text)| text.parse().ok()).collect();
+        let levels: Vec<_> = numbers.iter().map(|number| i16::from(number.is_some())).collect();
+        let numbers: Vec<_> = numbers.into_iter().flatten().collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int32Type>().write_batch(&numbers, Some(&levels), None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    writer.into_inner().unwrap()
+}
+
+fn snapshot(sandbox: &Sandbox) -> Snapshot {
+    let store = sandbox.path().join("s");
+    Depot::over(store.to_str().unwrap()).read("a").unwrap()
+}
+
+fn value_in(snapshot: &Snapshot, id: &str) -> Option<u8> {
+    snapshot.filter_value(&[DeviceKey::from_hex(id.as_bytes()).unwrap()])
+}
+
+fn value(sandbox: &Sandbox, id: &str) -> Option<u8> {
+    value_in(&snapshot(sandbox), id)
+}
+
+#[test]
+fn every_device_has_its_largest_value() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..3000);
+    let mut rows: Vec<_> = all.iter().cloned().zip((0..).map(|n| (n % 16).to_string())).collect();
+    // The first 100 again, larger or smaller; rows that have no value, or no id.
+    rows.extend(all[..100].iter().map(|id| (id.clone(), "7".to_owned())));
+    for value in ["", "16", "-1", "1.5", "high"] {
+        rows.push((ids(IdKind::Md5, 5000..5001)[0].clone(), value.to_owned()));
+        rows.push((String::new(), value.to_owned()));
+    }
+    write(&sandbox, &rows);
+    let variants =
+        [("csv", "tier"), ("ndjson", "tier"), ("parquet", "tier"), ("parquet", "number")];
+    for (format, column) in variants {
+        let flags = format!("--format {format} --value {column} --max-reject-ratio 0.1");
+        let built = sandbox.run(&format!("{BUILD} {flags} {{}}/dump.{format}")).json();
+        assert_eq!((&built["keys"], &built["value_bits"]), (&3000.into(), &4.into()));
+        assert_eq!((&built["duplicates"], &built["blank"]), (&100.into(), &5.into()));
+        assert_eq!(
+            (&built["rejected"]["value"], &built["rejected"]["total"]),
+            (&5.into(), &5.into())
+        );
+        // Of the column with the ids, whose rows have no value.
+        assert_eq!(built["columns"][0]["malformed"], 5);
+        assert_eq!(built["check"]["members_missing"], 0);
+        let snapshot = snapshot(&sandbox);
+        for (n, id) in all.iter().enumerate() {
+            let own = (n % 16) as u8;
+            let expected = if n < 100 { own.max(7) } else { own };
+            assert_eq!(value_in(&snapshot, id), Some(expected), "row {n} of {format} {column}");
+        }
+    }
+    assert_eq!(sandbox.run("inspect --store {}/s --audience a --json").json()["value_bits"], 4);
+}
+
+#[test]
+fn rows_without_a_value_count_towards_the_limit_of_an_input() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..10);
+    write(&sandbox, &all.iter().map(|id| (id.clone(), "16".to_owned())).collect::<Vec<_>>());
+    let build = format!("{BUILD} --format csv --value tier --rejects {{}}/rejects {{}}/dump.csv");
+    sandbox.run(&build).fails(
+        3,
+        "0 values are blank, 10 malformed; most are ids of rows without a whole number from 0 to \
+         15 in the column of --value",
+    );
+    let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
+    assert!(rejects.lines().all(|line| line.contains("\tvalue\t")), "{rejects}");
+    assert!(sandbox.store().is_empty());
+}
+
+#[test]
+fn appended_devices_have_value_0_after_the_next_build() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..3);
+    write(&sandbox, &[(all[0].clone(), "9".to_owned()), (all[1].clone(), "8".to_owned())]);
+    let build = format!("{BUILD} --format csv --value tier {{}}/dump.csv");
+    sandbox.run(&build).succeeds();
+    sandbox.file("more", format!("{}\n{}\n", all[1], all[2]));
+    sandbox.run("append --store {}/s --audience a {}/more").succeeds();
+    sandbox.run(&build).succeeds();
+    assert_eq!([0, 1, 2].map(|n| value(&sandbox, &all[n])), [Some(9), Some(8), Some(0)]);
+    // It warns of the device that is appended and not in the input.
+    let plain = sandbox.run(&format!("{BUILD} --format csv --max-shrink 1 {{}}/dump.csv"));
+    assert!(plain.status == Some(0) && !plain.stdout.contains("value_bits"), "{plain:?}");
+    assert_eq!(value(&sandbox, &all[0]), None);
+}
+
+#[test]
+fn impossible_values_are_refused_before_anything_is_written() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, &[(ids(IdKind::Md5, 0..1)[0].clone(), "9".to_owned())]);
+    let build = "build --store {}/s --audience a --value tier";
+    for (flags, message) in [
+        ("--format csv --column id {}/dump.csv", "a block512 filter holds no values"),
+        ("--filter ribbon {}/dump.csv", "--value requires --format csv, ndjson or parquet"),
+        (
+            "--filter ribbon --format csv --column id --case all {}/dump.csv",
+            "--value does not go with --case all",
+        ),
+    ] {
+        sandbox.run(&format!("{build} {flags}")).fails(2, message);
+    }
+    let misnamed = "build --store {}/s --audience a --filter ribbon --column id --value score";
+    let csv = sandbox.run(&format!("{misnamed} --format csv {{}}/dump.csv"));
+    csv.fails(3, "has no column \"score\"; columns found: tier, id");
+    let ndjson = sandbox.run(&format!("{misnamed} --format ndjson {{}}/dump.ndjson"));
+    ndjson.fails(3, "score");
+    assert!(sandbox.store().is_empty());
+}
