@@ -138,6 +138,7 @@ impl Sync {
                     Newer::Tombstones(tombstones.clone()),
                 ))
             });
+            self.record_deltas(name, current).await;
         }
     }
 
@@ -184,7 +185,7 @@ impl Sync {
         };
         let SmallFiles { manifest, manifest_file, overlay } = files;
         // Changes apply to the old generation too, even if loading the new one fails.
-        self.layer(name, &overlay);
+        self.layer(name, current, &overlay).await;
         let loading = Mutex::new(Loading { current: current.clone(), overlay });
         let load = async {
             match held {
@@ -216,11 +217,22 @@ impl Sync {
         Ok(SmallFiles { manifest, manifest_file, overlay })
     }
 
-    /// Serves the deltas of a new generation over those of the served one.
-    fn layer(&self, name: &AudienceName, overlay: &Overlay) {
-        self.update(name, |held| {
+    /// Serves the deltas of `current`, a new generation, over those of the served one.
+    async fn layer(&self, name: &AudienceName, current: &Current, overlay: &Overlay) {
+        let layered = self.update(name, |held| {
             held.with_overlay(Overlay::over(held.overlay(), Newer::Deltas(overlay.clone())))
         });
+        if layered.is_some() {
+            self.record_deltas(name, current).await;
+        }
+    }
+
+    /// Records deltas that are served before their generation is loaded, if it ever is: a start
+    /// without the store must not serve erased devices again.
+    async fn record_deltas(&self, name: &AudienceName, current: &Current) {
+        if let Some(cache) = &self.cache {
+            cache.record_deltas(name, current).await;
+        }
     }
 
     /// Follows `CURRENT` while its generation is loaded. Returns when it names another one.
@@ -257,7 +269,7 @@ impl Sync {
             };
             match self.loader().overlay(name, Some(&held), current).await {
                 Ok(overlay) => {
-                    self.layer(name, &overlay);
+                    self.layer(name, current, &overlay).await;
                     *lock() = Loading { current: current.clone(), overlay };
                     known = current.clone();
                 }

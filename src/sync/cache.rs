@@ -1,7 +1,7 @@
 //! Snapshot cache: verified chunks on the pod's own disk, for restarts and for store outages.
 //!
 //! ```text
-//! {cache_dir}/{audience}/CURRENT             of the generation that was verified last
+//! {cache_dir}/{audience}/served.json         the generation that was verified last, later deltas
 //! {cache_dir}/{audience}/{generation}.json   its manifest, and that of a generation being loaded
 //! {cache_dir}/{audience}/{digest}.chunk      their chunks
 //! {cache_dir}/{audience}/{digest}.delta      their deltas
@@ -24,9 +24,10 @@ mod errors;
 mod files;
 mod prune;
 mod signed;
+mod state;
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,14 +35,16 @@ use parking_lot::{Mutex, MutexGuard};
 
 use copy::ChunkCopy;
 use errors::CacheErrors;
-use files::{read_at_most, verified, write};
+use files::verified;
 use prune::prune;
 use signed::{read_signed, write_signed};
+pub(super) use state::CachedState;
+use state::is_whole;
 
 use crate::telemetry::Telemetry;
 use rtad_core::snapshot::{
     AudienceName, Chunk, ChunkDecoder, ChunkEntry, ChunkReader, ChunkVerifier, Current, Delta,
-    DeltaEntry, MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, Manifest, State,
+    DeltaEntry, MAX_MANIFEST_BYTES, Manifest, State,
 };
 use rtad_store::{Signed, Trust};
 
@@ -51,9 +54,9 @@ pub(super) struct Cache {
     root: PathBuf,
     trust: Trust,
     errors: Arc<CacheErrors>,
-    /// `CURRENT` as this process read or wrote it last. Another one on disk is from another
+    /// The states as this process read or wrote them last. Another one on disk is from another
     /// process.
-    known: Mutex<HashMap<AudienceName, Current>>,
+    known: Mutex<HashMap<AudienceName, CachedState>>,
 }
 
 impl Cache {
@@ -142,94 +145,113 @@ impl Cache {
 
     /// Records a verified generation: a start without the store will serve it. Removes other files.
     pub(super) async fn commit(&self, manifest: &Manifest, current: &Current) {
-        let (audience, folder) = (manifest.audience(), self.folder(manifest.audience()));
-        let known = self.known().get(audience).cloned();
-        let (errors, ours) = (Arc::clone(&self.errors), current.clone());
-        let (manifest, name, trust) = (manifest.clone(), audience.clone(), self.trust.clone());
-        let written = on_disk(move || {
-            let found = read_current(&folder).ok();
-            // Another process wrote a later `CURRENT` since this one read it.
-            if found.as_ref().is_some_and(|found| found.sequence > ours.sequence) && found != known
-            {
-                return found;
-            }
+        let (ours, copied) = (current.clone(), manifest.clone());
+        let change = move |folder: &Path, found: Option<CachedState>| {
             // A copy that failed was reported: the last whole generation stays.
-            if ours.state != State::Deleted && !is_whole(&folder, &manifest, &ours) {
-                return found;
+            if ours.state != State::Deleted && !is_whole(folder, &copied, &ours) {
+                return found.map(|found| found.with_deltas_of(&ours, folder));
             }
-            let written = write(&folder, "CURRENT", &ours.to_bytes());
-            let pruned = written.and_then(|()| prune(&folder, &manifest, &ours, &trust));
-            errors.report(&folder, &pruned);
-            Some(ours)
-        })
-        .await;
-        if let Some(Some(current)) = written {
-            self.known().insert(name, current);
+            Some(CachedState { current: ours, later: None })
+        };
+        let written = self.write(manifest.audience(), current, change).await;
+        if written.is_none_or(|state| state.current != *current || state.later.is_some()) {
+            return;
         }
+        let (folder, errors) = (self.folder(manifest.audience()), Arc::clone(&self.errors));
+        let (manifest, current, trust) = (manifest.clone(), current.clone(), self.trust.clone());
+        on_disk(move || errors.report(&folder, &prune(&folder, &manifest, &current, &trust))).await;
     }
 
     /// Records the state and the end of validity of a `current` whose files are not cached.
     pub(super) async fn restrict(&self, audience: &AudienceName, current: &Current) {
+        let later = current.clone();
+        self.write(audience, current, move |_, found| Some(found?.restricted_by(&later))).await;
+    }
+
+    /// Records the deltas and tombstones of a `current` whose generation is not cached: they apply
+    /// to the cached one. Of a `current` whose deltas could not be read, the tombstones do.
+    pub(super) async fn record_deltas(&self, audience: &AudienceName, current: &Current) {
+        let later = current.clone();
+        let change = move |folder: &Path, found: Option<CachedState>| {
+            Some(found?.with_deltas_of(&later, folder))
+        };
+        self.write(audience, current, change).await;
+    }
+
+    /// Changes the state on disk by `current`. Returns it; `None` if it was not written, or another
+    /// process wrote a later one.
+    async fn write(
+        &self,
+        audience: &AudienceName,
+        current: &Current,
+        change: impl FnOnce(&Path, Option<CachedState>) -> Option<CachedState> + Send + 'static,
+    ) -> Option<CachedState> {
         let (folder, errors) = (self.folder(audience), Arc::clone(&self.errors));
-        let current = current.clone();
-        let written = on_disk(move || {
-            let cached = read_current(&folder).ok()?;
-            let restricted = cached.clone().restricted_by(&current);
-            if restricted != cached {
-                errors.report(&folder, &write(&folder, "CURRENT", &restricted.to_bytes()));
+        let (known, sequence) = (self.known().get(audience).cloned(), current.sequence);
+        let state = on_disk(move || {
+            let found = CachedState::read(&folder).ok();
+            let is_later = found.as_ref().is_some_and(|found| found.newest().sequence > sequence);
+            if is_later && found != known {
+                return None;
             }
-            Some(restricted)
-        })
-        .await;
-        if let Some(Some(current)) = written {
-            self.known().insert(audience.clone(), current);
-        }
+            let state = change(&folder, found.clone())?;
+            if found.as_ref() != Some(&state) {
+                let written = state.write(&folder);
+                errors.report(&folder, &written);
+                written.ok()?;
+            }
+            Some(state)
+        });
+        let state = state.await.flatten()?;
+        self.known().insert(audience.clone(), state.clone());
+        Some(state)
     }
 
     /// The generation that was verified last, by this process or another; `None` if there is none,
     /// or one of its files is damaged.
-    pub(super) async fn last(&self, audience: &AudienceName) -> Option<(Current, Manifest)> {
+    pub(super) async fn last(&self, audience: &AudienceName) -> Option<(CachedState, Manifest)> {
         let (folder, name, errors) =
             (self.folder(audience), audience.clone(), Arc::clone(&self.errors));
         let trust = self.trust.clone();
         let last = on_disk(move || {
-            let current = match read_current(&folder) {
-                Ok(current) => current,
+            let state = match CachedState::read(&folder) {
+                Ok(state) => state,
                 Err(error) => {
-                    if error.kind() != ErrorKind::NotFound {
-                        errors.report(&folder.join("CURRENT"), &Err(error));
+                    if error.kind() != io::ErrorKind::NotFound {
+                        errors.report(&folder, &Err(error));
                     }
                     return None;
                 }
             };
-            let file_name = format!("{}.json", current.generation);
+            let generation = state.current.generation;
+            let file_name = format!("{generation}.json");
             let file = read_signed(&folder, &file_name, MAX_MANIFEST_BYTES, &trust).ok()?;
             let path = folder.join(file_name);
-            if let Err(error) = trust.check_manifest(&name, current.generation, &file) {
+            if let Err(error) = trust.check_manifest(&name, generation, &file) {
                 errors.report_untrusted(&path, &error);
                 return None;
             }
-            let parsed = Manifest::parse_named(&file.bytes, &name, &current);
+            let parsed = Manifest::parse_named(&file.bytes, &name, &state.current);
             let parsed = parsed.map_err(|error| errors.delete_damaged(&path, &error));
-            Some((current, parsed.ok()?))
+            Some((state, parsed.ok()?))
         })
         .await
         .flatten();
-        if let Some((current, _)) = &last {
-            self.known().insert(audience.clone(), current.clone());
+        if let Some((state, _)) = &last {
+            self.known().insert(audience.clone(), state.clone());
         }
         last
     }
 
-    /// Records the cached `CURRENT` before the first poll of the store.
-    pub(super) async fn remember_current(&self, audience: &AudienceName) {
+    /// Records the cached state before the first poll of the store.
+    pub(super) async fn remember_state(&self, audience: &AudienceName) {
         let folder = self.folder(audience);
-        if let Some(Some(current)) = on_disk(move || read_current(&folder).ok()).await {
-            self.known().insert(audience.clone(), current);
+        if let Some(Some(state)) = on_disk(move || CachedState::read(&folder).ok()).await {
+            self.known().insert(audience.clone(), state);
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<AudienceName, Current>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<AudienceName, CachedState>> {
         self.known.lock()
     }
 }
@@ -238,30 +260,14 @@ impl Cache {
 /// while the store is unavailable. Blocks.
 pub fn cached_audiences(root: &Path) -> Vec<AudienceName> {
     let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
-    let paths = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| read_current(path).is_ok_and(|current| current.state != State::Deleted));
+    let is_served = |path: &PathBuf| {
+        CachedState::read(path).is_ok_and(|state| state.newest().state != State::Deleted)
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_served);
     let mut names: Vec<AudienceName> =
         paths.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
     names.sort();
     names
-}
-
-/// Whether all files of a generation are in the folder, by their sizes.
-fn is_whole(folder: &Path, manifest: &Manifest, current: &Current) -> bool {
-    let has = |name: String, size_bytes: u64| {
-        std::fs::metadata(folder.join(name)).is_ok_and(|file| file.len() == size_bytes)
-    };
-    let chunks = manifest.chunks().iter();
-    let mut deltas = current.deltas.iter().chain(&current.tombstones);
-    folder.join(format!("{}.json", manifest.generation())).exists()
-        && chunks.into_iter().all(|entry| has(format!("{}.chunk", entry.digest), entry.size_bytes))
-        && deltas.all(|entry| has(format!("{}.delta", entry.sha256), entry.size_bytes()))
-}
-
-fn read_current(folder: &Path) -> io::Result<Current> {
-    let bytes = read_at_most(&folder.join("CURRENT"), MAX_CURRENT_BYTES)?;
-    Current::parse(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 /// Runs `work` on the blocking pool; `None` if it panicked.

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 
-use super::cache::Cache;
+use super::cache::{Cache, CachedState};
 use super::error::SyncError;
 use super::memory::Memory;
 use crate::telemetry::{ChunkSource, Telemetry};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{
     AudienceName, Chunk, ChunkDecoder, ChunkEntry, Current, Delta, DeltaEntry, Digest, Manifest,
-    Overlay, Snapshot,
+    Newer, Overlay, Snapshot,
 };
 use rtad_store::{Signed, Store, StoreError};
 
@@ -31,9 +31,9 @@ const LEAST_BYTES_PER_SECOND: u64 = 256 << 10;
 /// Verified chunks by the digests of their files.
 pub(super) type Chunks = HashMap<Digest, Arc<Chunk>>;
 
-/// A generation of the cache, and the `CURRENT` that names it.
+/// A generation of the cache, with the deltas that were served over it.
 pub(super) struct CachedGeneration {
-    pub(super) current: Current,
+    pub(super) state: CachedState,
     pub(super) snapshot: Snapshot,
 }
 
@@ -146,11 +146,20 @@ impl Loader<'_> {
     /// is missing.
     pub(super) async fn load_cached(&self, audience: &AudienceName) -> Option<CachedGeneration> {
         let cache = self.cache?;
-        let (current, manifest) = cache.last(audience).await?;
-        self.check(&manifest, &current).ok()?;
-        let needed_bytes = size_of(manifest.chunks()).saturating_add(delta_bytes(None, &current));
+        let (state, manifest) = cache.last(audience).await?;
+        self.check(&manifest, state.newest()).ok()?;
+        let is_later = |entry: &&DeltaEntry| entries(&state.current).all(|known| known != *entry);
+        let later_bytes = state.later.iter().map(|later| memory_of(entries(later).filter(is_later)));
+        let needed_bytes = [size_of(manifest.chunks()), memory_of(entries(&state.current))]
+            .into_iter()
+            .chain(later_bytes)
+            .fold(0, u64::saturating_add);
         let _reserved = self.memory.reserve(needed_bytes).await.ok()?;
-        let overlay = cached_overlay(cache, audience, &current).await?;
+        let mut overlay = cached_overlay(cache, audience, None, &state.current).await?;
+        if let Some(later) = &state.later {
+            let newer = cached_overlay(cache, audience, Some(&overlay), later).await?;
+            overlay = Overlay::over(&overlay, Newer::Deltas(newer));
+        }
         let reads = manifest.chunks().iter().map(|entry| cache.chunk(&manifest, entry));
         let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
         let mut chunks = Chunks::new();
@@ -161,7 +170,7 @@ impl Loader<'_> {
         }
         drop(reads);
         let snapshot = assemble(manifest, &chunks).with_overlay(overlay);
-        Some(CachedGeneration { current, snapshot })
+        Some(CachedGeneration { state, snapshot })
     }
 
     /// Refuses expired snapshots, and those above the configured size.
@@ -173,7 +182,7 @@ impl Loader<'_> {
             let generation = manifest.generation();
             return Err(SyncError::Expired { generation, expires_unix_seconds, now_unix_seconds });
         }
-        let deltas = current.deltas.iter().chain(&current.tombstones).map(DeltaEntry::size_bytes);
+        let deltas = entries(current).map(DeltaEntry::size_bytes);
         let size_bytes = deltas.fold(manifest.size_bytes(), u64::saturating_add);
         let limit_bytes = self.max_snapshot_bytes;
         if size_bytes > limit_bytes {
@@ -216,29 +225,41 @@ impl Loader<'_> {
     }
 }
 
-/// All cached deltas or none: a missing removal would restore a device.
+/// All deltas, held or cached, or none: a missing removal would restore a device.
 async fn cached_overlay(
     cache: &Cache,
     audience: &AudienceName,
+    held: Option<&Overlay>,
     current: &Current,
 ) -> Option<Overlay> {
+    let delta = async |entry: &DeltaEntry| match held.and_then(|overlay| overlay.find(entry)) {
+        Some(delta) => Some(Arc::clone(delta)),
+        None => cache.delta(audience, entry).await.map(Arc::new),
+    };
     let tombstones = match &current.tombstones {
-        Some(entry) => Some(Arc::new(cache.delta(audience, entry).await?)),
+        Some(entry) => Some(delta(entry).await?),
         None => None,
     };
     let mut deltas = Vec::with_capacity(current.deltas.len());
     for entry in &current.deltas {
-        deltas.push(Arc::new(cache.delta(audience, entry).await?));
+        deltas.push(delta(entry).await?);
     }
     Some(Overlay::new(current, deltas, tombstones))
 }
 
-/// Memory for the deltas that are not held yet: each one's file, its keys, and an index of an
-/// eighth of them.
-pub(super) fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
+/// Memory for the deltas of `current` that are not held yet.
+fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
     let is_missing = |entry: &&DeltaEntry| held.is_none_or(|overlay| overlay.find(entry).is_none());
-    let missing = current.deltas.iter().chain(&current.tombstones).filter(is_missing);
-    missing.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
+    memory_of(entries(current).filter(is_missing))
+}
+
+/// Memory for deltas: each one's file, its keys, and an index of an eighth of them.
+fn memory_of<'a>(entries: impl Iterator<Item = &'a DeltaEntry>) -> u64 {
+    entries.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
+}
+
+fn entries(current: &Current) -> impl Iterator<Item = &DeltaEntry> {
+    current.deltas.iter().chain(&current.tombstones)
 }
 
 /// The held chunks of a manifest, and the entries of the missing ones.

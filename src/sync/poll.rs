@@ -114,7 +114,7 @@ impl Sync {
         progress: &mut Progress,
     ) -> Result<Current, SyncError> {
         if let Some(cache) = self.cache.as_ref().filter(|_| is_start) {
-            cache.remember_current(name).await;
+            cache.remember_state(name).await;
         }
         let read = self.read_current(name, progress.live.as_ref());
         let limit = if is_start { START_TIMEOUT } else { Duration::MAX };

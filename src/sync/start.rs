@@ -23,13 +23,14 @@ impl Sync {
         if current.state == State::Deleted {
             return None;
         }
-        let CachedGeneration { current: cached, snapshot } = self.read_cached(name).await?;
-        if cached.state == State::Deleted {
+        let CachedGeneration { state, snapshot } = self.read_cached(name).await?;
+        if state.newest().state == State::Deleted {
             return None;
         }
+        let cached = state.current;
         let mut accepted = Progress::default();
         accepted.accept(&cached);
-        let is_same = cached == *current;
+        let is_same = cached == *current && state.later.is_none();
         if !is_same && !accepted.is_superseded_by(current, cached.generation) {
             return None;
         }
@@ -47,7 +48,8 @@ impl Sync {
         name: &AudienceName,
         progress: &mut Progress,
     ) -> Option<Arc<Snapshot>> {
-        let CachedGeneration { current, mut snapshot } = self.read_cached(name).await?;
+        let CachedGeneration { state, mut snapshot } = self.read_cached(name).await?;
+        let current = state.current;
         progress.accept(&current);
         // Read from the store, but its files cannot be.
         let later = progress.live.as_ref().map(|live| &live.current);

@@ -215,7 +215,7 @@ fn named_pipe_in_place_of_the_lock_delays_nothing() {
 #[test]
 fn named_pipes_in_place_of_cached_files_delay_no_start() {
     let cache = tempfile::tempdir().unwrap();
-    let pipes = ["_caps/capped.cap", "_caps/gone.cap", "_caps/days.json", "old_users/CURRENT"];
+    let pipes = ["_caps/capped.cap", "_caps/gone.cap", "_caps/days.json", "old_users/served.json"];
     for pipe in pipes.map(|name| cache.path().join(name)) {
         std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
@@ -224,7 +224,7 @@ fn named_pipes_in_place_of_cached_files_delay_no_start() {
     let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
     assert_eq!(decide_oaid(&mut server.connect(), 1), "+not_member");
     assert!(server.metrics().contains("rtad_cache_errors_total 1"));
-    let is_replaced = || cache.path().join("old_users/CURRENT").is_file();
+    let is_replaced = || cache.path().join("old_users/served.json").is_file();
     wait_until("a snapshot from the store replaces the pipe", is_replaced);
 }
 

@@ -125,7 +125,7 @@ fn age(path: &Path) {
 }
 
 async fn last_generation(cache: &Cache) -> Option<u64> {
-    cache.last(&audience()).await.map(|(current, _)| current.generation)
+    cache.last(&audience()).await.map(|(state, _)| state.current.generation)
 }
 
 #[tokio::test]
@@ -169,11 +169,11 @@ async fn damaged_file_is_deleted_and_counted() {
         (1, 3, 1)
     );
 
-    // No start without `CURRENT`, or with a manifest that it does not name.
+    // No start without a state, or with a manifest that it does not name.
     std::fs::write(fixture.folder().join("1.json"), b"{}").unwrap();
     assert_eq!((last_generation(&fixture.cache).await, fixture.errors()), (None, 4));
     built.put(&fixture.cache).await;
-    std::fs::write(fixture.folder().join("CURRENT"), b"<html>").unwrap();
+    std::fs::write(fixture.folder().join("served.json"), b"<html>").unwrap();
     assert_eq!(last_generation(&fixture.cache).await, None);
 }
 
@@ -211,16 +211,19 @@ async fn only_served_and_loading_generations_are_kept() {
 async fn lagging_process_does_not_revert_a_shared_cache() {
     let (ahead, behind) = (CacheFixture::new(), Built::new(1, 1, "a"));
     let lagging = ahead.shared();
-    lagging.remember_current(&audience()).await;
+    lagging.remember_state(&audience()).await;
     behind.begin(&lagging).await;
     behind.copy(&lagging);
     Built::new(2, 2, "b").put(&ahead.cache).await;
-    lagging.commit(&behind.manifest, &behind.current).await;
-    assert_eq!(last_generation(&ahead.shared()).await, Some(2));
+    for _ in 0..2 {
+        lagging.commit(&behind.manifest, &behind.current).await;
+        lagging.record_deltas(&audience(), &behind.current).await;
+        assert_eq!(last_generation(&ahead.shared()).await, Some(2));
+    }
 
     // A recreated store counts from 1: a `CURRENT` from before the first poll is replaced.
     let anew = ahead.shared();
-    anew.remember_current(&audience()).await;
+    anew.remember_state(&audience()).await;
     Built::new(1, 1, "c").put(&anew).await;
     assert_eq!(last_generation(&ahead.shared()).await, Some(1));
 }
@@ -246,4 +249,10 @@ async fn deleted_audience_is_not_listed() {
     assert_eq!(cached_audiences(&fixture.cache.root), [audience()]);
     fixture.cache.restrict(&audience(), &built.current.deleted()).await;
     assert_eq!(cached_audiences(&fixture.cache.root), []);
+    // Deltas of a later generation do not make the deleted one available.
+    let next = Built::new(3, 2, "b");
+    fixture.cache.record_deltas(&audience(), &next.current).await;
+    assert_eq!(cached_audiences(&fixture.cache.root), []);
+    next.put(&fixture.cache).await;
+    assert_eq!(cached_audiences(&fixture.cache.root), [audience()]);
 }

@@ -149,6 +149,52 @@ fn disable_read_at_a_start_without_its_deltas_survives_a_restart_without_the_sto
     }
 }
 
+/// Changes apply to the served generation before the one that they belong to is loaded.
+#[test]
+fn changes_over_an_older_generation_survive_a_restart_without_the_store() {
+    let site = Site::new();
+    let cache = site.cache();
+    let (old, new) = (members(1), members(3));
+    let server = site.start(Some(&cache));
+    let answer = |server: &Server, key: &DeviceKey| server.connect().members(AUDIENCE, &[*key])[0];
+
+    site.unruly.misbehave(Fault::Gate, "CURRENT");
+    site.publish(2);
+    for chunk in site.depot.manifest(AUDIENCE).chunks() {
+        site.depot.put(AUDIENCE, &format!("chunks/{}.chunk", chunk.digest), None);
+    }
+    let mut change = Change::default();
+    change.entomb(old[0]);
+    change.remove(old[1]);
+    change.add(new[0]);
+    site.depot.append(AUDIENCE, change);
+    site.unruly.behave();
+    wait_until("the changes", || answer(&server, &new[0]));
+
+    // The next delta cannot be read: its tombstones apply alone.
+    site.unruly.misbehave(Fault::Gate, "CURRENT");
+    let mut change = Change::default();
+    change.add(new[1]);
+    site.depot.append(AUDIENCE, change);
+    let delta = site.depot.current(AUDIENCE).unwrap().deltas.pop().unwrap();
+    let delta = format!("deltas/{}-{}.delta", delta.last, delta.sha256);
+    site.depot.put(AUDIENCE, &delta, None);
+    let mut change = Change::default();
+    change.entomb(old[2]);
+    site.depot.append(AUDIENCE, change);
+    site.unruly.behave();
+    wait_until("the erasure", || !answer(&server, &old[2]));
+
+    let expected = [false, false, false, true, true, false];
+    let probes = [old[0], old[1], old[2], old[3], new[0], new[1]];
+    assert_eq!(server.connect().members(AUDIENCE, &probes), expected);
+    drop(server);
+    site.unruly.misbehave(Fault::Dead, "");
+    let server = site.start(Some(&cache));
+    assert_eq!(server.generation(AUDIENCE), 1);
+    assert_eq!(server.connect().members(AUDIENCE, &probes), expected);
+}
+
 #[test]
 fn expired_audience_is_not_served_from_the_cache() {
     let site = Site::new();

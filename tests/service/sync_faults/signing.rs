@@ -175,17 +175,18 @@ fn start_from_the_cache_verifies_signatures() {
     }
     std::fs::write(cached("1.json.minisig"), &signature).unwrap();
     assert_eq!(dead(&[&key]), 1);
-    // An attacker with access to the cache replaces the generation and CURRENT.
+    // An attacker with access to the cache replaces the generation and its CURRENT.
     let mut manifest = std::fs::read_to_string(cached("1.json")).unwrap();
     manifest = manifest.replace("\"tool\": \"test\"", "\"tool\": \"evil\"");
-    let sound = std::fs::read(cached("CURRENT")).unwrap();
+    let sound = std::fs::read(cached("served.json")).unwrap();
     std::fs::write(cached("1.json"), &manifest).unwrap();
-    std::fs::write(cached("CURRENT"), Current::new(9, 1, manifest.as_bytes(), None).to_bytes())
-        .unwrap();
+    let current = Current::new(9, 1, manifest.as_bytes(), None).to_bytes();
+    let served = format!("{{\"current\":{}}}", String::from_utf8(current).unwrap());
+    std::fs::write(cached("served.json"), served).unwrap();
     assert_eq!((dead(&[]), dead(&[&key])), (1, 0));
 
     // The next generation replaces the signature.
-    std::fs::write(cached("CURRENT"), sound).unwrap();
+    std::fs::write(cached("served.json"), sound).unwrap();
     depot.publish(AUDIENCE, &members(2), &Spec::small());
     assert_eq!(start(&[&key]).generation(AUDIENCE), 2);
     assert!(cached("2.json.minisig").exists() && !cached("1.json.minisig").exists());

@@ -240,6 +240,18 @@ impl Current {
         Self { state, expires_unix_seconds, ..self }
     }
 
+    /// This `CURRENT` with the tombstones of a later one.
+    #[must_use]
+    pub fn with_tombstones_of(self, later: &Self) -> Self {
+        Self {
+            // No entry may be newer than its `CURRENT`.
+            sequence: self.sequence.max(later.sequence),
+            published_sequence: Some(self.published_sequence()),
+            tombstones: later.tombstones.clone(),
+            ..self
+        }
+    }
+
     /// The highest generation that a reader of this or an earlier `CURRENT` may have.
     pub fn highest_generation(&self) -> u64 {
         self.rolled_back_from.unwrap_or(self.generation)
