@@ -149,7 +149,8 @@ impl Loader<'_> {
         let (state, manifest) = cache.last(audience).await?;
         self.check(&manifest, state.newest()).ok()?;
         let is_later = |entry: &&DeltaEntry| entries(&state.current).all(|known| known != *entry);
-        let later_bytes = state.later.iter().map(|later| memory_of(entries(later).filter(is_later)));
+        let later_bytes =
+            state.later.iter().map(|later| memory_of(entries(later).filter(is_later)));
         let needed_bytes = [size_of(manifest.chunks()), memory_of(entries(&state.current))]
             .into_iter()
             .chain(later_bytes)

@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet, LocalSet};
+use tokio::time::{Instant, timeout_at};
 
 use super::error::SyncError;
 use super::state::{CatalogPlan, Settings, Sync};
@@ -20,7 +21,8 @@ use rtad_core::snapshot::AudienceName;
 
 /// Time between two checks of ages, expiries and caps.
 const STALE_CHECK: Duration = Duration::from_secs(1);
-/// Most time that the start waits for optional audiences.
+/// Most time that a start or a reload waits for optional audiences, and for polls that it does not
+/// depend on.
 const OPTIONAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A command to the sync task.
@@ -28,7 +30,8 @@ const OPTIONAL_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum SyncCommand {
     /// Poll the store now; answered after the poll.
     Poll(oneshot::Sender<()>),
-    /// Serve this plan, all of it or nothing.
+    /// Serve this plan, all of it or nothing, and poll the store. Answered after the polls, or
+    /// before the end of those that take long.
     Reload(Box<CatalogPlan>, oneshot::Sender<Result<(), SyncError>>),
 }
 
@@ -88,13 +91,20 @@ impl Sync {
                         });
                     }
                     Some(SyncCommand::Reload(plan, done)) => {
+                        let deadline = Instant::now() + OPTIONAL_TIMEOUT;
                         // A panic fails this reload, not the task, as in `poll`.
-                        let reloaded = AssertUnwindSafe(self.reload(*plan)).catch_unwind().await;
+                        let reload = AssertUnwindSafe(self.reload(*plan, deadline));
+                        let reloaded = reload.catch_unwind().await;
                         let reloaded = reloaded.unwrap_or(Err(SyncError::Internal));
                         self.start_polling(&mut tasks, &mut polled);
-                        let sync = Arc::clone(&self);
+                        let (sync, (ended, polls)) = (Arc::clone(&self), oneshot::channel());
                         tasks.spawn_local(async move {
                             sync.repoll_all().await;
+                            let _ = ended.send(());
+                        });
+                        // A poll may load a generation for minutes.
+                        tasks.spawn_local(async move {
+                            let _ = timeout_at(deadline, polls).await;
                             let _ = done.send(reloaded);
                         });
                     }
@@ -186,9 +196,9 @@ impl Sync {
         }
     }
 
-    /// Serves another plan, all of it or nothing. New audiences are loaded before the swap; if
-    /// a required one fails, the old catalog stays.
-    async fn reload(&self, plan: CatalogPlan) -> Result<(), SyncError> {
+    /// Serves another plan, all of it or nothing. New audiences are loaded before the swap,
+    /// optional ones until the deadline; if a required one fails, the old catalog stays.
+    async fn reload(&self, plan: CatalogPlan, deadline: Instant) -> Result<(), SyncError> {
         let settings = Settings::from(&plan);
         let old_settings = self.settings();
         self.set(Settings { max_snapshot_bytes: plan.max_snapshot_bytes, ..old_settings });
@@ -197,7 +207,11 @@ impl Sync {
         let new = audiences.iter_mut().filter(|audience| !served.contains(&audience.name));
         let loads = new.map(async |audience| {
             let progress = self.progress_of(&audience.name);
-            let polled = self.poll(audience.clone(), &mut *progress.lock().await).await;
+            let poll = async { self.poll(audience.clone(), &mut *progress.lock().await).await };
+            let polled = match audience.required {
+                true => poll.await,
+                false => timeout_at(deadline, poll).await.unwrap_or(Ok(None)),
+            };
             match polled {
                 Ok(snapshot) => audience.snapshot = snapshot,
                 Err(error) if audience.required => return Err(error),

@@ -198,6 +198,31 @@ fn reload_is_recorded_although_its_caller_hangs_up() {
     wait_until("it is recorded", || server.metric(recorded) == 1);
 }
 
+/// Neither the load of a served audience nor that of a new optional one delays a reload.
+#[test]
+fn reload_is_answered_during_loads() {
+    let site = Site::new();
+    let with = |text: &str| {
+        let mut config = config(&site.web.url(), text, OFTEN);
+        config.store.stall_timeout = Duration::from_secs(120);
+        config
+    };
+    let only = "[[audience]]\nname = \"old_users\"\n";
+    let server = Server::start(with(only));
+    site.web.misbehave(Fault::Gate, "chunks/");
+    site.depot.publish(AUDIENCE, &members(3), &Spec::small());
+    wait_until("the load", || site.web.requests("old_users/manifests/2.json") > 0);
+    std::thread::scope(|scope| {
+        let reload = scope.spawn(|| server.reload(Ok(with(CONFIG))));
+        wait_until("the answer", || reload.is_finished());
+        reload.join().unwrap().unwrap();
+    });
+    assert_eq!((server.generation(AUDIENCE), server.generation(OTHER)), (1, 0));
+    assert_eq!(server.catalog().strategies().len(), 1);
+    site.web.behave();
+    wait_until("both", || (server.generation(AUDIENCE), server.generation(OTHER)) == (2, 1));
+}
+
 /// While nothing is served, there are no requests to delay.
 #[test]
 fn first_load_runs_at_normal_priority_and_later_ones_at_the_lowest() {
