@@ -243,12 +243,15 @@ impl Cache {
         last
     }
 
-    /// Records the cached state before the first poll of the store.
-    pub(super) async fn remember_state(&self, audience: &AudienceName) {
+    /// Records the cached state before the first poll of the store. Returns true if there is one.
+    pub(super) async fn remember_state(&self, audience: &AudienceName) -> bool {
         let folder = self.folder(audience);
-        if let Some(Some(state)) = on_disk(move || CachedState::read(&folder).ok()).await {
+        let state = on_disk(move || CachedState::read(&folder).ok()).await.flatten();
+        let is_cached = state.is_some();
+        if let Some(state) = state {
             self.known().insert(audience.clone(), state);
         }
+        is_cached
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<AudienceName, CachedState>> {

@@ -106,18 +106,20 @@ impl Sync {
         self.apply(plan, audience, current, progress).await
     }
 
-    /// The `CURRENT` of a poll. A start waits for it no longer than [`START_TIMEOUT`].
+    /// The `CURRENT` of a poll. A start that may serve the cache instead waits for it no longer
+    /// than [`START_TIMEOUT`].
     async fn read_first(
         &self,
         name: &AudienceName,
         is_start: bool,
         progress: &mut Progress,
     ) -> Result<Current, SyncError> {
-        if let Some(cache) = self.cache.as_ref().filter(|_| is_start) {
-            cache.remember_state(name).await;
-        }
+        let is_cached = match self.cache.as_ref().filter(|_| is_start) {
+            Some(cache) => cache.remember_state(name).await && !progress.is_cache_unusable,
+            None => false,
+        };
         let read = self.read_current(name, progress.live.as_ref());
-        let limit = if is_start { START_TIMEOUT } else { Duration::MAX };
+        let limit = if is_cached { START_TIMEOUT } else { Duration::MAX };
         let late = SyncError::Late {
             what: format!("{name}/CURRENT"),
             seconds: START_TIMEOUT.as_secs_f64(),

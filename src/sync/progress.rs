@@ -22,6 +22,9 @@ pub(super) struct Progress {
     /// The `CURRENT` of the last read, accepted or not. The next read is conditional on it.
     pub(super) live: Option<Live>,
     refused: Option<Refused>,
+    /// Whether the store failed at the start, and the cache could not be served either: the next
+    /// polls wait for a slow store.
+    pub(super) is_cache_unusable: bool,
     pub(super) pace: Pace,
     /// Signaled once the audience is served or was polled once.
     pub(super) first: Option<oneshot::Sender<()>>,

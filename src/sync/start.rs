@@ -48,7 +48,9 @@ impl Sync {
         name: &AudienceName,
         progress: &mut Progress,
     ) -> Option<Arc<Snapshot>> {
-        let CachedGeneration { state, mut snapshot } = self.read_cached(name).await?;
+        let cached = self.read_cached(name).await;
+        progress.is_cache_unusable = cached.is_none();
+        let CachedGeneration { state, mut snapshot } = cached?;
         let current = state.current;
         progress.accept(&current);
         // Read from the store, but its files cannot be.

@@ -1,5 +1,7 @@
 //! Starts with a dead store, with and without a cache; faults of the cache; small containers.
 
+mod cache;
+
 use std::path::Path;
 use std::time::Duration;
 
