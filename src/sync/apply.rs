@@ -4,7 +4,8 @@
 //! 2. The small files are read: the manifest, tombstones and deltas. Each read has a deadline. They
 //!    apply to the served generation. If they cannot be read, the tombstones apply alone.
 //! 3. The chunks of a new generation are loaded, for as long as it takes. Meanwhile `CURRENT` and
-//!    its deltas are read at the poll interval, and applied.
+//!    its deltas are read at the poll interval, and applied. While refused chunks are backed off,
+//!    this step is omitted.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use super::error::SyncError;
 use super::pace::Pace;
 use super::plan::Plan;
-use super::progress::Progress;
+use super::progress::{Progress, RefusedPart};
 use super::state::Sync;
 use crate::catalog::Audience;
 use rtad_core::error_chain::error_chain;
@@ -66,9 +67,17 @@ impl Sync {
             return Ok(Polled::Unchanged);
         }
         self.restrict(&name, &current).await;
+        let mut part = RefusedPart::Files;
         let loaded = match (plan, held) {
             (Plan::Refused(cause), _) => {
                 progress.count_skipped();
+                return Ok(Polled::Skipped(cause));
+            }
+            (Plan::RefusedChunks(cause), held) => {
+                drop(held);
+                progress.count_skipped();
+                self.layer_small_files(&name, &current).await?;
+                progress.record_deltas(&current);
                 return Ok(Polled::Skipped(cause));
             }
             // The held snapshot stays loaded but unavailable: a build after a mistaken deletion
@@ -82,7 +91,13 @@ impl Sync {
             (Plan::Deltas, Some(held)) => self.refresh(&name, &held, &current).await.map(Some),
             (_, held) => {
                 drop(held);
-                self.load_named(&name, &current, progress.live.clone()).await
+                match self.layer_small_files(&name, &current).await {
+                    Ok(files) => {
+                        part = RefusedPart::Chunks;
+                        self.load_chunks(&name, &current, files, progress.live.clone()).await
+                    }
+                    Err(error) => Err(error),
+                }
             }
         };
         match loaded {
@@ -97,7 +112,7 @@ impl Sync {
             Err(error) => {
                 // Any other error is the store's: the next poll tries again.
                 if error.is_refusal() {
-                    progress.refuse(current, error.cause());
+                    progress.refuse(current, part, error.cause());
                 }
                 Err(error)
             }
@@ -165,28 +180,38 @@ impl Sync {
         }
     }
 
-    /// The generation that `current` names, with the `CURRENT` that was read last; `None` if that
-    /// one names another generation.
-    async fn load_named(
+    /// The small files of a new generation, served over the old one already: its changes apply even
+    /// if its chunks cannot be loaded.
+    async fn layer_small_files(
         &self,
         name: &AudienceName,
         current: &Current,
+    ) -> Result<SmallFiles, SyncError> {
+        let held = self.served(name).map(|held| held.overlay().clone());
+        match self.small_files(name, held.as_ref(), current).await {
+            Ok(files) => {
+                self.layer(name, current, &files.overlay).await;
+                Ok(files)
+            }
+            Err(error) => {
+                self.erase(name, current).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The generation that `current` names, with the `CURRENT` that was read last; `None` if that
+    /// one names another generation.
+    async fn load_chunks(
+        &self,
+        name: &AudienceName,
+        current: &Current,
+        files: SmallFiles,
         live: Option<Live>,
     ) -> Result<Option<Loaded>, SyncError> {
-        let held = self.served(name);
-        let overlay = held.as_ref().map(|held| held.overlay());
-        let files = match self.small_files(name, overlay, current).await {
-            Ok(read) => read,
-            Err(error) => {
-                drop(held);
-                self.erase(name, current).await;
-                return Err(error);
-            }
-        };
         let SmallFiles { manifest, manifest_file, overlay } = files;
-        // Changes apply to the old generation too, even if loading the new one fails.
-        self.layer(name, current, &overlay).await;
         let loading = Mutex::new(Loading { current: current.clone(), overlay });
+        let held = self.served(name);
         let load = async {
             match held {
                 Some(held) if self.rolls() => self.roll(name, held, manifest, manifest_file).await,

@@ -12,6 +12,9 @@ pub(super) enum Plan {
     /// No work but the restriction by `CURRENT`: its files were refused for this cause, and are
     /// backed off.
     Refused(&'static str),
+    /// The deltas and tombstones of a generation whose chunks were refused for this cause, and are
+    /// backed off.
+    RefusedChunks(&'static str),
     /// A change without files: the audience is deleted.
     Control,
     /// Other deltas, tombstones, state or expiry over the served filters.
@@ -62,14 +65,16 @@ impl Plan {
                 });
             }
         }
-        if let Some(cause) = progress.refusal(current) {
-            return Ok(Self::Refused(cause));
+        if current.state == State::Deleted {
+            let deleted = || SyncError::Deleted { audience: audience.clone() };
+            return served.map(|_| Self::Control).ok_or_else(deleted);
+        }
+        if let Some(refused) = progress.refusal(current) {
+            let has_new_files = served.is_some() && !refused.is_same(current);
+            let plan = if has_new_files { Self::RefusedChunks } else { Self::Refused };
+            return Ok(plan(refused.cause));
         }
         match served {
-            None if current.state == State::Deleted => {
-                Err(SyncError::Deleted { audience: audience.clone() })
-            }
-            Some(_) if current.state == State::Deleted => Ok(Self::Control),
             Some(Served { generation, is_mixed: false })
                 if current.generation == generation && progress.has_accepted_manifest(current) =>
             {
@@ -82,6 +87,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use super::super::progress::RefusedPart;
     use super::*;
 
     #[test]
@@ -102,7 +108,7 @@ mod tests {
         progress.accept(&current(5, 5, "a"));
         let refused = current(9, 9, "refused");
         for _ in 0..2 {
-            progress.refuse(refused.clone(), "digest");
+            progress.refuse(refused.clone(), RefusedPart::Chunks, "digest");
         }
         for (current, served, expected) in [
             (current(5, 5, "a"), None, "Ok(Generation)"),
@@ -124,7 +130,10 @@ mod tests {
             (deleted(6, 5), mixed(5), "Ok(Control)"),
             (deleted(6, 5), None, "Err(Deleted { audience: AudienceName(\"a\") })"),
             (refused.clone(), served(5), "Ok(Refused(\"digest\"))"),
-            (refused, None, "Ok(Refused(\"digest\"))"),
+            (refused.clone(), None, "Ok(Refused(\"digest\"))"),
+            (refused.next(), served(5), "Ok(RefusedChunks(\"digest\"))"),
+            (refused.next(), None, "Ok(Refused(\"digest\"))"),
+            (refused.deleted(), served(5), "Ok(Control)"),
             (current(10, 9, "mended"), served(5), "Ok(Generation)"),
         ] {
             let plan = Plan::new(&"a".parse().unwrap(), &current, served, &progress);

@@ -30,13 +30,37 @@ pub(super) struct Progress {
     pub(super) first: Option<oneshot::Sender<()>>,
 }
 
+/// A refused `CURRENT`, and its backoff.
 #[derive(Debug)]
-struct Refused {
-    /// Whole, as the accepted one.
+pub(super) struct Refused {
+    /// Whole, as the accepted one. Later ones with the same refused generation take its place.
     current: Current,
+    part: RefusedPart,
     polls_to_skip: u32,
     next_skip: u32,
-    result: &'static str,
+    pub(super) cause: &'static str,
+}
+
+/// The part of a `CURRENT` that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RefusedPart {
+    /// The manifest or the deltas, which cost little to read: any other `CURRENT` is read at once.
+    Files,
+    /// The chunks: a `CURRENT` that adds deltas to the same generation is refused too.
+    Chunks,
+}
+
+impl Refused {
+    /// Returns true if `current` is refused, as the same one or for its chunks.
+    fn covers(&self, current: &Current) -> bool {
+        let has_same_chunks = self.current.manifest_sha256 == current.manifest_sha256;
+        self.is_same(current) || self.part == RefusedPart::Chunks && has_same_chunks
+    }
+
+    /// Returns true if `current` has no files that were not read.
+    pub(super) fn is_same(&self, current: &Current) -> bool {
+        self.current == *current
+    }
 }
 
 impl Progress {
@@ -59,18 +83,26 @@ impl Progress {
         accepted.is_some_and(|accepted| accepted.manifest_sha256 == current.manifest_sha256)
     }
 
-    /// Records that `current` was refused. Each refusal doubles the number of polls that skip it.
-    pub(super) fn refuse(&mut self, current: Current, result: &'static str) {
-        let again = self.refused.take().filter(|refused| refused.current == current);
+    /// Records that a part of `current` was refused. Each refusal doubles the number of polls that
+    /// skip it.
+    pub(super) fn refuse(&mut self, current: Current, part: RefusedPart, cause: &'static str) {
+        let again = self.refused.take().filter(|refused| refused.covers(&current));
         let polls_to_skip = again.map_or(0, |refused| refused.next_skip);
         let next_skip = (polls_to_skip * 2 + 1).min(MAX_BACKOFF_POLLS);
-        self.refused = Some(Refused { current, polls_to_skip, next_skip, result });
+        self.refused = Some(Refused { current, part, polls_to_skip, next_skip, cause });
     }
 
-    /// The cause for which `current` was refused, if this poll must skip it.
-    pub(super) fn refusal(&self, current: &Current) -> Option<&'static str> {
-        let refused = self.refused.as_ref().filter(|refused| refused.current == *current)?;
-        (refused.polls_to_skip > 0).then_some(refused.result)
+    /// The refusal of `current`, if this poll must skip it.
+    pub(super) fn refusal(&self, current: &Current) -> Option<&Refused> {
+        let refused = self.refused.as_ref().filter(|refused| refused.covers(current))?;
+        (refused.polls_to_skip > 0).then_some(refused)
+    }
+
+    /// Records that the deltas of `current` were read, and its refused chunks were skipped.
+    pub(super) fn record_deltas(&mut self, current: &Current) {
+        if let Some(refused) = &mut self.refused {
+            refused.current = current.clone();
+        }
     }
 
     /// Records that a poll skipped the refused `CURRENT`.
@@ -143,20 +175,25 @@ mod tests {
 
     #[test]
     fn refused_current_is_skipped_with_exponential_backoff() {
-        let (refused, other) = (current(2, 2, None), current(3, 3, None));
-        let mut progress = Progress::default();
-        for expected in [0, 1, 3, 7, 15, 31, 32, 32] {
-            progress.refuse(refused.clone(), "digest");
-            assert_eq!(progress.refusal(&other), None);
-            let mut skipped = 0;
-            while progress.refusal(&refused) == Some("digest") {
-                progress.count_skipped();
-                skipped += 1;
+        let refused = current(2, 2, None);
+        let (appended, other) = (refused.next(), Current::new(3, 3, b"another", None));
+        for part in [RefusedPart::Files, RefusedPart::Chunks] {
+            let mut progress = Progress::default();
+            for expected in [0, 1, 3, 7, 15, 31, 32, 32] {
+                progress.refuse(refused.clone(), part, "digest");
+                assert!(progress.refusal(&other).is_none());
+                let mut skipped = 0;
+                while let Some(Refused { cause: "digest", .. }) = progress.refusal(&refused) {
+                    let is_appended_refused = progress.refusal(&appended).is_some();
+                    assert_eq!(is_appended_refused, part == RefusedPart::Chunks);
+                    progress.count_skipped();
+                    skipped += 1;
+                }
+                assert_eq!(skipped, expected);
             }
-            assert_eq!(skipped, expected);
+            progress.refuse(refused.clone(), part, "digest");
+            progress.clear_refusal();
+            assert!(progress.refusal(&refused).is_none());
         }
-        progress.refuse(refused.clone(), "digest");
-        progress.clear_refusal();
-        assert_eq!(progress.refusal(&refused), None);
     }
 }

@@ -157,6 +157,31 @@ fn refused_generations_leave_no_layers() {
     }
 }
 
+/// A writer that appends often must not have each pod download a corrupt generation again.
+#[test]
+fn appends_apply_to_the_served_generation_and_do_not_retry_a_corrupt_one() {
+    let site = Site::new();
+    let server = site.start(None);
+    site.web.misbehave(Fault::Gate, "CURRENT");
+    site.depot.publish(AUDIENCE, &members(3), &Spec::small());
+    let chunk = site.depot.manifest(AUDIENCE).chunks()[0].digest;
+    let chunk = format!("chunks/{chunk}.chunk");
+    let mut rotten = site.depot.files(AUDIENCE)[&chunk].clone();
+    *rotten.last_mut().unwrap() ^= 1;
+    site.depot.put(AUDIENCE, &chunk, Some(&rotten));
+    site.web.behave();
+    for key in &members(4)[..24] {
+        site.depot.append(AUDIENCE, change(Change::add, &[*key]));
+        wait_until("the append", || answer(&server, AUDIENCE, key) == Some(true));
+    }
+    site.depot.append(AUDIENCE, change(Change::entomb, &members(1)[..1]));
+    wait_until("the erasure", || answer(&server, AUDIENCE, &members(1)[0]) == Some(false));
+    assert_eq!(server.generation(AUDIENCE), 1);
+    // Loads at polls 1, 2, 4, 8, 16, 32 and 64.
+    let loads = site.web.requests(&chunk);
+    assert!((2..=8).contains(&loads), "{loads}");
+}
+
 #[test]
 fn failed_cache_copy_keeps_the_last_whole_generation() {
     let site = Site::new();
