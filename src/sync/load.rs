@@ -143,10 +143,14 @@ impl Loader<'_> {
     }
 
     /// The generation that was committed last to the cache, from the cache alone; `None` if a file
-    /// is missing.
-    pub(super) async fn load_cached(&self, audience: &AudienceName) -> Option<CachedGeneration> {
+    /// is missing. Reads no large file if the generation is not wanted.
+    pub(super) async fn load_cached(
+        &self,
+        audience: &AudienceName,
+        is_wanted: impl FnOnce(&CachedState) -> bool,
+    ) -> Option<CachedGeneration> {
         let cache = self.cache?;
-        let (state, manifest) = cache.last(audience).await?;
+        let (state, manifest) = cache.last(audience).await.filter(|(state, _)| is_wanted(state))?;
         self.check(&manifest, state.newest()).ok()?;
         let is_later = |entry: &&DeltaEntry| entries(&state.current).all(|known| known != *entry);
         let later_bytes =

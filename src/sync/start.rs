@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
+use super::cache::CachedState;
 use super::load::CachedGeneration;
 use super::progress::Progress;
 use super::state::Sync;
@@ -23,18 +24,16 @@ impl Sync {
         if current.state == State::Deleted {
             return None;
         }
-        let CachedGeneration { state, snapshot } = self.read_cached(name).await?;
-        if state.newest().state == State::Deleted {
-            return None;
-        }
-        let cached = state.current;
-        let mut accepted = Progress::default();
-        accepted.accept(&cached);
-        let is_same = cached == *current && state.later.is_none();
-        if !is_same && !accepted.is_superseded_by(current, cached.generation) {
-            return None;
-        }
-        progress.accept(&cached);
+        let is_wanted = |state: &CachedState| {
+            let cached = &state.current;
+            let is_same = cached == current && state.later.is_none();
+            let mut accepted = Progress::default();
+            accepted.accept(cached);
+            state.newest().state != State::Deleted
+                && (is_same || accepted.is_superseded_by(current, cached.generation))
+        };
+        let CachedGeneration { state, snapshot } = self.read_cached(name, is_wanted).await?;
+        progress.accept(&state.current);
         let overlay = Overlay::over(snapshot.overlay(), Newer::Current(current));
         let snapshot = Arc::new(snapshot.with_overlay(overlay));
         self.serve(name, &snapshot);
@@ -48,7 +47,7 @@ impl Sync {
         name: &AudienceName,
         progress: &mut Progress,
     ) -> Option<Arc<Snapshot>> {
-        let cached = self.read_cached(name).await;
+        let cached = self.read_cached(name, |_| true).await;
         progress.is_cache_unusable = cached.is_none();
         let CachedGeneration { state, mut snapshot } = cached?;
         let current = state.current;
@@ -69,8 +68,13 @@ impl Sync {
     }
 
     /// The generation of the cache; `None` also after a panic, which must not end the poll.
-    async fn read_cached(&self, name: &AudienceName) -> Option<CachedGeneration> {
+    async fn read_cached(
+        &self,
+        name: &AudienceName,
+        is_wanted: impl FnOnce(&CachedState) -> bool,
+    ) -> Option<CachedGeneration> {
         let loader = self.loader();
-        AssertUnwindSafe(loader.load_cached(name)).catch_unwind().await.ok().flatten()
+        let read = AssertUnwindSafe(loader.load_cached(name, is_wanted));
+        read.catch_unwind().await.ok().flatten()
     }
 }

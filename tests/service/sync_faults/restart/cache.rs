@@ -2,6 +2,19 @@
 
 use super::*;
 
+#[test]
+fn cached_chunks_that_a_store_created_anew_does_not_continue_are_not_read() {
+    let site = Site::new();
+    let cache = site.cache();
+    site.publish(2);
+    assert_serves(&mut site.start(Some(&cache)), 2, 2);
+    std::fs::remove_dir_all(site.depot.root.join(AUDIENCE)).unwrap();
+    site.publish(3);
+    let mut server = site.start(Some(&cache));
+    assert_serves(&mut server, 1, 3);
+    assert_eq!(server.metric("rtad_chunks_read_total{source=\"cache\"}"), 0);
+}
+
 /// A start waits 5 s for `CURRENT` before it serves the cache; here the cache has nothing to serve.
 #[test]
 fn pod_whose_cache_is_of_no_use_waits_for_a_slow_store() {
