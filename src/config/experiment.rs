@@ -147,6 +147,11 @@ impl ExperimentConfig {
         self.salt.as_ref().unwrap_or(&self.name)
     }
 
+    /// Whether the slots of its buckets are those of the layer of `other`.
+    fn has_salt_of_layer(&self, other: &Self) -> bool {
+        self.salt() == other.layer() && self.hash == other.hash && !self.hash.separates_layers()
+    }
+
     fn traffic(&self) -> Vec<Range<u32>> {
         self.traffic
             .as_ref()
@@ -280,9 +285,10 @@ pub(super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
             check_end(d, &format!("{table}.{key}"), &ranges, config.hash.layer_slots());
         }
         let salt = format!("{table}.salt");
-        if config.layer() == config.salt() && !config.hash.separates_layers() {
-            let found = "is that of its layer: buckets would get uneven shares";
-            d.mistake(&salt, found, "a salt of its own");
+        if let Some(other) = configs.iter().find(|other| config.has_salt_of_layer(other)) {
+            let name = &other.name;
+            let found = format!("is that of the layer of {name}: buckets would get uneven shares");
+            d.mistake(&salt, &found, "a salt of its own");
         }
         for earlier in &configs[..index] {
             let name = &earlier.name;
