@@ -29,8 +29,6 @@ pub(super) enum Polled {
     Skipped(&'static str),
     /// A snapshot to serve.
     Loaded(Arc<Snapshot>),
-    /// The store changed to another generation during the load.
-    Superseded,
 }
 
 /// The `CURRENT` being loaded, and its deltas: newer ones may come during the load.
@@ -54,36 +52,37 @@ struct Loaded {
 
 impl Sync {
     /// Does the work of a plan for `current`. An accepted snapshot is committed to the cache. Takes
-    /// the audience by value: the chunks that a new generation replaces must be freed.
+    /// the audience by value: the chunks that a new generation replaces must be freed. Returns
+    /// `None` if the store changed to another generation during the load.
     pub(super) async fn apply(
         &self,
         plan: Plan,
         audience: Audience,
         current: Current,
         progress: &mut Progress,
-    ) -> Result<Polled, SyncError> {
+    ) -> Result<Option<Polled>, SyncError> {
         let Audience { name, snapshot: held, .. } = audience;
         if plan == Plan::Nothing {
-            return Ok(Polled::Unchanged);
+            return Ok(Some(Polled::Unchanged));
         }
         self.restrict(&name, &current).await;
         let mut part = RefusedPart::Files;
         let loaded = match (plan, held) {
             (Plan::Refused(cause), _) => {
                 progress.count_skipped();
-                return Ok(Polled::Skipped(cause));
+                return Ok(Some(Polled::Skipped(cause)));
             }
             (Plan::RefusedChunks(cause), held) => {
                 drop(held);
                 progress.count_skipped();
                 self.layer_small_files(&name, &current).await?;
                 progress.record_deltas(&current);
-                return Ok(Polled::Skipped(cause));
+                return Ok(Some(Polled::Skipped(cause)));
             }
             // The held snapshot stays loaded but unavailable: a build after a mistaken deletion
             // can share its chunks. The cache keeps the deletion: a start without the store must
             // not serve the audience again.
-            (Plan::Control, Some(held)) => {
+            (Plan::Delete, Some(held)) => {
                 let overlay = Overlay::over(held.overlay(), Newer::Current(&current));
                 let snapshot = held.with_overlay(overlay);
                 Ok(Some(Loaded { current: current.clone(), snapshot }))
@@ -101,13 +100,13 @@ impl Sync {
             }
         };
         match loaded {
-            Ok(None) => Ok(Polled::Superseded),
+            Ok(None) => Ok(None),
             Ok(Some(Loaded { current, snapshot })) => {
                 progress.accept(&current);
                 if let Some(cache) = &self.cache {
                     cache.commit(snapshot.manifest(), &current).await;
                 }
-                Ok(Polled::Loaded(Arc::new(snapshot)))
+                Ok(Some(Polled::Loaded(Arc::new(snapshot))))
             }
             Err(error) => {
                 // Any other error is the store's: the next poll tries again.

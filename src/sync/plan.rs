@@ -15,8 +15,8 @@ pub(super) enum Plan {
     /// The deltas and tombstones of a generation whose chunks were refused for this cause, and are
     /// backed off.
     RefusedChunks(&'static str),
-    /// A change without files: the audience is deleted.
-    Control,
+    /// A deletion, which has no files to read.
+    Delete,
     /// Other deltas, tombstones, state or expiry over the served filters.
     Deltas,
     /// All files of a generation.
@@ -67,7 +67,7 @@ impl Plan {
         }
         if current.state == State::Deleted {
             let deleted = || SyncError::Deleted { audience: audience.clone() };
-            return served.map(|_| Self::Control).ok_or_else(deleted);
+            return served.map(|_| Self::Delete).ok_or_else(deleted);
         }
         if let Some(refused) = progress.refusal(current) {
             let has_new_files = served.is_some() && !refused.is_same(current);
@@ -126,14 +126,14 @@ mod tests {
             // A store restored from a backup repeats the sequence and the generation.
             (current(5, 5, "b"), served(5), "Err(stale)"),
             (with_state(5, 5, State::Disabled), served(5), "Err(stale)"),
-            (deleted(6, 5), served(5), "Ok(Control)"),
-            (deleted(6, 5), mixed(5), "Ok(Control)"),
+            (deleted(6, 5), served(5), "Ok(Delete)"),
+            (deleted(6, 5), mixed(5), "Ok(Delete)"),
             (deleted(6, 5), None, "Err(Deleted { audience: AudienceName(\"a\") })"),
             (refused.clone(), served(5), "Ok(Refused(\"digest\"))"),
             (refused.clone(), None, "Ok(Refused(\"digest\"))"),
             (refused.next(), served(5), "Ok(RefusedChunks(\"digest\"))"),
             (refused.next(), None, "Ok(Refused(\"digest\"))"),
-            (refused.deleted(), served(5), "Ok(Control)"),
+            (refused.deleted(), served(5), "Ok(Delete)"),
             (current(10, 9, "mended"), served(5), "Ok(Generation)"),
         ] {
             let plan = Plan::new(&"a".parse().unwrap(), &current, served, &progress);

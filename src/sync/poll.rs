@@ -57,12 +57,12 @@ impl Sync {
         let result = loop {
             // A panic fails this poll, not the audience's task.
             let polled = AssertUnwindSafe(self.poll_store(audience, progress)).catch_unwind().await;
-            match polled.unwrap_or(Err(SyncError::Internal)) {
-                Ok(Polled::Superseded) => {
+            match polled.unwrap_or(Err(SyncError::Internal)).transpose() {
+                Some(result) => break result,
+                None => {
                     let served = self.serving.load().audience(name.as_str()).cloned();
                     audience = served.unwrap_or_else(|| unloaded.clone());
                 }
-                result => break result,
             }
         };
         self.record(name, &result, begun.elapsed());
@@ -85,19 +85,20 @@ impl Sync {
         Ok(Some(snapshot))
     }
 
-    /// Reads `CURRENT`, makes a plan, and applies it.
+    /// Reads `CURRENT`, makes a plan, and applies it. Returns `None` if the store changed to
+    /// another generation meanwhile.
     async fn poll_store(
         &self,
         mut audience: Audience,
         progress: &mut Progress,
-    ) -> Result<Polled, SyncError> {
+    ) -> Result<Option<Polled>, SyncError> {
         let is_start = audience.snapshot.is_none() && self.cache.is_some();
         let current = self.read_first(&audience.name, is_start, progress).await?;
         if is_start
             && let Some(snapshot) = self.serve_cached(&audience.name, progress, &current).await
         {
             if progress.is_accepted(&current) {
-                return Ok(Polled::Loaded(snapshot));
+                return Ok(Some(Polled::Loaded(snapshot)));
             }
             audience.snapshot = Some(snapshot);
         }
@@ -149,7 +150,7 @@ impl Sync {
     fn record(&self, name: &AudienceName, result: &Result<Polled, SyncError>, took: Duration) {
         let (word, error) = match result {
             Ok(Polled::Loaded(_)) => ("ok", None),
-            Ok(Polled::Unchanged | Polled::Superseded) => ("unchanged", None),
+            Ok(Polled::Unchanged) => ("unchanged", None),
             Ok(Polled::Skipped(cause)) => (*cause, None),
             Err(error) => (error.cause(), Some(error_chain(error))),
         };
