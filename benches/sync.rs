@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use rtad::serve::Assembly;
-use rtad::sync::{Shared, SwapMode, Sync};
+use rtad::sync::{Shared, SwapMode, Syncer};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::{DeviceKey, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
@@ -153,7 +153,7 @@ fn assembly(store: &str, swap: SwapMode) -> Assembly {
 /// Runs in a child process: loads a generation and prints time and memory.
 fn load(url: &str, cache: Option<PathBuf>) {
     let store = Store::open(url).expect("a store");
-    let sync = Sync::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default())
+    let sync = Syncer::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default())
         .with_cache(cache);
     let begun = Instant::now();
     block_on(sync.poll_all());

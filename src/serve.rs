@@ -47,7 +47,7 @@ use crate::http::admin_port::{admin_router, metrics_router};
 use crate::http::decision_app::App;
 use crate::http::decision_port::{DecisionService, Port};
 use crate::platform::IdReader;
-use crate::sync::{Shared, Sync, SyncCommand};
+use crate::sync::{Shared, SyncCommand, Syncer};
 use crate::telemetry::count_as_worker;
 use reload::{Reloader, warn_of};
 use running::OpenPort;
@@ -82,7 +82,7 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let caps = Arc::new(Caps::in_cache(cache_dir.as_deref()));
     let counts = Arc::new(History::in_zone(&config.server.time_zone));
     let shared = Shared { caps, counts, ..Shared::default() };
-    let sync = Sync::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
+    let sync = Syncer::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
     let (server, store_url) = (config.server.clone(), config.store.url.clone());
@@ -242,7 +242,7 @@ fn listen_error(
 
 /// Starts the sync thread; the receiver gets a value when the first snapshots are served.
 fn start_sync(
-    sync: Sync,
+    sync: Syncer,
     commands: mpsc::Receiver<SyncCommand>,
     priority: &Arc<Priority>,
 ) -> Result<oneshot::Receiver<()>, StartError> {

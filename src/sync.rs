@@ -12,7 +12,7 @@
 //! | `shared` | results of polls and readiness, for other threads |
 //! | `plan` | the work that a `CURRENT` asks for |
 //! | `load` | reading and verifying a generation |
-//! | `state` | [`Sync`] itself; the swap |
+//! | `state` | [`Syncer`] itself; the swap |
 //! | `roll` | replacing a generation chunk by chunk |
 //! | `start` | the cache at the start of a pod |
 //! | `apply` | the work of a plan |
@@ -29,7 +29,7 @@
 //! are still polled and applied to the served one.
 //!
 //! Chunks that the old generation also has are shared, not read again. The old catalog is freed on
-//! the blocking pool once no request holds it. One [`Sync`] is the only writer of the catalog.
+//! the blocking pool once no request holds it. One [`Syncer`] is the only writer of the catalog.
 
 mod apply;
 mod cache;
@@ -51,6 +51,6 @@ pub use error::SyncError;
 pub use poll::START_TIMEOUT;
 pub use run::SyncCommand;
 pub use shared::{LastSync, Readiness, Shared, SyncAlive, SyncHistory, SyncRun};
-pub use state::{CatalogPlan, Sync};
+pub use state::{CatalogPlan, Syncer};
 
 pub use crate::config::SwapMode;

@@ -32,7 +32,7 @@ use lanes::Lane;
 use rtad::catalog::Serving;
 use rtad::platform::{Admission, IdReader, Read, RequestHead};
 use rtad::serve::Assembly;
-use rtad::sync::{Shared, Sync};
+use rtad::sync::{Shared, Syncer};
 use rtad::telemetry::count_as_worker;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::{DeviceKey, KeyMaker};
@@ -116,7 +116,7 @@ fn loaded(directory: &Path) -> (Arc<Serving>, IdReader) {
     count_as_worker(0);
     let shared = Shared::default();
     let store = Store::open(&directory.display().to_string()).expect("a directory");
-    let sync = Sync::new(store, assembly(directory).plan(), shared.clone());
+    let sync = Syncer::new(store, assembly(directory).plan(), shared.clone());
     block_on(sync.poll_all());
     (sync.serving(), IdReader::new(KeyMaker::default(), &shared.telemetry))
 }

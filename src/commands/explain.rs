@@ -13,7 +13,7 @@ use rtad::explain::input::{self, Encoding};
 use rtad::explain::{Captured, Explanation, audiences_of, explain};
 use rtad::platform::{IdReader, RequestHead};
 use rtad::serve::{Assembly, find_audiences};
-use rtad::sync::{Shared, Sync};
+use rtad::sync::{Shared, Syncer};
 use rtad_core::device::KeyMaker;
 
 use super::config::read_config;
@@ -136,7 +136,7 @@ async fn explained(
     let strategies = &assembly.config.strategies;
     let capped = strategies.iter().filter(|strategy| strategy.cap.is_some());
     let capped: Vec<String> = capped.map(|strategy| strategy.name.clone()).collect();
-    let sync = Sync::new(store, plan, shared.clone());
+    let sync = Syncer::new(store, plan, shared.clone());
     let serving = sync.serving();
     let catalog = serving.load_full();
     let served = catalog.platform_named(platform).expect("the config has it");

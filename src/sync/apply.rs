@@ -15,7 +15,7 @@ use super::error::SyncError;
 use super::pace::Pace;
 use super::plan::Plan;
 use super::progress::{Progress, RefusedPart};
-use super::state::Sync;
+use super::state::Syncer;
 use crate::catalog::Audience;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Manifest, Newer, Overlay, Snapshot, State};
@@ -50,7 +50,7 @@ struct Loaded {
     snapshot: Snapshot,
 }
 
-impl Sync {
+impl Syncer {
     /// Does the work of a plan for `current`. An accepted snapshot is committed to the cache. Takes
     /// the audience by value: the chunks that a new generation replaces must be freed. Returns
     /// `None` if the store changed to another generation during the load.

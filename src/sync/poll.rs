@@ -19,7 +19,7 @@ use super::error::SyncError;
 use super::plan::{Plan, Served};
 use super::progress::Progress;
 use super::shared::LastSync;
-use super::state::Sync;
+use super::state::Syncer;
 use crate::catalog::Audience;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::error_chain::error_chain;
@@ -29,7 +29,7 @@ use rtad_store::Live;
 /// Most time that a start waits for the store before it serves the cache.
 pub const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Sync {
+impl Syncer {
     /// Polls one audience and serves its new snapshot. A failure is counted, logged and recorded
     /// for the status page; the last good generation stays.
     pub(super) async fn poll_audience(&self, name: &AudienceName) {

@@ -21,7 +21,7 @@ use futures_util::{StreamExt as _, stream};
 use super::cache::Cache;
 use super::error::SyncError;
 use super::load::{Chunks, Loader, PARALLEL_CHUNKS, assemble, held};
-use super::state::Sync;
+use super::state::Syncer;
 use crate::config::SwapMode;
 use crate::telemetry::ChunkSource;
 use rtad_core::filter::FilterKind;
@@ -97,7 +97,7 @@ fn peak_bytes(steps: &[RollStep], kind: FilterKind, served: &Snapshot, held: &Ch
     u64::try_from(peak).unwrap_or(u64::MAX)
 }
 
-impl Sync {
+impl Syncer {
     /// Whether a new generation of the audience is swapped chunk by chunk.
     pub(super) fn rolls(&self) -> bool {
         self.settings().swap == SwapMode::Rolling && self.cache.is_some()

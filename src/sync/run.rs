@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet, LocalSet};
 use tokio::time::{Instant, timeout_at};
 
 use super::error::SyncError;
-use super::state::{CatalogPlan, Settings, Sync};
+use super::state::{CatalogPlan, Settings, Syncer};
 use crate::catalog::Catalog;
 use rtad_core::snapshot::AudienceName;
 
@@ -35,7 +35,7 @@ pub enum SyncCommand {
     Reload(Box<CatalogPlan>, oneshot::Sender<Result<(), SyncError>>),
 }
 
-impl Sync {
+impl Syncer {
     /// Polls the store every poll interval with a jitter of a tenth, less often while it fails, and
     /// executes commands in between. Sends `loaded` when every required audience is served or was
     /// polled once; optional ones are waited for briefly. Ends when all command senders are

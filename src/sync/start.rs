@@ -9,10 +9,10 @@ use futures_util::FutureExt as _;
 use super::cache::CachedState;
 use super::load::CachedGeneration;
 use super::progress::Progress;
-use super::state::Sync;
+use super::state::Syncer;
 use rtad_core::snapshot::{AudienceName, Current, Newer, Overlay, Snapshot, State};
 
-impl Sync {
+impl Syncer {
     /// Serves the cached generation if `current` is the same or a later one: a start need not wait
     /// for a slow store. Returns what is served.
     pub(super) async fn serve_cached(

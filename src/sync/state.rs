@@ -70,7 +70,7 @@ pub(super) type SharedProgress = Arc<tokio::sync::Mutex<Progress>>;
 /// The state of sync. Its audiences are polled concurrently, on one thread: a read and a swap of
 /// the catalog without an `await` in between are atomic.
 #[derive(Debug)]
-pub struct Sync {
+pub struct Syncer {
     pub(super) store: Store,
     pub(super) serving: Arc<Serving>,
     pub(super) shared: Shared,
@@ -82,8 +82,8 @@ pub struct Sync {
     pub(super) repolled: Notify,
 }
 
-impl Sync {
-    /// Sync over `store`, with a catalog of the plan's audiences, none of them loaded.
+impl Syncer {
+    /// A syncer over `store`, with a catalog of the plan's audiences, none of them loaded.
     pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
         let settings = Settings::from(&plan);
         let caps = shared.caps.serve(&plan.strategies, &plan.caps, plan.cap_leases.as_ref());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rtad::serve::Assembly;
-use rtad::sync::{Shared, SwapMode, Sync};
+use rtad::sync::{Shared, SwapMode, Syncer};
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
@@ -41,7 +41,7 @@ fn key(number: u8) -> DeviceKey {
 
 /// The pod: its sync and its cache.
 struct Pod {
-    sync: Sync,
+    sync: Syncer,
     _cache: TempDir,
 }
 
@@ -70,7 +70,7 @@ impl World {
         let mut plan = assembly.plan();
         plan.swap = SwapMode::Rolling;
         let cache = tempfile::tempdir().unwrap();
-        let sync = Sync::new(store.clone(), plan, Shared::default())
+        let sync = Syncer::new(store.clone(), plan, Shared::default())
             .with_cache(Some(cache.path().to_owned()));
         Self {
             faults,

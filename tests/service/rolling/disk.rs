@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rtad::sync::{Shared, SwapMode, Sync};
+use rtad::sync::{Shared, SwapMode, Syncer};
 use rtad_core::filter::FilterKind;
 use rtad_core::headroom::Headroom;
 use rtad_store::Store;
@@ -84,7 +84,7 @@ fn rolling_needs_disk_memory_for_chunks_only() {
         plan.swap = swap;
         let store = Store::open(site.depot.url()).unwrap();
         let sync =
-            Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+            Syncer::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
         (sync.with_cache(Some(site.cache())), shared)
     };
     let mut syncs = [SwapMode::Whole, SwapMode::Rolling].map(|swap| start(&site, swap));

@@ -5,7 +5,7 @@ mod cache;
 use std::path::Path;
 use std::time::Duration;
 
-use rtad::sync::{Shared, Sync};
+use rtad::sync::{Shared, Syncer};
 use rtad_core::headroom::Headroom;
 use rtad_store::Store;
 
@@ -345,7 +345,7 @@ fn snapshot_larger_than_the_memory_limit_is_rejected() {
     let shared = Shared::default();
     let plan = crate::server::Served::from(config(site.depot.url(), CONFIG, NEVER)).0.plan();
     let store = Store::open(site.depot.url()).unwrap();
-    let sync = Sync::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+    let sync = Syncer::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
     let serving = sync.serving();
     let generation = || {
         let catalog = serving.load();
