@@ -177,11 +177,20 @@ impl de::Error for Error {
     }
 }
 
+/// A mistake that does not stop the reading.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Noted {
+    /// A key that is none of these.
+    UnknownKey(&'static [&'static str]),
+    /// A table in place of a list of tables. It is read as the only one of the list.
+    SingleTable,
+}
+
 /// Side results of a reading.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Mistakes that do not stop the reading: path, finding, accepted values.
-    pub(crate) mistakes: RefCell<Vec<(Path, String, String)>>,
+    /// Mistakes, with their paths.
+    pub(crate) mistakes: RefCell<Vec<(Path, Noted)>>,
     /// The keys of each table that was read as a struct.
     pub(crate) keys: RefCell<Vec<(Path, &'static [&'static str])>>,
 }
@@ -195,8 +204,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn note(&self, path: Path, found: &str, accepted: String) {
-        self.notes.mistakes.borrow_mut().push((path, found.to_owned(), accepted));
+    fn note(&self, path: Path, noted: Noted) {
+        self.notes.mistakes.borrow_mut().push((path, noted));
     }
 
     fn child(&self, node: &'a Node, step: Step) -> Self {
@@ -255,13 +264,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
                 }
             }
             Value::Table(_) => {
-                let name = self.path.to_string();
-                let name: String = name.split('[').next().unwrap_or_default().to_owned();
-                self.note(
-                    path.clone(),
-                    &format!("is a single table, [{name}]"),
-                    format!("[[{name}]]"),
-                );
+                self.note(path.clone(), Noted::SingleTable);
                 let node = self.node;
                 self.items(slice::from_ref(node), visitor)
             }
@@ -279,7 +282,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         self.notes.keys.borrow_mut().push((self.path.clone(), fields));
         if let Value::Table(table) = &self.node.value {
             for key in table.keys().filter(|key| !fields.contains(&key.as_str())) {
-                self.note(self.path.key(key), "is not known", fields.join(", "));
+                self.note(self.path.key(key), Noted::UnknownKey(fields));
             }
         }
         self.deserialize_any(visitor)

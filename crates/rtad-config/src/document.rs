@@ -6,7 +6,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::deserializer::{Fault, Notes, Reader};
+use crate::deserializer::{Fault, Noted, Notes, Reader};
 use crate::mistake::{Location, Mistake, Mistakes};
 use crate::node::{Node, Origin, Path, Step, Value};
 
@@ -92,11 +92,17 @@ impl<'a> Document<'a> {
             let notes = Notes::default();
             let reader = Reader { node: &self.readable, path: Path::default(), notes: &notes };
             let result = T::deserialize(reader);
-            for (path, found, accepted) in notes.mistakes.into_inner() {
-                if accepted.starts_with("[[") {
-                    self.given.enclose(&path);
-                    self.readable.enclose(&path);
-                }
+            for (path, noted) in notes.mistakes.into_inner() {
+                let (found, accepted) = match noted {
+                    Noted::UnknownKey(known) => ("is not known".to_owned(), known.join(", ")),
+                    Noted::SingleTable => {
+                        self.given.enclose(&path);
+                        self.readable.enclose(&path);
+                        let name = path.to_string();
+                        let name = name.split('[').next().unwrap_or_default();
+                        (format!("is a single table, [{name}]"), format!("[[{name}]]"))
+                    }
+                };
                 self.note(&path, found, accepted);
             }
             let error = match result {
