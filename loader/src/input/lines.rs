@@ -31,7 +31,7 @@ pub(super) fn read_blocks(
         let mut end = filled + count;
         if skipping {
             // The rest of a truncated line.
-            let Some(line_end) = bytes[filled..end].iter().position(|byte| *byte == b'\n') else {
+            let Some(line_end) = memchr::memchr(b'\n', &bytes[filled..end]) else {
                 continue;
             };
             bytes.copy_within(filled + line_end..end, filled);
@@ -42,7 +42,7 @@ pub(super) fn read_blocks(
         if filled < bytes.len() {
             continue;
         }
-        match bytes.iter().rposition(|byte| *byte == b'\n') {
+        match memchr::memrchr(b'\n', &bytes) {
             Some(last) => {
                 let mut next = pool.take(BLOCK_BYTES);
                 let rest = &bytes[last + 1..];

@@ -281,7 +281,7 @@ fn read_lines(
                 begun.clear();
             };
         let mut rest = read;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', rest) {
             line(&rest[..end], &mut begun, &mut is_too_long, &mut batch);
             rest = &rest[end + 1..];
         }

@@ -121,7 +121,7 @@ fn next_line(
             return Ok(is_any.then_some(is_whole));
         }
         is_any = true;
-        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let end = memchr::memchr(b'\n', buffer);
         let part = &buffer[..end.unwrap_or(buffer.len())];
         let room = MAX_LINE_BYTES + 1 - line.len();
         line.extend_from_slice(&part[..part.len().min(room)]);
