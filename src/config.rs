@@ -51,7 +51,7 @@ pub use api::ApiConfig;
 pub use experiment::{BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments, moves};
 pub use leases::LeasesConfig;
 pub use platform::{
-    Algorithm, BodyFormat, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
+    Algorithm, BodyFormat, Code, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
     MAX_STRATEGIES, PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode,
     StrategiesAs, TimestampUnit, VerdictsConfig, Vocabulary,
 };

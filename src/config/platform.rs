@@ -19,7 +19,7 @@ use super::rules::StrategyConfig;
 use super::value::{ValueBounds, ValueConfig};
 
 pub use custom::{
-    Algorithm, BodyFormat, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
+    Algorithm, BodyFormat, Code, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
     SignatureConfig, SignatureMode, StrategiesAs, TimestampUnit, VerdictsConfig,
 };
 
@@ -262,7 +262,7 @@ pub(super) fn check_values(
 
 /// Keys of a mapping, and what their tables have.
 const KEYS: [(&str, &str); 7] = [
-    ("body", "protobuf or json"),
+    ("body", "protobuf, json or form"),
     ("proto", "a .proto file, beside this one"),
     ("request_message", "a message's full name"),
     ("response_message", "a message's full name"),
@@ -294,8 +294,9 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
         match body {
             _ if !PROTOBUF.contains(&index) => d.require(&key, accepted),
             Some(BodyFormat::Protobuf) => d.require(&key, accepted),
-            Some(BodyFormat::Json) if d.has(&key) => {
-                d.mistake(&key, "is not known for body = \"json\"", "body = \"protobuf\" with it");
+            Some(format) if d.has(&key) => {
+                let found = format!("is not known for body = {:?}", format.as_str());
+                d.mistake(&key, &found, "body = \"protobuf\" with it");
             }
             _ => {}
         }

@@ -10,12 +10,14 @@
 //! |---|---|
 //! | `writer`, `response` | responses: their bytes and their plan |
 //! | `signature`, `template` | signatures of requests, and the signed text |
-//! | `protobuf`, `json` | decoders of requests |
+//! | `form` | decoder of requests in forms, which may hold JSON |
+//! | `protobuf`, `json` | decoders of other requests |
 //! | `reading`, `plan` | requests: their values and their plan |
 //! | `schema` | names to fields: compiles a `.proto` |
 //!
 //! `profiles/` has mappings of some platforms.
 
+mod form;
 mod json;
 mod plan;
 mod protobuf;
@@ -36,7 +38,7 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 
 use self::plan::{Plan, Planner};
 use self::reading::Reading;
-use self::response::Response;
+use self::response::{CodeCase, Response};
 use self::schema::Schema;
 use self::signature::Signature;
 use self::writer::{AnswerValues, Given};
@@ -46,7 +48,7 @@ use super::failure::{Failure, ReadError};
 use super::read::{AskedList, Purpose, Read, StrategyIds};
 use super::value::{Digits, Value};
 use super::verdict::{CacheTimes, Verdict, bids, verdict_of};
-use crate::config::{KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
+use crate::config::{BodyFormat, KindRules, MAX_STRATEGIES, Mistake, PlatformConfig};
 use crate::strategy::{BidValue, Tag};
 
 /// `kind = "custom"`
@@ -69,6 +71,7 @@ pub struct Custom {
     strategies: StrategyIds,
     cache: CacheTimes,
     plan: Plan,
+    body: BodyFormat,
     response: Response,
     values: ValueTable<BidValue>,
     tags: Vec<Tag>,
@@ -93,8 +96,8 @@ impl Custom {
     ) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Vec::new();
         let schema = Schema::of_config(config, &mut mistakes).filter(|_| config.is_whole);
-        let (Some(schema), Some(request), Some(response)) =
-            (schema, &config.request, &config.response)
+        let (Some(schema), Some(body), Some(request), Some(response)) =
+            (schema, config.body, &config.request, &config.response)
         else {
             return Err(mistakes);
         };
@@ -105,7 +108,9 @@ impl Custom {
         let response = Response::compile(&schema, response, &ids, &mapped, &mut mistakes);
         let mut planner = Planner::new(&schema, request, &mut mistakes);
         let signature = config.signature.as_ref();
-        let signature = signature.and_then(|signature| Signature::compile(&mut planner, signature));
+        let is_form = body == BodyFormat::Form;
+        let signature =
+            signature.and_then(|signature| Signature::compile(&mut planner, signature, is_form));
         if let (Some(named), Some(separator)) = (&request.strategies, &request.strategies_separator)
             && response::contains(&ids, separator)
         {
@@ -125,6 +130,7 @@ impl Custom {
             strategies,
             cache: config.into(),
             plan,
+            body,
             response,
             values,
             tags: tags.to_vec(),
@@ -133,8 +139,8 @@ impl Custom {
             answer: schema.response().cloned(),
             schema_fingerprint: schema.fingerprint(),
         };
-        let code = custom.fallback_code(false);
-        custom.refusal = custom.response.write(&bare(&Value::Absent, code)).into();
+        let refusal = bare(&Value::Absent, CodeCase { is_bid: false, is_failure: true });
+        custom.refusal = custom.response.write(&refusal).into();
         Ok(custom)
     }
 
@@ -146,12 +152,17 @@ impl Custom {
         now: impl FnOnce() -> Duration,
     ) -> Result<(), ReadError> {
         let Request { admission, head, body } = *request;
-        if body.is_empty() {
+        let query = head.query.filter(|_| self.body == BodyFormat::Form).unwrap_or_default();
+        if body.is_empty() && query.is_empty() {
             return Err(ReadError::Empty);
         }
         let mut reading = Reading::new(&self.plan, read);
-        let decode = if self.response.is_json { json::read } else { protobuf::read };
-        decode(body, &mut reading).map_err(|_| ReadError::Mapped(self.expected()))?;
+        let decoded = match self.body {
+            BodyFormat::Protobuf => protobuf::read(body, &mut reading),
+            BodyFormat::Json => json::read(body, &mut reading),
+            BodyFormat::Form => form::read(query.as_bytes(), body, &mut reading),
+        };
+        decoded.map_err(|_| ReadError::Mapped(self.expected()))?;
         reading.read.request_id = reading.value(self.plan.request_id).clone();
         if reading.value(self.plan.ping).is_true() {
             read.note("ping", "yes".into());
@@ -193,17 +204,11 @@ impl Custom {
 
     /// The expected form of a body.
     const fn expected(&self) -> &'static str {
-        if self.response.is_json { "JSON" } else { "a request_message" }
-    }
-
-    fn code(&self, bids: bool) -> i64 {
-        self.response.codes.map_or(0, |codes| if bids { codes.bid } else { codes.no_bid })
-    }
-
-    /// The code of an answer to an unreadable request.
-    fn fallback_code(&self, bids: bool) -> i64 {
-        let error = self.response.codes.and_then(|codes| codes.error);
-        error.unwrap_or_else(|| self.code(bids))
+        match self.body {
+            BodyFormat::Protobuf => "a request_message",
+            BodyFormat::Json => "JSON",
+            BodyFormat::Form => "a form",
+        }
     }
 }
 
@@ -225,7 +230,8 @@ impl Adapter for Custom {
     /// A verdict for each requested strategy; for all configured ones if the request names none.
     fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         if read.purpose == Purpose::Ping {
-            return self.response.write(&bare(&read.request_id, self.code(true))).into();
+            let case = CodeCase { is_bid: true, is_failure: false };
+            return self.response.write(&bare(&read.request_id, case)).into();
         }
         let mut is_accepted = [false; MAX_STRATEGIES];
         let mut given = Vec::with_capacity(read.asked.iter().len());
@@ -245,13 +251,10 @@ impl Adapter for Custom {
             .map(|(asked, _)| asked.id.bytes())
             .collect();
         let is_bid = !accepted.is_empty();
-        let code = match read.purpose {
-            Purpose::Fallback => self.fallback_code(is_bid),
-            _ => self.code(is_bid),
-        };
+        let case = CodeCase { is_bid, is_failure: read.purpose == Purpose::Fallback };
         let answer = AnswerValues {
             request_id: &read.request_id,
-            code,
+            case,
             verdicts: &given,
             accepted: &accepted,
             cache_seconds: self.cache.of(is_bid, verdicts),
@@ -282,8 +285,8 @@ impl Adapter for Custom {
 }
 
 /// An answer without strategies.
-const fn bare<'s>(request_id: &'s Value<'s>, code: i64) -> AnswerValues<'s, 's> {
-    AnswerValues { request_id, code, verdicts: &[], accepted: &[], cache_seconds: None }
+const fn bare<'s>(request_id: &'s Value<'s>, case: CodeCase) -> AnswerValues<'s, 's> {
+    AnswerValues { request_id, case, verdicts: &[], accepted: &[], cache_seconds: None }
 }
 
 #[cfg(test)]

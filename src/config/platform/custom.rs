@@ -17,7 +17,7 @@ mod signature;
 use serde::{Deserialize, Serialize};
 
 pub use request::{IdListConfig, RequestConfig};
-pub use response::{CodeConfig, ResponseConfig, StrategiesAs, VerdictsConfig};
+pub use response::{Code, CodeConfig, ResponseConfig, StrategiesAs, VerdictsConfig};
 pub use signature::{Algorithm, HexCase, SignatureConfig, SignatureMode, TimestampUnit};
 
 /// Format of the bodies.
@@ -28,4 +28,18 @@ pub enum BodyFormat {
     Protobuf,
     /// JSON.
     Json,
+    /// Requests in the form of HTML (`application/x-www-form-urlencoded`), or in the query string;
+    /// answers in JSON.
+    Form,
+}
+
+impl BodyFormat {
+    /// The word in the config.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Protobuf => "protobuf",
+            Self::Json => "json",
+            Self::Form => "form",
+        }
+    }
 }

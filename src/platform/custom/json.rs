@@ -2,6 +2,7 @@
 //!
 //! - Unmapped names are skipped; null counts as absent; the last value of a repeated key wins.
 //! - Ids and strategies may be lists.
+//! - An object may be JSON in a text.
 //! - A mapped object, or a number that is not a 64-bit integer, makes the body bad.
 //! - The recursion is as deep as the plan; skipped values use no stack at any depth.
 
@@ -22,6 +23,23 @@ pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<
         .map_err(|_| Malformed)?;
     json.end().map_err(|_| Malformed)?;
     reading.end(root)
+}
+
+/// Reads an object from a text that the body holds.
+pub(super) fn read_text<'p>(
+    text: &str,
+    node: &'p MessageNode,
+    reading: &mut Reading<'p, '_>,
+) -> Result<(), Malformed> {
+    if text.is_empty() {
+        reading.begin(node);
+        return Ok(());
+    }
+    // A reader passes owned strings: the text may not live as long as the body.
+    let mut json = serde_json::Deserializer::from_reader(text.as_bytes());
+    json.deserialize_map(MappedObject { node, is_in_list: false, reading })
+        .map_err(|_| Malformed)?;
+    json.end().map_err(|_| Malformed)
 }
 
 /// An error of the visitors. [`read`] discards its text.
@@ -77,6 +95,11 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
     fn visit_unit<E: Error>(self) -> Result<(), E> {
         self.reading.begin(self.node);
         Ok(())
+    }
+
+    /// JSON in a text.
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        read_text(text, self.node, self.reading).map_err(|Malformed| bad())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {

@@ -108,6 +108,9 @@ pub(super) struct Plan {
     pub(super) absent: Vec<Value<'static>>,
     pub(super) list: Option<IdList>,
     pub(super) separator: Option<String>,
+    pub(super) ids_separator: Option<String>,
+    /// Between a CAID and its version.
+    pub(super) caid_separator: Option<String>,
     pub(super) request_id: Option<usize>,
     pub(super) ping: Option<usize>,
     /// The slots of attributes.
@@ -193,6 +196,8 @@ impl<'a> Planner<'a> {
             absent: Vec::new(),
             list: None,
             separator: mapping.strategies_separator.clone(),
+            ids_separator: mapping.ids_separator.clone(),
+            caid_separator: mapping.caid_separator.clone(),
             request_id: None,
             ping: None,
             attributes: Vec::new(),

@@ -4,6 +4,7 @@ use super::plan::{Leaf, MessageNode, Plan, Role};
 use crate::platform::ids::MAX_ASKED;
 use crate::platform::read::{Asked, AskedList, Id, Read, SkippedId};
 use crate::platform::value::{Digits, Value};
+use rtad_core::device::{IdField, IdKind};
 
 /// An unreadable body. Carries no details, as the sender is not authenticated.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,9 +76,7 @@ impl<'r, 'a> Reading<'r, 'a> {
         match &plan.roles[slot] {
             Role::Single => {}
             Role::Asked => return self.request(value),
-            Role::Id { field, path } => {
-                self.read.add_id(Id { path, field: *field, value, is_doubtful: false });
-            }
+            Role::Id { field, path } => self.add_ids(path, *field, value),
             Role::Listed => {
                 if let Some(list) = &plan.list {
                     let (mut kind_digits, mut secure_digits) = (Digits::new(), Digits::new());
@@ -85,7 +84,7 @@ impl<'r, 'a> Reading<'r, 'a> {
                     let secure = self.value(list.secure).text(&mut secure_digits);
                     let path = &*list.path;
                     if let Some(field) = list.field(kind, secure) {
-                        self.read.add_id(Id { path, field, value, is_doubtful: false });
+                        self.add_ids(path, field, value);
                     } else {
                         let kind = self.values[list.kind].clone();
                         let secure = self.value(list.secure).clone();
@@ -97,23 +96,32 @@ impl<'r, 'a> Reading<'r, 'a> {
         Ok(())
     }
 
+    /// Adds an id, or several with separators between them.
+    fn add_ids(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
+        let plan = self.plan;
+        let separator = plan.caid_separator.as_deref();
+        let separator = separator.filter(|_| field.id_kind() == IdKind::Caid);
+        let added = each_part(plan.ids_separator.as_deref(), value, |part| {
+            let value = match (separator, part) {
+                (None, part) => part,
+                (Some(separator), Value::Bytes(text)) => {
+                    Value::Bytes(without_version(text, separator.as_bytes()))
+                }
+                (Some(separator), Value::Owned(text)) => {
+                    Value::Owned(without_version(&text, separator.as_bytes()).into())
+                }
+                (Some(_), part) => part,
+            };
+            self.read.add_id(Id { path, field, value, is_doubtful: false });
+            Ok(())
+        });
+        added.expect("each id is added");
+    }
+
     /// Adds a requested strategy, or several with separators between them.
     fn request(&mut self, value: Value<'a>) -> Result<(), Malformed> {
-        match (&self.plan.separator, value) {
-            (Some(separator), Value::Bytes(text)) => {
-                for part in split(text, separator.as_bytes()) {
-                    self.request_one(Value::Bytes(part))?;
-                }
-                Ok(())
-            }
-            (Some(separator), Value::Owned(text)) => {
-                for part in split(&text, separator.as_bytes()) {
-                    self.request_one(Value::Owned(part.into()))?;
-                }
-                Ok(())
-            }
-            (_, value) => self.request_one(value),
-        }
+        let plan = self.plan;
+        each_part(plan.separator.as_deref(), value, |part| self.request_one(part))
     }
 
     fn request_one(&mut self, value: Value<'a>) -> Result<(), Malformed> {
@@ -133,6 +141,37 @@ impl<'r, 'a> Reading<'r, 'a> {
             }
             _ => Err(Malformed),
         }
+    }
+}
+
+/// Passes the parts of a text between separators to `each`; a value without separator as a whole.
+fn each_part<'a>(
+    separator: Option<&str>,
+    value: Value<'a>,
+    mut each: impl FnMut(Value<'a>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    match (separator, value) {
+        (Some(separator), Value::Bytes(text)) => {
+            split(text, separator.as_bytes()).try_for_each(|part| each(Value::Bytes(part)))
+        }
+        (Some(separator), Value::Owned(text)) => {
+            split(&text, separator.as_bytes()).try_for_each(|part| each(Value::Owned(part.into())))
+        }
+        (_, value) => each(value),
+    }
+}
+
+/// A CAID without its version, which consists of digits and comes before or after the separator.
+fn without_version<'t>(text: &'t [u8], separator: &[u8]) -> &'t [u8] {
+    let end = text.windows(separator.len()).position(|window| window == separator);
+    let Some(end) = end else { return text };
+    let (first, second) = (&text[..end], &text[end + separator.len()..]);
+    // A CAID has 32 digits, of which all may be decimal.
+    let is_version = |part: &[u8]| part.len() < 32 && part.iter().all(u8::is_ascii_digit);
+    match (is_version(first), is_version(second)) {
+        (_, true) => first,
+        (true, false) => second,
+        (false, false) => text,
     }
 }
 

@@ -9,7 +9,9 @@ use super::schema::{
     End, PathStep, Scalar, Schema, check_amounts, check_ids, check_number, check_single, resolve,
     unfit_ids,
 };
-use crate::config::{CodeConfig, Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig};
+use crate::config::{
+    Code, CodeConfig, Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig,
+};
 use crate::strategy::{BidValue, ValueKey};
 
 /// A field of a response, of a message in it, or of a verdict.
@@ -33,9 +35,13 @@ impl Field {
 pub(super) enum Item {
     Message(Vec<Field>),
     RequestId(Scalar),
-    Code(Scalar),
+    Code(Scalar, Codes),
     /// A list of messages, one per strategy.
-    Verdicts(Vec<Field>),
+    Verdicts {
+        fields: Vec<Field>,
+        /// Only for strategies that bid.
+        is_of_bids: bool,
+    },
     /// In a verdict: the strategy.
     Strategy(Scalar),
     /// In a verdict: whether it bids.
@@ -58,20 +64,38 @@ pub(super) enum Item {
     Cache(Scalar),
 }
 
-/// The possible numbers of the whole answer.
-#[derive(Debug, Clone, Copy)]
+/// The possible codes of the whole answer in one field.
+#[derive(Debug)]
 pub(super) struct Codes {
-    pub(super) bid: i64,
-    pub(super) no_bid: i64,
-    pub(super) error: Option<i64>,
+    bid: Code,
+    no_bid: Code,
+    error: Option<Code>,
+}
+
+/// The facts that choose a code.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CodeCase {
+    /// Whether a strategy bids.
+    pub(super) is_bid: bool,
+    /// Whether the request was unreadable or unauthorized.
+    pub(super) is_failure: bool,
+}
+
+impl Codes {
+    fn all(&self) -> impl Iterator<Item = &Code> {
+        [&self.bid, &self.no_bid].into_iter().chain(&self.error)
+    }
+
+    pub(super) fn of(&self, case: CodeCase) -> &Code {
+        let decided = if case.is_bid { &self.bid } else { &self.no_bid };
+        self.error.as_ref().filter(|_| case.is_failure).unwrap_or(decided)
+    }
 }
 
 /// A compiled response.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) fields: Vec<Field>,
-    /// `None` if no number is mapped.
-    pub(super) codes: Option<Codes>,
     pub(super) is_json: bool,
     /// Whether strategies are numbers in JSON.
     pub(super) strategies_are_numbers: bool,
@@ -92,15 +116,11 @@ impl Response {
         compiler.add(message, mapping.request_id.as_ref(), End::Value, |_, _, step| {
             Ok(Item::RequestId(step.value()))
         });
-        compiler.add(
-            message,
-            mapping.code.as_ref().map(|code| &code.field),
-            End::Value,
-            |schema, named, step| {
-                let code = mapping.code.as_ref().expect("its field is being compiled");
+        for code in &mapping.code {
+            compiler.add(message, Some(&code.field), End::Value, |schema, named, step| {
                 code_item(schema, named, step, code)
-            },
-        );
+            });
+        }
         if let Some(verdicts) = &mapping.verdicts {
             compiler.verdicts(verdicts, values);
         }
@@ -126,10 +146,7 @@ impl Response {
             let accepted = "code with a no_bid other than bid, verdicts, or accepted".to_owned();
             mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
         }
-        let codes = mapping.code.as_ref();
-        let codes =
-            codes.map(|code| Codes { bid: code.bid, no_bid: code.no_bid, error: code.error });
-        Self { fields, codes, is_json: message.is_none(), strategies_are_numbers }
+        Self { fields, is_json: message.is_none(), strategies_are_numbers }
     }
 }
 
@@ -139,7 +156,7 @@ const JSON_NUMBERS: (i128, i128) = (i64::MIN as i128, u64::MAX as i128);
 fn expresses_no_bid(mapping: &ResponseConfig) -> bool {
     mapping.verdicts.is_some()
         || mapping.accepted.is_some()
-        || mapping.code.as_ref().is_some_and(|code| code.bid != code.no_bid)
+        || mapping.code.iter().any(|code| code.bid != code.no_bid)
 }
 
 struct Compiler<'a> {
@@ -187,7 +204,7 @@ impl Compiler<'_> {
             check_ids(named, step.value(), ids)?;
             Ok(Item::Strategy(step.value()))
         });
-        self.add(entry, Some(&mapping.accepted), End::Value, |schema, named, step| {
+        self.add(entry, mapping.accepted.as_ref(), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
             Ok(Item::IsAccepted(step.value()))
         });
@@ -206,7 +223,8 @@ impl Compiler<'_> {
         if self.schema.response().is_some() {
             sort(&mut entry);
         }
-        let inserted = insert(&mut self.fields, &mapping.list, above, list, Item::Verdicts(entry));
+        let item = Item::Verdicts { fields: entry, is_of_bids: mapping.accepted.is_none() };
+        let inserted = insert(&mut self.fields, &mapping.list, above, list, item);
         self.mistakes.extend(inserted.err());
     }
 
@@ -256,15 +274,18 @@ fn code_item(
     step: &PathStep,
     code: &CodeConfig,
 ) -> Result<Item, Mistake> {
-    check_number(named, schema, std::slice::from_ref(step))?;
-    let scalar = step.value();
-    let mut numbers = [Some(code.bid), Some(code.no_bid), code.error].into_iter().flatten();
-    match numbers.find(|number| !scalar.holds((*number).into())) {
-        Some(number) => {
-            Err(named.mistake(&format!("it does not hold {number}"), "numbers that its type holds"))
-        }
-        None => Ok(Item::Code(scalar)),
+    let CodeConfig { bid, no_bid, error, .. } = code.clone();
+    let (scalar, codes) = (step.value(), Codes { bid, no_bid, error });
+    let is_held = |code: &Code| match code {
+        _ if matches!(schema, Schema::Json) => true,
+        Code::Number(number) => scalar.is_number() && scalar.holds((*number).into()),
+        Code::Bool(_) => scalar == Scalar::Bool,
+        Code::Text(_) => scalar == Scalar::Text,
+    };
+    if let Some(code) = codes.all().find(|code| !is_held(code)) {
+        return Err(named.mistake(&format!("it does not hold {code}"), "codes that its type holds"));
     }
+    Ok(Item::Code(scalar, codes))
 }
 
 /// Inserts an item under its parent messages.
@@ -319,7 +340,7 @@ fn required(
                 let accepted = "a mapping of every required field".to_owned();
                 mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
             }
-            Some(Item::Message(inner) | Item::Verdicts(inner)) => {
+            Some(Item::Message(inner) | Item::Verdicts { fields: inner, .. }) => {
                 if let Some(message) = field.kind().as_message() {
                     required(message, inner, mapping, mistakes);
                 }

@@ -26,7 +26,7 @@ pub(super) enum Schema {
         /// The response message.
         response: MessageDescriptor,
     },
-    /// JSON.
+    /// JSON, or a form: any names.
     Json,
 }
 
@@ -144,7 +144,7 @@ fn messages(pool: &DescriptorPool) -> Vec<String> {
 impl Schema {
     /// The schema that the config names; `None` after a mistake.
     pub(super) fn of_config(config: &PlatformConfig, mistakes: &mut Vec<Mistake>) -> Option<Self> {
-        if config.body? == BodyFormat::Json {
+        if config.body? != BodyFormat::Protobuf {
             return Some(Self::Json);
         }
         let proto = config.proto.as_ref()?;

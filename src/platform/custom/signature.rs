@@ -42,11 +42,15 @@ struct Timestamp {
 
 impl Signature {
     /// Compiles a check, and adds its fields to the planner. `None` if signatures are off.
-    pub(super) fn compile(planner: &mut Planner<'_>, config: &SignatureConfig) -> Option<Self> {
+    pub(super) fn compile(
+        planner: &mut Planner<'_>,
+        config: &SignatureConfig,
+        is_form: bool,
+    ) -> Option<Self> {
         if config.mode == SignatureMode::Off {
             return None;
         }
-        let template = template::compile(planner, &config.template);
+        let template = template::compile(planner, &config.template, is_form);
         if let Some(parts) = &template
             && config.algorithm != Algorithm::HmacSha256
             && !template::has_secret(parts)
@@ -137,6 +141,9 @@ impl Signature {
                     Part::Literal(text) => update(text.as_bytes()),
                     Part::Secret => update(secret.expose()),
                     Part::Body => update(body),
+                    Part::Parameters => {
+                        template::feed_parameters(&self.source, head, body, update);
+                    }
                     Part::Value(source) => source.with(reading, head, &mut *update),
                 }
             }

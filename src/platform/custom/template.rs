@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 
+use super::form;
 use super::plan::Planner;
 use super::reading::Reading;
 use crate::config::{Mistake, Named};
@@ -31,6 +32,8 @@ pub(super) enum Part {
     Secret,
     /// All bytes of the body.
     Body,
+    /// The names and values of all parameters of a form, sorted by name, but for the signature.
+    Parameters,
     Value(Source),
 }
 
@@ -94,6 +97,29 @@ impl Source {
     }
 }
 
+/// Passes the names and values of all parameters to `update`, sorted by name, without those of this
+/// source and those without a value.
+pub(super) fn feed_parameters(
+    source: &Source,
+    head: &RequestHead<'_>,
+    body: &[u8],
+    update: &mut dyn FnMut(&[u8]),
+) {
+    let own = match source {
+        Source::Body { path: name, .. } | Source::Query(name) => Some(name),
+        Source::Header(_) => None,
+    };
+    let all = form::parameters(head.query.unwrap_or_default().as_bytes(), body);
+    let mut signed: Vec<_> = all
+        .filter(|(name, value)| Some(&**name) != own.map(String::as_str) && !value.is_empty())
+        .collect();
+    signed.sort();
+    for (name, value) in signed {
+        update(name.as_bytes());
+        update(value.as_bytes());
+    }
+}
+
 /// The last header of this name.
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a [u8] {
     headers.get_all(name).iter().next_back().map_or(b"", |value| value.as_bytes())
@@ -107,9 +133,13 @@ fn parameter<'a>(query: Option<&'a str>, name: &str) -> Cow<'a, [u8]> {
     last.map_or(Cow::Borrowed(b""), |(_, value)| percent_decode_str(value).into())
 }
 
-/// Compiles a template of `{field.path}`, `{secret}`, `{body}`, `{header:NAME}` and `{query:NAME}`;
-/// `{{` and `}}` are braces.
-pub(super) fn compile(planner: &mut Planner<'_>, template: &Named) -> Option<Vec<Part>> {
+/// Compiles a template of `{field.path}`, `{secret}`, `{body}`, `{parameters}`, `{header:NAME}` and
+/// `{query:NAME}`; `{{` and `}}` are braces. Only a form has parameters.
+pub(super) fn compile(
+    planner: &mut Planner<'_>,
+    template: &Named,
+    is_form: bool,
+) -> Option<Vec<Part>> {
     let words = match split(&template.text) {
         Ok(words) => words,
         Err(why) => {
@@ -121,6 +151,7 @@ pub(super) fn compile(planner: &mut Planner<'_>, template: &Named) -> Option<Vec
         _ if !is_name => Some(Part::Literal(text)),
         "secret" => Some(Part::Secret),
         "body" => Some(Part::Body),
+        "parameters" if is_form => Some(Part::Parameters),
         _ => {
             let named = Named { location: template.location.clone(), text };
             Source::compile(planner, &named).map(Part::Value)
@@ -186,7 +217,9 @@ fn unquoted(template: &Named, found: &str, accepted: &str) -> Mistake {
 
 /// Whether a template covers this source.
 pub(super) fn signs(parts: &[Part], source: &Source) -> bool {
-    signs_itself(parts, source).is_some()
+    let is_parameter = !matches!(source, Source::Header(_));
+    let has_parameters = parts.iter().any(|part| matches!(part, Part::Parameters));
+    has_parameters && is_parameter || signs_itself(parts, source).is_some()
 }
 
 /// The reason why a signature in this source can never match, as it would sign itself.

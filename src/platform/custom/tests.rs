@@ -4,6 +4,7 @@ mod json;
 mod profiles;
 mod properties;
 mod protobuf;
+mod shapes;
 mod signature;
 mod values;
 

@@ -1,7 +1,7 @@
 //! Writer of responses, in protobuf or JSON, along a compiled tree.
 //!
-//! - Numbers are written even if 0 or false. proto3 reads an absent number as 0, but proto2 does
-//!   not, and a platform may read an absent code as a bid.
+//! - Numbers and codes are written even if 0 or false. proto3 reads an absent number as 0, but
+//!   proto2 does not, and a platform may read an absent code as a bid.
 //! - A strategy requested as text that does not fit a number field is unknown and cannot be echoed.
 //!   It is omitted.
 //! - Required proto2 fields without a value are written as "" or 0.
@@ -9,14 +9,14 @@
 mod json;
 mod protobuf;
 
-use super::response::Response;
+use super::response::{CodeCase, Response};
 use crate::platform::value::Value;
 use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// The values of a response.
 pub(super) struct AnswerValues<'s, 'a> {
     pub(super) request_id: &'s Value<'a>,
-    pub(super) code: i64,
+    pub(super) case: CodeCase,
     pub(super) verdicts: &'s [Given<'s, 'a>],
     /// Strategies that bid, each once.
     pub(super) accepted: &'s [&'s [u8]],

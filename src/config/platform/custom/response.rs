@@ -1,8 +1,11 @@
 //! `[platform.response]`: the fields of a custom platform's responses.
 
+use std::fmt;
+
 use rtad_config::values::filled;
-use rtad_config::{Document, Location, Named};
-use serde::{Deserialize, Serialize};
+use rtad_config::{Document, Location, Named, OneOrMany};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::path::path;
 use crate::strategy::ValueKey;
@@ -21,8 +24,9 @@ pub struct ResponseConfig {
     /// Field of the request id.
     #[serde(deserialize_with = "path")]
     pub request_id: Option<Named>,
-    /// One number for the whole answer, see `platform.response.code`.
-    pub code: Option<CodeConfig>,
+    /// Code of the whole answer, or a list of several, see `platform.response.code`.
+    #[serde(deserialize_with = "codes", skip_serializing_if = "Vec::is_empty")]
+    pub code: Vec<CodeConfig>,
     /// Verdict for each strategy, see `platform.response.verdicts`.
     pub verdicts: Option<VerdictsConfig>,
     /// Field of the strategies that bid.
@@ -48,19 +52,73 @@ pub enum StrategiesAs {
     Number,
 }
 
-/// One number for the whole answer.
+/// A code of the whole answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 pub struct CodeConfig {
-    /// Field of the number.
+    /// Field of the code.
     #[serde(deserialize_with = "path")]
     pub field: Named,
-    /// Number if a strategy bids.
-    pub bid: i64,
-    /// Number if no strategy bids.
-    pub no_bid: i64,
-    /// Number for an unreadable or unauthorized request; unset = the number of its decision.
-    pub error: Option<i64>,
+    /// Code if a strategy bids.
+    pub bid: Code,
+    /// Code if no strategy bids.
+    pub no_bid: Code,
+    /// Code for an unreadable or unauthorized request; unset = the code of its decision.
+    pub error: Option<Code>,
+}
+
+/// A code of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Code {
+    /// A whole number.
+    Number(i64),
+    /// True or false.
+    Bool(bool),
+    /// A text.
+    Text(String),
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Bool(is) => is.fmt(f),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CodeVisitor)
+    }
+}
+
+struct CodeVisitor;
+
+impl Visitor<'_> for CodeVisitor {
+    type Value = Code;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number, true, false or a string")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Code, E> {
+        Ok(Code::Number(number))
+    }
+
+    fn visit_bool<E: Error>(self, is: bool) -> Result<Code, E> {
+        Ok(Code::Bool(is))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Code, E> {
+        Ok(Code::Text(text.to_owned()))
+    }
+}
+
+fn codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CodeConfig>, D::Error> {
+    OneOrMany::deserialize(deserializer).map(|OneOrMany(codes)| codes)
 }
 
 /// A verdict for each strategy.
@@ -73,9 +131,10 @@ pub struct VerdictsConfig {
     /// Field of the strategy within a list entry.
     #[serde(deserialize_with = "path")]
     pub strategy: Named,
-    /// Field of the verdict within a list entry: true for a bid.
-    #[serde(deserialize_with = "path")]
-    pub accepted: Named,
+    /// Field of the verdict within a list entry: true for a bid. Unset = the list has only the
+    /// strategies that bid.
+    #[serde(default, deserialize_with = "path")]
+    pub accepted: Option<Named>,
     /// Field of the `weight` of a bid's value within a list entry; see `[[strategy.value]]`. Bids
     /// without that number do not have the field.
     #[serde(default, deserialize_with = "path")]

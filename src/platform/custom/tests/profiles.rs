@@ -10,7 +10,9 @@ fn profile(name: &str) -> Assembly {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles").join(name);
     let text = std::fs::read_to_string(&file).unwrap();
     // Profiles have no secret.
-    let text = text.replace("value_file = \"kuaishou.secret\"", "value = \"replace-me\"");
+    let text = ["kuaishou", "dahanghai"].iter().fold(text, |text, name| {
+        text.replace(&format!("value_file = \"{name}.secret\""), "value = \"replace-me\"")
+    });
     let flags = vec![("store.url", "/data".to_owned())];
     Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
 }
@@ -100,6 +102,69 @@ fn alibaba_profile_answers_a_request() {
     let (answer, _) = asked(&platform, body, &[NO_BID]);
     assert_eq!(answer.unwrap(), r#"{"reqId":"r1","code":0,"rtaIds":[]}"#);
     assert_eq!(platform.adapter.refusal(), r#"{"code":1,"rtaIds":[]}"#);
+}
+
+#[test]
+fn dahanghai_profile_answers_a_signed_form() {
+    let custom = custom(&profile("dahanghai.toml"));
+    let headers = HeaderMap::new();
+    let head = RequestHead { headers: &headers, query: None };
+    let ask = |sign: &str| {
+        let body = format!(
+            "channel=c&os=0&oaid_md5=83e9158a4fb54c0e1ef0b238639a23ae&imei=&sign={sign}\
+             &advertising_space_id=7"
+        );
+        asked_at(&custom, Admission::ByHeaders, head, body.as_bytes(), Duration::ZERO)
+    };
+    // md5 of "replace-me", the sorted names and values, and "replace-me"
+    let (answer, script) = ask("4F83CD574D422F28D2389FF08F41E8C8");
+    assert_eq!(
+        answer.unwrap(),
+        concat!(
+            r#"{"usergrowth_dhh_delivery_ask_response":"#,
+            r#"{"result":true,"errcode":0,"task_id_list":{"string":["501"]}}}"#
+        )
+    );
+    assert_eq!(script.ids, ["imei imei ", "oaid_md5 oaid_md5 83e9158a4fb54c0e1ef0b238639a23ae"]);
+    assert_eq!(ask("").0, Err(Failure::BadSignature));
+    assert_eq!(
+        custom.refusal(),
+        concat!(
+            r#"{"usergrowth_dhh_delivery_ask_response":"#,
+            r#"{"result":false,"errcode":2,"task_id_list":{"string":[]}}}"#
+        )
+    );
+}
+
+#[test]
+fn alipay_profile_answers_a_request() {
+    let platform = Arc::clone(&profile("alipay.toml").platforms[0]);
+    let body = "biz_content=%7B%22principal%22%3A%220c9e5e3d3e1b4a67b3a6c8b5d2f1e0a9_20230330%22%2C\
+                %22principal_type%22%3A%22CAID%22%2C%22encrypt_type%22%3A%22%22%7D&app_id=1";
+    let (answer, script) = asked(&platform, body.as_bytes(), &[BID]);
+    let expected = r#"{"required_flow":"1","rta_info_list":[{"account_id":"501"}]}"#;
+    assert_eq!(answer.unwrap(), expected);
+    assert_eq!(script.ids, ["biz_content.principal caid 0c9e5e3d3e1b4a67b3a6c8b5d2f1e0a9"]);
+    let (answer, _) = asked(&platform, body.as_bytes(), &[NO_BID]);
+    assert_eq!(answer.unwrap(), r#"{"required_flow":"0","rta_info_list":[]}"#);
+}
+
+#[test]
+fn openrtb_profile_answers_a_request() {
+    let platform = Arc::clone(&profile("openrtb.toml").platforms[0]);
+    let body = br#"{"id": "r1", "imp": [{"id": "1"}], "app": {"bundle": "a.b"}, "device": {
+        "os": "Android", "ifa": "2b3c", "didmd5": "d", "dpidmd5": "p", "geo": {"region": "SH"}}}"#;
+    let (answer, script) = asked(&platform, body, &[BID]);
+    assert_eq!(answer.unwrap(), r#"{"id":"r1","accepted":["501"]}"#);
+    let mut ids = script.ids;
+    ids.sort();
+    let expected = [
+        "device.didmd5 imei_md5 d",
+        "device.dpidmd5 android_id_md5 p",
+        "device.ifa gaid 2b3c",
+        "device.ifa idfa 2b3c",
+    ];
+    assert_eq!(ids, expected);
 }
 
 #[test]

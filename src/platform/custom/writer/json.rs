@@ -51,10 +51,12 @@ impl Response {
                 }
                 text => string(text.text(&mut Digits::new()), out),
             },
-            Item::Code(_) => number(answer.code.into(), out),
-            Item::Verdicts(fields) => {
+            Item::Code(_, codes) => serde_json::to_writer(out, codes.of(answer.case))
+                .expect("a code can be written to memory"),
+            Item::Verdicts { fields, is_of_bids } => {
                 list(answer.verdicts, out, |verdict, out| {
-                    self.object(fields, answer, Some(verdict), out)
+                    (verdict.is_accepted || !is_of_bids)
+                        && self.object(fields, answer, Some(verdict), out)
                 });
             }
             Item::Strategy(_) => {

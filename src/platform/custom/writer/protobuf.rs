@@ -6,6 +6,7 @@ use prost::encoding::{encode_key, encode_varint};
 use super::super::response::{Field, Item};
 use super::super::schema::Scalar;
 use super::{AnswerValues, Given, Verdict};
+use crate::config::Code;
 use crate::platform::value::{Digits, Value, canonical_integer_of};
 
 /// False if it is a verdict whose strategy cannot be written.
@@ -36,11 +37,16 @@ pub(super) fn message(
                     empty(number, *scalar, out);
                 }
             }
-            Item::Code(scalar) => {
-                integer(number, *scalar, answer.code.into(), out);
+            Item::Code(scalar, codes) => {
+                match codes.of(answer.case) {
+                    Code::Number(code) => integer(number, *scalar, (*code).into(), out),
+                    Code::Bool(is) => integer(number, *scalar, (*is).into(), out),
+                    Code::Text(text) => value(number, *scalar, &text.as_str().into(), out),
+                };
             }
-            Item::Verdicts(fields) => {
-                for verdict in answer.verdicts {
+            Item::Verdicts { fields, is_of_bids } => {
+                let listed = answer.verdicts.iter();
+                for verdict in listed.filter(|verdict| verdict.is_accepted || !is_of_bids) {
                     let before = out.len();
                     if delimited(number, out, |out| message(fields, answer, Some(verdict), out))
                         .is_none()
@@ -124,13 +130,15 @@ fn has_values(fields: &[Field], answer: &AnswerValues<'_, '_>) -> bool {
     fields.iter().any(|field| match &field.item {
         Item::Message(fields) => has_values(fields, answer),
         Item::RequestId(_) => !answer.request_id.is_absent(),
-        Item::Code(_)
+        Item::Code(..)
         | Item::Strategy(_)
         | Item::IsAccepted(_)
         | Item::Amount(..)
         | Item::Tag(_)
         | Item::TagNumber(_) => true,
-        Item::Verdicts(_) => !answer.verdicts.is_empty(),
+        Item::Verdicts { is_of_bids, .. } => {
+            answer.verdicts.iter().any(|verdict| verdict.is_accepted || !is_of_bids)
+        }
         Item::Accepted { .. } | Item::Joined { .. } => !answer.accepted.is_empty(),
         Item::Cache(_) => answer.cache_seconds.is_some(),
     })
