@@ -18,6 +18,7 @@
 //! | `console` | the console page, from `http/console/` |
 //! | `explain` | explanations of answers |
 //! | `shards` | key counts per shard |
+//! | `rules` | rules of the strategies in words |
 //! | `status` | probes, metrics, status, reload |
 //! | [`admin_port`] | routes of the admin port |
 //!
@@ -34,6 +35,7 @@ pub mod decision_port;
 mod error;
 mod explain;
 mod platforms;
+mod rules;
 mod segment;
 mod shards;
 mod status;

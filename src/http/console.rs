@@ -20,7 +20,7 @@ pub(super) const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, /v1/h
      POST /v1/explain/{platform}";
 
 /// The page's own files.
-const FILES: [ConsoleFile; 12] = [
+const FILES: [ConsoleFile; 13] = [
     ConsoleFile::script("main.js", include_str!("console/main.js")),
     ConsoleFile::script("audiences.js", include_str!("console/audiences.js")),
     ConsoleFile::script("caps.js", include_str!("console/caps.js")),
@@ -29,6 +29,7 @@ const FILES: [ConsoleFile; 12] = [
     ConsoleFile::script("lookup.js", include_str!("console/lookup.js")),
     ConsoleFile::script("map.js", include_str!("console/map.js")),
     ConsoleFile::script("metrics.js", include_str!("console/metrics.js")),
+    ConsoleFile::script("rules.js", include_str!("console/rules.js")),
     ConsoleFile::script("strategies.js", include_str!("console/strategies.js")),
     ConsoleFile { name: "pod.css", kind: CSS, text: include_str!("console/pod.css") },
     ConsoleFile::script("traffic.js", include_str!("console/traffic.js")),

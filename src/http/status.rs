@@ -15,6 +15,7 @@ use rtad_http::problem::Problem;
 use serde::Serialize;
 
 use super::admin_app::AdminApp;
+use super::rules::{RuleStatus, rules};
 use crate::cap::{Cap, Caps, LeaseState, Usage};
 use crate::history::{DaysReport, MinuteColumns, pod};
 use crate::platform::Platform;
@@ -71,6 +72,7 @@ struct Status<'a> {
     refused_config: Option<String>,
     audiences: Vec<AudienceStatus<'a>>,
     strategies: Vec<&'a str>,
+    rules: Vec<RuleStatus<'a>>,
     caps: Vec<CapStatus<'a>>,
     platforms: Vec<PlatformStatus<'a>>,
     /// Decisions of this pod today and yesterday.
@@ -242,6 +244,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         refused_config: app.refusal.borrow().clone(),
         audiences: audiences.collect(),
         strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
+        rules: rules(&catalog),
         caps: catalog.caps().iter().map(|cap| CapStatus::of(cap, &app.shared.caps)).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
         days: app.shared.counts.days(&app.shared.telemetry, &app.shared.caps),

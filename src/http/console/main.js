@@ -1,6 +1,6 @@
 // The console: polls the pod every two seconds and shows its state.
 //
-// metrics.js parses /metrics · traffic.js, strategies.js, caps.js, audiences.js and map.js
+// metrics.js parses /metrics · traffic.js, strategies.js, rules.js, caps.js, audiences.js and map.js
 // show it · lookup.js explains · words.js, en.js and zh.js have the texts · charts.js draws · alerts.js lists problems ·
 // dom.js has DOM helpers.
 
@@ -10,6 +10,7 @@ import { capProblems, showCaps } from "./caps.js";
 import { byId, pill, setText } from "./dom.js";
 import { offer, rebuildLookup, startLookup } from "./lookup.js";
 import { Reading, SPAN, Span } from "./metrics.js";
+import { showRules } from "./rules.js";
 import { showStrategies } from "./strategies.js";
 import { forgetTraffic, noteHistory, noteTraffic, rebuildTraffic, showTraffic } from "./traffic.js";
 import { clock, duration, list, switchLanguage, t, translatePage } from "./words.js";
@@ -119,6 +120,7 @@ function show() {
     showTraffic(span());
     showStrategies(state.status, span());
     showCaps(state.status);
+    showRules(state.status, reading);
   }
   offer(state.status);
   showProblems(reading);

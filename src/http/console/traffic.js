@@ -4,6 +4,7 @@ import { capsCard } from "./caps.js";
 import { Chart } from "./charts.js";
 import { byId, card, el, facts, keyed, rows, setText, table } from "./dom.js";
 import { SPAN, shareAbove } from "./metrics.js";
+import { rulesCard } from "./rules.js";
 import { strategiesCard } from "./strategies.js";
 import { count, percent, rate, short, t, took } from "./words.js";
 
@@ -113,6 +114,7 @@ function build() {
     strategiesCard(),
     card(t("by-route"), routes),
     capsCard(),
+    rulesCard(),
   );
 }
 

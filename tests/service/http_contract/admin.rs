@@ -82,6 +82,10 @@ fn status_reports_served_generations() {
         status["strategies"],
         json!(["new-users", "vip-only", "new-vip", "needs-missing", "needs-fresh"])
     );
+    let vip_only = json!({
+        "strategy": "vip-only", "shadow": false, "exclude": [], "include": ["vip"], "values": [],
+    });
+    assert_eq!(status["rules"][1], vip_only);
     let audiences = status["audiences"].as_array().unwrap();
     let names: Vec<_> =
         audiences.iter().map(|audience| audience["name"].as_str().unwrap()).collect();
@@ -113,7 +117,7 @@ fn status_reports_served_generations() {
         |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         fields(&status),
-        "audiences caps days draining platforms ready strategies uptime_seconds version"
+        "audiences caps days draining platforms ready rules strategies uptime_seconds version"
     );
     assert_eq!(fields(old_users), "available last_sync name required snapshot syncs");
     let syncs = &old_users["syncs"][0];

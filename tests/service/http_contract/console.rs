@@ -75,7 +75,7 @@ fn console_loads_only_its_own_files() {
         );
         wanted.extend(named(&text, &["from \""]));
     }
-    assert_eq!(seen.len(), 17, "{seen:?}");
+    assert_eq!(seen.len(), 18, "{seen:?}");
     for name in ["", "index.html", "main.js/", "%6dain.js", "../main.js", "MAIN.JS"] {
         admin.get(&format!("/console/{name}")).problem(404, "not_found");
     }

@@ -86,6 +86,17 @@ class TestShows(Console):
         # The first of 60 minutes ended 59 minutes ago, in a drawing 300 wide.
         assert all(x < 10 for x in self.page.evaluate(left))
 
+    def test_rules_are_shown_in_words(self):
+        rows = self.table("Rules").locator("tbody tr")
+        expect(rows.filter(has_text="new-users").locator("td")).to_have_text(
+            ["not in old_users", "always", "–", "–"]
+        )
+        cells = rows.filter(has_text="trial in shadow").locator("td")
+        expect(cells.nth(0)).to_have_text("not in vipany(bucket(half:a), bucket(half:b))")
+        expect(cells.nth(1)).to_contain_text("bids now until")
+        expect(cells.nth(2)).to_have_text(re.compile(r"old_users: weight 2 \([1-9][\d,]* bids\)others: weight 1 \([1-9][\d,]* bids\)"))
+        expect(cells.nth(3)).to_contain_text(re.compile(r"half:a: [1-9][\d,]* decisions, \d+"))
+
     def test_cap_is_shown_with_its_limit(self):
         rows = self.table("Caps of distinct devices").locator("tbody tr")
         expect(rows).to_have_count(1)

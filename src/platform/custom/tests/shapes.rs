@@ -93,8 +93,12 @@ fn object_may_be_json_in_a_text() {
 
 #[test]
 fn codes_of_protobuf_have_the_type_of_their_field() {
-    let proto = "syntax = \"proto3\"; message Q { string i = 1; } message R { bool ok = 1; string c = 2; \
-                 repeated V v = 3; } message V { string s = 1; }";
+    let proto = r#"
+syntax = "proto3";
+message Q { string i = 1; }
+message R { bool ok = 1; string c = 2; repeated V v = 3; }
+message V { string s = 1; }
+"#;
     let mapping = |codes: &str| {
         format!(
             r#"
@@ -109,7 +113,10 @@ verdicts = {{ list = "v", strategy = "s" }}
 "#
         )
     };
-    let codes = r#"[{ field = "ok", bid = true, no_bid = false }, { field = "c", bid = "y", no_bid = "n" }]"#;
+    let codes = concat!(
+        r#"[{ field = "ok", bid = true, no_bid = false },"#,
+        r#" { field = "c", bid = "y", no_bid = "n" }]"#
+    );
     let platform = platform(proto, &mapping(codes));
     let (answer, _) = asked(&platform, b"\x0a\x01i", &[NO_BID, BID]);
     assert_eq!(answer.unwrap(), b"\x08\x01\x12\x01y\x1a\x03\x0a\x012"[..]);
