@@ -129,8 +129,9 @@ impl Config {
             strategies.push(DEFAULT_STRATEGY.to_owned());
         }
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
-        platform::check_values(d, &config.platforms, &config.strategies, vocabulary);
-        platform::check_tags(d, &config.platforms, &config.experiments, vocabulary);
+        let Self { platforms, strategies, experiments, .. } = &config;
+        platform::check_values(d, platforms, strategies, vocabulary);
+        platform::check_tags(d, platforms, strategies, experiments, vocabulary);
         config.fingerprint = d.fingerprint();
         (config, document.finish())
     }

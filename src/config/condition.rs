@@ -118,6 +118,13 @@ impl Condition {
         groups.into_iter().filter_map(|(word, group)| Some((word, group.as_ref()?)))
     }
 
+    /// Whether it depends on a part in this experiment.
+    pub(super) fn reads_experiment(&self, name: &str) -> bool {
+        let is_of = |part: &String| part.split_once(':').is_some_and(|(of, _)| of == name);
+        let mut inner = self.groups().flat_map(|(_, group)| group);
+        self.bucket.iter().any(is_of) || inner.any(|condition| condition.reads_experiment(name))
+    }
+
     /// The rule, with indexes of audiences and experiments; without those that `index` and `parts`
     /// do not know.
     pub fn rule(&self, index: &impl Fn(&AudienceName) -> Option<usize>, parts: &PartNames) -> Rule {

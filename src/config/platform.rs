@@ -209,10 +209,21 @@ pub(super) fn check(
     platforms.retain(is_known);
 }
 
-/// Notes numbers of tags that a platform does not accept.
+/// The strategies that a platform maps, with their indexes.
+fn mapped<'a>(
+    platform: &'a PlatformConfig,
+    strategies: &'a [StrategyConfig],
+) -> impl Iterator<Item = (usize, &'a StrategyConfig)> {
+    let is_mapped =
+        |strategy: &StrategyConfig| platform.strategies.values().any(|name| *name == strategy.name);
+    strategies.iter().enumerate().filter(move |(_, strategy)| is_mapped(strategy))
+}
+
+/// Notes numbers of tags that a platform of the experiment's strategies does not accept.
 pub(super) fn check_tags(
     d: &mut Document<'_>,
     platforms: &[PlatformConfig],
+    strategies: &[StrategyConfig],
     experiments: &[ExperimentConfig],
     vocabulary: &Vocabulary<'_>,
 ) {
@@ -220,6 +231,11 @@ pub(super) fn check_tags(
         let kind = vocabulary.kinds.iter().find(|kind| kind.word == platform.kind);
         let most = kind.map_or(u32::MAX, |kind| kind.most_tag_number);
         for (index, experiment) in experiments.iter().enumerate() {
+            let mut conditions =
+                mapped(platform, strategies).filter_map(|(_, it)| it.when.as_ref());
+            if !conditions.any(|when| when.reads_experiment(&experiment.name)) {
+                continue;
+            }
             for (bucket, config) in experiment.buckets.iter().enumerate() {
                 let key = format!("experiment[{index}].buckets[{bucket}].tag_number");
                 if config.tag_number.is_some_and(|number| number > most) && !d.has_mistake(&key) {
@@ -241,10 +257,7 @@ pub(super) fn check_values(
     for platform in platforms {
         let kind = vocabulary.kinds.iter().find(|kind| kind.word == platform.kind);
         let bounds = kind.map_or(&[][..], |kind| kind.value_bounds);
-        let is_mapped = |(_, strategy): &(usize, &StrategyConfig)| {
-            platform.strategies.values().any(|name| *name == strategy.name)
-        };
-        for (index, strategy) in strategies.iter().enumerate().filter(is_mapped) {
+        for (index, strategy) in mapped(platform, strategies) {
             for (entry, value) in strategy.values.iter().map(ValueConfig::numbers).enumerate() {
                 for bounds in bounds {
                     let Some(accepted) = bounds.refused(&value) else { continue };

@@ -86,7 +86,8 @@ impl Ocean {
         Self { strategies: StrategyIds::new(ids), cache, values, tags }
     }
 
-    /// Adds the tags of buckets, whose numbers are within the bounds of this kind of platform.
+    /// Adds the tags of buckets. Those that its strategies read have numbers within the bounds of
+    /// this kind of platform.
     #[must_use]
     pub fn with_tags(self, tags: &[Tag]) -> Self {
         Self { tags: tags.to_vec(), ..self }

@@ -74,18 +74,24 @@ fn values_are_within_the_bounds_of_the_strategys_platforms() {
 }
 
 #[test]
-fn numbers_of_tags_are_within_the_bounds_of_the_platforms() {
+fn numbers_of_tags_are_within_the_bounds_of_the_strategys_platforms() {
     let ocean = TENCENT
         .replace("kind = \"tencent\"", "kind = \"ocean\"")
         .replace("T1001", "7")
         .replace("T1002", "9");
-    let experiment = "[[experiment]]\nname = \"e\"\n\
-                      buckets = [{ name = \"b\", slots = \"0..1\", tag_number = 11 }]\n";
+    let tested = "[[experiment]]\nname = \"e\"\n\
+                  buckets = [{ name = \"b\", slots = \"0..1\", tag_number = 11 }]\n\
+                  [[strategy]]\nname = \"tested\"\n\
+                  when = { any = [\"a\", { bucket = \"e:none\" }] }\n";
+    // Only strategies without the experiment are mapped.
+    read(&format!("{tested}{ocean}")).unwrap();
+    let ocean = ocean.replace("\"first\"", "\"tested\"");
     let expected = "[[experiment]] \"e\": buckets[0].tag_number is 11; accepted: 1 to 10, which \
                     the platform tencent accepts";
-    let found = mistakes(&format!("{ocean}{experiment}"));
+    let found = mistakes(&format!("{tested}{ocean}"));
     assert!(found.len() == 1 && found[0].ends_with(expected), "{found:?}");
-    read(&format!("{TENCENT}{experiment}")).unwrap();
+    let tencent = TENCENT.replace("\"first\"", "\"tested\"");
+    read(&format!("{tested}{tencent}")).unwrap();
 }
 
 #[test]
