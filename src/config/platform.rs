@@ -328,6 +328,13 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
     if let Some(signature) = &mut platform.signature {
         signature.check(d, &format!("{table}.signature"));
     }
+    if let Some(ResponseConfig { is_whole: true, cache: None, .. }) = &platform.response {
+        for key in ["bid_cache", "no_bid_cache"].map(|key| format!("{table}.{key}")) {
+            if d.has(&key) {
+                d.mistake(&key, "is written nowhere", "platform.response.cache with its field");
+            }
+        }
+    }
 }
 
 /// The words of all kinds, for messages: "a, b or c".

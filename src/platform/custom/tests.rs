@@ -35,10 +35,10 @@ exclude = ["old"]
 kind = "custom"
 name = "p"
 path = "/p"
-bid_cache = "1h"
-no_bid_cache = "2h"
 strategies = { "1" = "a", "2" = "b" }
 "#;
+/// For mappings with a field of the cache time.
+const CACHE: &str = "bid_cache = \"1h\"\nno_bid_cache = \"2h\"\n";
 
 const PROTO2: &str = r#"
 syntax = "proto2";
@@ -118,7 +118,8 @@ fn assembly(proto: &str, mapping: &str) -> Assembly {
     std::fs::write(folder.path().join("p.proto"), proto).unwrap();
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];
-    let text = format!("{HEAD}{mapping}");
+    let cache = if mapping.contains("cache = ") { CACHE } else { "" };
+    let text = format!("{HEAD}{cache}{mapping}");
     Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
 }
 

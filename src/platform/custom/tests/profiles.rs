@@ -191,7 +191,7 @@ cache = "response_cache_time"
 "#;
     let mapped = platform(include_str!("../../../../proto/tencent.proto"), mapping);
     let flags = vec![("store.url", "/data".to_owned())];
-    let built_in = HEAD.replace("\"custom\"", "\"tencent\"");
+    let built_in = format!("{HEAD}{CACHE}").replace("\"custom\"", "\"tencent\"");
     let assembly = Assembly::read(Some(("rtad.toml", &built_in)), |_| None, &flags).unwrap();
     let built_in = &assembly.platforms[0];
     // The golden requests of docs/reference/platforms.md, made by protoc: an Android phone, and a
