@@ -16,6 +16,7 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `warnings` | valid settings that surprise |
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
 //! | `value` | `[[strategy.value]]` |
@@ -41,6 +42,7 @@ mod server;
 mod store;
 mod trust;
 mod value;
+mod warnings;
 mod zone;
 
 use rtad_config::Document;
@@ -163,32 +165,6 @@ impl Config {
         let required = |name| AudienceConfig { name, required: true, max_age: None };
         self.audiences = audiences.into_iter().map(required).collect();
         self.strategies = vec![strategy];
-    }
-
-    /// Consequences of valid settings that surprise: one sentence each. On Kubernetes a cache
-    /// directory may be empty in a new pod.
-    pub fn warnings(&self, is_on_kubernetes: bool) -> Vec<String> {
-        let is_kept = self.store.cache_dir.is_some();
-        let capped = self.strategies.iter().filter_map(|it| Some((&it.name, it.cap.as_ref()?)));
-        let warning = |(name, cap): (&String, &CapConfig)| {
-            let effect = match (cap.leased, is_kept) {
-                (true, true) => return None,
-                (true, false) => {
-                    "counts returning devices again after a restart, as store.cache_dir is not set"
-                }
-                (false, false) => {
-                    "begins at zero with each restart and in each new pod, as store.cache_dir is \
-                     not set: set it to a directory that is kept, or use leased = true"
-                }
-                (false, true) if is_on_kubernetes => {
-                    "begins at zero in a new pod unless store.cache_dir is on a volume that is \
-                     kept: an emptyDir is not; use leased = true"
-                }
-                (false, true) => return None,
-            };
-            Some(format!("the cap of {name} {effect}"))
-        };
-        capped.filter_map(warning).collect()
     }
 
     /// Keys that differ from `other` and take effect only after a restart.

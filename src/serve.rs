@@ -72,8 +72,8 @@ const COMMANDS: usize = 4;
 /// [`StartError`]. An unavailable store is none: the pod starts, is not ready, and keeps polling.
 pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, StartError> {
     let store = find_audiences(&mut assembly.config).await?;
+    warn_of(&assembly);
     let (plan, config) = (assembly.plan(), assembly.config);
-    warn_of(&config);
     let Sockets { decision, api, admin, metrics } = Sockets::bind(&config.server)?;
     let max_connections = permit_connections(config.server.max_connections);
 

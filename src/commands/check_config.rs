@@ -9,6 +9,7 @@ use rtad::config::{
     CapConfig, Config, ExperimentConfig, PartNames, PlatformConfig, SignatureMode, StrategyConfig,
     experiments, moves,
 };
+use rtad::serve::Assembly;
 use rtad_config::values::Time;
 use rtad_core::snapshot::AudienceName;
 
@@ -29,7 +30,8 @@ pub(super) struct CheckConfig {
 }
 
 pub(super) fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
-    let config = read_config(Some(&arguments.file), &Vec::new())?.config;
+    let assembly = read_config(Some(&arguments.file), &Vec::new())?;
+    let config = &assembly.config;
     if let Some(previous) = &arguments.previous {
         let previous = read_config(Some(previous), &Vec::new())?.config;
         let moves = moves(&previous.experiments, &config.experiments);
@@ -40,23 +42,23 @@ pub(super) fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
     let mut out = std::io::stdout().lock();
     match arguments.print {
         true => out.write_all(config.to_toml().as_bytes())?,
-        false => write!(out, "{}: valid\n{}", arguments.file.display(), Summary(&config))?,
+        false => write!(out, "{}: valid\n{}", arguments.file.display(), Summary(&assembly))?,
     }
     Ok(())
 }
 
 /// A line for each port, audience, strategy and platform.
-struct Summary<'a>(&'a Config);
+struct Summary<'a>(&'a Assembly);
 
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self(Config { server, store, audiences, strategies, experiments, platforms, .. }) =
-            self;
+        let Config { server, store, audiences, strategies, experiments, platforms, .. } =
+            &self.0.config;
         let every = Time(store.poll_interval);
         writeln!(f, "store      {}, polled every {every}", store.url)?;
         writeln!(f, "decisions  {}", server.listen)?;
         writeln!(f, "admin      {}", server.admin_listen)?;
-        writeln!(f, "own API    {}", api(self.0))?;
+        writeln!(f, "own API    {}", api(&self.0.config))?;
         for audience in audiences {
             let word = if audience.required { "required" } else { "optional" };
             write!(f, "audience   {}: {word}", audience.name)?;
@@ -105,7 +107,7 @@ fn api(config: &Config) -> String {
 impl Summary<'_> {
     /// Which devices get a bid, and when.
     fn rule(&self, strategy: &StrategyConfig) -> String {
-        let Config { audiences, experiments: configs, .. } = self.0;
+        let Config { audiences, experiments: configs, .. } = &self.0.config;
         let list = |names: &[AudienceName]| {
             names.iter().map(AudienceName::as_str).collect::<Vec<_>>().join(", ")
         };

@@ -118,11 +118,16 @@ impl Condition {
         groups.into_iter().filter_map(|(word, group)| Some((word, group.as_ref()?)))
     }
 
+    /// The condition itself, and all inside it.
+    pub(super) fn flat(&self) -> Vec<&Self> {
+        let inner = self.groups().flat_map(|(_, group)| group).flat_map(Self::flat);
+        std::iter::once(self).chain(inner).collect()
+    }
+
     /// Whether it depends on a part in this experiment.
     pub(super) fn reads_experiment(&self, name: &str) -> bool {
         let is_of = |part: &String| part.split_once(':').is_some_and(|(of, _)| of == name);
-        let mut inner = self.groups().flat_map(|(_, group)| group);
-        self.bucket.iter().any(is_of) || inner.any(|condition| condition.reads_experiment(name))
+        self.flat().iter().any(|condition| condition.bucket.iter().any(is_of))
     }
 
     /// The rule, with indexes of audiences and experiments; without those that `index` and `parts`

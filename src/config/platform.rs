@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::experiment::ExperimentConfig;
 use super::rules::StrategyConfig;
 use super::value::{ValueBounds, ValueConfig};
+use crate::strategy::{Attribute, ValueKey};
 
 pub use custom::{
     Algorithm, BodyFormat, Code, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
@@ -44,6 +45,10 @@ pub struct KindRules {
     pub strategy_id: &'static str,
     /// Whether a text is a valid strategy id.
     pub is_strategy_id: fn(&str) -> bool,
+    /// The attributes that its requests may have, unless keys map them.
+    pub attributes: &'static [Attribute],
+    /// The numbers of values that its answers may have, unless keys map them.
+    pub values: &'static [ValueKey],
     /// The values whose bounds its protocol publishes.
     pub value_bounds: &'static [ValueBounds],
     /// The greatest number of a bucket's tag.
@@ -123,6 +128,22 @@ pub struct HeaderConfig {
 }
 
 impl PlatformConfig {
+    /// Whether an id of the platform stands for the strategy.
+    pub(super) fn maps(&self, strategy: &StrategyConfig) -> bool {
+        self.strategies.values().any(|name| *name == strategy.name)
+    }
+
+    /// Whether a strategy of the platform reads the experiment: then answers have its tags.
+    pub(super) fn reads(
+        &self,
+        experiment: &ExperimentConfig,
+        strategies: &[StrategyConfig],
+    ) -> bool {
+        let mut conditions =
+            strategies.iter().filter(|it| self.maps(it)).filter_map(|it| it.when.as_ref());
+        conditions.any(|when| when.reads_experiment(&experiment.name))
+    }
+
     /// Checks the platform at `table`. `strategies` are the names of `[[strategy]]`.
     fn check(
         &mut self,
@@ -209,16 +230,6 @@ pub(super) fn check(
     platforms.retain(is_known);
 }
 
-/// The strategies that a platform maps, with their indexes.
-fn mapped<'a>(
-    platform: &'a PlatformConfig,
-    strategies: &'a [StrategyConfig],
-) -> impl Iterator<Item = (usize, &'a StrategyConfig)> {
-    let is_mapped =
-        |strategy: &StrategyConfig| platform.strategies.values().any(|name| *name == strategy.name);
-    strategies.iter().enumerate().filter(move |(_, strategy)| is_mapped(strategy))
-}
-
 /// Notes numbers of tags that a platform of the experiment's strategies does not accept.
 pub(super) fn check_tags(
     d: &mut Document<'_>,
@@ -231,9 +242,7 @@ pub(super) fn check_tags(
         let kind = vocabulary.kinds.iter().find(|kind| kind.word == platform.kind);
         let most = kind.map_or(u32::MAX, |kind| kind.most_tag_number);
         for (index, experiment) in experiments.iter().enumerate() {
-            let mut conditions =
-                mapped(platform, strategies).filter_map(|(_, it)| it.when.as_ref());
-            if !conditions.any(|when| when.reads_experiment(&experiment.name)) {
+            if !platform.reads(experiment, strategies) {
                 continue;
             }
             for (bucket, config) in experiment.buckets.iter().enumerate() {
@@ -257,7 +266,8 @@ pub(super) fn check_values(
     for platform in platforms {
         let kind = vocabulary.kinds.iter().find(|kind| kind.word == platform.kind);
         let bounds = kind.map_or(&[][..], |kind| kind.value_bounds);
-        for (index, strategy) in mapped(platform, strategies) {
+        let is_mapped = |(_, strategy): &(usize, &StrategyConfig)| platform.maps(strategy);
+        for (index, strategy) in strategies.iter().enumerate().filter(is_mapped) {
             for (entry, value) in strategy.values.iter().map(ValueConfig::numbers).enumerate() {
                 for bounds in bounds {
                     let Some(accepted) = bounds.refused(&value) else { continue };

@@ -57,6 +57,8 @@ pub(super) const KIND: Kind = Kind {
         word: "custom",
         strategy_id: "1 to 128 visible characters",
         is_strategy_id: |id| is_visible(id, 128),
+        attributes: &[],
+        values: &[],
         value_bounds: &[],
         most_tag_number: u32::MAX,
         is_mapped: true,

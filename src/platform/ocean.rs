@@ -36,6 +36,8 @@ pub(super) const KIND: Kind = Kind {
         strategy_id: "a whole number",
         // One spelling per id: no plus, no leading zeros.
         is_strategy_id: |id| id.parse::<i64>().is_ok_and(|number| number.to_string() == id),
+        attributes: &[Attribute::Os, Attribute::App, Attribute::Slot, Attribute::Region],
+        values: &[ValueKey::Quality, ValueKey::Weight],
         // Bounds are not published.
         value_bounds: &[],
         most_tag_number: 10,

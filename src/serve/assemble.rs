@@ -60,6 +60,12 @@ impl Assembly {
         mistakes.into_result(Self { config, platforms })
     }
 
+    /// Consequences of valid settings that surprise: a sentence each. On Kubernetes a cache
+    /// directory may be empty in a new pod.
+    pub fn warnings(&self, is_on_kubernetes: bool) -> Vec<String> {
+        self.config.warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules))
+    }
+
     /// The plan for sync.
     pub fn plan(&self) -> CatalogPlan {
         let config = &self.config;

@@ -19,9 +19,9 @@ use crate::telemetry::Telemetry;
 pub type Reread = Box<dyn Fn() -> Result<Assembly, String> + Send + Sync>;
 
 /// Logs the warnings about a config.
-pub(super) fn warn_of(config: &Config) {
+pub(super) fn warn_of(assembly: &Assembly) {
     let is_on_kubernetes = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    for warning in config.warnings(is_on_kubernetes) {
+    for warning in assembly.warnings(is_on_kubernetes) {
         tracing::warn!("{warning}");
     }
 }
@@ -155,7 +155,7 @@ impl Reloader {
         // Not the audiences served before: platforms name strategies by index in this config.
         let served = fill_in_audiences(&mut assembly.config, &self.store).await;
         served.map_err(|error| error_chain(&error))?;
-        warn_of(&assembly.config);
+        warn_of(&assembly);
         let (done, answered) = oneshot::channel();
         let gone = || "rtad is stopping".to_owned();
         let command = SyncCommand::Reload(Box::new(assembly.plan()), done);

@@ -95,6 +95,36 @@ fn numbers_of_tags_are_within_the_bounds_of_the_strategys_platforms() {
 }
 
 #[test]
+fn settings_that_platforms_lack_are_warned_about() {
+    let tested = "[[experiment]]\nname = \"e\"\n\
+                  buckets = [{ name = \"b\", slots = \"0..1\", tag = \"t\" }]\n\
+                  [[strategy]]\nname = \"tested\"\n\
+                  when = { os = \"ios\", slot = \"7\", bucket = \"e:b\", \
+                  any = [{ region = \"1\" }, { absent = \"region\" }] }\n\
+                  [[strategy.value]]\nweight = 1.5\nquality = 2\n";
+    let warnings = |platform: &str| read(&format!("{tested}{platform}")).unwrap().warnings(false);
+    let tencent = TENCENT.replace("\"first\"", "\"tested\"");
+    let slot = "the condition of tested reads slot, which the platform tencent never sends: \
+                decisions are unavailable where the rest of the condition leaves it open";
+    let lost = |key| format!("no platform of tested takes its {key}: only /v1/decide shows it");
+    assert_eq!(warnings(&tencent), [slot.to_owned(), lost("quality")]);
+    // Another platform takes the number.
+    let ocean = "[[platform]]\nkind = \"ocean\"\nname = \"ocean\"\npath = \"/o\"\n\
+                 strategies = { \"1\" = \"tested\" }\n";
+    assert_eq!(warnings(&format!("{tencent}{ocean}")), [slot]);
+    // No platform has the strategy.
+    assert!(warnings(TENCENT).is_empty());
+    let custom = "[[platform]]\nkind = \"custom\"\nname = \"tencent\"\npath = \"/c\"\n\
+                  strategies = { \"1\" = \"tested\" }\nbody = \"json\"\n\
+                  request = { request_id = \"id\", ids = { oaid = \"oaid\" }, \
+                  attributes = { os = \"os\" } }\n\
+                  response = { code = { field = \"code\", bid = 0, no_bid = 1 } }\n";
+    let tag = "no platform of e takes the tag of b: map tag or tag_number";
+    let all = [slot.to_owned(), lost("weight"), lost("quality"), tag.to_owned()];
+    assert_eq!(warnings(custom), all);
+}
+
+#[test]
 fn each_mistake_has_its_message() {
     testkit::mistakes::assert_each("src/serve/assemble/tests/platforms.txt", TENCENT, mistakes);
 }
