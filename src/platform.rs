@@ -45,7 +45,7 @@ pub use custom::Custom;
 pub use failure::{Failure, ReadError};
 pub use ids::{IdReader, Keys, MAX_IDS, MAX_READ_IDS};
 pub use ocean::Ocean;
-pub use read::{Asked, AskedList, Id, Known, Note, Purpose, Read, SkippedId, StrategyIds};
+pub use read::{Asked, AskedList, Id, IdIndex, Known, Note, Purpose, Read, SkippedId, StrategyIds};
 pub use respond::{Answered, Platform};
 pub use tencent::Tencent;
 pub use value::{Digits, Value};

@@ -47,7 +47,7 @@ impl<T> ValueTable<T> {
     /// The value of the verdict about a strategy id, if it is a bid with one.
     #[inline]
     pub(super) fn of(&self, verdicts: &[Verdict], id: Option<Known>) -> Option<&T> {
-        let values = self.0.get(id?.index)?;
+        let values = self.0.get(id?.id.0)?;
         let index = verdict_of(verdicts, id)?.decision.value.index?;
         values.get(usize::from(index))?.as_ref()
     }

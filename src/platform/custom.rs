@@ -239,8 +239,8 @@ impl Adapter for Custom {
         let mut given = Vec::with_capacity(read.asked.iter().len());
         for asked in read.asked.iter() {
             let is_bid = bids(verdicts, asked.known);
-            if let Some(id) = asked.known {
-                is_accepted[id.index] = is_bid;
+            if let Some(known) = asked.known {
+                is_accepted[known.id.0] = is_bid;
             }
             let value = self.values.of(verdicts, asked.known);
             let tag = verdict_of(verdicts, asked.known).and_then(|verdict| verdict.tag);

@@ -104,11 +104,15 @@ pub struct Asked<'a> {
     pub ad: Option<u64>,
 }
 
+/// Index among the strategy ids of a platform, of which several may stand for one strategy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdIndex(pub(super) usize);
+
 /// A configured strategy id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
-    /// Index among the platform's strategy ids.
-    pub index: usize,
+    /// Its index.
+    pub id: IdIndex,
     /// Index of its strategy in the catalog.
     pub strategy: usize,
 }
@@ -235,7 +239,7 @@ impl StrategyIds {
         assert!(ids.len() <= MAX_STRATEGIES, "at most {MAX_STRATEGIES} strategies");
         let asked = |(index, (id, strategy)): (usize, (I, usize))| Asked {
             id: id.into(),
-            known: Some(Known { index, strategy }),
+            known: Some(Known { id: IdIndex(index), strategy }),
             ad: None,
         };
         Self(ids.into_iter().enumerate().map(asked).collect())
