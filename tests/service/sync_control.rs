@@ -237,11 +237,8 @@ fn reload_is_answered_during_loads() {
     site.web.misbehave(Fault::Gate, "chunks/");
     site.depot.publish(AUDIENCE, &members(3), &Spec::small());
     wait_until("the load", || site.web.requests("old_users/manifests/2.json") > 0);
-    std::thread::scope(|scope| {
-        let reload = scope.spawn(|| server.reload(Ok(with(CONFIG))));
-        wait_until("the answer", || reload.is_finished());
-        reload.join().unwrap().unwrap();
-    });
+    server.write_config(Ok(with(CONFIG)));
+    assert_eq!(server.connect_admin().post("/v1/reload", "").ok()["reloaded"], true);
     assert_eq!((server.generation(AUDIENCE), server.generation(OTHER)), (1, 0));
     assert_eq!(server.catalog().strategies().len(), 1);
     site.web.behave();
