@@ -220,7 +220,7 @@ fn wrong_values(snapshot: &Snapshot, counts: &[u64]) -> u64 {
         return 0;
     }
     let keys = (0..SHARDS).flat_map(|shard| (0..counts[shard]).map(move |i| key(shard, i)));
-    keys.filter(|key| snapshot.filter_value(&[*key]) != Some(value(key))).count() as u64
+    keys.filter(|key| snapshot.value(&[*key]) != Some(value(key))).count() as u64
 }
 
 fn positives(snapshot: &Snapshot, counts: &[u64], probes: u64) -> u64 {
@@ -333,7 +333,7 @@ fn single_value(snapshot: &Snapshot, counts: &[u64], hit: bool, salt: u64) -> f6
     let begun = Instant::now();
     let mut sum = 0;
     for i in 0..LOOKUPS {
-        let value = snapshot.filter_value(&[probe(counts, mix(i ^ salt << 40), hit)]);
+        let value = snapshot.value(&[probe(counts, mix(i ^ salt << 40), hit)]);
         sum += value.map_or(0, |value| u64::from(value) + 1);
     }
     black_box(sum);

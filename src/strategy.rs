@@ -7,6 +7,7 @@ mod attribute;
 mod experiment;
 mod rule;
 mod schedule;
+mod tier;
 mod value;
 
 use std::fmt;
@@ -21,6 +22,7 @@ pub use experiment::{
 };
 pub use rule::{Rule, Truth};
 pub use schedule::Scheduled;
+pub use tier::{Tier, TierSet, Tiers, reach};
 pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
 
 use value::Lookups;
@@ -184,17 +186,19 @@ impl Strategy {
     ///
     /// Calls `membership` for excluding audiences first, then for including ones and for those of
     /// the rule, until the decision is final. An unavailable audience matters only if the others
-    /// leave the answer open. Audiences of values come last, and only for a bid.
+    /// leave the answer open. Audiences of values come last, and only for a bid. `tier` is called
+    /// for audiences of which the device is a member.
     #[inline]
     pub fn decide(
         &self,
         attributes: &dyn Attributes,
         membership: impl FnMut(usize) -> Membership,
+        tier: impl FnMut(usize) -> Tier,
     ) -> Decision {
         if self.values.is_empty() {
             self.decide_without_value(attributes, membership)
         } else {
-            self.decide_with_value(attributes, membership)
+            self.decide_with_value(attributes, membership, tier)
         }
     }
 
@@ -202,11 +206,13 @@ impl Strategy {
         &self,
         attributes: &dyn Attributes,
         membership: impl FnMut(usize) -> Membership,
+        tier: impl FnMut(usize) -> Tier,
     ) -> Decision {
         let mut lookups = Lookups::new(membership);
         let mut decision = self.decide_without_value(attributes, |audience| lookups.of(audience));
         if decision.is_bid() {
-            decision.value = ChosenValue::first(&self.values, |audience| lookups.of(audience));
+            let membership = |audience| lookups.of(audience);
+            decision.value = ChosenValue::first(&self.values, membership, tier);
         }
         decision
     }

@@ -18,7 +18,7 @@ use rtad::platform::{
 };
 use rtad::strategy::{
     BidValue, ChosenValue, Decision, NoAttributes, Outcome, Reason, Rule, Scheduled, Strategy,
-    ValueEntry, ValueKey,
+    Tiers, ValueEntry, ValueKey,
 };
 use rtad::telemetry::{Route, Telemetry};
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
@@ -52,7 +52,7 @@ fn lookups_and_decisions_do_not_allocate() {
     let name = "old_users".parse().unwrap();
     let audience =
         Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
-    let value = |audience| ValueEntry { audience, value: weight() };
+    let value = |audience, tiers| ValueEntry { audience, tiers, value: weight() };
     let strategy = Strategy {
         name: "new-users".to_owned(),
         exclude: vec![0],
@@ -60,7 +60,7 @@ fn lookups_and_decisions_do_not_allocate() {
         rule: Some(Rule::None(vec![Rule::All(vec![Rule::Audience(0)])])),
         experiments: Vec::new(),
         schedule: Some(Scheduled::new(Schedule::default())),
-        values: vec![value(Some(0)), value(None)],
+        values: vec![value(Some(0), Some(Tiers::Range(8, 15))), value(None, None)],
         is_shadow: false,
         no_device: Outcome::NoBid,
         unavailable: Outcome::NoBid,

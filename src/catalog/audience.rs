@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::strategy::Membership;
+use crate::strategy::{Membership, Tier};
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{AudienceName, Snapshot};
 
@@ -43,6 +43,18 @@ impl Audience {
             Some(_) => Membership::NotMember,
             None => Membership::Unavailable,
         }
+    }
+
+    /// The value of a member: the greatest of its keys.
+    pub fn tier(&self, keys: &[DeviceKey]) -> Tier {
+        let Some(snapshot) = self.available() else { return Tier::Unknown };
+        snapshot.value(keys).map_or(Tier::None, Tier::Value)
+    }
+
+    /// Whether a snapshot is served that was built without values.
+    pub fn has_no_values(&self) -> bool {
+        let snapshot = self.snapshot.as_ref();
+        snapshot.is_some_and(|snapshot| snapshot.manifest().filter().value_bits() == 0)
     }
 
     /// Whether the snapshot has expired at `now`, in seconds since 1970.

@@ -11,7 +11,7 @@ use super::caps::ServedCaps;
 use super::experiments::ServedExperiments;
 use crate::cap::Cap;
 use crate::platform::{Access, Failure, Platform, Verdicts};
-use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy, ValueEntry};
+use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy, Tier, ValueEntry};
 use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry, ValueCounter};
 use rtad_core::device::DeviceKey;
 
@@ -114,7 +114,8 @@ impl Catalog {
         let values = |strategy: &Strategy| {
             let value = |(row, entry): (usize, &ValueEntry)| {
                 let audience = entry.audience.map(|index| audiences[index].name.as_str());
-                telemetry.value(&strategy.name, row, audience)
+                let tiers = entry.tiers.map(|tiers| tiers.to_string());
+                telemetry.value(&strategy.name, row, audience, tiers.as_deref())
             };
             strategy.values.iter().enumerate().map(value).collect()
         };
@@ -190,6 +191,16 @@ impl Catalog {
     #[inline]
     pub fn audience(&self, name: &str) -> Option<&Audience> {
         self.audiences.iter().find(|audience| audience.name.as_str() == name)
+    }
+
+    /// Whether strategies ask for values of the members of an audience that is served without any,
+    /// for each audience.
+    pub fn are_tiers_missing(&self) -> impl Iterator<Item = bool> {
+        let entries = || self.strategies.iter().flat_map(|strategy| &strategy.values);
+        self.audiences.iter().enumerate().map(move |(index, audience)| {
+            let asks = |entry: &ValueEntry| entry.audience == Some(index) && entry.asks_for_value();
+            audience.has_no_values() && entries().any(asks)
+        })
     }
 
     /// Finds the index of a strategy by name.
@@ -296,12 +307,15 @@ impl Catalog {
         if keys.is_empty() {
             strategy.without_device()
         } else {
-            strategy.decide(attributes, |audience| self.audiences[audience].membership(keys))
+            let audience = |index: usize| &self.audiences[index];
+            let membership = |index| audience(index).membership(keys);
+            strategy.decide(attributes, membership, |index| audience(index).tier(keys))
         }
     }
 
     /// Decides about a device with further ids that were not read, without counting. An unread id
-    /// may be a member, so an audience with none of the keys is treated as unavailable.
+    /// may be a member, or have a greater value: an audience with none of the keys is treated as
+    /// unavailable, and values are unknown.
     ///
     /// # Panics
     ///
@@ -313,12 +327,11 @@ impl Catalog {
         keys: &[DeviceKey],
         attributes: &dyn Attributes,
     ) -> Decision {
-        self.strategies[index].decide(attributes, |audience| {
-            match self.audiences[audience].membership(keys) {
-                Membership::Member => Membership::Member,
-                Membership::NotMember | Membership::Unavailable => Membership::Unavailable,
-            }
-        })
+        let membership = |audience: usize| match self.audiences[audience].membership(keys) {
+            Membership::Member => Membership::Member,
+            Membership::NotMember | Membership::Unavailable => Membership::Unavailable,
+        };
+        self.strategies[index].decide(attributes, membership, |_| Tier::Unknown)
     }
 
     /// A copy of the catalog with some audiences replaced, and the current tables of the caps.

@@ -11,7 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::experiment::PartNames;
 use crate::strategy::{
-    Accepted, Assignment, Attribute, AttributeValue, Attributes, Membership, OS_WORDS, Rule, Truth,
+    Accepted, Assignment, Attribute, AttributeValue, Attributes, Membership, OS_WORDS, Rule,
+    TierSet, Truth, reach,
 };
 
 /// Longest value of an attribute.
@@ -346,16 +347,16 @@ impl Attributes for Tries<'_> {
 }
 
 /// Tries every combination of memberships, attributes and parts of experiments. `values` are the
-/// audiences of values. `None` if there are too many to try.
+/// audiences of values, with the values of their members. `None` if there are too many to try.
 pub(super) fn try_all(
     exclude: &[usize],
     include: &[usize],
     rule: Option<&Rule>,
-    values: &[Option<usize>],
+    values: &[(Option<usize>, TierSet)],
     parts: &PartNames,
 ) -> Option<Tried> {
     let of_rule = rule.map_or_else(Vec::new, Rule::audiences);
-    let of_values = values.iter().flatten();
+    let of_values = values.iter().filter_map(|(audience, _)| audience.as_ref());
     let lists = exclude.iter().chain(include).chain(of_values).copied();
     let mut used: Vec<usize> = lists.chain(of_rule).collect();
     used.sort_unstable();
@@ -381,8 +382,7 @@ pub(super) fn try_all(
         let is_included = include.is_empty() || include.iter().any(is_member);
         if holds && is_included && !exclude.iter().any(is_member) {
             bids = true;
-            let first = values.iter().position(|value| value.as_ref().is_none_or(is_member));
-            first.into_iter().for_each(|index| reached[index] = true);
+            reach(values, is_member, &mut reached);
         }
     }
     let constant = match (rule, when) {

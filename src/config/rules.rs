@@ -222,8 +222,8 @@ fn check_constant(
     let (exclude, include) = (indexes(&strategy.exclude), indexes(&strategy.include));
     let rule = strategy.when.as_ref().map(|when| when.rule(&index, parts));
     let when = format!("{table}.when");
-    let values: Vec<_> =
-        strategy.values.iter().map(|value| value.audience.as_ref().and_then(index)).collect();
+    let value = |value: &ValueConfig| (value.audience.as_ref().and_then(index), value.tiers());
+    let values: Vec<_> = strategy.values.iter().map(value).collect();
     let Some(tried) = try_all(&exclude, &include, rule.as_ref(), &values, parts) else { return };
     match tried.constant {
         Some(Constant::WhenNever) => {
@@ -239,7 +239,7 @@ fn check_constant(
         None => {
             // The default is also that of bids which are not based on memberships.
             let has_blind_bids = [strategy.no_device, strategy.unavailable].contains(&Outcome::Bid);
-            for (index, audience) in values.iter().enumerate() {
+            for (index, (audience, _)) in values.iter().enumerate() {
                 let is_reached = tried.reached[index] || audience.is_none() && has_blind_bids;
                 if !is_reached {
                     let found = "is never reached: no bid has it";

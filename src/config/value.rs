@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition::refuse_unknown;
-use crate::strategy::{BidValue, MAX_VALUES, ValueKey};
+use crate::strategy::{BidValue, MAX_VALUES, TierSet, Tiers, ValueKey};
 
 /// Greatest number; platforms accept less.
 const MOST: f64 = 1e9;
@@ -18,6 +18,9 @@ pub struct ValueConfig {
     /// Audience whose members get the value, unless an entry before fits. Unset = the value of all
     /// other bids: the last entry.
     pub audience: Option<AudienceName>,
+    /// Values that those members must have in it, of a list that was built with `--value`: a number
+    /// from 0 to 15, a range (`8..=15`, `8..`, `..=7`), or `none`. Unset = any or none.
+    pub tier: Option<Tiers>,
     /// Factor of the bid; 1 changes nothing. From 0.2 to 5 for `tencent`.
     #[serde(default, deserialize_with = "amount")]
     pub weight: Option<f64>,
@@ -66,6 +69,11 @@ impl ValueConfig {
             .with(ValueKey::CpcFactor, self.cpc_factor)
             .with(ValueKey::Quality, self.quality)
     }
+
+    /// The values of members that it asks for.
+    pub(super) fn tiers(&self) -> TierSet {
+        TierSet::of(self.tier)
+    }
 }
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
@@ -101,13 +109,36 @@ pub(super) fn check(
         if let Some(name) = &value.audience {
             refuse_unknown(d, &key, name.as_str(), "audiences", audiences);
         }
-        let before = &values[..index];
+        if value.tier.is_some() && value.audience.is_none() && !d.has(&key) {
+            let accepted = "audience = \"…\" beside it";
+            d.mistake(&format!("{entry}.tier"), "is given without an audience", accepted);
+            continue;
+        }
+        let is_wrong = |index: usize| d.has_mistake(&format!("{table}.value[{index}].tier"));
+        if is_wrong(index) {
+            continue;
+        }
+        let before = (0..index).filter(|earlier| !is_wrong(*earlier)).map(|index| &values[index]);
+        let before: Vec<_> = before.collect();
         if before.iter().any(|earlier| earlier.audience.is_none()) {
             let found = "is never reached: an entry before it has no audience";
             d.mistake(&entry, found, "the entry without an audience as the last one");
-        } else if before.iter().any(|earlier| earlier.audience == value.audience) {
+            continue;
+        }
+        let is_same = |earlier: &&&ValueConfig| earlier.audience == value.audience;
+        let same: Vec<_> = before.iter().filter(is_same).collect();
+        let covered = same.iter().fold(TierSet::default(), |set, earlier| set.and(earlier.tiers()));
+        if !covered.covers(value.tiers()) {
+            continue;
+        }
+        if value.tier.is_none() && same.iter().any(|earlier| earlier.tier.is_none()) {
             let found = "is never reached: an entry before it has the same audience";
             d.mistake(&key, found, "an audience of its own for each");
+        } else {
+            let found = "is never reached: entries before it have its values of this audience";
+            let tier = format!("{entry}.tier");
+            let at = if value.tier.is_some() { &tier } else { &key };
+            d.mistake(at, found, "values that no entry before it has");
         }
     }
 }

@@ -78,6 +78,7 @@ impl Assembly {
         };
         let value = |config: &ValueConfig| ValueEntry {
             audience: config.audience.as_ref().and_then(&index),
+            tiers: config.tier,
             value: config.numbers(),
         };
         let parts = PartNames::of(&config.experiments);

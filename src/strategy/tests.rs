@@ -4,6 +4,9 @@ use super::Membership::{Member as M, NotMember as N, Unavailable as U};
 use super::*;
 use rtad_core::schedule::{Moment, Schedule};
 
+/// No entry of these tests asks for a tier.
+const NO_TIER: fn(usize) -> Tier = |_| Tier::Unknown;
+
 fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
     Strategy {
         name: "new-users".to_owned(),
@@ -23,7 +26,7 @@ fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
 fn every_combination_of_two_excluding_and_two_including_audiences() {
     let rule = strategy(&[0, 1], &[2, 3]);
     for answers in combinations(&[M, N, U]) {
-        let decision = rule.decide(&NoAttributes, |audience| answers[audience]);
+        let decision = rule.decide(&NoAttributes, |audience| answers[audience], NO_TIER);
         let [a, b, c, d] = answers;
         let expected = if a == M || b == M {
             (Outcome::NoBid, Reason::Member)
@@ -47,8 +50,8 @@ fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4
 #[test]
 fn excluding_audiences_alone_bid_for_non_members() {
     let rule = strategy(&[0], &[]);
-    assert_eq!(rule.decide(&NoAttributes, |_| N), Decision::bid(Reason::NotMember));
-    assert_eq!(rule.decide(&NoAttributes, |_| M), Decision::no_bid(Reason::Member));
+    assert_eq!(rule.decide(&NoAttributes, |_| N, NO_TIER), Decision::bid(Reason::NotMember));
+    assert_eq!(rule.decide(&NoAttributes, |_| M, NO_TIER), Decision::no_bid(Reason::Member));
 }
 
 #[test]
@@ -56,17 +59,18 @@ fn unavailable_and_no_device_give_the_configured_answers() {
     let mut rule = strategy(&[0], &[]);
     rule.unavailable = Outcome::Bid;
     rule.no_device = Outcome::Bid;
-    assert_eq!(rule.decide(&NoAttributes, |_| U), Decision::bid(Reason::Unavailable));
+    assert_eq!(rule.decide(&NoAttributes, |_| U, NO_TIER), Decision::bid(Reason::Unavailable));
     assert_eq!(rule.without_device(), Decision::bid(Reason::NoDevice));
 }
 
 #[test]
 fn evaluation_stops_at_the_first_excluding_member() {
     let mut evaluated = Vec::new();
-    strategy(&[0, 1], &[2]).decide(&NoAttributes, |audience| {
+    let membership = |audience| {
         evaluated.push(audience);
         if audience == 0 { M } else { N }
-    });
+    };
+    strategy(&[0, 1], &[2]).decide(&NoAttributes, membership, NO_TIER);
     assert_eq!(evaluated, [0]);
 }
 
@@ -78,7 +82,7 @@ fn rule_and_lists_are_order_free() {
     rule.unavailable = Outcome::Bid;
     for answers in combinations(&[M, N, U]) {
         let [excluding, including, refused, _] = answers;
-        let decision = rule.decide(&NoAttributes, |audience| answers[audience]);
+        let decision = rule.decide(&NoAttributes, |audience| answers[audience], NO_TIER);
         let expected = match (excluding, including, refused) {
             (M, ..) => Decision::no_bid(Reason::Member),
             (N, N, _) => Decision::no_bid(Reason::NotMember),
@@ -90,7 +94,7 @@ fn rule_and_lists_are_order_free() {
     }
     rule.exclude.clear();
     rule.include.clear();
-    assert_eq!(rule.decide(&NoAttributes, |_| N), Decision::bid(Reason::Rule));
+    assert_eq!(rule.decide(&NoAttributes, |_| N, NO_TIER), Decision::bid(Reason::Rule));
 }
 
 #[test]
@@ -100,7 +104,8 @@ fn schedule_that_does_not_hold_refuses_every_device() {
     let past = Schedule::between(None, Moment::try_from("2020-01-01T00:00:00Z".to_owned()).ok());
     rule.schedule = Some(Scheduled::new(past));
     let refused = Decision::no_bid(Reason::NotScheduled);
-    let answers = [rule.decide(&NoAttributes, |_| panic!("looked up")), rule.without_device()];
+    let answers =
+        [rule.decide(&NoAttributes, |_| panic!("looked up"), NO_TIER), rule.without_device()];
     assert_eq!((answers, rule.when_unavailable()), ([refused; 2], refused));
 }
 
@@ -109,14 +114,15 @@ fn only_bids_have_values_and_share_lookups_with_the_rule() {
     let mut rule = strategy(&[0], &[1]);
     rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
     (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
-    let entry = |audience| ValueEntry { audience, value: BidValue::default() };
+    let entry = |audience| ValueEntry { audience, tiers: None, value: BidValue::default() };
     rule.values = vec![entry(Some(1)), entry(None)];
     let decide = |answers: [Membership; 3]| {
         let mut seen = Vec::new();
-        let decision = rule.decide(&NoAttributes, |audience| {
+        let membership = |audience| {
             seen.push(audience);
             answers[audience]
-        });
+        };
+        let decision = rule.decide(&NoAttributes, membership, NO_TIER);
         (decision.value.index, decision.value.is_fallback, seen)
     };
     assert_eq!(decide([N, M, N]), (Some(0), false, vec![0, 1, 2]));

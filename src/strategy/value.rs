@@ -5,6 +5,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use super::Membership;
+use super::tier::{Tier, Tiers};
 
 /// Most entries of a strategy.
 pub const MAX_VALUES: usize = 64;
@@ -94,8 +95,17 @@ impl Serialize for BidValue {
 pub struct ValueEntry {
     /// The audience whose members get it; `None` = the default of other bids, the last entry.
     pub audience: Option<usize>,
+    /// The values that those members must have in it; `None` = any or none.
+    pub tiers: Option<Tiers>,
     /// Its numbers.
     pub value: BidValue,
+}
+
+impl ValueEntry {
+    /// Whether no member without a value gets it.
+    pub fn asks_for_value(&self) -> bool {
+        matches!(self.tiers, Some(Tiers::Range(..)))
+    }
 }
 
 /// The value of a decision.
@@ -108,19 +118,32 @@ pub struct ChosenValue {
 }
 
 impl ChosenValue {
-    /// The first entry whose audience the device is in. An unavailable audience before it leads to
-    /// the default: a later entry might be wrong.
+    /// The first entry whose audience the device is in, with a value that the entry asks for. An
+    /// unavailable audience before it leads to the default: a later entry might be wrong. `tier` is
+    /// called for members, and only if an entry asks for values.
     pub(super) fn first(
         values: &[ValueEntry],
         mut membership: impl FnMut(usize) -> Membership,
+        mut tier: impl FnMut(usize) -> Tier,
     ) -> Self {
+        let mut known: Option<(usize, Tier)> = None;
         for (index, entry) in values.iter().enumerate() {
-            match entry.audience.map(&mut membership) {
-                None | Some(Membership::Member) => {
-                    return Self { index: index_of(index), ..Self::default() };
-                }
-                Some(Membership::NotMember) => {}
-                Some(Membership::Unavailable) => {
+            let fits = match entry.audience {
+                None => Membership::Member,
+                Some(audience) => match (membership(audience), entry.tiers) {
+                    (Membership::Member, Some(tiers)) => {
+                        let found = known.filter(|(known, _)| *known == audience);
+                        let (_, found) = found.unwrap_or_else(|| (audience, tier(audience)));
+                        known = Some((audience, found));
+                        tiers.membership(found)
+                    }
+                    (membership, _) => membership,
+                },
+            };
+            match fits {
+                Membership::Member => return Self { index: index_of(index), ..Self::default() },
+                Membership::NotMember => {}
+                Membership::Unavailable => {
                     return Self { is_fallback: true, ..Self::default_of(values) };
                 }
             }
@@ -171,10 +194,11 @@ mod tests {
 
     #[test]
     fn first_match_wins_and_unavailable_audiences_lead_to_the_default() {
-        let entry = |audience| ValueEntry { audience, value: BidValue::default() };
+        let entry = |audience| ValueEntry { audience, tiers: None, value: BidValue::default() };
         let mut values = [Some(0), Some(1), None].map(entry).to_vec();
         let first = |values: &[ValueEntry], answers: [Membership; 2]| {
-            let chosen = ChosenValue::first(values, |audience| answers[audience]);
+            let tier = |_| panic!("no entry asks for a tier");
+            let chosen = ChosenValue::first(values, |audience| answers[audience], tier);
             (chosen.index, chosen.is_fallback)
         };
         for (answers, expected) in [
@@ -190,6 +214,36 @@ mod tests {
         values.pop();
         assert_eq!(first(&values, [N, N]), (None, false));
         assert_eq!(first(&values, [U, M]), (None, true));
+    }
+
+    #[test]
+    fn tiers_of_members_choose_between_entries_of_one_audience() {
+        let entry = |audience, tiers| ValueEntry { audience, tiers, value: BidValue::default() };
+        let values = [
+            entry(Some(0), Some(Tiers::Range(8, 15))),
+            entry(Some(0), Some(Tiers::None)),
+            entry(Some(1), Some(Tiers::Range(0, 15))),
+            entry(Some(0), None),
+            entry(None, None),
+        ];
+        let first = |answers: [Membership; 2], tiers: [Tier; 2]| {
+            let mut asked = Vec::new();
+            let tier = |audience: usize| {
+                asked.push(audience);
+                tiers[audience]
+            };
+            let chosen = ChosenValue::first(&values, |audience| answers[audience], tier);
+            (chosen.index.unwrap(), chosen.is_fallback, asked)
+        };
+        let value = Tier::Value;
+        assert_eq!(first([M, M], [value(8), value(0)]), (0, false, vec![0]));
+        assert_eq!(first([M, M], [Tier::None, value(0)]), (1, false, vec![0]));
+        assert_eq!(first([M, M], [value(7), value(0)]), (2, false, vec![0, 1]));
+        assert_eq!(first([M, M], [value(7), Tier::None]), (3, false, vec![0, 1]));
+        assert_eq!(first([M, N], [value(7), value(0)]), (3, false, vec![0]));
+        assert_eq!(first([M, M], [Tier::Unknown, value(0)]), (4, true, vec![0]));
+        assert_eq!(first([N, N], [value(8), value(0)]), (4, false, vec![]));
+        assert_eq!(first([N, U], [value(8), value(0)]), (4, true, vec![]));
     }
 
     #[test]

@@ -52,7 +52,7 @@ struct LabeledCounters {
     /// The counters by strategy, experiment and bucket.
     buckets: BTreeMap<[String; 3], BucketCounters>,
     /// The counters by strategy, row and audience.
-    values: BTreeMap<[String; 3], ValueCounter>,
+    values: BTreeMap<[String; 4], ValueCounter>,
     failures: BTreeMap<RefusalLabels, FailureCounter>,
     /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
@@ -148,11 +148,19 @@ impl Telemetry {
 
     /// Counter of a strategy's bids with the value of a row, counted from 0. The default has no
     /// audience.
-    pub fn value(&self, strategy: &str, row: usize, audience: Option<&str>) -> ValueCounter {
-        let (row, audience) = (row.to_string(), audience.unwrap_or_default());
-        let labels = [("strategy", strategy), ("row", &row), ("audience", audience)];
+    pub fn value(
+        &self,
+        strategy: &str,
+        row: usize,
+        audience: Option<&str>,
+        tiers: Option<&str>,
+    ) -> ValueCounter {
+        let row = row.to_string();
+        let (audience, tiers) = (audience.unwrap_or_default(), tiers.unwrap_or_default());
+        let labels =
+            [("strategy", strategy), ("row", &row), ("audience", audience), ("tier", tiers)];
         let new = || ValueCounter::new(self.counter("rtad_bid_values_total", &labels));
-        let key = [strategy, &row, audience].map(str::to_owned);
+        let key = [strategy, &row, audience, tiers].map(str::to_owned);
         self.labeled().values.entry(key).or_insert_with(new).clone()
     }
 

@@ -108,10 +108,10 @@ fn python_reader_gives_the_same_values() {
 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found = String::from_utf8(output.stdout).unwrap();
-    let expected = asked.iter().map(|key| snapshot.filter_value(&[*key]));
+    let expected = asked.iter().map(|key| snapshot.value(&[*key]));
     let expected = expected.map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
     assert!(found.lines().eq(expected), "the values differ");
-    let is_right = |key: &DeviceKey| snapshot.filter_value(&[*key]) == Some(value(key));
+    let is_right = |key: &DeviceKey| snapshot.value(&[*key]) == Some(value(key));
     assert_eq!(asked.iter().take_while(|key| is_right(key)).count(), 40_040);
 }
 

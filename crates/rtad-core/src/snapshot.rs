@@ -243,14 +243,15 @@ impl Snapshot {
         located
     }
 
-    /// The greatest value among those of a device's keys in the filters; `None` if no key is in
-    /// them, or none of those has a value. Does not read deltas. Right for members, noise for false
-    /// positives. Cache misses of the keys overlap.
-    pub fn filter_value(&self, keys: &[DeviceKey]) -> Option<u8> {
+    /// The greatest value among those of a device's keys that are members; `None` if none of them
+    /// has one. Right for members, noise for false positives. A delta that adds a key keeps its
+    /// value. Cache misses of the keys overlap.
+    pub fn value(&self, keys: &[DeviceKey]) -> Option<u8> {
         let of_keys = |keys: &[DeviceKey]| {
             let located = self.locate_and_touch::<DEVICE_KEYS>(keys);
             let value = |(key, (chunk, target)): (&DeviceKey, &Located<'_>)| {
-                chunk.and_then(|chunk| chunk.value_at(target, key))
+                let is_removed = self.overlaid(key) == Some(false);
+                chunk.filter(|_| !is_removed).and_then(|chunk| chunk.value_at(target, key))
             };
             keys.iter().zip(&located).filter_map(value).max()
         };

@@ -54,7 +54,7 @@ fn snapshot(sandbox: &Sandbox) -> Snapshot {
 }
 
 fn value_in(snapshot: &Snapshot, id: &str) -> Option<u8> {
-    snapshot.filter_value(&[DeviceKey::from_hex(id.as_bytes()).unwrap()])
+    snapshot.value(&[DeviceKey::from_hex(id.as_bytes()).unwrap()])
 }
 
 fn value(sandbox: &Sandbox, id: &str) -> Option<u8> {
