@@ -81,10 +81,7 @@ fn read(
     };
     let key = key.ok();
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
-        .map(|index| {
-            let answer = key.map(|key| catalog.audiences()[index].membership(&[key]));
-            explain_audience(catalog, index, answer, history)
-        })
+        .map(|index| explain_audience(catalog, index, key.as_slice(), history))
         .collect();
     let (mut units, mut assignments) = (Units::default(), Assignments::new());
     for (kind, key) in kinds.iter().zip(key.iter().cycle()) {

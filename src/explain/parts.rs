@@ -8,19 +8,31 @@ use super::report::{
     StrategyExplained, Unavailable, ValueExplained, WhenExplained,
 };
 use crate::catalog::{Audience, Catalog};
-use crate::strategy::{Attribute, Attributes, Decision, Experiment, Membership, Rule, ValueEntry};
+use crate::strategy::{
+    Attribute, Attributes, Decision, Experiment, Membership, Rule, Tier, ValueEntry,
+};
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
 
-/// The state of an audience, and its answer for the device.
+/// The membership of a device with these keys, and its value if it is a member with one.
+pub(super) fn answer_of(audience: &Audience, keys: &[DeviceKey]) -> (Membership, Option<u8>) {
+    let membership = audience.membership(keys);
+    match (membership, audience.tier(keys)) {
+        (Membership::Member, Tier::Value(value)) => (membership, Some(value)),
+        _ => (membership, None),
+    }
+}
+
+/// The state of an audience, and its answer for a device with these keys, if any.
 pub(super) fn explain_audience(
     catalog: &Catalog,
     index: usize,
-    answer: Option<Membership>,
+    keys: &[DeviceKey],
     history: &SyncHistory,
 ) -> AudienceExplained {
     let audience = &catalog.audiences()[index];
+    let answer = (!keys.is_empty()).then(|| answer_of(audience, keys));
     let age = audience.age_seconds(now_unix_seconds());
     let snapshot = audience.snapshot.as_ref().map(|snapshot| {
         let manifest = snapshot.manifest();
@@ -28,6 +40,7 @@ pub(super) fn explain_audience(
             generation: manifest.generation(),
             keys: manifest.keys(),
             expected_fpr: manifest.expected_fpr(),
+            has_values: manifest.filter().value_bits() > 0,
             age_seconds: age.unwrap_or(0),
         }
     });
@@ -36,7 +49,8 @@ pub(super) fn explain_audience(
         available: audience.available().is_some(),
         unavailable: unavailable(audience, age, history),
         snapshot,
-        answer,
+        answer: answer.map(|(membership, _)| membership),
+        tier: answer.and_then(|(_, tier)| tier),
     }
 }
 
@@ -118,6 +132,7 @@ pub(super) fn explain_strategy(
     });
     let value = |(index, entry): (usize, &ValueEntry)| ValueExplained {
         audience: entry.audience.map(name),
+        tier: entry.tiers,
         value: entry.value,
         chosen: decision.value.index.map(usize::from) == Some(index),
     };

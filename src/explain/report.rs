@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::input::Encoding;
 use super::trace::Note;
 use crate::catalog::IdResult;
-use crate::strategy::{Attribute, BidValue, Membership, Truth};
+use crate::strategy::{Attribute, BidValue, Membership, Tiers, Truth};
 
 /// The reason of a strategy id that the config does not map; all other reasons are a decision's.
 pub(super) const NOT_CONFIGURED: &str = "not_configured";
@@ -88,6 +88,9 @@ pub(super) struct IdInAudience {
     pub(super) name: String,
     #[serde(serialize_with = "as_word")]
     pub(super) answer: Option<Membership>,
+    /// The value of this id, if it is a member with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tier: Option<u8>,
 }
 
 #[derive(Debug, Serialize)]
@@ -101,6 +104,9 @@ pub(super) struct AudienceExplained {
     /// Membership of the whole device; null if it was not checked.
     #[serde(serialize_with = "as_word")]
     pub(super) answer: Option<Membership>,
+    /// The greatest value of the device's ids that are members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tier: Option<u8>,
 }
 
 /// The reason why an audience is unavailable.
@@ -128,6 +134,8 @@ pub(super) struct SnapshotExplained {
     pub(super) generation: u64,
     pub(super) keys: u64,
     pub(super) expected_fpr: f64,
+    /// Whether it was built with a value per device.
+    pub(super) has_values: bool,
     pub(super) age_seconds: u64,
 }
 
@@ -194,6 +202,9 @@ pub(super) struct BucketExplained {
 pub(super) struct ValueExplained {
     /// Null for the default.
     pub(super) audience: Option<String>,
+    /// The values that members must have in the audience.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tier: Option<Tiers>,
     pub(super) value: BidValue,
     /// Whether this bid has it.
     pub(super) chosen: bool,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rtad_core::device::DeviceKey;
 
 use super::input::Encoding;
-use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy};
+use super::parts::{DeviceFacts, answer_of, canonical, explain_audience, explain_strategy};
 use super::report::{
     AccessChecked, AudienceExplained, BodyRead, ExplainedAnswer, Explanation, FailureExplained,
     IdExplained, IdInAudience, NOT_CONFIGURED, StrategyExplained,
@@ -83,20 +83,15 @@ pub fn explain(
     let failure = failure.map(|failure| FailureExplained { cause: failure.as_str(), detail });
 
     let indexes = named_audiences(catalog, platform);
-    let asked = |keys: &[DeviceKey]| {
-        let membership = |index: &usize| catalog.audiences()[*index].membership(keys);
-        indexes.iter().map(membership).collect()
-    };
     let keys = trace.keys.keys();
-    let memberships: Vec<Membership> = asked(keys);
-    let audience = |(index, membership): (&usize, &Membership)| {
-        let was_asked = !keys.is_empty();
-        explain_audience(catalog, *index, was_asked.then_some(*membership), history)
-    };
     let audiences: Vec<AudienceExplained> =
-        indexes.iter().zip(&memberships).map(audience).collect();
+        indexes.iter().map(|index| explain_audience(catalog, *index, keys, history)).collect();
+    let of_id = |key: DeviceKey| {
+        let answer = |index: &usize| answer_of(&catalog.audiences()[*index], &[key]);
+        indexes.iter().map(answer).collect()
+    };
     let ids: Vec<IdExplained> =
-        trace.ids.iter().map(|id| explain_traced(id, &audiences, asked)).collect();
+        trace.ids.iter().map(|id| explain_traced(id, &audiences, of_id)).collect();
     let strategies = explain_strategies(catalog, platform, &read, &trace, &verdicts);
     let answer = ExplainedAnswer {
         status: 200,
@@ -136,14 +131,14 @@ fn named_audiences(catalog: &Catalog, platform: &Platform) -> BTreeSet<usize> {
 fn explain_traced(
     id: &TracedId,
     audiences: &[AudienceExplained],
-    asked: impl FnOnce(&[DeviceKey]) -> Vec<Membership>,
+    of_id: impl FnOnce(DeviceKey) -> Vec<(Membership, Option<u8>)>,
 ) -> IdExplained {
     let decides =
         id.found == IdResult::Usable && audiences.iter().any(|audience| audience.answer.is_some());
-    let memberships = id.key.filter(|_| decides).map_or_else(Vec::new, |key| asked(&[key]));
-    let in_audience = |(audience, answer): (&AudienceExplained, Membership)| IdInAudience {
-        name: audience.name.clone(),
-        answer: Some(answer),
+    let answers = id.key.filter(|_| decides).map_or_else(Vec::new, of_id);
+    let in_audience = |(audience, answer): (&AudienceExplained, _)| {
+        let (membership, tier) = answer;
+        IdInAudience { name: audience.name.clone(), answer: Some(membership), tier }
     };
     IdExplained {
         path: id.path.clone(),
@@ -153,7 +148,7 @@ fn explain_traced(
         canonical: id.key.and_then(|key| canonical(&id.value, id.field.kind(), key)),
         md5: id.key.map(|key| const_hex::encode(key.as_bytes())),
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
-        audiences: audiences.iter().zip(memberships).map(in_audience).collect(),
+        audiences: audiences.iter().zip(answers).map(in_audience).collect(),
     }
 }
 

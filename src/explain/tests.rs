@@ -70,8 +70,11 @@ strategies = { 1 = "new", 2 = "vips", 3 = "any" }
 "#;
 
 fn snapshot(audience: &str, ids: &[&str], created_unix_seconds: u64) -> Snapshot {
-    let target_fpr = 1e-7;
-    let filter = FilterSpec::for_fpr(FilterKind::Block512, target_fpr).unwrap();
+    let (filter, target_fpr) = match audience {
+        "scores" => (FilterSpec::with_values_for_fpr(FilterKind::Ribbon, 1e-4), 1e-4),
+        _ => (FilterSpec::for_fpr(FilterKind::Block512, 1e-7), 1e-7),
+    };
+    let filter = filter.unwrap();
     let mut keys: Vec<DeviceKey> =
         ids.iter().map(|id| DeviceKey::of_canonical(id.as_bytes())).collect();
     keys.sort_unstable();
@@ -79,7 +82,8 @@ fn snapshot(audience: &str, ids: &[&str], created_unix_seconds: u64) -> Snapshot
     testkit::store::snapshot(audience, 7, &keys, &spec)
 }
 
-/// `old` holds the OAID, `vip` another id, `gone` has no snapshot, and `stale` is three hours old.
+/// `old` holds the OAID, `vip` another id, `scores` the OAID with value 14, `gone` has no snapshot,
+/// and `stale` is three hours old.
 fn catalog(config: &str, telemetry: &Telemetry) -> Catalog {
     let assembly = Assembly::read(Some(("rtad.toml", config)), |_| None, &Vec::new()).unwrap();
     let plan = assembly.plan();
@@ -87,7 +91,7 @@ fn catalog(config: &str, telemetry: &Telemetry) -> Catalog {
     Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry).with_audiences(
         |audience| {
             let (ids, age) = match audience.name.as_str() {
-                "old" => ([OAID], 60),
+                "old" | "scores" => ([OAID], 60),
                 "vip" => (["somebody"], 60),
                 "stale" => ([OAID], 3 * 3600),
                 _ => return None,

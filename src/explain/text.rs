@@ -110,11 +110,16 @@ fn id_details(id: &IdExplained) -> String {
     );
     details.extend(id.shard.as_ref().map(|shard| format!("shard {shard}")));
     details.extend(id.audiences.iter().map(|one| match one.answer {
-        Some(Membership::Member) => format!("in {}", one.name),
+        Some(Membership::Member) => format!("in {}{}", one.name, tier(one.tier)),
         Some(Membership::NotMember) => format!("not in {}", one.name),
         _ => format!("{} unavailable", one.name),
     }));
     details.join(", ")
+}
+
+/// The value of a member, behind its membership.
+fn tier(tier: Option<u8>) -> String {
+    tier.map(|tier| format!(" with tier {tier}")).unwrap_or_default()
 }
 
 const fn word(found: IdResult) -> &'static str {
@@ -139,6 +144,7 @@ const fn access(access: AccessChecked) -> &'static str {
 
 fn audience_row(audience: &AudienceExplained) -> Vec<String> {
     let answer = audience.answer.map_or("not checked", membership_word);
+    let answer = answer.to_owned() + &tier(audience.tier);
     let snapshot = audience.snapshot.as_ref().map(|snapshot| {
         let (age, fpr) = (words::duration(snapshot.age_seconds), snapshot.expected_fpr);
         let keys = counted(snapshot.keys, "key");
@@ -146,7 +152,7 @@ fn audience_row(audience: &AudienceExplained) -> Vec<String> {
     });
     let snapshot = snapshot.filter(|_| audience.available);
     let trouble = words::unavailable(audience).as_deref().map(printable);
-    vec![audience.name.clone(), answer.to_owned(), snapshot.or(trouble).unwrap_or_default()]
+    vec![audience.name.clone(), answer, snapshot.or(trouble).unwrap_or_default()]
 }
 
 fn bytes(count: usize) -> String {

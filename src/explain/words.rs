@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::report::{
     AudienceExplained, BucketExplained, Explanation, FailureExplained, IdExplained, NOT_CONFIGURED,
-    OtherMembership, StrategyExplained, Unavailable,
+    OtherMembership, StrategyExplained, Unavailable, ValueExplained,
 };
 use crate::catalog::IdResult;
 use crate::platform::{Failure, MAX_IDS, MAX_READ_IDS};
-use crate::strategy::{Membership, Reason, ValueKey};
+use crate::strategy::{Membership, Reason, Tiers, ValueKey};
 use rtad_core::device::IdField;
 
 /// Different reasons that a conclusion lists.
@@ -142,23 +142,45 @@ impl Explanation {
         if !one.bid || one.values.is_empty() {
             return None;
         }
-        let is_missing = |name: &&String| {
-            self.audiences.iter().any(|audience| audience.name == **name && !audience.available)
-        };
         let chosen = one.values.iter().position(|value| value.chosen);
         let before = &one.values[..chosen.unwrap_or(one.values.len())];
-        let missing = before.iter().filter_map(|value| value.audience.as_ref()).find(is_missing);
-        let because = missing.map(|name| format!(", as {name} is unavailable"));
+        let because = before.iter().find_map(|value| self.without_value(value));
+        let because = because.map(|because| format!(", as {because}"));
         let Some(value) = chosen.map(|index| &one.values[index]) else {
             return Some(format!("no value fits{}", because.unwrap_or_default()));
         };
         let number = |(key, number): (ValueKey, f64)| format!("{} {number}", key.as_str());
         let numbers: Vec<String> = value.value.numbers().map(number).collect();
-        let origin = match &value.audience {
-            Some(audience) => format!("of {audience}"),
-            None => format!("of other bids{}", because.unwrap_or_default()),
+        let origin = match (&value.audience, value.tier) {
+            (Some(audience), None) => format!("of {audience}"),
+            (Some(audience), Some(tier)) => format!("of {audience} with tier {tier}"),
+            (None, _) => "of other bids".to_owned(),
         };
-        Some(format!("its value is {}, that {origin}", listed(&numbers, "and")))
+        let because = because.unwrap_or_default();
+        Some(format!("its value is {}, that {origin}{because}", listed(&numbers, "and")))
+    }
+
+    /// The reason why an entry does not fit that might fit otherwise.
+    fn without_value(&self, value: &ValueExplained) -> Option<String> {
+        let audience = self.audiences.iter().find(|one| Some(&one.name) == value.audience.as_ref());
+        let audience = audience?;
+        let name = &audience.name;
+        let is_member = audience.answer == Some(Membership::Member);
+        let is_incomplete =
+            self.failure.as_ref().is_some_and(|one| one.cause == Failure::TooManyIds.as_str());
+        match (&audience.snapshot, value.tier) {
+            _ if !audience.available => Some(format!("{name} is unavailable")),
+            (_, Some(_)) if is_member && is_incomplete => {
+                Some(format!("another id may have a greater value in {name}"))
+            }
+            (Some(snapshot), Some(Tiers::Range(..))) if is_member && audience.tier.is_none() => {
+                Some(match snapshot.has_values {
+                    true => format!("the device has no value in {name}"),
+                    false => format!("{name} was built without values"),
+                })
+            }
+            _ => None,
+        }
     }
 
     fn member_of(&self, audiences: &[String], verb: &str) -> String {

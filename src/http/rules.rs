@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use crate::catalog::Catalog;
-use crate::strategy::{BidValue, Strategy};
+use crate::strategy::{BidValue, Strategy, Tiers, ValueEntry};
 use rtad_core::clock::unix_seconds;
 
 /// A strategy's rule.
@@ -34,6 +34,8 @@ struct ScheduleStatus {
 struct ValueStatus<'a> {
     /// Null for the default.
     audience: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<Tiers>,
     value: BidValue,
 }
 
@@ -51,7 +53,11 @@ fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
         holds: schedule.holds(),
         next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
     });
-    let values = strategy.values.iter();
+    let value = |entry: &ValueEntry| ValueStatus {
+        audience: entry.audience.map(name),
+        tier: entry.tiers,
+        value: entry.value,
+    };
     RuleStatus {
         strategy: &strategy.name,
         shadow: strategy.is_shadow,
@@ -59,8 +65,6 @@ fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
         include: names(&strategy.include),
         when: when.map(|rule| rule.to_text(&|index| name(index).to_owned(), experiments)),
         schedule,
-        values: values
-            .map(|entry| ValueStatus { audience: entry.audience.map(name), value: entry.value })
-            .collect(),
+        values: strategy.values.iter().map(value).collect(),
     }
 }

@@ -48,10 +48,14 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
 pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     let telemetry = &app.shared.telemetry;
     telemetry.ready(app.shared.readiness.is_ready());
-    for cap in app.serving.load().caps().iter() {
+    let catalog = app.serving.load();
+    for cap in catalog.caps().iter() {
         let Usage { devices, limit, .. } = cap.usage();
         telemetry.cap(cap.strategy(), devices, limit);
         telemetry.cap_leases(cap.strategy(), app.shared.caps.leases(cap));
+    }
+    for (audience, is_missing) in catalog.audiences().iter().zip(catalog.are_tiers_missing()) {
+        telemetry.tiers_missing(&audience.name, is_missing);
     }
     let mut response = Response::new(telemetry.render().into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -145,6 +149,8 @@ struct AudienceStatus<'a> {
     required: bool,
     /// Whether it is loaded, not older than its `max_age`, and not expired.
     available: bool,
+    /// Whether strategies ask for values of its members, and its snapshot was built without.
+    tiers_missing: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_age_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,6 +166,9 @@ struct SnapshotStatus<'a> {
     keys: u64,
     size_bytes: u64,
     filter: &'a str,
+    /// Bits of each key's value; absent if keys have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_bits: Option<u32>,
     target_fpr: f64,
     expected_fpr: f64,
     /// Keys in second tiers and in lists of a ribbon filter.
@@ -209,10 +218,12 @@ impl DeltaStatus {
 pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
     let catalog = app.serving.load();
     let now = now_unix_seconds();
-    let audiences = catalog.audiences().iter().map(|audience| AudienceStatus {
+    let audiences = catalog.audiences().iter().zip(catalog.are_tiers_missing());
+    let audiences = audiences.map(|(audience, tiers_missing)| AudienceStatus {
         name: audience.name.as_str(),
         required: audience.required,
         available: audience.available().is_some(),
+        tiers_missing,
         max_age_seconds: audience.max_age.map(|age| age.as_secs()),
         snapshot: audience.snapshot.as_ref().map(|snapshot| {
             let manifest = snapshot.manifest();
@@ -222,6 +233,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
                 keys: manifest.keys(),
                 size_bytes: manifest.size_bytes(),
                 filter: manifest.filter().kind().as_str(),
+                value_bits: Some(manifest.filter().value_bits()).filter(|bits| *bits > 0),
                 target_fpr: manifest.target_fpr(),
                 expected_fpr: manifest.expected_fpr(),
                 diverted_keys,

@@ -22,7 +22,7 @@ pub(super) fn describe() {
     );
     metrics::describe_counter!(
         "rtad_bid_values_total",
-        "Bids with a value, by strategy, row of its values and audience"
+        "Bids with a value, by strategy, row of its values, audience and tier"
     );
     metrics::describe_counter!(
         "rtad_platform_failures_total",
@@ -71,6 +71,10 @@ pub(super) fn describe() {
     metrics::describe_gauge!(
         "rtad_snapshot_fill_ratio",
         "Fraction of the filters' bits that are set; NaN for ribbon filters"
+    );
+    metrics::describe_gauge!(
+        "rtad_tiers_missing",
+        "1 while strategies ask for values of an audience that is served without any"
     );
     metrics::describe_gauge!("rtad_sync_alive", "1 while the sync thread runs");
     metrics::describe_counter!("rtad_sync_total", "Polls of the store, by audience and result");

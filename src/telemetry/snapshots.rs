@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::registry::Telemetry;
 use crate::cap::LeaseState;
-use rtad_core::snapshot::{Overlay, Snapshot};
+use rtad_core::snapshot::{AudienceName, Overlay, Snapshot};
 
 impl Telemetry {
     /// Sets the gauges of a served audience, and its `max_age`.
@@ -28,6 +28,12 @@ impl Telemetry {
         let audience = manifest.audience().as_str();
         self.set_snapshot(audience, values, fill);
         self.deltas(audience, snapshot.overlay());
+    }
+
+    /// Sets the gauge of an audience that is served without the values that strategies ask for.
+    pub fn tiers_missing(&self, audience: &AudienceName, is_missing: bool) {
+        let audience = [("audience", audience.as_str())];
+        self.gauge("rtad_tiers_missing", &audience).set(f64::from(u8::from(is_missing)));
     }
 
     /// Sets the gauges of a strategy's cap: devices counted in its period, and their limit.
@@ -67,6 +73,7 @@ impl Telemetry {
         self.set_snapshot(audience, [f64::NAN; 9], [f64::NAN; 3]);
         self.gauge("rtad_sync_caught_up_timestamp_seconds", &[("audience", audience)])
             .set(f64::NAN);
+        self.gauge("rtad_tiers_missing", &[("audience", audience)]).set(f64::NAN);
         self.no_deltas(audience);
     }
 

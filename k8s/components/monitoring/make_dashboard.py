@@ -316,9 +316,9 @@ def asked(board):
         SHARE,
         [
             (
-                f"{sum_by('strategy, row, audience', values)} / on (strategy) group_left () "
+                f"{sum_by('strategy, row, audience, tier', values)} / on (strategy) group_left () "
                 f"{sum_by('strategy', values)}",
-                "{{strategy}} {{row}} {{audience}}",
+                "{{strategy}} {{row}} {{audience}} {{tier}}",
             )
         ],
         "Rows of `[[strategy.value]]`, among bids that have a value. The default has no audience.",
@@ -456,6 +456,10 @@ def served(board):
         (
             f"max by (pod, {audience}) ({of('rtad_snapshot_mixed')})",
             "mixed generations, {{pod}} {{audience}}",
+        ),
+        (
+            f"max by (pod, {audience}) ({of('rtad_tiers_missing')})",
+            "values missing, {{pod}} {{audience}}",
         ),
         (
             f"1 - min by (pod) ({of('rtad_config_last_reload_successful')})",

@@ -53,6 +53,74 @@ strategies = { V1 = "valued", V2 = "careful" }
     assert_eq!(fixture.served("values", &body), json["answer"]["hex"].as_str().unwrap());
 }
 
+#[test]
+fn tiers_are_explained() {
+    let tiers = r#"
+[[audience]]
+name = "scores"
+[[strategy]]
+name = "scored"
+include = ["old"]
+[[strategy.value]]
+audience = "scores"
+tier = "..=13"
+weight = 0.5
+[[strategy.value]]
+audience = "scores"
+tier = "14.."
+weight = 3
+[[strategy]]
+name = "careful"
+exclude = ["vip"]
+[[strategy.value]]
+audience = "old"
+tier = 14
+weight = 2
+[[strategy.value]]
+audience = "old"
+tier = "none"
+weight = 0.9
+[[platform]]
+kind = "tencent"
+name = "tiers"
+path = "/tiers"
+strategies = { V1 = "scored", V2 = "careful" }
+"#;
+    let fixture = fixture_of(&format!("{RULES}{tiers}"));
+    let mut device = Device { oaid: Some(OAID.into()), ..Device::default() };
+    let body = tencent(device.clone());
+    let explanation = fixture.with_headers("tiers", &[], &body);
+    let text = explanation.to_string();
+    for sentence in [
+        "shard 83e9, in old, not in vip, in scores with tier 14",
+        "scores  member with tier 14  generation 7",
+        "in old, which it includes; its value is weight 3, that of scores with tier 14..=15\n",
+        "no id is in vip; its value is weight 0.9, that of old with tier none, as old was built \
+         without values\n",
+    ] {
+        assert!(text.contains(sentence), "{sentence}\n{text}");
+    }
+    let json = serde_json::to_value(explanation).unwrap();
+    let named = |list: &Value| {
+        let list = list.as_array().unwrap();
+        list.iter().find(|one| one["name"] == "scores").unwrap().clone()
+    };
+    assert_eq!(named(&json["audiences"])["tier"], 14);
+    assert_eq!(named(&json["audiences"])["snapshot"]["has_values"], true);
+    assert_eq!(named(&json["ids"][0]["audiences"])["tier"], 14);
+    let second = &json["strategies"][0]["values"][1];
+    assert_eq!((&second["tier"], &second["chosen"]), (&json!("14..=15"), &json!(true)));
+    assert_eq!(fixture.served("tiers", &body), json["answer"]["hex"].as_str().unwrap());
+    let missing: Vec<_> = fixture.catalog.are_tiers_missing().collect();
+    assert_eq!(missing, [true, false, false, false, false]);
+
+    // An id that is not read may have a greater value.
+    device.wx_openid = openids(MAX_IDS + 1).wx_openid;
+    let text = fixture.with_headers("tiers", &[], &tencent(device)).to_string();
+    let sentence = "no value fits, as another id may have a greater value in scores";
+    assert!(text.contains(sentence), "{text}");
+}
+
 /// Strategies with conditions and schedules, over the audiences of [`RULES`].
 #[test]
 fn conditions_and_schedules_are_explained() {

@@ -106,6 +106,15 @@ export function problemsOf(status, reading) {
         text,
       });
     }
+    if (audience.tiers_missing) {
+      problems.push({
+        ...about,
+        key: `tiers ${name}`,
+        level: "warn",
+        title: t("tiers-title", { name }),
+        text: t("tiers-text"),
+      });
+    }
     if (reading.sum("rtad_snapshot_mixed", { audience: name }) === 1) {
       problems.push({
         ...about,
@@ -269,7 +278,7 @@ function factsOf({ snapshot, name, max_age_seconds: limit }, reading) {
           t("listed", { listed: short(snapshot.listed_keys) }),
         ]
       : [t("fill"), fill("mean"), t("fill-range", { min: fill("min"), max: fill("max") })],
-    [t("filter"), snapshot.filter],
+    [t("filter"), snapshot.filter, snapshot.value_bits && t("with-values")],
     [
       t("deltas"),
       hasDeltas

@@ -242,9 +242,10 @@ function bucketsOf({ buckets }) {
 /** The value of a strategy's bid. */
 function valueOf({ values }) {
   const chosen = (values ?? []).filter((one) => one.chosen);
-  return chosen.map(({ audience, value }) => {
+  return chosen.map(({ audience, tier, value }) => {
     const numbers = list(Object.entries(value).map(([key, number]) => `${key} ${number}`));
-    return audience ? t("value-of", { numbers, audience }) : t("value-default", { numbers });
+    if (!audience) return t("value-default", { numbers });
+    return t(tier ? "value-of-tier" : "value-of", { numbers, audience, tier });
   });
 }
 
@@ -288,9 +289,11 @@ function audiencesTable(audiences) {
     [t("audience"), t("says"), t("served-from")],
     audiences,
     ({ name }) => name,
-    ({ name, answer, snapshot }) => [
+    ({ name, answer, tier, snapshot }) => [
       name,
-      answer ? pill(LEVELS[answer], t(answer)) : t("not-asked"),
+      answer
+        ? el("span", {}, pill(LEVELS[answer], t(answer)), ...(tier === undefined ? [] : [" ", t("tier", { tier })]))
+        : t("not-asked"),
       snapshot
         ? t("generation-and-age", {
             generation: snapshot.generation,
@@ -320,7 +323,9 @@ function idsTable(ids) {
     (id) => {
       const details = el("span", {}, pill(LEVELS[id.result] ?? "warn", t(`id-${id.result}`)));
       if (id.result !== "usable") details.append(" ", t(`because-${id.result}`));
-      const members = (id.audiences ?? []).map(({ name, answer }) => `${name}: ${t(answer)}`);
+      const members = (id.audiences ?? []).map(({ name, answer, tier }) =>
+        [`${name}: ${t(answer)}`, ...(tier === undefined ? [] : [t("tier", { tier })])].join(", "),
+      );
       const key = el("span", {}, code(id.md5 ?? "–"));
       if (id.canonical) key.append(el("br"), `${t("canonical")}: `, code(id.canonical));
       const field = el("span", {}, id.path, el("br"), el("small", {}, id.kind));

@@ -49,10 +49,11 @@ function times({ schedule }, zone) {
 }
 
 /** An entry of the values, and the bids that had it. */
-function value({ strategy }, { audience, value: numbers }, row, reading) {
+function value({ strategy }, { audience, tier, value: numbers }, row, reading) {
   const bids = reading.sum("rtad_bid_values_total", { strategy, row: String(row) });
   const words = Object.entries(numbers).map(([key, number]) => `${key} ${number}`);
-  return t("value-line", { of: audience ?? t("value-others"), numbers: list(words), bids: count(bids) });
+  const of = audience ? [audience, ...(tier ? [t("tier", { tier })] : [])] : [t("value-others")];
+  return t("value-line", { of: of.join(", "), numbers: list(words), bids: count(bids) });
 }
 
 /** The parts of the strategy's experiments, with the decisions about their devices. */

@@ -119,7 +119,7 @@ fn status_reports_served_generations() {
         fields(&status),
         "audiences caps days draining platforms ready rules strategies uptime_seconds version"
     );
-    assert_eq!(fields(old_users), "available last_sync name required snapshot syncs");
+    assert_eq!(fields(old_users), "available last_sync name required snapshot syncs tiers_missing");
     let syncs = &old_users["syncs"][0];
     assert_eq!(fields(syncs), "at_unix_seconds count generation result seconds since_unix_seconds");
     assert_eq!(
