@@ -7,6 +7,8 @@ import subprocess
 from suites.testkit.programs import RTAD
 
 PUBLISHED = ["a", "b", "c", "d", "e"]
+# Those of them whose members have values.
+SCORED = ["a", "b"]
 # In no store.
 MISSING = ["m", "n"]
 AUDIENCES = PUBLISHED + MISSING
@@ -124,6 +126,15 @@ def random_condition(random, experiments, depth=0):
     return found
 
 
+def random_entries(random, audience):
+    """The audience alone, or with one or two tiers, which do not overlap."""
+    low, high = sorted(random.sample(range(16), 2))
+    ranges = [f"{low}..={high}", f"{high}..", f"..={low}", str(low), "none"]
+    some = random.choice([[], [], ranges[:1], ranges[1:3], ranges[2:4:2], ranges[3:]])
+    last = [{"audience": audience}] if not some or random.random() < 0.5 else []
+    return [{"audience": audience, "tier": one} for one in some] + last
+
+
 def random_values(random):
     def numbers():
         every = {
@@ -136,7 +147,11 @@ def random_values(random):
         return {key: every[key] for key in random.sample(list(every), random.choice([1, 2, 3]))}
 
     named = random.sample(AUDIENCES, random.choice([1, 2, 3]))
-    entries = [{"audience": one} | numbers() for one in named]
+    keys = [one for name in named for one in random_entries(random, name)]
+    random.shuffle(keys)
+    # An entry without `tier` comes last of its audience.
+    keys.sort(key=lambda one: "tier" not in one)
+    entries = [one | numbers() for one in keys]
     return entries + ([numbers()] if random.random() < 0.6 else [])
 
 

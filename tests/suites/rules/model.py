@@ -90,6 +90,16 @@ def in_ranges(slot, ranges):
     return any(int(first) <= slot < int(end) for first, end in bounds)
 
 
+def is_in_tier(value, tier):
+    """Whether a value from 0 to 15, or none, is in a tier."""
+    if value is None or tier == "none":
+        return value is None and tier == "none"
+    if ".." not in tier:
+        return value == int(tier)
+    first, last = tier.split("..")
+    return int(first or 0) <= value <= int(last.removeprefix("=") or 15)
+
+
 def as_list(value):
     return value if isinstance(value, list) else [value]
 
@@ -112,9 +122,9 @@ def all_of(truths):
 
 
 class Model:
-    def __init__(self, config, members):
-        """`members` has the md5s of each audience in the store."""
-        self.members = members
+    def __init__(self, config, members, values):
+        """`members` has the md5s of each audience in the store, `values` those with a value."""
+        self.members, self.values = members, values
         self.experiments = {one["name"]: one for one in config.get("experiment", [])}
         self.strategies = {one["name"]: one for one in config["strategy"]}
 
@@ -125,6 +135,15 @@ class Model:
         if audience not in self.members:
             return None
         return any(md5 in self.members[audience] for md5 in request.ids.values())
+
+    def fits(self, entry, request):
+        """Whether the device is in the entry's audience, with a value in its tier."""
+        is_member = self.is_member(entry["audience"], request)
+        if not is_member or "tier" not in entry:
+            return is_member
+        values = self.values.get(entry["audience"], {})
+        greatest = max((values[md5] for md5 in request.ids.values() if md5 in values), default=None)
+        return is_in_tier(greatest, entry["tier"])
 
     def part(self, experiment, request):
         """The bucket, `none` or `holdout`."""
@@ -212,11 +231,12 @@ class Model:
         chosen = default
         if request.ids:
             for entry in entries:
-                fits = "audience" not in entry or self.is_member(entry["audience"], request)
+                fits = "audience" not in entry or self.fits(entry, request)
                 if fits is not False:
                     chosen = [entry] if fits else default
                     break
-        return {key: number for key, number in (chosen or [{}])[0].items() if key != "audience"}
+        numbers = (chosen or [{}])[0].items()
+        return {key: number for key, number in numbers if key not in ("audience", "tier")}
 
     def decide(self, name, request):
         strategy = self.strategies[name]

@@ -8,7 +8,7 @@ from random import Random
 import duckdb
 import pytest
 
-from suites.rules.configs import PUBLISHED, START, random_config, write
+from suites.rules.configs import PUBLISHED, SCORED, START, random_config, write
 from suites.rules.model import Model, in_ranges, slots
 from suites.rules.protocols import MD5S, PROTOCOLS, Client, md5
 from suites.testkit import pages
@@ -21,19 +21,37 @@ from suites.testkit.seeds import SEED
 CONFIGS, REQUESTS, LONG_REQUESTS, BATCH = 20, 100, 5_000, 50
 
 
+def build_scored(store, name, random):
+    """Builds an audience with values; returns them by md5. False positives would have random
+    values, so devices are chosen anew until there are none."""
+    flags = ["--format", "csv", "--column", "id", "--value", "tier", "--max-shrink", "1"]
+    while True:
+        values = {md5: random.randrange(16) for md5 in random.sample(MD5S, len(MD5S) // 3)}
+        rows = "\n".join(["id,tier", *(f"{md5},{value}" for md5, value in values.items())])
+        build = ["build", "--store", store, "--audience", name, "--quiet", "--filter", "ribbon"]
+        loader(*build, *flags, "-", given=rows)
+        query = ["query", "--store", store, "--audience", name, "-"]
+        answers = loader(*query, given="\n".join(MD5S)).split("\n")
+        if sum(line.endswith("\tmember") for line in answers) == len(values):
+            return values
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A running rtad, the path of its config, and the md5s of each of its audiences."""
+    """A running rtad, the path of its config, the md5s of each of its audiences, and their
+    values."""
     folder, random = tmp_path_factory.mktemp("rules"), Random(SEED)
     members = {name: set(random.sample(MD5S, len(MD5S) // 3)) for name in PUBLISHED}
     store, path = folder / "store", folder / "rtad.toml"
-    for name, md5s in members.items():
-        given = "\n".join(sorted(md5s))
+    for name in [name for name in PUBLISHED if name not in SCORED]:
+        given = "\n".join(sorted(members[name]))
         loader("build", "--store", store, "--audience", name, "--quiet", "-", given=given)
+    values = {name: build_scored(store, name, random) for name in SCORED}
+    members |= {name: set(scored) for name, scored in values.items()}
     write(START, path)
     with Rtad("--config", path, "--store", store, log=folder / "log") as rtad:
         rtad.wait_for("decision port listens")
-        yield rtad, path, members
+        yield rtad, path, members, values
 
 
 def reload(rtad):
@@ -43,10 +61,10 @@ def reload(rtad):
 
 def compare(served, number, requests):
     """Asks about random requests of each protocol in one random config."""
-    rtad, path, members = served
+    rtad, path, members, values = served
     random = Random(f"{SEED} {number}")
     config = random_config(random, number, path)
-    model, names = Model(config, members), [one["name"] for one in config["strategy"]]
+    model, names = Model(config, members, values), [one["name"] for one in config["strategy"]]
     reload(rtad)
     with Client(rtad.decisions) as client:
         for protocol in PROTOCOLS:
@@ -88,7 +106,7 @@ def test_many_decisions_equal_the_model(served, number):
 
 def test_query_of_the_guide_finds_the_slots_and_buckets(served):
     """The DuckDB query, about the guide's experiment with its ranges of traffic and holdout."""
-    rtad, path, _ = served
+    rtad, path, *_ = served
     page = (pages.ROOT / "docs/guides/run-an-ab-test.md").read_text()
     query = re.search(r"^```sql\n(.*?)^```$", page, re.M | re.S)[1]
     config = re.search(r"^```toml\n(.*?)^```$", page, re.M | re.S)[1]
