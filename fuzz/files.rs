@@ -340,13 +340,17 @@ mod delta_mode {
 /// The entry of a delta file by its own header, if `CURRENT` may have it.
 fn delta_entry_of(file: &[u8]) -> Option<DeltaEntry> {
     let [first, last, added, removed] = [16, 24, 32, 40].map(|offset| u64_at(file, offset));
-    let entry = DeltaEntry { first, last, added, removed, sha256: Digest::of(file) };
-    let is_valid = (1..=last).contains(&first) && (1..=MAX_DELTA_KEYS).contains(&entry.keys());
+    let has_values = u64_at(file, 48) > 0;
+    let entry = DeltaEntry { first, last, added, removed, has_values, sha256: Digest::of(file) };
+    let is_valid = (!has_values || added > 0)
+        && (1..=last).contains(&first)
+        && (1..=MAX_DELTA_KEYS).contains(&entry.keys());
     is_valid.then_some(entry)
 }
 
 fn repair_delta(file: &mut Vec<u8>, is_sorted: bool) {
     let (header, body) = file.split_at_mut(DELTA_HEADER_BYTES);
+    let has_values = header[48] & 1 != 0;
     header[..8].copy_from_slice(b"RTADDLTA");
     header[8..16].copy_from_slice(&1_u64.to_le_bytes());
     header[48..].fill(0);
@@ -360,8 +364,12 @@ fn repair_delta(file: &mut Vec<u8>, is_sorted: bool) {
     };
     header[32..40].copy_from_slice(&added.to_le_bytes());
     header[40..48].copy_from_slice(&(keys.len() as u64 - added).to_le_bytes());
+    // The lowest bit asks for values. Each is made of its key.
+    let values = if has_values { added } else { 0 };
+    header[48..56].copy_from_slice(&values.to_le_bytes());
     file.truncate(DELTA_HEADER_BYTES);
     file.extend_from_slice(keys.as_flattened());
+    file.extend(keys[..values as usize].iter().map(|key| key[14] & 15));
 }
 
 /// Checks the reader of deltas: a byte of the mode, and the file.
@@ -387,8 +395,9 @@ pub fn check_delta(input: &[u8]) {
     }
     let read = bounded("delta", file.len(), 8, || Delta::parse(&file, &entry));
     let Some(delta) = accepted(read) else { return };
-    let (added, removed) = (delta.added().to_vec(), delta.removed().to_vec());
-    let written = BuiltDelta::new(entry.first, entry.last, added, removed).expect("has keys");
+    let (added, removed) = (delta.members().collect::<Vec<_>>(), delta.removed().to_vec());
+    let written = BuiltDelta::with_values(entry.first, entry.last, &added, removed);
+    let written = written.expect("has keys");
     assert!(written.bytes == file && *written.delta.entry() == entry);
     for key in delta.added().iter() {
         assert_eq!(delta.membership(key), Some(true));

@@ -35,7 +35,7 @@ MANIFEST_MAX_BYTES = 4 << 20
 SHARDS = 65_536
 DELTAS_MAX = 12
 DELTA_KEYS_MAX = 1 << 25
-DELTA_HEADER = struct.Struct("<8s2I4Q16s")
+DELTA_HEADER = struct.Struct("<8s2I6Q")
 HEADER = struct.Struct("<8s6I2QI12s")
 # Name -> (number in the header, lowest and highest k, lowest and highest millibits, counts per
 # shard, bytes of the smallest body).
@@ -165,15 +165,25 @@ class DeltaEntry:
     last: int
     added: int
     removed: int
+    has_values: bool
     sha256: str
+
+    @property
+    def size_bytes(self) -> int:
+        keys = 16 * (self.added + self.removed)
+        return DELTA_HEADER.size + keys + (self.added if self.has_values else 0)
 
     @staticmethod
     def parse(fields: Fields, newest: int) -> DeltaEntry:
         last = fields.integer("last", 1, newest)
         first = fields.integer("first", 1, last)
-        added = fields.integer("added", 0, DELTA_KEYS_MAX)
+        has_values = fields.take("values") if "values" in fields.rest else False
+        if type(has_values) is not bool:
+            raise fields.fail("values", has_values, "a bool")
+        added = fields.integer("added", 1 if has_values else 0, DELTA_KEYS_MAX)
         removed = fields.integer("removed", 0 if added else 1, DELTA_KEYS_MAX - added)
-        entry = DeltaEntry(first, last, added, removed, fields.text("sha256", DIGEST))
+        sha256 = fields.text("sha256", DIGEST)
+        entry = DeltaEntry(first, last, added, removed, has_values, sha256)
         fields.end()
         return entry
 
@@ -203,7 +213,8 @@ class DeltaEntry:
 class Delta:
     """Exact changes."""
 
-    added: frozenset[bytes]
+    # Keys with their values, None without one.
+    added: Dict[bytes, Optional[int]]
     removed: frozenset[bytes]
 
     @staticmethod
@@ -212,7 +223,7 @@ class Delta:
             if found != expected:
                 raise SnapshotError(file, field, found, expected)
 
-        same("size", len(data), DELTA_HEADER.size + 16 * (entry.added + entry.removed))
+        same("size", len(data), entry.size_bytes)
         same("digest", hashlib.sha256(data).hexdigest(), entry.sha256)
         expected = (
             b"RTADDLTA",
@@ -222,16 +233,20 @@ class Delta:
             entry.last,
             entry.added,
             entry.removed,
-            bytes(16),
+            entry.added if entry.has_values else 0,
+            0,
         )
         same("header", DELTA_HEADER.unpack_from(data), expected)
-        keys = [data[at : at + 16] for at in range(DELTA_HEADER.size, len(data), 16)]
+        end = DELTA_HEADER.size + 16 * (entry.added + entry.removed)
+        keys = [data[at : at + 16] for at in range(DELTA_HEADER.size, end, 16)]
         lists = keys[: entry.added], keys[entry.added :]
         for one in lists:
             same("order", all(a < b for a, b in zip(one, one[1:])), True)
-        added, removed = map(frozenset, lists)
-        same("keys both added and removed", len(added & removed), 0)
-        return Delta(added, removed)
+        same("keys both added and removed", len(set(lists[0]) & set(lists[1])), 0)
+        values = [None if value == 255 else value for value in data[end:]] or [None] * entry.added
+        same("values", all(value is None or value <= 15 for value in values), True)
+        same("a value", any(value is not None for value in values), entry.has_values)
+        return Delta(dict(zip(lists[0], values)), frozenset(lists[1]))
 
 
 @dataclass(frozen=True)
@@ -493,8 +508,8 @@ class Snapshot:
         layers = []
         for entry in named:
             file = f"deltas/{entry.last}-{entry.sha256}.delta"
-            size_bytes = DELTA_HEADER.size + 16 * (entry.added + entry.removed)
-            layers.append(Delta.parse(file, read_capped(root / file, file, size_bytes), entry))
+            data = read_capped(root / file, file, entry.size_bytes)
+            layers.append(Delta.parse(file, data, entry))
         return Snapshot(generation, manifest, chunks, layers)
 
     def parts(self, key: bytes) -> Optional[Tuple[ribbon.Parts, int]]:
@@ -525,8 +540,11 @@ class Snapshot:
         positions = bit_positions(self.manifest.kind, self.manifest.hashes, key, len(bits))
         return all(bits[bit // 8] >> bit % 8 & 1 for bit in positions)
 
-    def filter_value(self, key: bytes) -> Optional[int]:
-        """The key's value in the filters, without deltas; None if it has none."""
+    def value(self, key: bytes) -> Optional[int]:
+        """The key's value; None if it is no member, or has none."""
+        for delta in self.layers:
+            if key in delta.added or key in delta.removed:
+                return delta.added.get(key)
         found = self.parts(key) if self.manifest.value_bits else None
         return ribbon.value_of(found[0], self.bits(found[1]), key) if found else None
 
@@ -541,7 +559,7 @@ def main() -> int:
         "--check", action="store_true", help="verify everything, print totals and exit"
     )
     parser.add_argument(
-        "--values", action="store_true", help="print the value in the filters, or -"
+        "--values", action="store_true", help="print the value of each key, or -"
     )
     arguments = parser.parse_args()
     try:
@@ -563,7 +581,7 @@ def main() -> int:
             return 1
         key = bytes.fromhex(text)
         if arguments.values:
-            value = snapshot.filter_value(key)
+            value = snapshot.value(key)
             print("-" if value is None else value)
         else:
             print(int(snapshot.contains(key)))

@@ -32,7 +32,7 @@ pub(crate) use error::SpillError;
 pub(crate) use gather::{Filler, Keys};
 pub(crate) use memory::{KEY_BYTES, Slab};
 pub(crate) use partition::SHARDS_PER_PARTITION;
-pub(crate) use record::member;
+pub(crate) use record::{appended_values, member};
 pub(crate) use shard_keys::{ShardKeys, Worker, next};
 pub(crate) use sorted::Sorted;
 pub(crate) use spilled::Spilled;

@@ -11,6 +11,8 @@ pub(crate) struct MergedDeltas {
     /// Recorded in the manifest; `None` before the first publish.
     pub(crate) folded: Option<Folded>,
     added: Vec<DeviceKey>,
+    /// Those of the keys added, if they have one.
+    values: Vec<Option<u8>>,
     removed: Option<SortedKeys>,
 }
 
@@ -21,6 +23,8 @@ pub(crate) struct CarriedChanges {
     /// Keys added and keys removed, both ascending.
     pub(crate) added: Vec<DeviceKey>,
     pub(crate) removed: Vec<DeviceKey>,
+    /// Those of the keys added, if they have one.
+    values: Vec<Option<u8>>,
     entries: Vec<DeltaEntry>,
 }
 
@@ -34,13 +38,19 @@ impl MergedDeltas {
         let changes = BuiltDelta::merged(current.sequence, newest_last.map(|delta| &**delta));
         let removed =
             changes.as_ref().map(|changes| SortedKeys::sort(changes.delta.removed().to_vec()));
-        let added = changes.map(|changes| changes.delta.added().to_vec()).unwrap_or_default();
-        Ok(Self { folded: base.folded(), added, removed })
+        let members = changes.iter().flat_map(|changes| changes.delta.members());
+        let (added, values) = members.unzip();
+        Ok(Self { folded: base.folded(), added, values, removed })
     }
 
     /// Members in addition to the input, sorted.
     pub(crate) fn added(&self) -> &[DeviceKey] {
         &self.added
+    }
+
+    /// Their values, if they have one.
+    pub(crate) fn values(&self) -> &[Option<u8>] {
+        &self.values
     }
 
     /// Keys to leave out of the input.
@@ -72,20 +82,21 @@ impl MergedDeltas {
             self.added.binary_search(key).is_ok()
                 || self.removed.as_ref().is_some_and(|removed| removed.contains(key))
         };
-        let rest = |keys: &[DeviceKey]| -> Vec<DeviceKey> {
-            keys.iter().filter(|key| !is_overridden(key)).copied().collect()
-        };
-        Ok(CarriedChanges { added: rest(delta.added()), removed: rest(delta.removed()), entries })
+        let (added, values) = delta.members().filter(|(key, _)| !is_overridden(key)).unzip();
+        let removed = delta.removed().iter().filter(|key| !is_overridden(key)).copied().collect();
+        Ok(CarriedChanges { added, values, removed, entries })
     }
 
     /// Applies carried changes to the input too. The new generation carries them on.
     pub(crate) fn keep(&mut self, carried: CarriedChanges) {
-        let CarriedChanges { added, removed, entries } = carried;
+        let CarriedChanges { added, values, removed, entries } = carried;
         if let Some(folded) = &mut self.folded {
             folded.deltas = entries;
         }
-        self.added.extend(added);
-        self.added.sort_unstable();
+        let old = std::mem::take(&mut self.added).into_iter().zip(std::mem::take(&mut self.values));
+        let mut members: Vec<_> = old.chain(added.into_iter().zip(values)).collect();
+        members.sort_unstable();
+        (self.added, self.values) = members.into_iter().unzip();
         let old = self.removed.take();
         let all = old.iter().flat_map(|old| old.to_vec()).chain(removed);
         self.removed = Some(SortedKeys::sort(all.collect()));

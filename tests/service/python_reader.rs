@@ -101,18 +101,37 @@ fn python_reader_gives_the_same_values() {
     let filter = FilterSpec::with_values_for_fpr(FilterKind::Ribbon, 0.0002).unwrap();
     let spec = Spec { filter, ..spec(FilterKind::Block512, 0.0002, &members) };
     depot.publish(AUDIENCE, &members, &spec);
-    let snapshot = depot.read(AUDIENCE).unwrap();
     let asked = [members, keys(3, 40_000, |shard| shard & 0x4003)].concat();
-
-    let output = python(&depot.root, &asked, &["--values"]);
-
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let found = String::from_utf8(output.stdout).unwrap();
-    let expected = asked.iter().map(|key| snapshot.value(&[*key]));
-    let expected = expected.map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
-    assert!(found.lines().eq(expected), "the values differ");
+    let compare = || {
+        let snapshot = depot.read(AUDIENCE).unwrap();
+        let output = python(&depot.root, &asked, &["--values"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let found = String::from_utf8(output.stdout).unwrap();
+        let expected = asked.iter().map(|key| snapshot.value(&[*key]));
+        let word = |value: Option<u8>| value.map_or("-".to_owned(), |value| value.to_string());
+        assert!(found.lines().eq(expected.map(word)), "the values differ");
+        snapshot
+    };
+    let snapshot = compare();
     let is_right = |key: &DeviceKey| snapshot.value(&[*key]) == Some(value(key));
     assert_eq!(asked.iter().take_while(|key| is_right(key)).count(), 40_040);
+
+    for step in [0, 1000] {
+        let mut change = Change::default();
+        let changed = &asked[39_000 + step..41_000 + step];
+        for (n, key) in changed.iter().enumerate() {
+            match n % 5 {
+                0 => change.remove(*key),
+                1 => change.add(*key),
+                _ => change.add_with_value(*key, (n % 16) as u8),
+            }
+        }
+        depot.append(AUDIENCE, change);
+        let snapshot = compare();
+        for (n, expected) in [(0, None), (1, None), (2, Some(2)), (18, Some(2)), (19, Some(3))] {
+            assert_eq!(snapshot.value(&[changed[n]]), expected, "{n}");
+        }
+    }
 }
 
 #[test]

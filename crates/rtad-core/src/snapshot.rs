@@ -244,14 +244,14 @@ impl Snapshot {
     }
 
     /// The greatest value among those of a device's keys that are members; `None` if none of them
-    /// has one. Right for members, noise for false positives. A delta that adds a key keeps its
-    /// value. Cache misses of the keys overlap.
+    /// has one. Right for members, noise for false positives. The newest delta that names a key
+    /// decides. Cache misses of the keys overlap.
     pub fn value(&self, keys: &[DeviceKey]) -> Option<u8> {
         let of_keys = |keys: &[DeviceKey]| {
             let located = self.locate_and_touch::<DEVICE_KEYS>(keys);
             let value = |(key, (chunk, target)): (&DeviceKey, &Located<'_>)| {
-                let is_removed = self.overlaid(key) == Some(false);
-                chunk.filter(|_| !is_removed).and_then(|chunk| chunk.value_at(target, key))
+                let of_filter = || chunk.and_then(|chunk| chunk.value_at(target, key));
+                self.overlay.value(key).unwrap_or_else(of_filter)
             };
             keys.iter().zip(&located).filter_map(value).max()
         };

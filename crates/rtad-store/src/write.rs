@@ -22,11 +22,13 @@
 //! | `live` | making a generation live, with the deltas it keeps | `writer`, `put`, `lock`, `deltas`, `base` |
 //! | `publish` | publications: chunks, manifest, `CURRENT` | `writer`, `lock`, `probe`, `base`, `chunks`, `deltas`, `live`, `gc/guard` |
 //! | `rollback` | an older generation, with later deltas | `publish`, `live`, `put`, `gc/guard` |
-//! | `append` | exact changes | `writer`, `put`, `lock`, `deltas` |
+//! | `change` | members and tombstones that are added or removed | |
+//! | `append` | exact changes | `writer`, `put`, `lock`, `deltas`, `change` |
 //! | `window` | checkpoints of event windows | `writer`, `put`, `lock` |
 
 mod append;
 mod base;
+mod change;
 mod chunks;
 mod delete;
 mod deltas;
@@ -42,8 +44,9 @@ mod window;
 mod writer;
 
 pub use crate::layout::MAX_TOMBSTONES;
-pub use append::{Appended, Change, Ledger};
+pub use append::{Appended, Ledger};
 pub use base::Base;
+pub use change::Change;
 pub use delete::Deletion;
 pub use gc::{Collected, Retention};
 #[cfg(test)]

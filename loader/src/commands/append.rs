@@ -46,6 +46,11 @@ use writer::{AppendWriter, Operation};
 pub(super) struct AppendArgs {
     #[command(flatten)]
     common: ChangeArgs,
+    /// csv, ndjson, parquet: the column with the devices' value, a whole number from 0 to 15, over
+    /// a generation that was built with --value. Rows without one are rejected as `value`. A
+    /// device with several has the largest, and no longer that of the build or an earlier append
+    #[arg(long, value_name = "COLUMN", conflicts_with = "follow")]
+    value: Option<String>,
     /// Also remove the devices' tombstones
     #[arg(long)]
     lift_tombstone: bool,
@@ -102,15 +107,20 @@ struct ChangeArgs {
 
 pub(super) fn append(args: AppendArgs, output: &Output) -> Result<(), CommandError> {
     let operation = if args.lift_tombstone { Operation::Restore } else { Operation::Add };
-    run(&args.common, operation, output)
+    run(&args.common, operation, args.value.as_deref(), output)
 }
 
 pub(super) fn remove(args: RemoveArgs, output: &Output) -> Result<(), CommandError> {
     let operation = if args.tombstone { Operation::Entomb } else { Operation::Remove };
-    run(&args.common, operation, output)
+    run(&args.common, operation, None, output)
 }
 
-fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), CommandError> {
+fn run(
+    args: &ChangeArgs,
+    operation: Operation,
+    value: Option<&str>,
+    output: &Output,
+) -> Result<(), CommandError> {
     if args.follow && !matches!(&args.inputs[..], [] | [_]) {
         return Err(FollowError::Inputs.into());
     }
@@ -118,7 +128,7 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     if args.follow && args.inputs.first().is_some_and(|input| input != "-") {
         return Err(FollowError::Inputs.into());
     }
-    let input = args.input.resolve(&inputs)?;
+    let input = args.input.resolve_with_value(&inputs, value)?;
     let store = args.sign.writer(args.target.open()?, &args.target.trust)?;
     let runtime = runtime()?;
     let mut writer =
@@ -126,6 +136,9 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     if args.follow {
         let times = (args.every, args.max_ids);
         return runtime.block_on(follow::run(writer, &input, args.rejects.limit, times, output));
+    }
+    if value.is_some() {
+        runtime.block_on(writer.require_values(store.store(), &args.target.audience))?;
     }
     let rejects = args.rejects.create(&input, false)?;
     let progress = output.progress();
@@ -138,13 +151,13 @@ fn run(args: &ChangeArgs, operation: Operation, output: &Output) -> Result<(), C
     args.rejects.limit.warn_of_columns(read.columns());
     let counts = counts.total();
     progress.phase("publishing");
-    let keys: Vec<DeviceKey> = parsers.into_iter().flat_map(|keys| keys.0).collect();
+    let (keys, values) = joined(parsers);
     let audience = &args.target.audience;
     let (appended, members) = runtime.block_on(async {
         let check = MemberCheck::read(store.store(), audience, writer.current(), &keys).await;
         let appended = match args.dry_run {
             true => None,
-            false => Some(writer.publish(keys).await?),
+            false => Some(writer.publish(&keys, &values).await?),
         };
         let after = appended.as_ref().map(|_| writer.current());
         let members = match check {
@@ -181,13 +194,31 @@ fn warn_near_limit(audience: &AudienceName, tombstones: u64) {
     }
 }
 
+/// Keys, and the value of each or none.
 #[derive(Debug, Default)]
-struct CollectedKeys(Vec<DeviceKey>);
+struct CollectedKeys(Vec<DeviceKey>, Vec<u8>);
 
 impl KeySink for CollectedKeys {
-    fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
+    fn take(&mut self, keys: &[DeviceKey], values: &[u8]) {
         self.0.extend_from_slice(keys);
+        self.1.extend_from_slice(values);
     }
+}
+
+/// The keys of all parsers, and their values in ascending order, so that the largest one of a key
+/// is the last.
+fn joined(parsers: Vec<CollectedKeys>) -> (Vec<DeviceKey>, Vec<u8>) {
+    let (mut keys, mut values) = (Vec::new(), Vec::new());
+    for CollectedKeys(some, with_values) in parsers {
+        keys.extend(some);
+        values.extend(with_values);
+    }
+    if values.is_empty() {
+        return (keys, values);
+    }
+    let mut members: Vec<_> = keys.into_iter().zip(values).collect();
+    members.sort_unstable_by_key(|(_, value)| *value);
+    members.into_iter().unzip()
 }
 
 /// The JSON object of `append --json` and `remove --json`.

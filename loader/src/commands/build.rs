@@ -42,7 +42,7 @@ use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use super::skew::Skew;
 use crate::input::{self, Counts, Input, PrivateFile};
-use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir};
+use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir, appended_values};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
 use error::{BuildError, Resumable};
@@ -336,8 +336,7 @@ impl Prepared {
         if counts.keys == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: counts.rows }.into());
         }
-        // Appended devices have no value of their own; one of the input is never smaller.
-        let values = self.input.value.as_ref().map(|_| vec![0; self.merged.added().len()]);
+        let values = self.input.value.as_ref().map(|_| appended_values(self.merged.values()));
         fillers[0].take(self.merged.added(), &values.unwrap_or_default());
         fillers.iter().for_each(Filler::flush);
         drop(fillers);

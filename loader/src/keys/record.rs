@@ -1,10 +1,14 @@
 //! Records: keys with their values, in the 16 bytes of a key.
 //!
 //! A key's first byte is that of its partition, so in builds with values the value takes its place.
+//! Of records with the same key the one with the largest byte is kept. A bit above the value puts
+//! appended values before those of the input, whatever their size.
 
 use rtad_core::device::DeviceKey;
 
 const VALUE_SHIFT: u32 = 120;
+const VALUE_MASK: u8 = 15;
+const APPENDED: u8 = 16;
 
 /// The record of a key with a value, or the key's bytes.
 #[inline]
@@ -24,7 +28,12 @@ pub(super) const fn key_of(record: u128, partition: u8) -> u128 {
 /// The key and the value of a shard's record.
 pub(crate) fn member(shard: u16, record: u128) -> (DeviceKey, u8) {
     let key = key_of(record, (shard >> 8) as u8);
-    (DeviceKey::from_bytes(key.to_be_bytes()), (record >> VALUE_SHIFT) as u8)
+    (DeviceKey::from_bytes(key.to_be_bytes()), (record >> VALUE_SHIFT) as u8 & VALUE_MASK)
+}
+
+/// The values of appended keys in their records. One without a value has that of the input, or 0.
+pub(crate) fn appended_values(values: &[Option<u8>]) -> Vec<u8> {
+    values.iter().map(|value| value.map_or(0, |value| APPENDED | value)).collect()
 }
 
 /// Sorts records and moves those with the largest value of each key to the front. Returns their

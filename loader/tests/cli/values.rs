@@ -130,6 +130,53 @@ fn appended_devices_have_value_0_after_the_next_build() {
     assert_eq!(value(&sandbox, &all[0]), None);
 }
 
+/// The newest statement about a device decides, whichever value is larger: a build over its input,
+/// and a later append over an earlier one.
+#[test]
+fn appended_values_replace_those_of_the_build() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..5);
+    let row = |n: usize, value: &str| (all[n].clone(), value.to_owned());
+    write(&sandbox, &[row(0, "9"), row(1, "8"), row(2, "7"), row(3, "6")]);
+    let build = format!("{BUILD} --format csv --value tier {{}}/dump.csv");
+    sandbox.run(&build).succeeds();
+    let command = "append --store {}/s --audience a --json --format csv --column id";
+    let append = |rows: &[(String, String)], flags: &str| {
+        let rows = rows.iter().map(|(id, value)| format!("{value},{id}\n"));
+        sandbox.file("more.csv", "tier,id\n".to_owned() + &rows.collect::<String>());
+        sandbox.run(&format!("{command} {flags} {{}}/more.csv")).json()
+    };
+    append(&[row(0, "12"), row(1, "3"), row(4, "5"), row(4, "4")], "--value tier");
+    let values = || [0, 1, 2, 3, 4].map(|n| value(&sandbox, &all[n]));
+    assert_eq!(values(), [Some(12), Some(3), Some(7), Some(6), Some(5)]);
+    append(&[row(0, "2")], "--value tier");
+    append(&[row(3, "")], "");
+    assert_eq!(values(), [Some(2), Some(3), Some(7), None, Some(5)]);
+    sandbox.file("gone", format!("{}\n", all[2]));
+    sandbox.run("remove --store {}/s --audience a {}/gone").succeeds();
+    let appended = append(&[row(4, "15"), row(4, "16")], "--value tier --max-reject-ratio 0.5");
+    assert_eq!((&appended["usable"], &appended["malformed"]), (&1.into(), &1.into()));
+    assert_eq!(values(), [Some(2), Some(3), None, None, Some(15)]);
+
+    // The device without a value has that of the input; the build after it has its input alone.
+    sandbox.run(&format!("{build} --max-shrink 1")).succeeds();
+    assert_eq!(values(), [Some(2), Some(3), None, Some(6), Some(15)]);
+    sandbox.run(&format!("{build} --max-shrink 1 --keep-carried")).succeeds();
+    assert_eq!(values(), [Some(2), Some(3), None, Some(6), Some(15)]);
+    assert_eq!(sandbox.run(&format!("{build} --max-shrink 1")).status, Some(0));
+    assert_eq!(values(), [Some(9), Some(8), Some(7), Some(6), None]);
+}
+
+#[test]
+fn values_over_a_generation_without_them_are_refused() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, &[(ids(IdKind::Md5, 0..1)[0].clone(), "9".to_owned())]);
+    sandbox.run(&format!("{BUILD} --format csv {{}}/dump.csv")).succeeds();
+    let append = "append --store {}/s --audience a --value tier";
+    let append = sandbox.run(&format!("{append} --format csv --column id {{}}/dump.csv"));
+    append.fails(2, "generation 1 has no values: --value needs");
+}
+
 #[test]
 fn impossible_values_are_refused_before_anything_is_written() {
     let sandbox = Sandbox::new();

@@ -9,24 +9,28 @@
 //!     24       8  last       the same of its newest change
 //!     32       8  added      a
 //!     40       8  removed    r
-//!     48      16  zero
+//!     48       8  values     v: a, or 0 without values
+//!     56       8  zero
 //!     64    16·a  keys added,   ascending, each once
 //!      …    16·r  keys removed, ascending, each once, none of those added
+//!      …       v  values of the keys added, in their order: 0 to 15, 255 = none
 //! ```
 //!
 //! The lists are exact: a delta adds no false positives and can remove a device, which a Bloom
 //! filter cannot. `CURRENT` names the deltas that apply, oldest first; the newest delta that names
-//! a key decides. Applying a delta again is idempotent, so deltas can be merged during a build.
+//! a key decides, about its value too. Applying a delta again is idempotent, so deltas can be
+//! merged during a build.
 //!
 //! Files are untrusted: sizes are checked before memory is allocated, the digest before parsing.
 
+mod built;
 mod keys;
 mod summary;
 
 use serde::{Deserialize, Serialize};
 
+pub use built::BuiltDelta;
 pub use keys::SortedKeys;
-use keys::{union, without};
 use summary::Summary;
 
 use super::Fault;
@@ -38,6 +42,9 @@ const MAGIC: [u8; 8] = *b"RTADDLTA";
 const VERSION: u32 = 1;
 const HEADER_BYTES: u64 = 64;
 const KEY_BYTES: u64 = 16;
+/// Stands for no value.
+const NO_VALUE: u8 = u8::MAX;
+const MAX_VALUE: u8 = 15;
 
 /// Highest number of deltas in `CURRENT`: each costs a lookup.
 pub const MAX_DELTAS: usize = 12;
@@ -83,6 +90,14 @@ pub enum DeltaError {
         /// `added` or `removed`.
         list: &'static str,
     },
+    /// A value is neither from 0 to 15 nor none.
+    #[error("value {index} is {found}, expected 0 to 15, or 255 for none")]
+    Value {
+        /// Index of the key among those added.
+        index: usize,
+        /// The value found.
+        found: u8,
+    },
     /// The bytes are not the published ones.
     #[error("digest is {found}, expected {expected}: the file was changed")]
     Digest {
@@ -116,6 +131,9 @@ pub struct DeltaEntry {
     pub added: u64,
     /// Keys removed.
     pub removed: u64,
+    /// Whether the keys added have values.
+    #[serde(default, rename = "values", skip_serializing_if = "std::ops::Not::not")]
+    pub has_values: bool,
     /// SHA-256 of the file; part of its name.
     pub sha256: Digest,
 }
@@ -128,7 +146,12 @@ impl DeltaEntry {
 
     /// Size of the file, and about its size in memory.
     pub const fn size_bytes(&self) -> u64 {
-        self.keys().saturating_mul(KEY_BYTES).saturating_add(HEADER_BYTES)
+        let keys = self.keys().saturating_mul(KEY_BYTES);
+        keys.saturating_add(self.value_bytes()).saturating_add(HEADER_BYTES)
+    }
+
+    const fn value_bytes(&self) -> u64 {
+        if self.has_values { self.added } else { 0 }
     }
 
     /// Checks the numbers. `field` is the entry's path in the file, `newest` the highest sequence
@@ -150,6 +173,9 @@ impl DeltaEntry {
                 format!("1 to {MAX_DELTA_KEYS} keys, with the removed"),
             );
         }
+        if self.has_values && self.added == 0 {
+            return invalid("added", 0, "at least 1 key, with values".to_owned());
+        }
         Ok(())
     }
 }
@@ -159,18 +185,11 @@ impl DeltaEntry {
 pub struct Delta {
     entry: DeltaEntry,
     added: SortedKeys,
+    /// Those of the keys added; empty if they have none.
+    values: Box<[u8]>,
     removed: SortedKeys,
     /// Covers both lists.
     summary: Summary,
-}
-
-/// A delta with its file.
-#[derive(Debug)]
-pub struct BuiltDelta {
-    /// The delta, as [`Delta::parse`] returns it.
-    pub delta: Delta,
-    /// The file's bytes.
-    pub bytes: Vec<u8>,
 }
 
 impl Delta {
@@ -207,14 +226,15 @@ impl Delta {
             ("last", 24, u64_at(24), entry.last),
             ("added", 32, u64_at(32), entry.added),
             ("removed", 40, u64_at(40), entry.removed),
-            ("reserved", 48, u64_at(48), 0),
+            ("values", 48, u64_at(48), entry.value_bytes()),
             ("reserved", 56, u64_at(56), 0),
         ] {
             if found != expected {
                 return Err(DeltaError::Field { field, offset, found, expected });
             }
         }
-        let mut keys = body.as_chunks::<16>().0.iter().map(|key| DeviceKey::from_bytes(*key));
+        let (keys, values) = body.split_at(body.len() - entry.value_bytes() as usize);
+        let mut keys = keys.as_chunks::<16>().0.iter().map(|key| DeviceKey::from_bytes(*key));
         let mut list = |name, count: u64| {
             let keys: Vec<DeviceKey> = keys.by_ref().take(count as usize).collect();
             SortedKeys::new(keys).ok_or(DeltaError::Order { list: name })
@@ -223,12 +243,20 @@ impl Delta {
         if added.iter().any(|key| removed.contains(key)) {
             return Err(DeltaError::Order { list: "removed" });
         }
-        Ok(Self::of(entry.clone(), added, removed))
+        let is_wrong = |value: &u8| *value > MAX_VALUE && *value != NO_VALUE;
+        if let Some(index) = values.iter().position(is_wrong) {
+            return Err(DeltaError::Value { index, found: values[index] });
+        }
+        if entry.has_values && values.iter().all(|value| *value == NO_VALUE) {
+            let (offset, found) = (48, entry.value_bytes());
+            return Err(DeltaError::Field { field: "values", offset, found, expected: 0 });
+        }
+        Ok(Self::of(entry.clone(), added, removed, values.into()))
     }
 
-    fn of(entry: DeltaEntry, added: SortedKeys, removed: SortedKeys) -> Self {
+    fn of(entry: DeltaEntry, added: SortedKeys, removed: SortedKeys, values: Box<[u8]>) -> Self {
         let summary = Summary::of([&added, &removed]);
-        Self { entry, added, removed, summary }
+        Self { entry, added, values, removed, summary }
     }
 
     /// The entry that names it.
@@ -241,6 +269,20 @@ impl Delta {
         &self.added
     }
 
+    /// Keys added, with the value of each.
+    pub fn members(&self) -> impl Iterator<Item = (DeviceKey, Option<u8>)> {
+        self.added.iter().enumerate().map(|(index, key)| (*key, self.value_at(index)))
+    }
+
+    /// The value of a key that it adds.
+    pub fn value(&self, key: &DeviceKey) -> Option<u8> {
+        if self.values.is_empty() { None } else { self.value_at(self.added.find(key)?) }
+    }
+
+    fn value_at(&self, index: usize) -> Option<u8> {
+        self.values.get(index).copied().filter(|value| *value != NO_VALUE)
+    }
+
     /// Keys removed.
     pub const fn removed(&self) -> &SortedKeys {
         &self.removed
@@ -248,7 +290,8 @@ impl Delta {
 
     /// Size in memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        self.added.memory_bytes() + self.removed.memory_bytes() + self.summary.memory_bytes()
+        let keys = self.added.memory_bytes() + self.removed.memory_bytes();
+        keys + self.values.len() as u64 + self.summary.memory_bytes()
     }
 
     /// Whether the key is a member: `None` if the delta does not name it. One memory read for most
@@ -268,56 +311,6 @@ impl Delta {
     #[inline]
     pub fn touch(&self, key: &DeviceKey) -> u64 {
         self.summary.touch(key)
-    }
-}
-
-impl BuiltDelta {
-    /// A delta with changes of the sequences `first` to `last`. Keys may be unsorted and repeated.
-    /// `None` if there are no keys.
-    ///
-    /// # Panics
-    ///
-    /// If a key is in both lists.
-    pub fn new(
-        first: u64,
-        last: u64,
-        added: Vec<DeviceKey>,
-        removed: Vec<DeviceKey>,
-    ) -> Option<Self> {
-        let (added, removed) = (SortedKeys::sort(added), SortedKeys::sort(removed));
-        assert!(!removed.iter().any(|key| added.contains(key)), "a key is either added or removed");
-        if added.is_empty() && removed.is_empty() {
-            return None;
-        }
-        let keys = added.len() + removed.len();
-        let mut bytes = Vec::with_capacity(HEADER_BYTES as usize + keys * KEY_BYTES as usize);
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
-        for field in [first, last, added.len() as u64, removed.len() as u64, 0, 0] {
-            bytes.extend_from_slice(&field.to_le_bytes());
-        }
-        for key in added.iter().chain(removed.iter()) {
-            bytes.extend_from_slice(key.as_bytes());
-        }
-        let (a, r) = (added.len() as u64, removed.len() as u64);
-        let entry = DeltaEntry { first, last, added: a, removed: r, sha256: Digest::of(&bytes) };
-        Some(Self { delta: Delta::of(entry, added, removed), bytes })
-    }
-
-    /// Merges deltas, oldest first, into one for the `CURRENT` with sequence `last`. The newest
-    /// delta that names a key decides. `None` if there are none.
-    pub fn merged<'a>(last: u64, deltas: impl IntoIterator<Item = &'a Delta>) -> Option<Self> {
-        let mut deltas = deltas.into_iter();
-        let oldest = deltas.next()?;
-        let mut first = oldest.entry.first;
-        let (mut added, mut removed) = (oldest.added.to_vec(), oldest.removed.to_vec());
-        for newer in deltas {
-            first = first.min(newer.entry.first);
-            added = union(&without(&added, &newer.removed), &newer.added);
-            removed = union(&without(&removed, &newer.added), &newer.removed);
-        }
-        Self::new(first, last, added, removed)
     }
 }
 

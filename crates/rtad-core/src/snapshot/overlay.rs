@@ -164,6 +164,16 @@ impl Overlay {
         self.layers.iter().find_map(|delta| delta.membership(key))
     }
 
+    /// The value of a key that a layer names, and has as a member; `None` if no layer names it. As
+    /// for the membership, the newest layer decides.
+    pub fn value(&self, key: &DeviceKey) -> Option<Option<u8>> {
+        let layer = |delta: &Arc<Delta>| {
+            let is_member = delta.membership(key)?;
+            Some(delta.value(key).filter(|_| is_member))
+        };
+        self.layers.iter().find_map(layer)
+    }
+
     /// Reads the first bytes that [`Overlay::membership`] will read, as
     /// [`ProbeTarget::touch`](crate::filter::ProbeTarget::touch) does.
     #[inline]

@@ -20,6 +20,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::change::{Change, MemberChanges};
 use super::deltas::put_delta;
 use super::lock::lock_current;
 use super::put::replace_current;
@@ -40,56 +41,6 @@ use rtad_core::snapshot::{
 const GROWTH: u64 = 4;
 
 const WRITTEN_MEANWHILE: &str = "another process wrote meanwhile";
-
-/// Changes to append. The last entry of a key wins.
-#[derive(Debug, Clone, Default)]
-pub struct Change {
-    members: Vec<(DeviceKey, bool)>,
-    tombstones: Vec<(DeviceKey, bool)>,
-}
-
-impl Change {
-    /// Makes the device a member, unless it has a tombstone.
-    pub fn add(&mut self, key: DeviceKey) {
-        self.members.push((key, true));
-    }
-
-    /// Removes the device, until it is added again or a build after the next contains it.
-    pub fn remove(&mut self, key: DeviceKey) {
-        self.members.push((key, false));
-    }
-
-    /// Adds a tombstone: the device is no member, despite additions and builds, until
-    /// [`Change::lift`].
-    pub fn entomb(&mut self, key: DeviceKey) {
-        self.tombstones.push((key, true));
-    }
-
-    /// Removes the device's tombstone: filters and deltas decide again.
-    pub fn lift(&mut self, key: DeviceKey) {
-        self.tombstones.push((key, false));
-    }
-
-    /// Number of entries, duplicates included.
-    pub fn len(&self) -> usize {
-        self.members.len() + self.tombstones.len()
-    }
-
-    /// Whether there are no entries.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// The keys whose last entry is `true`, and those whose last entry is `false`; both sorted.
-fn last_by_key(mut entries: Vec<(DeviceKey, bool)>) -> (Vec<DeviceKey>, Vec<DeviceKey>) {
-    entries.reverse();
-    entries.sort_by_key(|(key, _)| *key);
-    entries.dedup_by_key(|(key, _)| *key);
-    let (yes, no): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, is)| *is);
-    let keys = |entries: Vec<(DeviceKey, bool)>| entries.into_iter().map(|(key, _)| key).collect();
-    (keys(yes), keys(no))
-}
 
 /// Result of an append.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -186,8 +137,7 @@ impl Ledger {
                 state: current.state,
             });
         }
-        let (entomb, lift) = last_by_key(change.tombstones);
-        let (mut add, remove) = last_by_key(change.members);
+        let ((mut add, remove), (entomb, lift)) = change.split();
         let mut next = current.next();
         let mut files = Vec::new();
         if !entomb.is_empty() || !lift.is_empty() {
@@ -222,7 +172,7 @@ impl Ledger {
                 Some(built) => &built.delta,
                 None => &*self.delta(entry).await?,
             };
-            add.retain(|key| !tombstones.removed().contains(key));
+            add.retain(|(key, _)| !tombstones.removed().contains(key));
         }
         let mut appended = Appended {
             added: add.len() as u64,
@@ -231,7 +181,7 @@ impl Ledger {
             ..Appended::default()
         };
         let has_new_tombstones = next.tombstones != current.tombstones;
-        let built = self.merged(next.sequence, add, remove, &mut next.deltas).await?;
+        let built = self.merged(next.sequence, (add, remove), &mut next.deltas).await?;
         if !built.is_empty() {
             files.extend(built);
         } else if !has_new_tombstones {
@@ -271,12 +221,11 @@ impl Ledger {
     async fn merged(
         &mut self,
         sequence: u64,
-        add: Vec<DeviceKey>,
-        remove: Vec<DeviceKey>,
+        (add, remove): MemberChanges,
         deltas: &mut Vec<DeltaEntry>,
     ) -> Result<Vec<BuiltDelta>, StoreError> {
         let Some(mut built) =
-            blocking(move || BuiltDelta::new(sequence, sequence, add, remove)).await
+            blocking(move || BuiltDelta::with_values(sequence, sequence, &add, remove)).await
         else {
             return Ok(Vec::new());
         };

@@ -200,7 +200,7 @@ async fn publish(
     let mut end = std::pin::pin!(end);
     let (mut begun, mut delay) = (Instant::now(), Duration::from_secs(1));
     let appended = loop {
-        match writer.publish(waiting.clone()).await {
+        match writer.publish(waiting, &[]).await {
             Ok(appended) => break appended,
             Err(
                 error @ (StoreError::Backend { .. }

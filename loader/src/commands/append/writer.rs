@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::DeviceKey;
 use rtad_core::random;
 use rtad_core::snapshot::{AudienceName, Current};
-use rtad_store::StoreError;
 use rtad_store::write::{Appended, Change, Ledger, StoreWriter};
+use rtad_store::{Store, StoreError};
 
 use super::super::error::CommonError;
 
@@ -23,6 +24,23 @@ pub(super) enum Operation {
     Restore,
     Remove,
     Entomb,
+}
+
+/// `--value` over a generation without values.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "audience {audience}: generation {generation} has no values: --value needs one that was built \
+     with --value"
+)]
+pub(super) struct NoValues {
+    audience: AudienceName,
+    generation: u64,
+}
+
+impl CommandFailure for NoValues {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
 }
 
 #[derive(Debug)]
@@ -44,20 +62,44 @@ impl AppendWriter {
         Ok(Self { ledger, operation })
     }
 
+    /// Checks that strategies can bid by values of the live generation.
+    pub(super) async fn require_values(
+        &self,
+        store: &Store,
+        audience: &AudienceName,
+    ) -> Result<(), CommandError> {
+        let manifest = store.manifest(audience, self.current()).await?;
+        if manifest.filter().value_bits() > 0 {
+            return Ok(());
+        }
+        let (audience, generation) = (audience.clone(), manifest.generation());
+        Err(NoValues { audience, generation }.into())
+    }
+
     /// The `CURRENT` that the next publish replaces.
     pub(super) const fn current(&self) -> &Current {
         self.ledger.current()
     }
 
-    /// Publishes all keys or none.
-    pub(super) async fn publish(&mut self, keys: Vec<DeviceKey>) -> Result<Appended, StoreError> {
+    /// Publishes all keys or none, with the value of each or without any. The last one of a key
+    /// counts.
+    pub(super) async fn publish(
+        &mut self,
+        keys: &[DeviceKey],
+        values: &[u8],
+    ) -> Result<Appended, StoreError> {
         let mut change = Change::default();
-        for key in keys {
+        let mut values = values.iter();
+        for key in keys.iter().copied() {
+            let mut add = |change: &mut Change| match values.next() {
+                Some(value) => change.add_with_value(key, *value),
+                None => change.add(key),
+            };
             match self.operation {
-                Operation::Add => change.add(key),
+                Operation::Add => add(&mut change),
                 Operation::Restore => {
                     change.lift(key);
-                    change.add(key);
+                    add(&mut change);
                 }
                 Operation::Remove => change.remove(key),
                 Operation::Entomb => change.entomb(key),

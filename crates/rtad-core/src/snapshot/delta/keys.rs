@@ -4,6 +4,8 @@
 //! bits and leaves about four keys to compare: one cache line. A hash table takes twice the memory
 //! and is built key by key.
 
+use std::cmp::Ordering;
+
 use crate::device::DeviceKey;
 
 /// Keys compared per lookup, on average.
@@ -63,9 +65,24 @@ impl SortedKeys {
         if self.keys.is_empty() {
             return false;
         }
-        let bucket = bucket(key, self.shift);
-        let keys = &self.keys[self.starts[bucket] as usize..self.starts[bucket + 1] as usize];
+        let keys = &self.keys[self.range(key)];
         if keys.len() > MAX_LINEAR { keys.binary_search(key).is_ok() } else { keys.contains(key) }
+    }
+
+    /// The index of a key in the list.
+    pub(super) fn find(&self, key: &DeviceKey) -> Option<usize> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        let range = self.range(key);
+        Some(range.start + self.keys[range.clone()].binary_search(key).ok()?)
+    }
+
+    /// The indexes of the keys with the same first bits.
+    #[inline]
+    fn range(&self, key: &DeviceKey) -> std::ops::Range<usize> {
+        let bucket = bucket(key, self.shift);
+        self.starts[bucket] as usize..self.starts[bucket + 1] as usize
     }
 }
 
@@ -88,28 +105,22 @@ fn bucket(key: &DeviceKey, shift: u32) -> usize {
     number(key).checked_shr(shift).unwrap_or(0) as usize
 }
 
-/// Keys of `from` that are not in `other`, ascending.
-pub(super) fn without(from: &[DeviceKey], other: &SortedKeys) -> Vec<DeviceKey> {
-    from.iter().filter(|key| !other.contains(key)).copied().collect()
-}
-
-/// The distinct keys of both, ascending.
-pub(super) fn union(a: &[DeviceKey], b: &[DeviceKey]) -> Vec<DeviceKey> {
-    let mut all = Vec::with_capacity(a.len() + b.len());
-    let (mut left, mut right) = (a.iter().copied().peekable(), b.iter().copied().peekable());
+/// The entries of two ascending lists, by key; of those with the same key the newer one.
+pub(super) fn overlaid<T: Copy>(
+    older: impl Iterator<Item = (DeviceKey, T)>,
+    newer: impl Iterator<Item = (DeviceKey, T)>,
+) -> Vec<(DeviceKey, T)> {
+    let (mut older, mut newer) = (older.peekable(), newer.peekable());
+    let mut all = Vec::with_capacity(older.size_hint().0 + newer.size_hint().0);
     loop {
-        let next = match (left.peek(), right.peek()) {
-            (Some(a), Some(b)) if a < b => left.next(),
-            (Some(a), Some(b)) if a == b => {
-                left.next();
-                right.next()
-            }
-            (_, Some(_)) => right.next(),
-            _ => left.next(),
+        let order = match (older.peek(), newer.peek()) {
+            (None, None) => return all,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((older, _)), Some((newer, _))) => older.cmp(newer),
         };
-        match next {
-            Some(key) => all.push(key),
-            None => return all,
-        }
+        let replaced = if order.is_le() { older.next() } else { None };
+        let next = if order.is_ge() { newer.next() } else { replaced };
+        all.extend(next);
     }
 }

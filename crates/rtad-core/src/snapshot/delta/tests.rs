@@ -1,6 +1,6 @@
 //! Delta files, merging, and exact key sets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
@@ -31,6 +31,45 @@ fn delta_file_reads_back_equal() {
     {
         assert_eq!(read.membership(&key(number)), expected, "{number}");
     }
+}
+
+fn valued(added: &[(u32, Option<u8>)], removed: &[u32]) -> BuiltDelta {
+    let mut added: Vec<_> = added.iter().map(|(number, value)| (key(*number), *value)).collect();
+    added.sort();
+    BuiltDelta::with_values(3, 5, &added, keys(removed.iter().copied())).unwrap()
+}
+
+#[test]
+fn values_read_back_exactly() {
+    let BuiltDelta { delta, bytes } = valued(&[(5, Some(15)), (1, None), (9, Some(0))], &[2]);
+    assert_eq!(bytes.len(), 64 + 4 * 16 + 3);
+    let read = Delta::parse(&bytes, delta.entry()).unwrap();
+    for (number, expected) in [(5, Some(15)), (1, None), (9, Some(0)), (2, None), (3, None)] {
+        assert_eq!(read.value(&key(number)), expected, "{number}");
+    }
+    assert!(read.members().eq(delta.members()));
+    let json = serde_json::to_string(delta.entry()).unwrap();
+    assert!(json.contains("\"values\":true"), "{json}");
+    // Without any value the file is that of keys alone.
+    let none = valued(&[(5, None), (1, None)], &[2]);
+    assert_eq!(none.bytes, built(3, 5, &[5, 1], &[2]).bytes);
+    assert!(!serde_json::to_string(none.delta.entry()).unwrap().contains("values"));
+}
+
+#[test]
+fn invalid_values_are_rejected() {
+    let BuiltDelta { delta, bytes } = valued(&[(5, Some(15)), (1, None)], &[]);
+    let at = bytes.len() - 2;
+    for value in [16, 254] {
+        let mut changed = bytes.clone();
+        changed[at + 1] = value;
+        let error = parse_with_digest_repaired(&changed, delta.entry());
+        assert!(matches!(error, DeltaError::Value { index: 1, found } if found == value));
+    }
+    let mut changed = bytes;
+    changed[at..].fill(NO_VALUE);
+    let error = parse_with_digest_repaired(&changed, delta.entry());
+    assert!(matches!(error, DeltaError::Field { field: "values", .. }), "{error}");
 }
 
 #[test]
@@ -120,6 +159,7 @@ fn invalid_entry_is_rejected_by_field() {
         (DeltaEntry { first: 6, ..entry.clone() }, "first"),
         (DeltaEntry { added: 0, ..entry.clone() }, "added"),
         (DeltaEntry { added: MAX_DELTA_KEYS, removed: 1, ..entry.clone() }, "added"),
+        (DeltaEntry { added: 0, removed: 1, has_values: true, ..entry.clone() }, "added"),
         (DeltaEntry { added: u64::MAX, removed: u64::MAX, ..entry.clone() }, "added"),
     ] {
         let error = broken.check("deltas[0]", 5).unwrap_err().to_string();
@@ -154,30 +194,40 @@ fn keys_with_a_common_prefix_are_found() {
     );
 }
 
+/// A value, or none.
+fn value() -> impl Strategy<Value = Option<u8>> {
+    prop::option::of(0_u8..16)
+}
+
 proptest! {
     /// Few distinct keys, so that most changes overlap.
     #[test]
     fn newest_delta_decides_after_merging(
         changes in prop::collection::vec(
-            prop::collection::btree_map(0_u32..40, any::<bool>(), 1..20),
+            prop::collection::btree_map(0_u32..40, prop::option::of(value()), 1..20),
             1..8,
         ),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut model: BTreeMap<u32, bool> = BTreeMap::new();
+        let mut model: BTreeMap<u32, Option<Option<u8>>> = BTreeMap::new();
         let deltas: Vec<Delta> = (1..).zip(&changes).map(|(sequence, change)| {
             model.extend(change);
-            let of = |wanted| -> Vec<u32> {
-                change.iter().filter(|(_, is)| **is == wanted).map(|(key, _)| *key).collect()
-            };
-            built(sequence, sequence, &of(true), &of(false)).delta
+            let added = change.iter().filter_map(|(number, added)| Some((key(*number), (*added)?)));
+            let mut added: Vec<_> = added.collect();
+            added.sort();
+            let removed = change.iter().filter(|(_, added)| added.is_none());
+            let removed = keys(removed.map(|(number, _)| *number));
+            BuiltDelta::with_values(sequence, sequence, &added, removed).unwrap().delta
         }).collect();
         let last = deltas.len() as u64;
         let merged = BuiltDelta::merged(last, &deltas).unwrap();
         let read = Delta::parse(&merged.bytes, merged.delta.entry()).unwrap();
         prop_assert_eq!((read.entry().first, read.entry().last), (1, deltas.len() as u64));
         for number in 0..40 {
-            prop_assert_eq!(read.membership(&key(number)), model.get(&number).copied());
+            let expected = model.get(&number).copied();
+            let (key, value) = (key(number), expected.flatten().flatten());
+            prop_assert_eq!(read.membership(&key), expected.map(|added| added.is_some()));
+            prop_assert_eq!(read.value(&key), value);
         }
         // Merging a prefix twice changes nothing.
         let cut = cut.index(deltas.len());
@@ -185,16 +235,5 @@ proptest! {
         let parts = parts.iter().flatten().map(|part| &part.delta);
         let again = BuiltDelta::merged(last, parts).unwrap();
         prop_assert_eq!(again.bytes, merged.bytes);
-    }
-
-    #[test]
-    fn union_and_without_match_btree_sets(
-        a in prop::collection::btree_set(0_u32..300, 0..200),
-        b in prop::collection::btree_set(0_u32..300, 0..200),
-    ) {
-        let set = |numbers: &BTreeSet<u32>| SortedKeys::sort(keys(numbers.iter().copied()));
-        let (left, right) = (set(&a), set(&b));
-        prop_assert!(union(&left, &right) == set(&(&a | &b)).to_vec());
-        prop_assert!(without(&left, &right) == set(&(&a - &b)).to_vec());
     }
 }
