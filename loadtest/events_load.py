@@ -93,7 +93,8 @@ class Load:
         variables["KEYED"] = int(is_keyed)
         variables = {name: str(value) for name, value in variables.items()}
         command = ["wrk", f"-t{self.threads}", f"-c{self.options.connections}", f"-d{seconds}s"]
-        command += ["--latency", "-s", WRK, f"http://{self.server.address}"]
+        # A request that waits for a slow disk is late, not lost.
+        command += ["--timeout", "10s", "--latency", "-s", WRK, f"http://{self.server.address}"]
         before = self.server.ticks()
         done = subprocess.run(
             [*self.pin, *command], env=os.environ | variables, capture_output=True, text=True
