@@ -435,7 +435,7 @@ fn api_round_trip(serving: &Serving, ids: &IdReader, body: &[u8], at: Instant) -
         .filter_map(|name| catalog.strategy_index(name))
         .map(|index| {
             let decision = catalog.decide(index, &request.keys, &request.attributes, at);
-            let strategy = &catalog.strategies()[index];
+            let strategy = catalog.strategy(index);
             api::NamedDecision::new(strategy, decision, std::iter::empty())
         })
         .collect();

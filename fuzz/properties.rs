@@ -287,7 +287,7 @@ impl World {
             let decision =
                 self.catalog.decide(index, &request.keys, &request.attributes, Instant::now());
             bids[index] = Some(decision.outcome == Outcome::Bid);
-            api::NamedDecision::new(&known[index], decision, std::iter::empty())
+            api::NamedDecision::new(self.catalog.strategy(index), decision, std::iter::empty())
         };
         let decisions: Vec<_> = indexes.into_iter().map(&mut decide).collect();
         let bytes = api::encode(request.request_id.as_deref(), &decisions).into();

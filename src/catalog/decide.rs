@@ -125,7 +125,7 @@ impl RequestKeys {
         match self.coverage {
             Coverage::Complete => catalog.decide_uncounted(index, &self.keys, attributes),
             Coverage::TooMany => catalog.decide_incomplete(index, &self.keys, attributes),
-            Coverage::Nothing => catalog.strategies()[index].when_unavailable(),
+            Coverage::Nothing => catalog.strategy(index).when_unavailable(),
         }
     }
 

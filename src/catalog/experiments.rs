@@ -45,9 +45,9 @@ impl PartCounters {
 }
 
 impl ServedExperiments {
-    pub(super) fn new(
+    pub(super) fn new<'s>(
         experiments: Vec<Experiment>,
-        strategies: &[Strategy],
+        strategies: impl Iterator<Item = &'s Strategy>,
         telemetry: &Telemetry,
     ) -> Self {
         let counters = |strategy: &Strategy| {
@@ -57,7 +57,7 @@ impl ServedExperiments {
             };
             indexes.map(of).collect()
         };
-        let counters = strategies.iter().map(counters).collect();
+        let counters = strategies.map(counters).collect();
         Self { experiments, counters }
     }
 

@@ -22,21 +22,43 @@ pub type Serving = ArcSwap<Catalog>;
 #[derive(Debug)]
 pub struct Catalog {
     audiences: Vec<Audience>,
-    strategies: Vec<Strategy>,
+    strategies: Arc<[ServedStrategy]>,
     caps: ServedCaps,
     /// Whether any strategy answers nothing.
     has_shadow: bool,
-    /// Whether answers depend on a request's attributes, by index of the strategy.
-    are_per_request: Arc<[bool]>,
-    /// Counters of `/v1/decide`, one per strategy: created once, not looked up per request.
-    decisions: Vec<DecisionCounters>,
     /// Whether a strategy has values.
     pub(super) has_values: bool,
-    /// Counters of values, by index of the strategy and of the value.
-    values: Arc<[Vec<ValueCounter>]>,
     platforms: Arc<[ServedPlatform]>,
     experiments: Arc<ServedExperiments>,
     api: ApiAccess,
+}
+
+/// A strategy and its counters, which are created once, not looked up per request.
+#[derive(Debug)]
+struct ServedStrategy {
+    strategy: Strategy,
+    /// Whether its answers depend on a request's attributes.
+    is_per_request: bool,
+    /// Counters of `/v1/decide`.
+    decisions: DecisionCounters,
+    /// Counters of its values, by index.
+    values: Vec<ValueCounter>,
+}
+
+impl ServedStrategy {
+    fn new(strategy: Strategy, audiences: &[Audience], telemetry: &Telemetry) -> Self {
+        let value = |(row, entry): (usize, &ValueEntry)| {
+            let audience = entry.audience.map(|index| audiences[index].name.as_str());
+            let tiers = entry.tiers.map(|tiers| tiers.to_string());
+            telemetry.value(&strategy.name, row, audience, tiers.as_deref())
+        };
+        Self {
+            is_per_request: strategy.is_per_request(),
+            decisions: telemetry.decisions("api", &strategy.name, strategy.is_shadow),
+            values: strategy.values.iter().enumerate().map(value).collect(),
+            strategy,
+        }
+    }
 }
 
 /// Access control of the `/v1` routes on the decision port.
@@ -108,33 +130,19 @@ impl Catalog {
             indexes.max().is_none_or(|index| index < strategies.len()),
             "a platform refers to a missing strategy"
         );
-        let counters =
-            |strategy: &Strategy| telemetry.decisions("api", &strategy.name, strategy.is_shadow);
-        let decisions = strategies.iter().map(counters).collect();
-        let values = |strategy: &Strategy| {
-            let value = |(row, entry): (usize, &ValueEntry)| {
-                let audience = entry.audience.map(|index| audiences[index].name.as_str());
-                let tiers = entry.tiers.map(|tiers| tiers.to_string());
-                telemetry.value(&strategy.name, row, audience, tiers.as_deref())
-            };
-            strategy.values.iter().enumerate().map(value).collect()
-        };
-        let values = strategies.iter().map(values).collect();
         let has_values = strategies.iter().any(|strategy| !strategy.values.is_empty());
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
         let caps = ServedCaps::new(vec![None; strategies.len()]);
-        let are_per_request = strategies.iter().map(Strategy::is_per_request).collect();
         let has_shadow = strategies.iter().any(|strategy| strategy.is_shadow);
+        let served = |strategy| ServedStrategy::new(strategy, &audiences, telemetry);
+        let strategies = strategies.into_iter().map(served).collect();
         Self {
             has_shadow,
-            audiences,
-            strategies,
-            caps,
-            are_per_request,
-            decisions,
             has_values,
-            values,
+            strategies,
+            audiences,
+            caps,
             platforms,
             experiments: Arc::default(),
             api: ApiAccess::default(),
@@ -144,7 +152,7 @@ impl Catalog {
     /// Sets the experiments, which strategies name by index.
     #[must_use]
     pub fn with_experiments(self, experiments: Vec<Experiment>, telemetry: &Telemetry) -> Self {
-        let experiments = ServedExperiments::new(experiments, &self.strategies, telemetry);
+        let experiments = ServedExperiments::new(experiments, self.strategies(), telemetry);
         Self { experiments: Arc::new(experiments), ..self }
     }
 
@@ -183,8 +191,18 @@ impl Catalog {
     }
 
     /// The strategies, in the config's order.
-    pub fn strategies(&self) -> &[Strategy] {
-        &self.strategies
+    pub fn strategies(&self) -> impl ExactSizeIterator<Item = &Strategy> + Clone {
+        self.strategies.iter().map(|served| &served.strategy)
+    }
+
+    /// The strategy at `index`.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[inline]
+    pub fn strategy(&self, index: usize) -> &Strategy {
+        &self.strategies[index].strategy
     }
 
     /// Finds an audience by name. A linear search: with few audiences, faster than hashing.
@@ -196,7 +214,7 @@ impl Catalog {
     /// Whether strategies ask for values of the members of an audience that is served without any,
     /// for each audience.
     pub fn are_tiers_missing(&self) -> impl Iterator<Item = bool> {
-        let entries = || self.strategies.iter().flat_map(|strategy| &strategy.values);
+        let entries = || self.strategies().flat_map(|strategy| &strategy.values);
         self.audiences.iter().enumerate().map(move |(index, audience)| {
             let asks = |entry: &ValueEntry| entry.audience == Some(index) && entry.asks_for_value();
             audience.has_no_values() && entries().any(asks)
@@ -206,7 +224,7 @@ impl Catalog {
     /// Finds the index of a strategy by name.
     #[inline]
     pub fn strategy_index(&self, name: &str) -> Option<usize> {
-        self.strategies.iter().position(|strategy| strategy.name == name)
+        self.strategies().position(|strategy| strategy.name == name)
     }
 
     /// The platforms, in the config's order.
@@ -242,7 +260,7 @@ impl Catalog {
     ) -> Decision {
         let decide = || self.decide_uncounted(index, keys, attributes);
         let decision = self.caps.admit(index, keys, at, decide);
-        self.decisions[index].count(decision);
+        self.strategies[index].decisions.count(decision);
         self.count_value(index, decision);
         decision
     }
@@ -251,7 +269,7 @@ impl Catalog {
     #[inline]
     pub(super) fn count_value(&self, strategy: usize, decision: Decision) {
         if let Some(row) = decision.value.index {
-            self.values[strategy][usize::from(row)].increment();
+            self.strategies[strategy].values[usize::from(row)].increment();
         }
     }
 
@@ -275,10 +293,11 @@ impl Catalog {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn changes_in(&self, index: usize, at: Instant) -> Option<Duration> {
-        if self.are_per_request[index] {
+        let ServedStrategy { strategy, is_per_request, .. } = &self.strategies[index];
+        if *is_per_request {
             return Some(Duration::ZERO);
         }
-        let schedule = self.strategies[index].schedule.as_ref();
+        let schedule = strategy.schedule.as_ref();
         let schedule = schedule.and_then(|schedule| schedule.changes_in(at));
         self.caps.ends_in(index, at).into_iter().chain(schedule).min()
     }
@@ -287,7 +306,7 @@ impl Catalog {
     #[inline]
     pub fn remove_shadow(&self, verdicts: &mut Verdicts) {
         if self.has_shadow {
-            verdicts.retain(|verdict| !self.strategies[verdict.strategy].is_shadow);
+            verdicts.retain(|verdict| !self.strategy(verdict.strategy).is_shadow);
         }
     }
 
@@ -303,7 +322,7 @@ impl Catalog {
         keys: &[DeviceKey],
         attributes: &dyn Attributes,
     ) -> Decision {
-        let strategy = &self.strategies[index];
+        let strategy = self.strategy(index);
         if keys.is_empty() {
             strategy.without_device()
         } else {
@@ -331,7 +350,7 @@ impl Catalog {
             Membership::Member => Membership::Member,
             Membership::NotMember | Membership::Unavailable => Membership::Unavailable,
         };
-        self.strategies[index].decide(attributes, membership, |_| Tier::Unknown)
+        self.strategy(index).decide(attributes, membership, |_| Tier::Unknown)
     }
 
     /// A copy of the catalog with some audiences replaced, and the current tables of the caps.
@@ -343,13 +362,10 @@ impl Catalog {
             .collect();
         Self {
             audiences,
-            strategies: self.strategies.clone(),
+            strategies: Arc::clone(&self.strategies),
             caps: self.caps.renewed(),
             has_shadow: self.has_shadow,
-            are_per_request: Arc::clone(&self.are_per_request),
-            decisions: self.decisions.clone(),
             has_values: self.has_values,
-            values: Arc::clone(&self.values),
             platforms: Arc::clone(&self.platforms),
             experiments: Arc::clone(&self.experiments),
             api: self.api.clone(),

@@ -97,7 +97,7 @@ fn read(
         let decision = catalog.caps().admit_uncounted(index, decision, key.as_slice(), at);
         explain_strategy(catalog, strategy.name.clone(), index, decision, &device)
     };
-    let strategies: Vec<_> = catalog.strategies().iter().enumerate().map(decide).collect();
+    let strategies: Vec<_> = catalog.strategies().enumerate().map(decide).collect();
     IdReading {
         kinds: kinds.iter().map(|kind| kind.as_str()).collect(),
         result,

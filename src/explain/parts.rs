@@ -106,7 +106,7 @@ pub(super) fn explain_strategy(
     device: &DeviceFacts<'_>,
 ) -> StrategyExplained {
     let DeviceFacts { keys, attributes, unit } = *device;
-    let strategy = &catalog.strategies()[index];
+    let strategy = catalog.strategy(index);
     let name = |index: usize| catalog.audiences()[index].name.to_string();
     let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
     let membership = |index: usize| match keys {

@@ -124,7 +124,7 @@ pub fn audiences_of<'a>(catalog: &'a Catalog, platform: &Platform) -> Vec<&'a st
 
 /// The indexes of these audiences, in the config's order.
 fn named_audiences(catalog: &Catalog, platform: &Platform) -> BTreeSet<usize> {
-    let strategies = platform.strategies().map(|index| &catalog.strategies()[index]);
+    let strategies = platform.strategies().map(|index| catalog.strategy(index));
     strategies.flat_map(Strategy::audiences).collect()
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn decide(
         (0..known.len()).collect()
     } else {
         let indexes = strategies.iter().map(|name| catalog.strategy_index(name));
-        let names = || known.iter().map(|strategy| strategy.name.clone()).collect();
+        let names = || known.map(|strategy| strategy.name.clone()).collect();
         let indexes: Option<_> = indexes.collect();
         indexes.ok_or_else(|| ApiError::UnknownStrategy(names()))?
     };
@@ -35,7 +35,7 @@ pub(super) async fn decide(
     for index in indexes {
         let decision = catalog.decide(index, &keys, &facts, arrival.started);
         experiments.count(index, decision, &assignments);
-        let strategy = &known[index];
+        let strategy = catalog.strategy(index);
         if !strategy.is_shadow {
             let buckets = experiments.named(index, &assignments);
             decisions.push(NamedDecision::new(strategy, decision, buckets));

@@ -255,7 +255,7 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         draining: app.shared.readiness.is_draining(),
         refused_config: app.refusal.borrow().clone(),
         audiences: audiences.collect(),
-        strategies: catalog.strategies().iter().map(|strategy| strategy.name.as_str()).collect(),
+        strategies: catalog.strategies().map(|strategy| strategy.name.as_str()).collect(),
         rules: rules(&catalog),
         caps: catalog.caps().iter().map(|cap| CapStatus::of(cap, &app.shared.caps)).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
