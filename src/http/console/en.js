@@ -102,7 +102,6 @@ export const en = {
   "rules-note": "Counts are those of this pod since its start.",
   "rule-exclude": "not in {names}",
   "rule-include": "in one of {names}",
-  "rule-when": "{rule}",
   "rule-all": "every device",
   always: "always",
   "bids-now": "bids now",

@@ -36,7 +36,7 @@ function conditions({ exclude, include, when }) {
   const all = [];
   if (exclude.length > 0) all.push(t("rule-exclude", { names: list(exclude) }));
   if (include.length > 0) all.push(t("rule-include", { names: list(include) }));
-  if (when) all.push(t("rule-when", { rule: when }));
+  if (when) all.push(when);
   return all.length > 0 ? all : [t("rule-all")];
 }
 

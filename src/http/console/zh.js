@@ -102,7 +102,6 @@ export const zh = {
   "rules-note": "计数为本 Pod 启动以来的。",
   "rule-exclude": "不在 {names} 里",
   "rule-include": "在 {names} 之一里",
-  "rule-when": "{rule}",
   "rule-all": "所有设备",
   always: "始终",
   "bids-now": "正在出价",
