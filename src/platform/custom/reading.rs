@@ -97,7 +97,17 @@ impl<'r, 'a> Reading<'r, 'a> {
     }
 
     /// Adds an id, or several with separators between them.
+    #[inline]
     fn add_ids(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
+        if self.plan.ids_separator.is_none() && self.plan.caid_separator.is_none() {
+            self.read.add_id(Id { path, field, value, is_doubtful: false });
+        } else {
+            self.add_separated_ids(path, field, value);
+        }
+    }
+
+    #[inline(never)]
+    fn add_separated_ids(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
         let plan = self.plan;
         let separator = plan.caid_separator.as_deref();
         let separator = separator.filter(|_| field.id_kind() == IdKind::Caid);
