@@ -133,12 +133,14 @@ fn run(
     let runtime = runtime()?;
     let mut writer =
         runtime.block_on(AppendWriter::open(&store, &args.target.audience, operation))?;
+    let adds = matches!(operation, Operation::Add | Operation::Restore);
+    if adds {
+        let audience = &args.target.audience;
+        runtime.block_on(writer.check_values(store.store(), audience, value.is_some()))?;
+    }
     if args.follow {
         let times = (args.every, args.max_ids);
         return runtime.block_on(follow::run(writer, &input, args.rejects.limit, times, output));
-    }
-    if value.is_some() {
-        runtime.block_on(writer.require_values(store.store(), &args.target.audience))?;
     }
     let rejects = args.rejects.create(&input, false)?;
     let progress = output.progress();

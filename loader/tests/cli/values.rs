@@ -121,7 +121,8 @@ fn appended_devices_have_value_0_after_the_next_build() {
     let build = format!("{BUILD} --format csv --value tier {{}}/dump.csv");
     sandbox.run(&build).succeeds();
     sandbox.file("more", format!("{}\n{}\n", all[1], all[2]));
-    sandbox.run("append --store {}/s --audience a {}/more").succeeds();
+    let append = sandbox.run("append --store {}/s --audience a --json {}/more");
+    append.json_with_warning("devices that are added without --value have none");
     sandbox.run(&build).succeeds();
     assert_eq!([0, 1, 2].map(|n| value(&sandbox, &all[n])), [Some(9), Some(8), Some(0)]);
     // It warns of the device that is appended and not in the input.
@@ -150,7 +151,11 @@ fn appended_values_replace_those_of_the_build() {
     let values = || [0, 1, 2, 3, 4].map(|n| value(&sandbox, &all[n]));
     assert_eq!(values(), [Some(12), Some(3), Some(7), Some(6), Some(5)]);
     append(&[row(0, "2")], "--value tier");
-    append(&[row(3, "")], "");
+    sandbox.file("plain", format!("{}\n", all[3]));
+    let plain = sandbox.run("append --store {}/s --audience a --json {}/plain");
+    plain.json_with_warning("devices that are added without --value have none");
+    let valued = sandbox.run(&format!("{command} --value tier --dry-run {{}}/dump.csv"));
+    assert_eq!(valued.stderr, "");
     assert_eq!(values(), [Some(2), Some(3), Some(7), None, Some(5)]);
     sandbox.file("gone", format!("{}\n", all[2]));
     sandbox.run("remove --store {}/s --audience a {}/gone").succeeds();

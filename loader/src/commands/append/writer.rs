@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rtad_cli::command_error::CommandError;
-use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::device::DeviceKey;
 use rtad_core::random;
 use rtad_core::snapshot::{AudienceName, Current};
@@ -62,18 +62,30 @@ impl AppendWriter {
         Ok(Self { ledger, operation })
     }
 
-    /// Checks that strategies can bid by values of the live generation.
-    pub(super) async fn require_values(
+    /// Refuses values over a live generation without any. Warns of devices without a value over one
+    /// with values, as they lose theirs; an unreadable generation does not stop those.
+    pub(super) async fn check_values(
         &self,
         store: &Store,
         audience: &AudienceName,
+        is_given: bool,
     ) -> Result<(), CommandError> {
-        let manifest = store.manifest(audience, self.current()).await?;
-        if manifest.filter().value_bits() > 0 {
-            return Ok(());
+        let manifest = match store.manifest(audience, self.current()).await {
+            Err(_) if !is_given => return Ok(()),
+            manifest => manifest?,
+        };
+        match (is_given, manifest.filter().value_bits() > 0) {
+            (true, false) => {
+                let (audience, generation) = (audience.clone(), manifest.generation());
+                return Err(NoValues { audience, generation }.into());
+            }
+            (false, true) => exit::write_warning(&format!(
+                "{audience}: its generation has values, and devices that are added without --value \
+                 have none until the next build, also those that had one"
+            )),
+            _ => {}
         }
-        let (audience, generation) = (audience.clone(), manifest.generation());
-        Err(NoValues { audience, generation }.into())
+        Ok(())
     }
 
     /// The `CURRENT` that the next publish replaces.
