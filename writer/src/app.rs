@@ -183,7 +183,8 @@ mod tests {
     use super::*;
 
     fn add(text: &str) -> WriteRequest {
-        WriteRequest { op: Op::Add, keys: vec![DeviceKey::of_canonical(text.as_bytes())] }
+        let keys = vec![DeviceKey::of_canonical(text.as_bytes())];
+        WriteRequest { op: Op::Add, keys, values: Vec::new() }
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,6 +20,8 @@ use super::op::Op;
 
 /// Ids in one request.
 const MAX_IDS: usize = 100_000;
+/// Largest value of a device.
+const MAX_VALUE: u8 = 15;
 
 /// Keys of a request, and its unusable ids.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ struct Answer {
     accepted: usize,
     rejected: Vec<Rejected>,
     entombed: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    without_value: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     new: Option<Vec<bool>>,
 }
@@ -73,10 +77,15 @@ pub(super) async fn write(
     let lifted = if is_reported { request.keys.clone() } else { Vec::new() };
     let written = app.writers.write(&audience, request).await?;
     app.windows.report(&audience, &lifted);
-    let Written { sequence, generation, entombed, new } = written;
+    let Written { sequence, generation, entombed, without_value, new } = written;
     let new = (op == Op::AddIfAbsent).then(|| flags_per_id(&new, ids, &rejected));
-    let answer = Answer { sequence, generation, accepted, rejected, entombed, new };
+    let answer = Answer { sequence, generation, accepted, rejected, entombed, without_value, new };
     Ok(json_of(StatusCode::OK, &answer))
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Maps flags per key to flags per id; a rejected id is not new.
@@ -100,7 +109,8 @@ fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiErro
     let results =
         ids.iter().map(|id| maker.usable(DeviceKey::from_bytes(*id)).map(|key| keys.push(key)));
     let rejected = rejected(results);
-    Ok(Parsed { request: WriteRequest { op, keys }, ids: ids.len(), rejected })
+    let request = WriteRequest { op, keys, values: Vec::new() };
+    Ok(Parsed { request, ids: ids.len(), rejected })
 }
 
 #[derive(Deserialize)]
@@ -112,19 +122,45 @@ struct Fields<'a> {
     kind: Option<Text<'a>>,
     #[serde(borrow)]
     ids: Ids<'a, MAX_IDS>,
+    #[serde(default)]
+    values: Option<Vec<Option<u8>>>,
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
-    let Fields { op, kind, ids } = parse_object(body, "op, kind and ids")?;
+    let Fields { op, kind, ids, values } = parse_object(body, "op, kind, ids and values")?;
     let op = Op::parse(&op.0).ok_or(ApiError::UnknownOp)?;
     let kind =
         kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
     let texts = ids.texts()?;
     let count = texts.len();
+    if let Some(values) = &values {
+        check_values(op, values, count)?;
+    }
     let (mut keys, mut results) = (Vec::with_capacity(count), Vec::with_capacity(count));
     maker.keys_of_many(kind, texts, &mut keys, |result| results.push(result));
+    let is_usable = |(index, _): &(usize, _)| results.get(*index).is_some_and(Result::is_ok);
+    let values = values.into_iter().flatten().enumerate().filter(is_usable);
+    let values = values.map(|(_, value)| value).collect();
     let rejected = rejected(results);
-    Ok(Parsed { request: WriteRequest { op, keys }, ids: count, rejected })
+    Ok(Parsed { request: WriteRequest { op, keys, values }, ids: count, rejected })
+}
+
+fn check_values(op: Op, values: &[Option<u8>], ids: usize) -> Result<(), ApiError> {
+    if !op.adds() {
+        return Err(ApiError::BadBody("values: accepted with add and add_if_absent".to_owned()));
+    }
+    if values.len() != ids {
+        return Err(ApiError::BadBody(format!(
+            "values: expected one for each of the {ids} ids, found {}",
+            values.len()
+        )));
+    }
+    match values.iter().position(|value| value.is_some_and(|value| value > MAX_VALUE)) {
+        Some(index) => Err(ApiError::BadBody(format!(
+            "values: {index}: expected 0 to {MAX_VALUE}, or null for none"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn rejected(results: impl IntoIterator<Item = Result<(), Unusable>>) -> Vec<Rejected> {

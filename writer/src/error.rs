@@ -50,6 +50,8 @@ pub(super) enum ApiError {
     UnknownWindowKind,
     /// The idempotency key was used for another request.
     RequestKeyReused,
+    /// Values for an audience whose generation has none.
+    NoValues,
     /// The audience follows a window.
     Owned,
     /// An event of the request found no room in the window.
@@ -119,6 +121,7 @@ impl ApiError {
                 "Key of another request",
             ),
             Self::Owned => (StatusCode::CONFLICT, "owned", "Audience follows a window"),
+            Self::NoValues => (StatusCode::CONFLICT, "no_values", "Audience without values"),
             Self::WindowFull => (StatusCode::SERVICE_UNAVAILABLE, "window_full", "Window full"),
             Self::Backend => (StatusCode::SERVICE_UNAVAILABLE, "backend", "Backend failed"),
             Self::NotDurable => {
@@ -180,6 +183,10 @@ impl ApiError {
             Self::Owned => {
                 "nothing was changed; the audience follows a window: send events to the window, \
                  or forget them there; tombstones are accepted"
+                    .to_owned()
+            }
+            Self::NoValues => {
+                "nothing was changed; values need a generation of `rtad-loader build --value`"
                     .to_owned()
             }
             Self::WindowFull => {
@@ -359,6 +366,7 @@ mod tests {
             ApiError::NoCallback,
             ApiError::UnknownWindowKind,
             ApiError::RequestKeyReused,
+            ApiError::NoValues,
             ApiError::Owned,
             ApiError::WindowFull,
             ApiError::NotDurable,

@@ -31,6 +31,10 @@ impl Op {
         Self::ALL.into_iter().find(|op| op.as_str() == word)
     }
 
+    pub(super) const fn adds(self) -> bool {
+        matches!(self, Self::Add | Self::AddIfAbsent)
+    }
+
     pub(super) const fn is_about_tombstones(self) -> bool {
         matches!(self, Self::Tombstone | Self::Lift)
     }

@@ -15,6 +15,8 @@ use crate::op::Op;
 pub(crate) struct WriteRequest {
     pub(crate) op: Op,
     pub(crate) keys: Vec<DeviceKey>,
+    /// Those of the keys, of operations that add; empty if none has one.
+    pub(crate) values: Vec<Option<u8>>,
 }
 
 /// Answer to one request.
@@ -22,6 +24,8 @@ pub(crate) struct WriteRequest {
 pub(super) struct Outcome {
     /// Keys not added because of a tombstone.
     pub(super) entombed: u64,
+    /// Keys added without a value.
+    pub(super) without_value: u64,
     /// Whether each key was a non-member; `AddIfAbsent` only.
     pub(super) new: Vec<bool>,
 }
@@ -47,7 +51,7 @@ pub(super) fn coalesce<'a>(
     let mut buried: HashSet<DeviceKey> = HashSet::new();
     let is_entombed =
         |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
-    for WriteRequest { op, keys } in requests {
+    for WriteRequest { op, keys, values } in requests {
         let clashes = |key: &DeviceKey| match op.is_about_tombstones() {
             true => added.contains_key(key),
             false => buried.contains(key),
@@ -56,8 +60,16 @@ pub(super) fn coalesce<'a>(
             break;
         }
         let mut outcome = Outcome::default();
-        for key in keys {
-            if matches!(op, Op::Add | Op::AddIfAbsent) && is_entombed(key) {
+        let add = |change: &mut Change, index: usize| {
+            let value: Option<u8> = values.get(index).copied().flatten();
+            match value {
+                Some(value) => change.add_with_value(keys[index], value),
+                None => change.add(keys[index]),
+            }
+            u64::from(value.is_none())
+        };
+        for (index, key) in keys.iter().enumerate() {
+            if op.adds() && is_entombed(key) {
                 outcome.entombed += 1;
                 if *op == Op::AddIfAbsent {
                     outcome.new.push(false);
@@ -77,7 +89,7 @@ pub(super) fn coalesce<'a>(
                     added.insert(*key, false);
                 }
                 Op::Add => {
-                    coalesced.change.add(*key);
+                    outcome.without_value += add(&mut coalesced.change, index);
                     added.insert(*key, true);
                 }
                 Op::AddIfAbsent => {
@@ -85,7 +97,7 @@ pub(super) fn coalesce<'a>(
                     let is_member = added.get(key).copied().unwrap_or_else(before);
                     outcome.new.push(!is_member);
                     if !is_member {
-                        coalesced.change.add(*key);
+                        outcome.without_value += add(&mut coalesced.change, index);
                         added.insert(*key, true);
                     }
                 }
@@ -104,6 +116,7 @@ mod tests {
         WriteRequest {
             op,
             keys: numbers.iter().map(|number| DeviceKey::of_canonical(&[*number])).collect(),
+            values: Vec::new(),
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Written {
     pub(crate) sequence: u64,
     pub(crate) generation: u64,
     pub(crate) entombed: u64,
+    /// Keys added without a value to an audience that has values.
+    pub(crate) without_value: u64,
     pub(crate) new: Vec<bool>,
 }
 

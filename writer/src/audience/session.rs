@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rtad_core::error_chain::error_chain;
-use rtad_core::snapshot::{AudienceName, State};
+use rtad_core::snapshot::{AudienceName, Current, Digest, State};
 use rtad_store::StoreError;
 use rtad_store::write::{Ledger, StoreWriter};
 
@@ -15,6 +15,10 @@ pub(super) struct Session {
     pub(super) audience: AudienceName,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) ledger: Option<Ledger>,
+    /// Manifest of the generation last asked about, and whether that has values.
+    values: Option<(Digest, bool)>,
+    /// Manifest of the generation with values that a warning was logged for.
+    warned: Option<Digest>,
 }
 
 impl Session {
@@ -23,7 +27,7 @@ impl Session {
         audience: AudienceName,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        Self { store, audience, telemetry, ledger: None }
+        Self { store, audience, telemetry, ledger: None, values: None, warned: None }
     }
 
     /// Opens the ledger unless it is open. Returns whether this call opened it.
@@ -52,6 +56,32 @@ impl Session {
 
     pub(super) fn is_live(&self) -> bool {
         self.ledger.as_ref().is_some_and(|ledger| ledger.current().state == State::Live)
+    }
+
+    /// Whether devices of the generation have values. Reads its manifest once.
+    pub(super) async fn has_values(&mut self, current: &Current) -> Result<bool, StoreError> {
+        if let Some((_, has_values)) =
+            self.values.filter(|(manifest, _)| *manifest == current.manifest_sha256)
+        {
+            return Ok(has_values);
+        }
+        let manifest = self.store.store().manifest(&self.audience, current).await?;
+        let has_values = manifest.filter().value_bits() > 0;
+        self.values = Some((current.manifest_sha256, has_values));
+        Ok(has_values)
+    }
+
+    /// Logs once per generation that devices lost their values.
+    pub(super) fn warn_without_value(&mut self, current: &Current, devices: u64) {
+        if self.warned.replace(current.manifest_sha256) != Some(current.manifest_sha256) {
+            tracing::warn!(
+                audience = self.audience.as_str(),
+                generation = current.generation,
+                devices,
+                "devices were added without a value: they have none until the next build, also \
+                 those that had one; not logged again for this generation"
+            );
+        }
     }
 
     /// Logs a store error; returns the error for the client.

@@ -236,6 +236,7 @@ impl Writer {
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
     ) -> Result<(), StoreError> {
+        let has_values = self.has_values(ledger, batch).await?;
         let needs_members = |write: &Write| write.request.op == Op::AddIfAbsent;
         let mut members = None;
         if batch.iter().any(needs_members) {
@@ -266,17 +267,48 @@ impl Writer {
             self.session.telemetry.appended(&self.session.audience, begun.elapsed());
         }
         let rest = batch.split_off(coalesced.outcomes.len());
+        let without_value = coalesced.outcomes.iter().map(|outcome| outcome.without_value).sum();
+        if has_values && without_value > 0 {
+            self.session.warn_without_value(ledger.current(), without_value);
+        }
         for (write, outcome) in batch.drain(..).zip(coalesced.outcomes) {
             let written = Written {
                 sequence: appended.sequence,
                 generation: appended.generation,
                 entombed: outcome.entombed,
+                without_value: if has_values { outcome.without_value } else { 0 },
                 new: outcome.new,
             };
             Self::answer(write, Ok(written));
         }
         rest.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
         Ok(())
+    }
+
+    /// Whether the generation has values that additions of the batch replace. Refuses requests with
+    /// values if it has none. An unreadable manifest does not stop other requests.
+    async fn has_values(
+        &mut self,
+        ledger: &mut Ledger,
+        batch: &mut Vec<Write>,
+    ) -> Result<bool, StoreError> {
+        if !batch.iter().any(|write| write.request.op.adds()) {
+            return Ok(false);
+        }
+        let mut has_values = self.session.has_values(ledger.current()).await;
+        let is_valued = |write: &mut Write| !write.request.values.is_empty();
+        if !batch.iter_mut().any(is_valued) {
+            return Ok(has_values.unwrap_or(false));
+        }
+        // A build may have published values since.
+        if matches!(has_values, Ok(false)) && ledger.refresh().await? {
+            has_values = self.session.has_values(ledger.current()).await;
+        }
+        let has_values = has_values?;
+        if !has_values {
+            Self::refuse(batch.extract_if(.., is_valued).collect(), &ApiError::NoValues);
+        }
+        Ok(has_values)
     }
 
     fn answer(write: Write, answer: Result<Written, ApiError>) {

@@ -137,3 +137,45 @@ fn add_if_absent_uses_the_filters_of_the_live_generation() {
     assert!(new(&all[5000..]) > 990);
     assert_eq!(count(&stored(&sandbox), &all), 6000);
 }
+
+#[test]
+fn values_are_written_and_their_loss_is_reported() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..6);
+    sandbox.file("ids", lines(&all[..4]));
+    sandbox.build("{}/ids");
+    let serve = Serve::start(&sandbox);
+    let mut api = serve.connect();
+    let body =
+        |op: &str, ids: &[String], values: Value| json!({"op": op, "ids": ids, "values": values});
+    let refused = api.post(DEVICES, &body("add", &all[..1], json!([7])));
+    refused.problem(409, "no_values");
+    assert_eq!(api.write("add", &all[..2]).get("without_value"), None);
+
+    // The writer has not read the new generation yet.
+    let rows: String = all[..4].iter().map(|id| format!("9,{id}\n")).collect();
+    sandbox.file("dump.csv", "tier,id\n".to_owned() + &rows);
+    sandbox.build("--filter ribbon --format csv --column id --value tier {}/dump.csv");
+    let values = || {
+        let snapshot = stored(&sandbox);
+        all.iter().map(|id| snapshot.value(&[key(id)])).collect::<Vec<_>>()
+    };
+    let mixed = [&all[..1], &["none".to_owned()], &all[1..2], &all[4..5]].concat();
+    let answer = api.post(DEVICES, &body("add", &mixed, json!([12, 3, null, 5]))).ok();
+    assert_eq!((&answer["accepted"], &answer["without_value"]), (&json!(3), &json!(1)));
+    assert_eq!(values(), [Some(12), None, Some(9), Some(9), Some(5), None]);
+    let absent = body("add_if_absent", &all[3..], json!([1, null, 2]));
+    let answer = api.post(DEVICES, &absent).ok();
+    assert_eq!((&answer["new"], answer.get("without_value")), (&json!([false, false, true]), None));
+    assert_eq!(values(), [Some(12), None, Some(9), Some(9), Some(5), Some(2)]);
+
+    assert_eq!(api.write("add", &all[2..4])["without_value"], 2);
+    assert_eq!(values(), [Some(12), None, None, None, Some(5), Some(2)]);
+    assert_eq!(api.write("remove", &all[2..3]).get("without_value"), None);
+    // Once per generation, with the devices of the first batch.
+    let warning = "devices were added without a value";
+    let logged = serve.stderr();
+    let logged: Vec<&str> = logged.lines().filter(|line| line.contains(warning)).collect();
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(logged[0].contains("\"devices\":1"), "{logged:?}");
+}

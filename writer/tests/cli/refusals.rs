@@ -60,7 +60,7 @@ fn invalid_requests_are_rejected_without_quoting_values() {
     let secret = "5f93f983524def3dca464469d2cf9f3e";
     let too_many = json!({"op": "add", "ids": vec!["x"; 100_001]}).to_string();
     for (body, status, code, words) in [
-        ("", 400, "bad_body", "expected an object with op, kind and ids"),
+        ("", 400, "bad_body", "expected an object with op, kind, ids and values"),
         (&format!("[\"add\", null, [\"{secret}\"]]"), 400, "bad_body", "expected an object"),
         (
             &format!("{{\"op\": \"add\", \"ids\": [\"{secret}\""),
@@ -79,6 +79,24 @@ fn invalid_requests_are_rejected_without_quoting_values() {
             400,
             "bad_body",
             "unknown field, expected one of",
+        ),
+        (
+            &format!("{{\"op\": \"remove\", \"ids\": [\"{secret}\"], \"values\": [1]}}"),
+            400,
+            "bad_body",
+            "values: accepted with add and add_if_absent",
+        ),
+        (
+            &format!("{{\"op\": \"add\", \"ids\": [\"{secret}\"], \"values\": [1, 2]}}"),
+            400,
+            "bad_body",
+            "values: expected one for each of the 1 ids, found 2",
+        ),
+        (
+            &format!("{{\"op\": \"add\", \"ids\": [\"{secret}\"], \"values\": [16]}}"),
+            400,
+            "bad_body",
+            "values: 0: expected 0 to 15, or null for none",
         ),
         ("{\"op\": \"add\"}", 400, "bad_body", "missing field `ids`"),
         ("{\"ids\": []}", 400, "bad_body", "missing field `op`"),

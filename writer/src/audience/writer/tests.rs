@@ -45,8 +45,8 @@ impl Queue {
 
     fn ask(&self, op: Op, numbers: &[usize]) -> oneshot::Receiver<Result<Written, ApiError>> {
         let (reply, answer) = oneshot::channel();
-        let request =
-            WriteRequest { op, keys: numbers.iter().map(|number| device(*number)).collect() };
+        let keys = numbers.iter().map(|number| device(*number)).collect();
+        let request = WriteRequest { op, keys, values: Vec::new() };
         let waiting = self.telemetry.waiting();
         assert!(
             self.sender
