@@ -24,8 +24,9 @@
 //! | `backend` | a directory or a client, and its capabilities | `url`, `error`, `remote` |
 //! | `download` | resuming reads of one object | `client`, `error` |
 //! | [`object`] | remote objects that are not part of a store | `url`, `error`, `remote`, `download` |
-//! | `read` | for pods and loaders: `CURRENT`, manifests, chunks, deltas | all above but `object` |
-//! | [`mod@write`] | for loaders: publish, append, roll back, gc, delete | all above but `object` |
+//! | [`folder`] | whole files that are not part of a store | `url`, `error`, `backend` |
+//! | `read` | for pods and loaders: `CURRENT`, manifests, chunks, deltas | all above but `object` and `folder` |
+//! | [`mod@write`] | for loaders: publish, append, roll back, gc, delete | all above but `object` and `folder` |
 //!
 //! Each module uses only modules above it, and so does each file inside `read` and `write`.
 
@@ -34,6 +35,7 @@ mod blocking;
 mod client;
 mod download;
 mod error;
+pub mod folder;
 mod layout;
 pub mod object;
 mod read;

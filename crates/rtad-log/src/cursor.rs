@@ -1,0 +1,104 @@
+//! Values of one column of a file, in order.
+
+use std::cell::Cell;
+
+use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
+use parquet::data_type::{ByteArrayType, DataType};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::RowGroupReader;
+
+/// Records that are read at once.
+const BATCH: usize = 1 << 12;
+
+/// A column of a row group, and the place in it.
+pub(crate) struct Cursor<T: DataType> {
+    reader: ColumnReaderImpl<T>,
+    /// The definition level of a value that is there.
+    defined: i16,
+    values: Vec<T::T>,
+    definition: Vec<i16>,
+    repetition: Vec<i16>,
+    level: Cell<usize>,
+    value: Cell<usize>,
+}
+
+impl<T: DataType> Cursor<T> {
+    /// A column of a row group by its path.
+    pub(crate) fn open(group: &dyn RowGroupReader, path: &str) -> Result<Self> {
+        let columns = group.metadata().columns();
+        let index = columns.iter().position(|column| column.column_path().string() == path);
+        let index = index.ok_or_else(|| missing(path))?;
+        let defined = columns[index].column_descr().max_def_level();
+        if columns[index].column_type() != T::get_physical_type() {
+            return Err(missing(path));
+        }
+        Ok(Self {
+            reader: get_typed_column_reader::<T>(group.get_column_reader(index)?),
+            defined,
+            values: Vec::new(),
+            definition: Vec::new(),
+            repetition: Vec::new(),
+            level: Cell::new(0),
+            value: Cell::new(0),
+        })
+    }
+
+    /// Reads the next records, and returns how many. Values of the ones before are gone.
+    pub(crate) fn fill(&mut self) -> Result<usize> {
+        self.values.clear();
+        self.definition.clear();
+        self.repetition.clear();
+        (self.level, self.value) = (Cell::new(0), Cell::new(0));
+        let (definition, repetition) = (&mut self.definition, &mut self.repetition);
+        let read = self.reader.read_records(
+            BATCH,
+            Some(definition),
+            Some(repetition),
+            &mut self.values,
+        )?;
+        Ok(read.0)
+    }
+
+    /// The next value; `None` if it is missing, or the list is.
+    pub(crate) fn next(&self) -> Option<&T::T> {
+        let is_there = self.defined == 0 || self.level() == Some(self.defined);
+        self.level.set(self.level.get() + 1);
+        if !is_there {
+            return None;
+        }
+        let index = self.value.get();
+        self.value.set(index + 1);
+        self.values.get(index)
+    }
+
+    /// The definition level of the next value.
+    pub(crate) fn level(&self) -> Option<i16> {
+        self.definition.get(self.level.get()).copied()
+    }
+
+    /// Whether the next value continues the list of the one before.
+    pub(crate) fn continues(&self) -> bool {
+        self.repetition.get(self.level.get()).is_some_and(|level| *level > 0)
+    }
+
+    /// The next value of a column that every row has.
+    pub(crate) fn required(&self) -> Result<&T::T> {
+        self.next().ok_or_else(|| ParquetError::General("a value is missing".to_owned()))
+    }
+}
+
+impl Cursor<ByteArrayType> {
+    /// The next text.
+    pub(crate) fn text(&self) -> Result<Option<&str>> {
+        self.next().map(|text| Ok(std::str::from_utf8(text.data())?)).transpose()
+    }
+
+    /// The next text of a column that every row has.
+    pub(crate) fn required_text(&self) -> Result<&str> {
+        Ok(std::str::from_utf8(self.required()?.data())?)
+    }
+}
+
+fn missing(path: &str) -> ParquetError {
+    ParquetError::General(format!("has no column {path} of the expected type"))
+}

@@ -1,0 +1,36 @@
+//! The decision log: a row of facts per request, in Parquet files.
+//!
+//! **Job.** The row ([`LogRow`]), its bytes between threads ([`LogRow::encode`]), its columns in a file,
+//! and the folder of the files. The schema is described in `docs/reference/decision-log.md`.
+//!
+//! **Does not do.** Choosing which requests are logged, and deciding again (`rtad`); uploading files
+//! (`rtad-store`).
+//!
+//! | module | job | uses, of this crate |
+//! |---|---|---|
+//! | [`mod@row`] | a row and its bytes | |
+//! | `schema` | the columns of a file, as text | |
+//! | `buffer` | values of one column, with their levels | |
+//! | `columns` | rows to columns | `row`, `buffer` |
+//! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `schema`, `columns` |
+//! | `cursor` | values of one column of a file, in order | |
+//! | [`mod@read`] | a file's rows | `row`, `schema`, `cursor` |
+//! | [`folder`] | names, remains of a killed process | |
+
+mod buffer;
+mod columns;
+mod cursor;
+pub mod folder;
+pub mod read;
+pub mod row;
+mod schema;
+pub mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use row::{
+    AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow, LoggedFacts,
+    Raw,
+};
+pub use schema::VERSION;

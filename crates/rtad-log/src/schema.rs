@@ -1,0 +1,64 @@
+//! The schema of a file.
+
+use std::sync::Arc;
+
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::TypePtr;
+
+/// Version of the schema, in each file's metadata under [`VERSION_KEY`]. A column that is added
+/// keeps it; one that is removed, or means something else, raises it.
+pub const VERSION: &str = "1";
+/// Key of the version.
+pub(crate) const VERSION_KEY: &str = "rtad.log.version";
+
+const SCHEMA: &str = "
+message decision {
+  required int64 time (TIMESTAMP(MICROS, true));
+  required int32 latency_us;
+  required binary platform (STRING);
+  optional binary failure (STRING);
+  required double probability;
+  required binary config (STRING);
+  optional binary request_id (STRING);
+  optional fixed_len_byte_array(16) device;
+  optional binary secret (STRING);
+  optional binary ids (STRING);
+  optional binary os (STRING);
+  optional binary app (STRING);
+  optional binary slot (STRING);
+  optional binary region (STRING);
+  optional binary request_type (STRING);
+  optional group asked (LIST) { repeated group list { required binary element (STRING); } }
+  required group audiences (LIST) { repeated group list { required group element {
+    required binary name (STRING);
+    optional int64 generation (INTEGER(64, false));
+    required binary member (STRING);
+    optional int32 value;
+  } } }
+  required group experiments (LIST) { repeated group list { required group element {
+    required binary name (STRING);
+    required binary bucket (STRING);
+    optional int32 layer_slot;
+    optional int32 bucket_slot;
+  } } }
+  required group decisions (LIST) { repeated group list { required group element {
+    required binary strategy (STRING);
+    required boolean bid;
+    required binary reason (STRING);
+    required boolean shadow;
+    optional binary cap (STRING);
+    optional boolean scheduled;
+    optional double weight;
+    optional double cpa_price;
+    optional double cpc_price;
+    optional double cpc_factor;
+    optional double quality;
+  } } }
+  optional binary query (STRING);
+  optional binary body;
+}";
+
+/// The schema.
+pub(crate) fn schema() -> TypePtr {
+    Arc::new(parse_message_type(SCHEMA).expect("the schema is one"))
+}

@@ -1,0 +1,157 @@
+//! Rows through a ring's bytes and a file.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use smallvec::smallvec;
+
+use crate::folder::{Remains, closed, path_of, remove_remains};
+use crate::read::{LogReadError, LogReader};
+use crate::row::{
+    AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow, LoggedFacts,
+    Raw,
+};
+use crate::write::LogFile;
+
+fn decision(strategy: &str, bid: bool) -> DecisionFact<'_> {
+    DecisionFact {
+        strategy,
+        bid,
+        reason: if bid { "not_member" } else { "capped" },
+        shadow: !bid,
+        cap: (!bid).then_some(Cap::Capped),
+        scheduled: bid.then_some(true),
+        numbers: [bid.then_some(2.5), None, Some(100.0), None, None],
+    }
+}
+
+/// The row of an index in the file.
+fn row<'a>(index: usize) -> LogRow<'a> {
+    let [a, b, c, d] = rows();
+    let row = match index % 4 {
+        0 => a,
+        1 => b,
+        2 => c,
+        _ => d,
+    };
+    LogRow { time: index as i64, ..row }
+}
+
+/// Rows of each shape: without facts, with empty lists, and with longer ones.
+fn rows<'a>() -> [LogRow<'a>; 4] {
+    let bare = LogRow {
+        time: 1_790_000_000_000_000,
+        latency: 412,
+        platform: "tencent",
+        failure: Some("unauthorized"),
+        probability: 1.0,
+        config: "0123456789abcdef",
+        facts: None,
+        raw: None,
+    };
+    let empty = LoggedFacts { ids: Ids::None, asked: Some(smallvec![]), ..LoggedFacts::default() };
+    let device = Some(Device { hmac: [7; 16], secret: "a1b2c3d4" });
+    let audience =
+        |name, generation, member, value| AudienceFact { name, generation, member, value };
+    let full = LoggedFacts {
+        request_id: Some("r-1"),
+        device,
+        ids: Ids::TooMany,
+        attributes: [Some("ios"), None, Some("slot 7"), None, Some("click")],
+        asked: Some(smallvec!["T1", "T2", "T3"]),
+        audiences: smallvec![
+            audience("old_users", Some(u64::MAX), InAudience::Yes, Some(15)),
+            audience("vip", None, InAudience::Unavailable, None),
+            audience("payers", Some(3), InAudience::No, None),
+        ],
+        experiments: smallvec![
+            ExperimentFact { name: "price", bucket: "b", slots: Some([9_999, 0]) },
+            ExperimentFact { name: "art", bucket: "none", slots: None },
+        ],
+        decisions: smallvec![decision("new-users", true), decision("payers", false)],
+    };
+    let one =
+        LoggedFacts { asked: None, decisions: smallvec![decision("x", true)], ..full.clone() };
+    [
+        bare.clone(),
+        LogRow { failure: None, facts: Some(empty), ..bare.clone() },
+        LogRow {
+            facts: Some(full),
+            raw: Some(Raw { query: Some("a=1"), body: b"\xff\0" }),
+            ..bare.clone()
+        },
+        LogRow { facts: Some(one), raw: Some(Raw { query: None, body: b"" }), ..bare },
+    ]
+}
+
+#[test]
+fn rows_are_the_same_after_a_ring_and_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let mut file = LogFile::create(path.clone(), "pod-1").unwrap();
+    // More than a row group and than a batch of the reader.
+    const COUNT: usize = 70_001;
+    for index in 0..COUNT {
+        let mut buffer = [0; 1024];
+        let bytes = row(index).encode(&mut buffer).unwrap();
+        let decoded = LogRow::decode(bytes).unwrap();
+        assert_eq!(decoded, row(index));
+        file.push(&decoded, bytes.len()).unwrap();
+    }
+    assert!(!path.exists() && file.bytes() > 0, "the first row group is on the disk");
+    let found = file.close().unwrap();
+    assert_eq!((found.rows, found.bytes), (COUNT as u64, fs::metadata(&path).unwrap().len()));
+    let reader = LogReader::open(&path).unwrap();
+    assert_eq!(reader.rows(), COUNT as u64);
+    let mut index = 0;
+    reader
+        .each(|found| {
+            assert_eq!(*found, row(index));
+            index += 1;
+        })
+        .unwrap();
+    assert_eq!(index, COUNT);
+}
+
+#[test]
+fn row_that_does_not_fit_is_refused() {
+    let rows = rows();
+    rows[2].encode(&mut [0; 16]).unwrap_err();
+    assert_eq!(LogRow::decode(b""), None);
+}
+
+#[test]
+fn other_files_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    fs::write(&path, b"PAR1 but no footer").unwrap();
+    let broken = LogReader::open(&path).unwrap_err();
+    assert!(matches!(broken, LogReadError::Broken { .. }), "{broken}");
+    assert!(broken.to_string().contains("a.parquet"), "{broken}");
+    let missing = LogReader::open(&folder.path().join("none")).unwrap_err();
+    assert!(matches!(missing, LogReadError::Open { .. }), "{missing}");
+}
+
+#[test]
+fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let began = SystemTime::UNIX_EPOCH + Duration::from_secs(86_400 + 1);
+    let name = path_of("pod/1", began, 0xabc);
+    assert_eq!(name.to_str(), Some("day=1970-01-02/pod-1-86401000000-00000abc.parquet"));
+    let path = folder.path().join(&name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    drop(LogFile::create(path.clone(), "pod").unwrap());
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    // A killed process drops nothing.
+    std::mem::forget(LogFile::create(path.clone(), "pod").unwrap());
+    LogFile::create(path_of_other(&path), "pod").unwrap().close().unwrap();
+    let root = folder.path();
+    assert_eq!(remove_remains(root, Duration::from_secs(60)).unwrap(), Remains::default());
+    assert_eq!(remove_remains(root, Duration::ZERO).unwrap().files, 1);
+    assert_eq!(closed(root).unwrap(), [path_of_other(&name)]);
+    assert!(closed(&root.join("none")).unwrap().is_empty());
+}
+
+fn path_of_other(path: &std::path::Path) -> std::path::PathBuf {
+    path.with_file_name("other.parquet")
+}
