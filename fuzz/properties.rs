@@ -21,7 +21,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message as _;
-use rtad::catalog::{Audience, Catalog};
+use rtad::catalog::{Audience, Catalog, PlatformRequest};
 use rtad::http::api;
 use rtad::platform::ocean::{Req, Rsp};
 use rtad::platform::tencent::{AdInfo, RequestType, RtaRequest, RtaResponse};
@@ -237,7 +237,9 @@ impl World {
         let platform = &served.platform;
         let answered =
             platform.respond(Admission::ByHeaders, head, &body, &mut read, |read, verdicts| {
-                self.catalog.decide_request(served, &self.reader, read, Instant::now(), verdicts);
+                let (reader, at) = (&self.reader, Instant::now());
+                let request = PlatformRequest { served, reader, read, at };
+                self.catalog.decide_request(&request, verdicts, |_, _, _| {});
                 bids = self.bids(read, verdicts);
             });
         assert_ne!(answered.failure(), Some(Failure::Internal), "nothing panics");

@@ -11,6 +11,6 @@ mod served;
 
 pub use audience::Audience;
 pub use caps::ServedCaps;
-pub use decide::{IdResult, RequestKeys};
+pub use decide::{IdResult, PlatformRequest, RequestKeys};
 pub use experiments::ServedExperiments;
 pub use served::{ApiAccess, Catalog, ServedPlatform, Serving};

@@ -17,6 +17,7 @@
 //! | file | job |
 //! |---|---|
 //! | `warnings` | valid settings that surprise |
+//! | `log` | `[log]` |
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
 //! | `value` | `[[strategy.value]]` |
@@ -34,6 +35,7 @@ mod changes;
 mod condition;
 mod experiment;
 mod leases;
+mod log;
 mod platform;
 #[cfg(test)]
 mod reference;
@@ -48,10 +50,12 @@ mod zone;
 use rtad_config::Document;
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 pub use api::ApiConfig;
 pub use experiment::{BucketConfig, ExperimentConfig, PartNames, SlotRanges, experiments, moves};
 pub use leases::LeasesConfig;
+pub use log::{ANY_FAILURE, LogConfig, RawBodies};
 pub use platform::{
     Algorithm, BodyFormat, Code, CodeConfig, HeaderConfig, HexCase, IdListConfig, KindRules,
     MAX_STRATEGIES, PlatformConfig, RequestConfig, ResponseConfig, SignatureConfig, SignatureMode,
@@ -96,12 +100,17 @@ pub struct Config {
     pub experiments: Vec<ExperimentConfig>,
     /// `[cap_leases]`
     pub cap_leases: Option<LeasesConfig>,
+    /// `[log]`
+    pub log: Option<LogConfig>,
     /// `[[platform]]`
     #[serde(rename = "platform")]
     pub platforms: Vec<PlatformConfig>,
     /// Hash of all files that were read. Comparable within one process only.
     #[serde(skip)]
     pub fingerprint: u64,
+    /// The first 16 hex digits of the SHA-256 of the file: the same in each pod.
+    #[serde(skip)]
+    pub id: String,
 }
 
 impl Config {
@@ -123,6 +132,9 @@ impl Config {
         if let Some(leases) = &mut config.cap_leases {
             leases.check(d);
         }
+        if let Some(log) = &mut config.log {
+            log.check(d, config.store.cache_dir.as_ref(), vocabulary);
+        }
         experiment::check(d, &config.experiments);
         let parts = PartNames::of(&config.experiments);
         rules::check(d, &mut config.strategies, config.cap_leases.is_some(), &parts);
@@ -135,6 +147,7 @@ impl Config {
         platform::check_values(d, platforms, strategies, vocabulary);
         platform::check_tags(d, platforms, strategies, experiments, vocabulary);
         config.fingerprint = d.fingerprint();
+        config.id = const_hex::encode(&Sha256::digest(text)[..8]);
         (config, document.finish())
     }
 
@@ -176,6 +189,7 @@ impl Config {
             ("store.stall_timeout", self.store.stall_timeout != other.store.stall_timeout),
             ("store.public_keys", self.store.public_keys != other.store.public_keys),
             ("ids", self.ids != other.ids),
+            ("log", LogConfig::needs_restart(self.log.as_ref(), other.log.as_ref())),
         ];
         changed.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }

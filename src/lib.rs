@@ -8,12 +8,13 @@
 //! # Modules
 //!
 //! Each module uses only those below it in the table, and the crates `rtad-core`, `rtad-config`,
-//! `rtad-store`, `rtad-http` and `rtad-redis`.
+//! `rtad-store`, `rtad-http`, `rtad-log` and `rtad-redis`.
 //!
 //! | module | job |
 //! |---|---|
 //! | `serve` | the running process: assembly, threads, ports, reload, drain |
 //! | `http` | routes of both ports |
+//! | `log` | the decision log |
 //! | `explain` | the reason for an answer, in words |
 //! | `sync` | polling the store and swapping snapshots |
 //! | `catalog` | everything a pod serves at this moment |
@@ -35,6 +36,7 @@ pub mod config;
 pub mod explain;
 pub mod history;
 pub mod http;
+pub mod log;
 pub mod platform;
 pub mod serve;
 pub mod strategy;

@@ -7,6 +7,7 @@
 //! | `sync` | polling the store: a mount that hangs must not stop the probes |
 //! | `caps` | ends of caps' periods, their files and leases; counts of minutes and days |
 //! | `worker-N` | connections of the decision port |
+//! | `log`, `log-files` | files of the decision log; their upload and end |
 //! | the sync runtime's blocking pool | reading, hashing and freeing snapshots |
 
 mod assemble;
@@ -40,15 +41,16 @@ pub use running::Running;
 
 use crate::cap::Caps;
 use crate::catalog::{Catalog, Serving};
-use crate::config::ServerConfig;
+use crate::config::{LogConfig, ServerConfig};
 use crate::history::History;
 use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::{admin_router, metrics_router};
 use crate::http::decision_app::App;
 use crate::http::decision_port::{DecisionService, Port};
+use crate::log::DecisionLog;
 use crate::platform::IdReader;
 use crate::sync::{Shared, SyncCommand, Syncer};
-use crate::telemetry::count_as_worker;
+use crate::telemetry::{Telemetry, count_as_worker};
 use reload::{Reloader, warn_of};
 use running::OpenPort;
 use threads::{Priority, spawn};
@@ -86,8 +88,10 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
     let (server, store_url) = (config.server.clone(), config.store.url.clone());
+    let log = start_log(config.log.as_ref(), &shared.telemetry)?;
     let reloader = Reloader::new(config, store, reread, commands.clone(), telemetry);
     let parts = SharedParts {
+        log,
         serving: sync.serving(),
         ids: Arc::new(IdReader::new(keys, &shared.telemetry)),
         shared,
@@ -125,7 +129,19 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
         commands,
         ports,
         reloader: parts.reloader,
+        log: parts.log,
     })
+}
+
+/// Starts the decision log, if the configuration has one.
+fn start_log(
+    config: Option<&LogConfig>,
+    telemetry: &Telemetry,
+) -> Result<Option<Arc<DecisionLog>>, StartError> {
+    let Some(config) = config else { return Ok(None) };
+    let pod = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let log = DecisionLog::start(config.clone(), pod, telemetry).map_err(StartError::Log)?;
+    Ok(Some(Arc::new(log)))
 }
 
 /// Logs access to the `/v1` routes, where it surprises: every client of the decision port may ask
@@ -146,6 +162,7 @@ fn log_api_access(server: &ServerConfig, catalog: &Catalog) {
 
 /// The parts that all ports share.
 struct SharedParts {
+    log: Option<Arc<DecisionLog>>,
     serving: Arc<Serving>,
     ids: Arc<IdReader>,
     shared: Shared,
@@ -186,6 +203,7 @@ impl SharedParts {
             max_wait: self.server.max_wait,
             unfinished: Arc::clone(unfinished),
             has_api_port: self.server.api.listen.is_some(),
+            log: None,
         }
     }
 
@@ -340,12 +358,15 @@ impl PortStarter<'_> {
         let app = parts.app(&self.unfinished);
         let (idle_timeout, closing) = (parts.server.idle_timeout, self.phases.clone());
         let budget = Arc::clone(&self.budget);
+        let (log, workers) = (parts.log.clone(), parts.workers());
         let connections = move |index| {
             // The counters of the API port's workers share a slot.
             if port == Port::Decision {
                 count_as_worker(index);
             }
-            let service = DecisionService { app: app.clone(), port };
+            let tap = log.as_ref().map(|log| Arc::new(log.tap(workers)));
+            let app = App { log: tap, ..app.clone() };
+            let service = DecisionService { app, port };
             Connections::new(service, idle_timeout, Arc::clone(&budget), closing.clone())
         };
         let workers = Workers::start(parts.workers(), connections).map_err(StartError::Threads)?;

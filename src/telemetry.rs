@@ -17,12 +17,14 @@
 //! | `failures` | failures of platforms' requests | |
 //! | `registry` | [`Telemetry`] | all above |
 //! | `cache`, `snapshots`, `pod` | metrics of sync and of the pod | `registry` |
+//! | `log` | metrics of the decision log | `registry` |
 
 mod cache;
 mod connections;
 mod decisions;
 mod describe;
 mod failures;
+mod log;
 mod pod;
 mod registry;
 mod requests;
@@ -35,6 +37,7 @@ pub use decisions::{
     BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, ValueCounter,
 };
 pub use failures::FailureCounter;
+pub use log::{LogDrop, LogMetrics, LogStep};
 pub use registry::{InFlight, Telemetry};
 pub use requests::{Route, RouteMetrics};
 pub use sharded_counter::count_as_worker;

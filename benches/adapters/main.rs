@@ -29,7 +29,7 @@ use axum::routing::post;
 use bytes::Bytes;
 use http::HeaderMap;
 use lanes::Lane;
-use rtad::catalog::Serving;
+use rtad::catalog::{PlatformRequest, Serving};
 use rtad::platform::{Admission, IdReader, Read, RequestHead};
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, Syncer};
@@ -176,7 +176,8 @@ fn answered(serving: &Serving, ids: &IdReader, path: &str, body: Bytes) -> Bytes
     let (body, mut read) = (Ok(body), Read::default());
     let answered =
         served.platform.respond(Admission::ByHeaders, head, &body, &mut read, |read, verdicts| {
-            catalog.decide_request(served, ids, read, Instant::now(), verdicts);
+            let request = PlatformRequest { served, reader: ids, read, at: Instant::now() };
+            catalog.decide_request(&request, verdicts, |_, _, _| {});
         });
     assert!(answered.error.is_none(), "a good body");
     answered.bytes

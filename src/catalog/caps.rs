@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cap::{Cap, CapTables};
-use crate::strategy::Decision;
+use crate::strategy::{Decision, Reason};
 use rtad_core::device::DeviceKey;
 
 /// The caps by index of the strategy, each with its tables at the time of the catalog: requests
@@ -75,6 +75,18 @@ impl ServedCaps {
             }
             _ => decision,
         }
+    }
+
+    /// The decision of the strategy's cap about a device at the time `at`, without counting it: a
+    /// bid if it admits the device; `None` without a cap.
+    ///
+    /// # Panics
+    ///
+    /// If there is no strategy at `index`.
+    pub fn verdict(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Option<Decision> {
+        let ServedCap { tables, .. } = self.caps[index].as_ref()?;
+        let is_admitted = tables.would_admit(keys, at);
+        Some(if is_admitted { Decision::bid(Reason::Rule) } else { tables.refusal(at) })
     }
 
     /// Time from `at` until the strategy's cap counts anew; `None` without a cap.

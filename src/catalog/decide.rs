@@ -12,13 +12,26 @@ use crate::strategy::{
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
 /// Keys of one request, within the limits of ids. Used by serving and by `explain`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RequestKeys {
     /// Distinct keys.
     keys: Keys,
     /// The ids by kind, if experiments need them.
     units: Option<Units>,
     coverage: Coverage,
+}
+
+/// A platform's request.
+#[derive(Debug, Clone, Copy)]
+pub struct PlatformRequest<'r, 'a> {
+    /// The platform.
+    pub served: &'r ServedPlatform,
+    /// Makes keys of ids, and counts them.
+    pub reader: &'r IdReader,
+    /// The request.
+    pub read: &'r Read<'a>,
+    /// Its time.
+    pub at: Instant,
 }
 
 /// The part of a request's ids that the keys stand for.
@@ -105,6 +118,22 @@ impl RequestKeys {
         }
     }
 
+    /// Those of a request whose ids have all been read.
+    pub const fn of(keys: Keys, units: Units) -> Self {
+        Self { keys, units: Some(units), coverage: Coverage::Complete }
+    }
+
+    /// The key that stands for the device: the first usable one.
+    #[inline]
+    pub fn device(&self) -> Option<&DeviceKey> {
+        self.keys.first()
+    }
+
+    /// Whether the request was unreadable, so that no id of it was read.
+    pub fn are_unread(&self) -> bool {
+        self.coverage == Coverage::Nothing
+    }
+
     /// Whether the request has more ids than its keys stand for.
     pub fn are_too_many(&self) -> bool {
         self.coverage == Coverage::TooMany
@@ -140,24 +169,26 @@ impl RequestKeys {
         }
     }
 
-    /// The kind of id that is the unit of an experiment.
-    pub fn unit(&self, experiment: &Experiment, read: &Read<'_>) -> Option<IdKind> {
-        let unit = experiment.unit_of(read.cached_kind, self.units.as_ref()?)?;
-        Some(unit.0)
+    /// The id that is the unit of an experiment: its kind and its key.
+    pub fn unit(
+        &self,
+        experiment: &Experiment,
+        cached_kind: Option<IdKind>,
+    ) -> Option<&(IdKind, DeviceKey)> {
+        experiment.unit_of(cached_kind, self.units.as_ref()?)
     }
 }
 
 impl Catalog {
-    /// Appends the verdicts that answer a platform's request of the time `at`. Counts the ids, the
-    /// decisions, the device under caps, and too many ids.
+    /// Appends the verdicts that answer a platform's request. Counts the ids, the
+    /// decisions, the device under caps, and too many ids. `decided` gets the keys, the device's
+    /// parts in experiments and all verdicts, those in shadow too.
     #[inline]
     pub fn decide_request(
         &self,
-        served: &ServedPlatform,
-        reader: &IdReader,
-        read: &Read<'_>,
-        at: Instant,
+        &PlatformRequest { served, reader, read, at }: &PlatformRequest<'_, '_>,
         verdicts: &mut Verdicts,
+        decided: impl FnOnce(&RequestKeys, &Assignments, &Verdicts),
     ) {
         let experiments = self.experiments();
         let mut keys = RequestKeys::new(!experiments.is_empty());
@@ -189,6 +220,7 @@ impl Catalog {
                 self.count_value(verdict.strategy, verdict.decision);
             }
         }
+        decided(&keys, &assignments, verdicts);
         self.remove_shadow(verdicts);
     }
 

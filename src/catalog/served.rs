@@ -30,6 +30,7 @@ pub struct Catalog {
     pub(super) has_values: bool,
     platforms: Arc<[ServedPlatform]>,
     experiments: Arc<ServedExperiments>,
+    config_id: Arc<str>,
     api: ApiAccess,
 }
 
@@ -145,6 +146,7 @@ impl Catalog {
             caps,
             platforms,
             experiments: Arc::default(),
+            config_id: Arc::default(),
             api: ApiAccess::default(),
         }
     }
@@ -171,6 +173,17 @@ impl Catalog {
     #[must_use]
     pub fn with_api(self, api: ApiAccess) -> Self {
         Self { api, ..self }
+    }
+
+    /// Sets the id of the configuration, for logs.
+    #[must_use]
+    pub fn with_config_id(self, id: &str) -> Self {
+        Self { config_id: id.into(), ..self }
+    }
+
+    /// The id of the configuration.
+    pub fn config_id(&self) -> &str {
+        &self.config_id
     }
 
     /// Returns true if the decision port serves the `/v1` routes: they are public, need a token, or
@@ -368,6 +381,7 @@ impl Catalog {
             has_values: self.has_values,
             platforms: Arc::clone(&self.platforms),
             experiments: Arc::clone(&self.experiments),
+            config_id: Arc::clone(&self.config_id),
             api: self.api.clone(),
         }
     }

@@ -34,6 +34,8 @@ pub struct Vocabulary<'a> {
     pub kinds: &'a [KindRules],
     /// Names that no platform may have, as metrics use them.
     pub reserved_names: &'a [&'a str],
+    /// Causes of failures.
+    pub failures: &'a [&'a str],
 }
 
 /// The config rules of a kind of platform.

@@ -17,7 +17,7 @@ const FLAGS: [(&str, &str); 4] = [
     ("store.url", "--store"),
 ];
 /// Tables and their headings.
-const TABLES: [(&str, &str); 20] = [
+const TABLES: [(&str, &str); 21] = [
     ("server", "`[server]`"),
     ("server.api", "`[server.api]`"),
     ("store", "`[store]`"),
@@ -29,6 +29,7 @@ const TABLES: [(&str, &str); 20] = [
     ("experiment[]", "`[[experiment]]`"),
     ("experiment[].buckets[]", "`[[experiment.buckets]]`"),
     ("cap_leases", "`[cap_leases]`"),
+    ("log", "`[log]`"),
     ("platform[]", "`[[platform]]`"),
     ("platform[].headers[]", "`platform.headers`"),
     ("platform[].request", "`[platform.request]`"),
@@ -44,7 +45,7 @@ const RELOADED: [&str; 2] = ["server.api.token_files", "server.api.public"];
 
 fn read(text: &str) -> (Config, Mistakes) {
     let kinds = crate::platform::KINDS.map(|kind| kind.rules);
-    let vocabulary = Vocabulary { kinds: &kinds, reserved_names: &["decide"] };
+    let vocabulary = Vocabulary { kinds: &kinds, reserved_names: &["decide"], failures: &[] };
     Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new(), &vocabulary)
 }
 
@@ -66,6 +67,7 @@ fn description(table: &str, key: &str) -> Option<&'static str> {
         ("experiment[]", _) => of::<ExperimentConfig>(key),
         ("experiment[].buckets[]", _) => of::<BucketConfig>(key),
         ("cap_leases", _) => of::<LeasesConfig>(key),
+        ("log", _) => of::<LogConfig>(key),
         ("platform[]", _) => of::<PlatformConfig>(key),
         ("platform[].headers[]", _) => of::<HeaderConfig>(key),
         ("platform[].signature.secrets[]", _) => of::<SecretConfig>(key),

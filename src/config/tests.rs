@@ -11,7 +11,7 @@ fn read_under(
     environment: impl Fn(&str) -> Option<String>,
     flags: &Flags,
 ) -> Result<Config, ConfigError> {
-    let vocabulary = Vocabulary { kinds: &[], reserved_names: &[] };
+    let vocabulary = Vocabulary { kinds: &[], reserved_names: &[], failures: &[] };
     let (config, mistakes) =
         Config::read(text.map(|text| ("rtad.toml", text)), environment, flags, &vocabulary);
     mistakes.into_result(config)

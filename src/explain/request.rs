@@ -163,7 +163,10 @@ fn explain_strategies(
     let mut assignments = Assignments::new();
     trace.keys.assign(catalog, read, &mut assignments);
     let facts = RequestFacts { attributes: read, assignments: &assignments };
-    let unit = |experiment: &Experiment| trace.keys.unit(experiment, read);
+    let unit = |experiment: &Experiment| {
+        let unit = trace.keys.unit(experiment, read.cached_kind)?;
+        Some(unit.0)
+    };
     let device = DeviceFacts { keys: trace.keys.keys(), attributes: &facts, unit: &unit };
     let decided = |(id, index): (String, usize)| {
         let decision = verdicts.iter().find(|verdict| verdict.strategy == index)?.decision;

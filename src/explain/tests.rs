@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::input::Encoding;
 use super::*;
-use crate::catalog::{Audience, Catalog};
+use crate::catalog::{Audience, Catalog, PlatformRequest};
 use crate::platform::tencent::{Device, RtaRequest, device};
 use crate::platform::{Admission, Failure, IdReader, MAX_IDS, Read, RequestHead, ocean};
 use crate::serve::Assembly;
@@ -158,7 +158,9 @@ impl Fixture {
             &body,
             &mut read,
             |read, verdicts| {
-                self.catalog.decide_request(served, &self.ids, read, Instant::now(), verdicts);
+                let (reader, at) = (&self.ids, Instant::now());
+                let request = PlatformRequest { served, reader, read, at };
+                self.catalog.decide_request(&request, verdicts, |_, _, _| {});
             },
         );
         const_hex::encode(answered.bytes)

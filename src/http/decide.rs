@@ -3,11 +3,14 @@
 use hyper::body::Incoming;
 use rtad_http::json::NotJson;
 use rtad_http::timing::Arrival;
+use smallvec::SmallVec;
 
 use super::api::{self, DecisionRequest, NamedDecision};
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
-use crate::strategy::{Assignments, RequestFacts};
+use crate::catalog::RequestKeys;
+use crate::log::LoggedRequest;
+use crate::strategy::{Assignments, Decision, RequestFacts};
 
 /// Reads the request, loads the catalog once, decides and answers.
 pub(super) async fn decide(
@@ -32,14 +35,30 @@ pub(super) async fn decide(
     experiments.assign(None, &units, &mut assignments);
     let facts = RequestFacts { attributes: &attributes, assignments: &assignments };
     let mut decisions = Vec::with_capacity(indexes.len());
+    let mut decided: SmallVec<[(usize, Decision); 8]> = SmallVec::new();
     for index in indexes {
         let decision = catalog.decide(index, &keys, &facts, arrival.started);
         experiments.count(index, decision, &assignments);
+        decided.push((index, decision));
         let strategy = catalog.strategy(index);
         if !strategy.is_shadow {
             let buckets = experiments.named(index, &assignments);
             decisions.push(NamedDecision::new(strategy, decision, buckets));
         }
     }
-    Ok(AnswerBody::json(api::encode(request_id.as_deref(), &decisions)))
+    let answer = api::encode(request_id.as_deref(), &decisions);
+    if let Some(log) = &app.log {
+        let keys = RequestKeys::of(keys, units);
+        let asked = strategies.iter().map(|name| &**name);
+        let seen = LoggedRequest {
+            request_id: request_id.as_deref(),
+            asked: (!strategies.is_empty()).then(|| asked.collect()),
+            attributes: &attributes,
+            cached_kind: None,
+        };
+        let mut entry = log.begin();
+        entry.decided_names(seen.request_id, &keys, &assignments, decided.iter().copied());
+        entry.finish_names(&catalog, &seen, &body, arrival);
+    }
+    Ok(AnswerBody::json(answer))
 }

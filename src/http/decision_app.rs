@@ -15,6 +15,7 @@ use rtad_http::unfinished::{Unfinished, UnfinishedPermit};
 
 use super::error::ApiError;
 use crate::catalog::Serving;
+use crate::log::LogTap;
 use crate::platform::IdReader;
 use crate::sync::Readiness;
 use crate::telemetry::{RouteMetrics, Telemetry};
@@ -47,6 +48,8 @@ pub struct App {
     pub unfinished: Arc<Unfinished>,
     /// Whether rtad's own routes have a port of their own.
     pub has_api_port: bool,
+    /// The decision log of the worker.
+    pub log: Option<Arc<LogTap>>,
 }
 
 /// An answer of the decision port.

@@ -8,9 +8,12 @@ use axum::http::request::Parts;
 use hyper::body::Incoming;
 use rtad_http::body::BodyError;
 use rtad_http::timing::Arrival;
+use rtad_log::Raw;
 
 use super::decision_app::{AnswerBody, App, DecisionAnswer, ROUTES};
 use super::error::ApiError;
+use crate::catalog::PlatformRequest;
+use crate::log::LoggedAnswer;
 use crate::platform::{Admission, Failure, Read, RequestHead};
 use crate::telemetry::Route;
 
@@ -43,15 +46,33 @@ pub(super) fn answer(
         let seen = RequestHead { headers: &head.headers, query: head.uri.query() };
         let answered = {
             let mut read = Read::default();
-            served.platform.respond(
+            let mut logged = app.log.as_ref().map(|log| log.begin());
+            let answered = served.platform.respond(
                 Admission::ByHeaders,
                 seen,
                 &body,
                 &mut read,
                 |read, verdicts| {
-                    catalog.decide_request(served, &app.ids, read, arrival.started, verdicts);
+                    let (reader, at) = (&*app.ids, arrival.started);
+                    let request = PlatformRequest { served, reader, read, at };
+                    catalog.decide_request(&request, verdicts, |keys, assignments, verdicts| {
+                        if let Some(entry) = &mut logged {
+                            entry.decided(read, keys, assignments, verdicts);
+                        }
+                    });
                 },
-            )
+            );
+            if let Some(entry) = logged {
+                let bytes = body.as_ref().map_or(&b""[..], |body| body);
+                let answer = LoggedAnswer {
+                    platform: &served.platform.name,
+                    failure: answered.failure(),
+                    raw: Raw { query: seen.query, body: bytes },
+                    arrival,
+                };
+                entry.finish(&catalog, &read, &answer);
+            }
+            answered
         };
         if let Some(failure) = answered.failure() {
             served.count_failure(failure);

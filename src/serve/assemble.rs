@@ -13,7 +13,7 @@ use crate::config::{
     AudienceConfig, Config, ConfigError, Flags, KindRules, Mistake, PartNames, PlatformConfig,
     StrategyConfig, ValueConfig, Vocabulary, experiments,
 };
-use crate::platform::{Access, KINDS, Platform};
+use crate::platform::{Access, Failure, KINDS, Platform};
 use crate::strategy::{Rule, Scheduled, Strategy, Tag, ValueEntry};
 use crate::sync::CatalogPlan;
 use crate::telemetry::Route;
@@ -106,6 +106,7 @@ impl Assembly {
             caps: config.strategies.iter().map(|strategy| strategy.cap.clone()).collect(),
             cap_leases: config.cap_leases.clone(),
             platforms: self.platforms.clone(),
+            config_id: config.id.clone(),
             api: ApiAccess { is_public: api.public, tokens: Access::any_of(tokens.collect()) },
             poll_interval: config.store.poll_interval,
             max_snapshot_bytes: config.store.max_snapshot_size,
@@ -120,7 +121,16 @@ fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
         let [check_one, check_many, decide, unknown] = Route::ALL;
         ["api", check_one.as_str(), check_many.as_str(), decide.as_str(), unknown.as_str()]
     };
-    Vocabulary { kinds, reserved_names: &ROUTES }
+    const FAILURES: [&str; Failure::ALL.len()] = {
+        let mut words = [""; Failure::ALL.len()];
+        let mut index = 0;
+        while index < words.len() {
+            words[index] = Failure::ALL[index].as_str();
+            index += 1;
+        }
+        words
+    };
+    Vocabulary { kinds, reserved_names: &ROUTES, failures: &FAILURES }
 }
 
 fn build(

@@ -22,6 +22,9 @@ pub enum StartError {
     /// The kernel gave no thread, or no event queue.
     #[error("could not start threads")]
     Threads(#[source] std::io::Error),
+    /// The directory of the decision log cannot be used.
+    #[error("could not start the decision log")]
+    Log(#[source] std::io::Error),
     /// The store cannot be used at all.
     #[error(transparent)]
     Store(#[from] StoreError),

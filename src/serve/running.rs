@@ -12,6 +12,7 @@ use super::reload::Reloader;
 use crate::catalog::Serving;
 use crate::http::admin_app::Reloaded;
 use crate::http::decision_port::Port;
+use crate::log::DecisionLog;
 use crate::sync::{Shared, SyncCommand};
 use crate::telemetry::ConnectionPermit;
 
@@ -21,6 +22,9 @@ const LAME_DUCK: Duration = Duration::from_secs(5);
 /// Balancers that open a connection per request, as after `Connection: close`, return within this
 /// time.
 const UNUSED: Duration = Duration::from_secs(1);
+
+/// Most time for the end of the decision log: its last file is written and uploaded.
+const LOG_TIME: Duration = Duration::from_secs(5);
 
 /// A port that answers decisions: its accept loop and its workers.
 pub(super) struct OpenPort {
@@ -43,6 +47,7 @@ pub struct Running {
     pub(super) commands: mpsc::Sender<SyncCommand>,
     pub(super) ports: Vec<OpenPort>,
     pub(super) reloader: Arc<Reloader>,
+    pub(super) log: Option<Arc<DecisionLog>>,
 }
 
 impl std::fmt::Debug for Running {
@@ -110,6 +115,9 @@ impl Running {
         let files = Arc::clone(&caps);
         let _ = tokio::task::spawn_blocking(move || counts.save(&all, &files)).await;
         caps.close(in_time).await;
+        if let Some(log) = self.log.clone() {
+            let _ = tokio::task::spawn_blocking(move || log.stop(LOG_TIME)).await;
+        }
         tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
     }
 

@@ -115,10 +115,25 @@ impl Experiment {
     /// for the bucket.
     pub fn assign(&self, unit: Option<&DeviceKey>) -> Assignment {
         let Some(unit) = unit else { return Assignment::NoBucket };
-        let mut hex = [0; 32];
-        const_hex::encode_to_slice(unit.as_bytes(), &mut hex).expect("32 digits of 16 bytes");
+        let hex = hex(unit);
+        let layer = || self.hash.layer_slot(&self.layer, &hex);
+        self.assign_slots(layer, || self.hash.bucket_slot(&self.salt, &hex))
+    }
+
+    /// The slots of a device in the layer and among the buckets.
+    pub fn slots(&self, unit: &DeviceKey) -> [u32; 2] {
+        let hex = hex(unit);
+        [self.hash.layer_slot(&self.layer, &hex), self.hash.bucket_slot(&self.salt, &hex)]
+    }
+
+    /// The part of a device with these slots.
+    pub fn assign_slots(
+        &self,
+        layer: impl FnOnce() -> u32,
+        bucket: impl FnOnce() -> u32,
+    ) -> Assignment {
         if !self.has_whole_layer() {
-            let slot = self.hash.layer_slot(&self.layer, &hex);
+            let slot = layer();
             if self.holdout.contains(slot) {
                 return Assignment::Holdout;
             }
@@ -126,7 +141,7 @@ impl Experiment {
                 return Assignment::NoBucket;
             }
         }
-        let slot = self.hash.bucket_slot(&self.salt, &hex);
+        let slot = bucket();
         let bucket = self.buckets.iter().position(|bucket| bucket.slots.contains(slot));
         bucket.map_or(Assignment::NoBucket, |index| Assignment::Bucket(index as u8))
     }
@@ -150,6 +165,13 @@ impl Experiment {
         let holdout = (!self.holdout.0.is_empty()).then_some(Assignment::Holdout);
         buckets.chain([Assignment::NoBucket]).chain(holdout)
     }
+}
+
+/// A key in lower-case hex, as hash rules take it.
+fn hex(unit: &DeviceKey) -> [u8; 32] {
+    let mut hex = [0; 32];
+    const_hex::encode_to_slice(unit.as_bytes(), &mut hex).expect("32 digits of 16 bytes");
+    hex
 }
 
 #[cfg(test)]

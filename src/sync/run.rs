@@ -245,7 +245,8 @@ impl Syncer {
         drop(catalog);
         let telemetry = &self.shared.telemetry;
         let catalog = Catalog::new(audiences, plan.strategies, plan.platforms, telemetry)
-            .with_experiments(plan.experiments, telemetry);
+            .with_experiments(plan.experiments, telemetry)
+            .with_config_id(&plan.config_id);
         self.swap(catalog.with_api(plan.api).with_caps(caps));
         Ok(())
     }

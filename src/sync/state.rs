@@ -39,6 +39,8 @@ pub struct CatalogPlan {
     pub cap_leases: Option<LeasesConfig>,
     /// Platforms, which name strategies by index.
     pub platforms: Vec<Arc<Platform>>,
+    /// Id of the configuration in logs.
+    pub config_id: String,
     /// Access to rtad's own routes.
     pub api: ApiAccess,
     /// Time between polls of the store.
@@ -90,6 +92,7 @@ impl Syncer {
         let catalog =
             Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry)
                 .with_experiments(plan.experiments, &shared.telemetry)
+                .with_config_id(&plan.config_id)
                 .with_api(plan.api)
                 .with_caps(caps);
         Self {

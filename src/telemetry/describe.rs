@@ -124,6 +124,38 @@ pub(super) fn describe() {
         "rtad_cap_lease_calls_total",
         "Calls to the server of the caps' leases, by strategy and result"
     );
+    metrics::describe_counter!("rtad_log_rows_total", "Rows in closed files of the decision log");
+    metrics::describe_counter!(
+        "rtad_log_bytes_total",
+        Unit::Bytes,
+        "Bytes of closed files of the decision log"
+    );
+    metrics::describe_counter!(
+        "rtad_log_dropped_rows_total",
+        "Rows that are not in the decision log, by reason"
+    );
+    metrics::describe_counter!(
+        "rtad_log_deleted_files_total",
+        "Files of the decision log that were deleted by age or size"
+    );
+    metrics::describe_counter!(
+        "rtad_log_failures_total",
+        "Failures of the decision log, by step: write, upload, retention"
+    );
+    metrics::describe_gauge!(
+        "rtad_log_open_file_age_seconds",
+        Unit::Seconds,
+        "Age of the open file of the decision log; 0 without one"
+    );
+    metrics::describe_gauge!(
+        "rtad_log_waiting_files",
+        "Files of the decision log that wait for their upload"
+    );
+    metrics::describe_gauge!(
+        "rtad_log_upload_lag_seconds",
+        Unit::Seconds,
+        "Age of the oldest file of the decision log that waits for its upload"
+    );
     metrics::describe_gauge!("rtad_ready", "1 while /readyz answers 200");
     metrics::describe_gauge!(
         "rtad_max_connections",

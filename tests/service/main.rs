@@ -10,6 +10,7 @@ mod server;
 
 mod caps;
 mod cli;
+mod decision_log;
 mod golden;
 mod http_contract;
 mod python_reader;

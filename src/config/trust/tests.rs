@@ -13,7 +13,7 @@ fn config(
     text: &str,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Result<Config, ConfigError> {
-    let vocabulary = Vocabulary { kinds: &[], reserved_names: &[] };
+    let vocabulary = Vocabulary { kinds: &[], reserved_names: &[], failures: &[] };
     let (config, mistakes) =
         Config::read(Some((path, text)), environment, &Vec::new(), &vocabulary);
     mistakes.into_result(config)

@@ -1,0 +1,177 @@
+//! `[log]`: the decision log.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rtad_config::values::{DAY, HOUR, SECOND, as_size, as_time, number, size, text, time};
+use rtad_config::{Document, Secret};
+use rtad_store::folder::{ACCEPTED_FOLDERS, Folder};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::Vocabulary;
+use super::condition::refuse_unknown;
+use crate::strategy::Reason;
+
+/// Least bytes of the secret.
+const LEAST_SECRET: usize = 16;
+/// Stands for every failure in `always`.
+pub const ANY_FAILURE: &str = "failure";
+
+/// The decision log. A change takes a restart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
+#[serde(default)]
+pub struct LogConfig {
+    /// Folder of the files: a directory, or `s3://`, `gs://` or `az://` with a prefix. Pods may
+    /// share it.
+    #[serde(deserialize_with = "folder")]
+    pub to: String,
+    /// Directory of files that wait for their upload. Unset = `log` in `store.cache_dir`. Not used
+    /// if `to` is a directory.
+    pub spool: Option<PathBuf>,
+    /// Secret of the devices' HMACs: at least 16 bytes, the same for all pods. Either this or
+    /// `key_secret_file` is required.
+    pub key_secret: Option<Secret>,
+    /// File that holds the secret alone. It is read again with each file of the log, so that a new
+    /// secret needs no restart. A relative path starts at the directory of the configuration file.
+    pub key_secret_file: Option<String>,
+    /// Share of devices whose requests are logged, from 0 to 1.
+    #[serde(deserialize_with = "share")]
+    pub sample: f64,
+    /// Requests that are logged whatever their device: `failure` for every failure, one failure's
+    /// cause, or the reason of a decision.
+    pub always: Vec<String>,
+    /// Requests that are logged whatever their device, by their own ids: traces.
+    pub request_ids: Vec<String>,
+    /// Bodies and query strings in the log: `never`, or `sampled` for every logged row. They hold
+    /// device ids.
+    pub raw: RawBodies,
+    /// Most rows of a pod in a second. Further ones are dropped and counted.
+    #[serde(deserialize_with = "number::<_, _, 1, 10_000_000>")]
+    pub max_rate: u32,
+    /// Size at which a file is closed.
+    #[serde(deserialize_with = "size::<_, 65536>", serialize_with = "as_size")]
+    pub max_file: u64,
+    /// Age at which a file is closed. A kill of the process loses at most the rows of this time.
+    #[serde(deserialize_with = "time::<_, _, SECOND, HOUR>", serialize_with = "as_time")]
+    pub max_age: Duration,
+    /// Age at which a file is deleted.
+    #[serde(deserialize_with = "time::<_, _, HOUR, { 3660 * DAY }>", serialize_with = "as_time")]
+    pub retention: Duration,
+    /// Size of all files of the folder, the oldest of which are deleted above it.
+    #[serde(deserialize_with = "size::<_, 1_048_576>", serialize_with = "as_size")]
+    pub max_size: u64,
+    /// Size of the files that wait for their upload, the oldest of which are deleted above it.
+    #[serde(deserialize_with = "size::<_, 1_048_576>", serialize_with = "as_size")]
+    pub max_spool: u64,
+    /// Memory per worker for rows on their way to the file.
+    #[serde(deserialize_with = "size::<_, 262_144>", serialize_with = "as_size")]
+    pub ring: u64,
+    /// Path of the secret's file.
+    #[serde(skip)]
+    pub secret_path: Option<PathBuf>,
+    /// The secret at the start.
+    #[serde(skip)]
+    pub secret: Secret,
+}
+
+/// Bodies and query strings in the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RawBodies {
+    /// None.
+    #[default]
+    Never,
+    /// Those of all logged rows.
+    Sampled,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            to: String::new(),
+            spool: None,
+            key_secret: None,
+            key_secret_file: None,
+            sample: 0.01,
+            always: vec![ANY_FAILURE.to_owned()],
+            request_ids: Vec::new(),
+            raw: RawBodies::Never,
+            max_rate: 10_000,
+            max_file: 64 << 20,
+            max_age: Duration::from_secs(60),
+            retention: Duration::from_secs(30 * 86_400),
+            max_size: 64 << 30,
+            max_spool: 1 << 30,
+            ring: 4 << 20,
+            secret_path: None,
+            secret: Secret::default(),
+        }
+    }
+}
+
+impl LogConfig {
+    pub(super) fn check(
+        &mut self,
+        d: &mut Document<'_>,
+        cache_dir: Option<&PathBuf>,
+        vocabulary: &Vocabulary<'_>,
+    ) {
+        d.require("log.to", ACCEPTED_FOLDERS);
+        self.read_secret(d);
+        let words = vocabulary.failures.iter().copied().chain(Reason::ALL.map(Reason::as_str));
+        let words: Vec<_> = [ANY_FAILURE].into_iter().chain(words).map(str::to_owned).collect();
+        for (index, word) in self.always.iter().enumerate() {
+            refuse_unknown(d, &format!("log.always[{index}]"), word, "words", &words);
+        }
+        let is_directory = Folder::directory(&self.to).is_some();
+        if self.spool.is_none() && !is_directory {
+            match cache_dir {
+                Some(cache_dir) => self.spool = Some(cache_dir.join("log")),
+                None => d.mistake(
+                    "log.to",
+                    "is a bucket, without log.spool and store.cache_dir",
+                    "log.spool, a directory for files that wait for their upload",
+                ),
+            }
+        }
+    }
+
+    fn read_secret(&mut self, d: &mut Document<'_>) {
+        self.secret_path = self.key_secret_file.as_ref().map(|file| d.beside(file));
+        let secret = self.key_secret.as_ref().map(Secret::expose);
+        let keys = ["key_secret", "key_secret_file"];
+        let Some(secret) = d.either("log", keys, secret, &self.key_secret_file) else { return };
+        if secret.len() < LEAST_SECRET {
+            let found = format!("has a secret of {} bytes", secret.len());
+            d.mistake("log", &found, &format!("at least {LEAST_SECRET} random bytes"));
+        }
+        self.secret = Secret::new(secret);
+    }
+
+    /// Whether a change from `other` takes a restart: any does but that of the secret.
+    pub(super) fn needs_restart(log: Option<&Self>, other: Option<&Self>) -> bool {
+        let settings = |log: Option<&Self>| {
+            let secret = Secret::default();
+            log.map(|log| Self { secret, ..log.clone() })
+        };
+        settings(log) != settings(other)
+    }
+
+    /// Directory in which the files are written.
+    pub fn directory(&self) -> PathBuf {
+        Folder::directory(&self.to).or_else(|| self.spool.clone()).unwrap_or_default()
+    }
+}
+
+fn folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, ACCEPTED_FOLDERS, |url| {
+        Folder::check_url(url).is_ok().then(|| url.to_owned())
+    })
+}
+
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(deserializer).ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| D::Error::custom("a number from 0 to 1"))
+}

@@ -1,0 +1,26 @@
+//! The decision log: facts of requests, from the workers to files.
+//!
+//! A worker decides whether it logs a request, and copies the facts into a ring of its own. One
+//! thread takes them from the rings and writes files; another uploads and deletes files. Nothing of
+//! it delays an answer: what does not fit is dropped and counted.
+//!
+//! | file | job | uses, of this folder |
+//! |---|---|---|
+//! | `key` | the secret: HMACs of devices, and the sample of devices | |
+//! | `facts` | a request and its verdicts as a row | `key` |
+//! | `tap` | one worker's requests to its ring | `key`, `facts` |
+//! | `thread` | rings to files | `key`, `tap` |
+//! | `upload` | files to a bucket, and their end | |
+
+mod facts;
+mod key;
+mod tap;
+mod thread;
+mod upload;
+
+pub use facts::LoggedRequest;
+pub use tap::{Entry, LogTap, LoggedAnswer};
+pub use thread::DecisionLog;
+
+/// The platform of requests to `/v1/decide` in the log.
+pub const API: &str = "api";

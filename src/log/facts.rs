@@ -1,0 +1,179 @@
+//! A request and its verdicts as facts of the log.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use rtad_core::device::{DeviceKey, IdKind};
+use rtad_log::{
+    AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LoggedFacts,
+};
+use smallvec::SmallVec;
+
+use super::key::LogKey;
+use crate::catalog::{Audience, Catalog, RequestKeys};
+use crate::platform::{AskedList, Digits, Read, Value};
+use crate::strategy::{
+    Assignment, Assignments, Attribute, AttributeValue, Attributes, Decision, Membership, Reason,
+    Tier, ValueKey,
+};
+
+/// Stands for a text that is not UTF-8: it is equal to no text of a configuration.
+const NOT_UTF8: &str = "\u{fffd}";
+
+/// What a request says beside its ids.
+pub struct LoggedRequest<'r> {
+    /// The request's own id.
+    pub request_id: Option<&'r str>,
+    /// The platform's ids of the requested strategies; `None` = all.
+    pub asked: Option<SmallVec<[&'r str; 8]>>,
+    /// Its attributes.
+    pub attributes: &'r dyn Attributes,
+    /// The kind of id by which the platform caches the answer.
+    pub cached_kind: Option<IdKind>,
+}
+
+/// Decimal digits of the numbers of a request.
+#[derive(Default)]
+pub(super) struct Numbers {
+    request_id: Digits,
+    asked: SmallVec<[Digits; 8]>,
+}
+
+/// The decisions about a request, and their inputs.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub(super) keys: RequestKeys,
+    pub(super) assignments: Assignments,
+    /// The decisions by index of the strategy.
+    pub(super) decisions: SmallVec<[(usize, Decision); 8]>,
+}
+
+impl<'r> LoggedRequest<'r> {
+    /// That of a platform's request.
+    pub(super) fn of_read(read: &'r Read<'_>, numbers: &'r mut Numbers) -> Self {
+        let asked = match &read.asked {
+            AskedList::All(_) => None,
+            AskedList::Named(named) => {
+                numbers.asked.resize_with(named.len(), Digits::new);
+                let ids = named.iter().zip(&mut numbers.asked);
+                Some(ids.map(|(asked, digits)| text(asked.id.text(digits))).collect())
+            }
+        };
+        let request_id = match &read.request_id {
+            Value::Absent => None,
+            id => Some(text(id.text(&mut numbers.request_id))),
+        };
+        Self { request_id, asked, attributes: read, cached_kind: read.cached_kind }
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or(NOT_UTF8)
+}
+
+/// The facts of a request, decided at the time `at`. Looks up each audience of the catalog, as
+/// other rules may read it.
+pub(super) fn facts<'f>(
+    catalog: &'f Catalog,
+    key: &'f LogKey,
+    seen: &'f LoggedRequest<'_>,
+    decided: &'f Decided,
+    digits: &'f mut [Digits; Attribute::ALL.len()],
+    at: Instant,
+) -> LoggedFacts<'f> {
+    let Decided { keys, assignments, decisions } = decided;
+    let ids = if keys.are_unread() {
+        Ids::Unread
+    } else if keys.are_too_many() {
+        Ids::TooMany
+    } else if keys.keys().is_empty() {
+        Ids::None
+    } else {
+        Ids::All
+    };
+    let mut attributes = [None; Attribute::ALL.len()];
+    for ((attribute, to), digits) in Attribute::ALL.into_iter().zip(&mut attributes).zip(digits) {
+        *to = seen.attributes.attribute(attribute).map(|value| match value {
+            AttributeValue::Text(bytes) => text(bytes),
+            AttributeValue::Number(number) => {
+                write!(digits, "{number}").expect("20 digits hold any 64-bit number");
+                digits
+            }
+        });
+    }
+    let audiences = match keys.keys() {
+        [] => SmallVec::new(),
+        keys => catalog.audiences().iter().map(|audience| of_audience(audience, keys)).collect(),
+    };
+    let experiments = catalog.experiments().list().iter().zip(assignments);
+    let experiments = experiments.map(|(experiment, part)| ExperimentFact {
+        name: &experiment.name,
+        bucket: experiment.part_name(*part),
+        slots: keys
+            .unit(experiment, seen.cached_kind)
+            .filter(|_| *part != Assignment::Unknown)
+            .map(|(_, unit)| experiment.slots(unit)),
+    });
+    let decision = |(index, decision): &(usize, Decision)| {
+        let strategy = catalog.strategy(*index);
+        let value = strategy.value_of(*decision);
+        DecisionFact {
+            strategy: &strategy.name,
+            bid: decision.is_bid(),
+            reason: decision.reason.as_str(),
+            shadow: strategy.is_shadow,
+            cap: cap(catalog, *index, *decision, keys, at),
+            scheduled: strategy.schedule.as_ref().map(|schedule| schedule.holds()),
+            numbers: ValueKey::ALL.map(|key| value?.get(key)),
+        }
+    };
+    LoggedFacts {
+        request_id: seen.request_id,
+        device: keys.device().map(|device| Device { hmac: key.device(device), secret: key.id() }),
+        ids,
+        attributes,
+        asked: seen.asked.as_ref().map(|asked| asked.iter().copied().collect()),
+        audiences,
+        experiments: experiments.collect(),
+        decisions: decisions.iter().map(decision).collect(),
+    }
+}
+
+fn of_audience<'f>(audience: &'f Audience, keys: &[DeviceKey]) -> AudienceFact<'f> {
+    let member = match audience.membership(keys) {
+        Membership::Member => InAudience::Yes,
+        Membership::NotMember => InAudience::No,
+        Membership::Unavailable => InAudience::Unavailable,
+    };
+    let value = match member {
+        InAudience::Yes if !audience.has_no_values() => match audience.tier(keys) {
+            Tier::Value(value) => Some(value),
+            Tier::None | Tier::Unknown => None,
+        },
+        _ => None,
+    };
+    let generation = audience.snapshot.as_ref().map(|snapshot| snapshot.manifest().generation());
+    AudienceFact { name: audience.name.as_str(), generation, member, value }
+}
+
+/// The word of the strategy's cap about the device. A decision that the cap did not make may be
+/// a no-bid for another reason: the cap is asked again, without counting.
+fn cap(
+    catalog: &Catalog,
+    index: usize,
+    decision: Decision,
+    keys: &RequestKeys,
+    at: Instant,
+) -> Option<Cap> {
+    let verdict = catalog.caps().verdict(index, keys.keys(), at)?;
+    let reason = match decision.reason {
+        Reason::Capped | Reason::NoLease => decision.reason,
+        _ if decision.is_bid() => return Some(Cap::Admitted),
+        _ => verdict.reason,
+    };
+    Some(match reason {
+        Reason::Capped => Cap::Capped,
+        Reason::NoLease => Cap::NoLease,
+        _ => Cap::Admitted,
+    })
+}

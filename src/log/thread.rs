@@ -1,0 +1,286 @@
+//! The log's thread: rings to files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rtad_core::error_chain::error_chain;
+use rtad_core::random;
+use rtad_log::write::{Closed, LogFile, WriteError};
+use rtad_log::{LogRow, folder};
+use rtrb::{Consumer, RingBuffer};
+
+use super::key::LogKey;
+use super::tap::{Choice, LENGTH, LogTap};
+use super::upload::Uploads;
+use crate::config::LogConfig;
+use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};
+
+/// Sleep of the thread when all rings are empty: a ring holds many times the rows of it.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Rows that are taken from one ring before the next.
+const TURN: usize = 1024;
+/// Least and most time after a failed write in which rows are dropped.
+const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+
+/// The decision log of a pod.
+#[derive(Debug)]
+pub struct DecisionLog {
+    config: LogConfig,
+    choice: Arc<Choice>,
+    key: Arc<ArcSwap<LogKey>>,
+    metrics: LogMetrics,
+    rings: Arc<Mutex<Vec<Consumer<u8>>>>,
+    is_stopping: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    uploads: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl DecisionLog {
+    /// Starts the log of a pod of this name.
+    ///
+    /// # Errors
+    ///
+    /// The directory of the files cannot be made, its store cannot be opened, or the kernel gives no
+    /// thread.
+    pub fn start(config: LogConfig, pod: String, telemetry: &Telemetry) -> std::io::Result<Self> {
+        let root = config.directory();
+        std::fs::create_dir_all(&root)?;
+        let key = Arc::new(ArcSwap::from_pointee(LogKey::new(config.secret.expose())));
+        let metrics = telemetry.log_metrics();
+        let (rings, is_stopping) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let thread = Thread {
+            files: Files {
+                root,
+                pod,
+                config: config.clone(),
+                metrics: metrics.clone(),
+                open: None,
+                failed: None,
+            },
+            key: Arc::clone(&key),
+            rings: Arc::clone(&rings),
+            is_stopping: Arc::clone(&is_stopping),
+        };
+        let uploads = Uploads::open(&config, metrics.clone(), Arc::clone(&is_stopping))?;
+        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let thread = named("log").spawn(move || thread.run())?;
+        let uploads = named("log-files").spawn(move || uploads.run())?;
+        tracing::info!(
+            to = config.to,
+            sample = config.sample,
+            secret = key.load().id(),
+            "decision log begins"
+        );
+        Ok(Self {
+            choice: Arc::new(Choice::new(&config)),
+            config,
+            key,
+            metrics,
+            rings,
+            is_stopping,
+            thread: Mutex::new(Some(thread)),
+            uploads: Mutex::new(Some(uploads)),
+        })
+    }
+
+    /// The log of one of `workers` workers.
+    pub fn tap(&self, workers: usize) -> LogTap {
+        let capacity = usize::try_from(self.config.ring).unwrap_or(usize::MAX);
+        let (producer, consumer) = RingBuffer::new(capacity);
+        self.rings.lock().push(consumer);
+        let rate = f64::from(self.config.max_rate) / workers.max(1) as f64;
+        let (choice, key) = (Arc::clone(&self.choice), Arc::clone(&self.key));
+        LogTap::new(choice, key, self.metrics.clone(), producer, rate)
+    }
+
+    /// Ends the log after the workers: writes what is left, closes the file, and waits until it is
+    /// uploaded, or for `most`. Blocks.
+    pub fn stop(&self, most: Duration) {
+        let until = Instant::now() + most;
+        self.is_stopping.store(true, Ordering::Release);
+        for thread in [&self.thread, &self.uploads] {
+            let Some(thread) = thread.lock().take() else { continue };
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(PAUSE);
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+struct Thread {
+    files: Files,
+    key: Arc<ArcSwap<LogKey>>,
+    rings: Arc<Mutex<Vec<Consumer<u8>>>>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        let mut record = Vec::new();
+        let mut checked = Instant::now();
+        loop {
+            // Read before the rings: what workers wrote before the stop is written.
+            let is_stopping = self.is_stopping.load(Ordering::Acquire);
+            let mut has_taken = false;
+            for ring in &mut *self.rings.lock() {
+                for _ in 0..TURN {
+                    if !take(ring, &mut record) {
+                        break;
+                    }
+                    has_taken = true;
+                    self.files.push(&record);
+                }
+            }
+            self.files.rotate();
+            if checked.elapsed() >= self.files.config.max_age {
+                checked = Instant::now();
+                self.read_secret();
+                self.files.remove_remains();
+            }
+            if !has_taken && is_stopping {
+                self.files.close();
+                return;
+            }
+            if !has_taken {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Follows a change of the secret.
+    fn read_secret(&self) {
+        let Some(path) = &self.files.config.secret_path else { return };
+        match std::fs::read(path) {
+            Ok(secret) if !secret.trim_ascii_end().is_empty() => {
+                let key = LogKey::new(secret.trim_ascii_end());
+                if key.id() != self.key.load().id() {
+                    tracing::info!(secret = key.id(), "decision log has a new secret");
+                    self.key.store(Arc::new(key));
+                }
+            }
+            Ok(_) => tracing::warn!(path = %path.display(), "secret of the log is empty"),
+            Err(error) => tracing::warn!(path = %path.display(), %error, "secret of the log"),
+        }
+    }
+}
+
+/// Takes the next record of a ring; returns false if there is none.
+fn take(ring: &mut Consumer<u8>, record: &mut Vec<u8>) -> bool {
+    let Ok(length) = ring.read_chunk(LENGTH) else { return false };
+    let (first, second) = length.as_slices();
+    let mut size = [0; LENGTH];
+    size[..first.len()].copy_from_slice(first);
+    size[first.len()..].copy_from_slice(second);
+    length.commit_all();
+    let size = u32::from_le_bytes(size) as usize;
+    // A record is published as a whole.
+    let bytes = ring.read_chunk(size).expect("a record follows its length");
+    let (first, second) = bytes.as_slices();
+    record.clear();
+    record.extend_from_slice(first);
+    record.extend_from_slice(second);
+    bytes.commit_all();
+    true
+}
+
+/// The files that the thread writes.
+struct Files {
+    root: PathBuf,
+    pod: String,
+    config: LogConfig,
+    metrics: LogMetrics,
+    open: Option<LogFile>,
+    /// The time until which rows are dropped after a failed write, and the length of it.
+    failed: Option<(Instant, Duration)>,
+}
+
+impl Files {
+    /// Writes an encoded row.
+    fn push(&mut self, record: &[u8]) {
+        let row = LogRow::decode(record).expect("workers encode rows");
+        if self.failed.is_some_and(|(until, _)| Instant::now() < until) {
+            self.metrics.dropped(LogDrop::Disk, 1);
+            return;
+        }
+        let mut file = match self.open.take().map_or_else(|| self.create(), Ok) {
+            Ok(file) => file,
+            Err(error) => return self.fail(&error, 1),
+        };
+        match file.push(&row, record.len()) {
+            Ok(()) => self.open = Some(file),
+            Err(error) => self.fail(&error, file.rows()),
+        }
+    }
+
+    fn create(&self) -> Result<LogFile, WriteError> {
+        let random = random::number() as u32;
+        let path = self.root.join(folder::path_of(&self.pod, SystemTime::now(), random));
+        if let Some(day) = path.parent() {
+            let io = |source| WriteError::Io { path: day.to_owned(), source };
+            std::fs::create_dir_all(day).map_err(io)?;
+        }
+        LogFile::create(path, &self.pod)
+    }
+
+    /// Closes the file at its limits.
+    fn rotate(&mut self) {
+        let age = self.open.as_ref().map_or(Duration::ZERO, |file| file.opened().elapsed());
+        self.metrics.open_file(age);
+        let is_full = |file: &LogFile| file.bytes() >= self.config.max_file;
+        if age >= self.config.max_age || self.open.as_ref().is_some_and(is_full) {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(file) = self.open.take() else { return };
+        let rows = file.rows();
+        match file.close() {
+            Ok(Closed { rows, bytes, .. }) => {
+                self.metrics.closed(rows, bytes);
+                self.failed = None;
+            }
+            Err(error) => self.fail(&error, rows),
+        }
+    }
+
+    /// Counts the rows of a file that could not be written, and waits before the next one.
+    fn fail(&mut self, error: &WriteError, rows: u64) {
+        self.metrics.dropped(LogDrop::Disk, rows);
+        self.metrics.failed(LogStep::Write);
+        let [least, most] = BACKOFF;
+        let pause = self.failed.map_or(least, |(_, pause)| most.min(2 * pause));
+        self.failed = Some((Instant::now() + pause, pause));
+        let error = error_chain(error);
+        tracing::warn!(rows, error, "decision log: a file is lost; rows are dropped for {pause:?}");
+    }
+
+    /// Removes files of killed processes. A file that is written grows within its age.
+    fn remove_remains(&self) {
+        match folder::remove_remains(&self.root, 3 * self.config.max_age) {
+            Ok(remains) if remains.files > 0 => {
+                let folder::Remains { files, bytes } = remains;
+                let most = self.config.max_age;
+                tracing::warn!(
+                    files,
+                    bytes,
+                    "decision log: files of killed processes removed; the rows of up to {most:?} \
+                     each are lost"
+                );
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.metrics.failed(LogStep::Retention);
+                tracing::warn!(%error, "decision log: remains of killed processes");
+            }
+        }
+    }
+}

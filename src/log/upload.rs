@@ -1,0 +1,213 @@
+//! Files to a bucket, and the end of old files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use rtad_core::error_chain::error_chain;
+use rtad_log::folder::closed;
+use rtad_log::read::LogReader;
+use rtad_store::folder::{Folder, FolderFile};
+
+use crate::config::LogConfig;
+use crate::telemetry::{LogDrop, LogMetrics, LogStep};
+
+/// Time between two looks at the directory.
+const LOOK: Duration = Duration::from_millis(200);
+/// Most time of an upload.
+const MOST_UPLOAD: Duration = Duration::from_secs(300);
+/// Least and most time after a failed upload.
+const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// Time between two looks for old files.
+const RETENTION: Duration = Duration::from_secs(600);
+
+/// Uploads and deletes files on a thread of its own.
+pub(super) struct Uploads {
+    folder: Folder,
+    /// Directory of files that wait; `None` if the folder is a directory.
+    spool: Option<PathBuf>,
+    retention: Duration,
+    max_size: u64,
+    max_spool: u64,
+    metrics: LogMetrics,
+    is_stopping: Arc<AtomicBool>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Uploads {
+    pub(super) fn open(
+        config: &LogConfig,
+        metrics: LogMetrics,
+        is_stopping: Arc<AtomicBool>,
+    ) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let is_directory = Folder::directory(&config.to).is_some();
+        Ok(Self {
+            folder: Folder::open(&config.to).map_err(std::io::Error::other)?,
+            spool: (!is_directory).then(|| config.directory()),
+            retention: config.retention,
+            max_size: config.max_size,
+            max_spool: config.max_spool,
+            metrics,
+            is_stopping,
+            runtime,
+        })
+    }
+
+    /// Runs until the log stops and no file waits, or until an upload fails while it stops.
+    pub(super) fn run(self) {
+        let mut looked: Option<Instant> = None;
+        let mut pause = None;
+        loop {
+            let is_stopping = self.is_stopping.load(Ordering::Acquire);
+            if looked.is_none_or(|looked| looked.elapsed() >= RETENTION) && !is_stopping {
+                looked = Some(Instant::now());
+                self.delete_old();
+            }
+            let is_done = self.spool.as_ref().is_none_or(|spool| match self.upload_next(spool) {
+                Ok(is_done) => {
+                    pause = None;
+                    is_done
+                }
+                Err(error) => {
+                    self.metrics.failed(LogStep::Upload);
+                    let [least, most] = BACKOFF;
+                    let next = pause.map_or(least, |pause: Duration| most.min(2 * pause));
+                    tracing::warn!(error, "decision log: an upload failed; again in {next:?}");
+                    pause = Some(next);
+                    true
+                }
+            });
+            if is_stopping && is_done {
+                return;
+            }
+            let until =
+                Instant::now() + pause.unwrap_or(if is_done { LOOK } else { Duration::ZERO });
+            while Instant::now() < until && !self.is_stopping.load(Ordering::Acquire) {
+                std::thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+            }
+        }
+    }
+
+    /// Uploads the oldest file that waits. Returns whether none is left.
+    fn upload_next(&self, spool: &Path) -> Result<bool, String> {
+        let files = self.within_spool(spool)?;
+        let Some(file) = files.first() else { return Ok(true) };
+        let path = spool.join(file);
+        let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
+        let name = file.to_string_lossy();
+        let put = async {
+            let put = tokio::time::timeout(MOST_UPLOAD, self.folder.put(&name, bytes)).await;
+            put.map_err(|_| format!("{name}: not within {MOST_UPLOAD:?}"))?
+                .map_err(|error| error_chain(&error))
+        };
+        self.runtime.block_on(put)?;
+        // Killed before this, the next process puts the same file again.
+        std::fs::remove_file(&path).map_err(|error| error.to_string())?;
+        if let Some(day) = path.parent() {
+            // Fails while the day has files.
+            let _ = std::fs::remove_dir(day);
+        }
+        Ok(files.len() == 1)
+    }
+
+    /// The files that wait, the oldest first. Those over the limit are deleted.
+    fn within_spool(&self, spool: &Path) -> Result<Vec<PathBuf>, String> {
+        let io = |error: std::io::Error| error.to_string();
+        let mut files = closed(spool).map_err(io)?;
+        let mut sizes = Vec::with_capacity(files.len());
+        let mut oldest = Duration::ZERO;
+        for file in &files {
+            let found = std::fs::metadata(spool.join(file)).map_err(io)?;
+            let age = found.modified().map_err(io)?.elapsed().unwrap_or_default();
+            oldest = oldest.max(age);
+            sizes.push(found.len());
+        }
+        let mut total: u64 = sizes.iter().sum();
+        let over = sizes.iter().take_while(|size| {
+            let is_over = total > self.max_spool;
+            total -= if is_over { **size } else { 0 };
+            is_over
+        });
+        for file in files.drain(..over.count()) {
+            let path = spool.join(&file);
+            let rows = LogReader::open(&path).map_or(0, |file| file.rows());
+            std::fs::remove_file(&path).map_err(io)?;
+            self.metrics.dropped(LogDrop::Upload, rows);
+            tracing::warn!(
+                rows,
+                "decision log: a file over log.max_spool is deleted, not uploaded"
+            );
+        }
+        self.metrics.waiting(files.len(), oldest);
+        Ok(files)
+    }
+
+    fn delete_old(&self) {
+        if let Err(error) = self.runtime.block_on(self.try_delete_old()) {
+            self.metrics.failed(LogStep::Retention);
+            tracing::warn!(error, "decision log: old files are not deleted");
+        }
+    }
+
+    async fn try_delete_old(&self) -> Result<(), String> {
+        let files = self.folder.list().await.map_err(|error| error_chain(&error))?;
+        let now = SystemTime::now();
+        for file in surplus(files, now, self.retention, self.max_size) {
+            self.folder.delete(&file.path).await.map_err(|error| error_chain(&error))?;
+            self.metrics.deleted();
+        }
+        Ok(())
+    }
+}
+
+/// The files of a log that are too old, or over the size of all, the oldest first. Other files in
+/// the folder are left alone.
+fn surplus(
+    mut files: Vec<FolderFile>,
+    now: SystemTime,
+    retention: Duration,
+    max_size: u64,
+) -> Vec<FolderFile> {
+    files.retain(|file| file.path.starts_with("day=") && file.path.ends_with(".parquet"));
+    files.sort_unstable_by_key(|file| file.modified);
+    let mut total: u64 = files.iter().map(|file| file.bytes).sum();
+    files.retain(|file| {
+        let age = now.duration_since(file.modified).unwrap_or_default();
+        let is_surplus = age >= retention || total > max_size;
+        total -= if is_surplus { file.bytes } else { 0 };
+        is_surplus
+    });
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_files_and_those_over_the_size_are_surplus() {
+        let now = SystemTime::now();
+        let hours = |hours: u64| now - Duration::from_secs(3600 * hours);
+        let file =
+            |path: &str, age| FolderFile { path: path.to_owned(), bytes: 10, modified: hours(age) };
+        let files = || {
+            vec![
+                file("day=2026-11-26/a.parquet", 1),
+                file("day=2026-11-24/a.parquet", 50),
+                file("day=2026-11-25/a.parquet", 20),
+                file("reports/a.parquet", 900),
+                file("day=2026-11-24/a.txt", 900),
+            ]
+        };
+        let found = |retention: u64, size| {
+            let surplus = surplus(files(), now, Duration::from_secs(3600 * retention), size);
+            surplus.into_iter().map(|file| file.path[4..14].to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(100, 30), Vec::<String>::new());
+        assert_eq!(found(24, 30), ["2026-11-24"]);
+        assert_eq!(found(100, 25), ["2026-11-24"]);
+        assert_eq!(found(100, 9), ["2026-11-24", "2026-11-25", "2026-11-26"]);
+    }
+}

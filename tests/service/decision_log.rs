@@ -1,0 +1,271 @@
+//! The decision log: rows of real requests, and what happens to them when something fails.
+
+use std::fs;
+use std::path::Path;
+
+use rtad_log::folder::closed;
+use rtad_log::read::LogReader;
+use serde_json::{Value, json};
+use testkit::client::metric;
+use testkit::process::Outcome;
+use testkit::store::hex;
+use testkit::wait_until;
+
+use crate::fixture::{NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, PLATFORMS, RULES, TestStore, key};
+use crate::rtad_process::Rtad;
+
+const SECRET: &str = "0123456789abcdef";
+
+/// The configuration of a log in the store's folder, with more lines of `[log]`.
+fn log(store: &TestStore, lines: &str) -> String {
+    fs::write(store.path().join("log.key"), format!("{SECRET}\n")).unwrap();
+    let folder = store.path().join("log");
+    format!("{RULES}{PLATFORMS}[log]\nto = {folder:?}\nkey_secret_file = \"log.key\"\n{lines}\n")
+}
+
+/// All rows of a folder as JSON, in the order of their time.
+fn rows(folder: &Path) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for file in closed(folder).unwrap() {
+        let each = |row: &rtad_log::LogRow<'_>| rows.push(serde_json::to_value(row).unwrap());
+        LogReader::open(&folder.join(file)).unwrap().each(each).unwrap();
+    }
+    rows.sort_by_key(|row| row["time"].as_i64());
+    rows
+}
+
+/// Stops the pod and returns its rows and what it logged.
+fn stop(rtad: Rtad, store: &TestStore) -> (Vec<Value>, String) {
+    rtad.signal("TERM");
+    let Outcome { status, stderr, .. } = rtad.wait();
+    assert_eq!(status, Some(0), "{stderr}");
+    (rows(&store.path().join("log")), stderr)
+}
+
+fn decide(client: &mut testkit::client::Client, body: &Value) {
+    client.post("/v1/decide", body.to_string()).ok();
+}
+
+/// A Tencent request with an OAID.
+fn tencent(oaid: &str) -> Vec<u8> {
+    use prost::Message as _;
+    use rtad::platform::tencent::{Device, RtaRequest};
+    let device = Device { oaid: Some(oaid.to_owned().into()), ..Device::default() };
+    let id = Some("trace-7".into());
+    RtaRequest { id, device: Some(device), ..RtaRequest::default() }.encode_to_vec()
+}
+
+#[test]
+fn row_holds_the_facts_of_an_answer() {
+    let store = TestStore::with_everything();
+    let rules = log(&store, "sample = 1.0");
+    let file = store.config_file("api = { public = true }", &rules);
+    let rtad = Rtad::serve(&file, &[]);
+    let mut client = rtad.connect();
+    let token = "X-Rta-Token: hush-hush\r\n";
+    client.request("POST", "/rta/tencent", token, tencent(OLD_VIP));
+    client.request("POST", "/rta/tencent", token, tencent(NON_MEMBER));
+    client.request("POST", "/rta/tencent", "", tencent(OLD_VIP));
+    client.request("POST", "/rta/tencent", token, b"\xff");
+    let strategies = ["vip-only", "needs-fresh"];
+    decide(
+        &mut client,
+        &json!({ "request_id": "r1", "strategies": strategies,
+        "device": { "oaid": NEW_VIP }, "attributes": { "os": "ios" } }),
+    );
+    decide(&mut client, &json!({ "device": {} }));
+    let (rows, stderr) = stop(rtad, &store);
+    assert_eq!(rows.len(), 6, "{rows:#?} {stderr}");
+
+    let generation = |row: &Value| row["facts"]["audiences"][0]["generation"].clone();
+    let member = |row: &Value| {
+        let audiences = row["facts"]["audiences"].as_array().unwrap().iter();
+        audiences
+            .map(|audience| audience["member"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let [old_vip, new, unauthorized, broken, api, bare] = &rows[..] else { panic!() };
+    assert_eq!(member(old_vip), ["Yes", "Yes", "Unavailable", "Unavailable"]);
+    assert_eq!(member(new), ["No", "No", "Unavailable", "Unavailable"]);
+    assert_eq!(generation(new), 1);
+    let facts = &old_vip["facts"];
+    assert_eq!((&facts["request_id"], &facts["ids"]), (&json!("trace-7"), &json!("All")));
+    assert_eq!((&facts["asked"], &facts["attributes"][4]), (&Value::Null, &json!("normal")));
+    assert_eq!((&old_vip["platform"], &old_vip["failure"]), (&json!("tencent"), &Value::Null));
+    assert_eq!((&old_vip["probability"], &old_vip["raw"]), (&json!(1.0), &Value::Null));
+    let decisions = |row: &Value| -> Vec<(String, bool, String)> {
+        let decisions = row["facts"]["decisions"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let decision =
+            |it: &Value| (text(&it["strategy"]), it["bid"].as_bool().unwrap(), text(&it["reason"]));
+        decisions.map(decision).collect()
+    };
+    let decided = |strategy: &str, bid, reason: &str| (strategy.to_owned(), bid, reason.to_owned());
+    let needs_missing = decided("needs-missing", true, "unavailable");
+    let expected = [decided("new-users", false, "member"), needs_missing.clone()];
+    assert_eq!(decisions(old_vip), expected);
+    assert_eq!(decisions(new), [decided("new-users", true, "not_member"), needs_missing.clone()]);
+
+    // The name of a device is the HMAC of its key, which a team can compute from its own lists.
+    let device = &facts["device"];
+    let hmac: Vec<u8> = serde_json::from_value(device["hmac"].clone()).unwrap();
+    assert_eq!(hmac, hmac_of(&key("oaid", OLD_VIP)));
+    assert_eq!(device["secret"], "d1636338");
+
+    assert_eq!(unauthorized["failure"], "unauthorized");
+    assert_eq!(unauthorized["facts"], Value::Null);
+    assert_eq!(
+        (&broken["failure"], &broken["facts"]["ids"]),
+        (&json!("bad_body"), &json!("Unread"))
+    );
+    let unread = [decided("new-users", false, "unavailable"), needs_missing];
+    assert_eq!(decisions(broken), unread);
+
+    let asked = json!(strategies);
+    assert_eq!((&api["platform"], &api["facts"]["asked"]), (&json!("api"), &asked));
+    assert_eq!(api["facts"]["request_id"], "r1");
+    let by_age = decided("needs-fresh", false, "unavailable");
+    assert_eq!(decisions(api), [decided("vip-only", true, "member"), by_age]);
+    assert_eq!((&bare["facts"]["ids"], &bare["facts"]["device"]), (&json!("None"), &Value::Null));
+    assert_eq!(decisions(bare).len(), 5);
+
+    let text = fs::read_to_string(&file).unwrap();
+    let sum = const_hex::encode(<sha2::Sha256 as sha2::Digest>::digest(text));
+    assert_eq!(bare["config"], sum[..16]);
+}
+
+fn hmac_of(key: &rtad_core::device::DeviceKey) -> Vec<u8> {
+    use hmac::{KeyInit as _, Mac as _};
+    let mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+    mac.chain_update(key.as_bytes()).finalize().into_bytes()[..16].to_vec()
+}
+
+#[test]
+fn no_id_is_in_a_file_in_any_form() {
+    let store = TestStore::with_everything();
+    let rules = log(&store, "sample = 1.0");
+    let file = store.config_file("api = { public = true }", &rules);
+    let rtad = Rtad::serve(&file, &[]);
+    let mut client = rtad.connect();
+    for (kind, id) in OLD_USERS {
+        decide(&mut client, &json!({ "device": { kind: id } }));
+    }
+    client.request("POST", "/rta/tencent", "X-Rta-Token: hush-hush\r\n", tencent(OLD_VIP));
+    let (rows, _) = stop(rtad, &store);
+    assert_eq!(rows.len(), OLD_USERS.len() + 1);
+    let devices = OLD_USERS.into_iter().chain([("oaid", OLD_VIP)]);
+    // Pages are compressed: the rows are searched as well as the files.
+    let mut haystacks = vec![serde_json::to_vec(&rows).unwrap()];
+    for name in closed(&store.path().join("log")).unwrap() {
+        haystacks.push(fs::read(store.path().join("log").join(name)).unwrap());
+    }
+    for (kind, id) in devices {
+        let key = key(kind, id);
+        let forms = [id.as_bytes().to_vec(), key.as_bytes().to_vec(), hex(&key).into_bytes()];
+        let json_bytes = serde_json::to_string(&key.as_bytes()).unwrap().into_bytes();
+        for form in forms.into_iter().chain([json_bytes]) {
+            let lower = form.to_ascii_lowercase();
+            for haystack in &haystacks {
+                let found = haystack
+                    .windows(form.len())
+                    .any(|part| part == form || part.to_ascii_lowercase() == lower);
+                assert!(!found, "{kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sample_is_by_device_and_some_requests_are_always_logged() {
+    let store = TestStore::with_everything();
+    let lines = "sample = 0.0\nalways = [\"bad_body\", \"no_device\"]\n\
+                 request_ids = [\"r7\"]\nraw = \"sampled\"";
+    let file = store.config_file("api = { public = true }", &log(&store, lines));
+    let rtad = Rtad::serve(&file, &[]);
+    let mut client = rtad.connect();
+    let token = "X-Rta-Token: hush-hush\r\n";
+    let device = json!({ "oaid": NON_MEMBER });
+    decide(&mut client, &json!({ "device": device }));
+    decide(&mut client, &json!({ "request_id": "r7", "device": device }));
+    client.request("POST", "/rta/tencent", "", tencent(OLD_VIP));
+    client.request("POST", "/rta/tencent?a=1", token, b"\xff");
+    decide(&mut client, &json!({ "request_id": "bare", "device": {} }));
+    let (rows, _) = stop(rtad, &store);
+    let named: Vec<_> = rows
+        .iter()
+        .map(|row| row["facts"]["request_id"].as_str().or(row["failure"].as_str()).unwrap())
+        .collect();
+    assert_eq!(named, ["r7", "bad_body", "bare"]);
+    assert!(rows.iter().all(|row| row["probability"] == 1.0));
+    assert_eq!(rows[1]["raw"], json!({ "query": "a=1", "body": [255] }));
+}
+
+#[test]
+fn rows_over_the_rate_are_dropped_and_counted() {
+    let store = TestStore::with_everything();
+    let file = store.config_file(
+        "api = { public = true }",
+        &log(&store, "sample = 1.0\nmax_rate = 1\nmax_age = \"1s\""),
+    );
+    let rtad = Rtad::serve(&file, &[]);
+    let (mut client, mut admin) = (rtad.connect(), rtad.connect_admin());
+    for _ in 0..50 {
+        decide(&mut client, &json!({ "device": { "oaid": NON_MEMBER } }));
+    }
+    let mut metrics = String::new();
+    wait_until("the file is closed", || {
+        metrics = admin.get("/metrics").text();
+        metric(&metrics, "rtad_log_rows_total") > 0.0
+    });
+    let dropped = metric(&metrics, "rtad_log_dropped_rows_total{reason=\"rate\"}");
+    assert!(dropped >= 1.0, "{metrics}");
+    let (rows, _) = stop(rtad, &store);
+    assert_eq!(rows.len() as f64 + dropped, 50.0);
+}
+
+#[test]
+fn folder_that_fails_costs_rows_and_log_lines_alone() {
+    let store = TestStore::with_everything();
+    let file = store
+        .config_file("api = { public = true }", &log(&store, "sample = 1.0\nmax_age = \"1s\""));
+    let rtad = Rtad::serve(&file, &[]);
+    let (mut client, mut admin) = (rtad.connect(), rtad.connect_admin());
+    let folder = store.path().join("log");
+    fs::remove_dir(&folder).unwrap();
+    // A file in the place of the folder: no user can create files in it.
+    fs::write(&folder, "").unwrap();
+    let dropped = "rtad_log_dropped_rows_total{reason=\"disk\"}";
+    let body = json!({ "device": { "oaid": NON_MEMBER } });
+    wait_until("a row is dropped", || {
+        decide(&mut client, &body);
+        metric(&admin.get("/metrics").text(), dropped) > 0.0
+    });
+    fs::remove_file(&folder).unwrap();
+    wait_until("a file is closed", || {
+        decide(&mut client, &body);
+        metric(&admin.get("/metrics").text(), "rtad_log_rows_total") > 0.0
+    });
+    let (rows, stderr) = stop(rtad, &store);
+    assert!(!rows.is_empty());
+    assert!(stderr.contains("a file is lost; rows are dropped for 1s"), "{stderr}");
+}
+
+#[test]
+fn new_secret_is_used_from_the_next_file() {
+    let store = TestStore::with_everything();
+    let file = store
+        .config_file("api = { public = true }", &log(&store, "sample = 1.0\nmax_age = \"1s\""));
+    let rtad = Rtad::serve(&file, &[]);
+    let mut client = rtad.connect();
+    let body = json!({ "device": { "oaid": NON_MEMBER } });
+    decide(&mut client, &body);
+    fs::write(store.path().join("log.key"), "another secret of the log").unwrap();
+    rtad.log("decision log has a new secret", 1);
+    decide(&mut client, &body);
+    let (rows, stderr) = stop(rtad, &store);
+    let secrets: Vec<_> = rows.iter().map(|row| &row["facts"]["device"]["secret"]).collect();
+    assert_eq!(secrets.len(), 2, "{stderr}");
+    assert_eq!(secrets[0], "d1636338");
+    assert_ne!(secrets[1], secrets[0]);
+    assert!(!stderr.contains("another secret"));
+}
