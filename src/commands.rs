@@ -5,7 +5,7 @@
 //! | `failure` | errors of a command, and their exit codes |
 //! | `config` | the config file, and the flags that override it |
 //! | `process` | logging, runtime and signals of a serving process |
-//! | `check_config`, `demo`, `explain`, `serve` | the commands |
+//! | `check_config`, `demo`, `explain`, `replay`, `serve` | the commands |
 
 mod check_config;
 mod config;
@@ -15,6 +15,7 @@ mod failure;
 mod process;
 #[cfg(test)]
 mod reference;
+mod replay;
 mod serve;
 
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ enum Command {
     Demo(demo::Demo),
     /// Explain the answer to a platform's captured request
     Explain(explain::Explain),
+    /// Decide about the requests of a decision log again, under another config
+    Replay(replay::ReplayCommand),
     /// Check a config: print a summary, or every mistake in it
     CheckConfig(check_config::CheckConfig),
     #[command(flatten)]
@@ -56,6 +59,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Manual(manual) => {
             manual.write(Cli::command(), REFERENCE).map_err(CommandFailure::from)
         }
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Serve(arguments) => process::run(|| serve::serve(arguments)),
         Command::Demo(arguments) => process::run(|| demo::demo(arguments)),

@@ -12,6 +12,7 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | `replay` | decisions of a log, made again |
 //! | `serve` | the running process: assembly, threads, ports, reload, drain |
 //! | `http` | routes of both ports |
 //! | `log` | the decision log |
@@ -38,6 +39,7 @@ pub mod history;
 pub mod http;
 pub mod log;
 pub mod platform;
+pub mod replay;
 pub mod serve;
 pub mod strategy;
 pub mod sync;

@@ -287,6 +287,30 @@ impl Strategy {
         }
     }
 
+    /// The audience or the part of the rule that makes a decision about a device; `None` if it is
+    /// made without both, or by no single audience.
+    pub fn deciding(
+        &self,
+        decision: Decision,
+        attributes: &dyn Attributes,
+        membership: &mut impl FnMut(usize) -> Membership,
+    ) -> Option<Rule> {
+        let sought = match decision.reason {
+            Reason::Member => Membership::Member,
+            Reason::Unavailable => Membership::Unavailable,
+            Reason::Rule | Reason::Bucket => {
+                return self.rule.as_ref().map(|it| it.deciding(attributes, membership).clone());
+            }
+            _ => return None,
+        };
+        let mut lists = self.exclude.iter().chain(&self.include).copied();
+        let audience = lists.find(|audience| membership(*audience) == sought);
+        audience.map(Rule::Audience).or_else(|| {
+            let rule = self.rule.as_ref().filter(|_| sought == Membership::Unavailable)?;
+            Some(rule.deciding(attributes, membership).clone())
+        })
+    }
+
     /// The answer to a request without a usable id.
     pub fn without_device(&self) -> Decision {
         if self.is_scheduled() {

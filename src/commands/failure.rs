@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use rtad::config::ConfigError;
+use rtad::replay::ReplayError;
 use rtad::serve::StartError;
 use rtad_core::error_chain::error_chain;
 use rtad_core::filter::SizingError;
@@ -20,6 +21,11 @@ pub(super) enum CommandFailure {
     Start(#[from] StartError),
     #[error(transparent)]
     Demo(#[from] DemoError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// More changes than are accepted.
+    #[error("{0}")]
+    Changed(String),
     #[error("could not start")]
     Io(#[from] std::io::Error),
 }
@@ -48,7 +54,8 @@ impl CommandFailure {
         }
         ExitCode::from(match self {
             Self::Usage(_) | Self::Config(_) => 2,
-            Self::Start(_) | Self::Demo(_) | Self::Io(_) => 1,
+            Self::Changed(_) => 3,
+            Self::Start(_) | Self::Demo(_) | Self::Io(_) | Self::Replay(_) => 1,
         })
     }
 }

@@ -108,6 +108,7 @@ pub(super) fn facts<'f>(
     let experiments = catalog.experiments().list().iter().zip(assignments);
     let experiments = experiments.map(|(experiment, part)| ExperimentFact {
         name: &experiment.name,
+        rule: experiment.rule_id(),
         bucket: experiment.part_name(*part),
         slots: keys
             .unit(experiment, seen.cached_kind)

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use rtad_core::device::{DeviceKey, IdField, IdKind};
-use rtad_core::experiment::SlotHash;
+use rtad_core::experiment::{SlotHash, fnv1a32};
 
 /// Most experiments of a configuration.
 pub const MAX_EXPERIMENTS: usize = 32;
@@ -124,6 +124,15 @@ impl Experiment {
     pub fn slots(&self, unit: &DeviceKey) -> [u32; 2] {
         let hex = hex(unit);
         [self.hash.layer_slot(&self.layer, &hex), self.hash.bucket_slot(&self.salt, &hex)]
+    }
+
+    /// A number of the rule from a device to its slots: another rule has another one, in all
+    /// likelihood.
+    pub fn rule_id(&self) -> u32 {
+        let kinds = self.unit.iter().flat_map(|kind| [kind.as_str().as_bytes(), b","]);
+        let texts = [self.hash.as_str().as_bytes(), b"/", self.layer.as_bytes(), b"/"];
+        let texts = texts.into_iter().chain([self.salt.as_bytes(), b"/"]).chain(kinds);
+        fnv1a32(texts.flatten())
     }
 
     /// The part of a device with these slots.

@@ -72,6 +72,32 @@ impl Rule {
         }
     }
 
+    /// The part of it that decides its truth: the first leaf that would do so alone, or else a group
+    /// all of whose parts are needed.
+    pub fn deciding(
+        &self,
+        attributes: &dyn Attributes,
+        membership: &mut impl FnMut(usize) -> Membership,
+    ) -> &Self {
+        let truth = self.truth(attributes, membership);
+        let (rules, sought) = match (self, truth) {
+            (Self::Any(rules), Truth::True) | (Self::None(rules), Truth::False) => {
+                (rules, Truth::True)
+            }
+            (Self::All(rules), Truth::False) => (rules, Truth::False),
+            (Self::Any(rules) | Self::All(rules) | Self::None(rules), Truth::Unknown) => {
+                (rules, Truth::Unknown)
+            }
+            _ => return self,
+        };
+        for rule in rules {
+            if rule.truth(attributes, membership) == sought {
+                return rule.deciding(attributes, membership);
+            }
+        }
+        self
+    }
+
     /// Its audiences in the order of the rule, some more than once.
     pub fn audiences(&self) -> Vec<usize> {
         match self {

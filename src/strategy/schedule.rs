@@ -56,6 +56,16 @@ impl Scheduled {
         self.state.holds.swap(holds, Ordering::Relaxed) != holds
     }
 
+    /// Whether the schedule holds at a time.
+    pub fn holds_at(&self, time: SystemTime) -> bool {
+        self.schedule.holds_at(time)
+    }
+
+    /// Sets its state, for decisions about another time than the current one.
+    pub fn set(&self, holds: bool) {
+        self.state.holds.store(holds, Ordering::Relaxed);
+    }
+
     /// The first change after a time; `None` if there is none.
     pub fn next_change(&self, now: SystemTime) -> Option<SystemTime> {
         self.schedule.next_change(now)

@@ -15,6 +15,7 @@ mod golden;
 mod http_contract;
 mod python_reader;
 mod remote_stores;
+mod replay;
 #[cfg(target_os = "linux")]
 mod rolling;
 mod sync_control;

@@ -86,7 +86,8 @@ impl SlotHash {
 }
 
 /// FNV-1a with 32 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>.
-fn fnv1a32<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> u32 {
+/// FNV-1a of 32 bits: Fowler, Noll and Vo, public domain.
+pub fn fnv1a32<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> u32 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     bytes.into_iter().fold(0x811c_9dc5, step)
 }

@@ -47,6 +47,7 @@ struct Audiences {
 #[derive(Default)]
 struct Experiments {
     name: Texts,
+    rule: Buffer<Int32Type>,
     bucket: Texts,
     layer_slot: Buffer<Int32Type>,
     bucket_slot: Buffer<Int32Type>,
@@ -201,6 +202,7 @@ impl Experiments {
     fn push(&mut self, facts: &[ExperimentFact<'_>]) {
         if facts.is_empty() {
             self.name.push_empty(0);
+            self.rule.push_empty();
             self.bucket.push_empty(0);
             self.layer_slot.push_empty();
             self.bucket_slot.push_empty();
@@ -208,6 +210,7 @@ impl Experiments {
         for (index, fact) in facts.iter().enumerate() {
             let (required, optional) = places(index);
             self.name.push_at(required, Some(fact.name.as_bytes()));
+            self.rule.push_at(required, Some(fact.rule.cast_signed()));
             self.bucket.push_at(required, Some(fact.bucket.as_bytes()));
             let [layer, bucket] = [0, 1].map(|slot| fact.slots.map(|slots| slots[slot]));
             self.layer_slot.push_at(optional, layer.map(u32::cast_signed));
@@ -215,8 +218,14 @@ impl Experiments {
         }
     }
 
-    fn columns(&mut self) -> [&mut dyn WriteColumn; 4] {
-        [&mut self.name, &mut self.bucket, &mut self.layer_slot, &mut self.bucket_slot]
+    fn columns(&mut self) -> [&mut dyn WriteColumn; 5] {
+        [
+            &mut self.name,
+            &mut self.rule,
+            &mut self.bucket,
+            &mut self.layer_slot,
+            &mut self.bucket_slot,
+        ]
     }
 }
 

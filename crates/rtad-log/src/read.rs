@@ -134,6 +134,7 @@ struct ReadColumns {
     member: Texts,
     value: Cursor<Int32Type>,
     experiment: Texts,
+    rule: Cursor<Int32Type>,
     bucket: Texts,
     layer_slot: Cursor<Int32Type>,
     bucket_slot: Cursor<Int32Type>,
@@ -177,6 +178,7 @@ impl ReadColumns {
             member: text("audiences.list.element.member")?,
             value: slot("audiences.list.element.value")?,
             experiment: text("experiments.list.element.name")?,
+            rule: slot("experiments.list.element.rule")?,
             bucket: text("experiments.list.element.bucket")?,
             layer_slot: slot("experiments.list.element.layer_slot")?,
             bucket_slot: slot("experiments.list.element.bucket_slot")?,
@@ -221,8 +223,13 @@ impl ReadColumns {
         ];
         let texts = texts.into_iter().chain(&mut self.attributes);
         let doubles = self.numbers.iter_mut().chain([&mut self.probability]);
-        let ints =
-            [&mut self.latency, &mut self.value, &mut self.layer_slot, &mut self.bucket_slot];
+        let ints = [
+            &mut self.latency,
+            &mut self.value,
+            &mut self.rule,
+            &mut self.layer_slot,
+            &mut self.bucket_slot,
+        ];
         let bools = [&mut self.bid, &mut self.shadow, &mut self.scheduled];
         let filled = texts
             .map(Cursor::fill)
@@ -293,11 +300,13 @@ impl ReadColumns {
         })?;
         each_element(&self.experiment, || {
             let (name, bucket) = (self.experiment.text()?, self.bucket.text()?);
+            let rule = self.rule.next();
             let slots = (self.layer_slot.next(), self.bucket_slot.next());
-            if let (Some(name), Some(bucket)) = (name, bucket) {
+            if let (Some(name), Some(rule), Some(bucket)) = (name, rule, bucket) {
+                let rule = rule.cast_unsigned();
                 let slots = slots.0.zip(slots.1);
                 let slots = slots.map(|(layer, slot)| [*layer, *slot].map(i32::cast_unsigned));
-                facts.experiments.push(ExperimentFact { name, bucket, slots });
+                facts.experiments.push(ExperimentFact { name, rule, bucket, slots });
             }
             Ok(())
         })?;

@@ -114,6 +114,9 @@ pub enum InAudience {
 pub struct ExperimentFact<'a> {
     /// Name of the experiment.
     pub name: &'a str,
+    /// Number of its rule from a device to slots, so that slots of another rule are not taken for
+    /// it.
+    pub rule: u32,
     /// Name of the bucket, or `none` or `holdout`.
     pub bucket: &'a str,
     /// Slots of the device in the layer and among the buckets; `None` without a unit.

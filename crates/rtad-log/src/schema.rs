@@ -37,6 +37,7 @@ message decision {
   } } }
   required group experiments (LIST) { repeated group list { required group element {
     required binary name (STRING);
+    required int32 rule (INTEGER(32, false));
     required binary bucket (STRING);
     optional int32 layer_slot;
     optional int32 bucket_slot;

@@ -65,8 +65,8 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
             audience("payers", Some(3), InAudience::No, None),
         ],
         experiments: smallvec![
-            ExperimentFact { name: "price", bucket: "b", slots: Some([9_999, 0]) },
-            ExperimentFact { name: "art", bucket: "none", slots: None },
+            ExperimentFact { name: "price", rule: u32::MAX, bucket: "b", slots: Some([9_999, 0]) },
+            ExperimentFact { name: "art", rule: 7, bucket: "none", slots: None },
         ],
         decisions: smallvec![decision("new-users", true), decision("payers", false)],
     };

@@ -1,0 +1,95 @@
+//! `rtad replay`: the decisions of a log, made again under another config.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use rtad::replay::Replay;
+
+use super::config::read_config;
+use super::failure::CommandFailure;
+
+#[derive(Args)]
+pub(super) struct ReplayCommand {
+    /// The config file whose decisions are asked for
+    #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
+    config: PathBuf,
+    /// Compare with the decisions of this config file, in place of those that were answered
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// Exit with 3 if more of the requests change, such as 0.5%
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    max_change: Option<f64>,
+    /// Exit with 3 if any request changes, or the rows lack what the config reads
+    #[arg(long, value_enum, conflicts_with = "max_change")]
+    assert: Option<Assertion>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Files of a decision log, or folders of them
+    #[arg(value_name = "LOG", required = true)]
+    logs: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Assertion {
+    /// No answer, value or bucket changes.
+    Unchanged,
+}
+
+/// A share in percent.
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|text| text.parse().ok());
+    let number = number.filter(|number: &f64| (0.0..=100.0).contains(number));
+    number.map(|number| number / 100.0).ok_or_else(|| "accepted: 0% to 100%".to_owned())
+}
+
+pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
+    let after = read_config(Some(&arguments.config), &Vec::new())?;
+    let before = arguments.against.as_ref();
+    let before = before.map(|file| read_config(Some(file), &Vec::new())).transpose()?;
+    if after.config.strategies.is_empty() {
+        let file = arguments.config.display();
+        return Err(CommandFailure::Usage(format!(
+            "{file}: has no [[strategy]]; accepted: a config that names its strategies"
+        )));
+    }
+    let replay = Replay::open(&arguments.logs)?;
+    let bar = progress_bar(replay.rows());
+    let report = replay.run(&after, before.as_ref(), |rows| bar.inc(rows));
+    bar.finish_and_clear();
+    let report = report?;
+    let text = match arguments.json {
+        true => serde_json::to_string(&report).expect("plain values serialize") + "\n",
+        false => report.to_string(),
+    };
+    // A closed pipe is not an error.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let share = report.changed_share();
+    let most = match arguments.assert {
+        Some(Assertion::Unchanged) if !report.is_complete() => {
+            let reason = "the rows lack facts that the config reads".to_owned();
+            return Err(CommandFailure::Changed(reason));
+        }
+        Some(Assertion::Unchanged) => Some(0.0),
+        None => arguments.max_change,
+    };
+    match most {
+        Some(most) if share > most => {
+            let (share, most) = (100.0 * share, 100.0 * most);
+            let reason = format!("{share:.4} % of the requests change; accepted: {most} %");
+            Err(CommandFailure::Changed(reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A bar on a terminal's stderr.
+fn progress_bar(rows: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = "{bar:30} {human_pos} of {human_len} rows, {per_sec}, {eta} left";
+    ProgressBar::new(rows).with_style(ProgressStyle::with_template(style).expect("a template"))
+}

@@ -1,0 +1,24 @@
+//! Replay: the decisions of a log, made again under another configuration.
+//!
+//! The rows hold everything that decisions depend on, so no snapshot, id or clock is needed, and
+//! the code that decides is that of serving ([`crate::strategy::Strategy::decide`]). What the rows
+//! do not hold is counted as a gap and named, never guessed in silence.
+//!
+//! Each file uses only those below it in the table.
+//!
+//! | file | job |
+//! |---|---|
+//! | `run` | files to a report, on several threads |
+//! | `report` | the report as text and JSON |
+//! | `compare` | decisions before and after: counts and examples |
+//! | `rules` | a configuration that decides about rows |
+//! | `clock` | a schedule at the times of rows |
+
+mod clock;
+mod compare;
+mod report;
+mod rules;
+mod run;
+
+pub use report::Report;
+pub use run::{Replay, ReplayError};

@@ -1,0 +1,329 @@
+//! Decisions before and after: counts and examples.
+
+use std::collections::BTreeMap;
+
+use rtad_log::{DecisionFact, LogRow, LoggedFacts};
+use serde::Serialize;
+
+use super::rules::{Gaps, RowDecisions, Rules};
+use crate::strategy::ValueKey;
+
+/// Most examples of a change.
+const MAX_EXAMPLES: usize = 3;
+
+/// Numbers of one strategy on one platform.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(super) struct Line {
+    /// Decisions before or after.
+    pub(super) decisions: u64,
+    /// Bids before.
+    pub(super) bids_before: u64,
+    /// Bids after.
+    pub(super) bids_after: u64,
+    /// Bids that were none before.
+    pub(super) gained: u64,
+    /// Bids that are none after.
+    pub(super) lost: u64,
+    /// Bids before and after with another value.
+    pub(super) values_changed: u64,
+    /// No-bids before and after for another reason, and bids too.
+    pub(super) reasons_changed: u64,
+}
+
+/// One kind of change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ChangeKey {
+    pub(super) platform: String,
+    pub(super) strategy: String,
+    pub(super) before: String,
+    pub(super) after: String,
+}
+
+/// Changes of one kind.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Changes {
+    pub(super) count: u64,
+    /// Requests that the rows stand for, as they are a sample.
+    pub(super) estimated: f64,
+    /// Ids of requests.
+    pub(super) examples: Vec<String>,
+}
+
+/// The result of comparing rows.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    pub(super) rows: u64,
+    /// Rows without decisions: unauthorized callers.
+    pub(super) undecided: u64,
+    pub(super) changed_rows: u64,
+    pub(super) estimated: f64,
+    pub(super) estimated_changed: f64,
+    pub(super) times: Option<[i64; 2]>,
+    /// Rows by the id of the configuration that decided.
+    pub(super) configs: BTreeMap<String, u64>,
+    pub(super) lines: BTreeMap<String, BTreeMap<String, Line>>,
+    pub(super) changes: BTreeMap<ChangeKey, Changes>,
+    /// Rows by experiment, bucket before and bucket after.
+    pub(super) buckets: BTreeMap<[String; 3], u64>,
+    pub(super) gaps: Gaps,
+}
+
+/// One side of a comparison.
+#[derive(Debug, Clone, Copy)]
+struct Side<'s> {
+    bid: bool,
+    shadow: bool,
+    reason: &'s str,
+    numbers: [Option<f64>; ValueKey::ALL.len()],
+}
+
+impl Side<'_> {
+    const ABSENT: Self =
+        Self { bid: false, shadow: false, reason: "absent", numbers: [None; ValueKey::ALL.len()] };
+}
+
+/// Decides about rows under one or two configurations.
+pub(super) struct Comparer {
+    after: Rules,
+    /// `None`: the logged decisions.
+    before: Option<Rules>,
+    decided_after: RowDecisions,
+    decided_before: RowDecisions,
+    pub(super) found: Comparison,
+}
+
+impl Comparer {
+    pub(super) fn new(after: Rules, before: Option<Rules>) -> Self {
+        let (decided_after, decided_before, found) = Default::default();
+        Self { after, before, decided_after, decided_before, found }
+    }
+
+    /// Compares the decisions about a row.
+    pub(super) fn row(&mut self, row: &LogRow<'_>) {
+        let found = &mut self.found;
+        found.rows += 1;
+        let [first, last] = found.times.unwrap_or([row.time; 2]);
+        found.times = Some([first.min(row.time), last.max(row.time)]);
+        *entry(&mut found.configs, row.config) += 1;
+        let Some(facts) = &row.facts else {
+            found.undecided += 1;
+            return;
+        };
+        let weight = if row.probability > 0.0 { 1.0 / row.probability } else { 1.0 };
+        found.estimated += weight;
+        self.after.decide(row, facts, &mut found.gaps, &mut self.decided_after);
+        if let Some(before) = &mut self.before {
+            let mut gaps = Gaps::new();
+            before.decide(row, facts, &mut gaps, &mut self.decided_before);
+            for (gap, count) in gaps {
+                *entry(&mut found.gaps, &format!("{gap} (--against)")) += count;
+            }
+        }
+        let mut is_changed = self.compare_buckets(facts);
+        for index in 0..self.decided_after.decisions.len() {
+            let name = &self.after.strategy(&self.decided_after.decisions[index]).name.clone();
+            is_changed |= self.compare(row, facts, weight, name);
+        }
+        is_changed |= self.compare_missing(row, facts, weight);
+        if is_changed {
+            self.found.changed_rows += 1;
+            self.found.estimated_changed += weight;
+        }
+    }
+
+    /// Compares the strategies that decided before, and do not any more.
+    fn compare_missing(&mut self, row: &LogRow<'_>, facts: &LoggedFacts<'_>, weight: f64) -> bool {
+        let is_missing = |name: &&str| self.after_of(name).is_none();
+        let names: Vec<String> = match &self.before {
+            Some(before) => {
+                let decided = self.decided_before.decisions.iter();
+                let names = decided.map(|decided| before.strategy(decided).name.as_str());
+                names.filter(is_missing).map(str::to_owned).collect()
+            }
+            None => {
+                let names = facts.decisions.iter().map(|fact| fact.strategy);
+                names.filter(is_missing).map(str::to_owned).collect()
+            }
+        };
+        let mut is_changed = false;
+        for name in names {
+            is_changed |= self.compare(row, facts, weight, &name);
+        }
+        is_changed
+    }
+
+    fn after_of(&self, strategy: &str) -> Option<Side<'static>> {
+        side(&self.after, &self.decided_after, strategy)
+    }
+
+    /// Compares the decisions of a strategy; returns whether the answer changes.
+    fn compare(
+        &mut self,
+        row: &LogRow<'_>,
+        facts: &LoggedFacts<'_>,
+        weight: f64,
+        strategy: &str,
+    ) -> bool {
+        let after = self.after_of(strategy).unwrap_or(Side::ABSENT);
+        let before = match &self.before {
+            Some(rules) => side(rules, &self.decided_before, strategy),
+            None => facts.decisions.iter().find(|fact| fact.strategy == strategy).map(of_fact),
+        };
+        let before = before.unwrap_or(Side::ABSENT);
+        // A strategy in shadow before and after answers nothing, but its bids are of interest.
+        let is_shadow = before.shadow && after.shadow;
+        let bids = |side: &Side<'_>| side.bid && (is_shadow || !side.shadow);
+        let (was_bid, is_bid) = (bids(&before), bids(&after));
+        let line = entry(entry(&mut self.found.lines, row.platform), strategy);
+        line.decisions += 1;
+        line.bids_before += u64::from(was_bid);
+        line.bids_after += u64::from(is_bid);
+        line.gained += u64::from(!was_bid && is_bid);
+        line.lost += u64::from(was_bid && !is_bid);
+        let has_other_value = was_bid && is_bid && before.numbers != after.numbers;
+        line.values_changed += u64::from(has_other_value);
+        if was_bid == is_bid && !has_other_value {
+            line.reasons_changed += u64::from(before.reason != after.reason);
+            return false;
+        }
+        let key = ChangeKey {
+            platform: row.platform.to_owned(),
+            strategy: strategy.to_owned(),
+            before: self.words(
+                &before,
+                self.before.as_ref(),
+                &self.decided_before,
+                facts,
+                strategy,
+            ),
+            after: self.words(&after, Some(&self.after), &self.decided_after, facts, strategy),
+        };
+        let changes = self.found.changes.entry(key).or_default();
+        changes.count += 1;
+        changes.estimated += weight;
+        if let Some(id) = facts.request_id.filter(|_| changes.examples.len() < MAX_EXAMPLES) {
+            changes.examples.push(id.to_owned());
+        }
+        true
+    }
+
+    /// A side in words: the outcome, the reason, the leaf that decides, and the value.
+    fn words(
+        &self,
+        side: &Side<'_>,
+        rules: Option<&Rules>,
+        decided: &RowDecisions,
+        facts: &LoggedFacts<'_>,
+        strategy: &str,
+    ) -> String {
+        let outcome = match side {
+            Side { reason: "absent", .. } => return "absent".to_owned(),
+            Side { shadow: true, .. } => "in shadow",
+            Side { bid: true, .. } => "bid",
+            Side { .. } => "no bid",
+        };
+        let leaf = rules.and_then(|rules| {
+            let mut found = decided.decisions.iter();
+            let found = found.find(|decided| rules.strategy(decided).name == strategy)?;
+            Some(rules.leaf(found, facts, &decided.parts)).filter(|leaf| !leaf.is_empty())
+        });
+        let leaf = leaf.map(|leaf| format!(" {leaf}")).unwrap_or_default();
+        let numbers = ValueKey::ALL.into_iter().zip(side.numbers);
+        let numbers = numbers.filter_map(|(key, number)| Some((key, number?)));
+        let numbers: String =
+            numbers.map(|(key, number)| format!(", {} {number}", key.as_str())).collect();
+        format!("{outcome}: {}{leaf}{numbers}", side.reason)
+    }
+
+    /// Compares the device's buckets; returns whether one changes.
+    fn compare_buckets(&mut self, facts: &LoggedFacts<'_>) -> bool {
+        let mut is_changed = false;
+        for (experiment, part) in self.after.experiments.iter().zip(&self.decided_after.parts) {
+            let after = experiment.part_name(*part);
+            let before = match &self.before {
+                Some(rules) => {
+                    let parts = rules.experiments.iter().zip(&self.decided_before.parts);
+                    let mut parts = parts.filter(|(other, _)| other.name == experiment.name);
+                    parts.next().map(|(other, part)| other.part_name(*part))
+                }
+                None => {
+                    let mut facts = facts.experiments.iter();
+                    facts.find(|fact| fact.name == experiment.name).map(|fact| fact.bucket)
+                }
+            };
+            if let Some(before) = before.filter(|before| *before != after) {
+                let key = [&experiment.name, before, after].map(str::to_owned);
+                *self.found.buckets.entry(key).or_default() += 1;
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+}
+
+fn side(rules: &Rules, decided: &RowDecisions, strategy: &str) -> Option<Side<'static>> {
+    let mut found = decided.decisions.iter();
+    let found = found.find(|decided| rules.strategy(decided).name == strategy)?;
+    Some(Side {
+        bid: found.decision.is_bid(),
+        shadow: rules.strategy(found).is_shadow,
+        reason: found.decision.reason.as_str(),
+        numbers: found.numbers,
+    })
+}
+
+fn of_fact<'f>(fact: &DecisionFact<'f>) -> Side<'f> {
+    let DecisionFact { bid, shadow, reason, numbers, .. } = *fact;
+    Side { bid, shadow, reason, numbers }
+}
+
+/// An entry, whose key is copied only if it is new.
+fn entry<'m, V: Default>(map: &'m mut BTreeMap<String, V>, key: &str) -> &'m mut V {
+    if !map.contains_key(key) {
+        map.insert(key.to_owned(), V::default());
+    }
+    map.get_mut(key).expect("the entry is there")
+}
+
+impl Comparison {
+    /// Adds the result of other rows.
+    pub(super) fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.undecided += other.undecided;
+        self.changed_rows += other.changed_rows;
+        self.estimated += other.estimated;
+        self.estimated_changed += other.estimated_changed;
+        let times = self.times.into_iter().chain(other.times);
+        self.times = times.reduce(|[a, b], [c, d]| [a.min(c), b.max(d)]);
+        let add = |to: &mut BTreeMap<String, u64>, from| {
+            for (key, count) in from {
+                *to.entry(key).or_default() += count;
+            }
+        };
+        add(&mut self.configs, other.configs);
+        add(&mut self.gaps, other.gaps);
+        for (key, count) in other.buckets {
+            *self.buckets.entry(key).or_default() += count;
+        }
+        for (platform, lines) in other.lines {
+            let to = self.lines.entry(platform).or_default();
+            for (strategy, line) in lines {
+                let to = to.entry(strategy).or_default();
+                to.decisions += line.decisions;
+                to.bids_before += line.bids_before;
+                to.bids_after += line.bids_after;
+                to.gained += line.gained;
+                to.lost += line.lost;
+                to.values_changed += line.values_changed;
+                to.reasons_changed += line.reasons_changed;
+            }
+        }
+        for (key, changes) in other.changes {
+            let to = self.changes.entry(key).or_default();
+            to.count += changes.count;
+            to.estimated += changes.estimated;
+            to.examples.extend(changes.examples);
+            to.examples.truncate(MAX_EXAMPLES);
+        }
+    }
+}

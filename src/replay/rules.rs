@@ -1,0 +1,262 @@
+//! A configuration that decides about rows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, SystemTime};
+
+use rtad_log::{AudienceFact, Cap, Ids, InAudience, LogRow, LoggedFacts};
+use smallvec::SmallVec;
+
+use super::clock::RowClock;
+use crate::log::API;
+use crate::strategy::{
+    Assignment, Assignments, Attribute, AttributeValue, Attributes, Decision, Experiment,
+    Membership, Strategy, Tier, ValueKey,
+};
+use crate::sync::CatalogPlan;
+
+/// Facts that the rows lack, with the number of rows: each is a sentence.
+pub(super) type Gaps = BTreeMap<String, u64>;
+
+/// The rules of a configuration.
+#[derive(Debug)]
+pub(super) struct Rules {
+    audiences: Vec<String>,
+    strategies: Vec<Strategy>,
+    clocks: Vec<Option<RowClock>>,
+    has_cap: Vec<bool>,
+    pub(super) experiments: Vec<Experiment>,
+    platforms: Vec<PlatformIds>,
+}
+
+/// The strategy ids of a platform.
+#[derive(Debug)]
+struct PlatformIds {
+    name: String,
+    ids: HashMap<String, usize>,
+    /// Each strategy once, in the order of a request that names none.
+    all: Vec<usize>,
+}
+
+/// A decision about a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Decided {
+    /// Index of the strategy.
+    pub(super) strategy: usize,
+    pub(super) decision: Decision,
+    /// Numbers of the bid's value.
+    pub(super) numbers: [Option<f64>; ValueKey::ALL.len()],
+}
+
+/// The decisions about a row, and the device's parts in experiments.
+#[derive(Debug, Default)]
+pub(super) struct RowDecisions {
+    pub(super) decisions: SmallVec<[Decided; 8]>,
+    pub(super) parts: Assignments,
+}
+
+/// A row's attributes, and the parts of its device in experiments.
+struct RowAttributes<'r> {
+    attributes: &'r [Option<&'r str>; Attribute::ALL.len()],
+    parts: &'r [Assignment],
+}
+
+impl Attributes for RowAttributes<'_> {
+    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
+        let text = self.attributes[attribute as usize]?;
+        Some(AttributeValue::Text(text.as_bytes()))
+    }
+
+    fn assignment(&self, experiment: usize) -> Assignment {
+        self.parts[experiment]
+    }
+}
+
+impl Rules {
+    /// The rules of a plan.
+    pub(super) fn new(plan: CatalogPlan) -> Self {
+        let platforms = plan.platforms.iter().map(|platform| {
+            let mut all = Vec::new();
+            let ids = platform.strategy_ids().inspect(|(_, strategy)| {
+                if !all.contains(strategy) {
+                    all.push(*strategy);
+                }
+            });
+            PlatformIds { ids: ids.collect(), name: platform.name.clone(), all }
+        });
+        let api = PlatformIds {
+            name: API.to_owned(),
+            ids: plan.strategies.iter().map(|it| it.name.clone()).zip(0..).collect(),
+            all: (0..plan.strategies.len()).collect(),
+        };
+        let clock = |strategy: &Strategy| strategy.schedule.clone().map(RowClock::new);
+        Self {
+            platforms: platforms.chain([api]).collect(),
+            audiences: plan.audiences.iter().map(|audience| audience.name.to_string()).collect(),
+            clocks: plan.strategies.iter().map(clock).collect(),
+            has_cap: plan.caps.iter().map(Option::is_some).collect(),
+            experiments: plan.experiments,
+            strategies: plan.strategies,
+        }
+    }
+
+    /// The strategy of a decision.
+    pub(super) fn strategy(&self, decided: &Decided) -> &Strategy {
+        &self.strategies[decided.strategy]
+    }
+
+    /// Decides about a row. Nothing is decided if the configuration does not have its platform.
+    pub(super) fn decide(
+        &mut self,
+        row: &LogRow<'_>,
+        facts: &LoggedFacts<'_>,
+        gaps: &mut Gaps,
+        to: &mut RowDecisions,
+    ) {
+        to.decisions.clear();
+        self.assign(facts, gaps, &mut to.parts);
+        let Some(platform) = self.platforms.iter().find(|it| it.name == row.platform) else {
+            return note(gaps, || format!("platform {} is not in the config", row.platform));
+        };
+        let mut asked: SmallVec<[usize; 8]> = SmallVec::new();
+        match &facts.asked {
+            None => asked.extend_from_slice(&platform.all),
+            Some(ids) => {
+                for index in ids.iter().filter_map(|id| platform.ids.get(*id)) {
+                    if !asked.contains(index) {
+                        asked.push(*index);
+                    }
+                }
+            }
+        }
+        let micros = u64::try_from(row.time).unwrap_or_default();
+        let at = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
+        for index in asked {
+            let name = self.strategies[index].name.as_str();
+            let logged = facts.decisions.iter().find(|fact| fact.strategy == name);
+            if let Some(clock) = &mut self.clocks[index] {
+                clock.set(at, logged.and_then(|fact| fact.scheduled));
+            }
+            let decision = self.decide_one(index, facts, &to.parts, gaps);
+            let cap = logged.and_then(|fact| fact.cap);
+            let decision = if self.has_cap[index] && decision.is_bid() {
+                match cap {
+                    Some(Cap::Admitted) => decision,
+                    Some(Cap::Capped) => Decision::CAPPED,
+                    Some(Cap::NoLease) => Decision::NO_LEASE,
+                    None => {
+                        note(gaps, || format!("the cap of {name} is not in the rows"));
+                        decision
+                    }
+                }
+            } else {
+                decision
+            };
+            let value = self.strategies[index].value_of(decision);
+            let numbers = ValueKey::ALL.map(|key| value?.get(key));
+            to.decisions.push(Decided { strategy: index, decision, numbers });
+        }
+    }
+
+    fn decide_one(
+        &self,
+        index: usize,
+        facts: &LoggedFacts<'_>,
+        parts: &[Assignment],
+        gaps: &mut Gaps,
+    ) -> Decision {
+        let strategy = &self.strategies[index];
+        let attributes = RowAttributes { attributes: &facts.attributes, parts };
+        match facts.ids {
+            Ids::None => strategy.without_device(),
+            Ids::Unread => strategy.when_unavailable(),
+            Ids::All | Ids::TooMany => {
+                let membership = |audience| self.membership(audience, facts, gaps);
+                strategy.decide(&attributes, membership, |audience| self.tier(audience, facts))
+            }
+        }
+    }
+
+    /// The audience, or the part of the rule, that decides: a short text.
+    pub(super) fn leaf(
+        &self,
+        decided: &Decided,
+        facts: &LoggedFacts<'_>,
+        parts: &[Assignment],
+    ) -> String {
+        let strategy = self.strategy(decided);
+        if !matches!(facts.ids, Ids::All | Ids::TooMany) {
+            return String::new();
+        }
+        let mut gaps = Gaps::new();
+        let mut membership = |audience: usize| self.membership(audience, facts, &mut gaps);
+        let name = |audience: usize| self.audiences[audience].clone();
+        let attributes = RowAttributes { attributes: &facts.attributes, parts };
+        strategy
+            .deciding(decided.decision, &attributes, &mut membership)
+            .map(|deciding| deciding.to_text(&name, &self.experiments))
+            .unwrap_or_default()
+    }
+
+    fn fact<'f, 'a>(
+        &self,
+        audience: usize,
+        facts: &'f LoggedFacts<'a>,
+    ) -> Option<&'f AudienceFact<'a>> {
+        let name = self.audiences[audience].as_str();
+        // The rows of a pod have the audiences of its configuration, mostly in the same order.
+        let guess = facts.audiences.get(audience).filter(|fact| fact.name == name);
+        guess.or_else(|| facts.audiences.iter().find(|fact| fact.name == name))
+    }
+
+    fn membership(&self, audience: usize, facts: &LoggedFacts<'_>, gaps: &mut Gaps) -> Membership {
+        let Some(fact) = self.fact(audience, facts) else {
+            note(gaps, || format!("audience {} is not in the rows", self.audiences[audience]));
+            return Membership::Unavailable;
+        };
+        match fact.member {
+            InAudience::Yes => Membership::Member,
+            // An id that was not read may be a member.
+            InAudience::No if facts.ids == Ids::TooMany => Membership::Unavailable,
+            InAudience::No => Membership::NotMember,
+            InAudience::Unavailable => Membership::Unavailable,
+        }
+    }
+
+    fn tier(&self, audience: usize, facts: &LoggedFacts<'_>) -> Tier {
+        match self.fact(audience, facts) {
+            Some(fact) if facts.ids == Ids::All => fact.value.map_or(Tier::None, Tier::Value),
+            _ => Tier::Unknown,
+        }
+    }
+
+    /// The parts of the row's device in the experiments, from its slots.
+    fn assign(&self, facts: &LoggedFacts<'_>, gaps: &mut Gaps, parts: &mut Assignments) {
+        parts.clear();
+        for experiment in &self.experiments {
+            let fact = facts.experiments.iter().find(|fact| fact.name == experiment.name);
+            parts.push(match (facts.ids, fact) {
+                (Ids::TooMany | Ids::Unread, _) => Assignment::Unknown,
+                (_, Some(fact)) if fact.rule != experiment.rule_id() => {
+                    let name = &experiment.name;
+                    note(gaps, || {
+                        format!("experiment {name} has another salt, layer, hash or unit")
+                    });
+                    Assignment::Unknown
+                }
+                (_, Some(fact)) => match fact.slots {
+                    Some([layer, bucket]) => experiment.assign_slots(|| layer, || bucket),
+                    None => Assignment::NoBucket,
+                },
+                (Ids::None, None) => Assignment::NoBucket,
+                (Ids::All, None) => {
+                    note(gaps, || format!("experiment {} is not in the rows", experiment.name));
+                    Assignment::Unknown
+                }
+            });
+        }
+    }
+}
+
+fn note(gaps: &mut Gaps, sentence: impl FnOnce() -> String) {
+    *gaps.entry(sentence()).or_default() += 1;
+}

@@ -1,0 +1,224 @@
+//! `rtad replay`: logged decisions made again by the same config, and by others.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use prost::Message as _;
+use rtad::platform::tencent::{Device, RtaRequest};
+use serde_json::{Value, json};
+use testkit::process::Outcome;
+
+use crate::fixture::{NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, RULES, TestStore};
+use crate::rtad_process::{Rtad, run};
+
+/// Every thing on which decisions depend. `AT` is a time within the run.
+const MORE: &str = r#"
+[[strategy]]
+name = "ios-vip"
+when = { any = [{ os = ["ios"] }, { all = ["vip", { bucket = "price:high" }] }], none = ["old_users"] }
+[[strategy.value]]
+audience = "vip"
+weight = 2.0
+[[strategy.value]]
+weight = 0.5
+[[strategy]]
+name = "capped"
+exclude = ["old_users"]
+cap = { unique_devices = 3, per = "day", time_zone = "Asia/Shanghai", share = 1.0 }
+[[strategy]]
+name = "scheduled"
+exclude = ["old_users"]
+valid_from = "AT"
+[[strategy]]
+name = "trial"
+exclude = ["vip"]
+shadow = true
+[[experiment]]
+name = "price"
+buckets = [{ name = "low", slots = "0..5000" }, { name = "high", slots = "5000..10000" }]
+[[platform]]
+kind = "tencent"
+name = "tencent"
+path = "/rta/tencent"
+strategies = { T1 = "new-users", T2 = "ios-vip", T3 = "capped", T4 = "scheduled", T5 = "trial" }
+[[platform]]
+kind = "custom"
+name = "mapped"
+path = "/rta/mapped"
+body = "json"
+strategies = { "7" = "new-vip", "8" = "needs-missing" }
+request = { strategies = "asked", ids = { oaid = "oaid" }, attributes = { slot = "slot" } }
+response = { accepted = "accepted" }
+[log]
+to = "LOG"
+key_secret = "0123456789abcdef"
+sample = 1.0
+"#;
+
+/// Devices: members of each audience, and others, each with a few attributes.
+fn send(rtad: &Rtad, rounds: usize) {
+    let mut client = rtad.connect();
+    let named = OLD_USERS.iter().filter(|(kind, _)| *kind == "oaid").map(|(_, id)| *id);
+    let named: Vec<_> = named.chain([NON_MEMBER, NEW_VIP, OLD_VIP]).map(str::to_owned).collect();
+    for round in 0..rounds {
+        let others = (0..6).map(|number| format!("device-{}", 6 * round + number));
+        for (number, oaid) in named.iter().cloned().chain(others).enumerate() {
+            let os = [None, Some(1), Some(2)][number % 3];
+            let device = Device { oaid: Some(oaid.clone().into()), os, ..Device::default() };
+            let id = Some(format!("t-{round}-{number}").into());
+            let request = RtaRequest { id, device: Some(device), ..RtaRequest::default() };
+            client.post("/rta/tencent", request.encode_to_vec());
+            let asked = [json!(["7", "8"]), json!(["8"]), json!([])][number % 3].clone();
+            let mapped = json!({ "asked": asked, "oaid": oaid, "slot": number });
+            client.post("/rta/mapped", mapped.to_string());
+            let os = if number % 2 == 0 { "ios" } else { "android" };
+            let attributes = json!({ "os": os });
+            let body = json!({ "device": { "oaid": oaid }, "attributes": attributes });
+            client.post("/v1/decide", body.to_string()).ok();
+        }
+        client.post("/v1/decide", json!({ "device": {} }).to_string()).ok();
+        client.post("/rta/tencent", "garbage");
+    }
+}
+
+struct Logged {
+    store: TestStore,
+    rules: String,
+    rows: u64,
+}
+
+impl Logged {
+    /// The log of a pod that answered for a while, over a change of a schedule.
+    fn new() -> Self {
+        let store = TestStore::with_everything();
+        let at = SystemTime::now() + Duration::from_secs(3);
+        let at = humantime::format_rfc3339_seconds(at).to_string();
+        let folder = store.path().join("log").display().to_string();
+        let rules = format!("{RULES}{}", MORE.replace("AT", &at).replace("LOG", &folder));
+        let file = store.config_file("api = { public = true }", &rules);
+        let rtad = Rtad::serve(&file, &[]);
+        send(&rtad, 10);
+        // The schedule changes.
+        rtad.log("schedule of the strategy has changed", 1);
+        send(&rtad, 10);
+        rtad.signal("TERM");
+        let Outcome { status, stderr, .. } = rtad.wait();
+        assert_eq!(status, Some(0), "{stderr}");
+        Self { store, rules, rows: 20 * (10 * 3 + 2) }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.store.path().join("log")
+    }
+
+    /// The config with a part replaced, in a file of its own.
+    fn config(&self, from: &str, to: &str) -> PathBuf {
+        assert!(self.rules.contains(from), "{from}");
+        let file = self.store.path().join("new.toml");
+        let rules = self.rules.replacen(from, to, 1);
+        fs::write(&file, self.store.config("api = { public = true }", &rules)).unwrap();
+        file
+    }
+
+    fn replay(&self, config: &Path, more: &[&str]) -> Outcome {
+        let (config, log) = (config.display().to_string(), self.log().display().to_string());
+        let arguments = [&["replay", "--config", &config][..], more, &[&log]].concat();
+        run(&arguments, &[])
+    }
+
+    fn report(&self, config: &Path) -> Value {
+        let Outcome { status, stdout, stderr } = self.replay(config, &["--json"]);
+        assert_eq!(status, Some(0), "{stderr}");
+        serde_json::from_str(&stdout).unwrap()
+    }
+}
+
+fn line<'r>(report: &'r Value, platform: &str, strategy: &str) -> &'r Value {
+    let lines = report["strategies"].as_array().unwrap();
+    let is_it = |line: &&Value| line["platform"] == platform && line["strategy"] == strategy;
+    lines.iter().find(is_it).unwrap()
+}
+
+#[test]
+fn same_config_changes_nothing_and_others_just_what_they_change() {
+    let logged = Logged::new();
+    let same = logged.config("[[audience]]", "[[audience]]");
+    let Outcome { status, stdout, stderr } = logged.replay(&same, &["--assert", "unchanged"]);
+    assert_eq!(status, Some(0), "{stdout} {stderr}");
+    assert!(stdout.contains("changed: 0 rows, 0.0000 % of requests"), "{stdout}");
+    assert_eq!(logged.report(&same)["rows"], logged.rows, "{stdout}");
+    let before = ["--against", same.to_str().unwrap(), "--assert", "unchanged"];
+    assert_eq!(logged.replay(&same, &before).status, Some(0));
+
+    let report = logged.report(&logged.config("{ os = [\"ios\"] }", "{ os = [\"windows\"] }"));
+    let changed = line(&report, "api", "ios-vip");
+    assert_eq!(changed["gained"], 0, "{report:#}");
+    // Every second device has the system; a VIP may be in the bucket, and one is an old user.
+    assert!((20 * 3..=20 * 5).contains(&changed["lost"].as_u64().unwrap()), "{report:#}");
+    assert_eq!(line(&report, "tencent", "new-users")["lost"], 0);
+
+    // Everyone but old users and those without an id: each device of the run is counted once.
+    let report = logged.report(&logged.config(
+        "name = \"new-users\"\nexclude = [\"old_users\"]",
+        "name = \"new-users\"\nexclude = [\"old_users\", \"vip\"]",
+    ));
+    let new_users = line(&report, "tencent", "new-users");
+    assert_eq!(new_users["lost"], 20, "the new VIP in each round: {report:#}");
+    assert_eq!(new_users["bids_before"], 20 * 8);
+    let change =
+        &report["changes"].as_array().unwrap().iter().find(|it| it["platform"] == "tencent");
+    let change = change.unwrap();
+    assert_eq!(change["before"], "bid: not_member");
+    assert_eq!(change["after"], "no bid: member vip");
+    assert_eq!(change["rows"], 20);
+    assert_eq!(change["examples"].as_array().unwrap().len(), 3);
+
+    // A value.
+    let report = logged.report(&logged.config("weight = 0.5", "weight = 0.7"));
+    let values = line(&report, "api", "ios-vip");
+    let (changed, bids) = (&values["values_changed"], &values["bids_after"]);
+    assert!(changed.as_u64() > Some(0) && changed.as_u64() < bids.as_u64(), "{report:#}");
+
+    // Devices of one bucket move to another.
+    let report =
+        logged.report(&logged.config("slots = \"5000..10000\"", "slots = \"6000..10000\""));
+    let moved = report["buckets"].as_array().unwrap();
+    assert_eq!(moved.len(), 1, "{report:#}");
+    let moved = &moved[0];
+    assert_eq!((&moved["before"], &moved["after"]), (&json!("high"), &json!("none")));
+    assert!(moved["rows"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn limits_of_a_change_and_gaps_are_reported() {
+    let logged = Logged::new();
+    let vip = logged.config(
+        "name = \"new-users\"\nexclude = [\"old_users\"]",
+        "name = \"new-users\"\nexclude = [\"old_users\", \"vip\"]",
+    );
+    assert_eq!(logged.replay(&vip, &["--max-change", "100%"]).status, Some(0));
+    let Outcome { status, stderr, .. } = logged.replay(&vip, &["--max-change", "0.1%"]);
+    assert_eq!(status, Some(3), "{stderr}");
+    assert!(stderr.contains("of the requests change; accepted: 0.1 %"), "{stderr}");
+
+    let salted = logged.config("name = \"price\"\n", "name = \"price\"\nsalt = \"other\"\n");
+    let Outcome { status, stdout, .. } = logged.replay(&salted, &["--assert", "unchanged"]);
+    assert_eq!(status, Some(3));
+    assert!(stdout.contains("experiment price has another salt, layer, hash or unit"), "{stdout}");
+
+    let audience = "[[audience]]\nname = \"payers\"\nrequired = false\n[[strategy]]\n\
+                    name = \"new-users\"\nexclude = [\"old_users\", \"payers\"]";
+    let unlogged = "[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]";
+    let report = logged.report(&logged.config(unlogged, audience));
+    assert_eq!(report["gaps"][0]["gap"], "audience payers is not in the rows", "{report:#}");
+
+    let Outcome { status, stderr, .. } = run(&["replay", "--config", "x", "/nowhere"], &[]);
+    assert_eq!(status, Some(2), "{stderr}");
+    let empty = tempfile::tempdir().unwrap();
+    let path = empty.path().display().to_string();
+    let config = vip.display().to_string();
+    let Outcome { status, stderr, .. } = run(&["replay", "--config", &config, &path], &[]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("has no files of a decision log; accepted:"), "{stderr}");
+}
