@@ -45,8 +45,8 @@ impl DecisionLog {
     ///
     /// # Errors
     ///
-    /// The directory of the files cannot be made, its store cannot be opened, or the kernel gives no
-    /// thread.
+    /// The directory of the files cannot be made, its store cannot be opened, or the kernel gives
+    /// no thread.
     pub fn start(config: LogConfig, pod: String, telemetry: &Telemetry) -> std::io::Result<Self> {
         let root = config.directory();
         std::fs::create_dir_all(&root)?;

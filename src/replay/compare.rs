@@ -13,7 +13,7 @@ const MAX_EXAMPLES: usize = 3;
 
 /// Numbers of one strategy on one platform.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Line {
+pub(super) struct StrategyCounts {
     /// Decisions before or after.
     pub(super) decisions: u64,
     /// Bids before.
@@ -61,7 +61,7 @@ pub(super) struct Comparison {
     pub(super) times: Option<[i64; 2]>,
     /// Rows by the id of the configuration that decided.
     pub(super) configs: BTreeMap<String, u64>,
-    pub(super) lines: BTreeMap<String, BTreeMap<String, Line>>,
+    pub(super) lines: BTreeMap<String, BTreeMap<String, StrategyCounts>>,
     pub(super) changes: BTreeMap<ChangeKey, Changes>,
     /// Rows by experiment, bucket before and bucket after.
     pub(super) buckets: BTreeMap<[String; 3], u64>,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::compare::{ChangeKey, Comparison, Line};
+use super::compare::{ChangeKey, Comparison, StrategyCounts};
 
 /// Most kinds of changes in the text.
 const MAX_SHOWN: usize = 40;
@@ -27,7 +27,7 @@ pub struct Report {
     /// The configurations that decided, and their rows.
     configs: Vec<ConfigRows>,
     strategies: Vec<StrategyLine>,
-    changes: Vec<Change>,
+    changes: Vec<ReplayChange>,
     buckets: Vec<BucketChange>,
     /// What the rows do not hold.
     gaps: Vec<Gap>,
@@ -44,11 +44,11 @@ struct StrategyLine {
     platform: String,
     strategy: String,
     #[serde(flatten)]
-    line: Line,
+    line: StrategyCounts,
 }
 
 #[derive(Debug, Serialize)]
-struct Change {
+struct ReplayChange {
     platform: String,
     strategy: String,
     before: String,
@@ -84,7 +84,7 @@ impl Report {
         let change = |(ChangeKey { platform, strategy, before, after }, changes): (
             _,
             super::compare::Changes,
-        )| Change {
+        )| ReplayChange {
             platform,
             strategy,
             before,
@@ -179,7 +179,7 @@ impl Display for Report {
         }));
         write_table(f, &table)?;
         for change in self.changes.iter().take(MAX_SHOWN) {
-            let Change { platform, strategy, before, after, rows, .. } = change;
+            let ReplayChange { platform, strategy, before, after, rows, .. } = change;
             writeln!(f, "\n{platform} {strategy}: {rows} rows\n  {before}\n  {after}")?;
             if !change.examples.is_empty() {
                 writeln!(f, "  requests {}", change.examples.join(", "))?;

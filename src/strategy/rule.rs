@@ -72,8 +72,8 @@ impl Rule {
         }
     }
 
-    /// The part of it that decides its truth: the first leaf that would do so alone, or else a group
-    /// all of whose parts are needed.
+    /// The part of it that decides its truth: the first leaf that would do so alone, or else a
+    /// group all of whose parts are needed.
     pub fn deciding(
         &self,
         attributes: &dyn Attributes,

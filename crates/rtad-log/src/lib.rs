@@ -1,10 +1,10 @@
 //! The decision log: a row of facts per request, in Parquet files.
 //!
-//! **Job.** The row ([`LogRow`]), its bytes between threads ([`LogRow::encode`]), its columns in a file,
-//! and the folder of the files. The schema is described in `docs/reference/decision-log.md`.
+//! **Job.** The row ([`LogRow`]), its bytes between threads ([`LogRow::encode`]), its columns in a
+//! file, and the folder of the files. `docs/reference/decision-log.md` describes the schema.
 //!
-//! **Does not do.** Choosing which requests are logged, and deciding again (`rtad`); uploading files
-//! (`rtad-store`).
+//! **Does not do.** Choosing which requests are logged, and deciding again (`rtad`); uploading
+//! files (`rtad-store`).
 //!
 //! | module | job | uses, of this crate |
 //! |---|---|---|
