@@ -16,6 +16,8 @@ use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 pub struct RequestKeys {
     /// Distinct keys.
     keys: Keys,
+    /// The first key of the kind of id by which the platform caches.
+    cached: Option<DeviceKey>,
     /// The ids by kind, if experiments need them.
     units: Option<Units>,
     coverage: Coverage,
@@ -69,7 +71,7 @@ impl RequestKeys {
     #[inline]
     pub fn new(has_experiments: bool) -> Self {
         let units = has_experiments.then(Units::default);
-        Self { keys: Keys::new(), units, coverage: Coverage::Complete }
+        Self { keys: Keys::new(), cached: None, units, coverage: Coverage::Complete }
     }
 
     /// Adds the ids of a request. `key` makes a key of a field and a value, and `each` gets the
@@ -94,6 +96,12 @@ impl RequestKeys {
                     Ok(key) => {
                         if let Some(units) = &mut self.units {
                             units.add(id.field, key);
+                        }
+                        if let Some(kind) = read.cached_kind
+                            && self.cached.is_none()
+                            && id.field.id_kind() == kind
+                        {
+                            self.cached = Some(key);
                         }
                         (self.keep(key), Some(key))
                     }
@@ -120,13 +128,14 @@ impl RequestKeys {
 
     /// Those of a request whose ids have all been read.
     pub const fn of(keys: Keys, units: Units) -> Self {
-        Self { keys, units: Some(units), coverage: Coverage::Complete }
+        Self { keys, cached: None, units: Some(units), coverage: Coverage::Complete }
     }
 
-    /// The key that stands for the device: the first usable one.
+    /// The key that stands for the device: of the kind of id by which the platform caches, or the
+    /// first one. `None` without a usable id.
     #[inline]
     pub fn device(&self) -> Option<&DeviceKey> {
-        self.keys.first()
+        self.cached.as_ref().or(self.keys.first())
     }
 
     /// Whether the request was unreadable, so that no id of it was read.
@@ -242,5 +251,39 @@ impl Catalog {
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });
         verdicts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::Value;
+
+    #[test]
+    fn device_is_the_cached_kind_or_the_first_usable_id() {
+        let device = |ids: &[(&'static str, &'static str)], cached_kind| {
+            let id = |(field, value): &(&'static str, &'static str)| Id {
+                path: field,
+                field: IdField::named(field).unwrap(),
+                value: Value::Bytes(value.as_bytes()),
+                is_doubtful: *value == "doubtful",
+            };
+            let mut read = Read::default();
+            (read.ids, read.cached_kind) = (ids.iter().map(id).collect(), cached_kind);
+            let mut keys = RequestKeys::new(false);
+            let key = |_, id: &[u8]| match id {
+                b"" => Err(Unusable::Blank),
+                id => Ok(DeviceKey::of_canonical(id)),
+            };
+            keys.add(&read, key, |_, _, _| ());
+            keys.device().copied()
+        };
+        let key = |id: &str| Some(DeviceKey::of_canonical(id.as_bytes()));
+        let ids =
+            [("imei", ""), ("idfa", "doubtful"), ("mac", "a"), ("oaid_md5", "b"), ("oaid", "c")];
+        assert_eq!(device(&ids, None), key("a"));
+        assert_eq!(device(&ids, Some(IdKind::Oaid)), key("b"));
+        assert_eq!(device(&ids, Some(IdKind::Idfa)), key("a"));
+        assert_eq!(device(&ids[..2], None), None);
     }
 }
