@@ -8,6 +8,7 @@ mod caps;
 mod decide;
 mod experiments;
 mod served;
+mod served_strategy;
 
 pub use audience::Audience;
 pub use caps::ServedCaps;

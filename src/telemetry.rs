@@ -13,6 +13,8 @@
 //! | `connections` | open connections | |
 //! | `describe` | `# HELP` texts, initial values | |
 //! | `requests` | request counts and durations | `sharded_counter` |
+//! | `coupon` | registers of devices in sketches | |
+//! | `reach` | distinct devices with a bid | `coupon`, `sharded_counter` |
 //! | `decisions` | decisions and ids | `sharded_counter` |
 //! | `failures` | failures of platforms' requests | |
 //! | `registry` | [`Telemetry`] | all above |
@@ -21,11 +23,13 @@
 
 mod cache;
 mod connections;
+mod coupon;
 mod decisions;
 mod describe;
 mod failures;
 mod log;
 mod pod;
+mod reach;
 mod registry;
 mod requests;
 mod sharded_counter;
@@ -33,11 +37,13 @@ mod snapshots;
 
 pub use cache::ChunkSource;
 pub use connections::ConnectionPermit;
+pub use coupon::ReachedDevice;
 pub use decisions::{
     BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, ValueCounter,
 };
 pub use failures::FailureCounter;
 pub use log::{LogDrop, LogMetrics, LogStep};
+pub use reach::{MAX_SKETCHES, PartLabels, Reach, ReachLabels, ReachSketch, devices};
 pub use registry::{InFlight, Telemetry};
 pub use requests::{Route, RouteMetrics};
 pub use sharded_counter::count_as_worker;

@@ -9,6 +9,7 @@ use crate::platform::{
 use crate::strategy::{
     Assignment, Assignments, Attributes, Decision, Experiment, RequestFacts, Units,
 };
+use crate::telemetry::ReachedDevice;
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
 /// Keys of one request, within the limits of ids. Used by serving and by `explain`.
@@ -189,9 +190,9 @@ impl RequestKeys {
 }
 
 impl Catalog {
-    /// Appends the verdicts that answer a platform's request. Counts the ids, the
-    /// decisions, the device under caps, and too many ids. `decided` gets the keys, the device's
-    /// parts in experiments and all verdicts, those in shadow too.
+    /// Appends the verdicts that answer a platform's request. Counts the ids, the decisions, the
+    /// device under caps and by strategies with a bid, and too many ids. `decided` gets the keys,
+    /// the device's parts in experiments and all verdicts, those in shadow too.
     #[inline]
     pub fn decide_request(
         &self,
@@ -216,17 +217,19 @@ impl Catalog {
             keys.assign(self, read, &mut assignments);
         }
         let facts = RequestFacts { attributes: read, assignments: &assignments };
+        let device = ReachedDevice::new(keys.device());
         read.decide(verdicts, |strategy| {
             let decide = || keys.decide(self, strategy, &facts);
             let decision = self.caps().admit(strategy, keys.keys(), at, decide);
             served.count(strategy, decision);
-            experiments.count(strategy, decision, &assignments);
+            self.served(strategy).count_reach(decision, &device);
+            experiments.count(strategy, decision, &assignments, &device);
             let tag = experiments.tag(strategy, &assignments);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });
         if self.has_values {
             for verdict in &*verdicts {
-                self.count_value(verdict.strategy, verdict.decision);
+                self.served(verdict.strategy).count_value(verdict.decision);
             }
         }
         decided(&keys, &assignments, verdicts);

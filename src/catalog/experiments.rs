@@ -1,7 +1,9 @@
 //! The experiments that a pod serves, with counters of the strategies that read them.
 
 use crate::strategy::{Assignment, Assignments, Decision, Experiment, Strategy, Units};
-use crate::telemetry::{BucketCounters, Telemetry};
+use crate::telemetry::{
+    BucketCounters, PartLabels, ReachLabels, ReachSketch, ReachedDevice, Telemetry,
+};
 use rtad_core::device::IdKind;
 
 /// The experiments of a catalog.
@@ -17,15 +19,31 @@ pub struct ServedExperiments {
 struct PartCounters {
     /// Index of the experiment.
     experiment: usize,
-    buckets: Vec<BucketCounters>,
-    no_bucket: BucketCounters,
-    holdout: BucketCounters,
+    buckets: Vec<PartCounter>,
+    no_bucket: PartCounter,
+    holdout: PartCounter,
+}
+
+/// Decisions about the devices of a part, and the devices with a bid.
+#[derive(Debug)]
+struct PartCounter {
+    decisions: BucketCounters,
+    /// `None` beyond the limit of sketches.
+    reach: Option<ReachSketch>,
 }
 
 impl PartCounters {
     fn new(strategy: &str, index: usize, experiment: &Experiment, telemetry: &Telemetry) -> Self {
-        let counters =
-            |part| telemetry.buckets(strategy, &experiment.name, experiment.part_name(part));
+        let counters = |part| {
+            let (name, bucket) = (&experiment.name, experiment.part_name(part));
+            let labels = PartLabels { experiment: name.clone(), bucket: bucket.to_owned() };
+            let labels = ReachLabels { strategy: strategy.to_owned(), part: Some(labels) };
+            let is_used = experiment.parts().any(|used| used == part);
+            PartCounter {
+                decisions: telemetry.buckets(strategy, name, bucket),
+                reach: is_used.then(|| telemetry.reach().sketch(labels)).flatten(),
+            }
+        };
         let buckets = (0..experiment.buckets.len() as u8).map(Assignment::Bucket);
         Self {
             experiment: index,
@@ -35,7 +53,7 @@ impl PartCounters {
         }
     }
 
-    fn of(&self, part: Assignment) -> &BucketCounters {
+    fn of(&self, part: Assignment) -> &PartCounter {
         match part {
             Assignment::Bucket(index) => &self.buckets[usize::from(index)],
             Assignment::NoBucket | Assignment::Unknown => &self.no_bucket,
@@ -92,15 +110,35 @@ impl ServedExperiments {
         })
     }
 
-    /// Counts a decision for the device's parts in the strategy's experiments.
+    /// Counts a decision for the device's parts in the strategy's experiments, and the device of a
+    /// bid.
     #[inline]
-    pub fn count(&self, strategy: usize, decision: Decision, parts: &[Assignment]) {
+    pub fn count(
+        &self,
+        strategy: usize,
+        decision: Decision,
+        parts: &[Assignment],
+        device: &ReachedDevice<'_>,
+    ) {
         if parts.is_empty() {
             return;
         }
         for counters in &self.counters[strategy] {
-            counters.of(parts[counters.experiment]).count(decision);
+            let counter = counters.of(parts[counters.experiment]);
+            counter.decisions.count(decision);
+            if let (true, Some(reach)) = (decision.is_bid(), &counter.reach) {
+                reach.count(device);
+            }
         }
+    }
+
+    /// Number of parts whose devices are not counted, beyond the limit of sketches.
+    pub(super) fn without_reach(&self) -> usize {
+        let parts = self.counters.iter().flatten().flat_map(|counters| {
+            let parts = self.experiments[counters.experiment].parts();
+            parts.map(|part| counters.of(part))
+        });
+        parts.filter(|counter| counter.reach.is_none()).count()
     }
 
     /// The tag of the first experiment of the strategy in which the device has a bucket with one.

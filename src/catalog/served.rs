@@ -9,10 +9,11 @@ use http::HeaderMap;
 use super::audience::Audience;
 use super::caps::ServedCaps;
 use super::experiments::ServedExperiments;
+use super::served_strategy::ServedStrategy;
 use crate::cap::Cap;
 use crate::platform::{Access, Failure, Platform, Verdicts};
 use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy, Tier, ValueEntry};
-use crate::telemetry::{DecisionCounters, FailureCounter, RouteMetrics, Telemetry, ValueCounter};
+use crate::telemetry::{DecisionCounters, FailureCounter, ReachedDevice, RouteMetrics, Telemetry};
 use rtad_core::device::DeviceKey;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
@@ -32,34 +33,6 @@ pub struct Catalog {
     experiments: Arc<ServedExperiments>,
     config_id: Arc<str>,
     api: ApiAccess,
-}
-
-/// A strategy and its counters, which are created once, not looked up per request.
-#[derive(Debug)]
-struct ServedStrategy {
-    strategy: Strategy,
-    /// Whether its answers depend on a request's attributes.
-    is_per_request: bool,
-    /// Counters of `/v1/decide`.
-    decisions: DecisionCounters,
-    /// Counters of its values, by index.
-    values: Vec<ValueCounter>,
-}
-
-impl ServedStrategy {
-    fn new(strategy: Strategy, audiences: &[Audience], telemetry: &Telemetry) -> Self {
-        let value = |(row, entry): (usize, &ValueEntry)| {
-            let audience = entry.audience.map(|index| audiences[index].name.as_str());
-            let tiers = entry.tiers.map(|tiers| tiers.to_string());
-            telemetry.value(&strategy.name, row, audience, tiers.as_deref())
-        };
-        Self {
-            is_per_request: strategy.is_per_request(),
-            decisions: telemetry.decisions("api", &strategy.name, strategy.is_shadow),
-            values: strategy.values.iter().enumerate().map(value).collect(),
-            strategy,
-        }
-    }
 }
 
 /// Access control of the `/v1` routes on the decision port.
@@ -257,8 +230,8 @@ impl Catalog {
     }
 
     /// Decides about a device with these keys by the strategy at `index`, and counts the decision,
-    /// and the device if the strategy has a cap. `at` is the time of the request. The device is a
-    /// member if any key is. One lookup per key and audience, no allocation.
+    /// and the device under a cap and if it gets a bid. `at` is the time of the request. The device
+    /// is a member if any key is. One lookup per key and audience, no allocation.
     ///
     /// # Panics
     ///
@@ -273,17 +246,23 @@ impl Catalog {
     ) -> Decision {
         let decide = || self.decide_uncounted(index, keys, attributes);
         let decision = self.caps.admit(index, keys, at, decide);
-        self.strategies[index].decisions.count(decision);
-        self.count_value(index, decision);
+        let served = &self.strategies[index];
+        served.count(decision);
+        served.count_value(decision);
+        served.count_reach(decision, &ReachedDevice::new(keys.first()));
         decision
     }
 
-    /// Counts a bid with a value.
+    /// The strategy at `index`, with its counters.
     #[inline]
-    pub(super) fn count_value(&self, strategy: usize, decision: Decision) {
-        if let Some(row) = decision.value.index {
-            self.strategies[strategy].values[usize::from(row)].increment();
-        }
+    pub(super) fn served(&self, index: usize) -> &ServedStrategy {
+        &self.strategies[index]
+    }
+
+    /// Number of strategies and of their buckets beyond the limit of sketches.
+    pub fn without_reach(&self) -> usize {
+        let without = self.strategies.iter().filter(|served| served.reach.is_none()).count();
+        without + self.experiments.without_reach()
     }
 
     /// The strategies' caps.

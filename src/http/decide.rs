@@ -11,6 +11,7 @@ use super::error::ApiError;
 use crate::catalog::RequestKeys;
 use crate::log::LoggedRequest;
 use crate::strategy::{Assignments, Decision, RequestFacts};
+use crate::telemetry::ReachedDevice;
 
 /// Reads the request, loads the catalog once, decides and answers.
 pub(super) async fn decide(
@@ -34,11 +35,12 @@ pub(super) async fn decide(
     let (experiments, mut assignments) = (catalog.experiments(), Assignments::new());
     experiments.assign(None, &units, &mut assignments);
     let facts = RequestFacts { attributes: &attributes, assignments: &assignments };
+    let device = ReachedDevice::new(keys.first());
     let mut decisions = Vec::with_capacity(indexes.len());
     let mut decided: SmallVec<[(usize, Decision); 8]> = SmallVec::new();
     for index in indexes {
         let decision = catalog.decide(index, &keys, &facts, arrival.started);
-        experiments.count(index, decision, &assignments);
+        experiments.count(index, decision, &assignments, &device);
         decided.push((index, decision));
         let strategy = catalog.strategy(index);
         if !strategy.is_shadow {

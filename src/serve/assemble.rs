@@ -16,7 +16,7 @@ use crate::config::{
 use crate::platform::{Access, Failure, KINDS, Platform};
 use crate::strategy::{Rule, Scheduled, Strategy, Tag, ValueEntry};
 use crate::sync::CatalogPlan;
-use crate::telemetry::Route;
+use crate::telemetry::{MAX_SKETCHES, Route};
 use rtad_core::snapshot::AudienceName;
 
 /// A configuration without mistakes, and the platforms that were built from it.
@@ -63,7 +63,23 @@ impl Assembly {
     /// Consequences of valid settings that surprise: a sentence each. On Kubernetes a cache
     /// directory may be empty in a new pod.
     pub fn warnings(&self, is_on_kubernetes: bool) -> Vec<String> {
-        self.config.warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules))
+        let warnings = self.config.warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules));
+        warnings.into_iter().chain(self.uncounted_reach()).collect()
+    }
+
+    /// Strategies and buckets beyond the limit of sketches.
+    fn uncounted_reach(&self) -> Option<String> {
+        let CatalogPlan { strategies, experiments, .. } = self.plan();
+        let parts = strategies.iter().flat_map(|strategy| &strategy.experiments);
+        let parts: usize = parts.map(|index| experiments[*index].parts().count()).sum();
+        let all = strategies.len() + parts;
+        (all > MAX_SKETCHES).then(|| {
+            format!(
+                "the devices reached by {} of {all} strategies and buckets are not counted: a pod \
+                 has {MAX_SKETCHES} sketches, and strategies come first",
+                all - MAX_SKETCHES
+            )
+        })
     }
 
     /// The plan for sync.

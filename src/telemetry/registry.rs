@@ -19,6 +19,7 @@ use super::decisions::{
 };
 use super::describe::{describe, set_initial_values};
 use super::failures::FailureCounter;
+use super::reach::Reach;
 use super::requests::{self, Route, RouteMetrics};
 use super::sharded_counter::ShardedCounter;
 
@@ -31,6 +32,7 @@ pub struct Telemetry {
     handle: PrometheusHandle,
     routes: [RouteMetrics; Route::ALL.len()],
     labeled: Mutex<LabeledCounters>,
+    reach: Reach,
     /// Problems of rtad's own routes.
     refusals: Refusals,
     shed: Counter,
@@ -75,12 +77,13 @@ impl Default for Telemetry {
                 (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
             });
         let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
-        let (labeled, refusals, in_flight, connections) = Default::default();
+        let (labeled, reach, refusals, in_flight, connections) = Default::default();
         Self {
             recorder,
             handle,
             routes,
             labeled,
+            reach,
             refusals,
             shed,
             in_flight,
@@ -162,6 +165,11 @@ impl Telemetry {
         let new = || ValueCounter::new(self.counter("rtad_bid_values_total", &labels));
         let key = [strategy, &row, audience, tiers].map(str::to_owned);
         self.labeled().values.entry(key).or_insert_with(new).clone()
+    }
+
+    /// Distinct devices with a bid.
+    pub const fn reach(&self) -> &Reach {
+        &self.reach
     }
 
     /// Counters of the ids of one kind.
@@ -294,6 +302,8 @@ impl Telemetry {
         labeled.ids.values().for_each(IdCounters::publish);
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);
+        drop(labeled);
+        self.reach.render(&mut text);
         text
     }
 

@@ -16,6 +16,17 @@ pub fn count_as_worker(number: usize) {
     SLOT.set(number + 1);
 }
 
+/// Number of slots: one per CPU, and the shared one. Workers with higher numbers use slot 0.
+pub(super) fn slots() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from) + 1
+}
+
+/// Index of this thread's slot among `slots` of them.
+#[inline]
+pub(super) fn slot_of(slots: usize) -> usize {
+    Some(SLOT.get()).filter(|slot| *slot < slots).unwrap_or(0)
+}
+
 /// `N` counters of one thread. Aligned to two cache lines, which processors fetch in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -27,13 +38,8 @@ pub(super) struct ShardedCounter<const N: usize>(Arc<[PerWorkerCounters<N>]>);
 
 impl<const N: usize> Default for ShardedCounter<N> {
     fn default() -> Self {
-        // One slot per CPU; workers with higher numbers use slot 0.
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self(
-            (0..=threads)
-                .map(|_| PerWorkerCounters(std::array::from_fn(|_| AtomicU64::new(0))))
-                .collect(),
-        )
+        let slot = |_| PerWorkerCounters(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self((0..slots()).map(slot).collect())
     }
 }
 

@@ -254,6 +254,7 @@ fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
     assert_eq!(decide_oaid(&mut client, 2), "-capped");
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
     assert!(server.metrics().contains("rtad_cap_devices{strategy=\"capped\"} 1"));
+    assert!(server.metrics().contains("rtad_reach_devices{strategy=\"capped\"} 1"));
     // A changed limit is that of the whole period.
     reload(&rules(2));
     assert_eq!(decide_oaid(&mut client, 2), "+not_member");
