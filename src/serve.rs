@@ -82,7 +82,9 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let (commands, received) = mpsc::channel(COMMANDS);
     let cache_dir = config.store.cache_dir.clone();
     let caps = Arc::new(Caps::in_cache(cache_dir.as_deref()));
-    let counts = Arc::new(History::in_zone(&config.server.time_zone));
+    let reach_folder = config.log.as_ref().map(LogConfig::reach_directory);
+    let counts = History::new(&config.server.time_zone, reach_folder, &pod_name());
+    let counts = Arc::new(counts);
     let shared = Shared { caps, counts, ..Shared::default() };
     let sync = Syncer::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
@@ -139,9 +141,13 @@ fn start_log(
     telemetry: &Telemetry,
 ) -> Result<Option<Arc<DecisionLog>>, StartError> {
     let Some(config) = config else { return Ok(None) };
-    let pod = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let log = DecisionLog::start(config.clone(), pod, telemetry).map_err(StartError::Log)?;
-    Ok(Some(Arc::new(log)))
+    let log = DecisionLog::start(config.clone(), pod_name(), telemetry);
+    Ok(Some(Arc::new(log.map_err(StartError::Log)?)))
+}
+
+/// Name of the pod in the names of files.
+fn pod_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Logs access to the `/v1` routes, where it surprises: every client of the decision port may ask

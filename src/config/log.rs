@@ -15,6 +15,8 @@ use crate::strategy::Reason;
 
 /// Least bytes of the secret.
 const LEAST_SECRET: usize = 16;
+/// Folder of the sketches of days, in that of the files.
+pub(super) const REACH: &str = "reach";
 /// Stands for every failure in `always`.
 pub const ANY_FAILURE: &str = "failure";
 
@@ -157,6 +159,11 @@ impl LogConfig {
             log.map(|log| Self { secret, ..log.clone() })
         };
         settings(log) != settings(other)
+    }
+
+    /// Directory in which the sketches of days are written.
+    pub fn reach_directory(&self) -> PathBuf {
+        self.directory().join(REACH)
     }
 
     /// Directory in which the files are written.

@@ -1,14 +1,17 @@
-//! Decisions of today and yesterday by platform, strategy, outcome and reason.
+//! Decisions of today and yesterday by platform, strategy, outcome and reason, and the devices that
+//! got a bid by strategy and bucket.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::time::SystemTime;
 
+use datasketches::hll::HllSketch;
 use rtad_core::clock::unix_seconds;
 use rtad_core::period::{Calendar, Period, PeriodUnit};
 use serde::{Deserialize, Serialize};
 
-use crate::telemetry::DecisionLabels;
+use super::reach::{DaySketches, ReachCount};
+use crate::telemetry::{DecisionLabels, ReachLabels, Telemetry};
 
 /// Decisions by their labels.
 type DecisionCounts = BTreeMap<DecisionLabels, u64>;
@@ -27,6 +30,8 @@ pub(super) struct Days {
 struct Day {
     period: Period,
     counts: DecisionCounts,
+    /// Devices, once the day has ended.
+    reach: Vec<ReachCount>,
 }
 
 /// The counts of a day, as data.
@@ -36,6 +41,8 @@ pub struct DayCounts {
     start_unix_seconds: u64,
     end_unix_seconds: u64,
     decisions: Vec<Count>,
+    /// Estimated distinct devices with a bid, by strategy and by bucket.
+    reach: Vec<ReachCount>,
 }
 
 /// The file.
@@ -49,6 +56,7 @@ struct Saved {
 struct SavedDay {
     number: u64,
     decisions: Vec<Count>,
+    reach: Vec<ReachCount>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,7 +68,7 @@ struct Count {
 
 impl Day {
     fn new(period: Period) -> Self {
-        Self { period, counts: DecisionCounts::new() }
+        Self { period, counts: DecisionCounts::new(), reach: Vec::new() }
     }
 
     fn add(&mut self, labels: DecisionLabels, count: u64) {
@@ -74,12 +82,13 @@ impl Day {
         counts.map(|(labels, count)| Count { labels: labels.clone(), count: *count }).collect()
     }
 
-    fn report(&self) -> DayCounts {
+    fn report(&self, reach: Vec<ReachCount>) -> DayCounts {
         DayCounts {
             date: self.period.date(),
             start_unix_seconds: unix_seconds(self.period.start),
             end_unix_seconds: unix_seconds(self.period.end),
             decisions: self.decisions(),
+            reach,
         }
     }
 }
@@ -103,35 +112,62 @@ impl Days {
     }
 
     /// Adds what was counted since the last time. After the end of a day it belongs to that day: a
-    /// second at most, while the clock is read every second.
-    pub(super) fn observe(&mut self, totals: DecisionCounts, wall: SystemTime) {
+    /// second at most, while the clock is read every second. Returns the sketches of a day that
+    /// ended.
+    pub(super) fn observe(
+        &mut self,
+        telemetry: &Telemetry,
+        wall: SystemTime,
+    ) -> Option<DaySketches> {
+        let totals = telemetry.decision_totals();
         for (labels, total) in &totals {
             let before = self.last.get(labels).copied().unwrap_or(0);
             self.today.add(labels.clone(), total.saturating_sub(before));
         }
         self.last = totals;
-        if self.is_over(wall) {
+        self.is_over(wall).then(|| {
+            let sketches = self.sketches(telemetry.reach().take());
+            self.today.reach = sketches.counts();
             let next = Day::new(self.calendar.at(wall));
             let ended = std::mem::replace(&mut self.today, next);
             let is_yesterday = ended.period.end == self.today.period.start;
             self.yesterday = is_yesterday.then_some(ended);
-        }
+            sketches
+        })
     }
 
-    /// Today, and yesterday if there are counts of it.
-    pub(super) fn counts(&self) -> (DayCounts, Option<DayCounts>) {
-        (self.today.report(), self.yesterday.as_ref().map(Day::report))
+    /// Whether the sketches are of today.
+    pub(super) fn is_today(&self, day: &DaySketches) -> bool {
+        (&day.date, &*day.time_zone) == (&self.today.period.date(), self.time_zone())
     }
 
-    pub(super) fn to_json(&self) -> Vec<u8> {
-        let days = [Some(&self.today), self.yesterday.as_ref()].into_iter().flatten();
-        let saved = |day: &Day| SavedDay { number: day.period.number, decisions: day.decisions() };
-        let saved =
-            Saved { time_zone: self.time_zone().to_owned(), days: days.map(saved).collect() };
+    /// Sketches as those of today.
+    pub(super) fn sketches(&self, sketches: Vec<(ReachLabels, HllSketch)>) -> DaySketches {
+        let (date, time_zone) = (self.today.period.date(), self.time_zone().to_owned());
+        DaySketches { date, time_zone, sketches }
+    }
+
+    /// Today with these devices, and yesterday if there are counts of it.
+    pub(super) fn counts(&self, reach: Vec<ReachCount>) -> (DayCounts, Option<DayCounts>) {
+        let yesterday = self.yesterday.as_ref().map(|day| day.report(day.reach.clone()));
+        (self.today.report(reach), yesterday)
+    }
+
+    /// The file, with the devices of today.
+    pub(super) fn to_json(&self, reach: Vec<ReachCount>) -> Vec<u8> {
+        let saved = |day: &Day, reach| SavedDay {
+            number: day.period.number,
+            decisions: day.decisions(),
+            reach,
+        };
+        let yesterday = self.yesterday.as_ref().map(|day| saved(day, day.reach.clone()));
+        let days = [Some(saved(&self.today, reach)), yesterday].into_iter().flatten().collect();
+        let saved = Saved { time_zone: self.time_zone().to_owned(), days };
         serde_json::to_vec(&saved).expect("plain values serialize")
     }
 
-    /// Adds the counts of the file that belong to these days. A file of another zone has none.
+    /// Adds the counts of the file that belong to these days. A file of another zone has none. The
+    /// devices of today are in the file of sketches.
     pub(super) fn restore(&mut self, text: &[u8], wall: SystemTime) -> io::Result<()> {
         let saved: Saved = serde_json::from_slice(text)?;
         if saved.time_zone != self.time_zone() {
@@ -148,6 +184,7 @@ impl Days {
             } else {
                 continue;
             };
+            target.reach = day.reach;
             for Count { labels, count } in day.decisions {
                 target.add(labels, count);
             }

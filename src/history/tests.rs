@@ -8,6 +8,8 @@ use super::days::Days;
 use super::minutes::{Minutes, ROWS};
 use super::*;
 use crate::strategy::Decision;
+use crate::telemetry::{PartLabels, ReachLabels, ReachedDevice};
+use rtad_core::device::DeviceKey;
 
 /// Noon of 2026-11-25 in Shanghai.
 const NOON: u64 = 1_795_579_200;
@@ -48,7 +50,7 @@ fn hour_has_a_row_per_minute_and_columns_with_counts() {
 
 /// Counts of today and of yesterday, and its date.
 fn seen(days: &Days) -> (Option<u64>, Option<(String, Option<u64>)>) {
-    let (today, yesterday) = days.counts();
+    let (today, yesterday) = days.counts(Vec::new());
     let count = |day: &Value| day["decisions"][0]["count"].as_u64();
     let yesterday = yesterday.map(|day| {
         let day = serde_json::to_value(day).unwrap();
@@ -63,17 +65,17 @@ fn days_end_at_midnight_of_their_zone_and_survive_a_restart() {
     let mut days = Days::new("Asia/Shanghai", at(NOON));
     let midnight = NOON + 12 * 3600;
     count(&telemetry, 5);
-    days.observe(telemetry.decision_totals(), at(midnight - 1));
+    days.observe(&telemetry, at(midnight - 1));
     assert_eq!(seen(&days), (Some(5), None));
     count(&telemetry, 1);
     assert!(days.is_over(at(midnight)));
-    days.observe(telemetry.decision_totals(), at(midnight));
+    days.observe(&telemetry, at(midnight));
     count(&telemetry, 2);
-    days.observe(telemetry.decision_totals(), at(midnight + 1));
+    days.observe(&telemetry, at(midnight + 1));
     let yesterday = Some(("2026-11-25".to_owned(), Some(6)));
     assert_eq!(seen(&days), (Some(2), yesterday.clone()));
 
-    let saved = days.to_json();
+    let saved = days.to_json(Vec::new());
     let restored = |zone: &str, wall| {
         let mut days = Days::new(zone, at(wall));
         days.restore(&saved, at(wall)).unwrap();
@@ -85,4 +87,78 @@ fn days_end_at_midnight_of_their_zone_and_survive_a_restart() {
     assert_eq!(restored("Asia/Shanghai", midnight + 3 * 86_400), (None, None));
     assert_eq!(restored("UTC", midnight + 9), (None, None));
     days.restore(b"{}", at(midnight)).unwrap_err();
+}
+
+/// Counts devices of a strategy, and of a bucket.
+fn reach(telemetry: &Telemetry, devices: std::ops::Range<u8>) {
+    let part = PartLabels { experiment: "test".to_owned(), bucket: "high".to_owned() };
+    for part in [None, Some(part)] {
+        let labels = ReachLabels { strategy: "new-users".to_owned(), part };
+        let sketch = telemetry.reach().sketch(labels).unwrap();
+        for device in devices.clone() {
+            sketch.count(&ReachedDevice::new(Some(&DeviceKey::of_canonical(&[device]))));
+        }
+    }
+}
+
+/// Devices by strategy and bucket.
+fn reached(devices: u64) -> Value {
+    json!([
+        { "strategy": "new-users", "devices": devices },
+        { "strategy": "new-users", "experiment": "test", "bucket": "high", "devices": devices },
+    ])
+}
+
+#[test]
+fn devices_of_a_day_end_with_it() {
+    let telemetry = Telemetry::default();
+    let mut days = Days::new("Asia/Shanghai", at(NOON));
+    let midnight = NOON + 12 * 3600;
+    reach(&telemetry, 0..5);
+    assert!(days.observe(&telemetry, at(midnight - 1)).is_none());
+    let ended = days.observe(&telemetry, at(midnight)).unwrap();
+    assert_eq!(json!(ended.counts()), reached(5));
+    reach(&telemetry, 4..6);
+    let today = days.sketches(telemetry.reach().sketches());
+    assert_eq!((&*today.date, json!(today.counts())), ("2026-11-26", reached(2)));
+    assert!(days.is_today(&today) && !days.is_today(&ended));
+    let yesterday = |days: &Days| json!(days.counts(Vec::new()).1)["reach"].clone();
+    assert_eq!(yesterday(&days), reached(5));
+    let mut restored = Days::new("Asia/Shanghai", at(midnight + 1));
+    restored.restore(&days.to_json(today.counts()), at(midnight + 1)).unwrap();
+    assert_eq!(yesterday(&restored), reached(5));
+
+    let folder = tempfile::tempdir().unwrap();
+    ended.write(folder.path(), "pod-1", "pod-1-7").unwrap();
+    let lines = std::fs::read(folder.path().join("day=2026-11-25/pod-1-7.jsonl")).unwrap();
+    let line: Value =
+        serde_json::from_slice(lines.split(|it| *it == b'\n').next().unwrap()).unwrap();
+    assert_eq!(
+        (&line["date"], &line["time_zone"]),
+        (&json!("2026-11-25"), &json!("Asia/Shanghai"))
+    );
+    assert_eq!((&line["pod"], &line["devices"]), (&json!("pod-1"), &json!(5)));
+    let read = DaySketches::read(&lines).unwrap().unwrap();
+    assert_eq!(json!(read.counts()), reached(5));
+    assert!(DaySketches::read(b"").unwrap().is_none());
+    DaySketches::read(&lines[..lines.len() / 2]).unwrap_err();
+}
+
+#[test]
+fn sketches_of_another_day_go_into_its_folder() {
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let caps = Caps::in_cache(Some(cache.path()));
+    let telemetry = Telemetry::default();
+    reach(&telemetry, 0..3);
+    let sketches = telemetry.reach().take();
+    let (date, time_zone) = ("2026-11-25".to_owned(), "UTC".to_owned());
+    let day = DaySketches { date, time_zone, sketches };
+    caps.write_file(REACH_FILE, &day.to_lines("pod-1")).unwrap();
+    let history = History::new("UTC", Some(folder.path().to_owned()), "pod-1");
+    history.restore(&telemetry, &caps);
+    history.save(&telemetry, &caps);
+    let written = folder.path().join(format!("day=2026-11-25/{}.jsonl", history.name));
+    let read = DaySketches::read(&std::fs::read(written).unwrap()).unwrap().unwrap();
+    assert_eq!(json!(read.counts()), reached(3));
+    assert!(telemetry.reach().sketches().is_empty());
 }

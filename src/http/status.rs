@@ -79,7 +79,7 @@ struct Status<'a> {
     rules: Vec<RuleStatus<'a>>,
     caps: Vec<CapStatus<'a>>,
     platforms: Vec<PlatformStatus<'a>>,
-    /// Decisions of this pod today and yesterday.
+    /// Decisions and devices of this pod today and yesterday.
     days: DaysReport,
 }
 
@@ -259,7 +259,11 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         rules: rules(&catalog),
         caps: catalog.caps().iter().map(|cap| CapStatus::of(cap, &app.shared.caps)).collect(),
         platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
-        days: app.shared.counts.days(&app.shared.telemetry, &app.shared.caps),
+        days: app.shared.counts.days(
+            &app.shared.telemetry,
+            &app.shared.caps,
+            catalog.without_reach(),
+        ),
     };
     json_of(StatusCode::OK, &status)
 }

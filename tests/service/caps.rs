@@ -194,6 +194,8 @@ fn restarted_pod_goes_on_counting() {
     };
     let expected = json!([count("bid", "not_member", 3), count("no_bid", "capped", 1)]);
     wait_until("the file is read", || days()["today"]["decisions"] == expected);
+    let reached = json!([{ "strategy": "capped", "devices": 2 }]);
+    wait_until("the sketches are read", || days()["today"]["reach"] == reached);
     let history = server.connect_admin().get("/v1/history").ok();
     assert_eq!((&history["interval_seconds"], &history["minutes"]), (&json!(60), &json!([])));
 }
