@@ -12,13 +12,16 @@
 //! | `report` | the report as text and JSON |
 //! | `compare` | decisions before and after: counts and examples |
 //! | `rules` | a configuration that decides about rows |
+//! | `bodies` | facts of logged bodies in given snapshots |
 //! | `clock` | a schedule at the times of rows |
 
+mod bodies;
 mod clock;
 mod compare;
 mod report;
 mod rules;
 mod run;
 
+pub use bodies::Snapshots;
 pub use report::Report;
 pub use run::{Replay, ReplayError};

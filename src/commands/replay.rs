@@ -5,7 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use rtad::replay::Replay;
+use rtad::platform::IdReader;
+use rtad::replay::{Replay, Snapshots};
+use rtad::serve::{Assembly, find_audiences};
+use rtad::sync::{Shared, Syncer};
+use rtad_core::device::KeyMaker;
 
 use super::config::read_config;
 use super::failure::CommandFailure;
@@ -18,6 +22,10 @@ pub(super) struct ReplayCommand {
     /// Compare with the decisions of this config file, in place of those that were answered
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
+    /// Look the devices of logged bodies up in the config's store, to see the effect of other
+    /// audiences; such a log has `raw = "sampled"`
+    #[arg(long)]
+    lookup: bool,
     /// Exit with 3 if more of the requests change, such as 0.5%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     max_change: Option<f64>,
@@ -57,7 +65,8 @@ pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
     }
     let replay = Replay::open(&arguments.logs)?;
     let bar = progress_bar(replay.rows());
-    let report = replay.run(&after, before.as_ref(), |rows| bar.inc(rows));
+    let snapshots = arguments.lookup.then(|| load(after.clone())).transpose()?;
+    let report = replay.run(&after, before.as_ref(), snapshots.as_ref(), |rows| bar.inc(rows));
     bar.finish_and_clear();
     let report = report?;
     let text = match arguments.json {
@@ -83,6 +92,23 @@ pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Loads all audiences of a config from its store.
+fn load(assembly: Assembly) -> Result<Snapshots, CommandFailure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut assembly = assembly;
+        let store = find_audiences(&mut assembly.config).await?;
+        let shared = Shared::default();
+        let mut plan = assembly.plan();
+        // Counts are in the pods.
+        plan.caps.clear();
+        let sync = Syncer::new(store, plan, shared.clone());
+        sync.poll_matching(|_| true).await;
+        let keys = KeyMaker::with_extra_blanks(&assembly.config.ids.blank);
+        Ok(Snapshots::new(sync.serving().load_full(), IdReader::new(keys, &shared.telemetry)))
+    })
 }
 
 /// A bar on a terminal's stderr.

@@ -101,10 +101,7 @@ pub(super) fn facts<'f>(
             }
         });
     }
-    let audiences = match keys.keys() {
-        [] => SmallVec::new(),
-        keys => catalog.audiences().iter().map(|audience| of_audience(audience, keys)).collect(),
-    };
+    let audiences = audiences(catalog, keys);
     let experiments = catalog.experiments().list().iter().zip(assignments);
     let experiments = experiments.map(|(experiment, part)| ExperimentFact {
         name: &experiment.name,
@@ -137,6 +134,14 @@ pub(super) fn facts<'f>(
         audiences,
         experiments: experiments.collect(),
         decisions: decisions.iter().map(decision).collect(),
+    }
+}
+
+/// The device of a request in each audience of a catalog; empty without a usable id.
+pub fn audiences<'c>(catalog: &'c Catalog, keys: &RequestKeys) -> SmallVec<[AudienceFact<'c>; 16]> {
+    match keys.keys() {
+        [] => SmallVec::new(),
+        keys => catalog.audiences().iter().map(|audience| of_audience(audience, keys)).collect(),
     }
 }
 

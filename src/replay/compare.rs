@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use rtad_log::{DecisionFact, LogRow, LoggedFacts};
 use serde::Serialize;
 
+use super::bodies::Snapshots;
 use super::rules::{Gaps, RowDecisions, Rules};
 use crate::strategy::ValueKey;
 
+/// The gap of rows that snapshots cannot answer.
+const NO_BODY: &str = "a row has no body that can be read, so --lookup says nothing of it";
 /// Most examples of a change.
 const MAX_EXAMPLES: usize = 3;
 
@@ -83,8 +86,10 @@ impl Side<'_> {
 }
 
 /// Decides about rows under one or two configurations.
-pub(super) struct Comparer {
+pub(super) struct Comparer<'s> {
     after: Rules,
+    /// Answer for rows with bodies.
+    snapshots: Option<&'s Snapshots>,
     /// `None`: the logged decisions.
     before: Option<Rules>,
     decided_after: RowDecisions,
@@ -92,10 +97,14 @@ pub(super) struct Comparer {
     pub(super) found: Comparison,
 }
 
-impl Comparer {
-    pub(super) fn new(after: Rules, before: Option<Rules>) -> Self {
+impl<'s> Comparer<'s> {
+    pub(super) fn new(
+        after: Rules,
+        before: Option<Rules>,
+        snapshots: Option<&'s Snapshots>,
+    ) -> Self {
         let (decided_after, decided_before, found) = Default::default();
-        Self { after, before, decided_after, decided_before, found }
+        Self { after, before, snapshots, decided_after, decided_before, found }
     }
 
     /// Compares the decisions about a row.
@@ -111,7 +120,15 @@ impl Comparer {
         };
         let weight = if row.probability > 0.0 { 1.0 / row.probability } else { 1.0 };
         found.estimated += weight;
-        self.after.decide(row, facts, &mut found.gaps, &mut self.decided_after);
+        let from_body = self.snapshots.and_then(|snapshots| snapshots.facts(row, facts));
+        if self.snapshots.is_some() && from_body.is_none() {
+            *entry(&mut found.gaps, NO_BODY) += 1;
+        }
+        let (gaps, decided) = (&mut found.gaps, &mut self.decided_after);
+        match &from_body {
+            Some(facts) => self.after.decide(row, facts, gaps, decided),
+            None => self.after.decide(row, facts, gaps, decided),
+        }
         if let Some(before) = &mut self.before {
             let mut gaps = Gaps::new();
             before.decide(row, facts, &mut gaps, &mut self.decided_before);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rtad_log::folder::closed;
 use rtad_log::read::{LogReadError, LogReader};
 
+use super::bodies::Snapshots;
 use super::compare::{Comparer, Comparison};
 use super::report::Report;
 use super::rules::Rules;
@@ -68,7 +69,7 @@ impl Replay {
     }
 
     /// Decides about all rows under the configuration `after`, and compares with `before`, or else
-    /// with what was answered. `progress` is called with a number of rows. Takes a thread per CPU;
+    /// with what was answered. `snapshots` answer for rows with bodies. `progress` is called with a number of rows. Takes a thread per CPU;
     /// memory does not grow with the rows.
     ///
     /// # Errors
@@ -82,6 +83,7 @@ impl Replay {
         &self,
         after: &Assembly,
         before: Option<&Assembly>,
+        snapshots: Option<&Snapshots>,
         progress: impl Fn(u64) + Sync,
     ) -> Result<Report, ReplayError> {
         const STEP: u64 = 1 << 14;
@@ -89,7 +91,7 @@ impl Replay {
         let next = AtomicUsize::new(0);
         let work = || -> Result<Comparison, ReplayError> {
             let rules = |assembly: &Assembly| Rules::new(assembly.plan());
-            let mut comparer = Comparer::new(rules(after), before.map(rules));
+            let mut comparer = Comparer::new(rules(after), before.map(rules), snapshots);
             while let Some(file) = self.files.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut rows = 0;
                 LogReader::open(file)?.each(|row| {

@@ -9,7 +9,7 @@ use rtad::platform::tencent::{Device, RtaRequest};
 use serde_json::{Value, json};
 use testkit::process::Outcome;
 
-use crate::fixture::{NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, RULES, TestStore};
+use crate::fixture::{NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, RULES, TestStore, key};
 use crate::rtad_process::{Rtad, run};
 
 /// Every thing on which decisions depend. `AT` is a time within the run.
@@ -91,11 +91,19 @@ struct Logged {
 impl Logged {
     /// The log of a pod that answered for a while, over a change of a schedule.
     fn new() -> Self {
+        Self::with("sample = 1.0")
+    }
+
+    /// As [`Self::new`], with other lines of `[log]`.
+    fn with(lines: &str) -> Self {
         let store = TestStore::with_everything();
         let at = SystemTime::now() + Duration::from_secs(3);
         let at = humantime::format_rfc3339_seconds(at).to_string();
         let folder = store.path().join("log").display().to_string();
-        let rules = format!("{RULES}{}", MORE.replace("AT", &at).replace("LOG", &folder));
+        let rules = format!(
+            "{RULES}{}",
+            MORE.replace("AT", &at).replace("LOG", &folder).replace("sample = 1.0", lines)
+        );
         let file = store.config_file("api = { public = true }", &rules);
         let rtad = Rtad::serve(&file, &[]);
         send(&rtad, 10);
@@ -188,6 +196,25 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
     let moved = &moved[0];
     assert_eq!((&moved["before"], &moved["after"]), (&json!("high"), &json!("none")));
     assert!(moved["rows"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn bodies_are_looked_up_in_other_snapshots() {
+    let logged = Logged::with("sample = 1.0\nraw = \"sampled\"");
+    let same = logged.config("[[audience]]", "[[audience]]");
+    let unchanged = ["--lookup", "--assert", "unchanged"];
+    let Outcome { status, stdout, .. } = logged.replay(&same, &unchanged);
+    assert!(status == Some(3) && stdout.contains("no body that can be read"), "{stdout}");
+    assert!(stdout.contains("changed: 0 rows"), "{stdout}");
+    // A device of each round becomes an old user.
+    logged.store.publish("old_users", &[key("oaid", NON_MEMBER)]);
+    let Outcome { stdout, .. } = logged.replay(&same, &["--lookup", "--json"]);
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    let new_users = line(&report, "tencent", "new-users");
+    // The former old users are not any more.
+    let old = 1 + 1;
+    assert_eq!((&new_users["lost"], &new_users["gained"]), (&json!(20), &json!(20 * old)));
+    assert_eq!(logged.report(&same)["changed_rows"], 0);
 }
 
 #[test]

@@ -99,7 +99,8 @@ export const en = {
   schedule: "Times",
   values: "Values of bids",
   buckets: "Buckets",
-  "rules-note": "Counts are those of this pod since its start.",
+  "rules-note":
+    "Counts are those of this pod since its start. Before a change: rtad replay --config new.toml shows, from the decision log, which answers would be others.",
   "rule-exclude": "not in {names}",
   "rule-include": "in one of {names}",
   "rule-all": "every device",

@@ -99,7 +99,8 @@ export const zh = {
   schedule: "时段",
   values: "出价的价值",
   buckets: "实验桶",
-  "rules-note": "计数为本 Pod 启动以来的。",
+  "rules-note":
+    "计数为本 Pod 启动以来的。修改之前：rtad replay --config new.toml 根据决策日志显示哪些应答会不同。",
   "rule-exclude": "不在 {names} 里",
   "rule-include": "在 {names} 之一里",
   "rule-all": "所有设备",
