@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Cost of the decision log on this machine: CPU time of the service per request without a log and
+# with one, at several samples, and of a replay of what was logged. Installs what loadtest/run.sh
+# installs.
+#
+#   bash loadtest/decision_log.sh                              # after a release build, 3 minutes
+#   bash loadtest/decision_log.sh PATH_TO_RTAD PATH_TO_LOADER
+#
+# Environment (defaults in parentheses):
+#   ROUNDS (3), SECONDS_EACH (5)   each round serves once per sample, in turn
+#   SAMPLES (off 0 0.01 1)         `off` is a service without a log
+#   CONNECTIONS (64)               of wrk
+#   SERVER_CORES (1)               cores for rtad; wrk gets the others
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+rtad=${1:-target/release/rtad} loader=${2:-target/release/rtad-loader}
+[ -x "$rtad" ] && [ -x "$loader" ] || cargo build --release --workspace
+bash tests/setup.sh loadtest
+python=.venv/bin/python3
+rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-5} connections=${CONNECTIONS:-64}
+read -ra samples <<<"${SAMPLES:-off 0 0.01 1}"
+work=$(mktemp -d)
+pid=
+stop() {
+    [ -z "$pid" ] || { kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null; } || true
+    rm -rf "$work"
+}
+trap stop EXIT
+
+mapfile -t cores < <("$python" -c 'import os; print(*sorted(os.sched_getaffinity(0)), sep="\n")')
+server_cores=${SERVER_CORES:-1}
+on_server=() on_load=()
+if [ ${#cores[@]} -gt "$server_cores" ]; then
+    list() { local IFS=,; echo "$*"; }
+    on_server=(taskset -c "$(list "${cores[@]:0:server_cores}")")
+    on_load=(taskset -c "$(list "${cores[@]:server_cores}")")
+fi
+
+count=50000
+ids() { "$loader" synth --seed 0 --offset "$1" --count $count | sed 's/^/md5 /'; }
+ids 0 >"$work/members"
+ids $((20 * count)) >"$work/non-members"
+"$loader" synth --seed 0 --count $((20 * count)) |
+    "$loader" build --store "$work/store" --audience old_users --quiet -
+export REQUESTS=$work/requests CHECK=0
+"$python" loadtest/make_requests.py make --members "$work/members" \
+    --non-members "$work/non-members" --out "$REQUESTS"
+ports='from suites.testkit.ports import free_ports; print(*free_ports(2))'
+read -r port admin < <(PYTHONPATH=tests "$python" -c "$ports")
+
+ticks() {
+    local stat
+    stat=$(<"/proc/$1/stat")
+    # shellcheck disable=SC2086
+    set -- ${stat##*) }
+    echo $((${12} + ${13}))
+}
+metric() { curl -s "http://127.0.0.1:$admin/metrics" | awk -v name="$1" 'index($1, name) == 1 { sum += $2 } END { printf "%d", sum }'; }
+
+# serve SAMPLE: prints the sample, CPU µs per request, p99, rows, dropped rows.
+serve() {
+    cp loadtest/rtad.toml "$work/rtad.toml"
+    if [ "$1" != off ]; then
+        cat >>"$work/rtad.toml" <<EOF
+[log]
+to = "$work/log-$1"
+key_secret = "a secret of the load test"
+sample = $1
+max_rate = 10000000
+max_age = "5s"
+ring = "16MiB"
+EOF
+    fi
+    RTAD_LISTEN=127.0.0.1:$port RTAD_ADMIN_LISTEN=127.0.0.1:$admin RTAD_WORKERS=$server_cores \
+        "${on_server[@]}" "$rtad" serve --config "$work/rtad.toml" --store "$work/store" \
+        >"$work/out" 2>"$work/rtad.log" &
+    pid=$!
+    until curl -sf -o /dev/null "http://127.0.0.1:$admin/readyz"; do
+        kill -0 $pid || { cat "$work/rtad.log" >&2; exit 1; }
+        sleep 0.05
+    done
+    local before after requests p99 rows=0 dropped=0
+    before=$(ticks $pid)
+    "${on_load[@]}" wrk -t1 -c"$connections" -d"${seconds}s" --latency -s loadtest/wrk/tencent.lua \
+        "http://127.0.0.1:$port" >"$work/wrk"
+    # The log's thread is at most a moment behind.
+    sleep 0.5
+    after=$(ticks $pid)
+    requests=$(awk '/requests in/ { print $1 }' "$work/wrk")
+    p99=$(awk '$1 == "99%" { print $2 }' "$work/wrk")
+    dropped=$(metric rtad_log_dropped_rows_total)
+    kill -TERM $pid
+    wait $pid || true
+    pid=
+    if [ -d "$work/log-$1" ]; then
+        rows=$(RTAD_STORE="$work/store" "$rtad" replay --config loadtest/rtad.toml --json "$work/log-$1" 2>/dev/null |
+            "$python" -c 'import json, sys; print(json.load(sys.stdin)["rows"])' || echo 0)
+    fi
+    awk -v sample="$1" -v ticks=$((after - before)) -v requests="$requests" -v p99="$p99" \
+        -v rows="$rows" -v dropped="$dropped" -v hz="$(getconf CLK_TCK)" 'BEGIN {
+            printf "%s %.3f %s %d %d %d\n", sample, ticks * 1e6 / hz / requests, p99, requests, rows, dropped }'
+}
+
+for ((round = 0; round < rounds; round++)); do
+    for sample in "${samples[@]}"; do
+        serve "$sample"
+    done
+done | tee "$work/results" | sed 's/^/decision_log: /' >&2
+
+"$python" - "$work/results" <<'EOF'
+import statistics
+import sys
+from collections import defaultdict
+
+runs = defaultdict(list)
+for line in open(sys.argv[1]):
+    sample, cpu, p99, requests, rows, dropped = line.split()
+    runs[sample].append((float(cpu), p99, int(requests), int(rows), int(dropped)))
+print("| sample | CPU µs/request, median | more than `off` | p99 | rows of all rounds | dropped |")
+print("|---|---|---|---|---|---|")
+base = statistics.median(run[0] for run in runs["off"]) if "off" in runs else None
+for sample, found in runs.items():
+    cpu = statistics.median(run[0] for run in found)
+    more = f"{cpu - base:+.2f}" if base else "-"
+    rows, dropped = max(run[3] for run in found), sum(run[4] for run in found)
+    print(f"| {sample} | {cpu:.2f} | {more} | {found[-1][1]} | {rows} | {dropped} |")
+EOF
+if [ -d "$work/log-1" ]; then
+    du -sb "$work/log-1" | awk '{ print "bytes of the log at sample 1: " $1 }'
+    RTAD_STORE="$work/store" /usr/bin/env time -f "replay: %e s, %U s user, %M KiB" \
+        "$rtad" replay --config loadtest/rtad.toml --assert unchanged "$work/log-1" | head -5
+fi
