@@ -1,0 +1,1 @@
+"""Devices reached: sketches of two pods, added up by Python and Spark as the guide says."""
