@@ -16,7 +16,7 @@ use crate::strategy::Reason;
 /// Least bytes of the secret.
 const LEAST_SECRET: usize = 16;
 /// Folder of the sketches of days, in that of the files.
-pub(super) const REACH: &str = "reach";
+pub const REACH: &str = "reach";
 /// Stands for every failure in `always`.
 pub const ANY_FAILURE: &str = "failure";
 

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use rtad_core::error_chain::error_chain;
-use rtad_log::folder::closed;
+use rtad_log::folder::{closed, files_of};
 use rtad_log::read::LogReader;
 use rtad_store::folder::{Folder, FolderFile};
 
-use crate::config::LogConfig;
+use crate::config::{LogConfig, REACH};
 use crate::telemetry::{LogDrop, LogMetrics, LogStep};
 
 /// Time between two looks at the directory.
@@ -21,6 +21,10 @@ const MOST_UPLOAD: Duration = Duration::from_secs(300);
 const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// Time between two looks for old files.
 const RETENTION: Duration = Duration::from_secs(600);
+
+/// Extensions of sketches: in the folder, and while they are uploaded.
+const SKETCHES: &str = "jsonl";
+const CLAIMED: &str = "claimed";
 
 /// Uploads and deletes files on a thread of its own.
 pub(super) struct Uploads {
@@ -65,7 +69,10 @@ impl Uploads {
                 looked = Some(Instant::now());
                 self.delete_old();
             }
-            let is_done = self.spool.as_ref().is_none_or(|spool| match self.upload_next(spool) {
+            let upload = |spool: &PathBuf| {
+                self.upload_sketches(&spool.join(REACH)).and_then(|()| self.upload_next(spool))
+            };
+            let is_done = self.spool.as_ref().is_none_or(|spool| match upload(spool) {
                 Ok(is_done) => {
                     pause = None;
                     is_done
@@ -95,14 +102,7 @@ impl Uploads {
         let files = self.within_spool(spool)?;
         let Some(file) = files.first() else { return Ok(true) };
         let path = spool.join(file);
-        let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
-        let name = file.to_string_lossy();
-        let put = async {
-            let put = tokio::time::timeout(MOST_UPLOAD, self.folder.put(&name, bytes)).await;
-            put.map_err(|_| format!("{name}: not within {MOST_UPLOAD:?}"))?
-                .map_err(|error| error_chain(&error))
-        };
-        self.runtime.block_on(put)?;
+        self.put(&path, &file.to_string_lossy())?;
         // Killed before this, the next process puts the same file again.
         std::fs::remove_file(&path).map_err(|error| error.to_string())?;
         if let Some(day) = path.parent() {
@@ -110,6 +110,33 @@ impl Uploads {
             let _ = std::fs::remove_dir(day);
         }
         Ok(files.len() == 1)
+    }
+
+    /// Uploads the sketches of days. A file gets another name before, as the next version of its
+    /// sketches may replace it meanwhile.
+    fn upload_sketches(&self, reach: &Path) -> Result<(), String> {
+        let io = |error: std::io::Error| error.to_string();
+        for file in files_of(reach, SKETCHES).map_err(io)? {
+            let file = reach.join(file);
+            std::fs::rename(&file, file.with_extension(CLAIMED)).map_err(io)?;
+        }
+        for file in files_of(reach, CLAIMED).map_err(io)? {
+            let name = format!("{REACH}/{}", file.with_extension(SKETCHES).display());
+            self.put(&reach.join(&file), &name)?;
+            std::fs::remove_file(reach.join(file)).map_err(io)?;
+        }
+        Ok(())
+    }
+
+    /// Uploads a file.
+    fn put(&self, path: &Path, name: &str) -> Result<(), String> {
+        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        let put = async {
+            let put = tokio::time::timeout(MOST_UPLOAD, self.folder.put(name, bytes)).await;
+            put.map_err(|_| format!("{name}: not within {MOST_UPLOAD:?}"))?
+                .map_err(|error| error_chain(&error))
+        };
+        self.runtime.block_on(put)
     }
 
     /// The files that wait, the oldest first. Those over the limit are deleted.
@@ -170,7 +197,11 @@ fn surplus(
     retention: Duration,
     max_size: u64,
 ) -> Vec<FolderFile> {
-    files.retain(|file| file.path.starts_with("day=") && file.path.ends_with(".parquet"));
+    files.retain(|FolderFile { path, .. }| {
+        let is_sketches = path.strip_prefix(REACH).is_some_and(|path| path.starts_with("/day="))
+            && path.ends_with(SKETCHES);
+        is_sketches || path.starts_with("day=") && path.ends_with(".parquet")
+    });
     files.sort_unstable_by_key(|file| file.modified);
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     files.retain(|file| {
@@ -185,6 +216,7 @@ fn surplus(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::Telemetry;
 
     #[test]
     fn old_files_and_those_over_the_size_are_surplus() {
@@ -197,17 +229,52 @@ mod tests {
                 file("day=2026-11-26/a.parquet", 1),
                 file("day=2026-11-24/a.parquet", 50),
                 file("day=2026-11-25/a.parquet", 20),
+                file("reach/day=2026-11-24/a.jsonl", 60),
                 file("reports/a.parquet", 900),
                 file("day=2026-11-24/a.txt", 900),
             ]
         };
         let found = |retention: u64, size| {
             let surplus = surplus(files(), now, Duration::from_secs(3600 * retention), size);
-            surplus.into_iter().map(|file| file.path[4..14].to_owned()).collect::<Vec<_>>()
+            surplus.into_iter().map(|file| file.path).collect::<Vec<_>>()
         };
-        assert_eq!(found(100, 30), Vec::<String>::new());
-        assert_eq!(found(24, 30), ["2026-11-24"]);
-        assert_eq!(found(100, 25), ["2026-11-24"]);
-        assert_eq!(found(100, 9), ["2026-11-24", "2026-11-25", "2026-11-26"]);
+        let sketches = "reach/day=2026-11-24/a.jsonl";
+        let rows = ["24", "25", "26"].map(|day| format!("day=2026-11-{day}/a.parquet"));
+        assert_eq!(found(100, 40), Vec::<String>::new());
+        assert_eq!(found(55, 40), [sketches]);
+        assert_eq!(found(24, 40), [sketches, &rows[0]]);
+        assert_eq!(found(100, 25), [sketches, &rows[0]]);
+        assert_eq!(found(100, 9), [sketches, &rows[0], &rows[1], &rows[2]]);
+    }
+
+    #[test]
+    fn sketches_of_days_are_uploaded_under_their_names() {
+        let (to, spool) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let uploads = Uploads {
+            folder: Folder::open(to.path().to_str().unwrap()).unwrap(),
+            spool: Some(spool.path().into()),
+            retention: RETENTION,
+            max_size: 0,
+            max_spool: 0,
+            metrics: Telemetry::default().log_metrics(),
+            is_stopping: Arc::default(),
+            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
+        };
+        let reach = spool.path().join(REACH);
+        let day = reach.join("day=2026-11-26");
+        std::fs::create_dir_all(&day).unwrap();
+        // One of them was claimed by a process that was killed, another is being written.
+        for (name, text) in [("a.jsonl", "new"), ("a.claimed", "old"), ("b.claimed", "b")] {
+            std::fs::write(day.join(name), text).unwrap();
+        }
+        std::fs::write(day.join(".a.jsonl.tmp"), "part").unwrap();
+        uploads.upload_sketches(&reach).unwrap();
+        let uploaded = |name: &str| {
+            let path = to.path().join("reach/day=2026-11-26").join(name);
+            std::fs::read_to_string(path).unwrap()
+        };
+        assert_eq!((uploaded("a.jsonl"), uploaded("b.jsonl")), ("new".to_owned(), "b".to_owned()));
+        let left: Vec<_> = std::fs::read_dir(&day).unwrap().map(|it| it.unwrap().path()).collect();
+        assert_eq!(left, [day.join(".a.jsonl.tmp")]);
     }
 }
