@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-use crate::write::OPEN;
+use crate::write::{LogFile, OPEN, open_name};
 
 /// Extension of the files.
 const CLOSED: &str = "parquet";
@@ -56,18 +56,26 @@ pub fn files_of(root: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Removes files that were not written to for a time: their process was killed, and they cannot be
-/// read.
+/// read. The file that the caller writes to is kept: after a jump of the clock it looks old.
 ///
 /// # Errors
 ///
 /// The folder cannot be read, or a file cannot be removed.
-pub fn remove_remains(root: &Path, unwritten: Duration) -> io::Result<Remains> {
+pub fn remove_remains(
+    root: &Path,
+    unwritten: Duration,
+    written: Option<&LogFile>,
+) -> io::Result<Remains> {
+    let written = written.map(|file| open_name(file.path()));
     let mut remains = Remains::default();
     for file in files(root)? {
         if file.extension().is_none_or(|extension| extension != OPEN) {
             continue;
         }
         let file = root.join(file);
+        if written.as_ref() == Some(&file) {
+            continue;
+        }
         let found = fs::metadata(&file)?;
         if found.modified()?.elapsed().is_ok_and(|age| age >= unwritten) {
             fs::remove_file(&file)?;

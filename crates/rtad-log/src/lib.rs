@@ -15,7 +15,7 @@
 //! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `schema`, `columns` |
 //! | `cursor` | values of one column of a file, in order | |
 //! | [`mod@read`] | a file's rows | `row`, `schema`, `cursor` |
-//! | [`folder`] | names, remains of a killed process | |
+//! | [`folder`] | names, remains of a killed process | `write` |
 
 mod buffer;
 mod columns;

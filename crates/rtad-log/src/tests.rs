@@ -146,8 +146,11 @@ fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
     std::mem::forget(LogFile::create(path.clone(), "pod").unwrap());
     LogFile::create(path_of_other(&path), "pod").unwrap().close().unwrap();
     let root = folder.path();
-    assert_eq!(remove_remains(root, Duration::from_secs(60)).unwrap(), Remains::default());
-    assert_eq!(remove_remains(root, Duration::ZERO).unwrap().files, 1);
+    let written = LogFile::create(path.with_file_name("written.parquet"), "pod").unwrap();
+    let remove = |age| remove_remains(root, age, Some(&written)).unwrap();
+    assert_eq!(remove(Duration::from_secs(60)), Remains::default());
+    assert_eq!(remove(Duration::ZERO).files, 1);
+    drop(written);
     assert_eq!(closed(root).unwrap(), [path_of_other(&name)]);
     assert!(closed(&root.join("none")).unwrap().is_empty());
 }

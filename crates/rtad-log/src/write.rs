@@ -114,6 +114,11 @@ impl LogFile {
         WriteError::Parquet { path: self.path.clone(), source }
     }
 
+    /// Its path once it is closed.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Its rows.
     pub const fn rows(&self) -> u64 {
         self.rows
