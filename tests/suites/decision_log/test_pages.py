@@ -1,0 +1,205 @@
+"""docs/reference/decision-log.md and docs/guides/read-the-decision-log.md, against the files of a
+pod."""
+
+import hashlib
+import hmac
+import re
+import tomllib
+from collections import Counter
+from math import sqrt
+
+import duckdb
+import pyarrow.parquet
+import pytest
+
+from suites.decision_log.pod import RULES, SECRET, Pod, about, closed, imei, make_store
+from suites.testkit import pages
+from suites.testkit.client import ask
+
+REFERENCE = (pages.ROOT / "docs/reference/decision-log.md").read_text()
+GUIDE = (pages.ROOT / "docs/guides/read-the-decision-log.md").read_text()
+# Types of pyarrow as words of the page.
+TYPES = {
+    "timestamp[us, tz=UTC]": "timestamp",
+    "string": "text",
+    "binary": "bytes",
+    "fixed_size_binary[16]": "16 bytes",
+    "double": "double",
+    "int32": "int32",
+    "uint64": "uint64",
+    "bool": "boolean",
+}
+DEVICES, SAMPLE = 3_000, 0.3
+OLD, HIGH = range(0, DEVICES, 3), range(0, DEVICES, 6)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of a pod, which has ended, with the rows of two requests per device, and of an
+    unauthorized one."""
+    folder = tmp_path_factory.mktemp("pages")
+    make_store(folder, {"old_users": map(imei, OLD), "high_value": map(imei, HIGH)})
+    # The requests of the page, whatever their devices.
+    lines = {"sample": SAMPLE, "request_ids": sorted(set(re.findall(r"'(r-\d+)'", GUIDE)))}
+    with Pod(folder, **lines) as pod:
+        pod.decide(*about("r", range(DEVICES)), *about("again", range(DEVICES)))
+        pod.decide({"request_id": "nobody", "device": {}, "attributes": {"os": "ios"}})
+        ask(pod.decisions, "/rta/tencent", b"")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def log(folder):
+    """A database with the view of the guide."""
+    with duckdb.connect() as database:
+        database.execute(f"SET file_search_path = '{folder}'")
+        database.execute("SET TimeZone = 'UTC'")
+        for statement in queries("Open it"):
+            database.execute(statement)
+        yield database
+
+
+def queries(heading):
+    """The ```sql blocks of a section of the guide, with the sample of this test."""
+    section = GUIDE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"^```sql\n(.*?)^```$", section, re.M | re.S)
+    return [block.replace("sample = 0.01", f"sample = {SAMPLE}") for block in blocks]
+
+
+def run(log, heading):
+    """The rows of the last query of a section, as dictionaries."""
+    for block in queries(heading):
+        found = log.execute(block)
+    return dictionaries(found)
+
+
+def dictionaries(found):
+    names = [column[0] for column in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def columns(fields, above=""):
+    """Names of columns and of fields of structs, each with its type, and whether it may be null."""
+    for field in fields:
+        name, kind = above + field.name, field.type
+        if not pyarrow.types.is_list(kind):
+            yield name, TYPES[str(kind)], field.nullable
+        elif pyarrow.types.is_struct(kind.value_type):
+            yield name, "list of struct", field.nullable
+            yield from columns(kind.value_type.fields, f"{name}.")
+        else:
+            yield name, f"list of {TYPES[str(kind.value_type)]}", field.nullable
+
+
+def test_columns_of_the_reference_are_those_of_a_file(folder):
+    rows = re.findall(r"^\| `([\w.]+)` \| ([^|]+) \| ([^|]+) \| .* \|$", REFERENCE, re.M)
+    listed = [(name, kind, null != "never") for name, kind, null in rows]
+    file = pyarrow.parquet.ParquetFile(closed(folder / "log")[0])
+    assert listed == list(columns(file.schema_arrow))
+    keys = re.findall(r"^\| `(rtad\.[\w.]+)` \|", REFERENCE, re.M)
+    assert sorted(keys) == sorted(key.decode() for key in file.metadata.metadata)
+    assert file.metadata.metadata[b"rtad.log.version"] == b"1"
+
+
+def test_names_of_files_are_those_of_the_reference(folder):
+    for file in closed(folder / "log"):
+        name = r"log/day=\d{4}-\d\d-\d\d/[\w.-]+-\d{16}-[0-9a-f]{8}\.parquet"
+        assert re.fullmatch(name, str(file.relative_to(folder)))
+
+
+def test_function_of_the_reference_names_devices(log):
+    [code] = re.findall(r"^```python\n(.*?)^```$", REFERENCE, re.M | re.S)
+    names = {}
+    exec(code, names)
+    found = log.execute("SELECT device FROM log WHERE request_id = 'r-7'").fetchone()[0]
+    assert found == names["device"](SECRET.encode(), imei(7))
+    key = hashlib.md5(imei(7).encode()).digest()
+    assert found == hmac.new(SECRET.encode(), key, hashlib.sha256).digest()[:16]
+
+
+def test_config_of_the_guide_is_accepted(folder):
+    [config] = re.findall(r"^```toml\n(.*?)^```$", GUIDE, re.M | re.S)
+    assert tomllib.loads(config)["log"].keys() == {"to", "key_secret_file", "sample"}
+    (folder / "guide.toml").write_text(RULES.split("[log]")[0] % "guide" + config)
+    pages.run(f"{pages.FOLDER}/rtad check-config guide.toml", cwd=folder)
+
+
+def near(estimate, truth):
+    """Whether an estimate of a number of devices is within four standard deviations."""
+    return abs(estimate - truth) < 4 * sqrt(truth * (1 - SAMPLE) / SAMPLE)
+
+
+def test_requests_are_counted_with_their_weights(log):
+    found = {(row["platform"], row["failure"]): row for row in run(log, "Count requests")}
+    assert found.keys() == {("api", None), ("tencent", "unauthorized")}
+    assert found["tencent", "unauthorized"]["requests"] == 1
+    # A device has two requests.
+    assert near(found["api", None]["requests"] / 2, DEVICES)
+    assert all(row["p99_us"] > 0 for row in found.values())
+    again = log.execute("SELECT count(*) FROM log WHERE request_id LIKE 'again-%'").fetchone()[0]
+    assert near(again / SAMPLE, DEVICES) and again < DEVICES
+
+
+def test_reasons_are_counted_by_hour(log):
+    found = run(log, "Bids by reason and hour")
+    assert {row["strategy"] for row in found} == {"new-users", "high-value"}
+    assert all(row["hour"].minute == 0 for row in found)
+    bids = Counter()
+    for row in found:
+        bids[row["strategy"], row["bid"], row["reason"]] += row["requests"] / 2
+    assert near(bids["high-value", True, "member"], len(HIGH))
+    assert near(bids["high-value", False, "not_member"], DEVICES - len(HIGH))
+    shown = log.execute(queries("Bids by reason and hour")[0].replace("NOT ", "")).fetchall()
+    assert {row[1] for row in shown} == {"tried"}
+
+
+def test_one_request_is_explained(log):
+    decisions, audiences, experiments = [
+        dictionaries(log.execute(query)) for query in queries("Why one request got its answer")
+    ]
+    found = {row["strategy"]: (row["bid"], row["reason"], row["shadow"]) for row in decisions}
+    assert found == {
+        "new-users": (True, "rule", False),
+        "high-value": (False, "not_member", False),
+        "tried": (False, "not_member", True),
+    }
+    assert {row["ids"] for row in decisions} == {"all"}
+    found = [(row["name"], row["generation"], row["member"]) for row in audiences]
+    assert found == [("old_users", 1, "no"), ("high_value", 1, "no")]
+    [experiment] = experiments
+    assert experiment["bucket"] == ("control" if experiment["bucket_slot"] < 5000 else "wider")
+
+
+def test_ratio_of_an_experiment_is_judged_by_devices(log):
+    [fair] = run(log, "Check the ratio of an experiment")
+    assert (fair["freedom"], fair["is_fair"]) == (1, True), fair
+    assert near(fair["devices"] / SAMPLE, DEVICES)
+    # Another expectation: 0.42 of a thousand devices is six standard deviations away.
+    [query] = queries("Check the ratio of an experiment")
+    query = query.replace("'control', 0.5", "'control', 0.42").replace("'wider', 0.5", "'wider', 0.58")
+    [unfair] = dictionaries(log.execute(query))
+    assert not unfair["is_fair"] and unfair["chi_square"] > 10.83, unfair
+
+
+def test_overlap_of_strategies_is_that_of_devices(log):
+    found = {
+        (row["strategy"], row["other"]): row["devices"] for row in run(log, "Overlap of strategies")
+    }
+    assert near(found["high-value", "high-value"], len(HIGH))
+    assert near(found["tried", "tried"], len(OLD))
+    # Half of the devices of high value, by their bucket.
+    assert near(found["high-value", "new-users"], len(HIGH) / 2)
+    assert near(found["high-value", "tried"], len(HIGH))
+
+
+def test_clicks_join_by_trace_id(log):
+    rows = run(log, "Join clicks and conversions")
+    assert {row["bucket"] for row in rows} == {"control", "wider"}
+    joined = [sum(row[name] for row in rows) for name in ("clicks", "conversions")]
+    # The requests of the page are logged with the probability 1.
+    assert joined == [4, 2], rows
+
+
+def test_versions_of_the_files_are_shown(log, folder):
+    [row] = run(log, "Check the files")
+    assert row == {"version": "1", "files": len(closed(folder / "log"))}
