@@ -17,6 +17,7 @@ for group in "${@:-test}"; do
     case $group in
         test)
             need curl
+            need faketime
             need haproxy
             need npm
             need promtool prometheus
