@@ -1,5 +1,5 @@
 """Generator of the Grafana dashboard rtad-dashboard.json: availability and latency, decisions,
-snapshots, windows.
+snapshots, windows, decision log.
 
     cd k8s/components/monitoring && python3 make_dashboard.py > rtad-dashboard.json
 
@@ -637,6 +637,41 @@ def counted(board):
     board.graph("Window failures", COUNT, failures, "Normally 0.")
 
 
+def logged(board):
+    board.row("Decision log")
+    rows = [
+        (f"sum({rate('rtad_log_rows_total')})", "in closed files"),
+        (sum_by("reason", rate("rtad_log_dropped_rows_total")), "dropped: {{reason}}"),
+    ]
+    board.graph("Logged rows", PER_SECOND, rows, "RtadLogRowsDropped fires after 10 minutes.")
+    board.graph(
+        "Logged bytes",
+        "Bps",
+        [(f"sum({rate('rtad_log_bytes_total')})", "bytes of closed files")],
+        "After compression.",
+    )
+    ages = [
+        (f"max by (pod) ({of('rtad_log_open_file_age_seconds')})", "{{pod}}: open file"),
+        (f"max by (pod) ({of('rtad_log_upload_lag_seconds')})", "{{pod}}: oldest upload"),
+    ]
+    board.graph(
+        "Ages of files",
+        SECONDS,
+        ages,
+        "A file is closed after log.max_age. RtadLogUploadLag fires at 600 s.",
+        min=0,
+    )
+    files = [
+        (f"sum({of('rtad_log_waiting_files')})", "wait for their upload"),
+        (f"sum(increase({of('rtad_log_deleted_files_total')}[1h]))", "deleted in an hour"),
+        (
+            f"sum by (step) (increase({of('rtad_log_failures_total')}[1h]))",
+            "failures in an hour: {{step}}",
+        ),
+    ]
+    board.graph("Files of the log", COUNT, files, "Failures are normally 0.")
+
+
 def variable(name, label, query):
     return {
         "name": name,
@@ -656,7 +691,7 @@ def variable(name, label, query):
 
 def dashboard():
     board = Board()
-    for part in (up_and_fast, decided, asked, served, counted):
+    for part in (up_and_fast, decided, asked, served, counted, logged):
         part(board)
     return {
         "uid": "rtad",
