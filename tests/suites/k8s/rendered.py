@@ -56,16 +56,18 @@ def render(folder):
 
 
 @functools.cache
-def kustomized_with_windows():
-    """The production overlay with the edits of docs/guides/kubernetes.md, Event windows."""
+def kustomized_with(heading, config):
+    """The production overlay with the edits of a section of docs/guides/kubernetes.md: of
+    `kustomization.yaml`, and of this configuration."""
     page = (ROOT / "docs/guides/kubernetes.md").read_text()
-    section = page.split("\n## Event windows\n")[1].split("\n## ")[0]
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     [edits] = re.findall(r"^```yaml\n(.*?)^```$", section, re.M | re.S)
-    [config] = re.findall(r"^```toml\n(.*?)^```$", section, re.M | re.S)
+    [lines] = re.findall(r"^```toml\n(.*?)^```$", section, re.M | re.S)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "k8s", pathlib.Path(folder, "k8s"))
         overlay = pathlib.Path(folder, "k8s/overlays/prod")
-        (overlay / "rtad-writer.toml").write_text(config)
+        with (overlay / config).open("a") as file:
+            file.write(lines)
         file = overlay / "kustomization.yaml"
         kustomization = yaml.safe_load(file.read_text())
         for key, added in yaml.safe_load(edits).items():
@@ -74,8 +76,16 @@ def kustomized_with_windows():
         return kustomized(overlay)
 
 
+def kustomized_with_windows():
+    return kustomized_with("Event windows", "rtad-writer.toml")
+
+
 def render_with_windows():
     return Rendered(list(yaml.safe_load_all(kustomized_with_windows())))
+
+
+def render_with_decision_log():
+    return Rendered(list(yaml.safe_load_all(kustomized_with("Decision log", "rtad.toml"))))
 
 
 def name_of(document):

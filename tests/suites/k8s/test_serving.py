@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from suites.k8s import sizes
-from suites.k8s.rendered import OVERLAYS, render
+from suites.k8s import rules, sizes
+from suites.k8s.rendered import OVERLAYS, quantity, render, render_with_decision_log
 from suites.k8s.sandbox import SECRET, put_as_kubelet
 from suites.testkit.client import ask
 from suites.testkit.programs import ROOT
@@ -173,3 +173,31 @@ class TestRunning:
         assert status == 422
         assert b"exlude" in answer
         assert b"T2002" in bids(NON_MEMBER, **another)
+
+
+class TestDecisionLog:
+    def test_volume_holds_the_spool(self, sandbox_of):
+        overlay = render_with_decision_log()
+        assert rules.problems(overlay) == []
+        config = sandbox_of(overlay).effective_config()
+        assert list(sizes.serving(overlay, config)) == []
+        [mount] = [
+            one
+            for one in spec(overlay)["containers"][0]["volumeMounts"]
+            if one["mountPath"] == config["log"]["spool"]
+        ]
+        [volume] = [one for one in spec(overlay)["volumes"] if one["name"] == mount["name"]]
+        claim = volume["ephemeral"]["volumeClaimTemplate"]["spec"]
+        spool, file = [
+            quantity(config["log"][key].removesuffix("B")) for key in ("max_spool", "max_file")
+        ]
+        assert quantity(claim["resources"]["requests"]["storage"]) >= spool + 2 * file
+
+    def test_pod_writes_its_rows(self, sandbox_of):
+        sandbox = sandbox_of(render_with_decision_log())
+        sandbox.publish(MEMBER)
+        with sandbox.serving() as (rtad, _):
+            # Without the token: a failure, which is always logged.
+            ask(rtad.field("decision_address"), "/rta/tencent", request(MEMBER))
+        # The bucket is a directory here.
+        assert len(list((sandbox.dumps / "decisions").glob("day=*/*.parquet"))) == 1
