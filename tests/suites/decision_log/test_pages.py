@@ -176,7 +176,8 @@ def test_ratio_of_an_experiment_is_judged_by_devices(log):
     assert near(fair["devices"] / SAMPLE, DEVICES)
     # Another expectation: 0.42 of a thousand devices is six standard deviations away.
     [query] = queries("Check the ratio of an experiment")
-    query = query.replace("'control', 0.5", "'control', 0.42").replace("'wider', 0.5", "'wider', 0.58")
+    for bucket, share in (("control", 0.42), ("wider", 0.58)):
+        query = query.replace(f"'{bucket}', 0.5", f"'{bucket}', {share}")
     [unfair] = dictionaries(log.execute(query))
     assert not unfair["is_fair"] and unfair["chi_square"] > 10.83, unfair
 
@@ -198,6 +199,22 @@ def test_clicks_join_by_trace_id(log):
     joined = [sum(row[name] for row in rows) for name in ("clicks", "conversions")]
     # The requests of the page are logged with the probability 1.
     assert joined == [4, 2], rows
+
+
+def test_function_of_the_guide_erases_a_device(log, folder, tmp_path):
+    page = (pages.ROOT / "docs/guides/erase-a-device.md").read_text()
+    [code] = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    names, after = {}, tmp_path / "after.parquet"
+    exec(code, names)
+    device = log.execute("SELECT device FROM log WHERE request_id = 'r-7'").fetchone()[0]
+    before = closed(folder / "log")[0]
+    names["without"](device, before, after)
+    old, new = pyarrow.parquet.ParquetFile(before), pyarrow.parquet.ParquetFile(after)
+    assert new.schema == old.schema
+    assert old.metadata.metadata.items() <= new.metadata.metadata.items()
+    devices = [table.read()["device"].to_pylist() for table in (old, new)]
+    assert device in devices[0]
+    assert devices[1] == [one for one in devices[0] if one != device]
 
 
 def test_versions_of_the_files_are_shown(log, folder):
