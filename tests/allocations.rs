@@ -10,8 +10,9 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 use http::HeaderMap;
 use rtad::cap::Cap;
-use rtad::catalog::{Audience, Catalog, Serving};
-use rtad::config::CapConfig;
+use rtad::catalog::{Audience, Catalog, PlatformRequest, Serving};
+use rtad::config::{CapConfig, LogConfig, Secret};
+use rtad::log::{DecisionLog, LogTap, LoggedAnswer};
 use rtad::platform::{
     Access, Adapter, Admission, CacheTimes, IdReader, Keys, Ocean, Platform, Read, RequestHead,
     Tencent, Verdict,
@@ -25,6 +26,8 @@ use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::period::PeriodUnit;
 use rtad_core::schedule::Schedule;
 use rtad_core::snapshot::Snapshot;
+use rtad_http::timing::Arrival;
+use rtad_log::Raw;
 use testkit::platform::{OCEAN_REQUEST, TENCENT_REQUEST};
 use testkit::store::{Spec, snapshot};
 
@@ -67,7 +70,7 @@ fn lookups_and_decisions_do_not_allocate() {
     };
     let with_cap = Strategy { name: "capped".to_owned(), ..strategy.clone() };
     let config = CapConfig {
-        unique_devices: 2,
+        unique_devices: 3,
         per: PeriodUnit::Day,
         time_zone: "Asia/Shanghai".to_owned(),
         share: Some(1.0),
@@ -79,8 +82,11 @@ fn lookups_and_decisions_do_not_allocate() {
     let catalog = Catalog::new(vec![audience], strategies, Vec::new(), &telemetry);
     let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(cap)]));
     let mut capped = ArrayVec::<_, 4>::new();
-    // A thread's first load allocates.
-    drop(serving.load());
+    // A thread's first load allocates, and so does the first bid of a strategy: its sketch.
+    for strategy in [0, 1] {
+        let first = [DeviceKey::from_bytes([9; 16])];
+        assert!(serving.load().decide(strategy, &first, &NoAttributes, at).is_bid());
+    }
     let mut members = 0;
     let (mut outcome, mut chosen) = (None, None);
     let counted = allocation_counter::measure(|| {
@@ -161,4 +167,76 @@ fn answers_allocate_lists_and_bytes_only() {
             assert_eq!(counted.count_total, expected, "{name} {decision:?}");
         }
     }
+}
+
+/// A request of the sample is copied into its worker's ring without an allocation.
+#[test]
+fn logged_requests_do_not_allocate() {
+    let telemetry = Telemetry::default();
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().to_str().unwrap().to_owned();
+    let secret = Secret::new("0123456789abcdef");
+    let log = LogConfig { to, secret, sample: 1.0, max_rate: 10_000_000, ..LogConfig::default() };
+    let log = DecisionLog::start(log, "pod".to_owned(), &telemetry).unwrap();
+    let tap = log.tap(1);
+    let name = "old_users".parse().unwrap();
+    let audience =
+        Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
+    let strategy = Strategy {
+        name: "new-users".to_owned(),
+        exclude: vec![0],
+        include: Vec::new(),
+        rule: None,
+        experiments: Vec::new(),
+        schedule: None,
+        values: Vec::new(),
+        is_shadow: false,
+        no_device: Outcome::NoBid,
+        unavailable: Outcome::NoBid,
+    };
+    let adapter = Tencent::new(vec![("T1001".to_owned(), 0)], CacheTimes::default());
+    let platform = Platform {
+        name: "tencent".to_owned(),
+        path: "/rta".to_owned(),
+        access: Access::default(),
+        adapter: Box::new(adapter),
+    };
+    let platforms = vec![Arc::new(platform)];
+    let catalog = Catalog::new(vec![audience], vec![strategy], platforms, &telemetry);
+    let reader = IdReader::new(KeyMaker::default(), &telemetry);
+    let (headers, body) =
+        (HeaderMap::new(), Bytes::from(const_hex::decode(TENCENT_REQUEST).unwrap()));
+    let (served, body) = (&catalog.platforms()[0], Ok(body));
+    let answer = |tap: Option<&LogTap>| {
+        let (head, mut read) = (RequestHead { headers: &headers, query: None }, Read::default());
+        let mut entry = tap.map(LogTap::begin);
+        let admission = Admission::ByHeaders;
+        served.platform.respond(admission, head, &body, &mut read, |read, verdicts| {
+            let request = PlatformRequest { served, reader: &reader, read, at: Instant::now() };
+            catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
+                if let Some(entry) = &mut entry {
+                    entry.decided(read, keys, parts, verdicts);
+                }
+            });
+        });
+        if let Some(entry) = entry {
+            let arrival = Arrival {
+                peer: std::net::Ipv4Addr::LOCALHOST.into(),
+                started: Instant::now(),
+                queued: std::time::Duration::ZERO,
+            };
+            let raw = Raw { query: None, body: b"" };
+            let answer = LoggedAnswer { platform: "tencent", failure: None, raw, arrival };
+            entry.finish(&catalog, &read, &answer);
+        }
+    };
+    let count = |tap| {
+        // The first call of a thread allocates.
+        answer(tap);
+        allocation_counter::measure(|| answer(tap)).count_total
+    };
+    assert_eq!(count(Some(&tap)), count(None));
+    log.stop(std::time::Duration::from_secs(60));
+    let rows = telemetry.render();
+    assert!(rows.contains("rtad_log_rows_total 2"), "both are in the file: {rows}");
 }

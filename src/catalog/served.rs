@@ -231,7 +231,8 @@ impl Catalog {
 
     /// Decides about a device with these keys by the strategy at `index`, and counts the decision,
     /// and the device under a cap and if it gets a bid. `at` is the time of the request. The device
-    /// is a member if any key is. One lookup per key and audience, no allocation.
+    /// is a member if any key is. One lookup per key and audience, no allocation but for a
+    /// strategy's first bid of a worker.
     ///
     /// # Panics
     ///

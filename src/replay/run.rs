@@ -69,8 +69,8 @@ impl Replay {
     }
 
     /// Decides about all rows under the configuration `after`, and compares with `before`, or else
-    /// with what was answered. `snapshots` answer for rows with bodies. `progress` is called with a number of rows. Takes a thread per CPU;
-    /// memory does not grow with the rows.
+    /// with what was answered. `snapshots` answer for rows with bodies. `progress` is called with a
+    /// number of rows. Takes a thread per CPU; memory does not grow with the rows.
     ///
     /// # Errors
     ///
