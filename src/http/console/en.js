@@ -72,6 +72,7 @@ export const en = {
   "by-strategy": "By strategy",
   strategy: "Strategy",
   "bid-share": "bids",
+  reached: "devices",
   "bid-reasons": "bids because",
   "no-bid-reasons": "no bids because",
   "time-span": "Time span",

@@ -1,4 +1,5 @@
-// Decisions by strategy, platform and reason: of the last 10 s, of today, and of yesterday.
+// Decisions by strategy, platform and reason: of the last 10 s, of today, and of yesterday. Days
+// have the devices that a strategy reached, on all platforms.
 
 import { bar } from "./charts.js";
 import { card, el, keyed, rows, setText, table } from "./dom.js";
@@ -26,7 +27,7 @@ let parts;
 export function strategiesCard() {
   const choice = el("div", { class: "choice", role: "group", "aria-label": t("time-span") });
   const body = el("tbody");
-  const heads = ["strategy", "decisions", "bid-share", "bid-reasons", "no-bid-reasons"];
+  const heads = ["strategy", "decisions", "bid-share", "reached", "bid-reasons", "no-bid-reasons"];
   const box = table(t("by-strategy"), heads.map((head) => t(head)), body);
   parts = { choice, body, amount: box.querySelectorAll("thead th")[1], note: el("p", { class: "quiet" }) };
   return card(t("by-strategy"), choice, box, parts.note);
@@ -47,6 +48,8 @@ export function showStrategies(status, span) {
   const kept = t(days.kept ? "days-kept" : "days-not-kept");
   const none = decisions.length === 0 ? `${t(`none-${isNow ? "now" : "day"}`)} ` : "";
   setText(parts.note, isNow ? none : `${none}${t("day-note", values)} ${kept}`);
+  const reached = isNow ? [] : days[chosen].reach.filter(({ bucket }) => !bucket);
+  const devices = (strategy) => reached.find((one) => one.strategy === strategy)?.devices;
   const amount = (n) => (isNow ? rate(n / span.seconds) : count(n));
   const figure = (n, all) => (isNow ? percent(n / all) : count(n));
   rows(
@@ -63,6 +66,7 @@ export function showStrategies(status, span) {
       ),
       amount(all),
       bar(sum(of.filter(({ decision }) => decision === "bid")) / all),
+      devices(strategy) === undefined ? "–" : `≈ ${count(devices(strategy))}`,
       ...["bid", "no_bid"].map((decision) => reasons(of, decision, (n) => figure(n, all))),
     ],
   );

@@ -72,6 +72,7 @@ export const zh = {
   "by-strategy": "按策略",
   strategy: "策略",
   "bid-share": "出价率",
+  reached: "设备数",
   "bid-reasons": "出价原因",
   "no-bid-reasons": "不出价原因",
   "time-span": "时间范围",

@@ -28,8 +28,9 @@ class TestShows(Console):
         strategies = self.table("By strategy").locator("tbody tr", has_text="new-users")
         rule = strategies.filter(has_text="tencent").locator("td")
         expect(rule.nth(1)).to_have_text(re.compile(r"[1-9]\d*%"))
-        expect(rule.nth(2)).to_have_text(re.compile(r"^non-member [1-9]\d*%$"))
-        expect(rule.nth(3)).to_have_text(re.compile(r"^member [1-9]\d*%$"))
+        expect(rule.nth(2)).to_have_text("–")
+        expect(rule.nth(3)).to_have_text(re.compile(r"^non-member [1-9]\d*%$"))
+        expect(rule.nth(4)).to_have_text(re.compile(r"^member [1-9]\d*%$"))
         drawn = "document.querySelector('.chart polygon').points.length"
         points = page.evaluate(drawn)
         self.wait_for(lambda: page.evaluate(drawn) > points)
@@ -39,12 +40,13 @@ class TestShows(Console):
         rows = self.table("By strategy").locator("tbody tr", has_text="new-users")
         row = rows.filter(has_text="tencent")
         cells = row.locator("td")
-        expect(cells.nth(2)).to_have_text(re.compile(r"^non-member [\d,]+$"))
-        expect(cells.nth(3)).to_have_text(re.compile(r"^member [\d,]+$"))
+        expect(cells.nth(2)).to_have_text(re.compile(r"^≈ [1-9][\d,]*$"))
+        expect(cells.nth(3)).to_have_text(re.compile(r"^non-member [\d,]+$"))
+        expect(cells.nth(4)).to_have_text(re.compile(r"^member [\d,]+$"))
 
         def counts():
             texts = row.evaluate("row => [...row.cells].map((cell) => cell.textContent)")
-            return [int(re.sub(r"\D", "", texts[column])) for column in (1, 3, 4)]
+            return [int(re.sub(r"\D", "", texts[column])) for column in (1, 4, 5)]
 
         before = counts()
         self.wait_for(lambda: counts()[0] > before[0])
