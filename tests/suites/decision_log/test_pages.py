@@ -26,6 +26,7 @@ TYPES = {
     "fixed_size_binary[16]": "16 bytes",
     "double": "double",
     "int32": "int32",
+    "uint32": "uint32",
     "uint64": "uint64",
     "bool": "boolean",
 }
