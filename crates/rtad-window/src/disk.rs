@@ -63,8 +63,8 @@ pub(crate) mod tests {
     use std::collections::BTreeMap;
     use std::os::unix::fs::MetadataExt as _;
     use std::path::Path;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Condvar, Mutex};
 
     use super::*;
 
@@ -75,6 +75,11 @@ pub(crate) mod tests {
         full: AtomicU32,
         /// Syncs that fail.
         broken: AtomicU32,
+        /// Whether syncs hang.
+        hangs: Mutex<bool>,
+        resumed: Condvar,
+        /// Syncs that have not returned.
+        running: AtomicU32,
         /// Bytes of each file, by inode, at its last sync.
         synced: Mutex<BTreeMap<u64, u64>>,
     }
@@ -86,6 +91,15 @@ pub(crate) mod tests {
 
         pub(crate) fn fail_syncs(&self, syncs: u32) {
             self.broken.store(syncs, Ordering::Release);
+        }
+
+        pub(crate) fn hang_syncs(&self, hang: bool) {
+            *self.hangs.lock().unwrap() = hang;
+            self.resumed.notify_all();
+        }
+
+        pub(crate) fn is_syncing(&self) -> bool {
+            self.running.load(Ordering::Acquire) > 0
         }
 
         /// Bytes of a file that were there when it was synced last.
@@ -111,6 +125,9 @@ pub(crate) mod tests {
         }
 
         fn sync(&self, file: &File) -> io::Result<()> {
+            self.running.fetch_add(1, Ordering::AcqRel);
+            drop(self.resumed.wait_while(self.hangs.lock().unwrap(), |hang| *hang).unwrap());
+            self.running.fetch_sub(1, Ordering::AcqRel);
             if fails(&self.broken) {
                 return Err(io::Error::other("the disk is broken"));
             }

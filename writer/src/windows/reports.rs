@@ -50,6 +50,12 @@ impl Reports {
         self.state.lock()
     }
 
+    /// Blocks the window's thread at its next report.
+    #[cfg(test)]
+    pub(super) fn hold(&self) -> impl Sized {
+        self.state()
+    }
+
     pub(super) fn add<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
         let mut keys = keys.peekable();
         if keys.peek().is_none() {

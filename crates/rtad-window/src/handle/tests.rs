@@ -1,9 +1,11 @@
 use std::path::Path;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use testkit::wait_until;
+use tokio::time::timeout;
 
 use super::*;
 use crate::answers::AnswerLimits;
@@ -79,6 +81,27 @@ async fn full_disk_refuses_events_until_it_has_space() {
         assert_eq!(restarted.counts(keys(0..3)).await.unwrap(), [2, 1, 1]);
         assert!(window.state().failures > 0);
     }
+}
+
+/// The window counts as writable meanwhile: only the missing answers show it.
+#[tokio::test]
+async fn hung_sync_delays_answers_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(FaultyDisk::default());
+    let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
+    let loaded = locked.load(&shape(SPEC, "ticks"), |_| 0).unwrap();
+    let window = WindowHandle::start(locked, loaded, settings(Durability::Fsync)).unwrap();
+    disk.hang_syncs(true);
+    let mut observed = pin!(window.observe(keys(0..1), None, None));
+    let mut counts = pin!(window.counts(keys(0..2)));
+    assert!(timeout(Duration::ZERO, observed.as_mut()).await.is_err());
+    wait_until("a sync hangs", || disk.is_syncing());
+    assert!(timeout(Duration::ZERO, counts.as_mut()).await.is_err());
+    assert!(window.state().is_writable);
+    disk.hang_syncs(false);
+    assert_eq!(observed.await.unwrap().seen, [Seen::New]);
+    assert_eq!(counts.await.unwrap(), [1, 0]);
+    assert_eq!(window.state().failures, 0);
 }
 
 #[tokio::test]

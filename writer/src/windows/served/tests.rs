@@ -1,12 +1,15 @@
 use std::path::Path;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 use rtad_window::Durability;
 use tempfile::TempDir;
+use testkit::client::metric;
 use testkit::wait_until;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::super::super::telemetry::Telemetry;
 use super::super::clock::now_seconds;
@@ -19,6 +22,7 @@ pub(in super::super) struct Owned {
     pub(in super::super) window: Arc<ServedWindow>,
     pub(in super::super) reports: Arc<Reports>,
     pub(in super::super) audience: AudienceConfig,
+    telemetry: Telemetry,
     dir: TempDir,
 }
 
@@ -58,10 +62,11 @@ impl Owned {
         // Published at the start.
         assert_eq!(reports.take(), Some(Due::All));
         reports.done();
-        let claimed = read.unwrap().claim(vec![Arc::clone(&reports)], &Telemetry::default()).await;
+        let telemetry = Telemetry::default();
+        let claimed = read.unwrap().claim(vec![Arc::clone(&reports)], &telemetry).await;
         let mut window = claimed.unwrap();
         window.config.checkpoint_interval = Duration::ZERO;
-        Self { window: Arc::new(window), reports, audience, dir }
+        Self { window: Arc::new(window), reports, audience, telemetry, dir }
     }
 
     pub(in super::super) async fn observe(&self, keys: &[Key]) {
@@ -196,4 +201,24 @@ async fn later_owner_is_found_during_an_upload() {
     drop(uploading);
     owner.window.observe(vec![[1; 16]], None, None).await.unwrap_err();
     owner.window.check(vec![[1; 16]]).await.unwrap_err();
+}
+
+/// As a disk whose sync hangs: the log does not fail, so that the window counts as writable.
+#[tokio::test]
+async fn window_without_an_answer_is_not_writable() {
+    let owner = Owned::start(FSYNC).await;
+    let writable = || metric(&owner.telemetry.render(), "rtad_window_writable{window=\"w\"}");
+    let held = owner.reports.hold();
+    let mut observed = pin!(owner.window.observe(vec![[1; 16]], None, None));
+    assert!(timeout(Duration::ZERO, observed.as_mut()).await.is_err());
+    assert_eq!(writable(), 1.0);
+    tokio::time::pause();
+    owner.window.maintain_once().await;
+    assert_eq!(writable(), 0.0);
+    assert!(owner.window.handle.state().is_writable);
+    drop(held);
+    tokio::time::resume();
+    observed.await.unwrap();
+    owner.window.maintain_once().await;
+    assert_eq!(writable(), 1.0);
 }
