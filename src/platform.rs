@@ -59,3 +59,36 @@ pub const KINDS: [Kind; 3] = [tencent::KIND, ocean::KIND, custom::KIND];
 
 #[cfg(test)]
 mod testing;
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::testing::{Script, bid_with, reply, value};
+    use super::*;
+    use crate::strategy::ValueKey;
+
+    /// The check of a config warns of numbers that no platform carries.
+    #[test]
+    fn rules_name_the_numbers_that_answers_carry() {
+        for key in ValueKey::ALL {
+            let values = [vec![value(&[(key, 2.0)])]];
+            let tencent = || Tencent::new(vec![("1".to_owned(), 0)], CacheTimes::default());
+            let ocean = || Ocean::new(vec![(1, 0)], CacheTimes::default());
+            let carries = |without: &dyn Adapter, with: &dyn Adapter, body: Vec<u8>| {
+                let answers = [without, with].map(|adapter| {
+                    let mut script = Script::deciding(&[bid_with(0)]);
+                    reply(adapter, body.clone().into(), &mut script).unwrap()
+                });
+                answers[0] != answers[1]
+            };
+            let body = tencent::RtaRequest { id: Some("1".into()), ..Default::default() };
+            let is_carried =
+                carries(&tencent(), &tencent().with_values(&values), body.encode_to_vec());
+            assert_eq!((tencent::KIND.rules.carries)(key), is_carried, "tencent: {key:?}");
+            let body = ocean::Req { rta_ids: vec![1], ..Default::default() };
+            let is_carried = carries(&ocean(), &ocean().with_values(&values), body.encode_to_vec());
+            assert_eq!((ocean::KIND.rules.carries)(key), is_carried, "ocean: {key:?}");
+        }
+    }
+}

@@ -47,10 +47,10 @@ pub struct KindRules {
     pub strategy_id: &'static str,
     /// Whether a text is a valid strategy id.
     pub is_strategy_id: fn(&str) -> bool,
-    /// The attributes that its requests may have, unless keys map them.
-    pub attributes: &'static [Attribute],
-    /// The numbers of values that its answers may have, unless keys map them.
-    pub values: &'static [ValueKey],
+    /// Whether its requests may have an attribute, unless keys map it.
+    pub sends: fn(Attribute) -> bool,
+    /// Whether its answers may have a number of values, unless keys map it.
+    pub carries: fn(ValueKey) -> bool,
     /// The values whose bounds its protocol publishes.
     pub value_bounds: &'static [ValueBounds],
     /// The greatest number of a bucket's tag.

@@ -62,15 +62,14 @@ impl Protocol<'_> {
     /// Whether its requests may have the attribute.
     fn sends(&self, attribute: Attribute) -> bool {
         let mapped = self.platform.request.as_ref().map(|request| &request.attributes);
-        self.kind.attributes.contains(&attribute)
-            || mapped.is_some_and(|mapped| mapped.contains_key(&attribute))
+        (self.kind.sends)(attribute) || mapped.is_some_and(|mapped| mapped.contains_key(&attribute))
     }
 
     /// Whether its answers have the number of a value.
     fn carries(&self, key: ValueKey) -> bool {
         let response = self.platform.response.as_ref();
         let verdicts = response.and_then(|response| response.verdicts.as_ref());
-        self.kind.values.contains(&key)
+        (self.kind.carries)(key)
             || verdicts.is_some_and(|verdicts| verdicts.values().any(|(mapped, _)| mapped == key))
     }
 

@@ -36,8 +36,14 @@ pub(super) const KIND: Kind = Kind {
         strategy_id: "a whole number",
         // One spelling per id: no plus, no leading zeros.
         is_strategy_id: |id| id.parse::<i64>().is_ok_and(|number| number.to_string() == id),
-        attributes: &[Attribute::Os, Attribute::App, Attribute::Slot, Attribute::Region],
-        values: &[ValueKey::Quality, ValueKey::Weight],
+        sends: |attribute| match attribute {
+            Attribute::Os | Attribute::App | Attribute::Slot | Attribute::Region => true,
+            Attribute::RequestType => false,
+        },
+        carries: |key| match key {
+            ValueKey::Quality | ValueKey::Weight => true,
+            ValueKey::CpaPrice | ValueKey::CpcPrice | ValueKey::CpcFactor => false,
+        },
         // Bounds are not published.
         value_bounds: &[],
         most_tag_number: 10,

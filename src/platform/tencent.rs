@@ -45,8 +45,16 @@ pub(super) const KIND: Kind = Kind {
         word: "tencent",
         strategy_id: "1 to 32 visible characters",
         is_strategy_id: |id| is_visible(id, 32),
-        attributes: &[Attribute::Os, Attribute::RequestType],
-        values: &[ValueKey::Weight, ValueKey::CpaPrice, ValueKey::CpcPrice, ValueKey::CpcFactor],
+        sends: |attribute| match attribute {
+            Attribute::Os | Attribute::RequestType => true,
+            Attribute::App | Attribute::Slot | Attribute::Region => false,
+        },
+        carries: |key| match key {
+            ValueKey::Weight | ValueKey::CpaPrice | ValueKey::CpcPrice | ValueKey::CpcFactor => {
+                true
+            }
+            ValueKey::Quality => false,
+        },
         value_bounds: &[
             ValueBounds { key: ValueKey::Weight, least: 0.2, most: 5.0 },
             ValueBounds { key: ValueKey::CpaPrice, least: 1.0, most: 1e9 },
