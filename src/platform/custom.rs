@@ -8,7 +8,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `writer`, `response` | responses: their bytes and their plan |
+//! | `writer`, `response`, `codes` | responses: their bytes and their plan |
 //! | `signature`, `template` | signatures of requests, and the signed text |
 //! | `form` | decoder of requests in forms, which may hold JSON |
 //! | `protobuf`, `json` | decoders of other requests |
@@ -17,6 +17,7 @@
 //!
 //! `profiles/` has mappings of some platforms.
 
+mod codes;
 mod form;
 mod json;
 mod plan;
@@ -36,9 +37,10 @@ use bytes::Bytes;
 use prost_reflect::text_format::FormatOptions;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 
+use self::codes::CodeCase;
 use self::plan::{Plan, Planner};
 use self::reading::Reading;
-use self::response::{CodeCase, Response};
+use self::response::Response;
 use self::schema::Schema;
 use self::signature::Signature;
 use self::writer::{AnswerValues, Given};

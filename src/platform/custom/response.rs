@@ -5,13 +5,12 @@
 
 use prost_reflect::MessageDescriptor;
 
+use super::codes::Codes;
 use super::schema::{
     End, PathStep, Scalar, Schema, check_amounts, check_ids, check_number, check_single, resolve,
     unfit_ids,
 };
-use crate::config::{
-    Code, CodeConfig, Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig,
-};
+use crate::config::{Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig};
 use crate::strategy::{BidValue, ValueKey};
 
 /// A field of a response, of a message in it, or of a verdict.
@@ -64,34 +63,6 @@ pub(super) enum Item {
     Cache(Scalar),
 }
 
-/// The possible codes of the whole answer in one field.
-#[derive(Debug)]
-pub(super) struct Codes {
-    bid: Code,
-    no_bid: Code,
-    error: Option<Code>,
-}
-
-/// The facts that choose a code.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CodeCase {
-    /// Whether a strategy bids.
-    pub(super) is_bid: bool,
-    /// Whether the request was unreadable or unauthorized.
-    pub(super) is_failure: bool,
-}
-
-impl Codes {
-    fn all(&self) -> impl Iterator<Item = &Code> {
-        [&self.bid, &self.no_bid].into_iter().chain(&self.error)
-    }
-
-    pub(super) fn of(&self, case: CodeCase) -> &Code {
-        let decided = if case.is_bid { &self.bid } else { &self.no_bid };
-        self.error.as_ref().filter(|_| case.is_failure).unwrap_or(decided)
-    }
-}
-
 /// A compiled response.
 #[derive(Debug)]
 pub(super) struct Response {
@@ -118,7 +89,7 @@ impl Response {
         });
         for code in &mapping.code {
             compiler.add(message, Some(&code.field), End::Value, |schema, named, step| {
-                code_item(schema, named, step, code)
+                Ok(Item::Code(step.value(), Codes::compile(schema, named, step, code)?))
             });
         }
         if let Some(verdicts) = &mapping.verdicts {
@@ -266,26 +237,6 @@ impl Compiler<'_> {
 pub(super) fn contains(ids: &[&[u8]], separator: &str) -> bool {
     let separator = separator.as_bytes();
     ids.iter().any(|id| id.windows(separator.len()).any(|part| part == separator))
-}
-
-fn code_item(
-    schema: &Schema,
-    named: &Named,
-    step: &PathStep,
-    code: &CodeConfig,
-) -> Result<Item, Mistake> {
-    let CodeConfig { bid, no_bid, error, .. } = code.clone();
-    let (scalar, codes) = (step.value(), Codes { bid, no_bid, error });
-    let is_held = |code: &Code| match code {
-        _ if matches!(schema, Schema::Json) => true,
-        Code::Number(number) => scalar.is_number() && scalar.holds((*number).into()),
-        Code::Bool(_) => scalar == Scalar::Bool,
-        Code::Text(_) => scalar == Scalar::Text,
-    };
-    if let Some(code) = codes.all().find(|code| !is_held(code)) {
-        return Err(named.mistake(&format!("it does not hold {code}"), "codes that its type holds"));
-    }
-    Ok(Item::Code(scalar, codes))
 }
 
 /// Inserts an item under its parent messages.

@@ -9,7 +9,8 @@
 mod json;
 mod protobuf;
 
-use super::response::{CodeCase, Response};
+use super::codes::CodeCase;
+use super::response::Response;
 use crate::platform::value::Value;
 use crate::strategy::{BidValue, Tag, ValueKey};
 

@@ -1,0 +1,54 @@
+//! Codes of a whole answer.
+
+use super::schema::{PathStep, Scalar, Schema};
+use crate::config::{Code, CodeConfig, Mistake, Named};
+
+/// The possible codes of the whole answer in one field.
+#[derive(Debug)]
+pub(super) struct Codes {
+    bid: Code,
+    no_bid: Code,
+    error: Option<Code>,
+}
+
+/// The facts that choose a code.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CodeCase {
+    /// Whether a strategy bids.
+    pub(super) is_bid: bool,
+    /// Whether the request was unreadable or unauthorized.
+    pub(super) is_failure: bool,
+}
+
+impl Codes {
+    /// The codes of a field, whose type must hold them.
+    pub(super) fn compile(
+        schema: &Schema,
+        named: &Named,
+        step: &PathStep,
+        code: &CodeConfig,
+    ) -> Result<Self, Mistake> {
+        let CodeConfig { bid, no_bid, error, .. } = code.clone();
+        let (scalar, codes) = (step.value(), Self { bid, no_bid, error });
+        let is_held = |code: &Code| match code {
+            _ if matches!(schema, Schema::Json) => true,
+            Code::Number(number) => scalar.is_number() && scalar.holds((*number).into()),
+            Code::Bool(_) => scalar == Scalar::Bool,
+            Code::Text(_) => scalar == Scalar::Text,
+        };
+        if let Some(code) = codes.all().find(|code| !is_held(code)) {
+            let why = format!("it does not hold {code}");
+            return Err(named.mistake(&why, "codes that its type holds"));
+        }
+        Ok(codes)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Code> {
+        [&self.bid, &self.no_bid].into_iter().chain(&self.error)
+    }
+
+    pub(super) fn of(&self, case: CodeCase) -> &Code {
+        let decided = if case.is_bid { &self.bid } else { &self.no_bid };
+        self.error.as_ref().filter(|_| case.is_failure).unwrap_or(decided)
+    }
+}
