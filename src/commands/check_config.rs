@@ -114,7 +114,7 @@ impl Summary<'_> {
         let when = strategy.when.as_ref().map(|when| {
             let index = |name: &AudienceName| audiences.iter().position(|it| it.name == *name);
             let rule = when.rule(&index, &PartNames::of(configs));
-            rule.to_text(&|index| audiences[index].name.to_string(), &experiments(configs).0)
+            rule.to_text(&|index| audiences[index].name.to_string(), &experiments(configs))
         });
         let mut conditions = Vec::new();
         if !strategy.include.is_empty() {

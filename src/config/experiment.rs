@@ -207,17 +207,20 @@ impl ExperimentConfig {
     }
 }
 
-/// The experiments, and the tags of all buckets.
-pub fn experiments(configs: &[ExperimentConfig]) -> (Vec<Experiment>, Vec<Tag>) {
-    let mut tags = Vec::new();
+impl BucketConfig {
+    /// Its tag, if it has one.
+    pub(super) fn tag(&self) -> Option<Tag> {
+        let (text, number) = (self.tag.clone(), self.tag_number.map(u64::from));
+        (text.is_some() || number.is_some()).then_some(Tag { text, number })
+    }
+}
+
+/// The experiments. Their tags are counted through, as [`super::PlatformConfig::tags`] has them.
+pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
+    let mut tags = 0..u16::MAX;
     let experiments = configs.iter().map(|config| {
         let bucket = |bucket: &BucketConfig| {
-            let (text, number) = (bucket.tag.clone(), bucket.tag_number.map(u64::from));
-            let has_tag = text.is_some() || number.is_some();
-            let tag = has_tag.then(|| {
-                tags.push(Tag { text, number });
-                u16::try_from(tags.len() - 1).expect("at most 32 times 100 buckets")
-            });
+            let tag = bucket.tag().map(|_| tags.next().expect("at most 32 times 100 buckets"));
             Bucket { name: bucket.name.clone(), slots: Slots(bucket.slots.0.clone()), tag }
         };
         Experiment {
@@ -231,7 +234,7 @@ pub fn experiments(configs: &[ExperimentConfig]) -> (Vec<Experiment>, Vec<Tag>) 
             traffic: Slots(config.traffic()),
         }
     });
-    (experiments.collect(), tags)
+    experiments.collect()
 }
 
 /// Parts of experiments as `when` names them: `price-test:b`.
@@ -242,7 +245,7 @@ impl PartNames {
     /// The parts of these experiments.
     pub fn of(configs: &[ExperimentConfig]) -> Self {
         let mut names = Vec::new();
-        for (index, experiment) in experiments(configs).0.iter().enumerate() {
+        for (index, experiment) in experiments(configs).iter().enumerate() {
             for part in experiment.parts() {
                 let name = format!("{}:{}", experiment.name, experiment.part_name(part));
                 names.push((name, index, part));

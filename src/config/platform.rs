@@ -14,10 +14,10 @@ use rtad_config::{Document, Named, Secret};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::experiment::ExperimentConfig;
+use super::experiment::{BucketConfig, ExperimentConfig};
 use super::rules::StrategyConfig;
 use super::value::{ValueBounds, ValueConfig};
-use crate::strategy::{Attribute, ValueKey};
+use crate::strategy::{Attribute, Tag, ValueKey};
 
 pub use custom::{
     Algorithm, BodyFormat, Code, CodeConfig, HexCase, IdListConfig, RequestConfig, ResponseConfig,
@@ -144,6 +144,21 @@ impl PlatformConfig {
         let mut conditions =
             strategies.iter().filter(|it| self.maps(it)).filter_map(|it| it.when.as_ref());
         conditions.any(|when| when.reads_experiment(&experiment.name))
+    }
+
+    /// The tags of all buckets that have one, in order. They are empty in experiments that no
+    /// strategy of the platform reads.
+    pub fn tags(
+        &self,
+        experiments: &[ExperimentConfig],
+        strategies: &[StrategyConfig],
+    ) -> Vec<Tag> {
+        let of_experiment = |experiment: &ExperimentConfig| {
+            let is_read = self.reads(experiment, strategies);
+            let tags = experiment.buckets.iter().filter_map(BucketConfig::tag);
+            tags.map(|tag| if is_read { tag } else { Tag::default() }).collect::<Vec<_>>()
+        };
+        experiments.iter().flat_map(of_experiment).collect()
     }
 
     /// Checks the platform at `table`. `strategies` are the names of `[[strategy]]`.

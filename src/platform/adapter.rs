@@ -78,7 +78,7 @@ pub struct Kind {
     /// Its word in the config, and its strategy ids.
     pub rules: KindRules,
     /// Builds an adapter for the config's strategy ids, the values of all strategies, and the tags
-    /// of all buckets.
+    /// of all buckets: without content if no strategy of the platform reads the experiment.
     ///
     /// # Errors
     ///

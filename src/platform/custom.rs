@@ -87,7 +87,8 @@ pub struct Custom {
 }
 
 impl Custom {
-    /// An adapter for these strategy ids, the values of all strategies, and the tags of buckets.
+    /// An adapter for these strategy ids, the values of all strategies, and the tags of buckets
+    /// that its strategies read.
     ///
     /// # Errors
     ///
@@ -109,7 +110,7 @@ impl Custom {
         let indexes: BTreeSet<usize> = strategies.iter().map(|(_, index)| *index).collect();
         let of = |index: usize| values.get(index).cloned().unwrap_or_default();
         let mapped: Vec<BidValue> = indexes.into_iter().flat_map(of).collect();
-        let response = Response::compile(&schema, response, &ids, &mapped, &mut mistakes);
+        let response = Response::compile(&schema, response, &ids, (&mapped, tags), &mut mistakes);
         let mut planner = Planner::new(&schema, request, &mut mistakes);
         let signature = config.signature.as_ref();
         let is_form = body == BodyFormat::Form;

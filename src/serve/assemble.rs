@@ -14,7 +14,7 @@ use crate::config::{
     StrategyConfig, ValueConfig, Vocabulary, experiments,
 };
 use crate::platform::{Access, Failure, KINDS, Platform};
-use crate::strategy::{Rule, Scheduled, Strategy, Tag, ValueEntry};
+use crate::strategy::{Rule, Scheduled, Strategy, ValueEntry};
 use crate::sync::CatalogPlan;
 use crate::telemetry::{MAX_SKETCHES, Route};
 use rtad_core::snapshot::AudienceName;
@@ -45,10 +45,9 @@ impl Assembly {
             Config::read(file, environment, flags, &vocabulary(&kinds));
         let mut fingerprint = DefaultHasher::new();
         config.fingerprint.hash(&mut fingerprint);
-        let (_, tags) = experiments(&config.experiments);
         let mut platforms = Vec::with_capacity(config.platforms.len());
         for platform in &config.platforms {
-            match build(platform, &config.strategies, &tags) {
+            match build(platform, &config) {
                 Ok(platform) => {
                     platform.adapter.schema_fingerprint().hash(&mut fingerprint);
                     platforms.push(Arc::new(platform));
@@ -118,7 +117,7 @@ impl Assembly {
         CatalogPlan {
             audiences: config.audiences.iter().map(audience).collect(),
             strategies: config.strategies.iter().map(strategy).collect(),
-            experiments: experiments(&config.experiments).0,
+            experiments: experiments(&config.experiments),
             caps: config.strategies.iter().map(|strategy| strategy.cap.clone()).collect(),
             cap_leases: config.cap_leases.clone(),
             platforms: self.platforms.clone(),
@@ -151,8 +150,7 @@ fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
 
 fn build(
     config: &PlatformConfig,
-    strategies: &[StrategyConfig],
-    tags: &[Tag],
+    Config { strategies, experiments, .. }: &Config,
 ) -> Result<Platform, Vec<Mistake>> {
     let kind = KINDS.into_iter().find(|kind| kind.rules.word == config.kind);
     let kind = kind.expect("reading lets only known kinds through");
@@ -164,12 +162,13 @@ fn build(
         strategy.values.iter().map(ValueConfig::numbers).collect::<Vec<_>>()
     };
     let values: Vec<_> = strategies.iter().map(numbers).collect();
+    let tags = config.tags(experiments, strategies);
     let access = config.headers.iter().map(|header| (header.name.clone(), header.secret.clone()));
     Ok(Platform {
         name: config.name.clone(),
         path: config.path.clone(),
         access: Access::any_of(access.collect()),
-        adapter: (kind.build)(config, ids, &values, tags)?,
+        adapter: (kind.build)(config, ids, &values, &tags)?,
     })
 }
 

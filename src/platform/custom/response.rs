@@ -3,6 +3,8 @@
 //!
 //! [`super::writer`] writes it. It omits empty messages.
 
+use std::fmt::Debug;
+
 use prost_reflect::MessageDescriptor;
 
 use super::codes::Codes;
@@ -11,7 +13,8 @@ use super::schema::{
     unfit_ids,
 };
 use crate::config::{Mistake, Named, ResponseConfig, StrategiesAs, VerdictsConfig};
-use crate::strategy::{BidValue, ValueKey};
+use crate::platform::value::Value;
+use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// A field of a response, of a message in it, or of a verdict.
 #[derive(Debug)]
@@ -73,12 +76,12 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// Compiles a response for these strategy ids, and the values of their strategies.
+    /// Compiles a response for these strategy ids, and the values and tags of their strategies.
     pub(super) fn compile(
         schema: &Schema,
         mapping: &ResponseConfig,
         ids: &[&[u8]],
-        values: &[BidValue],
+        (values, tags): (&[BidValue], &[Tag]),
         mistakes: &mut Vec<Mistake>,
     ) -> Self {
         let fields = Vec::new();
@@ -93,7 +96,7 @@ impl Response {
             });
         }
         if let Some(verdicts) = &mapping.verdicts {
-            compiler.verdicts(verdicts, values);
+            compiler.verdicts(verdicts, values, tags);
         }
         compiler.accepted(mapping);
         compiler.add(message, mapping.cache.as_ref(), End::Value, |schema, named, step| {
@@ -156,7 +159,7 @@ impl Compiler<'_> {
         self.mistakes.extend(added.err());
     }
 
-    fn verdicts(&mut self, mapping: &VerdictsConfig, values: &[BidValue]) {
+    fn verdicts(&mut self, mapping: &VerdictsConfig, values: &[BidValue], tags: &[Tag]) {
         let list = resolve(self.schema.response(), &mapping.list, End::Message);
         let Some(steps) = self.checked(list) else { return };
         let (list, above) = steps.split_last().expect("a path has at least one name");
@@ -185,10 +188,21 @@ impl Compiler<'_> {
                 Ok(Item::Amount(key, step.value()))
             });
         }
-        self.add(entry, mapping.tag.as_ref(), End::Value, |_, _, step| Ok(Item::Tag(step.value())));
+        self.add(entry, mapping.tag.as_ref(), End::Value, |_, named, step| {
+            let scalar = step.value();
+            let is_held = |text: &&String| {
+                let number = Value::Bytes(text.as_bytes()).integer();
+                !scalar.is_number() || number.is_some_and(|number| scalar.holds(number))
+            };
+            check_tags(named, tags.iter().filter_map(|tag| tag.text.as_ref()), is_held)?;
+            Ok(Item::Tag(scalar))
+        });
         self.add(entry, mapping.tag_number.as_ref(), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
-            Ok(Item::TagNumber(step.value()))
+            let scalar = step.value();
+            let is_held = |number: &u64| scalar.holds((*number).into());
+            check_tags(named, tags.iter().filter_map(|tag| tag.number), is_held)?;
+            Ok(Item::TagNumber(scalar))
         });
         let mut entry = std::mem::replace(&mut self.fields, outer);
         if self.schema.response().is_some() {
@@ -230,6 +244,21 @@ impl Compiler<'_> {
 
     fn checked<T>(&mut self, result: Result<T, Mistake>) -> Option<T> {
         result.map_err(|mistake| self.mistakes.push(mistake)).ok()
+    }
+}
+
+/// A mistake if a field does not hold one of these parts of tags.
+fn check_tags<T: Debug>(
+    named: &Named,
+    mut tags: impl Iterator<Item = T>,
+    is_held: impl Fn(&T) -> bool,
+) -> Result<(), Mistake> {
+    match tags.find(|tag| !is_held(tag)) {
+        None => Ok(()),
+        Some(tag) => Err(named.mistake(
+            &format!("it cannot hold {tag:?}, the tag of a bucket"),
+            "a field whose type holds the tags of all buckets that the platform's strategies read",
+        )),
     }
 }
 

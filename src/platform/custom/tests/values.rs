@@ -60,11 +60,15 @@ cpc_factor = "factor"
 "#;
 
 fn read(mapping: &str) -> Result<Assembly, ConfigError> {
+    read_with(RULES, mapping)
+}
+
+fn read_with(rules: &str, mapping: &str) -> Result<Assembly, ConfigError> {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("p.proto"), PROTO).unwrap();
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];
-    let text = format!("{RULES}{mapping}");
+    let text = format!("{rules}{mapping}");
     Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags)
 }
 
@@ -126,4 +130,37 @@ fn mapped_fields_must_hold_all_values() {
     ] {
         assert!(found(text), "{text}: {mistakes:#?}");
     }
+}
+
+#[test]
+fn mapped_fields_must_hold_the_tags_of_the_platforms_strategies() {
+    let others = r#"
+[[experiment]]
+name = "e"
+buckets = [{ name = "b", slots = "0..1", tag = "x", tag_number = 2147483648 }]
+[[experiment]]
+name = "other"
+buckets = [{ name = "b", slots = "0..1", tag = "y", tag_number = 4294967295 }]
+[[strategy]]
+name = "c"
+when = { any = ["old", { bucket = "other:b" }] }
+"#;
+    let mapping = PROTOBUF_MAPPING
+        .replace("strategy = \"strategy\"", "strategy = \"name\"")
+        .replace("cpa_price = \"price.cpa\"", "tag = \"strategy\"\ntag_number = \"price.cpa\"");
+    // None of the platform's strategies reads an experiment.
+    read(&format!("{mapping}{others}")).unwrap();
+    let rules = RULES.replacen("exclude = [\"old\"]", "when = { bucket = \"e:b\" }", 1);
+    let mistakes = read_with(&rules, &format!("{mapping}{others}")).unwrap_err().mistakes;
+    let expected = [
+        "verdicts.tag is \"strategy\": it cannot hold \"x\", the tag of a bucket; accepted: a \
+         field whose type holds the tags of all buckets that the platform's strategies read",
+        "verdicts.tag_number is \"price.cpa\": it cannot hold 2147483648, the tag of a bucket; ",
+    ];
+    assert_eq!(mistakes.len(), expected.len(), "{mistakes:#?}");
+    for (mistake, expected) in mistakes.iter().zip(expected) {
+        assert!(mistake.contains(expected), "{mistake}");
+    }
+    let held = others.replace("\"x\"", "\"12\"").replace("2147483648", "2147483647");
+    read_with(&rules, &format!("{mapping}{held}")).unwrap();
 }
