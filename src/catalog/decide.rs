@@ -270,6 +270,7 @@ mod tests {
                 field: IdField::named(field).unwrap(),
                 value: Value::Bytes(value.as_bytes()),
                 is_doubtful: *value == "doubtful",
+                is_accepted: false,
             };
             let mut read = Read::default();
             (read.ids, read.cached_kind) = (ids.iter().map(id).collect(), cached_kind);

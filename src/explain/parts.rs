@@ -146,6 +146,7 @@ pub(super) fn explain_strategy(
     };
     StrategyExplained {
         id,
+        device: None,
         buckets: strategy.experiments.iter().map(bucket).collect(),
         strategy: Some(strategy.name.clone()),
         exclude: names(&strategy.exclude),

@@ -143,6 +143,9 @@ pub(super) struct SnapshotExplained {
 pub(super) struct StrategyExplained {
     /// The platform's id of the strategy.
     pub(super) id: String,
+    /// The id of the device, if each id of the request is a device of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<String>,
     /// Null if the id is not configured.
     pub(super) strategy: Option<String>,
     pub(super) exclude: Vec<String>,

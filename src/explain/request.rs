@@ -16,7 +16,8 @@ use super::report::{
 use super::trace::{Trace, TracedId};
 use crate::catalog::{Catalog, IdResult};
 use crate::platform::{
-    Admission, Failure, IdReader, Platform, Read, ReadError, RequestHead, Verdicts,
+    Admission, Failure, IdReader, MAX_IDS, Platform, Purpose, Read, ReadError, RequestHead,
+    Verdicts,
 };
 use crate::strategy::{Assignments, Experiment, Membership, RequestFacts, Strategy};
 use crate::sync::SyncHistory;
@@ -66,15 +67,23 @@ pub fn explain(
     };
     let admission = if has_headers { Admission::ByHeaders } else { Admission::Granted };
     let body = if size_bytes > max_body { Err(Failure::TooLarge) } else { Ok(body) };
-    let (mut read, mut verdicts, at) = (Read::default(), Verdicts::new(), Instant::now());
+    let (mut read, at) = (Read::default(), Instant::now());
+    // Several if each id is a device of its own.
+    let mut decided: Vec<(Trace, Verdicts)> = Vec::new();
     let answered = platform.respond(admission, head, &body, &mut read, |read, answered| {
         let trace = Trace::of(read, ids);
-        verdicts = catalog.decide_request_uncounted(&trace.keys, read, at);
+        let verdicts = catalog.decide_request_uncounted(&trace.keys, read, at);
         answered.clone_from(&verdicts);
         catalog.remove_shadow(answered);
+        decided.push((trace, verdicts));
     });
-    let trace = Trace::of(&read, ids);
-    let too_many = trace.keys.are_too_many().then_some(Failure::TooManyIds);
+    let is_of_devices = read.purpose == Purpose::Devices;
+    let mut trace = Trace::of(&read, ids);
+    let are_too_many = match is_of_devices {
+        true => read.ids.len() > MAX_IDS,
+        false => trace.keys.are_too_many(),
+    };
+    let too_many = are_too_many.then_some(Failure::TooManyIds);
     let detail = answered.error.as_ref().and_then(|error| match error {
         ReadError::Failed(_) => None,
         unreadable => Some(unreadable.to_string()),
@@ -83,7 +92,15 @@ pub fn explain(
     let failure = failure.map(|failure| FailureExplained { cause: failure.as_str(), detail });
 
     let indexes = named_audiences(catalog, platform);
-    let keys = trace.keys.keys();
+    let strategies = match is_of_devices {
+        true => explain_devices(catalog, platform, &read, &mut trace, decided),
+        false => {
+            let verdicts = decided.pop().map_or_else(Verdicts::new, |(_, verdicts)| verdicts);
+            explain_strategies(catalog, platform, &read, &trace, &verdicts)
+        }
+    };
+    // The ids of several devices have no membership as a whole.
+    let keys = if is_of_devices { &[][..] } else { trace.keys.keys() };
     let audiences: Vec<AudienceExplained> =
         indexes.iter().map(|index| explain_audience(catalog, *index, keys, history)).collect();
     let of_id = |key: DeviceKey| {
@@ -92,7 +109,6 @@ pub fn explain(
     };
     let ids: Vec<IdExplained> =
         trace.ids.iter().map(|id| explain_traced(id, &audiences, of_id)).collect();
-    let strategies = explain_strategies(catalog, platform, &read, &trace, &verdicts);
     let answer = ExplainedAnswer {
         status: 200,
         content_type: platform.content_type(),
@@ -133,9 +149,7 @@ fn explain_traced(
     audiences: &[AudienceExplained],
     of_id: impl FnOnce(DeviceKey) -> Vec<(Membership, Option<u8>)>,
 ) -> IdExplained {
-    let decides =
-        id.found == IdResult::Usable && audiences.iter().any(|audience| audience.answer.is_some());
-    let answers = id.key.filter(|_| decides).map_or_else(Vec::new, of_id);
+    let answers = id.key.filter(|_| id.found == IdResult::Usable).map_or_else(Vec::new, of_id);
     let in_audience = |(audience, answer): (&AudienceExplained, _)| {
         let (membership, tier) = answer;
         IdInAudience { name: audience.name.clone(), answer: Some(membership), tier }
@@ -182,10 +196,33 @@ fn explain_strategies(
     asked.collect()
 }
 
+/// The strategies' decisions about each id as a device of its own. The trace gets the results of
+/// its ids.
+fn explain_devices(
+    catalog: &Catalog,
+    platform: &Platform,
+    read: &Read<'_>,
+    trace: &mut Trace,
+    decided: Vec<(Trace, Verdicts)>,
+) -> Vec<StrategyExplained> {
+    let mut explained = Vec::new();
+    let listed = trace.ids.len();
+    trace.ids.clear();
+    for (mut device, verdicts) in decided.into_iter().take(listed) {
+        let strategies = explain_strategies(catalog, platform, read, &device, &verdicts);
+        let Some(id) = device.ids.pop() else { continue };
+        let of_device = |one| StrategyExplained { device: Some(id.value.clone()), ..one };
+        explained.extend(strategies.into_iter().map(of_device));
+        trace.ids.push(id);
+    }
+    explained
+}
+
 /// A requested strategy id that the config does not map.
 fn not_configured(id: String) -> StrategyExplained {
     StrategyExplained {
         id,
+        device: None,
         strategy: None,
         exclude: Vec::new(),
         include: Vec::new(),

@@ -1,6 +1,7 @@
 //! Explanations compared with served answers, and their sentences.
 
 mod attributes;
+mod batches;
 mod requests;
 mod strategies;
 

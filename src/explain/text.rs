@@ -92,7 +92,11 @@ impl Explanation {
         let because = printable(&self.of_strategy(one));
         let value = self.of_value(one).map(|value| format!("; {value}")).unwrap_or_default();
         let reason = format!("{}: {because}{value}", one.reason);
-        vec![printable(&one.id), strategy, outcome.to_owned(), reason]
+        let id = match &one.device {
+            Some(device) => format!("{} of {device}", one.id),
+            None => one.id.clone(),
+        };
+        vec![printable(&id), strategy, outcome.to_owned(), reason]
     }
 }
 

@@ -3,6 +3,7 @@
 //! A reason follows the word "because" and has no full stop. The JSON has the codes and facts
 //! alone.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::report::{
@@ -228,6 +229,15 @@ impl Explanation {
                 }
                 None => "No bid, because the request names no strategy.".to_owned(),
             };
+        }
+        if self.strategies.iter().any(|one| one.device.is_some()) {
+            let bids = self.strategies.iter().filter(|one| one.bid && !one.shadow);
+            let accepted: BTreeSet<_> = bids.filter_map(|one| one.device.as_ref()).collect();
+            let devices: BTreeSet<_> = self.strategies.iter().map(|one| &one.device).collect();
+            let (accepted, devices) = (accepted.len(), devices.len());
+            return format!(
+                "Accepts {accepted} of {devices} different ids, each a device of its own."
+            );
         }
         let mut groups: Vec<(bool, String, Vec<&str>)> = Vec::new();
         for one in &self.strategies {

@@ -194,6 +194,9 @@ impl Custom {
                 reading.read.observed = Some(failure);
             }
         }
+        if self.response.lists_ids {
+            read.purpose = Purpose::Devices;
+        }
         match &mut read.asked {
             AskedList::Named(named) if !named.is_empty() => {
                 for asked in named {
@@ -232,11 +235,20 @@ impl Adapter for Custom {
         self.read_at(request, read, since_1970)
     }
 
-    /// A verdict for each requested strategy; for all configured ones if the request names none.
+    /// A verdict for each requested strategy; for all configured ones if the request names none. Or
+    /// the ids that are accepted.
     fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         if read.purpose == Purpose::Ping {
             let case = CodeCase { is_bid: true, is_failure: false };
             return self.response.write(&bare(&read.request_id, case)).into();
+        }
+        if self.response.lists_ids {
+            // The ids of an unreadable request are unknown: none is accepted.
+            let ids = &read.ids[..];
+            let is_bid = ids.iter().any(|id| id.is_accepted);
+            let case = CodeCase { is_bid, is_failure: read.purpose == Purpose::Fallback };
+            let answer = AnswerValues { ids, ..bare(&read.request_id, case) };
+            return self.response.write(&answer).into();
         }
         let mut is_accepted = [false; MAX_STRATEGIES];
         let mut given = Vec::with_capacity(read.asked.iter().len());
@@ -262,6 +274,7 @@ impl Adapter for Custom {
             case,
             verdicts: &given,
             accepted: &accepted,
+            ids: &[],
             cache_seconds: self.cache.of(is_bid, verdicts),
         };
         self.response.write(&answer).into()
@@ -291,7 +304,7 @@ impl Adapter for Custom {
 
 /// An answer without strategies.
 const fn bare<'s>(request_id: &'s Value<'s>, case: CodeCase) -> AnswerValues<'s, 's> {
-    AnswerValues { request_id, case, verdicts: &[], accepted: &[], cache_seconds: None }
+    AnswerValues { request_id, case, verdicts: &[], accepted: &[], ids: &[], cache_seconds: None }
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ fn read_ids<'a>(body: &'a Bytes, request: &Req, into: &mut Read<'a>) {
     let mut read = |path, field, value: &Bytes| {
         if !value.is_empty() {
             let value = borrowed(body, value);
-            into.add_id(Id { path, field, value, is_doubtful: false });
+            into.add_id(Id { path, field, value, is_doubtful: false, is_accepted: false });
         }
     };
     if let Some(device) = &request.device {

@@ -74,6 +74,8 @@ pub enum Purpose {
     Strategies,
     /// A decision per ad: Tencent's second request.
     Ads,
+    /// A decision per id, each of which is a device of its own.
+    Devices,
     /// A sign of life.
     Ping,
     /// Every strategy's `unavailable` answer, as the request is unreadable.
@@ -91,6 +93,8 @@ pub struct Id<'a> {
     pub value: Value<'a>,
     /// Whether the platform marks it as doubtful. Such an id does not affect the decision.
     pub is_doubtful: bool,
+    /// Whether a strategy bids for the device of this id; with [`Purpose::Devices`] only.
+    pub is_accepted: bool,
 }
 
 /// A requested strategy.

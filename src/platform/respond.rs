@@ -9,12 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use rtad_http::body::{has_encoding, is_compressed};
+use smallvec::SmallVec;
 
 use super::access::Access;
 use super::adapter::{Adapter, Admission, Request, RequestHead};
 use super::failure::{Failure, ReadError};
-use super::read::Read;
-use super::verdict::Verdicts;
+use super::ids::MAX_IDS;
+use super::read::{Purpose, Read};
+use super::verdict::{Verdict, Verdicts};
 
 /// One configured platform.
 #[derive(Debug)]
@@ -70,7 +72,10 @@ impl Platform {
                 return Err(with_encoding(error, head, body));
             }
             let mut verdicts = Verdicts::new();
-            decide(read, &mut verdicts);
+            match read.purpose {
+                Purpose::Devices => decide_each(read, &mut decide),
+                _ => decide(read, &mut verdicts),
+            }
             Ok(self.adapter.write(read, &verdicts))
         });
         let error = match answered {
@@ -114,6 +119,36 @@ impl Platform {
         let described = self.adapter.describe_answer(answer);
         described.unwrap_or_else(|error| format!("not an answer of this protocol: {error}"))
     }
+}
+
+/// Decides about each id as a device of its own, and marks those that a strategy bids for. Ids
+/// beyond [`MAX_IDS`] get every strategy's `unavailable` decision.
+#[inline(never)]
+fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut Verdicts)) {
+    let (ids, observed) = (std::mem::take(&mut read.ids), read.observed);
+    let mut decided = SmallVec::with_capacity(ids.len());
+    let mut verdicts = Verdicts::new();
+    if ids.is_empty() {
+        // Counts the failed check alone.
+        let asked = std::mem::take(&mut read.asked);
+        decide(read, &mut verdicts);
+        read.asked = asked;
+    }
+    for (index, id) in ids.into_iter().enumerate() {
+        if index == MAX_IDS {
+            read.purpose = Purpose::Fallback;
+            read.observed = Some(Failure::TooManyIds);
+        }
+        read.ids.push(id);
+        verdicts.clear();
+        decide(read, &mut verdicts);
+        read.observed = None;
+        for mut id in read.ids.drain(..) {
+            id.is_accepted = verdicts.iter().any(Verdict::bids);
+            decided.push(id);
+        }
+    }
+    (read.ids, read.observed, read.purpose) = (decided, observed, Purpose::Devices);
 }
 
 /// The error of an unreadable body, which may be unreadable only because it is compressed. Readable

@@ -237,7 +237,9 @@ impl Adapter for Tencent {
     #[inline]
     fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         let mut response = match read.purpose {
-            Purpose::Strategies | Purpose::Fallback => return self.of_strategies(read, verdicts),
+            Purpose::Strategies | Purpose::Devices | Purpose::Fallback => {
+                return self.of_strategies(read, verdicts);
+            }
             Purpose::Ping => RtaResponse { code: Some(ACCEPT), ..RtaResponse::default() },
             Purpose::Ads => self.of_ads(read, verdicts),
         };
@@ -359,7 +361,8 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
     let mut read = |path, field, value: Option<&'a [u8]>, doubtful: Option<DoubtfulId>| {
         let Some(value) = value else { return };
         let is_doubtful = doubtful.is_some_and(is_doubtful);
-        into.add_id(Id { path, field, value: Value::Bytes(value), is_doubtful });
+        let value = Value::Bytes(value);
+        into.add_id(Id { path, field, value, is_doubtful, is_accepted: false });
     };
     const IDFA_MD5: IdField = IdField::at("idfa_md5");
     const IMEI_MD5: IdField = IdField::at("imei_md5");

@@ -138,7 +138,9 @@ function likely(explanations) {
 }
 
 const inShort = ({ strategies }) =>
-  strategies.map(({ id, bid }) => `${id} ${t(bid ? "bid" : "no-bid")}`).join(", ");
+  strategies
+    .map(({ id, device, bid }) => `${device ?? id} ${t(bid ? "bid" : "no-bid")}`)
+    .join(", ");
 
 /** One reading of the id. */
 function showReading(reading) {
@@ -224,10 +226,11 @@ function strategiesTable(strategies, audiences, failure) {
   return filled(
     t("by-strategy"),
     [t("strategy"), t("decision"), t("because")],
-    strategies,
-    ({ id }) => id,
+    strategies.map((one, at) => ({ ...one, at })),
+    ({ id, device, at }) => (device === undefined ? id : at),
     (one) => [
-      one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`,
+      (one.device === undefined ? "" : `${one.device}: `) +
+        (one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`),
       pill(one.bid ? "good" : "no", t(one.bid ? "bid" : "no-bid")),
       [because(one, audiences, failure), ...bucketsOf(one), ...valueOf(one), ...(one.shadow ? [t("in-shadow")] : [])].join("; "),
     ],

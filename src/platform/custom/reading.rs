@@ -100,10 +100,15 @@ impl<'r, 'a> Reading<'r, 'a> {
     #[inline]
     fn add_ids(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
         if self.plan.ids_separator.is_none() && self.plan.caid_separator.is_none() {
-            self.read.add_id(Id { path, field, value, is_doubtful: false });
+            self.add_id(path, field, value);
         } else {
             self.add_separated_ids(path, field, value);
         }
+    }
+
+    #[inline]
+    fn add_id(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
+        self.read.add_id(Id { path, field, value, is_doubtful: false, is_accepted: false });
     }
 
     #[inline(never)]
@@ -122,7 +127,7 @@ impl<'r, 'a> Reading<'r, 'a> {
                 }
                 (Some(_), part) => part,
             };
-            self.read.add_id(Id { path, field, value, is_doubtful: false });
+            self.add_id(path, field, value);
             Ok(())
         });
         added.expect("each id is added");

@@ -63,6 +63,8 @@ pub(super) enum Item {
     Joined {
         separator: String,
     },
+    /// A list of the ids that are accepted.
+    AcceptedIds(Scalar),
     Cache(Scalar),
 }
 
@@ -73,6 +75,8 @@ pub(super) struct Response {
     pub(super) is_json: bool,
     /// Whether strategies are numbers in JSON.
     pub(super) strategies_are_numbers: bool,
+    /// Whether it lists the ids that are accepted, each a device of its own.
+    pub(super) lists_ids: bool,
 }
 
 impl Response {
@@ -99,6 +103,7 @@ impl Response {
             compiler.verdicts(verdicts, values, tags);
         }
         compiler.accepted(mapping);
+        compiler.accepted_ids(mapping);
         compiler.add(message, mapping.cache.as_ref(), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
             Ok(Item::Cache(step.value()))
@@ -117,10 +122,12 @@ impl Response {
         }
         if mapping.is_whole && !expresses_no_bid(mapping) {
             let found = "cannot express a no-bid".to_owned();
-            let accepted = "code with a no_bid other than bid, verdicts, or accepted".to_owned();
+            let accepted =
+                "code with a no_bid other than bid, verdicts, accepted or accepted_ids".to_owned();
             mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
         }
-        Self { fields, is_json: message.is_none(), strategies_are_numbers }
+        let (is_json, lists_ids) = (message.is_none(), mapping.accepted_ids.is_some());
+        Self { fields, is_json, strategies_are_numbers, lists_ids }
     }
 }
 
@@ -130,6 +137,7 @@ const JSON_NUMBERS: (i128, i128) = (i64::MIN as i128, u64::MAX as i128);
 fn expresses_no_bid(mapping: &ResponseConfig) -> bool {
     mapping.verdicts.is_some()
         || mapping.accepted.is_some()
+        || mapping.accepted_ids.is_some()
         || mapping.code.iter().any(|code| code.bid != code.no_bid)
 }
 
@@ -239,6 +247,21 @@ impl Compiler<'_> {
             .and(item)
             .and_then(|item| check_ids(named, step.value(), self.ids).map(|()| item))
             .and_then(|item| insert(&mut self.fields, named, above, step, item));
+        self.mistakes.extend(inserted.err());
+    }
+
+    fn accepted_ids(&mut self, mapping: &ResponseConfig) {
+        let Some(named) = &mapping.accepted_ids else { return };
+        let resolved = resolve(self.schema.response(), named, End::Value);
+        let inserted = resolved.and_then(|steps| {
+            let (step, above) = steps.split_last().expect("a path has at least one name");
+            check_single(named, above)?;
+            let is_protobuf = self.schema.response().is_some();
+            if is_protobuf && (!step.is_list || step.value() != Scalar::Text) {
+                return Err(named.mistake("it is not a list of strings", "a list of strings"));
+            }
+            insert(&mut self.fields, named, above, step, Item::AcceptedIds(step.value()))
+        });
         self.mistakes.extend(inserted.err());
     }
 

@@ -14,8 +14,9 @@ use http::HeaderMap;
 use tempfile::TempDir;
 
 use super::*;
+use crate::config::ConfigError;
 use crate::platform::testing::{
-    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, fallback, reply,
+    BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, fallback, reply, verdicts,
 };
 use crate::platform::{Platform, RequestHead};
 use crate::serve::Assembly;
@@ -114,13 +115,22 @@ fn platform(proto: &str, mapping: &str) -> Arc<Platform> {
 }
 
 fn assembly(proto: &str, mapping: &str) -> Assembly {
+    read(proto, mapping).unwrap()
+}
+
+/// The mistakes in a mapping.
+fn refused(proto: &str, mapping: &str) -> Vec<String> {
+    read(proto, mapping).unwrap_err().mistakes
+}
+
+fn read(proto: &str, mapping: &str) -> Result<Assembly, ConfigError> {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("p.proto"), proto).unwrap();
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];
     let cache = if mapping.contains("cache = ") { CACHE } else { "" };
     let text = format!("{HEAD}{cache}{mapping}");
-    Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
+    Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags)
 }
 
 /// The adapter of its platform, built again, to set its clock.
@@ -264,4 +274,25 @@ response = { verdicts = { list = "head.v", strategy = "s", accepted = "ok" } }
     let (answer, _) = asked(&platform(proto, mapping), &body, &[BID, BID]);
     let expected = [&b"\x0a\xd0\x01\x0a\xcd\x01\x0a\xc8\x01"[..], &strategy, b"\x10\x00"].concat();
     assert_eq!(answer.unwrap(), expected);
+}
+
+/// The answer to a batch, of which these ids get bids, and the id and strategies of each device
+/// that was decided.
+fn answered(
+    platform: &Platform,
+    body: &[u8],
+    bids: impl Fn(&[u8]) -> bool,
+) -> (String, Vec<String>) {
+    let (headers, body) = (HeaderMap::new(), Ok(Bytes::copy_from_slice(body)));
+    let head = RequestHead { headers: &headers, query: None };
+    let (mut read, mut decided) = (Read::default(), Vec::new());
+    let answered =
+        platform.respond(Admission::Granted, head, &body, &mut read, |read, answered| {
+            let [id] = &read.ids[..] else { panic!("a device of one id") };
+            let asked: Vec<_> = read.asked.iter().map(|asked| asked.id.to_string()).collect();
+            decided.push(format!("{} {}", id.value, asked.join(" ")));
+            let decision = if bids(id.value.text(&mut Digits::new())) { BID } else { NO_BID };
+            answered.extend(verdicts(read, &[decision, NO_BID]));
+        });
+    (String::from_utf8(answered.bytes.to_vec()).unwrap(), decided)
 }

@@ -11,6 +11,7 @@ mod protobuf;
 
 use super::codes::CodeCase;
 use super::response::Response;
+use crate::platform::read::Id;
 use crate::platform::value::Value;
 use crate::strategy::{BidValue, Tag, ValueKey};
 
@@ -21,6 +22,8 @@ pub(super) struct AnswerValues<'s, 'a> {
     pub(super) verdicts: &'s [Given<'s, 'a>],
     /// Strategies that bid, each once.
     pub(super) accepted: &'s [&'s [u8]],
+    /// Ids, of which those accepted are written.
+    pub(super) ids: &'s [Id<'a>],
     pub(super) cache_seconds: Option<u32>,
 }
 
@@ -30,6 +33,12 @@ pub(super) struct Given<'s, 'a> {
     pub(super) is_accepted: bool,
     pub(super) value: Option<&'s BidValue>,
     pub(super) tag: Option<&'s Tag>,
+}
+
+impl<'s, 'a> AnswerValues<'s, 'a> {
+    fn accepted_ids(&self) -> impl Iterator<Item = &'s Value<'a>> {
+        self.ids.iter().filter(|id| id.is_accepted).map(|id| &id.value)
+    }
 }
 
 impl Given<'_, '_> {
@@ -51,7 +60,9 @@ type Verdict<'s, 'a> = Option<&'s Given<'s, 'a>>;
 impl Response {
     /// Writes an answer.
     pub(super) fn write(&self, answer: &AnswerValues<'_, '_>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + 32 * (answer.verdicts.len() + answer.accepted.len()));
+        let mut out = Vec::with_capacity(
+            64 + 32 * (answer.verdicts.len() + answer.accepted.len()) + 40 * answer.ids.len(),
+        );
         if self.is_json {
             self.object(&self.fields, answer, None, &mut out);
         } else {

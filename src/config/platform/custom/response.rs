@@ -35,6 +35,11 @@ pub struct ResponseConfig {
     /// Separator of strategies in one value.
     #[serde(deserialize_with = "filled")]
     pub accepted_separator: Option<String>,
+    /// Field of the list of accepted ids, as the request has them. Each id of a request is then a
+    /// device of its own, and accepted if a strategy bids for it. Excludes `verdicts`, `accepted`,
+    /// `cache`, and `caid_separator` of the request.
+    #[serde(deserialize_with = "path")]
+    pub accepted_ids: Option<Named>,
     /// Field of the seconds for which the platform may cache the answer.
     #[serde(deserialize_with = "path")]
     pub cache: Option<Named>,
@@ -187,6 +192,12 @@ impl ResponseConfig {
         if self.accepted_separator.is_some() && self.accepted.is_none() {
             let key = format!("{table}.accepted_separator");
             d.mistake(&key, "is given without accepted", "both, or accepted alone");
+        }
+        for key in ["verdicts", "accepted", "cache", "strategies_as"] {
+            let key = format!("{table}.{key}");
+            if self.accepted_ids.is_some() && d.has(&key) {
+                d.mistake(&key, "is given with accepted_ids", "one of them");
+            }
         }
         let key = format!("{table}.strategies_as");
         if !is_json && d.has(&key) {

@@ -150,6 +150,19 @@ fn alipay_profile_answers_a_request() {
 }
 
 #[test]
+fn huawei_profile_answers_a_request() {
+    let assembly = profile("huawei.toml");
+    let body =
+        br#"{"req_id": 1, "req_time": 1764115200, "campaign_id": 501, "oaids": ["a", "b", "c"]}"#;
+    let (answer, read) = answered(&assembly.platforms[0], body, |id| id != b"b");
+    assert_eq!(answer, r#"{"result_code":"0","oaids":["a","c"]}"#);
+    assert_eq!(read, ["a 501", "b 501", "c 501"]);
+    let (answer, _) = answered(&assembly.platforms[0], body, |_| false);
+    assert_eq!(answer, r#"{"result_code":"0","oaids":[]}"#);
+    assert_eq!(assembly.platforms[0].adapter.refusal(), r#"{"result_code":"1","oaids":[]}"#);
+}
+
+#[test]
 fn openrtb_profile_answers_a_request() {
     let platform = Arc::clone(&profile("openrtb.toml").platforms[0]);
     let body = br#"{"id": "r1", "imp": [{"id": "1"}], "app": {"bundle": "a.b"}, "device": {

@@ -158,3 +158,66 @@ secrets = [{ value = "s" }]
         assert_eq!(ask(&query, body), Err(Failure::BadSignature), "{query} {body}");
     }
 }
+
+#[test]
+fn answer_lists_the_ids_that_are_accepted() {
+    let mapping = r#"
+body = "form"
+request = { strategies = "asked", ids = { imei_md5 = "imeis", oaid = "device.oaids" }, ids_separator = "," }
+response = { code = { field = "ok", bid = true, no_bid = false }, accepted_ids = "hits.ids" }
+"#;
+    let ask = |platform: &Platform, body: &[u8]| answered(platform, body, |id| id != b"b");
+    let form = platform("", mapping);
+    let (answer, decided) = ask(&form, b"imeis=a,+b+,c&device={\"oaids\":[7,\"d\"]}&asked=1");
+    assert_eq!(answer, r#"{"ok":true,"hits":{"ids":[7,"d","a","c"]}}"#);
+    assert_eq!(decided, ["7 1", "d 1", "a 1", "b 1", "c 1"]);
+    assert_eq!(ask(&form, b"imeis=b").0, r#"{"ok":false,"hits":{"ids":[]}}"#);
+
+    let proto = r#"
+syntax = "proto2";
+message Q { repeated string ids = 1; }
+message R { optional int32 code = 1; repeated bytes ids = 2; optional string one = 3; repeated int32 n = 4; }
+"#;
+    let mapping = |field: &str| {
+        format!(
+            r#"
+body = "protobuf"
+proto = "p.proto"
+request_message = "Q"
+response_message = "R"
+request = {{ ids = {{ oaid = "ids" }} }}
+response = {{ code = {{ field = "code", bid = 1, no_bid = 0 }}, accepted_ids = "{field}" }}
+"#
+        )
+    };
+    let protobuf = platform(proto, &mapping("ids"));
+    assert_eq!(ask(&protobuf, b"\x0a\x01a\x0a\x01b\x0a\x01c").0, "\x08\x01\x12\x01a\x12\x01c");
+    for field in ["one", "n"] {
+        let found = refused(proto, &mapping(field));
+        assert!(found.len() == 1 && found[0].contains("it is not a list of strings"), "{found:?}");
+    }
+}
+
+#[test]
+fn accepted_ids_exclude_answers_about_one_device() {
+    let mapping = r#"
+body = "json"
+[platform.request]
+ids = { caid = "ids" }
+caid_separator = "_"
+[platform.response]
+accepted_ids = "ids"
+cache = "cache"
+accepted = "strategies"
+verdicts = { list = "verdicts", strategy = "strategy" }
+"#;
+    let found = refused("", mapping);
+    for key in
+        ["request.caid_separator", "response.cache", "response.accepted", "response.verdicts"]
+    {
+        assert!(
+            found.iter().any(|mistake| mistake.contains(&format!("{key} is given with"))),
+            "{key}: {found:#?}"
+        );
+    }
+}

@@ -1,7 +1,6 @@
 //! Values of bids in mapped fields.
 
 use super::*;
-use crate::config::ConfigError;
 use crate::platform::testing::bid_with;
 
 const RULES: &str = r#"

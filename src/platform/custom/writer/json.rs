@@ -44,17 +44,11 @@ impl Response {
     ) -> bool {
         match item {
             Item::Message(fields) => return self.object(fields, answer, verdict, out),
-            Item::RequestId(_) => match answer.request_id {
-                Value::Absent => return false,
-                Value::Int(_) | Value::Uint(_) => {
-                    out.extend(answer.request_id.text(&mut Digits::new()))
-                }
-                text => string(text.text(&mut Digits::new()), out),
-            },
+            Item::RequestId(_) => return echo(answer.request_id, out),
             Item::Code(_, codes) => serde_json::to_writer(out, codes.of(answer.case))
                 .expect("a code can be written to memory"),
             Item::Verdicts { fields, is_of_bids } => {
-                list(answer.verdicts, out, |verdict, out| {
+                list(answer.verdicts.iter(), out, |verdict, out| {
                     (verdict.is_accepted || !is_of_bids)
                         && self.object(fields, answer, Some(verdict), out)
                 });
@@ -85,8 +79,9 @@ impl Response {
                 None => return false,
             },
             Item::Accepted { .. } => {
-                list(answer.accepted, out, |strategy, out| self.strategy(strategy, out))
+                list(answer.accepted.iter(), out, |strategy, out| self.strategy(strategy, out))
             }
+            Item::AcceptedIds(_) => list(answer.accepted_ids(), out, echo),
             Item::Joined { separator } => string(&answer.accepted.join(separator.as_bytes()), out),
             Item::Cache(_) => match answer.cache_seconds {
                 Some(seconds) => number(seconds.into(), out),
@@ -107,7 +102,11 @@ impl Response {
 }
 
 /// A JSON list; elements for which `write` fails are omitted.
-fn list<T>(elements: &[T], out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec<u8>) -> bool) {
+fn list<T>(
+    elements: impl Iterator<Item = T>,
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(T, &mut Vec<u8>) -> bool,
+) {
     out.push(b'[');
     let start = out.len();
     for element in elements {
@@ -120,6 +119,16 @@ fn list<T>(elements: &[T], out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec
         }
     }
     out.push(b']');
+}
+
+/// A value of the request; false if it is absent.
+fn echo(value: &Value<'_>, out: &mut Vec<u8>) -> bool {
+    match value {
+        Value::Absent => return false,
+        Value::Int(_) | Value::Uint(_) => out.extend(value.text(&mut Digits::new())),
+        text => string(text.text(&mut Digits::new()), out),
+    }
+    true
 }
 
 fn string(text: &[u8], out: &mut Vec<u8>) {

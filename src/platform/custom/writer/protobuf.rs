@@ -112,6 +112,11 @@ pub(super) fn message(
                     );
                 }
             }
+            Item::AcceptedIds(scalar) => {
+                for id in answer.accepted_ids() {
+                    value(number, *scalar, id, out);
+                }
+            }
             Item::Cache(scalar) => {
                 if let Some(seconds) = answer.cache_seconds {
                     let greatest = scalar.range().map_or(i128::MAX, |(_, greatest)| greatest);
@@ -140,6 +145,7 @@ fn has_values(fields: &[Field], answer: &AnswerValues<'_, '_>) -> bool {
             answer.verdicts.iter().any(|verdict| verdict.is_accepted || !is_of_bids)
         }
         Item::Accepted { .. } | Item::Joined { .. } => !answer.accepted.is_empty(),
+        Item::AcceptedIds(_) => answer.accepted_ids().next().is_some(),
         Item::Cache(_) => answer.cache_seconds.is_some(),
     })
 }
