@@ -50,6 +50,12 @@ impl LiveFilters {
         let chunk = self.chunks.get(&entry.first_shard)?;
         Some(self.manifest.filter().contains(chunk.filter(key.shard()), key))
     }
+
+    /// The key's value in the filters; `None` if it has none, or its chunk was not read.
+    pub(crate) fn value(&self, key: &DeviceKey) -> Option<u8> {
+        let chunk = self.chunks.get(&chunk_of(&self.manifest, key)?.first_shard)?;
+        self.manifest.filter().value(chunk.filter(key.shard()), key)
+    }
 }
 
 impl ShardFilters for LiveFilters {

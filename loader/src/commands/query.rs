@@ -1,4 +1,4 @@
-//! `query` command: membership of given devices, read from the store.
+//! `query` command: membership and values of given devices, read from the store.
 //!
 //! Reads the deltas, and the chunks of the ids that no delta decides. Answers are numbered and do
 //! not repeat the ids, because the output may end up in a log.
@@ -18,7 +18,7 @@ use crate::input::{Counts, Kinds, each_stdin_line};
 use crate::live_filters::{LiveFilters, chunks_of};
 
 /// Check whether devices are members. One line per id: its position on the command line or in the
-/// list, and the answer.
+/// list, the answer, and the value of a member that has one.
 #[derive(Debug, Args)]
 pub(super) struct QueryArgs {
     #[command(flatten)]
@@ -41,6 +41,9 @@ struct QueryReport {
     audience: String,
     generation: u64,
     answers: Vec<&'static str>,
+    /// One per id, if the generation has values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<Option<u8>>>,
 }
 
 /// The answer to a line of a list, as JSON.
@@ -48,6 +51,8 @@ struct QueryReport {
 struct LineAnswer {
     line: usize,
     answer: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<u8>,
 }
 
 pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
@@ -84,16 +89,22 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
             Ok(_) => "not_member",
             Err(unusable) => unusable.as_str(),
         };
+        let value = |key: &Result<DeviceKey, Unusable>| {
+            let key = key.as_ref().ok()?;
+            overlay.value(key).unwrap_or_else(|| filters.value(key))
+        };
+        let has_values = filters.manifest().filter().value_bits() > 0;
         Ok::<_, CommandError>(QueryReport {
             audience: audience.as_str().to_owned(),
             generation: filters.manifest().generation(),
             answers: keys.iter().map(answer).collect(),
+            values: has_values.then(|| keys.iter().map(value).collect()),
         })
     })?;
     if is_list && output.json {
-        let lines = report.answers.iter().enumerate();
         let mut out = io::BufWriter::new(io::stdout().lock());
-        let written = lines.map(|(index, answer)| LineAnswer { line: index + 1, answer });
+        let line = |(line, answer, value)| LineAnswer { line, answer, value };
+        let written = report.lines().map(line);
         let written = written.into_iter().try_for_each(|line| {
             serde_json::to_writer(&mut out, &line)?;
             out.write_all(b"\n")
@@ -119,9 +130,19 @@ fn warn_of_lookalikes(counts: &Counts) {
 }
 
 impl QueryReport {
+    /// Number, answer and value of each id.
+    fn lines(&self) -> impl Iterator<Item = (usize, &'static str, Option<u8>)> {
+        let value = |index| self.values.as_ref().and_then(|values| values[index]);
+        let answers = self.answers.iter().enumerate();
+        answers.map(move |(index, answer)| (index + 1, *answer, value(index)))
+    }
+
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (index, answer) in self.answers.iter().enumerate() {
-            writeln!(out, "{}\t{answer}", index + 1)?;
+        for (line, answer, value) in self.lines() {
+            match value {
+                Some(value) => writeln!(out, "{line}\t{answer}\t{value}")?,
+                None => writeln!(out, "{line}\t{answer}")?,
+            }
         }
         Ok(())
     }

@@ -80,6 +80,9 @@ struct VerifyReport {
     keys: u64,
     size_bytes: u64,
     chunks: usize,
+    /// Bits of a value; absent in a generation without values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_bits: Option<u32>,
     against: Option<Against>,
     #[serde(flatten)]
     measured: MeasuredFpr,
@@ -95,6 +98,9 @@ struct Against {
     /// Non-members by a delta or a tombstone.
     removed: u64,
     false_negatives: u64,
+    /// Members without a value; absent in a generation without values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_value: Option<u64>,
     #[serde(flatten)]
     inputs: InputReport,
 }
@@ -127,6 +133,8 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
             }
             let missing = lookups.iter().map(|lookup| lookup.missing).sum();
             let removed = lookups.iter().map(|lookup| lookup.removed).sum();
+            let has_values = manifest.filter().value_bits() > 0;
+            let without_value = lookups.iter().map(|lookup| lookup.without_value).sum();
             drop(lookups);
             file.map_or(Ok(()), PrivateFile::finish)?;
             if missing > 0 {
@@ -138,6 +146,7 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
                 blank_or_malformed: counts.rejected.iter().sum(),
                 removed,
                 false_negatives: missing,
+                without_value: has_values.then_some(without_value),
                 inputs,
             })
         }
@@ -225,6 +234,8 @@ struct Lookup<'a> {
     members: Vec<bool>,
     missing: u64,
     removed: u64,
+    /// Members without a value, if the generation has values.
+    without_value: u64,
     /// The file of `--missing`.
     file: Option<&'a PrivateFile>,
     rows: Vec<u8>,
@@ -232,7 +243,15 @@ struct Lookup<'a> {
 
 impl<'a> Lookup<'a> {
     const fn new(snapshot: &'a Snapshot, file: Option<&'a PrivateFile>) -> Self {
-        Self { snapshot, members: Vec::new(), missing: 0, removed: 0, file, rows: Vec::new() }
+        Self {
+            snapshot,
+            members: Vec::new(),
+            missing: 0,
+            removed: 0,
+            without_value: 0,
+            file,
+            rows: Vec::new(),
+        }
     }
 }
 
@@ -252,6 +271,11 @@ impl KeySink for Lookup<'_> {
                 }
             }
         }
+        if self.snapshot.manifest().filter().value_bits() > 0 {
+            let members = keys.iter().zip(&self.members).filter(|(_, is_member)| **is_member);
+            let values = members.map(|(key, _)| self.snapshot.value(&[*key]));
+            self.without_value += values.filter(Option::is_none).count() as u64;
+        }
         if let Some(file) = self.file {
             file.write(&mut self.rows);
         }
@@ -266,6 +290,7 @@ impl VerifyReport {
             keys: manifest.keys(),
             size_bytes: manifest.size_bytes(),
             chunks: manifest.chunks().len(),
+            value_bits: Some(manifest.filter().value_bits()).filter(|bits| *bits > 0),
             against,
             measured,
             expected_fpr: manifest.expected_fpr(),
@@ -277,14 +302,19 @@ impl VerifyReport {
         writeln!(out, "{} generation {} is intact", self.audience, self.generation)?;
         writeln!(out, "  keys        {}", HumanCount(self.keys))?;
         writeln!(out, "  files       {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        if let Some(Against { rows, checked, blank_or_malformed, removed, inputs, .. }) =
-            &self.against
-        {
+        if let Some(bits) = self.value_bits {
+            writeln!(out, "  values      {bits} bits per key")?;
+        }
+        if let Some(against) = &self.against {
+            let Against { rows, checked, blank_or_malformed, removed, inputs, .. } = against;
             let [rows, checked] = [rows, checked].map(|n| HumanCount(*n));
             let [blank_or_malformed, removed] =
                 [blank_or_malformed, removed].map(|n| HumanCount(*n));
             writeln!(out, "  members     all {checked} ids of {rows} rows")?;
             writeln!(out, "              {blank_or_malformed} unusable, {removed} removed since")?;
+            if let Some(without_value) = against.without_value {
+                writeln!(out, "              {} without a value", HumanCount(without_value))?;
+            }
             inputs.write_text(out, "  ")?;
         }
         let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;

@@ -157,6 +157,20 @@ fn appended_values_replace_those_of_the_build() {
     let valued = sandbox.run(&format!("{command} --value tier --dry-run {{}}/dump.csv"));
     assert_eq!(valued.stderr, "");
     assert_eq!(values(), [Some(2), Some(3), Some(7), None, Some(5)]);
+    let query = format!("query --store {{}}/s --audience a {} none", all.join(" "));
+    let lines = "1\tmember\t2\n2\tmember\t3\n3\tmember\t7\n4\tmember\n5\tmember\t5\n6\tblank\n";
+    assert_eq!(sandbox.run(&query).succeeds().stdout, lines);
+    let queried = sandbox.run(&format!("{query} --json")).json();
+    assert_eq!(queried["values"], serde_json::json!([2, 3, 7, null, 5, null]));
+    let listed = sandbox.run_with("query --store {}/s --audience a --json -", all[0].as_bytes());
+    assert_eq!(listed.stdout, "{\"line\":1,\"answer\":\"member\",\"value\":2}\n");
+    let verify = "verify --store {}/s --audience a --json --format csv --column id --probes 1000";
+    let verified = sandbox.run(&format!("{verify} --against {{}}/dump.csv")).json();
+    assert_eq!(verified["value_bits"], 4);
+    assert_eq!(
+        (&verified["against"]["checked"], &verified["against"]["without_value"]),
+        (&4.into(), &1.into())
+    );
     sandbox.file("gone", format!("{}\n", all[2]));
     sandbox.run("remove --store {}/s --audience a {}/gone").succeeds();
     let appended = append(&[row(4, "15"), row(4, "16")], "--value tier --max-reject-ratio 0.5");
