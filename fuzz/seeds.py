@@ -297,7 +297,7 @@ def ribbon_generation():
                 # Keys that start in one line are diverted.
                 start = b"\xa5" * 8 if number >= 3000 else digest[2:10]
                 keys.append(shard.to_bytes(2, "big") + start + digest[10:])
-            built, diverted, listed = ribbon.build_shard(keys, ribbon.bits_of(millibits, shard))
+            built, diverted, listed = ribbon.build_shard(keys, ribbon.bits_of(millibits, 0, shard))
             numbers.append((len(keys), diverted, listed))
             parts.append(built)
         body = b"".join(built[part] for part in range(3) for built in parts)
@@ -322,12 +322,14 @@ def as_json(value):
     return json.dumps(value).encode()
 
 
-def delta(added, removed, first=3, last=5):
+def delta(added, removed, first=3, last=5, values=b""):
     """The file and its entry in `CURRENT`."""
-    head = struct.pack("<8s2I4Q16x", b"RTADDLTA", 1, 0, first, last, len(added), len(removed))
-    file = head + b"".join(added + removed)
-    counts = {"first": first, "last": last, "added": len(added), "removed": len(removed)}
-    return file, counts | {"sha256": hashlib.sha256(file).hexdigest()}
+    counts = (first, last, len(added), len(removed), len(values), 0)
+    file = struct.pack("<8s2I6Q", b"RTADDLTA", 1, 0, *counts) + b"".join(added + removed) + values
+    entry = {"first": first, "last": last, "added": len(added), "removed": len(removed)}
+    if values:
+        entry["values"] = True
+    return file, entry | {"sha256": hashlib.sha256(file).hexdigest()}
 
 
 def keys(name, count, last_bit):
@@ -342,6 +344,8 @@ def keys(name, count, last_bit):
 
 ADDED, REMOVED, ERASED = keys(b"a", 9, 0), keys(b"r", 5, 1), keys(b"e", 3, 1)
 CHANGES, TOMBSTONES = delta(ADDED, REMOVED), delta([], ERASED, 1, 2)
+# Values from 0 to 15, and 255 for none.
+VALUED = delta(ADDED, REMOVED, values=bytes([0, 15, 255, 7, 8, 255, 1, 2, 3]))
 CHUNK, DELTA, MANIFEST, CURRENT, SNAPSHOT = {}, {}, {}, {}, {}
 
 CURRENT["first"] = (GOLDEN / "block512/golden/CURRENT").read_bytes()
@@ -353,6 +357,8 @@ LIVE = NAMES | {
     "owner": 1 << 63,
 }
 CURRENT["changed"] = as_json(LIVE)
+CURRENT["with-values"] = as_json(LIVE | {"deltas": [VALUED[1]]})
+CURRENT["values-of-nothing"] = as_json(LIVE | {"deltas": [VALUED[1] | {"added": 0}]})
 CURRENT["rolled-back"] = as_json(NAMES | {"rolled_back_from": 3, "no_merge_through": 8})
 CURRENT["disabled"] = as_json(NAMES | {"state": "disabled", "expires_unix_seconds": 1763722900})
 CURRENT["deleted"] = as_json(NAMES | {"state": "deleted", "no_merge_through": 4})
@@ -401,6 +407,11 @@ for KIND in ["block512", "ribbon"]:
 DELTA["changes"] = b"\0" + CHANGES[0]
 DELTA["removals"] = b"\0" + TOMBSTONES[0]
 DELTA["repaired"] = b"\3" + CHANGES[0]
+DELTA["values"] = b"\0" + VALUED[0]
+DELTA["values-repaired"] = b"\3" + VALUED[0]
+DELTA["values-wrong-counts"] = b"\4" + VALUED[0]
+DELTA["value-too-large"] = b"\0" + delta(ADDED, REMOVED, values=bytes(8) + b"\x10")[0]
+DELTA["values-all-none"] = b"\0" + delta(ADDED, REMOVED, values=b"\xff" * 9)[0]
 DELTA["unsorted"] = b"\1" + delta(ADDED[::-1], REMOVED)[0]
 DELTA["one-key-in-both"] = b"\1" + delta(ADDED, ADDED[:1])[0]
 DELTA["wrong-counts"] = b"\4" + CHANGES[0]

@@ -22,8 +22,8 @@ CONFIGS, REQUESTS, LONG_REQUESTS, BATCH = 20, 100, 5_000, 50
 
 
 def build_scored(store, name, random):
-    """Builds an audience with values; returns them by md5. False positives would have random
-    values, so devices are chosen anew until there are none."""
+    """Builds an audience with values; returns its members and their values by md5. False positives
+    would have random values, so devices are chosen anew until there are none."""
     flags = ["--format", "csv", "--column", "id", "--value", "tier", "--max-shrink", "1"]
     while True:
         values = {md5: random.randrange(16) for md5 in random.sample(MD5S, len(MD5S) // 3)}
@@ -32,8 +32,23 @@ def build_scored(store, name, random):
         loader(*build, *flags, "-", given=rows)
         query = ["query", "--store", store, "--audience", name, "-"]
         answers = loader(*query, given="\n".join(MD5S)).split("\n")
-        if sum(line.endswith("\tmember") for line in answers) == len(values):
-            return values
+        if sum("\tmember\t" in line for line in answers) == len(values):
+            return append_scored(store, name, random, values)
+
+
+def append_scored(store, name, random, values):
+    """Appends devices with values and without, of which some are members, and removes others."""
+    write = ["--store", store, "--audience", name, "--quiet"]
+    valued, plain, removed = (random.sample(MD5S, len(MD5S) // 8) for _ in range(3))
+    scores = {md5: random.randrange(16) for md5 in valued}
+    rows = "\n".join(["id,tier", *(f"{md5},{value}" for md5, value in scores.items())])
+    flags = ["--format", "csv", "--column", "id", "--value", "tier"]
+    loader("append", *write, *flags, "-", given=rows)
+    loader("append", *write, "-", given="\n".join(plain))
+    loader("remove", *write, "-", given="\n".join(removed))
+    members = {*values, *valued, *plain} - set(removed)
+    left = members - set(plain)
+    return members, {md5: value for md5, value in (values | scores).items() if md5 in left}
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +61,9 @@ def served(tmp_path_factory):
     for name in [name for name in PUBLISHED if name not in SCORED]:
         given = "\n".join(sorted(members[name]))
         loader("build", "--store", store, "--audience", name, "--quiet", "-", given=given)
-    values = {name: build_scored(store, name, random) for name in SCORED}
-    members |= {name: set(scored) for name, scored in values.items()}
+    scored = {name: build_scored(store, name, random) for name in SCORED}
+    members |= {name: found for name, (found, _) in scored.items()}
+    values = {name: found for name, (_, found) in scored.items()}
     write(START, path)
     with Rtad("--config", path, "--store", store, log=folder / "log") as rtad:
         rtad.wait_for("decision port listens")
