@@ -44,6 +44,7 @@ ids $((20 * count)) >"$work/non-members"
 "$loader" synth --seed 0 --count $((20 * count)) |
     "$loader" build --store "$work/store" --audience old_users --quiet -
 export REQUESTS=$work/requests CHECK=0
+mkdir "$REQUESTS"
 "$python" loadtest/make_requests.py make --members "$work/members" \
     --non-members "$work/non-members" --out "$REQUESTS"
 ports='from suites.testkit.ports import free_ports; print(*free_ports(2))'

@@ -18,7 +18,7 @@ mod tap;
 mod thread;
 mod upload;
 
-pub use facts::{LoggedRequest, audiences};
+pub use facts::{Decided, LoggedRequest, audiences};
 pub use tap::{Entry, LogTap, LoggedAnswer};
 pub use thread::DecisionLog;
 

@@ -212,10 +212,11 @@ fn logged_requests_do_not_allocate() {
         let mut entry = tap.map(LogTap::begin);
         let admission = Admission::ByHeaders;
         served.platform.respond(admission, head, &body, &mut read, |read, verdicts| {
-            let request = PlatformRequest { served, reader: &reader, read, at: Instant::now() };
+            let at = Instant::now();
+            let request = PlatformRequest { served, reader: &reader, read, at };
             catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
                 if let Some(entry) = &mut entry {
-                    entry.decided(read, keys, parts, verdicts);
+                    entry.decided(&catalog, (read, at), keys, parts, verdicts);
                 }
             });
         });
@@ -227,7 +228,7 @@ fn logged_requests_do_not_allocate() {
             };
             let raw = Raw { query: None, body: b"" };
             let answer = LoggedAnswer { platform: "tencent", failure: None, raw, arrival };
-            entry.finish(&catalog, &read, &answer);
+            entry.finish(&catalog, &answer);
         }
     };
     let count = |tap| {

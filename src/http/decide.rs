@@ -3,13 +3,14 @@
 use hyper::body::Incoming;
 use rtad_http::json::NotJson;
 use rtad_http::timing::Arrival;
+use rtad_log::Raw;
 use smallvec::SmallVec;
 
 use super::api::{self, DecisionRequest, NamedDecision};
 use super::decision_app::{AnswerBody, App};
 use super::error::ApiError;
 use crate::catalog::RequestKeys;
-use crate::log::LoggedRequest;
+use crate::log::{API, Decided, LoggedAnswer, LoggedRequest};
 use crate::strategy::{Assignments, Decision, RequestFacts};
 use crate::telemetry::ReachedDevice;
 
@@ -59,8 +60,12 @@ pub(super) async fn decide(
             cached_kind: None,
         };
         let mut entry = log.begin();
-        entry.decided_names(seen.request_id, &keys, &assignments, decided.iter().copied());
-        entry.finish_names(&catalog, &seen, &body, arrival);
+        let at = arrival.started;
+        let (catalog, request, keys, assignments) = (&catalog, &seen, &keys, &assignments);
+        let of_request = Decided { catalog, request, keys, assignments, at };
+        entry.decided_names(&of_request, decided.iter().copied());
+        let raw = Raw { query: None, body: &body };
+        entry.finish(catalog, &LoggedAnswer { platform: API, failure: None, raw, arrival });
     }
     Ok(AnswerBody::json(answer))
 }

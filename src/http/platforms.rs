@@ -57,7 +57,7 @@ pub(super) fn answer(
                     let request = PlatformRequest { served, reader, read, at };
                     catalog.decide_request(&request, verdicts, |keys, assignments, verdicts| {
                         if let Some(entry) = &mut logged {
-                            entry.decided(read, keys, assignments, verdicts);
+                            entry.decided(&catalog, (read, at), keys, assignments, verdicts);
                         }
                     });
                 },
@@ -70,7 +70,7 @@ pub(super) fn answer(
                     raw: Raw { query: seen.query, body: bytes },
                     arrival,
                 };
-                entry.finish(&catalog, &read, &answer);
+                entry.finish(&catalog, &answer);
             }
             answered
         };

@@ -39,13 +39,19 @@ pub(super) struct Numbers {
     asked: SmallVec<[Digits; 8]>,
 }
 
-/// The decisions about a request, and their inputs.
-#[derive(Debug)]
-pub(super) struct Decided {
-    pub(super) keys: RequestKeys,
-    pub(super) assignments: Assignments,
-    /// The decisions by index of the strategy.
-    pub(super) decisions: SmallVec<[(usize, Decision); 8]>,
+/// A request and its decisions.
+#[derive(Clone, Copy)]
+pub struct Decided<'d, 'r> {
+    /// The catalog that decided.
+    pub catalog: &'d Catalog,
+    /// The request.
+    pub request: &'d LoggedRequest<'r>,
+    /// Its keys.
+    pub keys: &'d RequestKeys,
+    /// The device's parts in the experiments.
+    pub assignments: &'d Assignments,
+    /// Its time.
+    pub at: Instant,
 }
 
 impl<'r> LoggedRequest<'r> {
@@ -71,17 +77,15 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or(NOT_UTF8)
 }
 
-/// The facts of a request, decided at the time `at`. Looks up each audience of the catalog, as
-/// other rules may read it.
+/// The facts of a request, with its decisions by index of the strategy. Looks up each audience of
+/// the catalog, as other rules may read it.
 pub(super) fn facts<'f>(
-    catalog: &'f Catalog,
     key: &'f LogKey,
-    seen: &'f LoggedRequest<'_>,
-    decided: &'f Decided,
+    decided: &Decided<'f, '_>,
+    decisions: impl Iterator<Item = (usize, Decision)>,
     digits: &'f mut [Digits; Attribute::ALL.len()],
-    at: Instant,
 ) -> LoggedFacts<'f> {
-    let Decided { keys, assignments, decisions } = decided;
+    let &Decided { catalog, request, keys, assignments, at } = decided;
     let ids = if keys.are_unread() {
         Ids::Unread
     } else if keys.are_too_many() {
@@ -93,7 +97,7 @@ pub(super) fn facts<'f>(
     };
     let mut attributes = [None; Attribute::ALL.len()];
     for ((attribute, to), digits) in Attribute::ALL.into_iter().zip(&mut attributes).zip(digits) {
-        *to = seen.attributes.attribute(attribute).map(|value| match value {
+        *to = request.attributes.attribute(attribute).map(|value| match value {
             AttributeValue::Text(bytes) => text(bytes),
             AttributeValue::Number(number) => {
                 write!(digits, "{number}").expect("20 digits hold any 64-bit number");
@@ -108,37 +112,37 @@ pub(super) fn facts<'f>(
         rule: experiment.rule_id(),
         bucket: experiment.part_name(*part),
         slots: keys
-            .unit(experiment, seen.cached_kind)
+            .unit(experiment, request.cached_kind)
             .filter(|_| *part != Assignment::Unknown)
             .map(|(_, unit)| experiment.slots(unit)),
     });
-    let decision = |(index, decision): &(usize, Decision)| {
-        let strategy = catalog.strategy(*index);
-        let value = strategy.value_of(*decision);
+    let decision = |(index, decision): (usize, Decision)| {
+        let strategy = catalog.strategy(index);
+        let value = strategy.value_of(decision);
         DecisionFact {
             strategy: &strategy.name,
             bid: decision.is_bid(),
             reason: decision.reason.as_str(),
             shadow: strategy.is_shadow,
-            cap: cap(catalog, *index, *decision, keys, at),
+            cap: cap(catalog, index, decision, keys, at),
             scheduled: strategy.schedule.as_ref().map(|schedule| schedule.holds()),
             numbers: ValueKey::ALL.map(|key| value?.get(key)),
         }
     };
     LoggedFacts {
-        request_id: seen.request_id,
+        request_id: request.request_id,
         device: keys.device().map(|device| Device { hmac: key.device(device), secret: key.id() }),
         ids,
         attributes,
-        asked: seen.asked.as_ref().map(|asked| asked.iter().copied().collect()),
+        asked: request.asked.as_ref().map(|asked| asked.iter().copied().collect()),
         audiences,
         experiments: experiments.collect(),
-        decisions: decisions.iter().map(decision).collect(),
+        decisions: decisions.map(decision).collect(),
     }
 }
 
 /// The device of a request in each audience of a catalog; empty without a usable id.
-pub fn audiences<'c>(catalog: &'c Catalog, keys: &RequestKeys) -> SmallVec<[AudienceFact<'c>; 16]> {
+pub fn audiences<'c>(catalog: &'c Catalog, keys: &RequestKeys) -> SmallVec<[AudienceFact<'c>; 8]> {
     match keys.keys() {
         [] => SmallVec::new(),
         keys => catalog.audiences().iter().map(|audience| of_audience(audience, keys)).collect(),

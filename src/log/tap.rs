@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rtad_http::timing::Arrival;
-use rtad_log::{LogRow, Raw};
+use rtad_log::{Raw, RowEnd, encode_facts};
 use rtrb::Producer;
 
 use super::facts::{Decided, LoggedRequest, Numbers, facts};
@@ -95,8 +95,8 @@ pub struct LoggedAnswer<'a> {
 #[derive(Debug)]
 pub struct Entry<'t> {
     tap: &'t LogTap,
-    /// The decisions, if they may be logged.
-    decided: Option<(Decided, Cause)>,
+    /// Why the request may be logged, and the bytes of its facts in the ring's record.
+    chosen: Option<(Cause, usize)>,
 }
 
 /// Why a request is logged.
@@ -127,124 +127,113 @@ impl LogTap {
 
     /// A request that begins.
     pub const fn begin(&self) -> Entry<'_> {
-        Entry { tap: self, decided: None }
+        Entry { tap: self, chosen: None }
     }
 }
 
 impl Entry<'_> {
-    /// Notes the decisions about a platform's request, if it is logged. A second call replaces the
-    /// first: the answer was given up.
+    /// Notes the decisions about a platform's request, if it may be logged. A second call replaces
+    /// the first: the answer was given up.
     pub fn decided(
         &mut self,
-        read: &Read<'_>,
+        catalog: &Catalog,
+        (read, at): (&Read<'_>, Instant),
         keys: &RequestKeys,
         assignments: &Assignments,
         verdicts: &Verdicts,
     ) {
+        let decisions = verdicts.iter().map(|verdict| (verdict.strategy, verdict.decision));
         let mut digits = Digits::new();
         let request_id = read.request_id.text(&mut digits);
-        let decisions = verdicts.iter().map(|verdict| (verdict.strategy, verdict.decision));
-        self.decided = self.tap.chosen(request_id, keys, assignments, decisions);
+        self.chosen = None;
+        if let Some(cause) = self.tap.cause(request_id, keys, decisions.clone()) {
+            let mut numbers = Numbers::default();
+            let request = &LoggedRequest::of_read(read, &mut numbers);
+            let decided = Decided { catalog, request, keys, assignments, at };
+            self.chosen = self.tap.encode(&decided, decisions).map(|size| (cause, size));
+        }
     }
 
     /// As [`Self::decided`], for a request to `/v1/decide`.
     pub fn decided_names(
         &mut self,
-        request_id: Option<&str>,
-        keys: &RequestKeys,
-        assignments: &Assignments,
+        decided: &Decided<'_, '_>,
         decisions: impl Iterator<Item = (usize, Decision)> + Clone,
     ) {
-        let request_id = request_id.unwrap_or_default().as_bytes();
-        self.decided = self.tap.chosen(request_id, keys, assignments, decisions);
+        let request_id = decided.request.request_id.unwrap_or_default().as_bytes();
+        let cause = self.tap.cause(request_id, decided.keys, decisions.clone());
+        self.chosen = cause.and_then(|cause| Some((cause, self.tap.encode(decided, decisions)?)));
     }
 
-    /// Logs a platform's request that has been answered.
-    pub fn finish(self, catalog: &Catalog, read: &Read<'_>, answer: &LoggedAnswer<'_>) {
-        if self.is_logged(answer.failure) {
-            let mut numbers = Numbers::default();
-            self.write(catalog, &LoggedRequest::of_read(read, &mut numbers), answer);
-        }
-    }
-
-    /// Logs a request to `/v1/decide` that has been answered.
-    pub fn finish_names(
-        self,
-        catalog: &Catalog,
-        request: &LoggedRequest<'_>,
-        body: &[u8],
-        arrival: Arrival,
-    ) {
-        if self.is_logged(None) {
-            let raw = Raw { query: None, body };
-            let answer = LoggedAnswer { platform: super::API, failure: None, raw, arrival };
-            self.write(catalog, request, &answer);
-        }
-    }
-
-    fn is_logged(&self, failure: Option<Failure>) -> bool {
-        let is_always = failure.is_some_and(|it| self.tap.choice.failures[it as usize]);
-        is_always || self.decided.as_ref().is_some_and(|(_, cause)| *cause != Cause::Failure)
-    }
-
-    fn write(self, catalog: &Catalog, request: &LoggedRequest<'_>, answer: &LoggedAnswer<'_>) {
+    /// Logs a request that has been answered, if it is chosen.
+    pub fn finish(self, catalog: &Catalog, answer: &LoggedAnswer<'_>) {
         let LoggedAnswer { platform, failure, raw, arrival } = *answer;
-        let Self { tap, decided } = self;
-        let choice = &tap.choice;
-        let is_always = failure.is_some_and(|it| choice.failures[it as usize])
-            || decided.as_ref().is_some_and(|(_, cause)| *cause == Cause::Always);
-        let key = tap.key.load();
-        let mut digits = [const { Digits::new_const() }; Attribute::ALL.len()];
-        let facts = decided.as_ref().map(|(decided, _)| {
-            facts(catalog, &key, request, decided, &mut digits, arrival.started)
-        });
+        let choice = &*self.tap.choice;
+        let is_failure = failure.is_some_and(|it| choice.failures[it as usize]);
+        let (cause, facts) = match self.chosen {
+            Some((cause, size)) if is_failure || cause != Cause::Failure => (cause, Some(size)),
+            None if is_failure => (Cause::Failure, None),
+            _ => return,
+        };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let row = LogRow {
+        let end = RowEnd {
             time: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
             latency: u32::try_from(arrival.started.elapsed().as_micros()).unwrap_or(u32::MAX),
             platform,
             failure: failure.map(Failure::as_str),
-            probability: if is_always { 1.0 } else { choice.sample },
+            probability: match cause {
+                Cause::Sample if !is_failure => choice.sample,
+                _ => 1.0,
+            },
             config: catalog.config_id(),
-            facts,
             raw: choice.has_raw.then_some(raw),
         };
-        if let Err(reason) = tap.ring.lock().push(&row) {
-            tap.metrics.dropped(reason, 1);
+        if let Err(reason) = self.tap.ring.lock().push(facts, &end) {
+            self.tap.metrics.dropped(reason, 1);
         }
     }
 }
 
 impl LogTap {
-    /// The decisions, if they may be logged, and why.
+    /// Why a request may be logged; `None` if it is not.
     #[inline]
-    fn chosen(
+    fn cause(
         &self,
         request_id: &[u8],
         keys: &RequestKeys,
-        assignments: &Assignments,
-        decisions: impl Iterator<Item = (usize, Decision)> + Clone,
-    ) -> Option<(Decided, Cause)> {
+        mut decisions: impl Iterator<Item = (usize, Decision)>,
+    ) -> Option<Cause> {
         let choice = &*self.choice;
-        let has_reason = || decisions.clone().any(|(_, it)| choice.reasons[it.reason as usize]);
+        let mut has_reason = || decisions.any(|(_, it)| choice.reasons[it.reason as usize]);
         let is_sampled = || match keys.device() {
             Some(device) => self.key.load().is_sampled(device, choice.threshold),
             None => self.ring.lock().is_next(choice.threshold),
         };
-        let cause = if choice.request_ids.iter().any(|id| id.as_bytes() == request_id)
+        if choice.request_ids.iter().any(|id| id.as_bytes() == request_id)
             || choice.has_reasons && has_reason()
         {
-            Cause::Always
+            Some(Cause::Always)
         } else if choice.threshold > 0 && is_sampled() {
-            Cause::Sample
-        } else if keys.are_unread() && choice.failures.contains(&true) {
-            Cause::Failure
+            Some(Cause::Sample)
         } else {
-            return None;
-        };
-        let decisions = decisions.collect();
-        let decided = Decided { keys: keys.clone(), assignments: assignments.clone(), decisions };
-        Some((decided, cause))
+            let may_fail = keys.are_unread() && choice.failures.contains(&true);
+            may_fail.then_some(Cause::Failure)
+        }
+    }
+
+    /// Encodes the facts of a request into the record, and returns their size. They wait there for
+    /// the end of the answer: a worker answers one request at a time.
+    fn encode(
+        &self,
+        decided: &Decided<'_, '_>,
+        decisions: impl Iterator<Item = (usize, Decision)>,
+    ) -> Option<usize> {
+        let key = self.key.load();
+        let mut digits = [const { Digits::new_const() }; Attribute::ALL.len()];
+        let facts = facts(&key, decided, decisions, &mut digits);
+        let mut ring = self.ring.lock();
+        let size = encode_facts(Some(&facts), &mut ring.record[LENGTH..]);
+        size.inspect_err(|_| self.metrics.dropped(LogDrop::TooLarge, 1)).ok()
     }
 }
 
@@ -256,8 +245,8 @@ impl Ring {
         self.number < threshold
     }
 
-    /// Copies a row into the ring. Never waits.
-    fn push(&mut self, row: &LogRow<'_>) -> Result<(), LogDrop> {
+    /// Copies a row into the ring, whose facts are in the record. Never waits.
+    fn push(&mut self, facts: Option<usize>, end: &RowEnd<'_>) -> Result<(), LogDrop> {
         let now = Instant::now();
         let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.rate;
         (self.left, self.at) = (self.rate.max(1.0).min(self.left + gained), now);
@@ -265,7 +254,9 @@ impl Ring {
             return Err(LogDrop::Rate);
         }
         let (length, record) = self.record.split_at_mut(LENGTH);
-        let size = row.encode(record).map_err(|_| LogDrop::TooLarge)?.len();
+        let facts = facts.map_or_else(|| encode_facts(None, record), Ok);
+        let size = facts.and_then(|facts| Ok(facts + end.encode(&mut record[facts..])?));
+        let size = size.map_err(|_| LogDrop::TooLarge)?;
         length.copy_from_slice(&u32::try_from(size).expect("less than the ring").to_le_bytes());
         let record = &self.record[..LENGTH + size];
         self.producer.push_entire_slice(record).map_err(|_| LogDrop::Ring)?;

@@ -35,9 +35,39 @@ pub struct DecisionLog {
     key: Arc<ArcSwap<LogKey>>,
     metrics: LogMetrics,
     rings: Arc<Mutex<Vec<Consumer<u8>>>>,
+    /// The thread of the rings, and that of the uploads, in the order in which they end: the last
+    /// file is closed before the last look for uploads.
+    threads: [Ending; 2],
+}
+
+/// A thread that ends when it is told to.
+#[derive(Debug)]
+struct Ending {
     is_stopping: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    uploads: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Ending {
+    fn start(
+        name: &str,
+        is_stopping: Arc<AtomicBool>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        Ok(Self { is_stopping, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Ends the thread, and waits for it until a time.
+    fn end(&self, until: Instant) {
+        self.is_stopping.store(true, Ordering::Release);
+        let Some(thread) = self.thread.lock().take() else { return };
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
+    }
 }
 
 impl DecisionLog {
@@ -52,7 +82,8 @@ impl DecisionLog {
         std::fs::create_dir_all(&root)?;
         let key = Arc::new(ArcSwap::from_pointee(LogKey::new(config.secret.expose())));
         let metrics = telemetry.log_metrics();
-        let (rings, is_stopping) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let rings = Arc::default();
+        let [of_rings, of_uploads] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let thread = Thread {
             files: Files {
                 root,
@@ -64,28 +95,20 @@ impl DecisionLog {
             },
             key: Arc::clone(&key),
             rings: Arc::clone(&rings),
-            is_stopping: Arc::clone(&is_stopping),
+            is_stopping: Arc::clone(&of_rings),
         };
-        let uploads = Uploads::open(&config, metrics.clone(), Arc::clone(&is_stopping))?;
-        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        let thread = named("log").spawn(move || thread.run())?;
-        let uploads = named("log-files").spawn(move || uploads.run())?;
+        let uploads = Uploads::open(&config, metrics.clone(), Arc::clone(&of_uploads))?;
+        let threads = [
+            Ending::start("log", of_rings, move || thread.run())?,
+            Ending::start("log-files", of_uploads, move || uploads.run())?,
+        ];
         tracing::info!(
             to = config.to,
             sample = config.sample,
             secret = key.load().id(),
             "decision log begins"
         );
-        Ok(Self {
-            choice: Arc::new(Choice::new(&config)),
-            config,
-            key,
-            metrics,
-            rings,
-            is_stopping,
-            thread: Mutex::new(Some(thread)),
-            uploads: Mutex::new(Some(uploads)),
-        })
+        Ok(Self { choice: Arc::new(Choice::new(&config)), config, key, metrics, rings, threads })
     }
 
     /// The log of one of `workers` workers.
@@ -102,16 +125,7 @@ impl DecisionLog {
     /// uploaded, or for `most`. Blocks.
     pub fn stop(&self, most: Duration) {
         let until = Instant::now() + most;
-        self.is_stopping.store(true, Ordering::Release);
-        for thread in [&self.thread, &self.uploads] {
-            let Some(thread) = thread.lock().take() else { continue };
-            while !thread.is_finished() && Instant::now() < until {
-                std::thread::sleep(PAUSE);
-            }
-            if thread.is_finished() {
-                let _ = thread.join();
-            }
-        }
+        self.threads.iter().for_each(|thread| thread.end(until));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The decision log: a row of facts per request, in Parquet files.
 //!
-//! **Job.** The row ([`LogRow`]), its bytes between threads ([`LogRow::encode`]), its columns in a
+//! **Job.** The row ([`LogRow`]), its bytes between threads ([`mod@row`]), its columns in a
 //! file, and the folder of the files. `docs/reference/decision-log.md` describes the schema.
 //!
 //! **Does not do.** Choosing which requests are logged, and deciding again (`rtad`); uploading
@@ -31,6 +31,6 @@ mod tests;
 
 pub use row::{
     AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow, LoggedFacts,
-    Raw,
+    Raw, RowEnd, encode_facts,
 };
 pub use schema::VERSION;

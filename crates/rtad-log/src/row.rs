@@ -12,9 +12,13 @@ pub const NUMBERS: usize = 5;
 /// Attributes of a request, in the order of the columns: os, app, slot, region, request type.
 pub const ATTRIBUTES: usize = 5;
 
-/// A logged request.
+/// A logged request. Its encoding is that of its facts, then that of a [`RowEnd`]: a worker knows
+/// the facts before the end of the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogRow<'a> {
+    /// Facts of the decisions; `None` without decisions, as for an unauthorized caller.
+    #[serde(borrow)]
+    pub facts: Option<LoggedFacts<'a>>,
     /// Time of the answer, in microseconds since 1970.
     pub time: i64,
     /// Time from the request's arrival to its answer, in microseconds.
@@ -27,15 +31,25 @@ pub struct LogRow<'a> {
     pub probability: f64,
     /// The first 16 hex digits of the SHA-256 of the configuration file.
     pub config: &'a str,
-    /// LoggedFacts of the decisions; `None` without decisions, as for an unauthorized caller.
-    #[serde(borrow)]
-    pub facts: Option<LoggedFacts<'a>>,
     /// The request itself, where the configuration asks for it.
     #[serde(borrow)]
     pub raw: Option<Raw<'a>>,
 }
 
-/// LoggedFacts on which the decisions depend, and the decisions.
+/// The fields of a [`LogRow`] after its facts, in the same order.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the fields of LogRow")]
+pub struct RowEnd<'a> {
+    pub time: i64,
+    pub latency: u32,
+    pub platform: &'a str,
+    pub failure: Option<&'a str>,
+    pub probability: f64,
+    pub config: &'a str,
+    pub raw: Option<Raw<'a>>,
+}
+
+/// Facts on which the decisions depend, and the decisions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoggedFacts<'a> {
     /// The request's own id.
@@ -53,13 +67,13 @@ pub struct LoggedFacts<'a> {
     pub asked: Option<SmallVec<[&'a str; 8]>>,
     /// The device in each audience of the pod; empty without a usable id.
     #[serde(borrow)]
-    pub audiences: SmallVec<[AudienceFact<'a>; 16]>,
+    pub audiences: SmallVec<[AudienceFact<'a>; 8]>,
     /// The device in each experiment.
     #[serde(borrow)]
-    pub experiments: SmallVec<[ExperimentFact<'a>; 8]>,
+    pub experiments: SmallVec<[ExperimentFact<'a>; 4]>,
     /// A decision per strategy, those in shadow too.
     #[serde(borrow)]
-    pub decisions: SmallVec<[DecisionFact<'a>; 8]>,
+    pub decisions: SmallVec<[DecisionFact<'a>; 4]>,
 }
 
 /// A device, without its ids.
@@ -167,17 +181,32 @@ pub struct Raw<'a> {
 #[error("the row is larger than {0} bytes")]
 pub struct TooLarge(pub usize);
 
-impl<'a> LogRow<'a> {
-    /// Encodes the row into a buffer. Costs a copy of its texts.
+/// Encodes the facts of a row, its first part, into a buffer. Returns their length.
+///
+/// # Errors
+///
+/// [`TooLarge`] if the buffer is too small.
+pub fn encode_facts(facts: Option<&LoggedFacts<'_>>, buffer: &mut [u8]) -> Result<usize, TooLarge> {
+    encode(&facts, buffer)
+}
+
+fn encode(part: &impl Serialize, buffer: &mut [u8]) -> Result<usize, TooLarge> {
+    let length = buffer.len();
+    postcard::to_slice(part, buffer).map(|bytes| bytes.len()).map_err(|_| TooLarge(length))
+}
+
+impl RowEnd<'_> {
+    /// Encodes the rest of a row into a buffer. Returns its length. Costs a copy of its texts.
     ///
     /// # Errors
     ///
     /// [`TooLarge`] if the buffer is too small.
-    pub fn encode<'b>(&self, buffer: &'b mut [u8]) -> Result<&'b [u8], TooLarge> {
-        let length = buffer.len();
-        postcard::to_slice(self, buffer).map(|bytes| &*bytes).map_err(|_| TooLarge(length))
+    pub fn encode(&self, buffer: &mut [u8]) -> Result<usize, TooLarge> {
+        encode(self, buffer)
     }
+}
 
+impl<'a> LogRow<'a> {
     /// Decodes a row; `None` if the bytes are none.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()

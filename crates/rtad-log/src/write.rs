@@ -23,7 +23,7 @@ const GROUP_ROWS: usize = 1 << 16;
 const GROUP_BYTES: usize = 16 << 20;
 /// Compression: a higher level saves little and costs more than all else.
 const ZSTD: i32 = 1;
-/// GroupColumns whose values do not repeat.
+/// Columns whose values do not repeat.
 const UNIQUE: [&str; 5] = ["time", "latency_us", "request_id", "device", "body"];
 
 /// A file that is being written. Dropped before it is closed, it is removed: without its footer it
