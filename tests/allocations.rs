@@ -226,7 +226,7 @@ fn logged_requests_do_not_allocate() {
                 started: Instant::now(),
                 queued: std::time::Duration::ZERO,
             };
-            let raw = Raw { query: None, body: b"" };
+            let raw = Some(Raw { query: None, body: b"" });
             let answer = LoggedAnswer { platform: "tencent", failure: None, raw, arrival };
             entry.finish(&catalog, &answer);
         }

@@ -64,7 +64,7 @@ pub(super) async fn decide(
         let (catalog, request, keys, assignments) = (&catalog, &seen, &keys, &assignments);
         let of_request = Decided { catalog, request, keys, assignments, at };
         entry.decided_names(&of_request, decided.iter().copied());
-        let raw = Raw { query: None, body: &body };
+        let raw = Some(Raw { query: None, body: &body });
         entry.finish(catalog, &LoggedAnswer { platform: API, failure: None, raw, arrival });
     }
     Ok(AnswerBody::json(answer))

@@ -14,7 +14,7 @@ use super::decision_app::{AnswerBody, App, DecisionAnswer, ROUTES};
 use super::error::ApiError;
 use crate::catalog::PlatformRequest;
 use crate::log::LoggedAnswer;
-use crate::platform::{Admission, Failure, Read, RequestHead};
+use crate::platform::{Admission, Failure, Purpose, Read, RequestHead};
 use crate::telemetry::Route;
 
 /// Answers a request to the path of a platform.
@@ -47,6 +47,8 @@ pub(super) fn answer(
         let answered = {
             let mut read = Read::default();
             let mut logged = app.log.as_ref().map(|log| log.begin());
+            let platform = &served.platform.name;
+            let answer_of = |failure, raw| LoggedAnswer { platform, failure, raw, arrival };
             let answered = served.platform.respond(
                 Admission::ByHeaders,
                 seen,
@@ -58,19 +60,19 @@ pub(super) fn answer(
                     catalog.decide_request(&request, verdicts, |keys, assignments, verdicts| {
                         if let Some(entry) = &mut logged {
                             entry.decided(&catalog, (read, at), keys, assignments, verdicts);
+                            if read.purpose == Purpose::Devices {
+                                // The body has the ids of other devices.
+                                entry.finish_device(&catalog, &answer_of(None, None));
+                            }
                         }
                     });
                 },
             );
             if let Some(entry) = logged {
                 let bytes = body.as_ref().map_or(&b""[..], |body| body);
-                let answer = LoggedAnswer {
-                    platform: &served.platform.name,
-                    failure: answered.failure(),
-                    raw: Raw { query: seen.query, body: bytes },
-                    arrival,
-                };
-                entry.finish(&catalog, &answer);
+                let raw = Raw { query: seen.query, body: bytes };
+                let raw = Some(raw).filter(|_| read.purpose != Purpose::Devices);
+                entry.finish(&catalog, &answer_of(answered.failure(), raw));
             }
             answered
         };

@@ -86,7 +86,7 @@ pub struct LoggedAnswer<'a> {
     /// The cause of an answer that ignores the ids.
     pub failure: Option<Failure>,
     /// The request as it came.
-    pub raw: Raw<'a>,
+    pub raw: Option<Raw<'a>>,
     /// Its arrival.
     pub arrival: Arrival,
 }
@@ -165,6 +165,12 @@ impl Entry<'_> {
         self.chosen = cause.and_then(|cause| Some((cause, self.tap.encode(decided, decisions)?)));
     }
 
+    /// Logs a device of a batch that has been decided. The next one has a row of its own.
+    pub fn finish_device(&mut self, catalog: &Catalog, answer: &LoggedAnswer<'_>) {
+        let next = self.tap.begin();
+        std::mem::replace(self, next).finish(catalog, answer);
+    }
+
     /// Logs a request that has been answered, if it is chosen.
     pub fn finish(self, catalog: &Catalog, answer: &LoggedAnswer<'_>) {
         let LoggedAnswer { platform, failure, raw, arrival } = *answer;
@@ -186,7 +192,7 @@ impl Entry<'_> {
                 _ => 1.0,
             },
             config: catalog.config_id(),
-            raw: choice.has_raw.then_some(raw),
+            raw: raw.filter(|_| choice.has_raw),
         };
         if let Err(reason) = self.tap.ring.lock().push(facts, &end) {
             self.tap.metrics.dropped(reason, 1);

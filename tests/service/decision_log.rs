@@ -134,6 +134,29 @@ fn row_holds_the_facts_of_an_answer() {
     assert_eq!(bare["config"], sum[..16]);
 }
 
+#[test]
+fn batch_has_a_row_for_each_device() {
+    let store = TestStore::with_everything();
+    let batch = "[[platform]]\nkind = \"custom\"\nname = \"batch\"\npath = \"/batch\"\n\
+                 strategies = { \"1\" = \"new-users\" }\nbody = \"json\"\n\
+                 request = { ids = { oaid = \"oaids\" } }\n\
+                 response = { accepted_ids = \"oaids\" }\n";
+    let rules = log(&store, &format!("sample = 1.0\nraw = \"sampled\"\n{batch}"));
+    let rtad = Rtad::serve(&store.config_file("api = { public = true }", &rules), &[]);
+    let body = json!({ "oaids": [OLD_VIP, NON_MEMBER] }).to_string();
+    let answer = rtad.connect().post("/batch", body).ok();
+    assert_eq!(answer, json!({ "oaids": [NON_MEMBER] }));
+    let (rows, stderr) = stop(rtad, &store);
+    assert_eq!(rows.len(), 2, "{rows:#?} {stderr}");
+    for (row, (id, reason)) in rows.iter().zip([(OLD_VIP, "member"), (NON_MEMBER, "not_member")]) {
+        assert_eq!((&row["platform"], &row["raw"]), (&json!("batch"), &Value::Null));
+        let hmac: Vec<u8> = serde_json::from_value(row["facts"]["device"]["hmac"].clone()).unwrap();
+        assert_eq!(hmac, hmac_of(&key("oaid", id)));
+        let decisions = row["facts"]["decisions"].as_array().unwrap();
+        assert_eq!((decisions.len(), &decisions[0]["reason"]), (1, &json!(reason)));
+    }
+}
+
 fn hmac_of(key: &rtad_core::device::DeviceKey) -> Vec<u8> {
     use hmac::{KeyInit as _, Mac as _};
     let mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
