@@ -96,7 +96,7 @@ EOF
     pid=
     if [ -d "$work/log-$1" ]; then
         rows=$(RTAD_STORE="$work/store" "$rtad" replay --config loadtest/rtad.toml --json "$work/log-$1" 2>/dev/null |
-            "$python" -c 'import json, sys; print(json.load(sys.stdin)["rows"])' || echo 0)
+            "$python" -c 'import json, sys; print(json.loads(sys.stdin.read() or "{\"rows\": 0}")["rows"])')
     fi
     awk -v sample="$1" -v ticks=$((after - before)) -v requests="$requests" -v p99="$p99" \
         -v rows="$rows" -v dropped="$dropped" -v hz="$(getconf CLK_TCK)" 'BEGIN {

@@ -21,7 +21,7 @@ use crate::config::LogConfig;
 use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};
 
 /// Sleep of the thread when all rings are empty: a ring holds many times the rows of it.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(20);
 /// Rows that are taken from one ring before the next.
 const TURN: usize = 1024;
 /// Least and most time after a failed write in which rows are dropped.
