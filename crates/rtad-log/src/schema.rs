@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 
-/// Version of the schema, in each file's metadata under [`VERSION_KEY`]. A column that is added
+/// Version of the schema, in each file's metadata under `rtad.log.version`. A column that is added
 /// keeps it; one that is removed, or means something else, raises it.
 pub const VERSION: &str = "1";
 /// Key of the version.
