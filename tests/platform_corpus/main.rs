@@ -47,6 +47,17 @@ impl Drop for PrintOnPanic<'_> {
     }
 }
 
+/// A world whose strategies have bid: the first bid of each allocates the registers of its reach.
+fn warm_world() -> World {
+    let world = World::new();
+    for protocol in Protocol::ALL {
+        for (_, body) in corpus(protocol.corpus()) {
+            world.answer(protocol, body);
+        }
+    }
+    world
+}
+
 /// Answers a body and checks the answer; returns the peak of allocated bytes.
 fn checked_peak(world: &World, protocol: Protocol, what: &str, body: &Bytes) -> usize {
     let _print = PrintOnPanic(what, body);
@@ -58,7 +69,7 @@ fn checked_peak(world: &World, protocol: Protocol, what: &str, body: &Bytes) -> 
 
 #[test]
 fn every_seed_satisfies_the_properties() {
-    let world = World::new();
+    let world = warm_world();
     for protocol in Protocol::ALL {
         let seeds = corpus(protocol.corpus());
         assert!(seeds.len() > 20, "{protocol:?}");
@@ -99,7 +110,7 @@ fn number(variable: &str, default: u64) -> u64 {
 
 fn check_mutants(protocol: Protocol) {
     let count = number("MUTANTS", 50_000);
-    let world = World::new();
+    let world = warm_world();
     let seeds: Vec<Bytes> = corpus(protocol.corpus()).into_iter().map(|(_, body)| body).collect();
     let mut mutants = mutate::Mutants::of(&seeds, protocol.is_json(), number("TEST_SEED", 1));
     let (mut answered, mut bid) = (0, 0);
@@ -143,7 +154,7 @@ fn mutants_satisfy_the_properties_custom_json() {
 
 #[test]
 fn memory_of_costly_bodies_is_bounded() {
-    let world = World::new();
+    let world = warm_world();
     for protocol in Protocol::ALL {
         for (name, body) in memory::costly(protocol) {
             let peak = checked_peak(&world, protocol, name, &body);
