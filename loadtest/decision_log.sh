@@ -95,7 +95,8 @@ EOF
     wait $pid || true
     pid=
     if [ -d "$work/log-$1" ]; then
-        rows=$(RTAD_STORE="$work/store" "$rtad" replay --config loadtest/rtad.toml --json "$work/log-$1" 2>/dev/null |
+        # A log without files is an error of the replay.
+        rows=$({ RTAD_STORE="$work/store" "$rtad" replay --config loadtest/rtad.toml --json "$work/log-$1" 2>/dev/null || true; } |
             "$python" -c 'import json, sys; print(json.loads(sys.stdin.read() or "{\"rows\": 0}")["rows"])')
     fi
     awk -v sample="$1" -v ticks=$((after - before)) -v requests="$requests" -v p99="$p99" \
