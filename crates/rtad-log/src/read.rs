@@ -1,6 +1,7 @@
 //! The rows of a file.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use parquet::data_type::{
@@ -68,7 +69,7 @@ impl LogReader {
         let at = || path.to_owned();
         let file = rtad_core::files::open_regular(path)
             .map_err(|source| LogReadError::Open { path: at(), source })?;
-        let reader = SerializedFileReader::new(file)
+        let reader = caught(|| SerializedFileReader::new(file))
             .map_err(|source| LogReadError::Broken { path: at(), source })?;
         let metadata = reader.metadata().file_metadata();
         let entries = metadata.key_value_metadata().into_iter().flatten();
@@ -97,10 +98,12 @@ impl LogReader {
     /// [`LogReadError::Broken`].
     pub fn each(&self, mut each: impl FnMut(&LogRow<'_>)) -> Result<(), LogReadError> {
         let read = (0..self.reader.num_row_groups()).try_for_each(|index| {
-            let group = self.reader.get_row_group(index)?;
-            let mut columns = ReadColumns::open(&*group)?;
+            let mut columns = caught(|| {
+                let group = self.reader.get_row_group(index)?;
+                ReadColumns::open(&*group)
+            })?;
             loop {
-                let rows = columns.fill()?;
+                let rows = caught(|| columns.fill())?;
                 if rows == 0 {
                     return Ok(());
                 }
@@ -346,6 +349,12 @@ fn each_element(first: &Texts, mut next: impl FnMut() -> Result<()>) -> Result<(
         next()?;
     }
     Ok(())
+}
+
+/// The result of `work`: the format's library panics at some damaged files.
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
 }
 
 fn word<T>(word: &str, of: impl Fn(&str) -> Option<T>) -> Result<T> {

@@ -141,6 +141,33 @@ fn other_files_are_refused_by_name() {
     assert!(matches!(missing, LogReadError::Open { .. }), "{missing}");
 }
 
+/// Errors or other values, but no panic: a replay ends with a message.
+#[test]
+fn damaged_files_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let mut file = LogFile::create(path.clone(), "pod").unwrap();
+    (0..100).for_each(|index| file.push(&row(index), 100).unwrap());
+    file.close().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        LogReader::open(&path)?.each(|_| {})
+    };
+    let mut errors = 0;
+    let places = (0..whole.len()).step_by(5);
+    let tried = places.len();
+    for place in places {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0x55;
+        errors += usize::from(read(&damaged).is_err());
+    }
+    assert!(errors > tried / 4, "{errors} of {tried}");
+    for length in (0..whole.len()).step_by(50) {
+        read(&whole[..length]).unwrap_err();
+    }
+}
+
 #[test]
 fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
     let folder = tempfile::tempdir().unwrap();
