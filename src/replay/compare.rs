@@ -59,8 +59,12 @@ pub(super) struct Comparison {
     /// Rows without decisions: unauthorized callers.
     pub(super) undecided: u64,
     pub(super) changed_rows: u64,
+    /// Rows that lack a fact.
+    pub(super) incomplete_rows: u64,
     pub(super) estimated: f64,
     pub(super) estimated_changed: f64,
+    /// Requests of rows that change, or lack a fact.
+    pub(super) estimated_open: f64,
     pub(super) times: Option<[i64; 2]>,
     /// Rows by the id of the configuration that decided.
     pub(super) configs: BTreeMap<String, u64>,
@@ -120,9 +124,10 @@ impl<'s> Comparer<'s> {
         };
         let weight = if row.probability > 0.0 { 1.0 / row.probability } else { 1.0 };
         found.estimated += weight;
+        let noted = found.gaps.noted;
         let from_body = self.snapshots.and_then(|snapshots| snapshots.facts(row, facts));
         if self.snapshots.is_some() && from_body.is_none() {
-            *entry(&mut found.gaps, NO_BODY) += 1;
+            found.gaps.note(NO_BODY.to_owned());
         }
         let (gaps, decided) = (&mut found.gaps, &mut self.decided_after);
         match &from_body {
@@ -130,10 +135,10 @@ impl<'s> Comparer<'s> {
             None => self.after.decide(row, facts, gaps, decided),
         }
         if let Some(before) = &mut self.before {
-            let mut gaps = Gaps::new();
+            let mut gaps = Gaps::default();
             before.decide(row, facts, &mut gaps, &mut self.decided_before);
-            for (gap, count) in gaps {
-                *entry(&mut found.gaps, &format!("{gap} (--against)")) += count;
+            for (gap, _) in gaps.sentences {
+                found.gaps.note(format!("{gap} (--against)"));
             }
         }
         let mut is_changed = self.compare_buckets(facts);
@@ -142,9 +147,15 @@ impl<'s> Comparer<'s> {
             is_changed |= self.compare(row, facts, weight, name);
         }
         is_changed |= self.compare_missing(row, facts, weight);
+        let found = &mut self.found;
         if is_changed {
-            self.found.changed_rows += 1;
-            self.found.estimated_changed += weight;
+            found.changed_rows += 1;
+            found.estimated_changed += weight;
+        }
+        let has_gap = found.gaps.noted > noted;
+        found.incomplete_rows += u64::from(has_gap);
+        if is_changed || has_gap {
+            found.estimated_open += weight;
         }
     }
 
@@ -310,6 +321,8 @@ impl Comparison {
         self.changed_rows += other.changed_rows;
         self.estimated += other.estimated;
         self.estimated_changed += other.estimated_changed;
+        self.incomplete_rows += other.incomplete_rows;
+        self.estimated_open += other.estimated_open;
         let times = self.times.into_iter().chain(other.times);
         self.times = times.reduce(|[a, b], [c, d]| [a.min(c), b.max(d)]);
         let add = |to: &mut BTreeMap<String, u64>, from| {
@@ -318,7 +331,7 @@ impl Comparison {
             }
         };
         add(&mut self.configs, other.configs);
-        add(&mut self.gaps, other.gaps);
+        add(&mut self.gaps.sentences, other.gaps.sentences);
         for (key, count) in other.buckets {
             *self.buckets.entry(key).or_default() += count;
         }

@@ -19,8 +19,12 @@ pub struct Report {
     undecided: u64,
     /// Rows whose answer, value or bucket changes.
     changed_rows: u64,
+    /// Rows that lack a fact which the configuration reads.
+    incomplete_rows: u64,
     /// The share of requests that the changed rows stand for.
     changed_share: f64,
+    /// That of requests which change or lack a fact.
+    open_share: f64,
     /// Times of the first and the last row, in microseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     times: Option<[i64; 2]>,
@@ -29,7 +33,7 @@ pub struct Report {
     strategies: Vec<StrategyLine>,
     changes: Vec<ReplayChange>,
     buckets: Vec<BucketChange>,
-    /// What the rows do not hold.
+    /// Facts that the rows do not hold.
     gaps: Vec<Gap>,
 }
 
@@ -69,7 +73,7 @@ struct BucketChange {
 #[derive(Debug, Serialize)]
 struct Gap {
     gap: String,
-    rows: u64,
+    times: u64,
 }
 
 impl Report {
@@ -95,7 +99,7 @@ impl Report {
         };
         let mut changes: Vec<_> = found.changes.into_iter().map(change).collect();
         changes.sort_by_key(|change| std::cmp::Reverse(change.rows));
-        let is_empty = found.estimated == 0.0;
+        let share = |part: f64| if part == 0.0 { 0.0 } else { part / found.estimated };
         let bucket = |([experiment, before, after], rows): ([String; 3], u64)| BucketChange {
             experiment,
             before,
@@ -107,7 +111,9 @@ impl Report {
             rows: found.rows,
             undecided: found.undecided,
             changed_rows: found.changed_rows,
-            changed_share: if is_empty { 0.0 } else { found.estimated_changed / found.estimated },
+            incomplete_rows: found.incomplete_rows,
+            changed_share: share(found.estimated_changed),
+            open_share: share(found.estimated_open),
             times: found.times,
             configs: found
                 .configs
@@ -117,18 +123,14 @@ impl Report {
             strategies: lines.collect(),
             changes,
             buckets: found.buckets.into_iter().map(bucket).collect(),
-            gaps: found.gaps.into_iter().map(|(gap, rows)| Gap { gap, rows }).collect(),
+            gaps: found.gaps.sentences.into_iter().map(|(gap, times)| Gap { gap, times }).collect(),
         }
     }
 
-    /// The share of requests whose answer, value or bucket changes, by the weights of the rows.
-    pub const fn changed_share(&self) -> f64 {
-        self.changed_share
-    }
-
-    /// Whether the rows hold all that the configuration reads.
-    pub const fn is_complete(&self) -> bool {
-        self.gaps.is_empty()
+    /// The share of requests whose answer, value or bucket changes or cannot be known, by the
+    /// weights of the rows.
+    pub const fn open_share(&self) -> f64 {
+        self.open_share
     }
 }
 
@@ -152,6 +154,13 @@ impl Display for Report {
         }
         let share = 100.0 * self.changed_share;
         writeln!(f, "\nchanged: {changed_rows} rows, {share:.4} % of requests\n")?;
+        if self.incomplete_rows > 0 {
+            writeln!(
+                f,
+                "not known: {} rows, as they lack facts; see below\n",
+                self.incomplete_rows
+            )?;
+        }
         let head = [
             "platform",
             "strategy",
@@ -191,8 +200,8 @@ impl Display for Report {
         for BucketChange { experiment, before, after, rows } in &self.buckets {
             writeln!(f, "\nbucket of {experiment}: {before} to {after}, {rows} rows")?;
         }
-        for Gap { gap, rows } in &self.gaps {
-            writeln!(f, "\nnot answered by the rows: {gap} ({rows} times)")?;
+        for Gap { gap, times } in &self.gaps {
+            writeln!(f, "\nnot answered by the rows: {gap} ({times} times)")?;
         }
         Ok(())
     }

@@ -14,8 +14,22 @@ use crate::strategy::{
 };
 use crate::sync::CatalogPlan;
 
-/// Facts that the rows lack, with the number of rows: each is a sentence.
-pub(super) type Gaps = BTreeMap<String, u64>;
+/// Facts that the rows lack.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    /// Sentences, and how often each was noted.
+    pub(super) sentences: BTreeMap<String, u64>,
+    /// Number of all notes.
+    pub(super) noted: u64,
+}
+
+impl Gaps {
+    /// Notes a missing fact.
+    pub(super) fn note(&mut self, sentence: String) {
+        *self.sentences.entry(sentence).or_default() += 1;
+        self.noted += 1;
+    }
+}
 
 /// The rules of a configuration.
 #[derive(Debug)]
@@ -115,7 +129,7 @@ impl Rules {
         to.decisions.clear();
         self.assign(facts, gaps, &mut to.parts);
         let Some(platform) = self.platforms.iter().find(|it| it.name == row.platform) else {
-            return note(gaps, || format!("platform {} is not in the config", row.platform));
+            return gaps.note(format!("platform {} is not in the config", row.platform));
         };
         let mut asked: SmallVec<[usize; 8]> = SmallVec::new();
         match &facts.asked {
@@ -144,7 +158,7 @@ impl Rules {
                     Some(Cap::Capped) => Decision::CAPPED,
                     Some(Cap::NoLease) => Decision::NO_LEASE,
                     None => {
-                        note(gaps, || format!("the cap of {name} is not in the rows"));
+                        gaps.note(format!("the cap of {name} is not in the rows"));
                         decision
                     }
                 }
@@ -187,7 +201,7 @@ impl Rules {
         if !matches!(facts.ids, Ids::All | Ids::TooMany) {
             return String::new();
         }
-        let mut gaps = Gaps::new();
+        let mut gaps = Gaps::default();
         let mut membership = |audience: usize| self.membership(audience, facts, &mut gaps);
         let name = |audience: usize| self.audiences[audience].clone();
         let attributes = RowAttributes { attributes: &facts.attributes, parts };
@@ -210,7 +224,7 @@ impl Rules {
 
     fn membership(&self, audience: usize, facts: &LoggedFacts<'_>, gaps: &mut Gaps) -> Membership {
         let Some(fact) = self.fact(audience, facts) else {
-            note(gaps, || format!("audience {} is not in the rows", self.audiences[audience]));
+            gaps.note(format!("audience {} is not in the rows", self.audiences[audience]));
             return Membership::Unavailable;
         };
         match fact.member {
@@ -238,9 +252,7 @@ impl Rules {
                 (Ids::TooMany | Ids::Unread, _) => Assignment::Unknown,
                 (_, Some(fact)) if fact.rule != experiment.rule_id() => {
                     let name = &experiment.name;
-                    note(gaps, || {
-                        format!("experiment {name} has another salt, layer, hash or unit")
-                    });
+                    gaps.note(format!("experiment {name} has another salt, layer, hash or unit"));
                     Assignment::Unknown
                 }
                 (_, Some(fact)) => match fact.slots {
@@ -249,14 +261,10 @@ impl Rules {
                 },
                 (Ids::None, None) => Assignment::NoBucket,
                 (Ids::All, None) => {
-                    note(gaps, || format!("experiment {} is not in the rows", experiment.name));
+                    gaps.note(format!("experiment {} is not in the rows", experiment.name));
                     Assignment::Unknown
                 }
             });
         }
     }
-}
-
-fn note(gaps: &mut Gaps, sentence: impl FnOnce() -> String) {
-    *gaps.entry(sentence()).or_default() += 1;
 }

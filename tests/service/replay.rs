@@ -227,7 +227,7 @@ fn limits_of_a_change_and_gaps_are_reported() {
     assert_eq!(logged.replay(&vip, &["--max-change", "100%"]).status, Some(0));
     let Outcome { status, stderr, .. } = logged.replay(&vip, &["--max-change", "0.1%"]);
     assert_eq!(status, Some(3), "{stderr}");
-    assert!(stderr.contains("of the requests change; accepted: 0.1 %"), "{stderr}");
+    assert!(stderr.contains("of the requests change or lack facts; accepted: 0.1 %"), "{stderr}");
 
     let salted = logged.config("name = \"price\"\n", "name = \"price\"\nsalt = \"other\"\n");
     let Outcome { status, stdout, .. } = logged.replay(&salted, &["--assert", "unchanged"]);
@@ -239,6 +239,10 @@ fn limits_of_a_change_and_gaps_are_reported() {
     let unlogged = "[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]";
     let report = logged.report(&logged.config(unlogged, audience));
     assert_eq!(report["gaps"][0]["gap"], "audience payers is not in the rows", "{report:#}");
+    // A change that cannot be known is not accepted either.
+    let unlogged = logged.config(unlogged, audience);
+    let Outcome { status, stderr, .. } = logged.replay(&unlogged, &["--max-change", "1%"]);
+    assert_eq!(status, Some(3), "{stderr}");
 
     let Outcome { status, stderr, .. } = run(&["replay", "--config", "x", "/nowhere"], &[]);
     assert_eq!(status, Some(2), "{stderr}");
