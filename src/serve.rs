@@ -364,13 +364,13 @@ impl PortStarter<'_> {
         let app = parts.app(&self.unfinished);
         let (idle_timeout, closing) = (parts.server.idle_timeout, self.phases.clone());
         let budget = Arc::clone(&self.budget);
-        let (log, workers) = (parts.log.clone(), parts.workers());
+        let log = parts.log.clone();
         let connections = move |index| {
             // The counters of the API port's workers share a slot.
             if port == Port::Decision {
                 count_as_worker(index);
             }
-            let tap = log.as_ref().map(|log| Arc::new(log.tap(workers)));
+            let tap = log.as_ref().map(|log| Arc::new(log.tap()));
             let app = App { log: tap, ..app.clone() };
             let service = DecisionService { app, port };
             Connections::new(service, idle_timeout, Arc::clone(&budget), closing.clone())

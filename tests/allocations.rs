@@ -178,7 +178,7 @@ fn logged_requests_do_not_allocate() {
     let secret = Secret::new("0123456789abcdef");
     let log = LogConfig { to, secret, sample: 1.0, max_rate: 10_000_000, ..LogConfig::default() };
     let log = DecisionLog::start(log, "pod".to_owned(), &telemetry).unwrap();
-    let tap = log.tap(1);
+    let tap = log.tap();
     let name = "old_users".parse().unwrap();
     let audience =
         Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
@@ -216,7 +216,7 @@ fn logged_requests_do_not_allocate() {
             let request = PlatformRequest { served, reader: &reader, read, at };
             catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
                 if let Some(entry) = &mut entry {
-                    entry.decided(&catalog, (read, at), keys, parts, verdicts);
+                    entry.decided(&catalog, &request, keys, parts, verdicts);
                 }
             });
         });

@@ -10,11 +10,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Vocabulary;
-use super::condition::refuse_unknown;
 use crate::strategy::Reason;
 
 /// Least bytes of the secret.
-const LEAST_SECRET: usize = 16;
+pub const LEAST_SECRET: usize = 16;
 /// Folder of the sketches of days, in that of the files.
 pub const REACH: &str = "reach";
 /// Stands for every failure in `always`.
@@ -41,8 +40,9 @@ pub struct LogConfig {
     /// Share of devices whose requests are logged, from 0 to 1.
     #[serde(deserialize_with = "share")]
     pub sample: f64,
-    /// Requests that are logged whatever their device: `failure` for every failure, one failure's
-    /// cause, or the reason of a decision.
+    /// Requests that are logged whatever their device: `failure` for every answer to a platform
+    /// that ignores the ids, the cause of one, or the reason of a decision. A cause that does not
+    /// change the answer, such as `too_many_ids`, counts if it is named.
     pub always: Vec<String>,
     /// Requests that are logged whatever their device, by their own ids: traces.
     pub request_ids: Vec<String>,
@@ -123,9 +123,11 @@ impl LogConfig {
         d.require("log.to", ACCEPTED_FOLDERS);
         self.read_secret(d);
         let words = vocabulary.failures.iter().copied().chain(Reason::ALL.map(Reason::as_str));
-        let words: Vec<_> = [ANY_FAILURE].into_iter().chain(words).map(str::to_owned).collect();
+        let words: Vec<_> = [ANY_FAILURE].into_iter().chain(words).collect();
         for (index, word) in self.always.iter().enumerate() {
-            refuse_unknown(d, &format!("log.always[{index}]"), word, "words", &words);
+            if !words.contains(&word.as_str()) {
+                d.reject(&format!("log.always[{index}]"), &format!("one of {}", words.join(", ")));
+            }
         }
         let is_directory = Folder::directory(&self.to).is_some();
         if self.spool.is_none() && !is_directory {

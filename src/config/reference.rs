@@ -45,7 +45,8 @@ const RELOADED: [&str; 2] = ["server.api.token_files", "server.api.public"];
 
 fn read(text: &str) -> (Config, Mistakes) {
     let kinds = crate::platform::KINDS.map(|kind| kind.rules);
-    let vocabulary = Vocabulary { kinds: &kinds, reserved_names: &["decide"], failures: &[] };
+    let failures = crate::platform::Failure::ALL.map(crate::platform::Failure::as_str);
+    let vocabulary = Vocabulary { kinds: &kinds, reserved_names: &["decide"], failures: &failures };
     Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new(), &vocabulary)
 }
 

@@ -59,7 +59,7 @@ pub(super) fn answer(
                     let request = PlatformRequest { served, reader, read, at };
                     catalog.decide_request(&request, verdicts, |keys, assignments, verdicts| {
                         if let Some(entry) = &mut logged {
-                            entry.decided(&catalog, (read, at), keys, assignments, verdicts);
+                            entry.decided(&catalog, &request, keys, assignments, verdicts);
                             if read.purpose == Purpose::Devices {
                                 // The body has the ids of other devices.
                                 entry.finish_device(&catalog, &answer_of(None, None));

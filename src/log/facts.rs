@@ -20,7 +20,7 @@ use crate::strategy::{
 /// Stands for a text that is not UTF-8: it is equal to no text of a configuration.
 const NOT_UTF8: &str = "\u{fffd}";
 
-/// What a request says beside its ids.
+/// The parts of a request that are logged, beside its ids.
 pub struct LoggedRequest<'r> {
     /// The request's own id.
     pub request_id: Option<&'r str>,

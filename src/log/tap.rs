@@ -1,7 +1,8 @@
 //! One worker's requests to its ring.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -11,9 +12,9 @@ use rtrb::Producer;
 
 use super::facts::{Decided, LoggedRequest, Numbers, facts};
 use super::key::{LogKey, threshold};
-use crate::catalog::{Catalog, RequestKeys};
+use crate::catalog::{Catalog, PlatformRequest, RequestKeys};
 use crate::config::{ANY_FAILURE, LogConfig, RawBodies};
-use crate::platform::{Digits, Failure, Read, Verdicts};
+use crate::platform::{Digits, Failure, Verdicts};
 use crate::strategy::{Assignments, Attribute, Decision, Reason};
 use crate::telemetry::{LogDrop, LogMetrics};
 
@@ -30,6 +31,8 @@ pub(super) struct Choice {
     threshold: u64,
     /// Whether a failure is always logged, by its index.
     failures: [bool; Failure::ALL.len()],
+    /// Whether one that does not change the answer is, by its index: only if it is named.
+    observed: [bool; Failure::ALL.len()],
     /// Whether a reason is, by its index.
     reasons: [bool; Reason::ALL.len()],
     has_reasons: bool,
@@ -46,11 +49,35 @@ impl Choice {
             sample: config.sample,
             threshold: threshold(config.sample),
             failures,
+            observed: Failure::ALL.map(|it| is_named(it.as_str())),
             has_reasons: reasons.contains(&true),
             reasons,
             request_ids: config.request_ids.clone(),
             has_raw: config.raw == RawBodies::Sampled,
         }
+    }
+}
+
+/// Rows that all workers may still write in this second.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    left: AtomicI64,
+    rate: i64,
+}
+
+impl Allowance {
+    /// An allowance of so many rows in a second.
+    pub(super) fn new(rate: u32) -> Self {
+        Self { left: AtomicI64::new(rate.into()), rate: rate.into() }
+    }
+
+    /// Begins a second.
+    pub(super) fn renew(&self) {
+        self.left.store(self.rate, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> bool {
+        self.left.fetch_sub(1, Ordering::Relaxed) > 0
     }
 }
 
@@ -60,6 +87,7 @@ pub struct LogTap {
     choice: Arc<Choice>,
     key: Arc<ArcSwap<LogKey>>,
     metrics: LogMetrics,
+    allowance: Arc<Allowance>,
     /// Locked by its worker alone.
     ring: Mutex<Ring>,
 }
@@ -69,11 +97,6 @@ struct Ring {
     producer: Producer<u8>,
     /// A record before it is copied into the ring.
     record: Box<[u8]>,
-    /// Rows in a second.
-    rate: f64,
-    /// Rows that may be written now, and when that was so.
-    left: f64,
-    at: Instant,
     /// Choice of requests without a device.
     number: u64,
 }
@@ -111,18 +134,18 @@ enum Cause {
 }
 
 impl LogTap {
-    /// A tap into a ring, for `rate` rows in a second.
+    /// A tap into a ring.
     pub(super) fn new(
         choice: Arc<Choice>,
         key: Arc<ArcSwap<LogKey>>,
         metrics: LogMetrics,
+        allowance: Arc<Allowance>,
         producer: Producer<u8>,
-        rate: f64,
     ) -> Self {
         let most = if choice.has_raw { producer.buffer().capacity() / 2 } else { MOST };
         let record = vec![0; most].into_boxed_slice();
-        let ring = Ring { producer, record, rate, left: rate, at: Instant::now(), number: 0 };
-        Self { choice, key, metrics, ring: Mutex::new(ring) }
+        let ring = Mutex::new(Ring { producer, record, number: 0 });
+        Self { choice, key, metrics, allowance, ring }
     }
 
     /// A request that begins.
@@ -137,7 +160,7 @@ impl Entry<'_> {
     pub fn decided(
         &mut self,
         catalog: &Catalog,
-        (read, at): (&Read<'_>, Instant),
+        &PlatformRequest { read, at, .. }: &PlatformRequest<'_, '_>,
         keys: &RequestKeys,
         assignments: &Assignments,
         verdicts: &Verdicts,
@@ -146,7 +169,14 @@ impl Entry<'_> {
         let mut digits = Digits::new();
         let request_id = read.request_id.text(&mut digits);
         self.chosen = None;
-        if let Some(cause) = self.tap.cause(request_id, keys, decisions.clone()) {
+        let observed = self.tap.choice.observed;
+        let is_observed = read.observed.is_some_and(|it| observed[it as usize])
+            || keys.are_too_many() && observed[Failure::TooManyIds as usize];
+        let cause = match is_observed {
+            true => Some(Cause::Always),
+            false => self.tap.cause(request_id, keys, decisions.clone()),
+        };
+        if let Some(cause) = cause {
             let mut numbers = Numbers::default();
             let request = &LoggedRequest::of_read(read, &mut numbers);
             let decided = Decided { catalog, request, keys, assignments, at };
@@ -194,7 +224,11 @@ impl Entry<'_> {
             config: catalog.config_id(),
             raw: raw.filter(|_| choice.has_raw),
         };
-        if let Err(reason) = self.tap.ring.lock().push(facts, &end) {
+        let written = match self.tap.allowance.take() {
+            true => self.tap.ring.lock().push(facts, &end),
+            false => Err(LogDrop::Rate),
+        };
+        if let Err(reason) = written {
             self.tap.metrics.dropped(reason, 1);
         }
     }
@@ -253,20 +287,12 @@ impl Ring {
 
     /// Copies a row into the ring, whose facts are in the record. Never waits.
     fn push(&mut self, facts: Option<usize>, end: &RowEnd<'_>) -> Result<(), LogDrop> {
-        let now = Instant::now();
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.rate;
-        (self.left, self.at) = (self.rate.max(1.0).min(self.left + gained), now);
-        if self.left < 1.0 {
-            return Err(LogDrop::Rate);
-        }
         let (length, record) = self.record.split_at_mut(LENGTH);
         let facts = facts.map_or_else(|| encode_facts(None, record), Ok);
         let size = facts.and_then(|facts| Ok(facts + end.encode(&mut record[facts..])?));
         let size = size.map_err(|_| LogDrop::TooLarge)?;
         length.copy_from_slice(&u32::try_from(size).expect("less than the ring").to_le_bytes());
         let record = &self.record[..LENGTH + size];
-        self.producer.push_entire_slice(record).map_err(|_| LogDrop::Ring)?;
-        self.left -= 1.0;
-        Ok(())
+        self.producer.push_entire_slice(record).map_err(|_| LogDrop::Ring)
     }
 }

@@ -15,9 +15,9 @@ use rtad_log::{LogRow, folder};
 use rtrb::{Consumer, RingBuffer};
 
 use super::key::LogKey;
-use super::tap::{Choice, LENGTH, LogTap};
+use super::tap::{Allowance, Choice, LENGTH, LogTap};
 use super::upload::Uploads;
-use crate::config::LogConfig;
+use crate::config::{LEAST_SECRET, LogConfig};
 use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};
 
 /// Sleep of the thread when all rings are empty: a ring holds many times the rows of it.
@@ -34,6 +34,7 @@ pub struct DecisionLog {
     choice: Arc<Choice>,
     key: Arc<ArcSwap<LogKey>>,
     metrics: LogMetrics,
+    allowance: Arc<Allowance>,
     rings: Arc<Mutex<Vec<Consumer<u8>>>>,
     /// The thread of the rings, and that of the uploads, in the order in which they end: the last
     /// file is closed before the last look for uploads.
@@ -57,16 +58,14 @@ impl Ending {
         Ok(Self { is_stopping, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Ends the thread, and waits for it until a time.
-    fn end(&self, until: Instant) {
+    /// Ends the thread, and waits for it until a time. Returns whether it has ended.
+    fn end(&self, until: Instant) -> bool {
         self.is_stopping.store(true, Ordering::Release);
-        let Some(thread) = self.thread.lock().take() else { return };
+        let Some(thread) = self.thread.lock().take() else { return true };
         while !thread.is_finished() && Instant::now() < until {
             std::thread::sleep(PAUSE);
         }
-        if thread.is_finished() {
-            let _ = thread.join();
-        }
+        thread.is_finished() && thread.join().is_ok()
     }
 }
 
@@ -82,7 +81,7 @@ impl DecisionLog {
         std::fs::create_dir_all(&root)?;
         let key = Arc::new(ArcSwap::from_pointee(LogKey::new(config.secret.expose())));
         let metrics = telemetry.log_metrics();
-        let rings = Arc::default();
+        let (rings, allowance) = (Arc::default(), Arc::new(Allowance::new(config.max_rate)));
         let [of_rings, of_uploads] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let thread = Thread {
             files: Files {
@@ -94,6 +93,7 @@ impl DecisionLog {
                 failed: None,
             },
             key: Arc::clone(&key),
+            allowance: Arc::clone(&allowance),
             rings: Arc::clone(&rings),
             is_stopping: Arc::clone(&of_rings),
         };
@@ -108,30 +108,38 @@ impl DecisionLog {
             secret = key.load().id(),
             "decision log begins"
         );
-        Ok(Self { choice: Arc::new(Choice::new(&config)), config, key, metrics, rings, threads })
+        let choice = Arc::new(Choice::new(&config));
+        Ok(Self { choice, config, key, metrics, allowance, rings, threads })
     }
 
-    /// The log of one of `workers` workers.
-    pub fn tap(&self, workers: usize) -> LogTap {
+    /// The log of a worker.
+    pub fn tap(&self) -> LogTap {
         let capacity = usize::try_from(self.config.ring).unwrap_or(usize::MAX);
         let (producer, consumer) = RingBuffer::new(capacity);
         self.rings.lock().push(consumer);
-        let rate = f64::from(self.config.max_rate) / workers.max(1) as f64;
         let (choice, key) = (Arc::clone(&self.choice), Arc::clone(&self.key));
-        LogTap::new(choice, key, self.metrics.clone(), producer, rate)
+        let (metrics, allowance) = (self.metrics.clone(), Arc::clone(&self.allowance));
+        LogTap::new(choice, key, metrics, allowance, producer)
     }
 
     /// Ends the log after the workers: writes what is left, closes the file, and waits until it is
     /// uploaded, or for `most`. Blocks.
     pub fn stop(&self, most: Duration) {
         let until = Instant::now() + most;
-        self.threads.iter().for_each(|thread| thread.end(until));
+        let [rings, uploads] = self.threads.each_ref().map(|thread| thread.end(until));
+        if !rings {
+            tracing::warn!("decision log: the open file is lost, as it was not written in time");
+        }
+        if !uploads {
+            tracing::warn!("decision log: files wait in the spool for the next start");
+        }
     }
 }
 
 struct Thread {
     files: Files,
     key: Arc<ArcSwap<LogKey>>,
+    allowance: Arc<Allowance>,
     rings: Arc<Mutex<Vec<Consumer<u8>>>>,
     is_stopping: Arc<AtomicBool>,
 }
@@ -139,8 +147,12 @@ struct Thread {
 impl Thread {
     fn run(mut self) {
         let mut record = Vec::new();
-        let mut checked = Instant::now();
+        let (mut checked, mut renewed) = (Instant::now(), Instant::now());
         loop {
+            if renewed.elapsed() >= Duration::from_secs(1) {
+                renewed = Instant::now();
+                self.allowance.renew();
+            }
             // Read before the rings: what workers wrote before the stop is written.
             let is_stopping = self.is_stopping.load(Ordering::Acquire);
             let mut has_taken = false;
@@ -173,15 +185,22 @@ impl Thread {
     fn read_secret(&self) {
         let Some(path) = &self.files.config.secret_path else { return };
         match std::fs::read(path) {
-            Ok(secret) if !secret.trim_ascii_end().is_empty() => {
+            Ok(secret) if secret.trim_ascii_end().len() >= LEAST_SECRET => {
                 let key = LogKey::new(secret.trim_ascii_end());
                 if key.id() != self.key.load().id() {
                     tracing::info!(secret = key.id(), "decision log has a new secret");
                     self.key.store(Arc::new(key));
                 }
             }
-            Ok(_) => tracing::warn!(path = %path.display(), "secret of the log is empty"),
-            Err(error) => tracing::warn!(path = %path.display(), %error, "secret of the log"),
+            Ok(_) => tracing::warn!(
+                path = %path.display(),
+                "decision log: the new secret has less than {LEAST_SECRET} bytes; the old one stays"
+            ),
+            Err(error) => tracing::warn!(
+                path = %path.display(),
+                %error,
+                "decision log: the secret cannot be read; the old one stays"
+            ),
         }
     }
 }

@@ -81,7 +81,16 @@ impl Uploads {
                     self.metrics.failed(LogStep::Upload);
                     let [least, most] = BACKOFF;
                     let next = pause.map_or(least, |pause: Duration| most.min(2 * pause));
-                    tracing::warn!(error, "decision log: an upload failed; again in {next:?}");
+                    match is_stopping {
+                        true => tracing::warn!(
+                            error,
+                            "decision log: an upload failed; its file waits for the next start"
+                        ),
+                        false => tracing::warn!(
+                            error,
+                            "decision log: an upload failed; again in {next:?}"
+                        ),
+                    }
                     pause = Some(next);
                     true
                 }
@@ -105,10 +114,6 @@ impl Uploads {
         self.put(&path, &file.to_string_lossy())?;
         // Killed before this, the next process puts the same file again.
         std::fs::remove_file(&path).map_err(|error| error.to_string())?;
-        if let Some(day) = path.parent() {
-            // Fails while the day has files.
-            let _ = std::fs::remove_dir(day);
-        }
         Ok(files.len() == 1)
     }
 

@@ -55,6 +55,19 @@ fn tencent(oaid: &str) -> Vec<u8> {
     RtaRequest { id, device: Some(device), ..RtaRequest::default() }.encode_to_vec()
 }
 
+/// A Tencent request with more ids than are looked up.
+fn many_ids() -> Vec<u8> {
+    use prost::Message as _;
+    use rtad::platform::tencent::{Device, RtaRequest, device};
+    let qaid = |number: usize| {
+        let qaid = Some(format!("{number:032x}").into());
+        device::QaidInfo { qaid, ..device::QaidInfo::default() }
+    };
+    let device = Device { qaid_infos: (0..80).map(qaid).collect(), ..Device::default() };
+    let id = Some("many".into());
+    RtaRequest { id, device: Some(device), ..RtaRequest::default() }.encode_to_vec()
+}
+
 #[test]
 fn row_holds_the_facts_of_an_answer() {
     let store = TestStore::with_everything();
@@ -201,7 +214,7 @@ fn no_id_is_in_a_file_in_any_form() {
 #[test]
 fn sample_is_by_device_and_some_requests_are_always_logged() {
     let store = TestStore::with_everything();
-    let lines = "sample = 0.0\nalways = [\"bad_body\", \"no_device\"]\n\
+    let lines = "sample = 0.0\nalways = [\"bad_body\", \"no_device\", \"too_many_ids\"]\n\
                  request_ids = [\"r7\"]\nraw = \"sampled\"";
     let file = store.config_file("api = { public = true }", &log(&store, lines));
     let rtad = Rtad::serve(&file, &[]);
@@ -213,12 +226,14 @@ fn sample_is_by_device_and_some_requests_are_always_logged() {
     client.request("POST", "/rta/tencent", "", tencent(OLD_VIP));
     client.request("POST", "/rta/tencent?a=1", token, b"\xff");
     decide(&mut client, &json!({ "request_id": "bare", "device": {} }));
+    client.request("POST", "/rta/tencent", token, many_ids());
     let (rows, _) = stop(rtad, &store);
     let named: Vec<_> = rows
         .iter()
         .map(|row| row["facts"]["request_id"].as_str().or(row["failure"].as_str()).unwrap())
         .collect();
-    assert_eq!(named, ["r7", "bad_body", "bare"]);
+    assert_eq!(named, ["r7", "bad_body", "bare", "many"]);
+    assert_eq!(rows[3]["facts"]["ids"], "TooMany");
     assert!(rows.iter().all(|row| row["probability"] == 1.0));
     assert_eq!(rows[1]["raw"], json!({ "query": "a=1", "body": [255] }));
 }
@@ -282,6 +297,9 @@ fn new_secret_is_used_from_the_next_file() {
     let mut client = rtad.connect();
     let body = json!({ "device": { "oaid": NON_MEMBER } });
     decide(&mut client, &body);
+    // A short secret could be guessed.
+    fs::write(store.path().join("log.key"), "short").unwrap();
+    rtad.log("decision log: the new secret has less than 16 bytes; the old one stays", 1);
     fs::write(store.path().join("log.key"), "another secret of the log").unwrap();
     rtad.log("decision log has a new secret", 1);
     decide(&mut client, &body);
