@@ -10,7 +10,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 
 use std::fs;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use clap::Parser;
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
 use rtad_redis::{Lifetime, RedisConfig, RedisWindow, Seen};
+use testkit::port::free_port;
 
 #[derive(Parser)]
 struct Args {
@@ -53,7 +53,7 @@ struct Server {
 
 impl Server {
     async fn start(program: &str) -> (Self, MultiplexedConnection) {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let child = Command::new(program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no"])

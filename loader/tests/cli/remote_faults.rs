@@ -1,5 +1,6 @@
 //! Stores that cannot be reached, and servers whose answers are none of a store's.
 
+use testkit::port::free_port;
 use testkit::process::{Outcome, outcome, spawn};
 use testkit::sandbox::{Sandbox, command};
 use testkit::server::{Fault, FileServer};
@@ -8,8 +9,8 @@ use testkit::server::{Fault, FileServer};
 #[test]
 fn unreachable_store_is_reported_without_secrets() {
     let sandbox = Sandbox::new();
-    // Bound but not listening: connections are refused.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Nobody listens: connections are refused.
+    let port = free_port();
     let endpoint = format!("http://127.0.0.1:{port}");
     let endpoint = endpoint.as_str();
     let azure = [

@@ -1,6 +1,7 @@
 //! Inputs at URLs: read like files, resumed after broken connections, named without secrets.
 
 use rtad_core::device::IdKind;
+use testkit::port::free_port;
 use testkit::process::{outcome, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::server::{Fault, FileServer};
@@ -124,7 +125,7 @@ fn invalid_urls_are_reported_without_secrets() {
     build(&format!("{}/nothing", web.url())).fails(5, "nothing does not exist");
     build(&format!("{}/away/dump", web.url())).fails(5, "expected the same scheme, host and port");
     // No listener.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     build(&format!("http://127.0.0.1:{port}/dump")).fails(5, "could not fetch it after byte 0");
     assert!(sandbox.store().is_empty());
     // Credentials from the environment.

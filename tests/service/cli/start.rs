@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::fixture::{OLD_USERS, RULES, TestStore};
 use crate::rtad_process::{RTAD, Rtad, run};
 use testkit::client::Client;
+use testkit::port::free_port;
 use testkit::wait_until;
 
 fn failure(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)], code: i32) -> String {
@@ -96,8 +97,7 @@ fn readiness_waits_for_the_decision_port() {
     let store = TestStore::with_everything();
     let url = store.path().to_str().unwrap();
     for _ in 0..5 {
-        let [listen, admin] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [listen, admin] = [listen, admin].map(|free| free.local_addr().unwrap());
+        let [listen, admin] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
         let (listening, admin_listening) = (listen.to_string(), admin.to_string());
         let arguments = ["serve", "--store", url, "--workers", "200", "--listen", &listening];
         let rtad =

@@ -39,7 +39,7 @@ STORE_TESTS = (
 def test_rust_tests_pass_in_a_bucket(request, server, target, filters):
     environment = request.getfixturevalue(server)
     done = subprocess.run(
-        [*CARGO, *target.split(), "--", "--nocapture", *filters],
+        [*CARGO, *target.split(), "--", "--show-output", *filters],
         cwd=ROOT,
         env=os.environ | environment,
         stdout=subprocess.PIPE,
