@@ -6,6 +6,9 @@
 //!
 //! A row with more or fewer cells than the header is malformed: its cells may be those of other
 //! columns. Empty cells after the last column are accepted: some exports end rows by a delimiter.
+//! A quoted cell with line ends may be a text, or rows between two stray quotes: if one of its lines
+//! has as many cells as a row, all lines of the row are malformed. A second header with its columns
+//! in another order, as of joined files, is an error.
 //!
 //! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
 //! header begins with ids.
@@ -249,10 +252,10 @@ fn read_rows<R: Read>(
     pool: &Pool,
     mut send: impl FnMut(Block) -> bool,
 ) -> Result<(), ReadError> {
-    let header = reader.byte_headers()?;
-    let indexes = find_columns(name, header, columns).map_err(ReadError::Input)?;
+    let header = reader.byte_headers()?.clone();
+    let indexes = find_columns(name, &header, columns).map_err(ReadError::Input)?;
     let value = value.map_or(Ok(Vec::new()), |value| {
-        find_columns(name, header, std::slice::from_ref(value)).map_err(ReadError::Input)
+        find_columns(name, &header, std::slice::from_ref(value)).map_err(ReadError::Input)
     })?;
     let width = header.len() - header.iter().rev().take_while(|cell| cell.is_empty()).count();
     let mut record = csv::ByteRecord::new();
@@ -275,9 +278,14 @@ fn read_rows<R: Read>(
                 line: line + 1,
             }));
         }
+        if is_other_header(&record, &header, indexes[0]) {
+            let input = name.to_owned();
+            return Err(ReadError::Input(InputError::OtherHeader { input, line }));
+        }
         if record.len() < width || record.iter().skip(width).any(|cell| !cell.is_empty()) {
-            let row: Vec<_> = record.iter().collect();
-            cells.add_bad_row(line, Reason::RowLength, &row.join(&delimiter));
+            add_bad_lines(&mut cells, line, Reason::RowLength, &record, delimiter);
+        } else if inner > 0 && has_row_in_quotes(&record, width, delimiter) {
+            add_bad_lines(&mut cells, line, Reason::OpenQuote, &record, delimiter);
         } else {
             let value = value.first().map_or(Some(0), |index| value::parse(&record[*index]));
             for (column, index) in indexes.iter().enumerate() {
@@ -291,6 +299,44 @@ fn read_rows<R: Read>(
     }
     send(cells.take_block(source, pool));
     Ok(())
+}
+
+/// Whether a row has the names of the header in another order. Costs a comparison of one cell with
+/// names of its length.
+#[inline]
+fn is_other_header(row: &csv::ByteRecord, header: &csv::ByteRecord, first: usize) -> bool {
+    let is_name = |cell: &[u8]| header.iter().any(|name| name.trim_ascii() == cell.trim_ascii());
+    row.get(first).is_some_and(is_name)
+        && row.iter().all(is_name)
+        && !row.iter().map(<[u8]>::trim_ascii).eq(header.iter().map(<[u8]>::trim_ascii))
+}
+
+/// Whether a line of a row is one by itself: it has as many cells, and a delimiter within quotes.
+fn has_row_in_quotes(row: &csv::ByteRecord, width: usize, delimiter: u8) -> bool {
+    row.iter().enumerate().any(|(index, cell)| {
+        let last = cell.iter().filter(|byte| **byte == b'\n').count();
+        last > 0
+            && cell.split(|byte| *byte == b'\n').enumerate().any(|(number, line)| {
+                let delimiters = line.iter().filter(|byte| **byte == delimiter).count();
+                let before = if number == 0 { index } else { 0 };
+                let after = if number == last { row.len() - 1 - index } else { 0 };
+                before + delimiters + 1 + after == width && (delimiters > 0 || width == 1)
+            })
+    })
+}
+
+/// Adds each line of a row as a bad row.
+fn add_bad_lines(
+    cells: &mut Cells,
+    line: u64,
+    reason: Reason,
+    row: &csv::ByteRecord,
+    delimiter: u8,
+) {
+    let row = row.iter().collect::<Vec<_>>().join(&delimiter);
+    for (number, text) in (line..).zip(row.split(|byte| *byte == b'\n')) {
+        cells.add_bad_row(number, reason, text);
+    }
 }
 
 fn find_columns(

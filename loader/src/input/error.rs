@@ -47,6 +47,11 @@ pub(crate) enum InputError {
     #[error("input {input}: has more than one column {column:?}")]
     ColumnTwice { input: String, column: String },
     #[error(
+        "input {input}: line {line} has the names of the header in another order; accepted: files \
+         with one header each, as inputs of their own"
+    )]
+    OtherHeader { input: String, line: u64 },
+    #[error(
         "input {input}: the row at line {line} does not end; is a quote left open? \
          --bad-rows skip rejects such lines"
     )]

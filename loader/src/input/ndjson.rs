@@ -4,7 +4,8 @@
 //! allocation or recursion, so deep nesting costs no more than its bytes.
 //!
 //! An id is a string, or an integer, which is read as its digits. The last of several members of
-//! one name counts.
+//! one name counts. A list in place of a row or an id is malformed, once per element: it may hold
+//! many ids.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,13 +24,20 @@ pub(super) enum RowValue<'a> {
     Null,
     Text(Cow<'a, str>),
     Integer(i128),
-    /// A fraction, boolean, list or object.
+    /// A fraction, boolean or object.
     NotAnId,
+    /// A list of so many elements.
+    List(u64),
 }
 
 /// The line is not exactly one JSON object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotAnObject;
+
+/// Number of elements of a row that is a list; 1 for any other row.
+pub(super) fn elements(row: &[u8]) -> u64 {
+    serde_json::from_slice::<Vec<IgnoredAny>>(row).map_or(1, |list| list.len().max(1) as u64)
+}
 
 /// Tree of the selected members, with the column indexes of each.
 #[derive(Debug, Default)]
@@ -207,8 +215,11 @@ impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        self.set(RowValue::NotAnId);
+        let mut count = 0;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        self.set(RowValue::List(count));
         Ok(())
     }
 
@@ -223,7 +234,7 @@ impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
 mod tests {
     use rtad_core::device::IdKind;
 
-    use super::RowValue::{Absent, Integer, NotAnId, Null};
+    use super::RowValue::{Absent, Integer, List, NotAnId, Null};
     use super::*;
 
     fn find<'a>(columns: &[&str], row: &'a str) -> Result<Vec<RowValue<'a>>, NotAnObject> {
@@ -248,7 +259,7 @@ mod tests {
             ),
             (r#" { "b" : "x" } "#, [Absent, Absent, Absent, text("x"), Absent]),
             (r#"{"a":null,"b":null}"#, [Null, Absent, Absent, Null, Null]),
-            (r#"{"a":-7,"b":[{"c":1}]}"#, [Integer(-7), Absent, Absent, NotAnId, Integer(-7)]),
+            (r#"{"a":-7,"b":[{"c":1}]}"#, [Integer(-7), Absent, Absent, List(1), Integer(-7)]),
             (
                 r#"{"a":18446744073709551615}"#,
                 [Integer(u64::MAX.into()), Absent, Absent, Absent, Integer(u64::MAX.into())],
@@ -298,7 +309,7 @@ mod tests {
         };
         assert_eq!(find(&["a"], &deep("[", "]")), Ok(vec![Absent]));
         assert_eq!(find(&["a"], &deep("{\"a\":", "}")), Ok(vec![Absent]));
-        assert_eq!(find(&["x"], &deep("[", "]")), Ok(vec![NotAnId]));
+        assert_eq!(find(&["x"], &deep("[", "]")), Ok(vec![List(1)]));
         assert_eq!(find(&["x"], &deep("[", "")), Err(NotAnObject));
     }
 }

@@ -17,7 +17,7 @@ use super::block::{Block, MAX_ROW_BYTES, Pool, Rows};
 use super::kinds::Kinds;
 use super::layout::{Column, Input, Layout};
 use super::lines::{self, without_mark};
-use super::ndjson::{Members, RowValue};
+use super::ndjson::{self, Members, RowValue};
 use super::open::Source;
 use super::rejects::{self, PrivateFile, Reason};
 use super::sink::{Counts, InputCounts, KeySink};
@@ -192,9 +192,12 @@ impl<'a> Parser<'a> {
             false => self.members.find(line, found).err().map(|_| Reason::Malformed),
         };
         if let Some(reason) = reason {
-            self.counts.values += 1;
             let position = Position { source, line: row, column: None };
-            return self.reject_now(pending, position, reason, line);
+            for _ in 0..ndjson::elements(line) {
+                self.counts.values += 1;
+                self.reject_now(pending, position, reason, line);
+            }
+            return;
         }
         for (seen, found) in self.seen.iter_mut().zip(&*found) {
             *seen |= *found != RowValue::Absent;
@@ -228,6 +231,12 @@ impl<'a> Parser<'a> {
                 RowValue::NotAnId => {
                     self.counts.values += 1;
                     self.reject_now(pending, position, Reason::Malformed, line);
+                }
+                RowValue::List(count) => {
+                    for _ in 0..(*count).max(1) {
+                        self.counts.values += 1;
+                        self.reject_now(pending, position, Reason::Malformed, line);
+                    }
                 }
             }
         }

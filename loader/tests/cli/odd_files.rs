@@ -188,7 +188,10 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
     let many = testkit::sandbox::ids(IdKind::Md5, 1000..9000);
     let text = lines(&many).into_bytes();
     let packed = || Refused("data other than text begins at");
-    let most = Refused("are malformed");
+    let most = || Refused("are malformed");
+    let table: String = many.iter().map(|id| format!("1,{id}\n")).collect();
+    let objects: String = many.iter().map(|id| format!("{{\"id\":\"{id}\"}}\n")).collect();
+    let list = ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(",");
     // "no usable id in N rows", or "none of N rows is a JSON object".
     let none = || Refused(" rows");
     vec![
@@ -226,8 +229,35 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
             format!("n,id\n{}1,2,{}\n", rows(&|id| format!("1,{id}\n")), ids[0])
                 + &format!("1,2,{}\n", ids[1]),
             CSV,
-            most,
+            most(),
         ),
+        // A stray quote makes a cell of the rows up to the next one.
+        odd(
+            "csv, rows between two quotes",
+            format!("n,id\n{table}\"1,{}1\",{}\n", rows(&|id| format!("{id}\n1,")), ids[0]),
+            CSV,
+            most(),
+        ),
+        odd(
+            "csv, pairs of rows between quotes",
+            format!("n,id,m\n{}", rows(&|id| format!("1,{id},\"a\n2,{id},b\"\n"))),
+            CSV,
+            none(),
+        ),
+        odd(
+            "csv of one column, rows between two quotes",
+            format!("id\n{}\"{}\"\n", lines(&many), rows(&|id| format!("{id}\n"))),
+            CSV,
+            most(),
+        ),
+        odd(
+            "joined csvs of another order",
+            format!("n,id\n{table}id,n\n{}", rows(&|id| format!("{id},1\n"))),
+            CSV,
+            Refused("line 8002 has the names of the header in another order"),
+        ),
+        odd("ndjson, rows in a list", format!("{objects}[{list}]\n"), NDJSON, most()),
+        odd("ndjson, ids in a list", format!("{objects}{{\"id\":[{list}]}}\n"), NDJSON, most()),
         odd("gzip, cut", &compressed[..compressed.len() - 9], "", Refused("cut short or corrupt")),
         odd("text and gzip", [text.clone(), compressed.clone()].concat(), "", packed()),
         odd("text and zstd", [text.clone(), zst(lines(ids).as_bytes())].concat(), "", packed()),
