@@ -77,14 +77,20 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or(NOT_UTF8)
 }
 
-/// The facts of a request, with its decisions by index of the strategy. Looks up each audience of
-/// the catalog, as other rules may read it.
-pub(super) fn facts<'f>(
+/// The facts of a request, with its decisions by index of the strategy: lists as iterators. Looks
+/// up each audience of the catalog, as other rules may read it.
+pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
     key: &'f LogKey,
-    decided: &Decided<'f, '_>,
+    decided: &'f Decided<'d, 'r>,
     decisions: impl Iterator<Item = (usize, Decision)>,
     digits: &'f mut [Digits; Attribute::ALL.len()],
-) -> LoggedFacts<'f> {
+) -> LoggedFacts<
+    'f,
+    impl Iterator<Item = &'f str>,
+    impl Iterator<Item = AudienceFact<'f>>,
+    impl Iterator<Item = ExperimentFact<'f>>,
+    impl Iterator<Item = DecisionFact<'f>>,
+> {
     let &Decided { catalog, request, keys, assignments, at } = decided;
     let ids = if keys.are_unread() {
         Ids::Unread
@@ -105,9 +111,8 @@ pub(super) fn facts<'f>(
             }
         });
     }
-    let audiences = audiences(catalog, keys);
     let experiments = catalog.experiments().list().iter().zip(assignments);
-    let experiments = experiments.map(|(experiment, part)| ExperimentFact {
+    let experiments = experiments.map(move |(experiment, part)| ExperimentFact {
         name: &experiment.name,
         rule: experiment.rule_id(),
         bucket: experiment.part_name(*part),
@@ -116,7 +121,7 @@ pub(super) fn facts<'f>(
             .filter(|_| *part != Assignment::Unknown)
             .map(|(_, unit)| experiment.slots(unit)),
     });
-    let decision = |(index, decision): (usize, Decision)| {
+    let decision = move |(index, decision): (usize, Decision)| {
         let strategy = catalog.strategy(index);
         let value = strategy.value_of(decision);
         DecisionFact {
@@ -134,19 +139,21 @@ pub(super) fn facts<'f>(
         device: keys.device().map(|device| Device { hmac: key.device(device), secret: key.id() }),
         ids,
         attributes,
-        asked: request.asked.as_ref().map(|asked| asked.iter().copied().collect()),
-        audiences,
-        experiments: experiments.collect(),
-        decisions: decisions.map(decision).collect(),
+        asked: request.asked.as_ref().map(|asked| asked.iter().map(|id| -> &'f str { id })),
+        audiences: audiences(catalog, keys),
+        experiments,
+        decisions: decisions.map(decision),
     }
 }
 
 /// The device of a request in each audience of a catalog; empty without a usable id.
-pub fn audiences<'c>(catalog: &'c Catalog, keys: &RequestKeys) -> SmallVec<[AudienceFact<'c>; 8]> {
-    match keys.keys() {
-        [] => SmallVec::new(),
-        keys => catalog.audiences().iter().map(|audience| of_audience(audience, keys)).collect(),
-    }
+pub fn audiences<'c>(
+    catalog: &'c Catalog,
+    keys: &RequestKeys,
+) -> impl Iterator<Item = AudienceFact<'c>> {
+    let keys = keys.keys();
+    let audiences = if keys.is_empty() { &[] } else { catalog.audiences() };
+    audiences.iter().map(move |audience| of_audience(audience, keys))
 }
 
 fn of_audience<'f>(audience: &'f Audience, keys: &[DeviceKey]) -> AudienceFact<'f> {

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rtad_http::timing::Arrival;
-use rtad_log::{Raw, RowEnd, encode_facts};
+use rtad_log::record::encode_no_facts;
+use rtad_log::{Raw, RowEnd};
 use rtrb::Producer;
 
 use super::facts::{Decided, LoggedRequest, Numbers, facts};
@@ -272,7 +273,7 @@ impl LogTap {
         let mut digits = [const { Digits::new_const() }; Attribute::ALL.len()];
         let facts = facts(&key, decided, decisions, &mut digits);
         let mut ring = self.ring.lock();
-        let size = encode_facts(Some(&facts), &mut ring.record[LENGTH..]);
+        let size = facts.encode(&mut ring.record[LENGTH..]);
         size.inspect_err(|_| self.metrics.dropped(LogDrop::TooLarge, 1)).ok()
     }
 }
@@ -288,7 +289,7 @@ impl Ring {
     /// Copies a row into the ring, whose facts are in the record. Never waits.
     fn push(&mut self, facts: Option<usize>, end: &RowEnd<'_>) -> Result<(), LogDrop> {
         let (length, record) = self.record.split_at_mut(LENGTH);
-        let facts = facts.map_or_else(|| encode_facts(None, record), Ok);
+        let facts = facts.map_or_else(|| encode_no_facts(record), Ok);
         let size = facts.and_then(|facts| Ok(facts + end.encode(&mut record[facts..])?));
         let size = size.map_err(|_| LogDrop::TooLarge)?;
         length.copy_from_slice(&u32::try_from(size).expect("less than the ring").to_le_bytes());

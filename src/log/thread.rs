@@ -10,8 +10,8 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rtad_core::error_chain::error_chain;
 use rtad_core::random;
+use rtad_log::folder;
 use rtad_log::write::{Closed, LogFile, WriteError};
-use rtad_log::{LogRow, folder};
 use rtrb::{Consumer, RingBuffer};
 
 use super::key::LogKey;
@@ -236,20 +236,24 @@ struct Files {
 }
 
 impl Files {
-    /// Writes an encoded row.
+    /// Writes the row of a record.
     fn push(&mut self, record: &[u8]) {
-        let row = LogRow::decode(record).expect("workers encode rows");
         if self.failed.is_some_and(|(until, _)| Instant::now() < until) {
             self.metrics.dropped(LogDrop::Disk, 1);
             return;
         }
-        let mut file = match self.open.take().map_or_else(|| self.create(), Ok) {
-            Ok(file) => file,
-            Err(error) => return self.fail(&error, 1),
-        };
-        match file.push(&row, record.len()) {
-            Ok(()) => self.open = Some(file),
-            Err(error) => self.fail(&error, file.rows()),
+        if self.open.is_none() {
+            match self.create() {
+                Ok(file) => self.open = Some(file),
+                Err(error) => return self.fail(&error, 1),
+            }
+        }
+        // Borrowed: a move of the file costs as much as the rest of a row.
+        let Some(file) = &mut self.open else { return };
+        if let Err(error) = file.push(record) {
+            let rows = file.rows();
+            self.open = None;
+            self.fail(&error, rows);
         }
     }
 

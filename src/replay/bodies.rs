@@ -50,7 +50,7 @@ impl Snapshots {
             ids,
             attributes: facts.attributes,
             asked: facts.asked.as_ref().map(|asked| asked.iter().copied().collect()),
-            audiences: audiences(&self.catalog, &keys),
+            audiences: audiences(&self.catalog, &keys).collect(),
             experiments: facts.experiments.iter().copied().collect(),
             decisions: facts.decisions.iter().copied().collect(),
         })

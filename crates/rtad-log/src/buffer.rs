@@ -1,12 +1,16 @@
 //! Values of one column, with the levels of Parquet that say where values are missing and where
 //! lists begin.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType};
 use parquet::errors::Result;
 use parquet::file::writer::SerializedColumnWriter;
+
+/// Levels that are written at a time.
+const PART: usize = 1024;
 
 /// Values of a column of one row group.
 pub(crate) struct Buffer<T: DataType> {
@@ -15,11 +19,13 @@ pub(crate) struct Buffer<T: DataType> {
 }
 
 /// Texts or bytes of a column: one allocation for all of them.
-#[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct Texts<T = ByteArrayType> {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     levels: Levels,
+    /// The definition level of a text that is there.
+    defined: i16,
+    of: PhantomData<T>,
 }
 
 /// Definition levels, and repetition levels of lists.
@@ -105,7 +111,14 @@ impl<T: DataType> WriteColumn for Buffer<T> {
     }
 }
 
-impl Texts {
+impl<T> Default for Texts<T> {
+    fn default() -> Self {
+        let (bytes, ends, levels, defined) = <_>::default();
+        Self { bytes, ends, levels, defined, of: PhantomData }
+    }
+}
+
+impl<T> Texts<T> {
     /// A text of a column outside of lists that every row has.
     pub(crate) fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
@@ -115,6 +128,7 @@ impl Texts {
     /// A text that may be missing, or is in a list.
     pub(crate) fn push_at(&mut self, at: At, text: Option<&[u8]>) {
         self.levels.push(at.defined - i16::from(text.is_none()), at.repeated);
+        self.defined = at.defined;
         if let Some(text) = text {
             self.push(text);
         }
@@ -126,17 +140,49 @@ impl Texts {
     }
 }
 
-impl WriteColumn for Texts {
+impl Levels {
+    /// The end of a part of at least [`PART`] levels from `start`, at the end of a row.
+    fn end_of_part(&self, start: usize) -> usize {
+        let least = (start + PART).min(self.repetition.len());
+        let more = self.repetition[least..].iter().take_while(|level| **level > 0).count();
+        least + more
+    }
+}
+
+impl<T: DataType<T: From<ByteArray>>> WriteColumn for Texts<T> {
     fn write(&mut self, mut to: SerializedColumnWriter<'_>) -> Result<()> {
-        let room = self.bytes.len();
-        let bytes = Bytes::from(std::mem::replace(&mut self.bytes, Vec::with_capacity(room)));
+        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
         let mut start = 0;
         let range = |end: &usize| -> Range<usize> { std::mem::replace(&mut start, *end)..*end };
-        let values: Vec<_> =
-            self.ends.iter().map(range).map(|range| ByteArray::from(bytes.slice(range))).collect();
-        let (definition, repetition) = self.levels.of_column();
-        to.typed::<ByteArrayType>().write_batch(&values, definition, repetition)?;
+        let value = |range| T::T::from(ByteArray::from(bytes.slice(range)));
+        let mut values = self.ends.iter().map(range).map(value);
+        // In parts, as all values of a column at once would take megabytes.
+        let mut part = Vec::with_capacity(PART);
+        let (definition, repetition) = (&self.levels.definition, &self.levels.repetition);
+        let writer = to.typed::<T>();
+        let mut from = 0;
+        loop {
+            let of_part = from..self.levels.end_of_part(from);
+            let (count, levels) = match definition.is_empty() {
+                true => (PART, None),
+                false => {
+                    let levels = (&definition[of_part.clone()], &repetition[of_part.clone()]);
+                    (levels.0.iter().filter(|level| **level == self.defined).count(), Some(levels))
+                }
+            };
+            part.extend(values.by_ref().take(count));
+            if part.is_empty() && of_part.is_empty() {
+                break;
+            }
+            writer.write_batch(&part, levels.map(|it| it.0), levels.map(|it| it.1))?;
+            part.clear();
+            from = of_part.end;
+        }
         to.close()?;
+        drop((values, part));
+        // Its allocation is used again.
+        self.bytes = Vec::from(bytes);
+        self.bytes.clear();
         self.ends.clear();
         self.levels.clear();
         Ok(())

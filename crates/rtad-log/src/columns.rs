@@ -1,16 +1,12 @@
-//! Rows to columns, in the order of the schema.
+//! Records to columns, in the order of the schema.
 
-use parquet::data_type::{
-    BoolType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type,
-};
+use parquet::data_type::{BoolType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type};
 use parquet::errors::Result;
 use parquet::file::writer::SerializedRowGroupWriter;
 
 use crate::buffer::{At, Buffer, Texts, WriteColumn};
-use crate::row::{
-    ATTRIBUTES, AudienceFact, Cap, DecisionFact, ExperimentFact, Ids, LogRow, LoggedFacts, NUMBERS,
-    Raw,
-};
+use crate::record::{Decoder, VerdictBits};
+use crate::row::{ATTRIBUTES, Cap, NUMBERS};
 
 /// The rows of a row group.
 #[derive(Default)]
@@ -24,7 +20,7 @@ pub(crate) struct GroupColumns {
     probability: Buffer<DoubleType>,
     config: Texts,
     request_id: Texts,
-    device: Buffer<FixedLenByteArrayType>,
+    device: Texts<FixedLenByteArrayType>,
     secret: Texts,
     ids: Texts,
     attributes: [Texts; ATTRIBUTES],
@@ -65,7 +61,7 @@ struct Decisions {
 }
 
 /// The place of a required and of an optional field of a list's element.
-fn places(index: usize) -> (At, At) {
+const fn places(index: u16) -> (At, At) {
     let repeated = index > 0;
     (At { defined: 1, repeated }, At { defined: 2, repeated })
 }
@@ -81,43 +77,59 @@ impl GroupColumns {
         self.bytes
     }
 
-    /// Adds a row, whose encoding has `size` bytes.
-    pub(crate) fn push(&mut self, row: &LogRow<'_>, size: usize) {
+    /// Adds the row of a record.
+    pub(crate) fn push(&mut self, record: &[u8]) {
         self.rows += 1;
-        self.bytes += size;
-        self.time.push(row.time);
-        self.latency.push(row.latency.cast_signed());
-        self.platform.push(row.platform.as_bytes());
-        self.failure.push_at(At::ROW, row.failure.map(str::as_bytes));
-        self.probability.push(row.probability);
-        self.config.push(row.config.as_bytes());
-        let nothing = LoggedFacts::default();
-        let facts = row.facts.as_ref().unwrap_or(&nothing);
-        let optional = |text: Option<&'static str>| text.map(str::as_bytes);
-        self.request_id.push_at(At::ROW, facts.request_id.map(str::as_bytes));
-        let device = facts.device.map(|device| FixedLenByteArray::from(device.hmac.to_vec()));
-        self.device.push_at(At::ROW, device);
-        self.secret.push_at(At::ROW, facts.device.map(|device| device.secret.as_bytes()));
-        self.ids
-            .push_at(At::ROW, optional(row.facts.as_ref().map(|facts| facts.ids).map(Ids::as_str)));
-        for (column, text) in self.attributes.iter_mut().zip(facts.attributes) {
-            column.push_at(At::ROW, text.map(str::as_bytes));
+        self.bytes += record.len();
+        let from = &mut Decoder::new(record);
+        match from.byte() {
+            0 => self.push_no_facts(),
+            _ => self.push_facts(from),
         }
-        match &facts.asked {
+        self.time.push(from.i64());
+        self.latency.push(from.u32().cast_signed());
+        self.platform.push(from.text().expect("each row has a platform"));
+        self.failure.push_at(At::ROW, from.text());
+        self.probability.push(from.f64());
+        self.config.push(from.text().expect("each row has a configuration"));
+        self.query.push_at(At::ROW, from.text());
+        self.body.push_at(At::ROW, from.text());
+    }
+
+    fn push_no_facts(&mut self) {
+        self.request_id.push_at(At::ROW, None);
+        self.device.push_at(At::ROW, None);
+        for column in [&mut self.secret, &mut self.ids].into_iter().chain(&mut self.attributes) {
+            column.push_at(At::ROW, None);
+        }
+        self.asked.push_empty(0);
+        self.audiences.push_empty();
+        self.experiments.push_empty();
+        self.decisions.push_empty();
+    }
+
+    fn push_facts(&mut self, from: &mut Decoder<'_>) {
+        self.request_id.push_at(At::ROW, from.text());
+        let secret = from.text();
+        self.secret.push_at(At::ROW, secret);
+        let hmac = secret.map(|_| from.hmac());
+        self.device.push_at(At::ROW, hmac.as_ref().map(<[u8; 16]>::as_slice));
+        self.ids.push_at(At::ROW, Some(from.ids().as_str().as_bytes()));
+        for column in &mut self.attributes {
+            column.push_at(At::ROW, from.text());
+        }
+        match from.list() {
             None => self.asked.push_empty(0),
-            Some(asked) if asked.is_empty() => self.asked.push_empty(1),
-            Some(asked) => {
-                for (index, id) in asked.iter().enumerate() {
-                    self.asked.push_at(places(index).1, Some(id.as_bytes()));
+            Some(0) => self.asked.push_empty(1),
+            Some(count) => {
+                for index in 0..count {
+                    self.asked.push_at(places(index).1, from.text());
                 }
             }
         }
-        self.audiences.push(&facts.audiences);
-        self.experiments.push(&facts.experiments);
-        self.decisions.push(&facts.decisions);
-        let Raw { query, body } = row.raw.unwrap_or(Raw { query: None, body: b"" });
-        self.query.push_at(At::ROW, query.map(str::as_bytes));
-        self.body.push_at(At::ROW, row.raw.map(|_| body));
+        self.audiences.push(from);
+        self.experiments.push(from);
+        self.decisions.push(from);
     }
 
     /// Writes all rows and forgets them.
@@ -177,19 +189,25 @@ impl GroupColumns {
 }
 
 impl Audiences {
-    fn push(&mut self, facts: &[AudienceFact<'_>]) {
-        if facts.is_empty() {
-            self.name.push_empty(0);
-            self.generation.push_empty();
-            self.member.push_empty(0);
-            self.value.push_empty();
+    fn push_empty(&mut self) {
+        self.name.push_empty(0);
+        self.generation.push_empty();
+        self.member.push_empty(0);
+        self.value.push_empty();
+    }
+
+    fn push(&mut self, from: &mut Decoder<'_>) {
+        let count = from.list().unwrap_or(0);
+        if count == 0 {
+            self.push_empty();
         }
-        for (index, fact) in facts.iter().enumerate() {
+        for index in 0..count {
             let (required, optional) = places(index);
-            self.name.push_at(required, Some(fact.name.as_bytes()));
-            self.generation.push_at(optional, fact.generation.map(u64::cast_signed));
-            self.member.push_at(required, Some(fact.member.as_str().as_bytes()));
-            self.value.push_at(optional, fact.value.map(i32::from));
+            self.name.push_at(required, from.text());
+            self.member.push_at(required, Some(from.member().as_str().as_bytes()));
+            self.value.push_at(optional, from.byte().checked_sub(1).map(i32::from));
+            let generation = Some(from.u64()).filter(|generation| *generation > 0);
+            self.generation.push_at(optional, generation.map(u64::cast_signed));
         }
     }
 
@@ -199,22 +217,28 @@ impl Audiences {
 }
 
 impl Experiments {
-    fn push(&mut self, facts: &[ExperimentFact<'_>]) {
-        if facts.is_empty() {
-            self.name.push_empty(0);
-            self.rule.push_empty();
-            self.bucket.push_empty(0);
-            self.layer_slot.push_empty();
-            self.bucket_slot.push_empty();
+    fn push_empty(&mut self) {
+        self.name.push_empty(0);
+        self.rule.push_empty();
+        self.bucket.push_empty(0);
+        self.layer_slot.push_empty();
+        self.bucket_slot.push_empty();
+    }
+
+    fn push(&mut self, from: &mut Decoder<'_>) {
+        let count = from.list().unwrap_or(0);
+        if count == 0 {
+            self.push_empty();
         }
-        for (index, fact) in facts.iter().enumerate() {
+        for index in 0..count {
             let (required, optional) = places(index);
-            self.name.push_at(required, Some(fact.name.as_bytes()));
-            self.rule.push_at(required, Some(fact.rule.cast_signed()));
-            self.bucket.push_at(required, Some(fact.bucket.as_bytes()));
-            let [layer, bucket] = [0, 1].map(|slot| fact.slots.map(|slots| slots[slot]));
-            self.layer_slot.push_at(optional, layer.map(u32::cast_signed));
-            self.bucket_slot.push_at(optional, bucket.map(u32::cast_signed));
+            self.name.push_at(required, from.text());
+            self.rule.push_at(required, Some(from.u32().cast_signed()));
+            self.bucket.push_at(required, from.text());
+            let has_slots = from.byte() != 0;
+            for column in [&mut self.layer_slot, &mut self.bucket_slot] {
+                column.push_at(optional, has_slots.then(|| from.u32().cast_signed()));
+            }
         }
     }
 
@@ -230,25 +254,31 @@ impl Experiments {
 }
 
 impl Decisions {
-    fn push(&mut self, facts: &[DecisionFact<'_>]) {
-        if facts.is_empty() {
-            self.strategy.push_empty(0);
-            self.bid.push_empty();
-            self.reason.push_empty(0);
-            self.shadow.push_empty();
-            self.cap.push_empty(0);
-            self.scheduled.push_empty();
-            self.numbers.iter_mut().for_each(Buffer::push_empty);
+    fn push_empty(&mut self) {
+        self.strategy.push_empty(0);
+        self.bid.push_empty();
+        self.reason.push_empty(0);
+        self.shadow.push_empty();
+        self.cap.push_empty(0);
+        self.scheduled.push_empty();
+        self.numbers.iter_mut().for_each(Buffer::push_empty);
+    }
+
+    fn push(&mut self, from: &mut Decoder<'_>) {
+        let count = from.list().unwrap_or(0);
+        if count == 0 {
+            self.push_empty();
         }
-        for (index, fact) in facts.iter().enumerate() {
+        for index in 0..count {
             let (required, optional) = places(index);
-            self.strategy.push_at(required, Some(fact.strategy.as_bytes()));
-            self.bid.push_at(required, Some(fact.bid));
-            self.reason.push_at(required, Some(fact.reason.as_bytes()));
-            self.shadow.push_at(required, Some(fact.shadow));
-            self.cap.push_at(optional, fact.cap.map(Cap::as_str).map(str::as_bytes));
-            self.scheduled.push_at(optional, fact.scheduled);
-            for (column, number) in self.numbers.iter_mut().zip(fact.numbers) {
+            self.strategy.push_at(required, from.text());
+            self.reason.push_at(required, from.text());
+            let VerdictBits { bid, shadow, scheduled, cap } = from.verdict();
+            self.bid.push_at(required, Some(bid));
+            self.shadow.push_at(required, Some(shadow));
+            self.cap.push_at(optional, cap.map(Cap::as_str).map(str::as_bytes));
+            self.scheduled.push_at(optional, scheduled);
+            for (column, number) in self.numbers.iter_mut().zip(from.numbers()) {
                 column.push_at(optional, number);
             }
         }

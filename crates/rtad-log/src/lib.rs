@@ -1,18 +1,19 @@
 //! The decision log: a row of facts per request, in Parquet files.
 //!
-//! **Job.** The row ([`LogRow`]), its bytes between threads ([`mod@row`]), its columns in a
-//! file, and the folder of the files. `docs/reference/decision-log.md` describes the schema.
+//! **Job.** The row ([`LogRow`]), its bytes between threads, its columns in a file, and the folder
+//! of the files. `docs/reference/decision-log.md` describes the schema.
 //!
 //! **Does not do.** Choosing which requests are logged, and deciding again (`rtad`); uploading
 //! files (`rtad-store`).
 //!
 //! | module | job | uses, of this crate |
 //! |---|---|---|
-//! | [`mod@row`] | a row and its bytes | |
+//! | [`mod@row`] | a row | |
+//! | [`record`] | the bytes of a row between threads | `row` |
 //! | `schema` | the columns of a file, as text | |
 //! | `buffer` | values of one column, with their levels | |
-//! | `columns` | rows to columns | `row`, `buffer` |
-//! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `schema`, `columns` |
+//! | `columns` | records to columns | `row`, `record`, `buffer` |
+//! | [`mod@write`] | a file: written aside, synced, renamed | `schema`, `columns` |
 //! | `cursor` | values of one column of a file, in order | |
 //! | [`mod@read`] | a file's rows | `row`, `schema`, `cursor` |
 //! | [`folder`] | names, remains of a killed process | `write` |
@@ -22,6 +23,7 @@ mod columns;
 mod cursor;
 pub mod folder;
 pub mod read;
+pub mod record;
 pub mod row;
 mod schema;
 pub mod write;
@@ -31,6 +33,6 @@ mod tests;
 
 pub use row::{
     AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow, LoggedFacts,
-    Raw, RowEnd, encode_facts,
+    Raw, RowEnd,
 };
 pub use schema::VERSION;

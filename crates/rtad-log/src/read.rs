@@ -273,13 +273,13 @@ impl ReadColumns {
         for (attribute, column) in attributes.iter_mut().zip(&self.attributes) {
             *attribute = column.text()?;
         }
-        let mut facts = LoggedFacts {
+        let mut facts: LoggedFacts<'_> = LoggedFacts {
             request_id: self.request_id.text()?,
             device,
             ids: Ids::None,
             attributes,
             asked: self.asked.level().filter(|level| *level > 0).map(|_| <_>::default()),
-            ..LoggedFacts::default()
+            ..<_>::default()
         };
         each_element(&self.asked, || {
             let id = self.asked.text()?;

@@ -1,9 +1,9 @@
 //! A row: the facts of one request, from which its decisions can be made again under other rules.
 //!
-//! Texts are borrowed: a worker encodes a row from a request, the log's thread decodes it from the
-//! bytes of a ring. Lists have room for a usual request without an allocation.
+//! Texts are borrowed, from a request or from a file's columns. Lists have room for a usual request
+//! without an allocation.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use smallvec::SmallVec;
 
 /// Numbers of a bid's value, in the order of the columns: weight, price of a conversion, price of a
@@ -12,12 +12,10 @@ pub const NUMBERS: usize = 5;
 /// Attributes of a request, in the order of the columns: os, app, slot, region, request type.
 pub const ATTRIBUTES: usize = 5;
 
-/// A logged request. Its encoding is that of its facts, then that of a [`RowEnd`]: a worker knows
-/// the facts before the end of the answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A logged request, as a file has it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LogRow<'a> {
     /// Facts of the decisions; `None` without decisions, as for an unauthorized caller.
-    #[serde(borrow)]
     pub facts: Option<LoggedFacts<'a>>,
     /// Time of the answer, in microseconds since 1970.
     pub time: i64,
@@ -32,12 +30,11 @@ pub struct LogRow<'a> {
     /// The first 16 hex digits of the SHA-256 of the configuration file.
     pub config: &'a str,
     /// The request itself, where the configuration asks for it.
-    #[serde(borrow)]
     pub raw: Option<Raw<'a>>,
 }
 
-/// The fields of a [`LogRow`] after its facts, in the same order.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// The fields of a [`LogRow`] beside its facts, which a worker knows before the end of the answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(missing_docs, reason = "the fields of LogRow")]
 pub struct RowEnd<'a> {
     pub time: i64,
@@ -49,35 +46,45 @@ pub struct RowEnd<'a> {
     pub raw: Option<Raw<'a>>,
 }
 
-/// Facts on which the decisions depend, and the decisions.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct LoggedFacts<'a> {
+/// The platform's ids of the requested strategies.
+pub type AskedIds<'a> = SmallVec<[&'a str; 8]>;
+/// A device in all audiences.
+pub type AudienceFacts<'a> = SmallVec<[AudienceFact<'a>; 8]>;
+/// A device in all experiments.
+pub type ExperimentFacts<'a> = SmallVec<[ExperimentFact<'a>; 4]>;
+/// The decisions about a device.
+pub type DecisionFacts<'a> = SmallVec<[DecisionFact<'a>; 4]>;
+
+/// Facts on which the decisions depend, and the decisions. A worker encodes them from iterators in
+/// place of lists.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct LoggedFacts<
+    'a,
+    S = AskedIds<'a>,
+    A = AudienceFacts<'a>,
+    E = ExperimentFacts<'a>,
+    D = DecisionFacts<'a>,
+> {
     /// The request's own id.
     pub request_id: Option<&'a str>,
     /// The device; `None` without a usable id.
-    #[serde(borrow)]
     pub device: Option<Device<'a>>,
     /// The part of the request's ids that was looked up.
     pub ids: Ids,
     /// Attributes of the request.
-    #[serde(borrow)]
     pub attributes: [Option<&'a str>; ATTRIBUTES],
     /// The platform's ids of the requested strategies; `None` = all.
-    #[serde(borrow)]
-    pub asked: Option<SmallVec<[&'a str; 8]>>,
+    pub asked: Option<S>,
     /// The device in each audience of the pod; empty without a usable id.
-    #[serde(borrow)]
-    pub audiences: SmallVec<[AudienceFact<'a>; 8]>,
+    pub audiences: A,
     /// The device in each experiment.
-    #[serde(borrow)]
-    pub experiments: SmallVec<[ExperimentFact<'a>; 4]>,
+    pub experiments: E,
     /// A decision per strategy, those in shadow too.
-    #[serde(borrow)]
-    pub decisions: SmallVec<[DecisionFact<'a>; 4]>,
+    pub decisions: D,
 }
 
 /// A device, without its ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Device<'a> {
     /// The first 16 bytes of the HMAC-SHA256 of its key.
     pub hmac: [u8; 16],
@@ -86,7 +93,7 @@ pub struct Device<'a> {
 }
 
 /// The part of a request's ids that was looked up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub enum Ids {
     /// No id was usable.
     #[default]
@@ -100,7 +107,7 @@ pub enum Ids {
 }
 
 /// A device in an audience.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct AudienceFact<'a> {
     /// Name of the audience.
     pub name: &'a str,
@@ -113,7 +120,7 @@ pub struct AudienceFact<'a> {
 }
 
 /// Whether a device is in an audience.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum InAudience {
     /// It is.
     Yes,
@@ -124,7 +131,7 @@ pub enum InAudience {
 }
 
 /// A device in an experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ExperimentFact<'a> {
     /// Name of the experiment.
     pub name: &'a str,
@@ -138,7 +145,7 @@ pub struct ExperimentFact<'a> {
 }
 
 /// A strategy's decision.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct DecisionFact<'a> {
     /// Name of the strategy.
     pub strategy: &'a str,
@@ -157,7 +164,7 @@ pub struct DecisionFact<'a> {
 }
 
 /// A cap and a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Cap {
     /// It admits the device.
     Admitted,
@@ -168,7 +175,7 @@ pub enum Cap {
 }
 
 /// A request as it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Raw<'a> {
     /// The query string.
     pub query: Option<&'a str>,
@@ -176,44 +183,10 @@ pub struct Raw<'a> {
     pub body: &'a [u8],
 }
 
-/// A row that does not fit into the buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the row is larger than {0} bytes")]
-pub struct TooLarge(pub usize);
-
-/// Encodes the facts of a row, its first part, into a buffer. Returns their length.
-///
-/// # Errors
-///
-/// [`TooLarge`] if the buffer is too small.
-pub fn encode_facts(facts: Option<&LoggedFacts<'_>>, buffer: &mut [u8]) -> Result<usize, TooLarge> {
-    encode(&facts, buffer)
-}
-
-fn encode(part: &impl Serialize, buffer: &mut [u8]) -> Result<usize, TooLarge> {
-    let length = buffer.len();
-    postcard::to_slice(part, buffer).map(|bytes| bytes.len()).map_err(|_| TooLarge(length))
-}
-
-impl RowEnd<'_> {
-    /// Encodes the rest of a row into a buffer. Returns its length. Costs a copy of its texts.
-    ///
-    /// # Errors
-    ///
-    /// [`TooLarge`] if the buffer is too small.
-    pub fn encode(&self, buffer: &mut [u8]) -> Result<usize, TooLarge> {
-        encode(self, buffer)
-    }
-}
-
-impl<'a> LogRow<'a> {
-    /// Decodes a row; `None` if the bytes are none.
-    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
-        postcard::from_bytes(bytes).ok()
-    }
-}
-
 impl Ids {
+    /// All, in the order of their numbers.
+    pub(crate) const ALL: [Self; 4] = [Self::None, Self::All, Self::TooMany, Self::Unread];
+
     /// The word in the files.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -225,13 +198,14 @@ impl Ids {
     }
 
     pub(crate) fn of(word: &str) -> Option<Self> {
-        [Self::None, Self::All, Self::TooMany, Self::Unread]
-            .into_iter()
-            .find(|ids| ids.as_str() == word)
+        Self::ALL.into_iter().find(|ids| ids.as_str() == word)
     }
 }
 
 impl InAudience {
+    /// All, in the order of their numbers.
+    pub(crate) const ALL: [Self; 3] = [Self::Yes, Self::No, Self::Unavailable];
+
     /// The word in the files.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -242,11 +216,14 @@ impl InAudience {
     }
 
     pub(crate) fn of(word: &str) -> Option<Self> {
-        [Self::Yes, Self::No, Self::Unavailable].into_iter().find(|member| member.as_str() == word)
+        Self::ALL.into_iter().find(|member| member.as_str() == word)
     }
 }
 
 impl Cap {
+    /// All, in the order of their numbers.
+    pub(crate) const ALL: [Self; 3] = [Self::Admitted, Self::Capped, Self::NoLease];
+
     /// The word in the files.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -257,6 +234,6 @@ impl Cap {
     }
 
     pub(crate) fn of(word: &str) -> Option<Self> {
-        [Self::Admitted, Self::Capped, Self::NoLease].into_iter().find(|cap| cap.as_str() == word)
+        Self::ALL.into_iter().find(|cap| cap.as_str() == word)
     }
 }

@@ -14,7 +14,6 @@ use parquet::schema::types::ColumnPath;
 use rtad_core::files::{AtomicFile, private, sync_dir};
 
 use crate::columns::GroupColumns;
-use crate::row::LogRow;
 use crate::schema::{VERSION, VERSION_KEY, schema};
 
 /// Most rows that wait for their row group.
@@ -92,13 +91,13 @@ impl LogFile {
         Ok(Self { aside, path, writer, columns, rows: 0, opened })
     }
 
-    /// Adds a row, whose encoding has `size` bytes.
+    /// Adds a row by its record: facts, then a [`crate::RowEnd`].
     ///
     /// # Errors
     ///
     /// [`WriteError`]: the file cannot be used any more.
-    pub fn push(&mut self, row: &LogRow<'_>, size: usize) -> Result<(), WriteError> {
-        self.columns.push(row, size);
+    pub fn push(&mut self, record: &[u8]) -> Result<(), WriteError> {
+        self.columns.push(record);
         self.rows += 1;
         if self.columns.rows() >= GROUP_ROWS || self.columns.bytes() >= GROUP_BYTES {
             self.write_group().map_err(|source| self.fault(source))?;
