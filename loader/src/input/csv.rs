@@ -6,9 +6,9 @@
 //!
 //! A row with more or fewer cells than the header is malformed: its cells may be those of other
 //! columns. Empty cells after the last column are accepted: some exports end rows by a delimiter.
-//! A quoted cell with line ends may be a text, or rows between two stray quotes: if one of its lines
-//! has as many cells as a row, all lines of the row are malformed. A second header with its columns
-//! in another order, as of joined files, is an error.
+//! A quoted cell with line ends may be a text, or rows between two stray quotes: if one of its
+//! lines has as many cells as a row, all lines of the row are malformed. A second header with its
+//! columns in another order, as of joined files, is an error.
 //!
 //! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
 //! header begins with ids.
