@@ -8,7 +8,8 @@
 -- every answer is verified.
 --
 -- Requests are read from $REQUESTS, or target/loadtest/requests. CHECK=0 verifies only the status,
--- for the highest rate of wrk. SHARE=8 gives each of 8 threads an eighth of the requests, for a
+-- for the highest rate of wrk. DELAY=6 lets each connection wait 6 ms on average before a request:
+-- for a rate below the highest. SHARE=8 gives each of 8 threads an eighth of the requests, for a
 -- quick start.
 
 local threads = {}
@@ -57,6 +58,11 @@ function init()
     -- wrk calls the first thread's request() once before the start, and does not send it.
     if number == 0 then sent = -1 end
     if os.getenv("CHECK") == "0" then response = nil end
+end
+
+local mean = tonumber(os.getenv("DELAY"))
+if mean then
+    function delay() return math.random(0, 2 * mean) end
 end
 
 function request()

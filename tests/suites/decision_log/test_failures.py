@@ -3,7 +3,10 @@ bucket is unavailable."""
 
 import os
 import random
+import re
 import resource
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,10 +16,11 @@ import pyarrow.fs
 import pyarrow.parquet
 import pytest
 
-from suites.decision_log.pod import TOKEN, Pod, about, closed, make_store, request_ids
+from suites.decision_log.pod import TOKEN, Pod, about, closed, imei, make_store, request_ids
 from suites.testkit.client import ask
 from suites.testkit.ports import HOST, free_port
 from suites.testkit.process import Process
+from suites.testkit.programs import ROOT
 from suites.testkit.seeds import SEED
 from suites.testkit.waiting import wait_until
 
@@ -173,6 +177,9 @@ class Bucket:
         files = self.files.get_file_info(selector)
         return sorted(file.path for file in files if file.path.endswith(".parquet"))
 
+    def rows(self, name):
+        return pyarrow.parquet.ParquetFile(self.files.open_input_file(name)).metadata.num_rows
+
     def request_ids(self):
         tables = [pyarrow.parquet.read_table(one, filesystem=self.files) for one in self.names()]
         return sorted(one for table in tables for one in table["request_id"].to_pylist())
@@ -222,6 +229,42 @@ def test_outage_of_the_bucket_loses_nothing(folder, s3_server):
 @pytest.mark.long
 def test_outage_of_a_minute_loses_nothing(folder, s3_server):
     outage(folder, s3_server, 60)
+
+
+@pytest.mark.long
+def test_ten_minutes_at_the_default_rate_lose_nothing(folder, s3_server):
+    """Files of five seconds, and an outage of the bucket of a minute."""
+    for name, first in (("members", 1), ("others", 10**9)):
+        lines = (f"imei {imei(first + number)}\n" for number in range(20_000))
+        (folder / name).write_text("".join(lines))
+    make = [sys.executable, ROOT / "loadtest/make_requests.py", "make", "--out", folder / "sent"]
+    given = ["--members", folder / "members", "--non-members", folder / "others"]
+    subprocess.run([*make, *given], check=True)
+    # 64 connections that wait 6 ms on average send nearly 10,000 requests a second.
+    environment = os.environ | {"REQUESTS": str(folder / "sent"), "CHECK": "0", "DELAY": "6"}
+    wrk = ["wrk", "-t1", "-c64", "-d600s", "-s", ROOT / "loadtest/wrk/tencent.lua"]
+    wrk += ["-H", "X-Token: hush-hush-hush-hush"]
+    bucket = Bucket(s3_server, folder)
+    proxy = bucket.start()
+    try:
+        with Pod(folder, to=bucket.url, max_age="5s", variables=bucket.variables) as pod:
+            wrk.append(f"http://{pod.decisions}")
+            load = Process(*wrk, log=folder / "wrk.log", env=environment)
+            time.sleep(240)
+            proxy.kill()
+            time.sleep(60)
+            assert pod.metric("failures_total", step="upload") >= 2
+            proxy.start()
+            assert load.wait(400) == 0
+            sent, rate = map(int, re.search(r"^row (\d+) (\d+)", load.text(), re.M).groups())
+            pod.until("no file waits", lambda: pod.metric("upload_lag_seconds") == 0, 120)
+            assert pod.metric("dropped_rows_total") == 0
+        assert rate > 7000, rate
+        rows = sum(bucket.rows(name) for name in bucket.names())
+        # wrk does not count the requests that are open at its end.
+        assert sent <= rows <= sent + 64, (sent, rows)
+    finally:
+        proxy.kill()
 
 
 def test_spool_over_its_size_loses_the_oldest_files(folder, s3_server):
