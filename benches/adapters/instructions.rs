@@ -13,16 +13,16 @@ use rtad::platform::IdReader;
 use rtad::strategy::NoAttributes;
 use rtad_core::device::{DeviceKey, IdKind};
 
+use super::answered;
 use super::lanes::{self, Lane};
-use super::{Log, answered};
 
 /// Numbers of repetitions: low and high.
 const COUNTS: [u64; 2] = [1_000, 5_000];
 /// Keys looked up together.
 const BATCH: usize = 1_000;
 
-/// Prefix of an operation whose requests are logged.
-const LOGGED: &str = "logged ";
+/// Prefix of an operation under the rules of [`super::STEERED`].
+pub(crate) const STEERED: &str = "steered ";
 
 /// Operations besides those of the platforms.
 const OPERATIONS: [(&str, &str); 3] = [
@@ -42,13 +42,10 @@ pub(crate) fn table(store: &Path, lanes: &[Lane]) {
     }
     for lane in lanes.iter().filter(|lane| lane.path.starts_with("/rta/")) {
         println!("| {}: body → answer | {:.0} |", lane.name, each(store, lane.path));
-        let logged = format!("{LOGGED}{}", lane.path);
-        println!(
-            "| {}: body → answer and record of the log | {:.0} |",
-            lane.name,
-            each(store, &logged)
-        );
     }
+    let (name, path) = (lanes[0].name, lanes[0].path);
+    let steered = each(store, &format!("{STEERED}{path}"));
+    println!("| {name}, with three nested rules, a value and an experiment | {steered:.0} |");
 }
 
 fn each(store: &Path, operation: &str) -> f64 {
@@ -88,11 +85,6 @@ pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &s
     let catalog = serving.load();
     let snapshot = catalog.audiences()[0].available().expect("loaded snapshot");
     let mut members = vec![false; BATCH];
-    let log = Log::start();
-    let (operation, tap) = match operation.strip_prefix(LOGGED) {
-        Some(path) => (path, Some(&log.tap)),
-        None => (operation, None),
-    };
     let lane = lanes::all(keys).into_iter().find(|lane| lane.path == operation);
     let bodies: Vec<Bytes> = lane.iter().flat_map(|lane| lane.bodies.iter().cloned()).collect();
     let mut bodies = bodies.iter().cycle();
@@ -108,7 +100,7 @@ pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &s
                 ids,
                 path,
                 bodies.next().expect("a lane has bodies").clone(),
-                tap,
+                None,
             ))),
         }
     }

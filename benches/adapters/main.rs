@@ -64,10 +64,11 @@ fn main() {
     }
     let store = tempfile::tempdir().expect("a directory");
     if std::env::args().any(|argument| argument == "--instructions") {
-        block_on(publish(store.path(), COUNTED_KEYS));
+        block_on(publish(store.path(), "old_users", COUNTED_KEYS));
+        block_on(publish(store.path(), "payers", COUNTED_KEYS / 2));
         return instructions::table(store.path(), &lanes::all(COUNTED_KEYS));
     }
-    block_on(publish(store.path(), keys));
+    block_on(publish(store.path(), "old_users", keys));
     let lanes = lanes::all(keys);
     println!("An audience of {keys} keys; requests with 3 ids each, half of them of members.\n");
     in_process(store.path(), &lanes);
@@ -83,8 +84,8 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Publishes an audience of `count` keys, like the loader.
-async fn publish(directory: &Path, count: u64) {
-    let name = "old_users".parse().expect("a valid name");
+async fn publish(directory: &Path, name: &str, count: u64) {
+    let name = name.parse().expect("a valid name");
     let writer = StoreWriter::open(&directory.display().to_string()).expect("a directory");
     let mut keys: Vec<DeviceKey> = (0..count).map(lanes::member).collect();
     keys.sort_unstable();
@@ -102,24 +103,46 @@ async fn publish(directory: &Path, count: u64) {
     publication.commit(&manifest).await.expect("no concurrent publish");
 }
 
-fn assembly(store: &Path) -> Assembly {
+/// Excludes an audience.
+const PLAIN: &str = "[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]\n";
+
+/// Three nested rules, a value and an experiment.
+const STEERED: &str = r#"
+[[audience]]
+name = "payers"
+[[experiment]]
+name = "return"
+buckets = [{ name = "a", slots = "0..5000" }, { name = "b", slots = "5000..10000" }]
+[[strategy]]
+name = "new-users"
+when = { any = [
+  { none = ["old_users"] },
+  { all = ["payers", { any = [{ bucket = "return:b" }, { os = "ios" }] }] },
+] }
+[[strategy.value]]
+audience = "payers"
+weight = 2.0
+[[strategy.value]]
+weight = 1.0
+"#;
+
+fn assembly(store: &Path, strategies: &str) -> Assembly {
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n\
          [server.api]\npublic = true\n[store]\n\
          url = {store:?}\n\
-         [[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"new-users\"\n\
-         exclude = [\"old_users\"]\n{}",
+         [[audience]]\nname = \"old_users\"\n{strategies}{}",
         lanes::PLATFORMS
     );
     Assembly::read(Some((lanes::CONFIG_FILE, &text)), |_| None, &Vec::new()).expect("a good config")
 }
 
 /// The state of a worker.
-fn loaded(directory: &Path) -> (Arc<Serving>, IdReader) {
+fn loaded(directory: &Path, strategies: &str) -> (Arc<Serving>, IdReader) {
     count_as_worker(0);
     let shared = Shared::default();
     let store = Store::open(&directory.display().to_string()).expect("a directory");
-    let sync = Syncer::new(store, assembly(directory).plan(), shared.clone());
+    let sync = Syncer::new(store, assembly(directory, strategies).plan(), shared.clone());
     block_on(sync.poll_all());
     (sync.serving(), IdReader::new(KeyMaker::default(), &shared.telemetry))
 }
@@ -128,19 +151,17 @@ fn loaded(directory: &Path) -> (Arc<Serving>, IdReader) {
 fn counted(store: &Path) {
     let [operation, count] =
         [2, 1].map(|last| std::env::args().rev().nth(last - 1).expect("an argument"));
-    let (serving, ids) = loaded(store);
-    instructions::repeat(
-        &serving,
-        &ids,
-        COUNTED_KEYS,
-        &operation,
-        count.parse().expect("a number"),
-    );
+    let (strategies, operation) = match operation.strip_prefix(instructions::STEERED) {
+        Some(operation) => (STEERED, operation),
+        None => (PLAIN, &*operation),
+    };
+    let (serving, ids) = loaded(store, strategies);
+    instructions::repeat(&serving, &ids, COUNTED_KEYS, operation, count.parse().expect("a number"));
 }
 
 /// Time and allocations from request body to answer body, without HTTP.
 fn in_process(directory: &Path, lanes: &[Lane]) {
-    let (serving, ids) = loaded(directory);
+    let (serving, ids) = loaded(directory, PLAIN);
     let log = Log::start();
     println!(
         "| in process, best of three rounds of {REQUESTS} | body, bytes | ns | ns, logged | \
@@ -288,9 +309,9 @@ async fn until_alone(address: SocketAddr) {
 }
 
 async fn serve_rtad(store: &Path) {
-    let unchanged = assembly(store);
+    let unchanged = assembly(store, PLAIN);
     let reread = Box::new(move || Ok(unchanged.clone()));
-    let running = rtad::serve::start(assembly(store), reread).await.expect("rtad starts");
+    let running = rtad::serve::start(assembly(store, PLAIN), reread).await.expect("rtad starts");
     until_alone(running.decision_address).await;
 }
 

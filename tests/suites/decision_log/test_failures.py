@@ -16,7 +16,7 @@ import pyarrow.fs
 import pyarrow.parquet
 import pytest
 
-from suites.decision_log.pod import TOKEN, Pod, about, closed, imei, make_store, request_ids
+from suites.decision_log.pod import TOKEN, Pod, about, closed, make_store, request_ids
 from suites.testkit.client import ask
 from suites.testkit.ports import HOST, free_port
 from suites.testkit.process import Process
@@ -235,10 +235,11 @@ def test_outage_of_a_minute_loses_nothing(folder, s3_server):
 def test_ten_minutes_at_the_default_rate_lose_nothing(folder, s3_server):
     """Files of five seconds, and an outage of the bucket of a minute."""
     for name, first in (("members", 1), ("others", 10**9)):
-        lines = (f"imei {imei(first + number)}\n" for number in range(20_000))
+        lines = (f"md5 {first + number:032x}\n" for number in range(20_000))
         (folder / name).write_text("".join(lines))
     make = [sys.executable, ROOT / "loadtest/make_requests.py", "make", "--out", folder / "sent"]
     given = ["--members", folder / "members", "--non-members", folder / "others"]
+    (folder / "sent").mkdir()
     subprocess.run([*make, *given], check=True)
     # 64 connections that wait 6 ms on average send nearly 10,000 requests a second.
     environment = os.environ | {"REQUESTS": str(folder / "sent"), "CHECK": "0", "DELAY": "6"}
