@@ -7,11 +7,13 @@
 //! | file | job | uses, of this folder |
 //! |---|---|---|
 //! | `key` | the secret: HMACs of devices, and the sample of devices | |
+//! | `allowance` | rows that a pod may write in a second | |
 //! | `facts` | a request and its verdicts as a row | `key` |
-//! | `tap` | one worker's requests to its ring | `key`, `facts` |
-//! | `thread` | rings to files | `key`, `tap` |
+//! | `tap` | one worker's requests to its ring | `key`, `allowance`, `facts` |
+//! | `thread` | rings to files | `key`, `allowance`, `tap` |
 //! | `upload` | files to a bucket, and their end | |
 
+mod allowance;
 mod facts;
 mod key;
 mod tap;

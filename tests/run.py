@@ -42,7 +42,13 @@ RUST_THREADS = max(6, os.cpu_count() or 1)
 LONGEST = ["console", "stores", "monitoring", "k8s", "fleet", "streams", "docs", "openapi"]
 NO_TESTS = 5
 # Sizes of random tests in a long run.
-LONG = {"LEDGER_SCHEDULES": "3000", "MUTANTS": "1000000", "RACES": "400"}
+LONG = {
+    "LEDGER_SCHEDULES": "3000",
+    "MUTANTS": "1000000",
+    "RACES": "400",
+    "STOPS": "100",
+    "REDIS_DOWN_SECONDS": "60",
+}
 
 TARGET = re.compile(r"\s+(?:Running (unittests )?(\S+) \(.*/([^/]+)-[0-9a-f]+\)|Doc-tests (\S+))$")
 RESULT = re.compile(

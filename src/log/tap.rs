@@ -1,7 +1,6 @@
 //! One worker's requests to its ring.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -11,6 +10,7 @@ use rtad_log::record::encode_no_facts;
 use rtad_log::{Raw, RowEnd};
 use rtrb::Producer;
 
+use super::allowance::Allowance;
 use super::facts::{Decided, LoggedRequest, Numbers, facts};
 use super::key::{LogKey, threshold};
 use crate::catalog::{Catalog, PlatformRequest, RequestKeys};
@@ -56,29 +56,6 @@ impl Choice {
             request_ids: config.request_ids.clone(),
             has_raw: config.raw == RawBodies::Sampled,
         }
-    }
-}
-
-/// Rows that all workers may still write in this second.
-#[derive(Debug)]
-pub(super) struct Allowance {
-    left: AtomicI64,
-    rate: i64,
-}
-
-impl Allowance {
-    /// An allowance of so many rows in a second.
-    pub(super) fn new(rate: u32) -> Self {
-        Self { left: AtomicI64::new(rate.into()), rate: rate.into() }
-    }
-
-    /// Begins a second.
-    pub(super) fn renew(&self) {
-        self.left.store(self.rate, Ordering::Relaxed);
-    }
-
-    fn take(&self) -> bool {
-        self.left.fetch_sub(1, Ordering::Relaxed) > 0
     }
 }
 
@@ -225,7 +202,7 @@ impl Entry<'_> {
             config: catalog.config_id(),
             raw: raw.filter(|_| choice.has_raw),
         };
-        let written = match self.tap.allowance.take() {
+        let written = match self.tap.allowance.take(arrival.started) {
             true => self.tap.ring.lock().push(facts, &end),
             false => Err(LogDrop::Rate),
         };

@@ -14,8 +14,9 @@ use rtad_log::folder;
 use rtad_log::write::{Closed, LogFile, WriteError};
 use rtrb::{Consumer, RingBuffer};
 
+use super::allowance::Allowance;
 use super::key::LogKey;
-use super::tap::{Allowance, Choice, LENGTH, LogTap};
+use super::tap::{Choice, LENGTH, LogTap};
 use super::upload::Uploads;
 use crate::config::{LEAST_SECRET, LogConfig};
 use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};
@@ -93,7 +94,6 @@ impl DecisionLog {
                 failed: None,
             },
             key: Arc::clone(&key),
-            allowance: Arc::clone(&allowance),
             rings: Arc::clone(&rings),
             is_stopping: Arc::clone(&of_rings),
         };
@@ -139,7 +139,6 @@ impl DecisionLog {
 struct Thread {
     files: Files,
     key: Arc<ArcSwap<LogKey>>,
-    allowance: Arc<Allowance>,
     rings: Arc<Mutex<Vec<Consumer<u8>>>>,
     is_stopping: Arc<AtomicBool>,
 }
@@ -147,12 +146,8 @@ struct Thread {
 impl Thread {
     fn run(mut self) {
         let mut record = Vec::new();
-        let (mut checked, mut renewed) = (Instant::now(), Instant::now());
+        let mut checked = Instant::now();
         loop {
-            if renewed.elapsed() >= Duration::from_secs(1) {
-                renewed = Instant::now();
-                self.allowance.renew();
-            }
             // Read before the rings: what workers wrote before the stop is written.
             let is_stopping = self.is_stopping.load(Ordering::Acquire);
             let mut has_taken = false;

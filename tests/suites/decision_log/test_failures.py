@@ -241,7 +241,7 @@ def test_ten_minutes_at_the_default_rate_lose_nothing(folder, s3_server):
     given = ["--members", folder / "members", "--non-members", folder / "others"]
     (folder / "sent").mkdir()
     subprocess.run([*make, *given], check=True)
-    # 64 connections that wait 6 ms on average send nearly 10,000 requests a second.
+    # 64 connections that wait 6 ms on average send some 9,000 requests a second.
     environment = os.environ | {"REQUESTS": str(folder / "sent"), "CHECK": "0", "DELAY": "6"}
     wrk = ["wrk", "-t1", "-c64", "-d600s", "-s", ROOT / "loadtest/wrk/tencent.lua"]
     wrk += ["-H", "X-Token: hush-hush-hush-hush"]
