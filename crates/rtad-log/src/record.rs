@@ -1,8 +1,8 @@
 //! The bytes of a row between a worker and the log's thread.
 //!
 //! Both belong to one process, so the bytes have no version and are not checked. Numbers are
-//! little-endian. A text is its length in 4 bytes, or [`ABSENT`], and its bytes; a list is its
-//! length in 2 bytes, or [`NO_LIST`], and its elements.
+//! little-endian. A text is its length in 4 bytes and its bytes, a list its length in 2 bytes and
+//! its elements; the highest length means that it is absent.
 
 use crate::row::{
     AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LoggedFacts, NUMBERS,
