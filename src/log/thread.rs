@@ -23,6 +23,8 @@ use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};
 
 /// Sleep of the thread when all rings are empty: a ring holds many times the rows of it.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Niceness of the thread: still a tenth of a core that is busy.
+const NICE: i32 = 10;
 /// Rows that are taken from one ring before the next.
 const TURN: usize = 1024;
 /// Least and most time after a failed write in which rows are dropped.
@@ -145,6 +147,9 @@ struct Thread {
 
 impl Thread {
     fn run(mut self) {
+        // Workers come first: a row group takes a tenth of a second of a core. A lower priority
+        // needs no right.
+        let _ = rustix::process::setpriority_process(None, NICE);
         let mut record = Vec::new();
         let mut checked = Instant::now();
         loop {
