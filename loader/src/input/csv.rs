@@ -14,6 +14,7 @@
 //! header begins with ids.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -258,6 +259,9 @@ fn read_rows<R: Read>(
         find_columns(name, &header, std::slice::from_ref(value)).map_err(ReadError::Input)
     })?;
     let width = header.len() - header.iter().rev().take_while(|cell| cell.is_empty()).count();
+    // A blank cell is no name, though a header may end with a delimiter.
+    let names = header.iter().map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
+    let names: HashSet<&[u8]> = names.collect();
     let mut record = csv::ByteRecord::new();
     let mut cells = Cells::new(pool);
     loop {
@@ -278,7 +282,8 @@ fn read_rows<R: Read>(
                 line: line + 1,
             }));
         }
-        if is_other_header(&record, &header, indexes[0]) {
+        let first = record.get(indexes[0]).unwrap_or_default();
+        if names.contains(first.trim_ascii()) && is_other_header(&record, &header, &names) {
             let input = name.to_owned();
             return Err(ReadError::Input(InputError::OtherHeader { input, line }));
         }
@@ -301,14 +306,16 @@ fn read_rows<R: Read>(
     Ok(())
 }
 
-/// Whether a row has the names of the header in another order. Costs a comparison of one cell with
-/// names of its length.
-#[inline]
-fn is_other_header(row: &csv::ByteRecord, header: &csv::ByteRecord, first: usize) -> bool {
-    let is_name = |cell: &[u8]| header.iter().any(|name| name.trim_ascii() == cell.trim_ascii());
-    row.get(first).is_some_and(is_name)
-        && row.iter().all(is_name)
-        && !row.iter().map(<[u8]>::trim_ascii).eq(header.iter().map(<[u8]>::trim_ascii))
+/// Whether a row has the names of the header in another order.
+#[cold]
+fn is_other_header(
+    row: &csv::ByteRecord,
+    header: &csv::ByteRecord,
+    names: &HashSet<&[u8]>,
+) -> bool {
+    let cells = row.iter().map(<[u8]>::trim_ascii);
+    cells.clone().all(|cell| cell.is_empty() || names.contains(cell))
+        && !cells.eq(header.iter().map(<[u8]>::trim_ascii))
 }
 
 /// Whether a line of a row is one by itself: it has as many cells, and a delimiter within quotes.

@@ -90,6 +90,12 @@ fn readable(ids: &[String]) -> Vec<Odd> {
             Read,
         ),
         odd(
+            "csv, blank rows under a delimiter at the end",
+            format!("n,id,\n{}", rows(&|id| format!("1,{id},\n,,\n"))),
+            CSV,
+            Read,
+        ),
+        odd(
             "csv, lines in cells",
             format!("n,id\n{}", rows(&|id| format!("\"a\nb\",{id}\n"))),
             CSV,
