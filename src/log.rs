@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `key` | the secret: HMACs of devices, and the sample of devices | |
 //! | `allowance` | rows that a pod may write in a second | |
-//! | `facts` | a request and its verdicts as a row | `key` |
+//! | `facts` | a request and its verdicts as a row | |
 //! | `tap` | one worker's requests to its ring | `key`, `allowance`, `facts` |
 //! | `thread` | rings to files | `key`, `allowance`, `tap` |
 //! | `upload` | files to a bucket, and their end | |

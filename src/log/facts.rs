@@ -4,12 +4,9 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use rtad_core::device::{DeviceKey, IdKind};
-use rtad_log::{
-    AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LoggedFacts,
-};
+use rtad_log::{AudienceFact, Cap, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts};
 use smallvec::SmallVec;
 
-use super::key::LogKey;
 use crate::catalog::{Audience, Catalog, RequestKeys};
 use crate::platform::{AskedList, Digits, Read, Value};
 use crate::strategy::{
@@ -80,12 +77,12 @@ fn text(bytes: &[u8]) -> &str {
 /// The facts of a request, with its decisions by index of the strategy: lists as iterators. Looks
 /// up each audience of the catalog, as other rules may read it.
 pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
-    key: &'f LogKey,
     decided: &'f Decided<'d, 'r>,
     decisions: impl Iterator<Item = (usize, Decision)>,
     digits: &'f mut [Digits; Attribute::ALL.len()],
 ) -> LoggedFacts<
     'f,
+    DeviceKey,
     impl Iterator<Item = &'f str>,
     impl Iterator<Item = AudienceFact<'f>>,
     impl Iterator<Item = ExperimentFact<'f>>,
@@ -136,7 +133,7 @@ pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
     };
     LoggedFacts {
         request_id: request.request_id,
-        device: keys.device().map(|device| Device { hmac: key.device(device), secret: key.id() }),
+        device: keys.device().copied(),
         ids,
         attributes,
         asked: request.asked.as_ref().map(|asked| asked.iter().map(|id| -> &'f str { id })),

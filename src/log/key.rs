@@ -2,6 +2,7 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rtad_core::device::DeviceKey;
+use rtad_log::Device;
 use sha2::{Digest as _, Sha256};
 
 /// A secret, ready for use.
@@ -37,10 +38,10 @@ impl LogKey {
         &self.id
     }
 
-    /// The name of a device: the first half of the HMAC-SHA256 of its key.
-    pub(super) fn device(&self, key: &DeviceKey) -> [u8; 16] {
+    /// The name of a device in the files.
+    pub(super) fn name(&self, key: &DeviceKey) -> Device<'_> {
         let mac = self.mac.clone().chain_update(key.as_bytes()).finalize().into_bytes();
-        mac[..16].try_into().expect("16 bytes")
+        Device { hmac: mac[..16].try_into().expect("16 bytes"), secret: &self.id }
     }
 
     /// Whether a device is in the sample of a share, of which `threshold` is [`threshold`]. The
@@ -75,9 +76,9 @@ mod tests {
         // python3: hmac.new(b"0123456789abcdef", md5(b"868049039501257").digest(), "sha256")
         let key = LogKey::new(b"0123456789abcdef");
         let device = DeviceKey::of_canonical(b"868049039501257");
-        assert_eq!(const_hex::encode(key.device(&device)), "7460cbe53605aee394a38fdc30c478f5");
+        assert_eq!(const_hex::encode(key.name(&device).hmac), "7460cbe53605aee394a38fdc30c478f5");
         assert_eq!(key.id(), "d1636338");
-        assert_ne!(LogKey::new(b"0123456789abcdeg").device(&device), key.device(&device));
+        assert_ne!(LogKey::new(b"0123456789abcdeg").name(&device), key.name(&device));
     }
 
     #[test]

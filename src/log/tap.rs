@@ -246,9 +246,8 @@ impl LogTap {
         decided: &Decided<'_, '_>,
         decisions: impl Iterator<Item = (usize, Decision)>,
     ) -> Option<usize> {
-        let key = self.key.load();
         let mut digits = [const { Digits::new_const() }; Attribute::ALL.len()];
-        let facts = facts(&key, decided, decisions, &mut digits);
+        let facts = facts(decided, decisions, &mut digits);
         let mut ring = self.ring.lock();
         let size = facts.encode(&mut ring.record[LENGTH..]);
         size.inspect_err(|_| self.metrics.dropped(LogDrop::TooLarge, 1)).ok()

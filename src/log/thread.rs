@@ -156,13 +156,14 @@ impl Thread {
             // Read before the rings: what workers wrote before the stop is written.
             let is_stopping = self.is_stopping.load(Ordering::Acquire);
             let mut has_taken = false;
+            let key = self.key.load();
             for ring in &mut *self.rings.lock() {
                 for _ in 0..TURN {
                     if !take(ring, &mut record) {
                         break;
                     }
                     has_taken = true;
-                    self.files.push(&record);
+                    self.files.push(&record, &key);
                 }
             }
             self.files.rotate();
@@ -237,7 +238,7 @@ struct Files {
 
 impl Files {
     /// Writes the row of a record.
-    fn push(&mut self, record: &[u8]) {
+    fn push(&mut self, record: &[u8], key: &LogKey) {
         if self.failed.is_some_and(|(until, _)| Instant::now() < until) {
             self.metrics.dropped(LogDrop::Disk, 1);
             return;
@@ -250,7 +251,7 @@ impl Files {
         }
         // Borrowed: a move of the file costs as much as the rest of a row.
         let Some(file) = &mut self.open else { return };
-        if let Err(error) = file.push(record) {
+        if let Err(error) = file.push(record, |device| key.name(device)) {
             let rows = file.rows();
             self.open = None;
             self.fail(&error, rows);

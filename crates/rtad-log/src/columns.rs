@@ -3,10 +3,11 @@
 use parquet::data_type::{BoolType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type};
 use parquet::errors::Result;
 use parquet::file::writer::SerializedRowGroupWriter;
+use rtad_core::device::DeviceKey;
 
 use crate::buffer::{At, Buffer, Texts, WriteColumn};
 use crate::record::{Decoder, VerdictBits};
-use crate::row::{ATTRIBUTES, Cap, NUMBERS};
+use crate::row::{ATTRIBUTES, Cap, Device, NUMBERS};
 
 /// The rows of a row group.
 #[derive(Default)]
@@ -77,14 +78,14 @@ impl GroupColumns {
         self.bytes
     }
 
-    /// Adds the row of a record.
-    pub(crate) fn push(&mut self, record: &[u8]) {
+    /// Adds the row of a record, with the name of its device.
+    pub(crate) fn push<'n>(&mut self, record: &[u8], name: impl Fn(&DeviceKey) -> Device<'n>) {
         self.rows += 1;
         self.bytes += record.len();
         let from = &mut Decoder::new(record);
         match from.byte() {
             0 => self.push_no_facts(),
-            _ => self.push_facts(from),
+            _ => self.push_facts(from, name),
         }
         self.time.push(from.i64());
         self.latency.push(from.u32().cast_signed());
@@ -108,12 +109,11 @@ impl GroupColumns {
         self.decisions.push_empty();
     }
 
-    fn push_facts(&mut self, from: &mut Decoder<'_>) {
+    fn push_facts<'n>(&mut self, from: &mut Decoder<'_>, name: impl Fn(&DeviceKey) -> Device<'n>) {
         self.request_id.push_at(At::ROW, from.text());
-        let secret = from.text();
-        self.secret.push_at(At::ROW, secret);
-        let hmac = secret.map(|_| from.hmac());
-        self.device.push_at(At::ROW, hmac.as_ref().map(<[u8; 16]>::as_slice));
+        let device = from.device().map(|key| name(&key));
+        self.device.push_at(At::ROW, device.as_ref().map(|device| device.hmac.as_slice()));
+        self.secret.push_at(At::ROW, device.map(|device| device.secret.as_bytes()));
         self.ids.push_at(At::ROW, Some(from.ids().as_str().as_bytes()));
         for column in &mut self.attributes {
             column.push_at(At::ROW, from.text());

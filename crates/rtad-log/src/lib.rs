@@ -13,7 +13,7 @@
 //! | `schema` | the columns of a file, as text | |
 //! | `buffer` | values of one column, with their levels | |
 //! | `columns` | records to columns | `row`, `record`, `buffer` |
-//! | [`mod@write`] | a file: written aside, synced, renamed | `schema`, `columns` |
+//! | [`mod@write`] | a file: written aside, synced, renamed | `row`, `schema`, `columns` |
 //! | `cursor` | values of one column of a file, in order | |
 //! | [`mod@read`] | a file's rows | `row`, `schema`, `cursor` |
 //! | [`folder`] | names, remains of a killed process | `write` |

@@ -279,7 +279,9 @@ impl ReadColumns {
             ids: Ids::None,
             attributes,
             asked: self.asked.level().filter(|level| *level > 0).map(|_| <_>::default()),
-            ..<_>::default()
+            audiences: <_>::default(),
+            experiments: <_>::default(),
+            decisions: <_>::default(),
         };
         each_element(&self.asked, || {
             let id = self.asked.text()?;

@@ -1,12 +1,14 @@
 //! The bytes of a row between a worker and the log's thread.
 //!
-//! Both belong to one process, so the bytes have no version and are not checked. Numbers are
+//! A record has the key of the device: the log's thread gives it its name in the files. Both belong
+//! to one process, so the bytes have no version and are not checked. Numbers are
 //! little-endian. A text is its length in 4 bytes and its bytes, a list its length in 2 bytes and
 //! its elements; the highest length means that it is absent.
 
+use rtad_core::device::DeviceKey;
+
 use crate::row::{
-    AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LoggedFacts, NUMBERS,
-    RowEnd,
+    AudienceFact, Cap, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts, NUMBERS, RowEnd,
 };
 
 /// The length of a text that is absent.
@@ -79,7 +81,7 @@ pub fn encode_no_facts(buffer: &mut [u8]) -> Result<usize, TooLarge> {
     to.finish()
 }
 
-impl<'a, S, A, E, D> LoggedFacts<'a, S, A, E, D>
+impl<'a, S, A, E, D> LoggedFacts<'a, DeviceKey, S, A, E, D>
 where
     S: IntoIterator<Item = &'a str>,
     A: IntoIterator<Item = AudienceFact<'a>>,
@@ -96,9 +98,9 @@ where
         let mut to = Encoder { buffer, length: 0 };
         to.byte(1);
         to.text(self.request_id.map(str::as_bytes));
-        to.text(self.device.map(|device| device.secret.as_bytes()));
-        if let Some(Device { hmac, .. }) = &self.device {
-            to.put(hmac);
+        to.byte(self.device.is_some().into());
+        if let Some(key) = &self.device {
+            to.put(key.as_bytes());
         }
         to.byte(self.ids as u8);
         for attribute in self.attributes {
@@ -179,8 +181,8 @@ impl<'r> Decoder<'r> {
         *taken
     }
 
-    pub(crate) fn hmac(&mut self) -> [u8; 16] {
-        self.take()
+    pub(crate) fn device(&mut self) -> Option<DeviceKey> {
+        (self.byte() != 0).then(|| DeviceKey::from_bytes(self.take()))
     }
 
     pub(crate) fn byte(&mut self) -> u8 {

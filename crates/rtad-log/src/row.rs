@@ -55,11 +55,12 @@ pub type ExperimentFacts<'a> = SmallVec<[ExperimentFact<'a>; 4]>;
 /// The decisions about a device.
 pub type DecisionFacts<'a> = SmallVec<[DecisionFact<'a>; 4]>;
 
-/// Facts on which the decisions depend, and the decisions. A worker encodes them from iterators in
-/// place of lists.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+/// Facts on which the decisions depend, and the decisions. A worker encodes them with the device's
+/// key in place of its name, and from iterators in place of lists.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoggedFacts<
     'a,
+    N = Device<'a>,
     S = AskedIds<'a>,
     A = AudienceFacts<'a>,
     E = ExperimentFacts<'a>,
@@ -68,7 +69,7 @@ pub struct LoggedFacts<
     /// The request's own id.
     pub request_id: Option<&'a str>,
     /// The device; `None` without a usable id.
-    pub device: Option<Device<'a>>,
+    pub device: Option<N>,
     /// The part of the request's ids that was looked up.
     pub ids: Ids,
     /// Attributes of the request.

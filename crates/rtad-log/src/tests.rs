@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
+use rtad_core::device::DeviceKey;
 use smallvec::smallvec;
 
 use crate::folder::{Remains, closed, path_of, remove_remains};
@@ -13,6 +14,8 @@ use crate::row::{
     Raw, RowEnd,
 };
 use crate::write::LogFile;
+
+const DEVICE: Device<'_> = Device { hmac: [7; 16], secret: "a1b2c3d4" };
 
 fn decision(strategy: &str, bid: bool) -> DecisionFact<'_> {
     DecisionFact {
@@ -50,8 +53,7 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
         facts: None,
         raw: None,
     };
-    let empty = LoggedFacts { ids: Ids::None, asked: Some(smallvec![]), ..LoggedFacts::default() };
-    let device = Some(Device { hmac: [7; 16], secret: "a1b2c3d4" });
+    let device = Some(DEVICE);
     let audience =
         |name, generation, member, value| AudienceFact { name, generation, member, value };
     let full = LoggedFacts {
@@ -70,6 +72,16 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
             ExperimentFact { name: "art", rule: 7, bucket: "none", slots: None },
         ],
         decisions: smallvec![decision("new-users", true), decision("payers", false)],
+    };
+    let empty = LoggedFacts {
+        request_id: None,
+        device: None,
+        ids: Ids::None,
+        attributes: [None; 5],
+        asked: Some(smallvec![]),
+        audiences: smallvec![],
+        experiments: smallvec![],
+        decisions: smallvec![],
     };
     let one =
         LoggedFacts { asked: None, decisions: smallvec![decision("x", true)], ..full.clone() };
@@ -90,7 +102,29 @@ fn encode(row: &LogRow<'_>, buffer: &mut [u8]) -> Result<usize, TooLarge> {
     let LogRow { time, latency, platform, failure, probability, config, raw, .. } = *row;
     let end = RowEnd { time, latency, platform, failure, probability, config, raw };
     let facts = match row.facts.clone() {
-        Some(facts) => facts.encode(buffer)?,
+        Some(LoggedFacts {
+            request_id,
+            device,
+            ids,
+            attributes,
+            asked,
+            audiences,
+            experiments,
+            decisions,
+        }) => {
+            let device = device.map(|_| DeviceKey::from_bytes([1; 16]));
+            let facts = LoggedFacts {
+                request_id,
+                device,
+                ids,
+                attributes,
+                asked,
+                audiences,
+                experiments,
+                decisions,
+            };
+            facts.encode(buffer)?
+        }
         None => encode_no_facts(buffer)?,
     };
     Ok(facts + end.encode(&mut buffer[facts..])?)
@@ -99,7 +133,11 @@ fn encode(row: &LogRow<'_>, buffer: &mut [u8]) -> Result<usize, TooLarge> {
 fn push(file: &mut LogFile, index: usize) {
     let mut buffer = [0; 1024];
     let size = encode(&row(index), &mut buffer).unwrap();
-    file.push(&buffer[..size]).unwrap();
+    let name = |key: &DeviceKey| {
+        assert_eq!(key.as_bytes(), &[1; 16]);
+        DEVICE
+    };
+    file.push(&buffer[..size], name).unwrap();
 }
 
 #[test]

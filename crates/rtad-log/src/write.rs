@@ -11,9 +11,11 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
+use rtad_core::device::DeviceKey;
 use rtad_core::files::{AtomicFile, private, sync_dir};
 
 use crate::columns::GroupColumns;
+use crate::row::Device;
 use crate::schema::{VERSION, VERSION_KEY, schema};
 
 /// Most rows that wait for their row group.
@@ -91,13 +93,17 @@ impl LogFile {
         Ok(Self { aside, path, writer, columns, rows: 0, opened })
     }
 
-    /// Adds a row by its record: facts, then a [`crate::RowEnd`].
+    /// Adds a row by its record: facts, then a [`crate::RowEnd`]. `name` gives its device a name.
     ///
     /// # Errors
     ///
     /// [`WriteError`]: the file cannot be used any more.
-    pub fn push(&mut self, record: &[u8]) -> Result<(), WriteError> {
-        self.columns.push(record);
+    pub fn push<'n>(
+        &mut self,
+        record: &[u8],
+        name: impl Fn(&DeviceKey) -> Device<'n>,
+    ) -> Result<(), WriteError> {
+        self.columns.push(record, name);
         self.rows += 1;
         if self.columns.rows() >= GROUP_ROWS || self.columns.bytes() >= GROUP_BYTES {
             self.write_group().map_err(|source| self.fault(source))?;
