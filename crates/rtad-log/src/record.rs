@@ -1,9 +1,9 @@
 //! The bytes of a row between a worker and the log's thread.
 //!
 //! A record has the key of the device: the log's thread gives it its name in the files. Both belong
-//! to one process, so the bytes have no version and are not checked. Numbers are
-//! little-endian. A text is its length in 4 bytes and its bytes, a list its length in 2 bytes and
-//! its elements; the highest length means that it is absent.
+//! to one process, so the bytes have no version and are not checked. Numbers are little-endian. A
+//! text is its length in 4 bytes and its bytes, a list its length in 2 bytes and its elements; the
+//! highest length means that it is absent.
 
 use rtad_core::device::DeviceKey;
 
@@ -52,10 +52,13 @@ impl Encoder<'_> {
     fn list<T>(&mut self, list: impl IntoIterator<Item = T>, element: impl Fn(&mut Self, T)) {
         let (at, mut count) = (self.length, 0_u16);
         self.put(&NO_LIST.to_le_bytes());
-        // The lists of a configuration and of a request are bounded far below.
-        for one in list.into_iter().take(usize::from(NO_LIST) - 1) {
+        for one in list {
             element(self, one);
-            count += 1;
+            count = count.saturating_add(1);
+        }
+        if count == NO_LIST {
+            // The row is refused as a whole: a part of a list would be another fact.
+            self.length = usize::MAX / 2;
         }
         if let Some(to) = self.buffer.get_mut(at..at + size_of::<u16>()) {
             to.copy_from_slice(&count.to_le_bytes());

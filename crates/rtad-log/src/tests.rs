@@ -168,6 +168,11 @@ fn rows_are_the_same_after_a_ring_and_a_file() {
 #[test]
 fn row_that_does_not_fit_is_refused() {
     let rows = rows();
+    let mut long = rows[2].clone();
+    long.facts.as_mut().unwrap().asked = Some(smallvec!["1"; 65_535]);
+    encode(&long, &mut vec![0; 1 << 20]).unwrap_err();
+    long.facts.as_mut().unwrap().asked.as_mut().unwrap().pop();
+    encode(&long, &mut vec![0; 1 << 20]).unwrap();
     let size = encode(&rows[2], &mut [0; 1024]).unwrap();
     for length in 0..size {
         encode(&rows[2], &mut vec![0; length]).unwrap_err();
