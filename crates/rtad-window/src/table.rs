@@ -16,7 +16,7 @@ mod expiry;
 mod image;
 mod replay;
 
-use std::ops::{Index, IndexMut};
+use rtad_core::memory::{Pages, Region as Memory};
 
 use crate::Key;
 use crate::position::{Position, Secret};
@@ -51,36 +51,13 @@ pub(crate) struct Table {
     pub(crate) layout: Layout,
     lifetime: u64,
     secret: Secret,
-    regions: Box<[Region]>,
+    /// Lanes of all regions, as native 32-bit words. Large pages: nearly each event reads two cache
+    /// lines at random places of gigabytes, and would miss the TLB twice.
+    memory: Memory,
+    /// Clock of each region.
+    clocks: Box<[RegionClock]>,
     /// Whole slots only.
     evicted: Evicted,
-}
-
-struct Region {
-    clock: RegionClock,
-    lanes: Lanes,
-}
-
-/// One lane of a bucket: a cache line.
-#[derive(Clone)]
-#[repr(align(64))]
-struct Line([u32; SLOTS]);
-
-/// Lanes of a region, by index: that of a slot's first lane plus `SLOTS` for each further one.
-struct Lanes(Box<[Line]>);
-
-impl Index<usize> for Lanes {
-    type Output = u32;
-
-    fn index(&self, at: usize) -> &u32 {
-        &self.0[at / SLOTS].0[at % SLOTS]
-    }
-}
-
-impl IndexMut<usize> for Lanes {
-    fn index_mut(&mut self, at: usize) -> &mut u32 {
-        &mut self.0[at / SLOTS].0[at % SLOTS]
-    }
 }
 
 /// Ticks of a region.
@@ -96,7 +73,8 @@ pub(crate) struct RegionClock {
 pub(crate) struct RegionMut<'a> {
     layout: Layout,
     lifetime: u64,
-    lanes: &'a mut Lanes,
+    /// By index: that of a slot's first lane plus `SLOTS` for each further one.
+    lanes: &'a mut [u32],
     clock: &'a mut RegionClock,
     evicted: &'a mut Evicted,
     /// First slot of the region.
@@ -115,14 +93,13 @@ const fn age(now: u32, stored: u32) -> u32 {
 
 impl Table {
     pub(crate) fn new(layout: Layout, lifetime: u16, secret: Secret, tick: u64) -> Self {
-        let lines = layout.buckets * layout.format.lanes();
-        let region = |_| Region {
-            clock: RegionClock { tick, swept: tick },
-            lanes: Lanes(vec![Line([0; SLOTS]); lines].into()),
-        };
-        let regions = (0..layout.regions).map(region).collect();
+        let bytes = usize::try_from(layout.slots() * layout.format.slot_bytes());
+        let bytes = bytes.expect("a table is smaller than the address space");
+        let memory = Memory::zeroed(bytes, Pages::Large)
+            .unwrap_or_else(|error| panic!("no memory for a window of {bytes} bytes: {error}"));
+        let clocks = vec![RegionClock { tick, swept: tick }; layout.regions].into();
         let lifetime = u64::from(lifetime);
-        Self { layout, lifetime, secret, regions, evicted: Evicted::default() }
+        Self { layout, lifetime, secret, memory, clocks, evicted: Evicted::default() }
     }
 
     pub(crate) const fn secret(&self) -> &Secret {
@@ -135,8 +112,10 @@ impl Table {
 
     /// Reads the first lanes of both buckets: the cache misses of a batch overlap.
     pub(crate) fn touch(&self, position: &Position) -> u32 {
-        let lanes = &self.regions[position.region].lanes;
-        let first = |bucket: usize| lanes[bucket * SLOTS * self.layout.format.lanes()];
+        let lanes: &[u32] = bytemuck::cast_slice(&self.memory);
+        let bucket_lanes = SLOTS * self.layout.format.lanes();
+        let region = position.region * self.layout.buckets;
+        let first = |bucket: usize| lanes[(region + bucket) * bucket_lanes];
         first(position.buckets[0]) ^ first(position.buckets[1])
     }
 
@@ -149,7 +128,10 @@ impl Table {
 
     fn region_unmoved(&mut self, region: usize) -> RegionMut<'_> {
         let first = region as u64 * (self.layout.buckets * SLOTS) as u64;
-        let Region { clock, lanes } = &mut self.regions[region];
+        let lanes = bytemuck::cast_slice_mut(&mut self.memory);
+        let length = self.layout.buckets * SLOTS * self.layout.format.lanes();
+        let lanes = &mut lanes[region * length..][..length];
+        let clock = &mut self.clocks[region];
         let (layout, lifetime, evicted) = (self.layout, self.lifetime, &mut self.evicted);
         RegionMut { layout, lifetime, lanes, clock, evicted, first }
     }
@@ -227,7 +209,7 @@ impl RegionMut<'_> {
         let mut free = [(0, 0); 2];
         for (bucket, free) in position.buckets.iter().zip(&mut free) {
             let start = self.bucket_start(*bucket);
-            let Line(heads) = &self.lanes.0[start / SLOTS];
+            let heads = self.lanes[start..].first_chunk::<SLOTS>().expect("a whole bucket");
             let (mut matches, mut live) = (0_u32, 0_u32);
             // The loop has no branches, so the compiler compares several slots at once.
             for (slot, head) in heads.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use super::key_of;
-use super::{Line, RegionClock, SLOTS, Table};
+use super::{RegionClock, SLOTS, Table};
 #[cfg(test)]
 use crate::Key;
 
@@ -11,12 +11,11 @@ impl Table {
     pub(crate) fn copy(&mut self, region: usize, tick: u64, into: &mut Vec<u8>) -> RegionClock {
         let region = self.region(region, tick);
         into.clear();
-        for lines in region.lanes.0.chunks(region.layout.format.lanes()) {
-            let mask = lines[0].0.map(|head| if region.is_live(head) { u32::MAX } else { 0 });
-            for Line(line) in lines {
-                for (word, mask) in line.iter().zip(mask) {
-                    into.extend_from_slice(&(word & mask).to_le_bytes());
-                }
+        for bucket in region.lanes.chunks(SLOTS * region.layout.format.lanes()) {
+            let heads = bucket.first_chunk::<SLOTS>().expect("a whole bucket");
+            let mask = heads.map(|head| if region.is_live(head) { u32::MAX } else { 0 });
+            for (word, mask) in bucket.iter().zip(mask.iter().cycle()) {
+                into.extend_from_slice(&(word & mask).to_le_bytes());
             }
         }
         let tick = region.tick();
@@ -40,11 +39,10 @@ impl Table {
 
     /// Replaces a region by a copy of `region_bytes()` bytes.
     pub(crate) fn load(&mut self, region: usize, clock: RegionClock, copy: &[u8]) {
-        let region = &mut self.regions[region];
-        let lanes = region.lanes.0.iter_mut().flat_map(|line| &mut line.0);
-        for (lane, bytes) in lanes.zip(copy.chunks_exact(4)) {
-            *lane = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let region = self.region_unmoved(region);
+        for (lane, bytes) in region.lanes.iter_mut().zip(copy.as_chunks().0) {
+            *lane = u32::from_le_bytes(*bytes);
         }
-        region.clock = clock;
+        *region.clock = clock;
     }
 }
