@@ -63,6 +63,8 @@ pub(super) enum Item {
     Joined {
         separator: String,
     },
+    /// The first strategy.
+    FirstAccepted(Scalar),
     /// A list of the ids that are accepted.
     AcceptedIds(Scalar),
     Cache(Scalar),
@@ -103,6 +105,10 @@ impl Response {
             compiler.verdicts(verdicts, values, tags);
         }
         compiler.accepted(mapping);
+        compiler.add(message, mapping.first_accepted.as_ref(), End::Value, |_, named, step| {
+            check_ids(named, step.value(), ids)?;
+            Ok(Item::FirstAccepted(step.value()))
+        });
         compiler.accepted_ids(mapping);
         compiler.add(message, mapping.cache.as_ref(), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
@@ -122,8 +128,9 @@ impl Response {
         }
         if mapping.is_whole && !expresses_no_bid(mapping) {
             let found = "cannot express a no-bid".to_owned();
-            let accepted =
-                "code with a no_bid other than bid, verdicts, accepted or accepted_ids".to_owned();
+            let accepted = "code with a no_bid other than bid, verdicts, accepted, first_accepted \
+                            or accepted_ids"
+                .to_owned();
             mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
         }
         let (is_json, lists_ids) = (message.is_none(), mapping.accepted_ids.is_some());
@@ -137,6 +144,7 @@ const JSON_NUMBERS: (i128, i128) = (i64::MIN as i128, u64::MAX as i128);
 fn expresses_no_bid(mapping: &ResponseConfig) -> bool {
     mapping.verdicts.is_some()
         || mapping.accepted.is_some()
+        || mapping.first_accepted.is_some()
         || mapping.accepted_ids.is_some()
         || mapping.code.iter().any(|code| code.bid != code.no_bid)
 }

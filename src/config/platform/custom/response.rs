@@ -35,9 +35,12 @@ pub struct ResponseConfig {
     /// Separator of strategies in one value.
     #[serde(deserialize_with = "filled")]
     pub accepted_separator: Option<String>,
+    /// Field of the first strategy that bids; left out without one.
+    #[serde(deserialize_with = "path")]
+    pub first_accepted: Option<Named>,
     /// Field of the list of accepted ids, as the request has them. Each id of a request is then a
     /// device of its own, and accepted if a strategy bids for it. Excludes `verdicts`, `accepted`,
-    /// `cache`, and `caid_separator` of the request.
+    /// `first_accepted`, `cache`, and `caid_separator` of the request.
     #[serde(deserialize_with = "path")]
     pub accepted_ids: Option<Named>,
     /// Field of the seconds for which the platform may cache the answer.
@@ -193,7 +196,7 @@ impl ResponseConfig {
             let key = format!("{table}.accepted_separator");
             d.mistake(&key, "is given without accepted", "both, or accepted alone");
         }
-        for key in ["verdicts", "accepted", "cache", "strategies_as"] {
+        for key in ["verdicts", "accepted", "first_accepted", "cache", "strategies_as"] {
             let key = format!("{table}.{key}");
             if self.accepted_ids.is_some() && d.has(&key) {
                 d.mistake(&key, "is given with accepted_ids", "one of them");

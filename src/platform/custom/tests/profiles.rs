@@ -122,7 +122,7 @@ fn dahanghai_profile_answers_a_signed_form() {
         answer.unwrap(),
         concat!(
             r#"{"usergrowth_dhh_delivery_ask_response":"#,
-            r#"{"result":true,"errcode":0,"task_id_list":{"string":["501"]}}}"#
+            r#"{"result":true,"errcode":0,"task_id_list":{"string":["501"]},"task_id":"501"}}"#
         )
     );
     assert_eq!(script.ids, ["imei imei ", "oaid_md5 oaid_md5 83e9158a4fb54c0e1ef0b238639a23ae"]);

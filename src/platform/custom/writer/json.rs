@@ -81,6 +81,12 @@ impl Response {
             Item::Accepted { .. } => {
                 list(answer.accepted.iter(), out, |strategy, out| self.strategy(strategy, out))
             }
+            Item::FirstAccepted(_) => {
+                return answer
+                    .accepted
+                    .first()
+                    .is_some_and(|strategy| self.strategy(strategy, out));
+            }
             Item::AcceptedIds(_) => list(answer.accepted_ids(), out, echo),
             Item::Joined { separator } => string(&answer.accepted.join(separator.as_bytes()), out),
             Item::Cache(_) => match answer.cache_seconds {

@@ -112,6 +112,13 @@ pub(super) fn message(
                     );
                 }
             }
+            Item::FirstAccepted(scalar) => match answer.accepted.first() {
+                Some(first) => {
+                    strategy(number, *scalar, &Value::Bytes(first), out);
+                }
+                None if is_required => empty(number, *scalar, out),
+                None => {}
+            },
             Item::AcceptedIds(scalar) => {
                 for id in answer.accepted_ids() {
                     value(number, *scalar, id, out);
@@ -144,7 +151,9 @@ fn has_values(fields: &[Field], answer: &AnswerValues<'_, '_>) -> bool {
         Item::Verdicts { is_of_bids, .. } => {
             answer.verdicts.iter().any(|verdict| verdict.is_accepted || !is_of_bids)
         }
-        Item::Accepted { .. } | Item::Joined { .. } => !answer.accepted.is_empty(),
+        Item::Accepted { .. } | Item::Joined { .. } | Item::FirstAccepted(_) => {
+            !answer.accepted.is_empty()
+        }
         Item::AcceptedIds(_) => answer.accepted_ids().next().is_some(),
         Item::Cache(_) => answer.cache_seconds.is_some(),
     })

@@ -200,7 +200,7 @@ response = { code = { field = "code", bid = 0, no_bid = 0 } }
         [
             "8: [[platform]] \"p\": request maps no id; accepted: ids or id_list",
             "9: [[platform]] \"p\": response cannot express a no-bid; accepted: code with a no_bid \
-                other than bid, verdicts, accepted or accepted_ids",
+                other than bid, verdicts, accepted, first_accepted or accepted_ids",
         ]
     );
     let mistakes = read(
