@@ -15,7 +15,7 @@ use rtad_core::snapshot::Snapshot;
 
 use testkit::client::Client;
 use testkit::server::{Fault, FileServer};
-use testkit::store::{Depot, Spec, keys};
+use testkit::store::{Depot, Spec, keys, value};
 use testkit::wait_until;
 
 use crate::pod::Pod;
@@ -66,15 +66,17 @@ impl Site {
         Pod::start(&self.unruly.url(), self.folder.path(), &lines, before)
     }
 
-    /// Publishes the next generation, with other devices, chunk boundaries and filters.
+    /// Publishes the next generation, with other devices, chunk boundaries and filters: with and
+    /// without values.
     fn publish(&mut self) -> u64 {
         let generation = self.snapshots.len() as u64 + 1;
         let members = keys(generation, 4000, |shard| shard);
-        let filter = match generation % 5 {
+        let filter = match generation % 6 {
             0 => FilterSpec::for_fpr(FilterKind::Block512, 0.001).unwrap(),
             1 => FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
             2 => FilterSpec::for_fpr(FilterKind::Ribbon, 0.0001).unwrap(),
-            3 => FilterSpec::new(FilterKind::Ribbon, 2, 14_500).unwrap(),
+            3 => FilterSpec::with_values_for_fpr(FilterKind::Ribbon, 0.0001).unwrap(),
+            4 => FilterSpec::new(FilterKind::Ribbon, 2, 14_500).unwrap(),
             _ => FilterSpec::new(FilterKind::Block512, 3, 60_000).unwrap(),
         };
         let shards_per_chunk = [4096, 5000, 3000, 8192][generation as usize % 4];
@@ -112,6 +114,11 @@ impl Site {
         assert_eq!(server.status(AUDIENCE)["snapshot"]["generation"], generation);
         assert_eq!((server.metric("rtad_snapshot_mixed{"), server.is_ready()), (0, true));
         self.assert_answers(&mut server.connect(), generation);
+        let snapshot = server.snapshot(AUDIENCE).unwrap();
+        let has_values = self.snapshot(generation).manifest().filter().value_bits() > 0;
+        for key in keys(generation, 4000, |shard| shard) {
+            assert_eq!(snapshot.value(&[key]), has_values.then(|| value(&key)));
+        }
     }
 }
 
@@ -120,7 +127,7 @@ fn generations_with_other_chunks_and_filters_replace_each_other() {
     let mut site = Site::new();
     let mut server = site.start();
     site.assert_serves(&mut server, 1);
-    for _ in 2..=7 {
+    for _ in 2..=8 {
         let generation = site.publish();
         let digests = |snapshot: &Snapshot| -> Vec<_> {
             snapshot.chunks().iter().map(|c| *c.digest()).collect()
@@ -129,7 +136,7 @@ fn generations_with_other_chunks_and_filters_replace_each_other() {
         site.assert_serves(&mut server, generation);
         let status = server.status(AUDIENCE);
         let is_ribbon = status["snapshot"]["filter"] == "ribbon";
-        assert_eq!(is_ribbon, matches!(generation % 5, 2 | 3));
+        assert_eq!(is_ribbon, matches!(generation % 6, 2..=4));
         for field in ["diverted_keys", "listed_keys"] {
             assert_eq!(status["snapshot"][field].is_u64(), is_ribbon, "{field}");
         }
