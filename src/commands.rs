@@ -5,13 +5,15 @@
 //! | `failure` | errors of a command, and their exit codes |
 //! | `config` | the config file, and the flags that override it |
 //! | `process` | logging, runtime and signals of a serving process |
-//! | `check_config`, `demo`, `explain`, `replay`, `serve` | the commands |
+//! | `check_config`, `demo`, `doctor`, `explain`, `init`, `replay`, `serve` | the commands |
 
 mod check_config;
 mod config;
 mod demo;
+mod doctor;
 mod explain;
 mod failure;
+mod init;
 mod process;
 #[cfg(test)]
 mod reference;
@@ -38,6 +40,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Write a first config, from flags or from answers on the terminal
+    Init(init::Init),
     /// Serve decisions from a snapshot store
     Serve(serve::Serve),
     /// Make synthetic devices, build and publish a snapshot of them, and serve it
@@ -48,6 +52,8 @@ enum Command {
     Replay(replay::ReplayCommand),
     /// Check a config: print a summary, or every mistake in it
     CheckConfig(check_config::CheckConfig),
+    /// Print a support bundle: versions, limits, config without secrets, and status
+    Doctor(doctor::Doctor),
     #[command(flatten)]
     Manual(Manual),
 }
@@ -59,7 +65,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Manual(manual) => {
             manual.write(Cli::command(), REFERENCE).map_err(CommandFailure::from)
         }
+        Command::Init(arguments) => init::run(arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Serve(arguments) => process::run(|| serve::serve(arguments)),
         Command::Demo(arguments) => process::run(|| demo::demo(arguments)),

@@ -1,6 +1,7 @@
 //! Errors of a command, and their exit codes.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rtad::config::ConfigError;
@@ -22,7 +23,12 @@ pub(super) enum CommandFailure {
     #[error(transparent)]
     Demo(#[from] DemoError),
     #[error(transparent)]
+    Init(#[from] InitError),
+    #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// Parts of a bundle that could not be had.
+    #[error("missing: {0}")]
+    Incomplete(String),
     /// More changes than are accepted.
     #[error("{0}")]
     Changed(String),
@@ -30,12 +36,27 @@ pub(super) enum CommandFailure {
     Io(#[from] std::io::Error),
 }
 
+/// An error while writing a first config.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InitError {
+    #[error("{}: exists already; give another name, or remove it", .0.display())]
+    Exists(PathBuf),
+    #[error("no answer from the terminal")]
+    Unanswered(#[source] std::io::Error),
+    #[error("could not write {}", file.display())]
+    Write {
+        file: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
 /// An error while preparing the demo.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DemoError {
     #[error("could not create the demo directory {}", dir.display())]
     Directory {
-        dir: std::path::PathBuf,
+        dir: PathBuf,
         #[source]
         source: std::io::Error,
     },
@@ -55,7 +76,12 @@ impl CommandFailure {
         ExitCode::from(match self {
             Self::Usage(_) | Self::Config(_) => 2,
             Self::Changed(_) => 3,
-            Self::Start(_) | Self::Demo(_) | Self::Io(_) | Self::Replay(_) => 1,
+            Self::Start(_)
+            | Self::Demo(_)
+            | Self::Incomplete(_)
+            | Self::Init(_)
+            | Self::Io(_)
+            | Self::Replay(_) => 1,
         })
     }
 }

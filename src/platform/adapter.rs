@@ -85,6 +85,8 @@ pub struct Kind {
     /// Mistakes that only the build finds; empty if mistakes while reading left too little to
     /// build.
     pub build: Build,
+    /// A `[[platform]]` table with comments, whose strategy is `new-users`, for a new config.
+    pub example: &'static str,
 }
 
 /// Builds an adapter from its config table, and its strategy ids with their strategies' indexes.

@@ -66,6 +66,7 @@ pub(super) const KIND: Kind = Kind {
         is_mapped: true,
     },
     build: |config, ids, values, tags| Ok(Box::new(Custom::build(config, ids, values, tags)?)),
+    example: include_str!("custom/example.toml"),
 };
 
 /// A mapped protocol, with its configuration.

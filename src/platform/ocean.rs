@@ -55,6 +55,7 @@ pub(super) const KIND: Kind = Kind {
         let adapter = Ocean::new(ids.collect(), config.into());
         Ok(Box::new(adapter.with_values(values).with_tags(tags)))
     },
+    example: include_str!("ocean/example.toml"),
 };
 
 /// Values of `bid_type`.

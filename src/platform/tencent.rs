@@ -68,6 +68,7 @@ pub(super) const KIND: Kind = Kind {
         let adapter = Tencent::new(ids, config.into());
         Ok(Box::new(adapter.with_values(values).with_tags(tags)))
     },
+    example: include_str!("tencent/example.toml"),
 };
 
 const ACCEPT: u32 = 0;

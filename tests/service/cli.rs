@@ -2,7 +2,9 @@
 
 mod check_config;
 mod demo;
+mod doctor;
 mod explain;
+mod init;
 mod manual;
 mod signals;
 mod start;

@@ -3,6 +3,7 @@
 import os
 import re
 
+import pexpect
 import pytest
 
 from suites.testkit import pages
@@ -61,6 +62,21 @@ def test_captured_request_is_explained(built):
     pages.run(commands[0], cwd=built)
     said = pages.run(commands[1], cwd=built)
     assert any(line.startswith("No bid for T1001, because") for line in said.splitlines()), said
+
+
+def test_init_asks_on_a_terminal(tmp_path):
+    init = pexpect.spawn(str(FOLDER / "rtad"), ["init"], cwd=tmp_path, encoding="utf-8")
+    init.expect("snapshots")
+    init.sendline()
+    init.expect("ocean")
+    # The second kind of platform.
+    init.send("\x1b[B \r")
+    init.expect("rtad serve --config rtad.toml")
+    init.expect(pexpect.EOF)
+    init.close()
+    assert init.exitstatus == 0
+    config = (tmp_path / "rtad.toml").read_text()
+    assert re.findall(r"^(?:url|kind) = .*", config, re.M) == ['url = "./store"', 'kind = "ocean"']
 
 
 def test_commands_of_the_readme_are_those_of_the_makefile():

@@ -1,0 +1,122 @@
+//! `rtad init`: a first config with comments, from flags or from answers on the terminal.
+
+use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use dialoguer::{Input, MultiSelect};
+use rtad::platform::KINDS;
+use rtad::serve::Assembly;
+use rtad_core::snapshot::AudienceName;
+
+use super::failure::{CommandFailure, InitError};
+
+const HEAD: &str = include_str!("init/head.toml");
+/// The answer of `--platform` for a pod that only its own API reaches.
+const NO_PLATFORM: &str = "none";
+const STORE: &str = "./store";
+
+#[derive(Args)]
+pub(super) struct Init {
+    /// The config file; an existing one is left alone
+    #[arg(default_value = "rtad.toml")]
+    file: PathBuf,
+    /// Folder or bucket of the snapshots, such as ./store or s3://ads/rtad [default: asked for]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Kind of a platform; may be repeated [default: asked for]
+    #[arg(long = "platform", value_name = "KIND", value_parser = kinds())]
+    platforms: Vec<String>,
+    /// Audience of the devices that get no ad
+    #[arg(long, value_name = "NAME", default_value = "old_users")]
+    audience: AudienceName,
+}
+
+fn kinds() -> PossibleValuesParser {
+    let kinds = KINDS.iter().map(|kind| kind.rules.word);
+    PossibleValuesParser::new(kinds.chain([NO_PLATFORM]))
+}
+
+pub(super) fn run(arguments: Init) -> Result<(), CommandFailure> {
+    let Init { file, store, platforms, audience } = arguments;
+    // Before any question: an answer for nothing is a nuisance.
+    if file.exists() {
+        return Err(InitError::Exists(file).into());
+    }
+    let store = store.map_or_else(ask_for_store, Ok)?;
+    let platforms = match platforms.is_empty() {
+        true => ask_for_platforms()?,
+        false => platforms,
+    };
+    let text = config(&store, &audience, &platforms);
+    let name = file.display().to_string();
+    Assembly::read(Some((&name, &text)), |_| None, &Vec::new())?;
+    write_new(&file, &text)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{name}: written, and valid. Put your strategy ids in it, and run:\n\n\
+         # publish the devices that you know, an id per line\n\
+         rtad-loader build --store {store} --audience {audience} ids.txt\n\n\
+         # serve decisions\n\
+         rtad serve --config {name}",
+        store = shell_words::quote(&store),
+        name = shell_words::quote(&name),
+    )?;
+    Ok(())
+}
+
+/// The text of a config.
+fn config(store: &str, audience: &AudienceName, platforms: &[String]) -> String {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let head = HEAD.replace("STORE", &quoted(store));
+    let mut text = head.replace("AUDIENCE", &quoted(audience.as_str()));
+    for kind in KINDS.iter().filter(|kind| platforms.iter().any(|it| it == kind.rules.word)) {
+        let _ = write!(text, "\n{}", kind.example);
+    }
+    text
+}
+
+fn ask_for_store() -> Result<String, CommandFailure> {
+    require_terminal("--store")?;
+    let prompt = Input::new().with_prompt("Folder or bucket of the snapshots");
+    prompt.default(STORE.to_owned()).interact_text().map_err(not_answered)
+}
+
+fn ask_for_platforms() -> Result<Vec<String>, CommandFailure> {
+    require_terminal("--platform")?;
+    let words: Vec<_> = KINDS.iter().map(|kind| kind.rules.word).collect();
+    let prompt = MultiSelect::new().with_prompt("Platforms (space selects, enter ends)");
+    let chosen = prompt.items(&words).interact().map_err(not_answered)?;
+    Ok(chosen.into_iter().map(|index| words[index].to_owned()).collect())
+}
+
+fn require_terminal(flag: &str) -> Result<(), CommandFailure> {
+    match std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        true => Ok(()),
+        false => Err(CommandFailure::Usage(format!("{flag}: required without a terminal"))),
+    }
+}
+
+fn not_answered(error: dialoguer::Error) -> CommandFailure {
+    let dialoguer::Error::IO(source) = error;
+    InitError::Unanswered(source).into()
+}
+
+/// Writes a file that does not exist yet, whole or not at all.
+fn write_new(file: &Path, text: &str) -> Result<(), InitError> {
+    let failed = |source| InitError::Write { file: file.to_owned(), source };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    // The service runs as another user; secrets are in files of their own.
+    let builder = builder.permissions(Permissions::from_mode(0o644));
+    let mut aside = builder.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+    aside.write_all(text.as_bytes()).map_err(failed)?;
+    aside.as_file().sync_all().map_err(failed)?;
+    aside.persist_noclobber(file).map_err(|error| failed(error.error))?;
+    Ok(())
+}
