@@ -19,7 +19,9 @@ mod builder;
 mod chunk;
 mod current;
 mod delta;
+mod filter_stats;
 mod json;
+mod lineage;
 mod manifest;
 mod mixed;
 mod name;
@@ -30,8 +32,7 @@ mod shard_index;
 use std::sync::Arc;
 
 pub use builder::{
-    BuiltChunk, ChunkBuilder, ChunkRecord, FilterCheck, FilterStats, ManifestBuilder, chunk_runs,
-    shards_of, shards_per_chunk,
+    BuiltChunk, ChunkBuilder, ChunkRecord, ManifestBuilder, chunk_runs, shards_of, shards_per_chunk,
 };
 pub use chunk::{
     Chunk, ChunkDecoder, ChunkEntry, ChunkError, ChunkReader, ChunkShard, ChunkVerifier,
@@ -40,8 +41,10 @@ pub use current::{Current, State, Validity};
 pub use delta::{
     BuiltDelta, Delta, DeltaEntry, DeltaError, MAX_DELTA_KEYS, MAX_DELTAS, SortedKeys,
 };
+pub use filter_stats::{FilterCheck, FilterStats};
 pub use json::{MAX_CURRENT_BYTES, MAX_MANIFEST_BYTES, ManifestError};
-pub use manifest::{BuildReport, FillRatio, Folded, InputRecord, Lineage, Manifest};
+pub use lineage::{BuildReport, InputRecord, Lineage};
+pub use manifest::{FillRatio, Folded, Manifest};
 pub use name::{AudienceName, Digest, NameError};
 pub use overlay::{Newer, Overlay};
 pub use report::{DeltaReport, GenerationReport};

@@ -225,3 +225,16 @@ where
     let objects = Vec::<FromObject<T>>::deserialize(deserializer)?;
     Ok(objects.into_iter().map(|FromObject(value)| value).collect())
 }
+
+/// `deserialize_with` for an optional value: the field may be absent, but not `null`.
+pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// `skip_serializing_if` for a number.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+pub(super) const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

@@ -3,20 +3,21 @@
 //! A [`Manifest`] is always checked: against the `CURRENT` that names it, or, for an older
 //! generation, against the audience and generation in its path.
 
-use std::collections::BTreeMap;
+mod checks;
 
 use serde::{Deserialize, Serialize};
 
-use super::chunk::{ChunkEntry, file_prefix_bytes, least_body_bytes};
+use super::chunk::ChunkEntry;
 use super::current::{Current, check_in_order};
 use super::delta::DeltaEntry;
 use super::json::{
-    MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, object,
-    objects, some_object, to_json,
+    MAX_MANIFEST_BYTES, ManifestError, VERSION, at_most, check_envelope, from_json, is_zero,
+    object, objects, present, some_object, to_json,
 };
+use super::lineage::{BuildReport, Lineage};
 use super::name::{AudienceName, Digest};
-use crate::device::SHARDS;
 use crate::filter::{FilterKind, FilterSpec};
+use checks::{check_chunks, check_figures};
 
 const FORMAT: &str = "rtad-snapshot";
 
@@ -30,63 +31,6 @@ pub struct FillRatio {
     pub mean: f64,
     /// Highest over the shards.
     pub max: f64,
-}
-
-/// Report of a build's input. Informational.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BuildReport {
-    /// Name and version of the program that built it.
-    pub tool: String,
-    /// Rows read.
-    pub rows: u64,
-    /// Duplicate keys.
-    pub duplicates: u64,
-    /// Rows without a usable id.
-    pub rejected: u64,
-}
-
-/// Origin of a generation: labels, and inputs with their counts. Informational.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Lineage {
-    /// The operator's own facts.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// The inputs in their order, up to [`Lineage::MAX_INPUTS`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
-    pub inputs: Vec<InputRecord>,
-    /// Number of further inputs.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub more_inputs: u64,
-    /// Digest of the inputs' names, sizes and versions, and of the flags that shape the result;
-    /// absent if an input was a stream.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub inputs_sha256: Option<Digest>,
-}
-
-/// An input of a build.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InputRecord {
-    /// Path or URL; `-` is stdin.
-    pub name: String,
-    /// Size as stored; absent for a stream.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub size_bytes: Option<u64>,
-    /// Rows read.
-    pub rows: u64,
-    /// Usable ids, duplicates included.
-    pub usable: u64,
-    /// Values that mean "no id".
-    pub blank: u64,
-    /// Other values without a usable id.
-    pub malformed: u64,
-}
-
-impl Lineage {
-    /// Most inputs in a manifest.
-    pub const MAX_INPUTS: usize = 1000;
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -143,11 +87,6 @@ pub struct Folded {
     /// Keys inserted beyond those that the filters are sized for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub inserted_keys: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -444,75 +383,4 @@ impl Manifest {
     pub fn chunks(&self) -> &[ChunkEntry] {
         &self.fields.chunks
     }
-}
-
-/// `deserialize_with` for an optional value: the field may be absent, but not `null`.
-fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-/// Checks that the figures are those of the kind. Returns the fill, zeros for ribbon filters.
-fn check_figures(kind: FilterKind, fields: &FilterFields) -> Result<FillRatio, ManifestError> {
-    let is_ribbon = kind == FilterKind::Ribbon;
-    for (field, is_present, is_expected) in [
-        ("filter.fill_ratio", fields.fill_ratio.is_some(), !is_ribbon),
-        ("filter.diverted_keys", fields.diverted_keys.is_some(), is_ribbon),
-        ("filter.listed_keys", fields.listed_keys.is_some(), is_ribbon),
-    ] {
-        if is_present != is_expected {
-            let word = |is_present| if is_present { "present" } else { "missing" };
-            let expected = format!("{} for kind {}", word(is_expected), kind.as_str());
-            return Err(ManifestError::field(field, word(is_present), expected));
-        }
-    }
-    Ok(fields.fill_ratio.unwrap_or(FillRatio { min: 0.0, mean: 0.0, max: 0.0 }))
-}
-
-/// Checks that chunks are in shard order, do not overlap, are larger than their prefix, and sum up
-/// to the totals.
-fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<(), ManifestError> {
-    let mut next_shard = 0;
-    // u128 cannot overflow here; a saturated u64 could match a wrong total.
-    let (mut keys, mut size_bytes) = (0_u128, 0_u128);
-    for (index, chunk) in fields.chunks.iter().enumerate() {
-        let field = |name: &str| format!("chunks[{index}].{name}");
-        let first = u64::from(chunk.first_shard);
-        let end = first + u64::from(chunk.shard_count);
-        if first < next_shard || first >= SHARDS as u64 {
-            let expected = format!("{next_shard} to {}", SHARDS - 1);
-            return Err(ManifestError::field(field("first_shard"), first, expected));
-        }
-        if chunk.shard_count == 0 || end > SHARDS as u64 {
-            let expected = format!("1 to {}", SHARDS as u64 - first);
-            return Err(ManifestError::field(field("shard_count"), chunk.shard_count, expected));
-        }
-        if chunk.keys == 0 {
-            return Err(ManifestError::field(field("keys"), 0, "at least 1"));
-        }
-        let least = file_prefix_bytes(kind, chunk.shard_count) + least_body_bytes(kind);
-        if chunk.size_bytes < least {
-            return Err(ManifestError::field(
-                field("size_bytes"),
-                chunk.size_bytes,
-                format!("at least {least}"),
-            ));
-        }
-        next_shard = end;
-        keys += u128::from(chunk.keys);
-        size_bytes += u128::from(chunk.size_bytes);
-    }
-    for (field, found, expected) in
-        [("keys", fields.keys, keys), ("size_bytes", fields.size_bytes, size_bytes)]
-    {
-        if u128::from(found) != expected {
-            return Err(ManifestError::field(
-                field,
-                found,
-                format!("{expected}, the sum over its chunks"),
-            ));
-        }
-    }
-    Ok(())
 }

@@ -1,0 +1,65 @@
+//! Origin of a generation: the report of its build, labels and inputs. Informational.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::json::{is_zero, objects, present};
+use super::name::Digest;
+
+/// Report of a build's input. Informational.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuildReport {
+    /// Name and version of the program that built it.
+    pub tool: String,
+    /// Rows read.
+    pub rows: u64,
+    /// Duplicate keys.
+    pub duplicates: u64,
+    /// Rows without a usable id.
+    pub rejected: u64,
+}
+
+/// Origin of a generation: labels, and inputs with their counts. Informational.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lineage {
+    /// The operator's own facts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The inputs in their order, up to [`Lineage::MAX_INPUTS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
+    pub inputs: Vec<InputRecord>,
+    /// Number of further inputs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_inputs: u64,
+    /// Digest of the inputs' names, sizes and versions, and of the flags that shape the result;
+    /// absent if an input was a stream.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub inputs_sha256: Option<Digest>,
+}
+
+/// An input of a build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputRecord {
+    /// Path or URL; `-` is stdin.
+    pub name: String,
+    /// Size as stored; absent for a stream.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Rows read.
+    pub rows: u64,
+    /// Usable ids, duplicates included.
+    pub usable: u64,
+    /// Values that mean "no id".
+    pub blank: u64,
+    /// Other values without a usable id.
+    pub malformed: u64,
+}
+
+impl Lineage {
+    /// Most inputs in a manifest.
+    pub const MAX_INPUTS: usize = 1000;
+}
