@@ -85,8 +85,7 @@ impl SlotHash {
     }
 }
 
-/// FNV-1a with 32 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>.
-/// FNV-1a of 32 bits: Fowler, Noll and Vo, public domain.
+/// FNV-1a of 32 bits, by Fowler, Noll and Vo: <http://www.isthe.com/chongo/tech/comp/fnv/>.
 pub fn fnv1a32<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> u32 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     bytes.into_iter().fold(0x811c_9dc5, step)
