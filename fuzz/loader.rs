@@ -1,7 +1,7 @@
 //! Properties of the loader's readers. An input is read, or fails with an error of one line that
-//! names it, and every row is counted. Frames and journals encode to what was read. The loader has
-//! no library target, so its files are compiled in here.
-#![allow(dead_code, unused_imports, reason = "only a part of the loader is used")]
+//! names it, and every row is counted. Frames and journals encode to what was read. The loader's
+//! library has only its commands, so its files are compiled in here.
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "only a part of the loader is used")]
 
 use std::path::PathBuf;
 use std::sync::LazyLock;

@@ -39,6 +39,9 @@ use context::Output;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::manual::Manual;
 
+use crate::input::Batches;
+pub(crate) use context::{Host, Target, runtime};
+
 /// The template of the program's page in the reference: exit codes and examples.
 const REFERENCE: &str = include_str!("commands/reference.md");
 
@@ -89,6 +92,20 @@ impl Cli {
             _ => false,
         };
         self.output.json && !has_data
+    }
+}
+
+impl Cli {
+    /// Makes the command part of another program, whose rows are the input if there are `batches`.
+    pub(crate) fn set_host(&mut self, host: &Host, batches: Option<Batches>) {
+        self.output.set_host(host);
+        let Some(batches) = batches else { return };
+        match &mut self.command {
+            Command::Build(args) => args.set_batches(batches),
+            Command::Append(args) => args.set_batches(batches),
+            Command::Remove(args) => args.set_batches(batches),
+            _ => {}
+        }
     }
 }
 

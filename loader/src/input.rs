@@ -10,6 +10,8 @@
 //!
 //! Ids are personal data: the text of a row goes only to the rejects file.
 
+mod batch_reader;
+mod batches;
 mod block;
 mod cells;
 mod content;
@@ -31,6 +33,7 @@ mod remote;
 mod sink;
 mod value;
 
+pub use batches::{Batches, Rows};
 pub(crate) use error::InputError;
 pub(crate) use kinds::{Kinds, KindsError};
 pub(crate) use layout::{BadRows, CellSyntax, Column, Input, Layout};

@@ -1,43 +1,7 @@
-//! `rtad-loader`: builds rtad snapshots from device-id exports, publishes and inspects them.
-//!
-//! Each command has one file in `commands/`. Data goes to stdout, progress and errors to stderr.
-//! `rtad-cli` defines the exit codes. Neither stream ever carries a device id, hashed or not.
+//! `rtad-loader`: the command line. The work is in the library.
 
-mod commands;
-mod frames;
-mod input;
-mod keys;
-mod live_filters;
-mod merged_deltas;
-mod progress;
-mod seen;
-
-use clap::Parser;
-
-use rtad_cli::exit::{ExitStatus, UsageMistake, write_failure, write_failure_json};
-
-use commands::Cli;
+use rtad_cli::exit::ExitStatus;
 
 fn main() -> ExitStatus {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // No parsed flags exist; help and version are no mistakes.
-            let has_flag = || std::env::args_os().any(|argument| argument == "--json");
-            if error.use_stderr() && has_flag() {
-                write_failure_json(&UsageMistake::of(&error));
-            }
-            error.exit()
-        }
-    };
-    let is_json = cli.reports_json();
-    let Err(error) = commands::run(cli) else { return ExitStatus::Ok };
-    let status = error.exit();
-    if status != ExitStatus::Ok {
-        write_failure(&*error);
-        if is_json {
-            write_failure_json(&*error);
-        }
-    }
-    status
+    rtad_loader::main()
 }

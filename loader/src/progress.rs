@@ -1,11 +1,12 @@
 //! Progress line on stderr, removed when the work ends.
 //!
 //! Drawn on a terminal only, and not with `--quiet` or `--no-progress`. Shows counts, never rows.
+//! Inside another program nothing is drawn: that program reads a [`Watch`].
 
 use std::fmt::Write;
 use std::io::{self, IsTerminal, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
@@ -15,6 +16,51 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressS
 pub(crate) struct Progress {
     bar: ProgressBar,
     bytes: Arc<Bytes>,
+    watch: Option<Watch>,
+}
+
+/// Progress of a command as another program sees it, and that program's way to stop the command.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    bar: ProgressBar,
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// A command that the program around it stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped; nothing was published")]
+pub(crate) struct Stopped;
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { bar: ProgressBar::hidden(), is_stopped: Arc::default() }
+    }
+}
+
+impl Watch {
+    /// The work of the moment, such as `reading rows`; empty before the first.
+    pub fn phase(&self) -> String {
+        self.bar.message()
+    }
+
+    /// Rows, keys or chunks done in this phase.
+    pub fn done(&self) -> u64 {
+        self.bar.position()
+    }
+
+    /// Total of this phase, if it is known.
+    pub fn total(&self) -> Option<u64> {
+        self.bar.length()
+    }
+
+    /// Stops the command before it publishes anything.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
 }
 
 /// Bytes read of inputs whose sizes are known.
@@ -62,7 +108,7 @@ impl Progress {
     pub(crate) fn new(is_enabled: bool) -> Self {
         let bytes = Arc::new(Bytes::default());
         if !is_enabled || !std::io::stderr().is_terminal() {
-            return Self { bar: ProgressBar::hidden(), bytes };
+            return Self { bar: ProgressBar::hidden(), bytes, watch: None };
         }
         let read = Arc::clone(&bytes);
         let total = move |state: &ProgressState, out: &mut dyn Write| {
@@ -87,7 +133,22 @@ impl Progress {
                 .with_key("total", total);
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { bar, bytes }
+        Self { bar, bytes, watch: None }
+    }
+
+    /// Progress that another program reads.
+    pub(crate) fn watched(watch: &Watch) -> Self {
+        Self { bar: watch.bar.clone(), bytes: Arc::default(), watch: Some(watch.clone()) }
+    }
+
+    /// Whether the program around the command stopped it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_stopped)
+    }
+
+    /// Ends a command that was stopped.
+    pub(crate) fn check(&self) -> Result<(), Stopped> {
+        if self.is_stopped() { Err(Stopped) } else { Ok(()) }
     }
 
     /// Restarts the counter under a new phase name.

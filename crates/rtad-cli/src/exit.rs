@@ -4,6 +4,7 @@
 //! its own. [`write_error`] prints an error and its causes, joined by `: `. Error messages hold no
 //! device ids, so there is no redaction here.
 
+use std::cell::RefCell;
 use std::error::Error;
 use std::io::Write;
 use std::process::{ExitCode, Termination};
@@ -147,9 +148,27 @@ pub fn write_error(error: &dyn Error) {
     let _ = writeln!(std::io::stderr().lock(), "error: {message}");
 }
 
+thread_local! {
+    /// Warnings of this thread, for a program without a command line.
+    static KEPT_WARNINGS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
 /// Writes `warning: …` to stderr: a fact that a person should know of a successful run.
 pub fn write_warning(message: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "warning: {}", message.replace(['\n', '\r'], " "));
+    let message = message.replace(['\n', '\r'], " ");
+    KEPT_WARNINGS.with_borrow_mut(|kept| match kept {
+        Some(warnings) => warnings.push(message),
+        None => {
+            let _ = writeln!(std::io::stderr().lock(), "warning: {message}");
+        }
+    });
+}
+
+/// Runs `work`; returns the warnings of this thread, instead of writing them to stderr.
+pub fn keep_warnings<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+    KEPT_WARNINGS.set(Some(Vec::new()));
+    let done = work();
+    (done, KEPT_WARNINGS.take().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use super::context::{Output, Target, runtime};
 use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
-use crate::input::{self, Counts, KeySink, PrivateFile, Reason};
+use crate::input::{self, Batches, Counts, KeySink, PrivateFile, Reason};
 use follow::FollowError;
 use members::{MemberCheck, MembershipCounts};
 use writer::{AppendWriter, Operation};
@@ -103,6 +103,18 @@ struct ChangeArgs {
     /// http://
     #[arg(required_unless_present = "follow", value_name = "INPUT")]
     inputs: Vec<OsString>,
+}
+
+impl AppendArgs {
+    pub(super) fn set_batches(&mut self, batches: Batches) {
+        self.common.input.set_batches(batches);
+    }
+}
+
+impl RemoveArgs {
+    pub(super) fn set_batches(&mut self, batches: Batches) {
+        self.common.input.set_batches(batches);
+    }
 }
 
 pub(super) fn append(args: AppendArgs, output: &Output) -> Result<(), CommandError> {

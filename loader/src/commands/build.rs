@@ -41,7 +41,7 @@ use super::lineage_args::LineageArgs;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use super::skew::Skew;
-use crate::input::{self, Counts, Input, PrivateFile};
+use crate::input::{self, Batches, Counts, Input, PrivateFile};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir, appended_values};
 use crate::merged_deltas::MergedDeltas;
 use crate::progress::Progress;
@@ -136,6 +136,12 @@ pub(super) struct BuildArgs {
     inputs: Vec<OsString>,
 }
 
+impl BuildArgs {
+    pub(super) fn set_batches(&mut self, batches: Batches) {
+        self.input.set_batches(batches);
+    }
+}
+
 pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
     if args.compact {
         return compact(&args, output);
@@ -161,7 +167,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let mut build = Prepared::new(args, dir)?;
     let mut stages = Stages::begin(&build.budget);
     let progress = output.progress();
-    if dir.is_named() {
+    if dir.is_named() && !output.is_hosted() {
         signals::watch(dir, &progress)?;
     }
     progress.phase("reading rows");

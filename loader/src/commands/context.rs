@@ -1,8 +1,10 @@
 //! Shared parts of the commands: output, location of an audience, threads, runtime.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use clap::Args;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -13,7 +15,7 @@ use rtad_sign::TrustArgs;
 use rtad_store::{Store, StoreError};
 
 use super::error::CommonError;
-use crate::progress::Progress;
+use crate::progress::{Progress, Watch};
 
 /// Format of a command's result.
 #[derive(Debug, Args)]
@@ -27,11 +29,45 @@ pub(super) struct Output {
     /// Draw no progress; without a terminal on stderr there is none anyway
     #[arg(long, global = true)]
     no_progress: bool,
+    /// `None` on the command line.
+    #[arg(skip)]
+    host: Option<Host>,
+}
+
+/// The program around a command: it watches the command, and takes its report.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    watch: Watch,
+    /// JSON.
+    report: Arc<Mutex<String>>,
+}
+
+impl Host {
+    pub(crate) fn new(watch: &Watch) -> Self {
+        Self { watch: watch.clone(), report: Arc::default() }
+    }
+
+    /// The report of a command that succeeded.
+    pub(crate) fn into_report(self) -> String {
+        std::mem::take(&mut self.report.lock())
+    }
 }
 
 impl Output {
+    pub(super) fn set_host(&mut self, host: &Host) {
+        self.host = Some(host.clone());
+    }
+
+    /// Whether another program runs the command, and handles signals.
+    pub(super) const fn is_hosted(&self) -> bool {
+        self.host.is_some()
+    }
+
     pub(super) fn progress(&self) -> Progress {
-        Progress::new(!self.quiet && !self.no_progress)
+        match &self.host {
+            Some(host) => Progress::watched(&host.watch),
+            None => Progress::new(!self.quiet && !self.no_progress),
+        }
     }
 
     /// Writes data: as JSON, or as text by `text`.
@@ -40,6 +76,11 @@ impl Output {
         value: &T,
         text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CommandError> {
+        if let Some(host) = &self.host {
+            let report = serde_json::to_string(value).map_err(io::Error::from);
+            *host.report.lock() = report.map_err(CommandError::output)?;
+            return Ok(());
+        }
         let mut out = io::BufWriter::new(io::stdout().lock());
         let written = if self.json {
             serde_json::to_writer(&mut out, value)
@@ -63,14 +104,14 @@ impl Output {
 
 /// Location of an audience.
 #[derive(Debug, Args)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
     /// gs://bucket/prefix, az://container/prefix; read-only: https://host/path or http://host/path
     #[arg(long, value_name = "URL")]
-    pub(super) store: String,
+    pub(crate) store: String,
     /// Audience name: 1 to 64 characters of a-z, 0-9, _ and -
     #[arg(long, value_name = "NAME")]
-    pub(super) audience: AudienceName,
+    pub(crate) audience: AudienceName,
     #[command(flatten)]
     pub(super) trust: TrustArgs,
 }
@@ -78,7 +119,7 @@ pub(super) struct Target {
 /// A generation that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub(super) enum TargetError {
+pub(crate) enum TargetError {
     Store(#[from] StoreError),
     NotPublished(#[from] CommonError),
 }
@@ -93,7 +134,7 @@ impl CommandFailure for TargetError {
 }
 
 impl Target {
-    pub(super) fn open(&self) -> Result<Store, CommandError> {
+    pub(crate) fn open(&self) -> Result<Store, CommandError> {
         Ok(self.trust.applied_to(Store::open(&self.store)?))
     }
 
@@ -108,7 +149,7 @@ impl Target {
 
     /// The manifest and its overlay: all deltas of `CURRENT` for the live generation, the residual
     /// delta for any other.
-    pub(super) async fn manifest_and_overlay(
+    pub(crate) async fn manifest_and_overlay(
         &self,
         store: &Store,
         generation: Option<u64>,
@@ -132,7 +173,7 @@ impl Target {
     }
 }
 
-pub(super) fn runtime() -> Result<Runtime, CommandError> {
+pub(crate) fn runtime() -> Result<Runtime, CommandError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // These threads read and hash files. The allocator caches memory per thread, and chunks are
     // large.

@@ -12,7 +12,7 @@ use rtad_core::snapshot::AudienceName;
 
 /// An error that several commands have.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CommonError {
+pub(crate) enum CommonError {
     #[error("{flag} {path}: could not write it")]
     WriteFile {
         flag: &'static str,

@@ -5,18 +5,26 @@ use rtad_cli::exit::{CommandFailure, ExitStatus};
 use crate::frames::FrameError;
 use crate::input::{InputError, PrivateFileError};
 use crate::keys::{SpillError, TooLittle};
+use crate::progress::Stopped;
 
 impl CommandFailure for InputError {
     fn exit(&self) -> ExitStatus {
         match self {
             Self::StdinTwice | Self::Url { .. } | Self::Pattern { .. } => ExitStatus::Usage,
             Self::Fetch { .. } => ExitStatus::Store,
+            Self::Stopped(_) => ExitStatus::Unexpected,
             _ => ExitStatus::BadInput,
         }
     }
 
     fn is_resumable(&self) -> bool {
         matches!(self, Self::Fetch { .. } | Self::Read { .. })
+    }
+}
+
+impl CommandFailure for Stopped {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Unexpected
     }
 }
 

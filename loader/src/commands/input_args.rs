@@ -11,7 +11,9 @@ use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::{Case, KeyMaker};
 
 use super::context::default_threads;
-use crate::input::{BadRows, CellSyntax, Column, Input, Kinds, KindsError, Layout, expand};
+use crate::input::{
+    BadRows, Batches, CellSyntax, Column, Input, Kinds, KindsError, Layout, Source, expand,
+};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
@@ -89,6 +91,9 @@ pub(super) struct InputArgs {
     /// Threads for parsing and building [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Rows of the program around the loader, in place of inputs.
+    #[arg(skip)]
+    batches: Option<Batches>,
 }
 
 /// Flags that contradict each other.
@@ -96,6 +101,8 @@ pub(super) struct InputArgs {
 pub(super) enum InputArgsError {
     #[error("--format {format} needs --column NAME[=KIND]")]
     NoColumn { format: &'static str },
+    #[error("a table of {columns} columns needs --column NAME[=KIND]")]
+    NoColumnOfTable { columns: usize },
     #[error("--column requires --format csv, ndjson or parquet")]
     ColumnOfLines,
     #[error("--value requires --format csv, ndjson or parquet")]
@@ -127,8 +134,18 @@ impl InputArgs {
         self.threads.map_or_else(default_threads, NonZeroUsize::get)
     }
 
+    pub(super) fn set_batches(&mut self, batches: Batches) {
+        self.batches = Some(batches);
+    }
+
     /// Resolves the flags and `inputs`.
     pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
+        if let Some(batches) = &self.batches {
+            return Ok(self.input_of(
+                vec![Source::Batches(batches.clone())],
+                Layout::Batches { columns: self.columns_of_batches(batches.header())? },
+            ));
+        }
         if matches!(self.bad_rows, BadRowsArg::Skip) && !matches!(self.format, Format::Csv) {
             return Err(InputArgsError::BadRowsOfOthers.into());
         }
@@ -148,8 +165,12 @@ impl InputArgs {
             Format::Ndjson => Layout::Ndjson { columns: self.columns("ndjson")? },
             Format::Parquet => Layout::Parquet { columns: self.columns("parquet")? },
         };
-        let (sources, keys) = (expand(inputs)?, KeyMaker::with_extra_blanks(&self.blanks));
-        Ok(Input { sources, layout, value: None, case: self.case, keys, is_part: false })
+        Ok(self.input_of(expand(inputs)?, layout))
+    }
+
+    fn input_of(&self, sources: Vec<Source>, layout: Layout) -> Input {
+        let keys = KeyMaker::with_extra_blanks(&self.blanks);
+        Input { sources, layout, value: None, case: self.case, keys, is_part: false }
     }
 
     /// The same with a column of values.
@@ -168,6 +189,15 @@ impl InputArgs {
         }
         let value = Column { name: name.to_owned(), kinds: self.id_kind.clone() };
         Ok(Input { value: Some(value), ..input })
+    }
+
+    /// The columns of `--column`, or else the only one.
+    fn columns_of_batches(&self, header: &[String]) -> Result<Vec<Column>, InputArgsError> {
+        match (&self.columns[..], header) {
+            ([], [name]) => Ok(vec![Column { name: name.clone(), kinds: self.id_kind.clone() }]),
+            ([], _) => Err(InputArgsError::NoColumnOfTable { columns: header.len() }),
+            _ => self.columns("batches"),
+        }
     }
 
     fn columns(&self, format: &'static str) -> Result<Vec<Column>, InputArgsError> {

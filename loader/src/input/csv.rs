@@ -346,7 +346,8 @@ fn add_bad_lines(
     }
 }
 
-fn find_columns(
+/// The index of each column in the header.
+pub(super) fn find_columns(
     name: &str,
     header: &csv::ByteRecord,
     columns: &[Column],

@@ -6,6 +6,7 @@ use rtad_store::StoreError;
 
 use super::parquet::ParquetFault;
 use super::remote::store_error;
+use crate::progress::Stopped;
 
 /// An input that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +69,8 @@ pub(crate) enum InputError {
          device\\.idfa a member whose name has a dot"
     )]
     NoMember { column: String, rows: u64 },
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     #[error("input {input}")]
     Parquet { input: String, source: ParquetFault },
 }

@@ -40,6 +40,8 @@ pub(crate) enum Layout {
     Ndjson { columns: Vec<Column> },
     /// Columns in row groups.
     Parquet { columns: Vec<Column> },
+    /// Columns of batches from the program around the loader.
+    Batches { columns: Vec<Column> },
 }
 
 impl Layout {
@@ -47,9 +49,10 @@ impl Layout {
     pub(crate) fn columns(&self) -> &[Column] {
         match self {
             Self::Lines { .. } => &[],
-            Self::Csv { columns, .. } | Self::Ndjson { columns } | Self::Parquet { columns } => {
-                columns
-            }
+            Self::Csv { columns, .. }
+            | Self::Ndjson { columns }
+            | Self::Parquet { columns }
+            | Self::Batches { columns } => columns,
         }
     }
 }

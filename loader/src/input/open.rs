@@ -15,6 +15,7 @@ use flate2::read::MultiGzDecoder;
 use rtad_store::UrlError;
 use rtad_store::object::Object;
 
+use super::batches::Batches;
 use super::content::{Compression, HEAD_BYTES, foreign};
 use super::error::InputError;
 use super::line_ends::LineEnds;
@@ -32,13 +33,15 @@ pub(crate) enum Source {
     File(PathBuf),
     /// A URL without secrets.
     Remote(String),
+    /// Rows of the program around the loader.
+    Batches(Batches),
 }
 
 impl Source {
     /// Its name in messages and in the rejects file.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Stdin => "-".to_owned(),
+            Self::Stdin | Self::Batches(_) => "-".to_owned(),
             Self::File(path) => path.display().to_string(),
             Self::Remote(url) => url.clone(),
         }
@@ -47,7 +50,7 @@ impl Source {
     /// Its size in bytes, compressed if it is; `None` for a stream, or if it cannot be opened.
     pub(crate) fn size_bytes(&self) -> Option<u64> {
         match self {
-            Self::Stdin => None,
+            Self::Stdin | Self::Batches(_) => None,
             Self::File(path) => std::fs::metadata(path)
                 .ok()
                 .filter(std::fs::Metadata::is_file)
@@ -59,7 +62,7 @@ impl Source {
     /// Fingerprint of its content without reading it: size and version. `None` for a stream.
     pub(crate) fn identity(&self) -> Result<Option<String>, InputError> {
         match self {
-            Self::Stdin => Ok(None),
+            Self::Stdin | Self::Batches(_) => Ok(None),
             Self::File(path) => {
                 let failed = |source| InputError::Open { input: self.name(), source };
                 let facts = std::fs::metadata(path).map_err(failed)?;
@@ -244,6 +247,7 @@ fn open(source: &Source) -> Result<Box<dyn Read + Send>, InputError> {
     let failed = |error| InputError::Open { input: source.name(), source: error };
     match source {
         Source::Stdin => Ok(Box::new(io::stdin())),
+        Source::Batches(_) => unreachable!("their layout is read without opening them"),
         Source::File(path) => {
             let file = File::open(path).map_err(failed)?;
             if file.metadata().map_err(failed)?.is_dir() {

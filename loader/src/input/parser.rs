@@ -145,7 +145,9 @@ impl<'a> Parser<'a> {
             }
             (
                 Rows::Cells { values, rows },
-                Layout::Csv { columns, .. } | Layout::Parquet { columns },
+                Layout::Csv { columns, .. }
+                | Layout::Parquet { columns }
+                | Layout::Batches { columns },
             ) => {
                 let mut start = 0;
                 for value in values {

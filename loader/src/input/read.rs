@@ -14,8 +14,8 @@ use super::open::{Ends, Opened, Source};
 use super::parser::Parser;
 use super::rejects::{PrivateFile, Reason};
 use super::sink::{Counts, InputCounts, KeySink};
-use super::{csv, lines, parquet};
-use crate::progress::{Bytes, Progress};
+use super::{batch_reader, csv, lines, parquet};
+use crate::progress::Progress;
 
 /// More readers would only wait for the parsers.
 const MAX_READERS: usize = 4;
@@ -53,7 +53,7 @@ pub(crate) fn read_rest<S: KeySink>(
     expect(progress, rest.map(|(_, source)| source));
     let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
     std::thread::scope(|scope| {
-        let (pool, shared) = ((&pool, progress.bytes()), (&next_source, &skipped));
+        let (pool, shared) = ((&pool, progress), (&next_source, &skipped));
         let readers: Vec<_> = (0..readers)
             .map(|_| {
                 let sender = sender.clone();
@@ -83,6 +83,7 @@ pub(crate) fn read_rest<S: KeySink>(
         for reader in readers {
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
+        progress.check()?;
         if !input.is_part && ended.is_empty() {
             check_members(input, &counts.total(), &seen)?;
         }
@@ -120,9 +121,10 @@ fn read_sources(
     input: &Input,
     ended: &[usize],
     (next, skipped): (&AtomicUsize, &AtomicU64),
-    (pool, bytes): (&Pool, &Arc<Bytes>),
+    (pool, progress): (&Pool, &Progress),
     sender: SyncSender<Block>,
 ) -> Result<(), InputError> {
+    let bytes = progress.bytes();
     loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(source) = input.sources.get(index) else { return Ok(()) };
@@ -132,7 +134,8 @@ fn read_sources(
         let blocks = Cell::new(0);
         let send = |block| {
             blocks.set(blocks.get() + 1);
-            next.load(Ordering::Relaxed) < FAILED && sender.send(block).is_ok()
+            let is_wanted = next.load(Ordering::Relaxed) < FAILED && !progress.is_stopped();
+            is_wanted && sender.send(block).is_ok()
         };
         let read = match &input.layout {
             Layout::Lines { .. } | Layout::Ndjson { .. } => {
@@ -154,6 +157,10 @@ fn read_sources(
             Layout::Parquet { columns } => {
                 let columns = (&columns[..], input.value.as_ref());
                 parquet::read_blocks(source, index, columns, (pool, bytes), send)
+            }
+            Layout::Batches { columns } => {
+                let columns = (&columns[..], input.value.as_ref());
+                batch_reader::read_blocks(source, index, columns, pool, send)
             }
         };
         if read.is_err() {

@@ -94,7 +94,7 @@ impl PrivateFile {
         let shown = || path.display().to_string();
         let canonical = path.canonicalize().ok();
         let same = |source: &Source| match source {
-            Source::Stdin | Source::Remote(_) => false,
+            Source::Stdin | Source::Remote(_) | Source::Batches(_) => false,
             Source::File(input) => canonical.is_some() && input.canonicalize().ok() == canonical,
         };
         if sources.iter().any(same) {

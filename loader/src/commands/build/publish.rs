@@ -211,6 +211,7 @@ impl BuildPlan<'_> {
                     made.map(async |made| sink.put(made?).await).buffer_unordered(PARALLEL_PUTS);
                 while let Some(put) = made.try_next().await? {
                     puts.add(put, self.progress)?;
+                    self.progress.check()?;
                 }
                 Ok::<_, CommandError>(())
             };
@@ -237,6 +238,7 @@ impl BuildPlan<'_> {
         Manifest::parse(&manifest.to_bytes(), self.audience, generation)
             .map_err(BuildError::InvalidManifest)?;
         self.gate.check(&manifest, &check)?;
+        self.progress.check()?;
         if let ChunkSink::Store(publication) = sink {
             self.runtime.block_on(publication.commit(&manifest))?;
         }

@@ -46,7 +46,7 @@ fn open(source: &Source) -> Result<FileSource, InputError> {
     let name = source.name();
     let pipe = || InputError::Parquet { input: name.clone(), source: ParquetFault::Pipe };
     match source {
-        Source::Stdin => Err(pipe()),
+        Source::Stdin | Source::Batches(_) => Err(pipe()),
         Source::Remote(url) => Ok(FileSource::remote(
             Remote::open(url).map_err(|error| InputError::open(&name, error))?,
         )),

@@ -1,0 +1,105 @@
+//! Commands inside another program, such as the Python package: the same flags, checks and errors
+//! as on the command line.
+//!
+//! A command writes nothing to stdout and stderr, and installs no handlers of signals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+
+use rtad_cli::command_error::CommandError;
+use rtad_cli::exit::{UsageMistake, keep_warnings};
+use rtad_core::snapshot::Snapshot;
+
+use crate::commands::{self, Cli, Host, Target};
+pub use crate::input::{Batches, Rows};
+pub use crate::progress::Watch;
+use crate::progress::{Progress, Stopped};
+
+/// Chunks read at a time.
+const PARALLEL_READS: usize = 4;
+/// Interval between checks whether a load was stopped.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Result of a command.
+#[derive(Debug)]
+pub struct Done {
+    /// Its report, the JSON object of `--json`.
+    pub report: String,
+    /// Facts that a person should know.
+    pub warnings: Vec<String>,
+}
+
+/// Runs a command: `arguments` as on the command line, without the program. The rows of `batches`
+/// are its input, if there are any.
+///
+/// # Errors
+///
+/// Those of the command, with its exit code.
+pub fn run(
+    arguments: &[String],
+    batches: Option<Batches>,
+    watch: &Watch,
+) -> Result<Done, CommandError> {
+    let mut cli: Cli = parsed(arguments)?;
+    let host = Host::new(watch);
+    cli.set_host(&host, batches);
+    let (done, warnings) = keep_warnings(|| commands::run(cli));
+    done?;
+    Ok(Done { report: host.into_report(), warnings })
+}
+
+/// Loads an audience: by the flags `--store`, `--audience`, `--public-key` and `--generation`, as
+/// those of `query`.
+///
+/// # Errors
+///
+/// Those of the flags, and of the store.
+pub fn load(arguments: &[String], watch: &Watch) -> Result<Snapshot, CommandError> {
+    let flags: LoadFlags = parsed(arguments)?;
+    let progress = Progress::watched(watch);
+    progress.phase("reading chunks");
+    commands::runtime()?.block_on(async {
+        tokio::select! {
+            loaded = read(&flags, &progress) => loaded,
+            () = stopped(watch) => Err(Stopped.into()),
+        }
+    })
+}
+
+#[derive(Debug, Parser)]
+struct LoadFlags {
+    #[command(flatten)]
+    target: Target,
+    #[arg(long, value_name = "G")]
+    generation: Option<u64>,
+}
+
+fn parsed<P: Parser>(arguments: &[String]) -> Result<P, UsageMistake> {
+    let program = std::iter::once("rtad-loader");
+    let words = program.chain(arguments.iter().map(String::as_str));
+    P::try_parse_from(words).map_err(|error| UsageMistake::of(&error))
+}
+
+async fn read(flags: &LoadFlags, progress: &Progress) -> Result<Snapshot, CommandError> {
+    let (target, store) = (&flags.target, flags.target.open()?);
+    let (manifest, overlay) = target.manifest_and_overlay(&store, flags.generation).await?;
+    let mut chunks = vec![None; manifest.chunks().len()];
+    progress.expect(chunks.len() as u64);
+    let arrived = |entry: &rtad_core::snapshot::ChunkEntry, chunk| {
+        let index = manifest.chunks().partition_point(|one| one.first_shard < entry.first_shard);
+        chunks[index] = Some(Arc::new(chunk));
+        progress.add(1);
+    };
+    let entries = manifest.chunks();
+    store.chunks(&target.audience, &manifest, entries, PARALLEL_READS, arrived).await?;
+    let chunks = chunks.into_iter().flatten().collect();
+    Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
+}
+
+async fn stopped(watch: &Watch) {
+    while !watch.is_stopped() {
+        tokio::time::sleep(STOP_INTERVAL).await;
+    }
+}
