@@ -12,6 +12,7 @@
 //!
 //! | module | job |
 //! |---|---|
+//! | `offline` | the explanation of a captured request, without a pod |
 //! | `replay` | decisions of a log, made again |
 //! | `serve` | the running process: assembly, threads, ports, reload, drain |
 //! | `http` | routes of both ports |
@@ -38,6 +39,7 @@ pub mod explain;
 pub mod history;
 pub mod http;
 pub mod log;
+pub mod offline;
 pub mod platform;
 pub mod replay;
 pub mod serve;

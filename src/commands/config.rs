@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtad::config::Flags;
+use rtad::offline;
 use rtad::serve::Assembly;
 
 use super::failure::CommandFailure;
@@ -31,10 +32,5 @@ pub(super) fn read_config(
     file: Option<&PathBuf>,
     flags: &Flags,
 ) -> Result<Assembly, CommandFailure> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let Some(path) = file else { return Ok(Assembly::read(None, environment, flags)?) };
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CommandFailure::Usage(format!("{name}: {error}")))?;
-    Ok(Assembly::read(Some((&name, &text)), environment, flags)?)
+    Ok(offline::read_config(file.map(PathBuf::as_path), flags)?)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rtad::config::ConfigError;
+use rtad::offline::OfflineError;
 use rtad::replay::ReplayError;
 use rtad::serve::StartError;
 use rtad_core::error_chain::error_chain;
@@ -18,6 +19,8 @@ pub(super) enum CommandFailure {
     Usage(String),
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error(transparent)]
+    Offline(#[from] OfflineError),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error(transparent)]
@@ -75,6 +78,7 @@ impl CommandFailure {
         }
         ExitCode::from(match self {
             Self::Usage(_) | Self::Config(_) => 2,
+            Self::Offline(error) => error.exit_code(),
             Self::Changed(_) => 3,
             Self::Start(_)
             | Self::Demo(_)

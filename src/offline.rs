@@ -1,0 +1,150 @@
+//! Explanation of a captured request without a pod: from the config and the store.
+//!
+//! It loads snapshots as a pod does, but only those of the platform's strategies.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use rtad_core::device::KeyMaker;
+
+use crate::config::{ConfigError, Flags};
+use crate::explain::input::{self, Encoding};
+use crate::explain::{Captured, Explanation, audiences_of, explain};
+use crate::platform::{IdReader, RequestHead};
+use crate::serve::{Assembly, StartError, find_audiences};
+use crate::sync::{Shared, Syncer};
+
+/// A request that cannot be explained.
+#[derive(Debug, thiserror::Error)]
+pub enum OfflineError {
+    /// A wrong argument.
+    #[error("{0}")]
+    Usage(String),
+    /// Mistakes in the config.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The store does not fit the config.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The runtime did not start.
+    #[error("could not start")]
+    Runtime(#[source] io::Error),
+}
+
+impl OfflineError {
+    /// The exit code of a command.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Config(_) => 2,
+            Self::Start(_) | Self::Runtime(_) => 1,
+        }
+    }
+}
+
+/// A captured request, as it was given.
+pub struct OfflineRequest {
+    /// The platform's name in the config.
+    pub platform: String,
+    /// Where the body is from, for messages.
+    pub body_name: String,
+    /// The body, in any encoding.
+    pub body: Vec<u8>,
+    /// Its encoding; `None` to recognize it.
+    pub encoding: Option<Encoding>,
+    /// `NAME: VALUE` of each header; without any, headers are not checked.
+    pub headers: Vec<String>,
+    /// The query string.
+    pub query: Option<String>,
+}
+
+/// Reads the config and builds its platforms: flags over environment over file over defaults.
+///
+/// # Errors
+///
+/// [`OfflineError::Usage`] for an unreadable file, [`OfflineError::Config`] for mistakes in it.
+pub fn read_config(file: Option<&Path>, flags: &Flags) -> Result<Assembly, OfflineError> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let Some(path) = file else { return Ok(Assembly::read(None, environment, flags)?) };
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| OfflineError::Usage(format!("{name}: {error}")))?;
+    Ok(Assembly::read(Some((&name, &text)), environment, flags)?)
+}
+
+/// Explains the answer of a config's platform to a request.
+///
+/// # Errors
+///
+/// An argument that is wrong, or a store that does not fit the config.
+pub fn explain_request(
+    assembly: Assembly,
+    request: OfflineRequest,
+) -> Result<Explanation, OfflineError> {
+    let OfflineRequest { platform, body_name, body, encoding, headers, query } = request;
+    let config = &assembly.config;
+    if !config.platforms.iter().any(|one| one.name == platform) {
+        let names: Vec<&str> =
+            config.platforms.iter().map(|platform| platform.name.as_str()).collect();
+        let accepted = if names.is_empty() {
+            "none: the config has no [[platform]]".to_owned()
+        } else {
+            names.join(", ")
+        };
+        return Err(OfflineError::Usage(format!("--platform {platform:?}; accepted: {accepted}")));
+    }
+    let read = input::read(body.into(), encoding);
+    let (body, encoding) =
+        read.map_err(|error| OfflineError::Usage(format!("{body_name}: {error}")))?;
+    let headers: HeaderMap = headers.iter().map(|text| header(text)).collect::<Result<_, _>>()?;
+    let captured = Captured {
+        head: RequestHead { headers: &headers, query: query.as_deref() },
+        has_headers: !headers.is_empty(),
+        body,
+        encoding,
+        max_body: usize::try_from(config.server.max_body).unwrap_or(usize::MAX),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(OfflineError::Runtime)?;
+    runtime.block_on(explained(assembly, &platform, captured))
+}
+
+/// Parses a header. The error does not quote a malformed value, which may be a secret.
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), OfflineError> {
+    let read = || {
+        let (name, value) = text.split_once(':')?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+        Some((name, HeaderValue::from_str(value.trim()).ok()?))
+    };
+    read().ok_or_else(|| {
+        OfflineError::Usage("--header; accepted: a name, a colon and a value".to_owned())
+    })
+}
+
+async fn explained(
+    mut assembly: Assembly,
+    platform: &str,
+    captured: Captured<'_>,
+) -> Result<Explanation, OfflineError> {
+    let store = find_audiences(&mut assembly.config).await?;
+    let shared = Shared::default();
+    let mut plan = assembly.plan();
+    // Counts are in the pods.
+    plan.caps.clear();
+    let strategies = &assembly.config.strategies;
+    let capped = strategies.iter().filter(|strategy| strategy.cap.is_some());
+    let capped: Vec<String> = capped.map(|strategy| strategy.name.clone()).collect();
+    let sync = Syncer::new(store, plan, shared.clone());
+    let serving = sync.serving();
+    let catalog = serving.load_full();
+    let served = catalog.platform_named(platform).expect("the config has it");
+    let platform = Arc::clone(&served.platform);
+    let needed: Vec<String> =
+        audiences_of(&catalog, &platform).into_iter().map(str::to_owned).collect();
+    sync.poll_matching(|audience| needed.iter().any(|name| name == audience.as_str())).await;
+    let ids =
+        IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
+    let explained = explain(&serving.load(), &platform, &ids, &shared.history, captured);
+    Ok(explained.without_caps(&capped))
+}
