@@ -26,8 +26,9 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / ".venv/bin/python3"
-# With the profile and features of `cargo test`, so that no suite rebuilds.
-BUILD = ["cargo", "build", "--workspace", "--bins", "--tests", "--quiet"]
+# With the profile and features of `cargo test`, so that no suite rebuilds. `--lib` makes the
+# library of the Python package.
+BUILD = ["cargo", "build", "--workspace", "--lib", "--bins", "--tests", "--quiet"]
 BUILD_RELEASE = ["cargo", "build", "--workspace", "--release", "--quiet"]
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
 FORMAT = ["cargo", "fmt", "--all", "--check"]
@@ -39,7 +40,7 @@ SKIP_SERVERS = ["--", "--skip", "redis_server"]
 # runs more tests at a time than there are processors: six took two thirds of the time of two.
 AT_ONCE = 3
 RUST_THREADS = max(6, os.cpu_count() or 1)
-LONGEST = ["console", "stores", "monitoring", "k8s", "fleet", "streams", "docs", "openapi"]
+LONGEST = "console stores monitoring k8s fleet streams docs python openapi".split()
 NO_TESTS = 5
 # Sizes of random tests in a long run.
 LONG = {

@@ -124,6 +124,7 @@ class TestContext:
             "crates",
             "loader",
             "proto",
+            "python",
             "src",
             "writer",
         }

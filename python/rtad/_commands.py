@@ -1,0 +1,172 @@
+"""Commands of the loader, and explanations of the service."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rtad import _rtad
+from rtad._ids import batches
+from rtad._progress import Progress, callback
+
+# A column of ids, several, or the kinds of each.
+Columns = str | Sequence[str] | Mapping[str, str] | None
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def build(
+    url: str,
+    name: str,
+    source: Any = None,
+    *,
+    files: Paths = (),
+    kind: str = "md5",
+    columns: Columns = None,
+    value: str | None = None,
+    progress: Progress = None,
+    **flags: Any,
+) -> dict[str, Any]:
+    """Builds an audience and publishes it, as `rtad-loader build`. Returns its report.
+
+    `source` has the rows: a column of ids, a table, a stream of tables, or an iterator over any of
+    these or over ids. It is read once, in this thread, and a batch at a time. Instead of it,
+    `files` has paths, patterns and URLs, whose `format` is lines, csv, ndjson or parquet.
+
+    `kind` is that of the ids. `columns` names those of a table: "idfa", ["idfa", "oaid"], or with
+    kinds {"idfa": "idfa", "device_md5": "md5"}. `value` names the column of the devices' values.
+
+    Every other flag of the command is an argument: `fpr=1e-5` is --fpr 1e-5, `dry_run=True` is
+    --dry-run. A failed build publishes nothing and raises `rtad.Error`; so do malformed rows over
+    `max_reject_ratio`. An exception in the source, or Ctrl-C, also publishes nothing.
+    """
+    target = {"store": url, "audience": name}
+    return _write("build", target, source, files, kind, columns, value, progress, flags)
+
+
+def append(
+    url: str,
+    name: str,
+    source: Any = None,
+    *,
+    files: Paths = (),
+    kind: str = "md5",
+    columns: Columns = None,
+    value: str | None = None,
+    progress: Progress = None,
+    **flags: Any,
+) -> dict[str, Any]:
+    """Adds devices to the live generation as a delta, as `rtad-loader append`. Returns its report.
+
+    Arguments as for `build`. All ids of one call are one delta, and in memory.
+    """
+    target = {"store": url, "audience": name}
+    return _write("append", target, source, files, kind, columns, value, progress, flags)
+
+
+def remove(
+    url: str,
+    name: str,
+    source: Any = None,
+    *,
+    files: Paths = (),
+    kind: str = "md5",
+    columns: Columns = None,
+    progress: Progress = None,
+    **flags: Any,
+) -> dict[str, Any]:
+    """Removes devices from the live generation, as `rtad-loader remove`. Returns its report.
+
+    `tombstone=True` keeps them out of all later builds.
+    """
+    target = {"store": url, "audience": name}
+    return _write("remove", target, source, files, kind, columns, None, progress, flags)
+
+
+def rollback(url: str, name: str, *, to: int | None = None, **flags: Any) -> dict[str, Any]:
+    """Makes an older generation live again, as `rtad-loader rollback`. Returns its report."""
+    arguments = command("rollback", {"store": url, "audience": name, "to": to} | flags)
+    return _report(_rtad.run(arguments, None, [], "md5", None))
+
+
+def explain(
+    config: str | os.PathLike[str],
+    platform: str,
+    body: str | bytes,
+    *,
+    encoding: str = "auto",
+    headers: Mapping[str, str] | None = None,
+    query: str | None = None,
+) -> dict[str, Any]:
+    """Explains the answer to a platform's captured request, as `rtad explain --json`.
+
+    `config` is the file of the service. `encoding` is that of the body: auto, binary, hex or
+    base64. The explanation holds the ids of the request.
+    """
+    found = body.encode() if isinstance(body, str) else bytes(body)
+    lines = [f"{name}: {text}" for name, text in (headers or {}).items()]
+    return _report(_rtad.explain(os.fspath(config), platform, (found, encoding), lines, query))
+
+
+def command(
+    name: str | None, flags: Mapping[str, Any], words: Iterable[Any] = ()
+) -> list[str]:
+    """A command line: its name, flags and words."""
+    line = [] if name is None else [name]
+    for flag, value in flags.items():
+        flag = "--" + flag.replace("_", "-")
+        if value is True:
+            line.append(flag)
+        elif value is not None and value is not False:
+            several = isinstance(value, Sequence) and not isinstance(value, str)
+            line += [f"{flag}={one}" for one in (value if several else [value])]
+    return [*line, "--", *map(str, words)]
+
+
+def _write(
+    name: str,
+    target: dict[str, Any],
+    source: Any,
+    files: Paths,
+    kind: str,
+    columns: Columns,
+    value: str | None,
+    progress: Progress,
+    flags: Mapping[str, Any],
+) -> dict[str, Any]:
+    if isinstance(source, (str, bytes, os.PathLike)):
+        raise TypeError("source: a text or a path: expected rows; files= takes paths")
+    if isinstance(files, (str, os.PathLike)):
+        files = [files]
+    if source is not None and files:
+        raise TypeError("source and files: expected one of them")
+    kinds = _kinds(columns)
+    wanted = [(column, of_ids or kind) for column, of_ids in kinds.items()]
+    if value is not None:
+        # The text of a value is its digits, whatever the kind of the ids.
+        wanted.append((value, "openid"))
+    given = {
+        "id_kind": kind,
+        "column": [f"{column}={of_ids}" if of_ids else column for column, of_ids in kinds.items()],
+        "value": value,
+    }
+    words = ["-"] if source is not None else [os.fspath(path) for path in files]
+    arguments = command(name, target | given | dict(flags), words)
+    rows = None if source is None else batches(source)
+    with callback(progress) as told:
+        return _report(_rtad.run(arguments, rows, wanted, kind, told))
+
+
+def _kinds(columns: Columns) -> dict[str, str | None]:
+    """The kinds of each column, if it has its own."""
+    if columns is None:
+        return {}
+    if isinstance(columns, str):
+        return {columns: None}
+    if isinstance(columns, Mapping):
+        return dict(columns)
+    return dict.fromkeys(columns)
+
+
+def _report(text: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(text)
+    return report

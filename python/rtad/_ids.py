@@ -1,0 +1,66 @@
+"""Columns of ids and tables, as the compiled part reads them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+# Ids of an iterator that are handed over at once.
+BATCH_IDS = 65_536
+
+# Anything that is a column: `__arrow_c_array__`, `__arrow_c_stream__`, a NumPy array, a list.
+Ids = Any
+
+
+def column(ids: Ids) -> Any:
+    """An object that exports Arrow; the bytes, width and padding of a NumPy array; or a list."""
+    if is_arrow(ids):
+        return ids
+    if hasattr(ids, "__array_interface__"):
+        return _of_numpy(ids)
+    if isinstance(ids, (str, bytes)):
+        raise TypeError("ids: one id: expected a column of them; rtad.key takes one id")
+    return list(ids)
+
+
+def batches(source: Iterable[Any]) -> Iterator[Any]:
+    """The columns and tables of a source. Ids of an iterator are collected into lists."""
+    if is_arrow(source) or hasattr(source, "__array_interface__"):
+        yield column(source)
+        return
+    ids: list[Any] = []
+    for item in source:
+        is_column = is_arrow(item) or hasattr(item, "__array_interface__")
+        if is_column or isinstance(item, list):
+            if ids:
+                yield ids
+            yield column(item)
+            ids = []
+            continue
+        ids.append(item)
+        if len(ids) == BATCH_IDS:
+            yield ids
+            ids = []
+    if ids:
+        yield ids
+
+
+def is_arrow(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
+
+
+def _of_numpy(array: Any) -> Any:
+    kind, width = array.dtype.kind, array.dtype.itemsize
+    if array.ndim == 2 and kind == "u" and width == 1:
+        return array.tobytes(), array.shape[1], False
+    if array.ndim != 1:
+        raise TypeError(
+            f"ids: an array of {array.ndim} dimensions: expected one, or two of bytes (uint8)"
+        )
+    if kind in "SV":
+        return array.tobytes(), width, kind == "S"
+    if kind == "U":
+        try:
+            return _of_numpy(array.astype("S"))
+        except UnicodeEncodeError:
+            # An id that is not ASCII is malformed; a list keeps its text.
+            pass
+    return array.tolist()

@@ -1,0 +1,73 @@
+//! Commands of the loader, and explanations of the service.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use rtad::offline::{OfflineRequest, explain_request, read_config};
+use rtad_core::device::IdKind;
+use rtad_core::error_chain::error_chain;
+use rtad_loader::host::{self, Batches};
+
+use super::job;
+use super::table::Tables;
+
+/// Runs a command of `rtad-loader`, whose input is `objects` if given: tables, whose `wanted`
+/// columns have these kinds, or ids of `kind`. Returns the report as JSON.
+#[pyfunction]
+pub(crate) fn run(
+    py: Python<'_>,
+    arguments: Vec<String>,
+    objects: Option<Bound<'_, PyAny>>,
+    wanted: Vec<(String, String)>,
+    kind: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let progress = progress.as_ref();
+    let Some(objects) = objects else {
+        let work = move |watch: &_| host::run(&arguments, None, watch);
+        return job::report(py, job::run(py, progress, None, work)?);
+    };
+    let wanted = wanted.into_iter().map(|(name, kinds)| (name, first_kind(&kinds))).collect();
+    let mut tables = Tables::open(&objects, wanted, first_kind(kind))?;
+    let (sender, batches) = Batches::new(tables.header().to_vec());
+    let mut next = || tables.next_batch(py);
+    let work = move |watch: &_| host::run(&arguments, Some(batches), watch);
+    job::report(py, job::run(py, progress, Some((&mut next, sender)), work)?)
+}
+
+/// The first of some kinds. Another one than md5 stands for a mistake, which the command reports.
+fn first_kind(kinds: &str) -> IdKind {
+    let first = kinds.split(',').next().unwrap_or_default();
+    first.parse().unwrap_or(IdKind::Openid)
+}
+
+/// Explains the answer to a captured request, of a body and its encoding. Returns the explanation
+/// as JSON.
+#[pyfunction]
+pub(crate) fn explain(
+    py: Python<'_>,
+    config: PathBuf,
+    platform: String,
+    body: (Vec<u8>, String),
+    headers: Vec<String>,
+    query: Option<String>,
+) -> PyResult<String> {
+    let (body, encoding) = body;
+    let encoding = match encoding.as_str() {
+        "auto" => None,
+        word => {
+            Some(word.parse().map_err(|error| PyValueError::new_err(format!("{error}, auto")))?)
+        }
+    };
+    let body_name = "body".to_owned();
+    let request = OfflineRequest { platform, body_name, body, encoding, headers, query };
+    let explained = py.detach(|| {
+        let assembly = read_config(Some(&config), &Vec::new())?;
+        explain_request(assembly, request)
+    });
+    let explained =
+        explained.map_err(|error| job::raised(py, &error_chain(&error), error.exit_code()))?;
+    serde_json::to_string(&explained).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}

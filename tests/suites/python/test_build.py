@@ -1,0 +1,280 @@
+"""Builds and changes from Python: chunks, reports and failures of the loader."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import threading
+import time
+
+import polars
+import pyarrow
+import pytest
+
+from suites.testkit.programs import LOADER, synth
+
+# Facts of a run, not of its rows.
+TIMES = {"read_seconds", "total_seconds", "stages", "created", "created_unix_seconds"}
+ROWS = 30_000
+
+
+def chunks(store):
+    return {path.name for path in (store / "users/chunks").iterdir()}
+
+
+def cli(command, store, *words, given=""):
+    """Report, or failure, of the loader with rows on stdin."""
+    line = [LOADER, command, "--store", store, "--audience", "users", "--json", *words]
+    done = subprocess.run(
+        list(map(str, line)), input=given.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    return done.returncode, json.loads(done.stdout)
+
+
+def facts(report):
+    return {name: fact for name, fact in report.items() if name not in TIMES}
+
+
+def sources(ids):
+    """The same ids as sources of many forms."""
+    digests = [bytes.fromhex(one) for one in ids]
+    batches = pyarrow.table({"id": ids}).to_batches(max_chunksize=7000)
+    yield ids
+    yield iter(ids)
+    yield (ids[start : start + 999] for start in range(0, len(ids), 999))
+    yield pyarrow.array(ids)
+    yield pyarrow.array(digests, pyarrow.binary(16))
+    yield pyarrow.array(ids).dictionary_encode()
+    yield pyarrow.table({"id": ids})
+    yield iter(batches)
+    yield pyarrow.RecordBatchReader.from_batches(batches[0].schema, iter(batches))
+    yield polars.Series(ids)
+
+
+def test_every_source_gives_the_chunks_of_the_loader(rtad, tmp_path):
+    ids = [*synth(ROWS), "null"]
+    expected = cli("build", tmp_path / "cli", "-", given="\n".join(ids))[1]
+    ids[-1] = None
+    for index, source in enumerate(sources(ids[:-1])):
+        store = tmp_path / str(index)
+        report = rtad.build(str(store), "users", source)
+        assert chunks(store) == chunks(tmp_path / "cli"), index
+        assert report["keys"] == expected["keys"] == ROWS
+    report = rtad.build(str(tmp_path / "null"), "users", ids)
+    for counted in ("rows", "values", "usable", "duplicates", "blank", "rejected"):
+        assert report[counted] == expected[counted], counted
+
+
+def test_columns_of_a_table_are_those_of_csv(rtad, tmp_path):
+    size = 3000
+    table = pyarrow.table(
+        {
+            "idfa": synth(size, "--id-kind", "idfa"),
+            "price": [1.5] * size,
+            "mixed": synth(size // 2, "--id-kind", "imei") + synth(size // 2, "--id-kind", "oaid"),
+            "score": pyarrow.array([index % 16 for index in range(size)], pyarrow.int8()),
+        }
+    )
+    columns = {"idfa": "idfa", "mixed": "imei,oaid"}
+    rows = zip(*(table[name].to_pylist() for name in table.column_names))
+    text = "\n".join([",".join(table.column_names), *(",".join(map(str, row)) for row in rows)])
+    words = ["--format", "csv", "--column=idfa=idfa", "--column=mixed=imei,oaid"]
+    words += ["--value", "score", "--filter", "ribbon", "-"]
+    _, expected = cli("build", tmp_path / "cli", *words, given=text)
+    found = rtad.build(
+        str(tmp_path / "store"), "users", table, columns=columns, value="score", filter="ribbon"
+    )
+    assert chunks(tmp_path / "store") == chunks(tmp_path / "cli")
+    assert found["columns"] == expected["columns"]
+    assert found["keys"] == 2 * size
+
+
+def test_files_are_those_of_the_command_line(rtad, tmp_path):
+    ids = synth(1000)
+    for index in range(2):
+        (tmp_path / f"{index}.csv").write_text("\n".join(["id", *ids[index::2]]))
+    report = rtad.build(
+        str(tmp_path / "store"), "users", files=str(tmp_path / "*.csv"), format="csv", columns="id"
+    )
+    assert (report["keys"], len(report["inputs"])) == (1000, 2)
+
+
+def test_append_remove_and_rollback(rtad, tmp_path):
+    store, ids = str(tmp_path / "store"), synth(1000)
+    rtad.build(store, "users", ids[:500])
+    rtad.build(store, "users", ids[:600])
+    assert rtad.append(store, "users", ids[600:])["added"] == 400
+    assert rtad.remove(store, "users", ids[:10])["removed"] == 10
+    assert rtad.remove(store, "users", ids[10:20], tombstone=True)["tombstones"] == 10
+    answers = rtad.Audience.open(store, "users").contains(ids).to_pylist()
+    assert answers == [False] * 20 + [True] * 980
+    assert rtad.rollback(store, "users")["generation"] == 1
+    assert rtad.Audience.open(store, "users").info["generation"] == 1
+
+
+FAILURES = [
+    ("build", ["junk", "words"], {}),
+    ("build", ["null"], {}),
+    ("build", [*synth(50), "junk"], {}),
+    ("build", [], {}),
+    ("build", synth(5), {"fpr": 2}),
+    ("build", synth(5), {"kind": "imsi"}),
+    ("build", synth(5), {"filter": "cuckoo"}),
+    ("build", synth(5), {"require_live": True}),
+    ("build", synth(5), {"memory": "1MiB"}),
+    ("build", synth(5, "--id-kind", "md5"), {"kind": "oaid"}),
+    ("append", synth(5), {}),
+    ("remove", synth(5), {"tombstone": True}),
+    ("append", synth(5), {"no_such_flag": 1}),
+]
+
+
+@pytest.mark.parametrize("failing", range(len(FAILURES)))
+def test_failures_have_the_texts_and_codes_of_the_loader(rtad, tmp_path, failing):
+    command, ids, flags = FAILURES[failing]
+    flags = dict(flags)
+    kind = flags.pop("kind", "md5")
+    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in flags.items()]
+    code, expected = cli(
+        command, tmp_path / "cli", f"--id-kind={kind}", *words, "--", "-", given="\n".join(ids)
+    )
+    assert code != 0
+    with pytest.raises(rtad.Error) as failure:
+        getattr(rtad, command)(str(tmp_path / "store"), "users", ids, kind=kind, **flags)
+    message = ": ".join([expected["message"], *expected["causes"]])
+    assert (str(failure.value), failure.value.exit_code) == (message, code)
+    copy = pickle.loads(pickle.dumps(failure.value))
+    assert (str(copy), copy.exit_code) == (message, code)
+    assert not any(one in message for one in ids if len(one) > 5)
+
+
+def test_unknown_column_is_named_with_those_found(rtad, tmp_path):
+    table = pyarrow.table({"a": ["x"], "b": ["y"]})
+    for columns, expected in [
+        ("c", 'input -: has no column "c"; columns found: a, b'),
+        (None, "a table of 2 columns needs --column NAME[=KIND]"),
+    ]:
+        with pytest.raises(rtad.Error) as failure:
+            rtad.build(str(tmp_path / "store"), "users", table, columns=columns)
+        assert str(failure.value) == expected
+
+
+def test_tables_of_other_columns_are_refused(rtad, tmp_path):
+    tables = [pyarrow.table({"a": synth(3)}), pyarrow.table({"b": synth(3)})]
+    with pytest.raises(ValueError, match="^source: a table with other columns than the first"):
+        rtad.build(str(tmp_path / "store"), "users", iter(tables), columns="a")
+    assert not (tmp_path / "store/users/CURRENT").exists()
+
+
+def test_rejected_rows_are_counted_by_reason_and_kept_in_the_file(rtad, tmp_path):
+    ids = [*synth(100), "junk", None, "0"]
+    report = rtad.build(
+        str(tmp_path / "store"), "users", ids, rejects=tmp_path / "rejects", max_reject_ratio=0.1
+    )
+    assert (report["usable"], report["blank"], report["rejected"]["malformed"]) == (100, 2, 1)
+    # Rows are numbered from 1, over all batches.
+    assert (tmp_path / "rejects").read_text().split("\t")[:3] == ["-", "101", "malformed"]
+
+
+def test_exception_of_the_source_publishes_nothing(rtad, tmp_path):
+    def failing():
+        yield from synth(70_000)
+        raise RuntimeError("the warehouse is gone")
+
+    with pytest.raises(RuntimeError, match="^the warehouse is gone$"):
+        rtad.build(str(tmp_path / "store"), "users", failing())
+    assert not (tmp_path / "store/users/CURRENT").exists()
+
+
+def test_ctrl_c_ends_a_build_and_publishes_nothing(rtad, tmp_path):
+    ids = synth(10_000)
+
+    def endless():
+        while True:
+            yield ids
+
+    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        rtad.build(str(tmp_path / "store"), "users", endless())
+    assert not (tmp_path / "store/users/CURRENT").exists()
+    # The next build is not affected.
+    assert rtad.build(str(tmp_path / "store"), "users", ids)["keys"] == 10_000
+
+
+def test_progress_is_told_of_each_phase(rtad, tmp_path):
+    seen = []
+
+    def slow():
+        for start in range(0, 10_000, 1000):
+            time.sleep(0.02)
+            yield synth(1000, "--offset", start)
+
+    report = rtad.build(
+        str(tmp_path / "store"), "users", slow(), progress=lambda *now: seen.append(now)
+    )
+    phases = {phase for phase, _, _ in seen}
+    assert "reading rows" in phases
+    assert report["keys"] == 10_000
+    assert all(done <= 10_000 for _, done, _ in seen)
+    assert rtad.append(str(tmp_path / "store"), "users", synth(1), progress=True)["rows"] == 1
+
+
+def test_exception_of_the_progress_stops_the_build(rtad, tmp_path):
+    def stop(*_):
+        raise StopAsyncIteration
+
+    batches = (synth(10) for _ in range(100))
+    with pytest.raises(StopAsyncIteration):
+        rtad.build(str(tmp_path / "store"), "users", batches, progress=stop)
+    assert not (tmp_path / "store/users/CURRENT").exists()
+
+
+def test_warnings_of_the_loader_are_those_of_python(rtad, tmp_path):
+    md5 = synth(10)
+    ids = synth(990, "--id-kind", "oaid")
+    table = pyarrow.table({"a": ids, "b": [*md5, *["two words"] * 980]})
+    with pytest.warns(UserWarning, match="^column b: "):
+        rtad.build(
+            str(tmp_path / "store"),
+            "users",
+            table,
+            columns={"a": "oaid", "b": "md5"},
+            max_reject_ratio=0.9,
+        )
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "expected"),
+    [
+        ("ids.txt", {}, "source: a text or a path: expected rows; files= takes paths"),
+        (["a"], {"files": "ids.txt"}, "source and files: expected one of them"),
+    ],
+)
+def test_sources_that_contradict_are_refused(rtad, source, flags, expected):
+    with pytest.raises(TypeError) as failure:
+        rtad.build("store", "users", source, **flags)
+    assert str(failure.value) == expected
+
+
+def test_memory_of_a_build_does_not_grow_with_its_rows(built, tmp_path):
+    program = """
+import os, resource, sys
+import rtad
+def batches(count):
+    for _ in range(count):
+        digests = os.urandom(16 * 20_000)
+        yield [digests[at : at + 16] for at in range(0, len(digests), 16)]
+rtad.build(sys.argv[1], "users", batches(int(sys.argv[2])), memory="64MiB", threads=1)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    peaks = []
+    for count in (10, 100):
+        words = [built.python, "-c", program, tmp_path / str(count), count]
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        peaks.append(int(done.stdout) >> 10)
+    small, large = peaks
+    # Ten times the rows: 29 MiB of keys more.
+    assert large < small + 40, peaks

@@ -1,0 +1,154 @@
+"""Keys of ids: those of the loader for every kind, whatever form the column has."""
+
+import json
+import struct
+import subprocess
+
+import duckdb
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+
+from suites.testkit.programs import LOADER, synth
+
+KINDS = ["md5", "idfa", "imei", "oaid", "android_id", "mac", "caid", "gaid", "openid"]
+# Spellings that are trimmed, blank or malformed for most kinds.
+ODD = ["", " ", "0", "null", "NULL", "None", "__IMEI__", "two words", "\u3000", "\u00e9", "-1"]
+ODD += ["\t", "868049039501257 ", "\ufeff868049039501257", "9774d56d682e549c", "02:00:00:00:00:00"]
+ODD += ["d41d8cd98f00b204e9800998ecf8427e", "00000000-0000-0000-0000-000000000000"]
+ODD += ["a" * 200, "0x" + "1" * 30]
+
+
+def cli_keys(kind, ids, tmp_path):
+    """Keys that the loader makes of ids, in order, and its report."""
+    command = [LOADER, "keys", "--id-kind", kind, "--report", tmp_path / "report.json"]
+    command += ["--threads", "1", "--quiet", "-"]
+    done = subprocess.run(command, input="\n".join(ids).encode(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    records = struct.iter_unpack("16s", done.stdout)
+    return [key for (key,) in records], json.loads((tmp_path / "report.json").read_text())
+
+
+def odd(kind):
+    ids = synth(500, "--id-kind", kind)
+    return ids + [one.upper() for one in ids] + [one.lower() for one in ids] + ODD
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_are_those_of_the_loader(rtad, kind, tmp_path):
+    ids = odd(kind)
+    column = rtad.keys(kind, ids)
+    expected, report = cli_keys(kind, ids, tmp_path)
+    found, rejected = column.to_pylist(), report["rejected"]
+    assert [key for key in found if key is not None] == expected
+    assert (column.blank, column.malformed) == (rejected["blank"], rejected["malformed"])
+    assert found == [rtad.key(kind, one) for one in ids]
+
+
+def forms(ids):
+    """The same texts as columns of many libraries."""
+    rows = pyarrow.table({"id": ids})
+    yield pyarrow.array(ids)
+    yield pyarrow.array(ids, pyarrow.large_string())
+    yield pyarrow.array(ids, pyarrow.string_view())
+    yield pyarrow.array([one and one.encode() for one in ids])
+    yield pyarrow.array(ids).dictionary_encode()
+    yield pyarrow.chunked_array([ids[:7], [], ids[7:]])
+    yield rows
+    yield rows.to_reader(max_chunksize=10)
+    yield polars.Series(ids)
+    yield polars.DataFrame({"id": ids})
+    yield pandas.Series(ids)
+    yield pandas.Series(ids, dtype="category")
+    yield duckdb.sql("select id from rows")
+    yield numpy.array(ids, dtype=object)
+    yield ids
+    yield iter(ids)
+
+
+@pytest.mark.parametrize("kind", ["md5", "idfa", "imei"])
+def test_every_form_of_a_column_has_the_same_keys(rtad, kind):
+    # A binary value of 16 bytes is a digest.
+    ids = [one for one in odd(kind) if kind != "md5" or len(one) != 16] + [None]
+    expected = rtad.keys(kind, ids)
+    for column in forms(ids):
+        found = rtad.keys(kind, column)
+        name = f"{type(column)}: {getattr(column, 'type', '')}"
+        assert found.to_pylist() == expected.to_pylist(), name
+        assert (found.blank, found.malformed) == (expected.blank, expected.malformed), name
+
+
+def test_arrays_of_numpy_are_columns_without_copies_to_objects(rtad):
+    ids = synth(1000)
+    expected = rtad.keys("md5", ids).to_pylist()
+    digests = numpy.frombuffer(b"".join(map(bytes.fromhex, ids)), numpy.uint8).reshape(-1, 16)
+    for array in (
+        numpy.array(ids),
+        numpy.array(ids, "S"),
+        numpy.array(ids, "S40"),
+        digests,
+        digests.view("V16").reshape(-1),
+        numpy.repeat(digests, 2, axis=0)[::2],
+    ):
+        assert rtad.keys("md5", array).to_pylist() == expected, array.dtype
+    assert rtad.keys("imei", numpy.array([868049039501257]))[0] == rtad.key(
+        "imei", "868049039501257"
+    )
+    assert rtad.keys("openid", numpy.array(["ü", "u"])).malformed == 1
+
+
+def test_digests_and_uuids_are_read_as_in_parquet_inputs(rtad):
+    [digest] = synth(1)
+    raw = bytes.fromhex(digest)
+    blank = bytes.fromhex("d41d8cd98f00b204e9800998ecf8427e")
+    for column in (
+        pyarrow.array([raw, None, blank], pyarrow.binary(16)),
+        pyarrow.array([raw, None, blank]),
+        [raw, None, blank],
+    ):
+        found = rtad.keys("md5", column)
+        assert (found.to_pylist(), found.blank) == ([raw, None, None], 2)
+    uuid = "3e0046f7-8bd4-4f3e-9f91-358b137d2bf1"
+    column = pyarrow.array([bytes.fromhex(uuid.replace("-", ""))], pyarrow.uuid())
+    assert rtad.keys("idfa", column)[0] == rtad.key("idfa", uuid)
+    # A text of 16 characters is no digest.
+    assert rtad.keys("md5", ["0123456789abcde_"]).malformed == 1
+
+
+def test_results_are_arrow_columns(rtad):
+    column = rtad.keys("md5", [*synth(5), None])
+    array = pyarrow.array(column)
+    assert (array.type, array.null_count) == (pyarrow.binary(16), 1)
+    assert array.to_pylist() == column.to_pylist()
+    assert polars.Series(column).to_list() == column.to_pylist()
+
+
+def test_blank_adds_ids_that_mean_no_id(rtad):
+    ids = synth(2, "--id-kind", "openid")
+    column = rtad.keys("openid", ids, blank=[ids[0]])
+    assert (column[0], column.blank) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pyarrow.array([1.5]), "column \"\" is of type Float64: expected text, binary"),
+        (pyarrow.array([["a"]]), "column \"\" is of type List"),
+        (pyarrow.table({"a": ["x"], "b": ["y"]}), "ids: a table: expected one column, found 2"),
+        ([1.5], "ids: a value of type float: expected str, bytes, int or None"),
+        (["a", b"b"], "ids: a list of text and bytes: expected ids of one type"),
+        ("one id", "ids: one id: expected a column of them"),
+        (numpy.zeros((2, 2)), "ids: an array of 2 dimensions"),
+    ],
+)
+def test_columns_without_ids_are_refused(rtad, column, expected):
+    with pytest.raises(TypeError) as failure:
+        rtad.keys("md5", column)
+    assert str(failure.value).startswith(expected)
+
+
+def test_unknown_kind_is_refused(rtad):
+    with pytest.raises(ValueError, match="^kind \"imsi\": unknown id kind; the kinds are md5, "):
+        rtad.keys("imsi", [])
