@@ -141,6 +141,16 @@ def test_requests_are_counted_with_their_weights(log):
     assert near(again / SAMPLE, DEVICES) and again < DEVICES
 
 
+def test_table_of_the_python_page_has_all_rows(log, folder, monkeypatch, capsys):
+    page = (pages.ROOT / "docs/guides/python.md").read_text()
+    section = page.split("\n## The decision log as a table\n")[1]
+    monkeypatch.chdir(folder)
+    found = {}
+    exec(re.search(r"^```python\n(.*?)^```$", section, re.M | re.S)[1], found)
+    assert found["log"].num_rows == log.execute("SELECT count(*) FROM log").fetchone()[0] > 1
+    assert "probability_count" in capsys.readouterr().out
+
+
 def test_reasons_are_counted_by_hour(log):
     found = run(log, "Bids by reason and hour")
     assert {row["strategy"] for row in found} == {"new-users", "high-value"}
