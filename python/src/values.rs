@@ -140,10 +140,14 @@ impl TextBatch {
         }
         let rows = array.len();
         let mut hex = BinaryBuilder::with_capacity(rows, rows * 2 * DIGEST_BYTES);
+        let mut digits = [0; 2 * DIGEST_BYTES];
         for row in 0..rows {
-            match texts.text(row) {
-                text if text.len() == DIGEST_BYTES => hex.append_value(const_hex::encode(text)),
-                text => hex.append_value(text),
+            let text = texts.text(row);
+            match text.len() == DIGEST_BYTES
+                && const_hex::encode_to_slice(text, &mut digits).is_ok()
+            {
+                true => hex.append_value(digits),
+                false => hex.append_value(text),
             }
         }
         Ok(Self { array: Binaries::Small(hex.finish()), is_padded: false })
