@@ -22,6 +22,7 @@ for group in "${@:-test}"; do
             need npm
             need promtool prometheus
             need redis-server
+            need systemd-analyze systemd
             need wrk
             [ -n "${CHROMIUM:-}" ] || need chromium
             requirements+=(tests/requirements.txt tests/requirements-docs.txt)
