@@ -1,5 +1,6 @@
 # All commands. `make demo` needs Rust; `make test` also python3, and installs its other tools.
-.PHONY: demo fleet check test test-all lint doc docs pictures bench loadtest fuzz golden
+.PHONY: demo fleet check test test-all lint advisories dist doc docs pictures bench loadtest fuzz \
+	golden
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints
 # requests to paste. Its profile omits link-time optimization, which takes minutes.
@@ -36,6 +37,19 @@ lint:
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	if command -v cargo-deny >/dev/null; then cargo deny check bans licenses sources; fi
+
+# Known vulnerabilities and withdrawn versions of dependencies. Needs the database of RustSec.
+advisories:
+	bash tests/setup.sh deny
+	@if target/tools/bin/cargo-deny fetch db; then \
+		target/tools/bin/cargo-deny check advisories; \
+	else \
+		echo "advisories: not checked: github.com/rustsec/advisory-db is out of reach" >&2; exit 1; \
+	fi
+
+# What a release ships, in target/dist: packages, image, debug symbols, licenses, SBOMs. Needs root.
+dist:
+	bash packaging/dist.sh
 
 doc:
 	cargo doc --workspace --no-deps --open

@@ -150,7 +150,7 @@ def check():
 def test(is_long):
     """Runs all tests. Tools are installed during the build."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        groups = ["test", *(["long"] if is_long else [])]
+        groups = ["test", *(["long", "dist"] if is_long else [])]
         installed = pool.submit(step, "setup", "bash", "tests/setup.sh", *groups)
         is_built = step("build", *BUILD)
         installed.result()

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs the tools of tests, load tests and benchmarks: Debian packages, Python packages into .venv,
-# Azurite and Flink into target/tools. Anything already there is left alone, so a second run takes a
-# moment.
+# Installs the tools of tests, load tests, benchmarks and releases: Debian packages, Python packages
+# into .venv, Azurite, Flink and commands of cargo into target/tools. Anything already there is left
+# alone, so a second run takes a moment.
 #
 #   bash tests/setup.sh [GROUP...]
 #
-# Groups: test (the default), docs, long, fleet, loadtest, events, s3, peers, windows, fuzz,
-# screenshots.
+# Groups: test (the default), docs, long, dist, deny, fleet, loadtest, events, s3, peers, windows,
+# fuzz, screenshots.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=() requirements=() azurite= flink=
+packages=() requirements=() commands=() azurite= flink=
 # need PROGRAM [PACKAGE]
 need() { PATH=$PATH:/usr/sbin command -v "$1" >/dev/null || packages+=("${2:-$1}"); }
 for group in "${@:-test}"; do
@@ -37,6 +37,19 @@ for group in "${@:-test}"; do
             requirements+=(tests/requirements-long.txt)
             flink=target/tools/flink
             ;;
+        dist)
+            need buildah
+            need dpkg-shlibdeps dpkg-dev
+            need mmdebstrap
+            need strip binutils
+            commands+=(
+                "cargo-about@0.9.3 --features=cli"
+                cargo-auditable@0.7.7
+                cargo-cyclonedx@0.5.9
+                cargo-deb@3.8.0
+            )
+            ;;
+        deny) commands+=(cargo-deny@0.20.2) ;;
         fleet) need haproxy ;;
         loadtest)
             need wrk
@@ -109,3 +122,14 @@ if [ -n "$azurite" ] && ! cmp -s tests/azurite/package-lock.json "$azurite/insta
     }
     cp tests/azurite/package-lock.json "$azurite/installed"
 fi
+
+# A word of the rest is an option of the installation.
+for wanted in "${commands[@]}"; do
+    read -ra words <<<"$wanted"
+    grep -qs "^\"${words[0]/@/ } " target/tools/.crates.toml && continue
+    # Link-time optimization would cost more than it saves.
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        CARGO_TARGET_DIR=target/tools/build \
+        cargo install --quiet --locked --root target/tools "${words[@]}"
+done
+rm -rf target/tools/build

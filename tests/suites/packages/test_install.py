@@ -1,0 +1,110 @@
+"""The commands of docs/guides/install.md, as they stand there: the package in a fresh Debian root
+with systemd, the tarball, and the build from source."""
+
+import os
+import shutil
+import time
+
+import pytest
+
+from suites.packages.clone import FAST, run
+from suites.packages.fresh_root import FreshRoot
+from suites.packages.units import SERVICES
+from suites.testkit.pages import blocks
+
+pytestmark = pytest.mark.long
+
+PAGE = "docs/guides/install.md"
+INSTALL, FIRST, NIGHTLY, WRITER = blocks(PAGE, "## Debian package")
+[TARBALL] = blocks(PAGE, "## Tarball")
+[SOURCE] = blocks(PAGE, "## From source")
+
+
+@pytest.fixture(scope="module")
+def root(dist, tmp_path_factory):
+    """A booted root with the package beside it, in /root."""
+    folder = tmp_path_factory.mktemp("fresh")
+    fresh = FreshRoot(folder)
+    [package] = dist.glob("*.deb")
+    shutil.copy(package, fresh.path / "root")
+    with fresh:
+        yield fresh
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def installed(root):
+    """The root with the package installed and rtad serving; the seconds of both."""
+    began = time.monotonic()
+    root.run(INSTALL)
+    done = time.monotonic()
+    # Nothing starts by itself.
+    active = root.run("systemctl is-active rtad rtad-writer rtad-loader.timer || true")
+    assert active.split() == ["inactive"] * 3
+    *commands, asked = FIRST.splitlines()
+    request, _, expected = asked.rpartition(" # ")
+    began_first = time.monotonic()
+    root.run("\n".join(commands))
+    assert root.run(request).strip() == expected
+    seconds = time.monotonic() - began_first
+    print(f"installed in {done - began:.1f} s, first decision after {seconds:.1f} s")
+    return root
+
+
+def test_package_answers_a_first_decision(installed):
+    assert installed.run("systemctl is-active rtad").strip() == "active"
+    log = installed.run("journalctl --unit rtad --output cat")
+    assert '"decision port listens"' in log and '"level":"ERROR"' not in log, log
+    # Not root, without a capability, and behind the filter of system calls.
+    pid = installed.run("systemctl show --property MainPID --value rtad").strip()
+    status = dict(
+        line.split(":\t", 1) for line in installed.run(f"cat /proc/{pid}/status").splitlines()
+    )
+    assert status["Uid"].split()[0] != "0" and int(status["CapBnd"], 16) == 0
+    assert status["Seccomp"] == "2" and status["NoNewPrivs"] == "1"
+
+
+def test_configuration_of_the_package_is_valid(installed):
+    installed.run("rtad check-config /etc/rtad/rtad.toml")
+    installed.run("rtad-writer check-config /etc/rtad/writer.toml")
+    assert installed.run("stat --format %a /etc/rtad/environment").strip() == "600"
+    listed = installed.run("cat /var/lib/dpkg/info/rtad.conffiles").split()
+    assert {"/etc/rtad/rtad.toml", "/etc/rtad/environment", "/etc/rtad/build"} <= set(listed)
+
+
+def test_timer_builds_and_pods_follow(installed):
+    installed.run(NIGHTLY)
+    installed.run("echo 5f93f983524def3dca464469d2cf9f3e >> /srv/rtad/ids.txt")
+    installed.run("systemctl start rtad-loader")
+    store = "--store /var/lib/rtad/store --audience old_users"
+    assert '"generation":2' in installed.run(f"rtad-loader inspect {store} --json")
+
+
+def test_writer_writes_into_the_same_store(installed):
+    *commands, asked = WRITER.splitlines()
+    installed.run("\n".join(commands))
+    assert '"accepted":1' in installed.run(asked)
+
+
+def test_reload_stop_and_removal(installed):
+    installed.run("systemctl reload rtad && systemctl stop rtad rtad-writer")
+    for name in ("rtad", "rtad-writer"):
+        assert installed.run(f"systemctl show --property Result --value {name}") == "success\n"
+    installed.run("apt-get remove --yes rtad")
+    left = installed.run("ls /usr/bin /usr/lib/systemd/system")
+    assert not [name for name in SERVICES if name in left.split()]
+    assert installed.run("ls /etc/rtad/rtad.toml")
+
+
+def test_tarball_runs(dist):
+    assert run("bash", "-ec", TARBALL, cwd=dist).splitlines()[-1] == "rtad 0.1.0"
+
+
+def test_source_installs_the_programs(dist, tmp_path):
+    clone = dist.parents[1]
+    # Crates that `make dist` has compiled are used again.
+    command = f". packaging/env.sh\n{SOURCE}"
+    env = os.environ | FAST | {"CARGO_INSTALL_ROOT": str(tmp_path)}
+    run("bash", "-ec", command, cwd=clone, env=env)
+    for name in SERVICES:
+        assert run(tmp_path / "bin" / name, "--version") == f"{name} 0.1.0\n"
