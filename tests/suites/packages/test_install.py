@@ -96,8 +96,10 @@ def test_reload_stop_and_removal(installed):
     assert installed.run("ls /etc/rtad/rtad.toml")
 
 
-def test_tarball_runs(dist):
-    assert run("bash", "-ec", TARBALL, cwd=dist).splitlines()[-1] == "rtad 0.1.0"
+def test_tarball_runs(dist, tmp_path):
+    for path in (*dist.glob("*-gnu.tar.gz"), dist / "SHA256SUMS"):
+        shutil.copy(path, tmp_path)
+    assert run("bash", "-ec", TARBALL, cwd=tmp_path).splitlines()[-1] == "rtad 0.1.0"
 
 
 def test_source_installs_the_programs(dist, tmp_path):
