@@ -1,4 +1,4 @@
-//! Statistics of filters: fill, expected rate, and the check of static filters after they were built.
+//! Statistics of filters: fill, expected rate, and the check of static filters after their build.
 
 use serde::{Deserialize, Serialize};
 
