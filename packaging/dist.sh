@@ -126,13 +126,19 @@ write_image() {
     rm -rf "$work"
 }
 
+# For every Python from 3.11 on. maturin takes the times of the archive from SOURCE_DATE_EPOCH.
+write_wheel() {
+    .venv/bin/python3 -m maturin build --quiet --release --locked --strip \
+        --manifest-path python/Cargo.toml --out "$out"
+}
+
 build_programs
 stage_files
 write_sboms
 write_tarballs
 write_deb
 write_image
-# The wheel of python/ goes here, into $out.
+write_wheel
 
 (cd "$out" && sha256sum -- * >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
 sync --file-system "$out"

@@ -48,6 +48,7 @@ for group in "${@:-test}"; do
                 cargo-cyclonedx@0.5.9
                 cargo-deb@3.8.0
             )
+            requirements+=(packaging/requirements.txt)
             ;;
         deny) commands+=(cargo-deny@0.20.2) ;;
         fleet) need haproxy ;;

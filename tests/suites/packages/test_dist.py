@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tarfile
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def test_artifacts_name_no_folder_of_the_build(dist, unpacked):
     debug = tarfile.open(one(dist, "*-debug.tar.gz"))
     texts = {path: path.read_bytes() for path in unpacked.rglob("*") if path.is_file()}
     texts |= {path: path.read_bytes() for path in dist.glob("*.json")}
+    wheel = zipfile.ZipFile(one(dist, "*.whl"))
+    texts |= {name: wheel.read(name) for name in wheel.namelist()}
     assert len([name for name in debug.getnames() if name.endswith(".debug")]) == len(SERVICES)
     for path, text in texts.items():
         assert not [folder for folder in folders if folder in text], path
