@@ -16,7 +16,7 @@ set -euo pipefail
 
 cd "$(dirname "$0")/.."
 rtad=${1:-target/release/rtad} loader=${2:-target/release/rtad-loader}
-[ -x "$rtad" ] && [ -x "$loader" ] || cargo build --release --workspace
+[ -x "$rtad" ] && [ -x "$loader" ] || cargo build --release -p rtad -p rtad-loader
 bash tests/setup.sh loadtest
 python=.venv/bin/python3
 rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-5} connections=${CONNECTIONS:-64}

@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
 done
 cd "$(dirname "$0")/.."
 if [ ${#programs[@]} = 0 ]; then
-    cargo build --release --workspace
+    cargo build --release -p rtad -p rtad-loader
     programs=(target/release/rtad target/release/rtad-loader)
 fi
 rtad=${programs[0]} loader=${programs[1]}

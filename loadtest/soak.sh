@@ -16,7 +16,7 @@ seconds=${1:-600} devices=${DEVICES:-3000000} every=${EVERY:-10}
 rtad=${2:+$(realpath "$2")} loader=${3:+$(realpath "$3")}
 cd "$(dirname "$0")/.."
 if [ -z "$loader" ]; then
-    cargo build --release --workspace
+    cargo build --release -p rtad -p rtad-loader
     rtad=$PWD/target/release/rtad loader=$PWD/target/release/rtad-loader
 fi
 bash tests/setup.sh loadtest

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bash tests/setup.sh peers
-cargo build --release --workspace --quiet
+cargo build --release -p rtad-loader --quiet
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 PYTHONPATH=tests .venv/bin/python3 benches/peers/build.py target/release/rtad-loader "$work" "${1:-1000000}"
