@@ -229,7 +229,7 @@ fn load_checkpoint(path: &Path, number: u64, shape: &Shape) -> Result<Loaded, Op
             found: describe(&head.spec, &head.clock),
         });
     }
-    let mut window = Window::with_secret(*spec, head.tick, head.secret);
+    let mut window = Window::with_secret(*spec, head.tick, head.secret)?;
     checkpoint::read_regions(path, &head, file, &mut window)?;
     Ok(Loaded::of_checkpoint(shape.clone(), head, window))
 }

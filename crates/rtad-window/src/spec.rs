@@ -60,6 +60,14 @@ pub enum SpecError {
     /// Lifetime out of range.
     #[error("lifetime: expected 1 to {MAX_LIFETIME} ticks, found {0}")]
     Lifetime(u16),
+    /// The system has no memory for the table.
+    #[error("capacity: no memory for a table of {bytes} bytes: {reason}")]
+    Memory {
+        /// Size of the table.
+        bytes: u64,
+        /// The system's words.
+        reason: String,
+    },
 }
 
 /// Content of a slot.

@@ -20,7 +20,7 @@ use rtad_core::memory::{Pages, Region as Memory};
 
 use crate::Key;
 use crate::position::{Position, Secret};
-use crate::spec::{Format, Layout, SLOTS, TICKS};
+use crate::spec::{Format, Layout, SLOTS, SpecError, TICKS};
 
 pub(crate) use expiry::Evicted;
 
@@ -92,14 +92,19 @@ const fn age(now: u32, stored: u32) -> u32 {
 }
 
 impl Table {
-    pub(crate) fn new(layout: Layout, lifetime: u16, secret: Secret, tick: u64) -> Self {
-        let bytes = usize::try_from(layout.slots() * layout.format.slot_bytes());
-        let bytes = bytes.expect("a table is smaller than the address space");
-        let memory = Memory::zeroed(bytes, Pages::Large)
-            .unwrap_or_else(|error| panic!("no memory for a window of {bytes} bytes: {error}"));
+    pub(crate) fn new(
+        layout: Layout,
+        lifetime: u16,
+        secret: Secret,
+        tick: u64,
+    ) -> Result<Self, SpecError> {
+        let bytes = layout.slots() * layout.format.slot_bytes();
+        let length = usize::try_from(bytes).expect("a table is smaller than the address space");
+        let memory = Memory::zeroed(length, Pages::Large)
+            .map_err(|error| SpecError::Memory { bytes, reason: error.to_string() })?;
         let clocks = vec![RegionClock { tick, swept: tick }; layout.regions].into();
         let lifetime = u64::from(lifetime);
-        Self { layout, lifetime, secret, memory, clocks, evicted: Evicted::default() }
+        Ok(Self { layout, lifetime, secret, memory, clocks, evicted: Evicted::default() })
     }
 
     pub(crate) const fn secret(&self) -> &Secret {

@@ -61,7 +61,7 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// A value of the spec is out of range.
+    /// A value of the spec is out of range, or there is no memory for the table.
     ///
     /// # Panics
     ///
@@ -69,12 +69,16 @@ impl Window {
     pub fn new(spec: WindowSpec, tick: u64) -> Result<Self, crate::SpecError> {
         spec.validate()?;
         let secret = std::array::from_fn(|_| random::number());
-        Ok(Self::with_secret(spec, tick, secret))
+        Self::with_secret(spec, tick, secret)
     }
 
-    pub(crate) fn with_secret(spec: WindowSpec, tick: u64, secret: Secret) -> Self {
-        let table = Table::new(spec.layout(), spec.lifetime, secret, tick);
-        Self { spec, table, tick, by_tick: [0; TICKS as usize] }
+    pub(crate) fn with_secret(
+        spec: WindowSpec,
+        tick: u64,
+        secret: Secret,
+    ) -> Result<Self, crate::SpecError> {
+        let table = Table::new(spec.layout(), spec.lifetime, secret, tick)?;
+        Ok(Self { spec, table, tick, by_tick: [0; TICKS as usize] })
     }
 
     /// The spec.

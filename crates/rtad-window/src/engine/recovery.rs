@@ -56,7 +56,7 @@ impl Engine {
         let (tick, secret) = (self.window.tick(), *self.window.secret());
         // Leaves memory for one table, not two.
         let least = WindowSpec { capacity: 1, ..self.shape.spec };
-        self.window = Window::with_secret(least, tick, secret);
+        self.window = Window::with_secret(least, tick, secret)?;
         let mut loaded = journal.load(&self.shape, tick)?;
         if loaded.next_group != journal.end().1 {
             return Err("the log lacks groups that were written".into());

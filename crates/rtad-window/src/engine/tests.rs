@@ -246,7 +246,7 @@ fn day_leaves_memory_and_checkpoints_at_midnight() {
     driven.engine.run_turn(Duration::ZERO);
     assert!(driven.state().changes > before, "the next checkpoint is another");
     let (head, file) = crate::checkpoint::read_head(&path).unwrap();
-    let mut window = Window::with_secret(spec, head.tick, head.secret);
+    let mut window = Window::with_secret(spec, head.tick, head.secret).unwrap();
     crate::checkpoint::read_regions(&path, &head, file, &mut window).unwrap();
     for key in keys([1, 2]) {
         assert!(!window.holds(&key) && !driven.engine.window.holds(&key));
