@@ -37,7 +37,8 @@ def build(
 
     Every other flag of the command is an argument: `fpr=1e-5` is --fpr 1e-5, `dry_run=True` is
     --dry-run. A failed build publishes nothing and raises `rtad.Error`; so do malformed rows over
-    `max_reject_ratio`. An exception in the source, or Ctrl-C, also publishes nothing.
+    `max_reject_ratio`. An exception in the source publishes nothing either, nor does Ctrl-C, unless
+    it comes while the generation is being committed.
     """
     target = {"store": url, "audience": name}
     return _write("build", target, source, files, kind, columns, value, progress, flags)
