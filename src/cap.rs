@@ -144,10 +144,12 @@ impl PeriodTable {
         self.leased.load(Ordering::Relaxed)
     }
 
-    /// Raises the limit by leased devices.
-    fn raise(&self, devices: u64) {
+    /// Adds leased devices. They raise the limit, unless it is that of a share.
+    fn add_leased(&self, devices: u64, is_limit: bool) {
         let before = self.leased.fetch_add(devices, Ordering::Relaxed);
-        self.table.set_limit(before + devices);
+        if is_limit {
+            self.table.set_limit(before + devices);
+        }
     }
 
     /// The same table with the limit of another configuration, or a new one if it has no room.
@@ -311,13 +313,13 @@ impl Cap {
         Usage { devices: table.count(), limit: table.limit(), period: *period }
     }
 
-    /// Raises the limit of a period by leased devices.
-    fn raise(&self, period: Period, devices: u64) {
+    /// Adds devices that were leased for `counted`, if the cap has that table or its successor.
+    /// They raise the limit, unless the cap has a share. Returns whether it has the table.
+    fn add_leased(&self, counted: &PeriodTable, devices: u64) -> bool {
         let state = self.state.load();
-        let tables = [Some(&state.current), state.next.as_ref()].into_iter().flatten();
-        for dated in tables.filter(|dated| dated.counted.period == period) {
-            dated.counted.raise(devices);
-        }
+        let mut tables = [Some(&state.current), state.next.as_ref()].into_iter().flatten();
+        let own = tables.find(|dated| Arc::ptr_eq(&dated.counted.leases, &counted.leases));
+        own.inspect(|own| own.counted.add_leased(devices, self.config.leased)).is_some()
     }
 
     /// The tables that requests use until they change.

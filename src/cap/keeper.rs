@@ -8,12 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use rtad_core::period::Period;
-
 use super::file::FileError;
 use super::folder::Folder;
 use super::lease::{self, LeaseState, Leases};
-use super::{Cap, file};
+use super::{Cap, PeriodTable, file};
 use crate::config::{CapConfig, LeasesConfig};
 use crate::strategy::Strategy;
 
@@ -129,13 +127,11 @@ impl Caps {
         cap.config().leased.then(|| self.leases.state(cap.strategy()))
     }
 
-    /// Raises the limit of a cap's period by leased devices, if it is still leased.
-    pub(super) fn grant(&self, cap: &Cap, period: Period, devices: u64) {
-        let served = self.served();
-        let is_leased =
-            |other: &&Arc<Cap>| other.strategy() == cap.strategy() && other.config().leased;
-        if let Some(cap) = served.iter().find(is_leased) {
-            cap.raise(period, devices);
+    /// Adds devices that were leased for a table. A reload during the call may have replaced its
+    /// cap, or ended it: the retired cap then gives them back.
+    pub(super) fn grant(&self, counted: &PeriodTable, devices: u64) {
+        if !self.served().iter().any(|cap| cap.add_leased(counted, devices)) {
+            counted.add_leased(devices, true);
         }
     }
 
@@ -185,8 +181,7 @@ impl Caps {
         let lease = async {
             loop {
                 let served = self.served().clone();
-                let grant = |cap: &Arc<Cap>, period, devices| self.grant(cap, period, devices);
-                self.leases.renew(&served, grant).await;
+                self.leases.renew(&served, |counted, devices| self.grant(counted, devices)).await;
                 self.end_retired().await;
                 tokio::time::sleep(lease::TICK).await;
             }

@@ -22,7 +22,6 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use rtad_core::period::Period;
 use rtad_redis::{Lease, Member, Quota, RedisError, RedisLeases};
 use serde::Serialize;
 
@@ -122,8 +121,8 @@ impl Leases {
         self.accounts.lock().get(strategy).map(|account| account.state).unwrap_or_default()
     }
 
-    /// Leases what these caps need by now. `grant` raises the limit of a cap's period.
-    pub(super) async fn renew(&self, caps: &[Arc<Cap>], grant: impl Fn(&Arc<Cap>, Period, u64)) {
+    /// Leases what these caps need by now. `grant` adds leased devices to a table.
+    pub(super) async fn renew(&self, caps: &[Arc<Cap>], grant: impl Fn(&PeriodTable, u64)) {
         let backend = self.backend.lock().clone();
         let Some(Backend { config, client }) = backend else { return };
         let _calling = self.calling.lock().await;
@@ -139,7 +138,7 @@ impl Leases {
         for (pending, answer) in pending.iter().zip(answers) {
             let granted = self.record(&config, pending, &answer);
             if granted > 0 {
-                grant(&pending.cap, pending.counted.period, granted);
+                grant(&pending.counted, granted);
             }
         }
     }

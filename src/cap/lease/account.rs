@@ -206,7 +206,7 @@ mod tests {
     fn lease(account: &mut Account, table: &PeriodTable, granted: u64, all: u64, now: Instant) {
         let recorded = table.record().recorded + granted;
         let lease = Lease { granted, all, recorded, was_lost: false };
-        table.raise(account.answered(table, &lease, now).0);
+        table.add_leased(account.answered(table, &lease, now).0, true);
     }
 
     fn timeout() -> RedisError {
@@ -282,7 +282,7 @@ mod tests {
         }
         let answer = Lease { granted: 100, all: 100, recorded: 100, was_lost: false };
         assert_eq!(account.answered(&table, &answer, now), (100, true));
-        table.raise(100);
+        table.add_leased(100, true);
         count(&table, 0..60);
         assert_eq!(account.units(&table, TOTAL, now), Some(60));
     }
@@ -322,7 +322,7 @@ mod tests {
     fn pod_never_leases_more_than_the_cap() {
         let (table, now) = (table(), Instant::now());
         let mut account = Account::new(now);
-        table.raise(ROOM - 1);
+        table.add_leased(ROOM - 1, true);
         count(&table, 0..ROOM - 1);
         assert_eq!(account.units(&table, ROOM, now), Some(1));
         lease(&mut account, &table, 1, 1, now);

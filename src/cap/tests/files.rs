@@ -43,6 +43,11 @@ fn started(cache: &std::path::Path, config: &CapConfig) -> (Caps, Arc<Cap>) {
     (caps, cap)
 }
 
+/// The devices were leased for the cap's current table.
+fn grant(caps: &Caps, cap: &Cap, devices: u64) {
+    caps.grant(&cap.tables().current.counted, devices);
+}
+
 #[test]
 fn restart_restores_the_counts_of_the_period() {
     let cache = tempfile::tempdir().unwrap();
@@ -168,17 +173,16 @@ fn restored_pod_has_no_lease_left() {
     let config = CapConfig { share: None, leased: true, ..at_noon(100, PeriodUnit::Day) };
     let (caps, cap) = started(cache.path(), &config);
     assert!(!admits(&cap, 1), "nothing is leased");
-    let period = cap.usage().period;
-    caps.grant(&cap, period, 60);
+    grant(&caps, &cap, 60);
     assert_eq!((0..100).filter(|n| admits(&cap, *n)).count(), 60);
-    caps.grant(&cap, period, 20);
+    grant(&caps, &cap, 20);
     caps.save();
     drop(caps);
     let (caps, cap) = started(cache.path(), &config);
     let Usage { devices, limit, .. } = cap.usage();
     assert_eq!((devices, limit), (60, 60));
     assert!(admits(&cap, 1) && !admits(&cap, 60));
-    caps.grant(&cap, period, 1);
+    grant(&caps, &cap, 1);
     assert!(admits(&cap, 60) && !admits(&cap, 61));
 
     // With a share, what was leased stays leased, and what the share adds is not.
@@ -210,12 +214,40 @@ fn devices_of_a_share_are_not_leased() {
     drop(caps);
     let (caps, cap) = started(cache.path(), &leased);
     assert_eq!((cap.usage().devices, cap.usage().limit), (40, 0));
-    caps.grant(&cap, cap.usage().period, 50);
+    grant(&caps, &cap, 50);
     // A reload to a share and back.
     for (config, limit) in [(&share, 100), (&leased, 50)] {
         let cap = caps.serve(&[strategy()], &[Some(config.clone())], None)[0].clone().unwrap();
         assert_eq!((cap.usage().devices, cap.usage().limit), (40, limit));
     }
+}
+
+/// The answer to a call comes after the reload.
+#[test]
+fn lease_during_a_reload_is_not_lost() {
+    let cache = tempfile::tempdir().unwrap();
+    let share = at_noon(100, PeriodUnit::Day);
+    let leased = CapConfig { share: None, leased: true, ..share.clone() };
+    let larger = CapConfig { unique_devices: 1_000_000, ..leased.clone() };
+    let serve = |caps: &Caps, config: &CapConfig| {
+        caps.serve(&[strategy()], &[Some(config.clone())], None)[0].clone().unwrap()
+    };
+    let (caps, first) = started(cache.path(), &leased);
+    let limit = |cap: &Cap| cap.usage().limit;
+    // To a share, whose limit stays, and back.
+    let second = serve(&caps, &share);
+    grant(&caps, &first, 10);
+    assert_eq!(limit(&second), 100);
+    let third = serve(&caps, &leased);
+    assert_eq!(limit(&third), 10);
+    // To a cap with a larger table.
+    let fourth = serve(&caps, &larger);
+    grant(&caps, &third, 20);
+    assert_eq!(limit(&fourth), 30);
+    // To a cap of other periods: the retired one has them to give back.
+    let fifth = serve(&caps, &CapConfig { per: PeriodUnit::Hour, ..leased });
+    grant(&caps, &fourth, 5);
+    assert_eq!((limit(&fourth), limit(&fifth)), (35, 0));
 }
 
 /// Requests use the old table until the catalog has the new one.
@@ -301,8 +333,7 @@ fn changed_limit_keeps_what_was_leased() {
     let cache = tempfile::tempdir().unwrap();
     let leased = |limit| CapConfig { share: None, leased: true, ..at_noon(limit, PeriodUnit::Day) };
     let (caps, cap) = started(cache.path(), &leased(100));
-    let period = cap.usage().period;
-    caps.grant(&cap, period, 50);
+    grant(&caps, &cap, 50);
     (0..30).for_each(|n| assert!(admits(&cap, n)));
     let record = |cap: &Cap| Arc::clone(&cap.tables().current.counted.leases);
     for limit in [90, 10_000] {
@@ -310,7 +341,7 @@ fn changed_limit_keeps_what_was_leased() {
         assert_eq!((new.usage().devices, new.usage().limit), (30, 50));
         assert!(Arc::ptr_eq(&record(&new), &record(&cap)));
     }
-    caps.grant(&cap, period, 5);
+    grant(&caps, &cap, 5);
     let new = caps.serve(&[strategy()], &[Some(leased(10_000))], None)[0].clone().unwrap();
     assert_eq!(new.usage().limit, 55);
     // Another period is another quota, also if both began at the same time.

@@ -157,7 +157,7 @@ fn changes_over_an_older_generation_survive_a_restart_without_the_store() {
     let site = Site::new();
     let cache = site.cache();
     let (old, new) = (members(1), members(3));
-    let server = site.start(Some(&cache));
+    let mut server = site.start(Some(&cache));
     let answer = |server: &Server, key: &DeviceKey| server.connect().members(AUDIENCE, &[*key])[0];
 
     site.unruly.misbehave(Fault::Gate, "CURRENT");
@@ -186,6 +186,9 @@ fn changes_over_an_older_generation_survive_a_restart_without_the_store() {
     site.depot.append(AUDIENCE, change);
     site.unruly.behave();
     wait_until("the erasure", || !answer(&server, &old[2]));
+    // The poll that served it ends when the cache has it.
+    let polls = server.metric("rtad_sync_total{");
+    wait_until("the cache", || server.metric("rtad_sync_total{") > polls);
 
     let expected = [false, false, false, true, true, false];
     let probes = [old[0], old[1], old[2], old[3], new[0], new[1]];
