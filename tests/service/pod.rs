@@ -13,7 +13,6 @@ const RULES: &str =
 /// A running pod. Killed on drop.
 pub(crate) struct Pod {
     rtad: Rtad,
-    pub(crate) client: Client,
     pub(crate) admin: Client,
 }
 
@@ -41,8 +40,13 @@ impl Pod {
         shell.args(["-c", &format!("{before} exec \"$0\" serve --config \"$1\"")]);
         shell.args([RTAD.as_ref(), file.as_os_str()]);
         let rtad = Rtad::start(&mut shell).serving()?;
-        let (client, admin) = (rtad.connect(), rtad.connect_admin());
-        Ok(Self { rtad, client, admin })
+        let admin = rtad.connect_admin();
+        Ok(Self { rtad, admin })
+    }
+
+    /// A new connection: the pod closes one that is idle for a minute, as during a slow load.
+    pub(crate) fn connect(&self) -> Client {
+        self.rtad.connect()
     }
 
     pub(crate) fn generation(&mut self) -> u64 {

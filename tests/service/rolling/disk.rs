@@ -46,7 +46,7 @@ fn full_disk_keeps_the_old_generation() {
     assert!(error.contains("File too large"), "{error}");
     assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"cache\"}") >= 1);
     assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
-    site.assert_answers(&mut pod.client, 1);
+    site.assert_answers(&mut pod.connect(), 1);
     // Each poll writes the beginning of a chunk anew, and removes it.
     let is_left = |path: &Path| {
         path.extension().is_none_or(|end| end != "json") && !path.ends_with("CURRENT")
@@ -59,7 +59,7 @@ fn full_disk_keeps_the_old_generation() {
 
     let mut pod = site.pod("");
     assert_eq!(pod.generation(), 2);
-    site.assert_answers(&mut pod.client, 2);
+    site.assert_answers(&mut pod.connect(), 2);
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn pod_killed_between_generations_starts_with_a_complete_one() {
     let failed = "rtad_sync_total{audience=\"old_users\",result=\"store\"}";
     assert_eq!(site.damage_the_next(|| pod.metric(failed) >= 1), 2);
     assert_eq!(pod.metric("rtad_snapshot_mixed{"), 1);
-    let members = site.answers(&mut pod.client);
+    let members = site.answers(&mut pod.connect());
     site.assert_mixed(&members, 1, 2);
     drop(pod);
 
@@ -17,7 +17,7 @@ fn pod_killed_between_generations_starts_with_a_complete_one() {
     site.unruly.misbehave(Fault::Dead, "");
     let mut pod = site.pod("");
     assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
-    site.assert_answers(&mut pod.client, 1);
+    site.assert_answers(&mut pod.connect(), 1);
     drop(pod);
 
     // A pod with the store serves the live generation; only the damaged chunk is not cached.
@@ -25,7 +25,7 @@ fn pod_killed_between_generations_starts_with_a_complete_one() {
     let requests = site.unruly.requests("chunks/");
     let mut pod = site.pod("");
     wait_until("the live generation", || pod.generation() == 2);
-    site.assert_answers(&mut pod.client, 2);
+    site.assert_answers(&mut pod.connect(), 2);
     assert_eq!(site.unruly.requests("chunks/"), requests + 1);
 }
 
@@ -48,11 +48,11 @@ fn pod_killed_at_any_moment_starts_with_a_complete_generation() {
         pod = site.pod("");
         let found = pod.generation();
         assert!(found == serving || found == next, "{found} after {serving} and {next}");
-        site.assert_answers(&mut pod.client, found);
+        site.assert_answers(&mut pod.connect(), found);
         serving = found;
     }
     site.unruly.behave();
     let mut pod = site.pod("");
     wait_until("the last", || pod.generation() == site.snapshots.len() as u64);
-    site.assert_answers(&mut pod.client, site.snapshots.len() as u64);
+    site.assert_answers(&mut pod.connect(), site.snapshots.len() as u64);
 }

@@ -268,7 +268,7 @@ fn config_without_audiences_uses_the_cache_if_the_store_is_unavailable() {
     assert_eq!(pod.admin.get("/readyz").status, 200);
     assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"store\"}") >= 1);
     for (audience, seed) in [(AUDIENCE, 1), ("vip", 2)] {
-        assert!(pod.client.members(audience, &members(seed)).iter().all(|member| *member));
+        assert!(pod.connect().members(audience, &members(seed)).iter().all(|member| *member));
     }
     depot.publish(AUDIENCE, &members(3), &Spec::small());
     unruly.behave();

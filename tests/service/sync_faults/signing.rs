@@ -73,11 +73,11 @@ fn oversized_signature_is_not_read_whole() {
     wait_until("the rejection", || pod.last_sync().0 == "signature");
     assert!(pod.peak_bytes() < before + (64 << 20));
     assert_eq!((pod.generation(), pod.admin.get("/readyz").status), (1, 200));
-    assert!(pod.client.members(AUDIENCE, &members(1)).into_iter().all(|member| member));
+    assert!(pod.connect().members(AUDIENCE, &members(1)).into_iter().all(|member| member));
 
     depot.put(AUDIENCE, signature, Some(&sound[signature]));
     wait_until("the repair is noticed", || pod.generation() == 2);
-    assert!(pod.client.members(AUDIENCE, &members(2)).into_iter().all(|member| member));
+    assert!(pod.connect().members(AUDIENCE, &members(2)).into_iter().all(|member| member));
 }
 
 #[test]

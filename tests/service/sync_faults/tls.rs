@@ -123,14 +123,14 @@ fn invalid_certificate_is_rejected_until_replaced() {
         assert!(result == "store" && error.contains(words), "{name}: {result}: {error}");
         assert_eq!(pod.generation(), generation as u64, "{name}");
         let members = &sets[(generation + 1) % 2];
-        assert!(pod.client.members(AUDIENCE, members).iter().all(|member| *member), "{name}");
+        assert!(pod.connect().members(AUDIENCE, members).iter().all(|member| *member), "{name}");
         assert_eq!(pod.admin.get("/readyz").status, 200, "{name}");
 
         store.show(&good);
         generation += 1;
         wait_until("the certificate is good again", || pod.generation() == generation as u64);
         let members = &sets[(generation + 1) % 2];
-        assert!(pod.client.members(AUDIENCE, members).iter().all(|member| *member), "{name}");
+        assert!(pod.connect().members(AUDIENCE, members).iter().all(|member| *member), "{name}");
     }
 
     // A pod without our CA rejects it.
