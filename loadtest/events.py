@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from events_load import WINDOW, Load, Server, split_cores
+from events_load import WINDOW, Load, Server, busy, split_cores
 from events_redis import redis_clients
 from events_retries import retries
 from suites.testkit import s3
@@ -67,11 +67,8 @@ def measure(options, folder):
                 raise Refused
             return done
 
-        def one_round(is_first):
+        def one_round():
             for window in ("none", "interval", "fsync"):
-                if is_first and not options.quick:
-                    # The first events touch the pages of the table.
-                    load.run(window, 1, options.batch)
                 first = one(f"new, {options.batch:,} in a request", window, options.batch)
                 if window != "fsync":
                     one(f"duplicates, {options.batch:,} in a request", window, options.batch, first)
@@ -81,8 +78,8 @@ def measure(options, folder):
                 one("new, single, JSON", window, 0)
 
         with contextlib.suppress(Refused):
-            for number in range(options.rounds):
-                one_round(number == 0)
+            for _ in range(options.rounds):
+                one_round()
     seconds, hz = time.monotonic() - began, os.sysconf("SC_CLK_TCK")
     ours = sum(os.times()[:4]) - sum(own_before[:4])
     others = ((busy() - busy_before) / hz - ours) / seconds

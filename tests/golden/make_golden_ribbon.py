@@ -16,7 +16,6 @@ two tiers, and keys that share the bytes that choose the line.
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 import sys
 from pathlib import Path

@@ -100,7 +100,10 @@ impl Table {
     ) -> Result<Self, SpecError> {
         let bytes = layout.slots() * layout.format.slot_bytes();
         let length = usize::try_from(bytes).expect("a table is smaller than the address space");
+        // All of it now: a large page takes long to zero, and the first events of a window would
+        // each wait for some.
         let memory = Memory::zeroed(length, Pages::Large)
+            .and_then(|memory| memory.populate().map(|()| memory))
             .map_err(|error| SpecError::Memory { bytes, reason: error.to_string() })?;
         let clocks = vec![RegionClock { tick, swept: tick }; layout.regions].into();
         let lifetime = u64::from(lifetime);
