@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{BuildReport, Manifest, ManifestBuilder};
 
@@ -91,8 +91,15 @@ fn check_input(layout: Layout, body: &[u8]) {
     std::fs::write(&*FILE, body).expect("writing 4 KiB");
     let columns = columns().len() as u64;
     let sources = vec![Source::File(FILE.clone())];
-    let input =
-        Input { sources, layout, value: None, case: None, keys: KEYS.clone(), is_part: false };
+    let input = Input {
+        sources,
+        layout,
+        value: None,
+        key_digest: KeyDigest::Md5,
+        case: None,
+        keys: KEYS.clone(),
+        is_part: false,
+    };
     let mut sinks = [Counter::default()];
     match read(&input, &mut sinks, None, &Progress::new(false)) {
         Ok(counts) => {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use bytes::Bytes;
 use rtad::catalog::Serving;
-use rtad::platform::IdReader;
+use rtad::platform::{DeviceKeys, IdReader};
 use rtad::strategy::NoAttributes;
 use rtad_core::device::{DeviceKey, IdKind};
 
@@ -92,7 +92,11 @@ pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &s
         match operation {
             "check" => drop(black_box(snapshot.contains(&next()))),
             "decide_uncounted" => {
-                black_box(serving.load().decide_uncounted(0, &[next()], &NoAttributes));
+                black_box(serving.load().decide_uncounted(
+                    0,
+                    &DeviceKeys::from_iter([next()]),
+                    &NoAttributes,
+                ));
             }
             "batch" => snapshot.contains_many(black_box(&devices), &mut members),
             path => drop(black_box(answered(

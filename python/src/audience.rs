@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::{BooleanArray, UInt8Array};
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use rtad_core::device::{IdKind, KeyMaker};
+use rtad_core::device::{IdKind, KeyDigest, KeyMaker};
 use rtad_core::snapshot::{GenerationReport, Snapshot};
 use rtad_loader::host;
 
@@ -38,7 +39,7 @@ impl LoadedSnapshot {
         kind: &str,
         blank: Vec<String>,
     ) -> PyResult<ResultColumn> {
-        let (kind, ids, maker) = (kind_of(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
+        let (kind, ids, maker) = (self.kind(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
         py.detach(|| members(&self.snapshot, ids, kind, &maker))
     }
 
@@ -50,7 +51,7 @@ impl LoadedSnapshot {
         kind: &str,
         blank: Vec<String>,
     ) -> PyResult<ResultColumn> {
-        let (kind, ids, maker) = (kind_of(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
+        let (kind, ids, maker) = (self.kind(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
         py.detach(|| values(&self.snapshot, ids, kind, &maker))
     }
 
@@ -63,6 +64,7 @@ impl LoadedSnapshot {
             "generation": manifest.generation(),
             "build": GenerationReport::of(manifest),
             "has_values": manifest.filter().value_bits() > 0,
+            "key_digest": manifest.key_digest().as_str(),
             "memory_bytes": self.snapshot.filter_bytes(),
             "sequence": overlay.sequence(),
             "state": overlay.state().as_str(),
@@ -76,10 +78,26 @@ impl LoadedSnapshot {
     }
 }
 
+impl LoadedSnapshot {
+    /// The kind of ids to look up, and the digest of the audience's keys.
+    fn kind(&self, name: &str) -> PyResult<(KeyDigest, IdKind)> {
+        let (digest, kind) = (self.snapshot.manifest().key_digest(), kind_of(name)?);
+        if digest.accepts(kind) {
+            return Ok((digest, kind));
+        }
+        Err(PyValueError::new_err(format!(
+            "kind {name:?}: the audience has the {} hashes of ids; accepted: kinds that are not \
+             hashed, and {:?}",
+            digest.as_str(),
+            digest.kind().as_str()
+        )))
+    }
+}
+
 fn members(
     snapshot: &Snapshot,
     ids: IdColumn,
-    kind: IdKind,
+    kind: (KeyDigest, IdKind),
     maker: &KeyMaker,
 ) -> PyResult<ResultColumn> {
     let (mut answers, mut nulls) = (BooleanBufferBuilder::new(0), NullBufferBuilder::new(0));
@@ -105,7 +123,7 @@ fn members(
 fn values(
     snapshot: &Snapshot,
     ids: IdColumn,
-    kind: IdKind,
+    kind: (KeyDigest, IdKind),
     maker: &KeyMaker,
 ) -> PyResult<ResultColumn> {
     let mut found = Vec::new();

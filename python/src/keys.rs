@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker};
 
 use super::column::{ResultColumn, UnusableCounts};
 use super::values::IdColumn;
@@ -39,7 +39,8 @@ pub(crate) fn key<'py>(
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let (kind, mut found) = (kind_of(kind)?, None);
     let ids = IdColumn::read_column(PyList::new(py, [id])?.as_any())?;
-    each_batch(ids, kind, &KEY_MAKER, |keys, _| found = keys.first().copied())?;
+    let digest = KeyDigest::of_list(kind);
+    each_batch(ids, (digest, kind), &KEY_MAKER, |keys, _| found = keys.first().copied())?;
     Ok(found.map(|key| PyBytes::new(py, key.as_bytes())))
 }
 
@@ -54,7 +55,8 @@ pub(crate) fn keys(
     let (kind, ids, maker) = (kind_of(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
     py.detach(|| {
         let (mut bytes, mut nulls) = (Vec::<u8>::new(), NullBufferBuilder::new(0));
-        let counts = each_batch(ids, kind, &maker, |keys, is_usable| {
+        let of_kind = (KeyDigest::of_list(kind), kind);
+        let counts = each_batch(ids, of_kind, &maker, |keys, is_usable| {
             let mut keys = keys.iter();
             for is_usable in is_usable {
                 nulls.append(*is_usable);
@@ -68,10 +70,11 @@ pub(crate) fn keys(
     })
 }
 
-/// Passes the keys of each batch of ids to `each`, and whether each id has one.
+/// Passes the keys of each batch of ids, in audiences of a digest, to `each`, and whether each id
+/// has one.
 pub(crate) fn each_batch(
     ids: IdColumn,
-    kind: IdKind,
+    (digest, kind): (KeyDigest, IdKind),
     maker: &KeyMaker,
     mut each: impl FnMut(&[DeviceKey], &[bool]),
 ) -> PyResult<UnusableCounts> {
@@ -80,7 +83,7 @@ pub(crate) fn each_batch(
     let read = ids.each_batch(kind, |values| {
         keys.clear();
         is_usable.clear();
-        values.keys(maker, kind, &mut keys, |result| {
+        values.keys(maker, (digest, kind), &mut keys, |result| {
             is_usable.push(result.is_ok());
             if let Err(reason) = result {
                 counts.add(reason);

@@ -21,7 +21,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString};
 use pyo3_arrow::input::AnyArray;
 
-use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker, Unusable};
 
 /// Rows whose keys are made together: their keys fit the second-level cache.
 const BATCH_ROWS: usize = 8192;
@@ -202,7 +202,7 @@ impl IdBatch {
     pub(crate) fn keys(
         &self,
         maker: &KeyMaker,
-        kind: IdKind,
+        kind: (KeyDigest, IdKind),
         keys: &mut Vec<DeviceKey>,
         each: impl FnMut(Result<(), Unusable>),
     ) {
@@ -218,16 +218,17 @@ impl IdBatch {
         &self,
         values: impl Iterator<Item = Option<&'v [u8]>>,
         maker: &KeyMaker,
-        kind: IdKind,
+        kind: (KeyDigest, IdKind),
         keys: &mut Vec<DeviceKey>,
         mut each: impl FnMut(Result<(), Unusable>),
     ) {
+        let (digest, kind) = kind;
         let values = values.map(Option::unwrap_or_default);
         if self.has_digests {
             for value in values {
                 let key = match value.try_into() {
                     Ok(digest) => maker.usable(DeviceKey::from_bytes(digest)),
-                    Err(_) => maker.key(kind, value),
+                    Err(_) => maker.key_in(digest, kind, value),
                 };
                 each(key.map(|key| keys.push(key)));
             }
@@ -235,7 +236,7 @@ impl IdBatch {
         }
         let is_padded = self.texts.is_padded;
         let values = values.map(|value| if is_padded { without_padding(value) } else { value });
-        maker.keys_of_many(kind, values, keys, each);
+        maker.keys_of_many(digest, kind, values, keys, each);
     }
 }
 

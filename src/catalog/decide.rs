@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use super::served::{Catalog, ServedPlatform};
 use crate::platform::{
-    Digits, Failure, Id, IdReader, Keys, MAX_READ_IDS, Purpose, Read, Verdict, Verdicts,
+    DeviceKeys, Digits, Failure, Id, IdReader, MAX_READ_IDS, Purpose, Read, TooManyIds, Verdict,
+    Verdicts,
 };
 use crate::strategy::{
     Assignment, Assignments, Attributes, Decision, Experiment, RequestFacts, Units,
@@ -13,11 +14,13 @@ use crate::telemetry::ReachedDevice;
 use rtad_core::device::{DeviceKey, IdField, IdKind, Unusable};
 
 /// Keys of one request, within the limits of ids. Used by serving and by `explain`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RequestKeys {
     /// Distinct keys.
-    keys: Keys,
-    /// The first key of the kind of id by which the platform caches.
+    keys: DeviceKeys,
+    /// Whether audiences have keys of SHA-1.
+    has_sha1: bool,
+    /// The first md5 of the kind of id by which the platform caches.
     cached: Option<DeviceKey>,
     /// The ids by kind, if experiments need them.
     units: Option<Units>,
@@ -38,9 +41,10 @@ pub struct PlatformRequest<'r, 'a> {
 }
 
 /// The part of a request's ids that the keys stand for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Coverage {
     /// All.
+    #[default]
     Complete,
     /// The first ones. An unread id might be a member, so the keys can prove membership only.
     TooMany,
@@ -68,11 +72,16 @@ pub enum IdResult {
 }
 
 impl RequestKeys {
-    /// Without ids. `has_experiments` keeps the ids by kind as well.
+    /// Without ids. With experiments, the ids are kept by kind as well.
     #[inline]
-    pub fn new(has_experiments: bool) -> Self {
-        let units = has_experiments.then(Units::default);
-        Self { keys: Keys::new(), cached: None, units, coverage: Coverage::Complete }
+    pub fn new(catalog: &Catalog) -> Self {
+        Self {
+            keys: DeviceKeys::default(),
+            has_sha1: catalog.has_sha1(),
+            cached: None,
+            units: (!catalog.experiments().is_empty()).then(Units::default),
+            coverage: Coverage::Complete,
+        }
     }
 
     /// Adds the ids of a request. `key` makes a key of a field and a value, and `each` gets the
@@ -91,9 +100,11 @@ impl RequestKeys {
             if index >= MAX_READ_IDS {
                 self.coverage = Coverage::TooMany;
             }
+            let mut digits = Digits::new();
+            let text = id.value.text(&mut digits);
             let (found, key) = match self.coverage {
                 Coverage::Complete if id.is_doubtful => (IdResult::Doubtful, None),
-                Coverage::Complete => match key(id.field, id.value.text(&mut Digits::new())) {
+                Coverage::Complete => match key(id.field, text) {
                     Ok(key) => {
                         if let Some(units) = &mut self.units {
                             units.add(id.field, key);
@@ -101,10 +112,11 @@ impl RequestKeys {
                         if let Some(kind) = read.cached_kind
                             && self.cached.is_none()
                             && id.field.id_kind() == kind
+                            && id.field.kind() != IdKind::Sha1
                         {
                             self.cached = Some(key);
                         }
-                        (self.keep(key), Some(key))
+                        (self.keep((id.field.kind(), text), key), Some(key))
                     }
                     Err(Unusable::Blank) => (IdResult::Blank, None),
                     Err(Unusable::Malformed) => (IdResult::Malformed, None),
@@ -116,27 +128,27 @@ impl RequestKeys {
     }
 
     #[inline]
-    fn keep(&mut self, key: DeviceKey) -> IdResult {
-        if self.keys.contains(&key) {
-            IdResult::Duplicate
-        } else if self.keys.try_push(key).is_ok() {
-            IdResult::Usable
-        } else {
-            self.coverage = Coverage::TooMany;
-            IdResult::NotLookedAt
+    fn keep(&mut self, id: (IdKind, &[u8]), key: DeviceKey) -> IdResult {
+        match self.keys.add(id, key, self.has_sha1) {
+            Ok(true) => IdResult::Usable,
+            Ok(false) => IdResult::Duplicate,
+            Err(TooManyIds) => {
+                self.coverage = Coverage::TooMany;
+                IdResult::NotLookedAt
+            }
         }
     }
 
     /// Those of a request whose ids have all been read.
-    pub const fn of(keys: Keys, units: Units) -> Self {
-        Self { keys, cached: None, units: Some(units), coverage: Coverage::Complete }
+    pub fn of(keys: DeviceKeys, units: Units) -> Self {
+        Self { keys, units: Some(units), ..Self::default() }
     }
 
     /// The key that stands for the device: of the kind of id by which the platform caches, or the
     /// first one. `None` without a usable id.
     #[inline]
     pub fn device(&self) -> Option<&DeviceKey> {
-        self.cached.as_ref().or(self.keys.first())
+        self.cached.as_ref().or(self.keys.counted().first())
     }
 
     /// Whether the request was unreadable, so that no id of it was read.
@@ -150,7 +162,7 @@ impl RequestKeys {
     }
 
     /// The keys that are looked up.
-    pub fn keys(&self) -> &[DeviceKey] {
+    pub const fn keys(&self) -> &DeviceKeys {
         &self.keys
     }
 
@@ -201,7 +213,7 @@ impl Catalog {
         decided: impl FnOnce(&RequestKeys, &Assignments, &Verdicts),
     ) {
         let experiments = self.experiments();
-        let mut keys = RequestKeys::new(!experiments.is_empty());
+        let mut keys = RequestKeys::new(self);
         let doubtful = |id: &Id<'_>, found, _| {
             if found == IdResult::Doubtful {
                 reader.doubtful(id.field);
@@ -220,7 +232,7 @@ impl Catalog {
         let device = ReachedDevice::new(keys.device());
         read.decide(verdicts, |strategy| {
             let decide = || keys.decide(self, strategy, &facts);
-            let decision = self.caps().admit(strategy, keys.keys(), at, decide);
+            let decision = self.caps().admit(strategy, keys.keys().counted(), at, decide);
             served.count(strategy, decision);
             self.served(strategy).count_reach(decision, &device);
             experiments.count(strategy, decision, &assignments, &device);
@@ -249,7 +261,8 @@ impl Catalog {
         let facts = RequestFacts { attributes: read, assignments: &assignments };
         read.decide(&mut verdicts, |strategy| {
             let decision = keys.decide(self, strategy, &facts);
-            let decision = self.caps().admit_uncounted(strategy, decision, keys.keys(), at);
+            let decision =
+                self.caps().admit_uncounted(strategy, decision, keys.keys().counted(), at);
             let tag = self.experiments().tag(strategy, &assignments);
             Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
         });
@@ -274,7 +287,7 @@ mod tests {
             };
             let mut read = Read::default();
             (read.ids, read.cached_kind) = (ids.iter().map(id).collect(), cached_kind);
-            let mut keys = RequestKeys::new(false);
+            let mut keys = RequestKeys::default();
             let key = |_, id: &[u8]| match id {
                 b"" => Err(Unusable::Blank),
                 id => Ok(DeviceKey::of_canonical(id)),

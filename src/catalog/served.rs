@@ -11,10 +11,10 @@ use super::caps::ServedCaps;
 use super::experiments::ServedExperiments;
 use super::served_strategy::ServedStrategy;
 use crate::cap::Cap;
-use crate::platform::{Access, Failure, Platform, Verdicts};
+use crate::platform::{Access, DeviceKeys, Failure, Platform, Verdicts};
 use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy, Tier, ValueEntry};
 use crate::telemetry::{DecisionCounters, FailureCounter, ReachedDevice, RouteMetrics, Telemetry};
-use rtad_core::device::DeviceKey;
+use rtad_core::device::KeyDigest;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
 pub type Serving = ArcSwap<Catalog>;
@@ -29,6 +29,8 @@ pub struct Catalog {
     has_shadow: bool,
     /// Whether a strategy has values.
     pub(super) has_values: bool,
+    /// Whether an audience has keys of SHA-1, so that requests need them.
+    has_sha1: bool,
     platforms: Arc<[ServedPlatform]>,
     experiments: Arc<ServedExperiments>,
     config_id: Arc<str>,
@@ -114,6 +116,7 @@ impl Catalog {
         Self {
             has_shadow,
             has_values,
+            has_sha1: has_sha1(&audiences),
             strategies,
             audiences,
             caps,
@@ -169,6 +172,12 @@ impl Catalog {
     #[inline]
     pub fn admits(&self, headers: &HeaderMap) -> bool {
         self.api.tokens.admits(headers)
+    }
+
+    /// Whether an audience has keys of SHA-1.
+    #[inline]
+    pub const fn has_sha1(&self) -> bool {
+        self.has_sha1
     }
 
     /// The audiences, in the config's order.
@@ -241,16 +250,16 @@ impl Catalog {
     pub fn decide(
         &self,
         index: usize,
-        keys: &[DeviceKey],
+        keys: &DeviceKeys,
         attributes: &dyn Attributes,
         at: Instant,
     ) -> Decision {
         let decide = || self.decide_uncounted(index, keys, attributes);
-        let decision = self.caps.admit(index, keys, at, decide);
+        let decision = self.caps.admit(index, keys.counted(), at, decide);
         let served = &self.strategies[index];
         served.count(decision);
         served.count_value(decision);
-        served.count_reach(decision, &ReachedDevice::new(keys.first()));
+        served.count_reach(decision, &ReachedDevice::new(keys.counted().first()));
         decision
     }
 
@@ -312,7 +321,7 @@ impl Catalog {
     pub fn decide_uncounted(
         &self,
         index: usize,
-        keys: &[DeviceKey],
+        keys: &DeviceKeys,
         attributes: &dyn Attributes,
     ) -> Decision {
         let strategy = self.strategy(index);
@@ -336,7 +345,7 @@ impl Catalog {
     pub fn decide_incomplete(
         &self,
         index: usize,
-        keys: &[DeviceKey],
+        keys: &DeviceKeys,
         attributes: &dyn Attributes,
     ) -> Decision {
         let membership = |audience: usize| match self.audiences[audience].membership(keys) {
@@ -348,12 +357,13 @@ impl Catalog {
 
     /// A copy of the catalog with some audiences replaced, and the current tables of the caps.
     pub fn with_audiences(&self, replace: impl Fn(&Audience) -> Option<Audience>) -> Self {
-        let audiences = self
+        let audiences: Vec<_> = self
             .audiences
             .iter()
             .map(|audience| replace(audience).unwrap_or_else(|| audience.clone()))
             .collect();
         Self {
+            has_sha1: has_sha1(&audiences),
             audiences,
             strategies: Arc::clone(&self.strategies),
             caps: self.caps.renewed(),
@@ -370,4 +380,8 @@ impl Catalog {
     pub fn is_complete(&self) -> bool {
         self.audiences.iter().all(|audience| !audience.required || audience.snapshot.is_some())
     }
+}
+
+fn has_sha1(audiences: &[Audience]) -> bool {
+    audiences.iter().any(|audience| audience.key_digest() == Some(KeyDigest::Sha1))
 }

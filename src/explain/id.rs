@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy};
+use super::parts::{DeviceFacts, canonical, explain_audience, explain_strategy, keys_of, md5_of};
 use super::report::{AudienceExplained, StrategyExplained};
 use crate::catalog::{Catalog, IdResult};
 use crate::platform::IdReader;
@@ -80,8 +80,9 @@ fn read(
         Err(Unusable::Malformed) => IdResult::Malformed,
     };
     let key = key.ok();
+    let keys = key.map(|key| keys_of(catalog, first, id, key)).unwrap_or_default();
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
-        .map(|index| explain_audience(catalog, index, key.as_slice(), history))
+        .map(|index| explain_audience(catalog, index, &keys, history))
         .collect();
     let (mut units, mut assignments) = (Units::default(), Assignments::new());
     for (kind, key) in kinds.iter().zip(key.iter().cycle()) {
@@ -90,11 +91,11 @@ fn read(
     catalog.experiments().assign(None, &units, &mut assignments);
     let facts = RequestFacts { attributes: &NoAttributes, assignments: &assignments };
     let unit = |experiment: &Experiment| experiment.unit_of(None, &units).map(|(kind, _)| *kind);
-    let device = DeviceFacts { keys: key.as_slice(), attributes: &facts, unit: &unit };
+    let device = DeviceFacts { keys: &keys, attributes: &facts, unit: &unit };
     let decide = |(index, strategy): (usize, &Strategy)| {
-        let decision = catalog.decide_uncounted(index, key.as_slice(), &facts);
+        let decision = catalog.decide_uncounted(index, &keys, &facts);
         let at = Instant::now();
-        let decision = catalog.caps().admit_uncounted(index, decision, key.as_slice(), at);
+        let decision = catalog.caps().admit_uncounted(index, decision, keys.counted(), at);
         explain_strategy(catalog, strategy.name.clone(), index, decision, &device)
     };
     let strategies: Vec<_> = catalog.strategies().enumerate().map(decide).collect();
@@ -102,7 +103,7 @@ fn read(
         kinds: kinds.iter().map(|kind| kind.as_str()).collect(),
         result,
         canonical: key.and_then(|key| canonical(id, first, key)),
-        md5: key.map(|key| const_hex::encode(key.as_bytes())),
+        md5: key.and_then(|key| md5_of(first, key)),
         shard: key.map(|key| format!("{:04x}", key.shard())),
         audiences,
         strategies,

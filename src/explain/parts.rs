@@ -8,6 +8,7 @@ use super::report::{
     StrategyExplained, Unavailable, ValueExplained, WhenExplained,
 };
 use crate::catalog::{Audience, Catalog};
+use crate::platform::DeviceKeys;
 use crate::strategy::{
     Attribute, Attributes, Decision, Experiment, Membership, Rule, Tier, ValueEntry,
 };
@@ -16,7 +17,7 @@ use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
 
 /// The membership of a device with these keys, and its value if it is a member with one.
-pub(super) fn answer_of(audience: &Audience, keys: &[DeviceKey]) -> (Membership, Option<u8>) {
+pub(super) fn answer_of(audience: &Audience, keys: &DeviceKeys) -> (Membership, Option<u8>) {
     let membership = audience.membership(keys);
     match (membership, audience.tier(keys)) {
         (Membership::Member, Tier::Value(value)) => (membership, Some(value)),
@@ -28,7 +29,7 @@ pub(super) fn answer_of(audience: &Audience, keys: &[DeviceKey]) -> (Membership,
 pub(super) fn explain_audience(
     catalog: &Catalog,
     index: usize,
-    keys: &[DeviceKey],
+    keys: &DeviceKeys,
     history: &SyncHistory,
 ) -> AudienceExplained {
     let audience = &catalog.audiences()[index];
@@ -47,7 +48,7 @@ pub(super) fn explain_audience(
     AudienceExplained {
         name: audience.name.to_string(),
         available: audience.available().is_some(),
-        unavailable: unavailable(audience, age, history),
+        unavailable: unavailable(audience, age, history).or(of_other_digest(audience, keys)),
         snapshot,
         answer: answer.map(|(membership, _)| membership),
         tier: answer.and_then(|(_, tier)| tier),
@@ -80,6 +81,13 @@ fn unavailable(
     Some(Unavailable::NotLoaded { error })
 }
 
+/// Whether a device has ids, but none that the audience's compare with.
+fn of_other_digest(audience: &Audience, keys: &DeviceKeys) -> Option<Unavailable> {
+    let digest = audience.key_digest()?;
+    let is_other = !keys.is_empty() && keys.of(digest).is_empty();
+    is_other.then(|| Unavailable::OtherDigest { digest: digest.as_str() })
+}
+
 /// Most changes that an explanation lists.
 const MAX_CHANGES: usize = 8;
 
@@ -91,7 +99,7 @@ fn absent(rule: &Rule, attributes: &dyn Attributes) -> Vec<Attribute> {
 
 /// The device and the request that a decision is about.
 pub(super) struct DeviceFacts<'d> {
-    pub(super) keys: &'d [DeviceKey],
+    pub(super) keys: &'d DeviceKeys,
     pub(super) attributes: &'d dyn Attributes,
     /// The kind of id that is the unit of an experiment.
     pub(super) unit: &'d dyn Fn(&Experiment) -> Option<IdKind>,
@@ -109,10 +117,7 @@ pub(super) fn explain_strategy(
     let strategy = catalog.strategy(index);
     let name = |index: usize| catalog.audiences()[index].name.to_string();
     let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
-    let membership = |index: usize| match keys {
-        [] => Membership::Unavailable,
-        keys => catalog.audiences()[index].membership(keys),
-    };
+    let membership = |index: usize| catalog.audiences()[index].membership(keys);
     let change = |(index, answer)| OtherMembership { audience: name(index), answer: Some(answer) };
     let when = strategy.rule.as_ref().map(|rule| WhenExplained {
         rule: rule.to_text(&name, catalog.experiments().list()),
@@ -160,6 +165,18 @@ pub(super) fn explain_strategy(
     }
 }
 
+/// The keys of a device with a single id.
+pub(super) fn keys_of(catalog: &Catalog, kind: IdKind, id: &str, key: DeviceKey) -> DeviceKeys {
+    let mut keys = DeviceKeys::default();
+    keys.add((kind, id.as_bytes()), key, catalog.has_sha1()).expect("one id has room");
+    keys
+}
+
+/// The md5 of an id that has one, in hex.
+pub(super) fn md5_of(kind: IdKind, key: DeviceKey) -> Option<String> {
+    (kind != IdKind::Sha1).then(|| const_hex::encode(key.as_bytes()))
+}
+
 /// The form that is hashed, if the value differs from it. This function repeats the conversion, so
 /// it returns only a form whose md5 is `key`.
 pub(super) fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
@@ -169,6 +186,6 @@ pub(super) fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<Str
         Case::Upper => trimmed.to_ascii_uppercase(),
         Case::AsIs | Case::All => trimmed.to_owned(),
     };
-    let is_hashed = kind != IdKind::Md5 && canonical != value;
+    let is_hashed = !kind.is_hash() && canonical != value;
     (is_hashed && DeviceKey::of_canonical(canonical.as_bytes()) == key).then_some(canonical)
 }

@@ -154,7 +154,7 @@ fn audience_row(audience: &AudienceExplained) -> Vec<String> {
         let keys = counted(snapshot.keys, "key");
         format!("generation {}, {keys}, {age} old, fpr {fpr:.1e}", snapshot.generation)
     });
-    let snapshot = snapshot.filter(|_| audience.available);
+    let snapshot = snapshot.filter(|_| audience.unavailable.is_none());
     let trouble = words::unavailable(audience).as_deref().map(printable);
     vec![audience.name.clone(), answer, snapshot.or(trouble).unwrap_or_default()]
 }

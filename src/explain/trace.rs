@@ -1,6 +1,6 @@
 //! The ids of a request with their results, and its other fields, as texts.
 
-use crate::catalog::{IdResult, RequestKeys};
+use crate::catalog::{Catalog, IdResult, RequestKeys};
 use crate::platform::{IdReader, Read};
 use crate::strategy::Attribute;
 use rtad_core::device::{DeviceKey, IdField};
@@ -36,8 +36,8 @@ pub(super) struct Trace {
 
 impl Trace {
     /// The contents of a request, whose ids are not counted.
-    pub(super) fn of(read: &Read<'_>, reader: &IdReader) -> Self {
-        let (keys, ids) = (RequestKeys::new(true), Vec::new());
+    pub(super) fn of(catalog: &Catalog, read: &Read<'_>, reader: &IdReader) -> Self {
+        let (keys, ids) = (RequestKeys::new(catalog), Vec::new());
         let mut trace = Self { keys, ids, asked: Vec::new(), notes: Vec::new() };
         let (keys, ids) = (&mut trace.keys, &mut trace.ids);
         let key = |field, value: &[u8]| reader.key_uncounted(field, value);

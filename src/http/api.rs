@@ -15,7 +15,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::platform::{IdField, IdReader, Keys, MAX_IDS, MAX_STRATEGIES};
+use crate::platform::{DeviceKeys, IdField, IdReader, MAX_IDS, MAX_STRATEGIES};
 use crate::strategy::{
     Attribute, AttributeValue, Attributes, BidValue, Decision, Reason, Strategy, Units,
 };
@@ -28,7 +28,7 @@ pub struct DecisionRequest<'body> {
     /// Names of the requested strategies, at most [`MAX_STRATEGIES`]; none requests all.
     pub strategies: Vec<Cow<'body, str>>,
     /// Keys of the device's usable ids.
-    pub keys: Keys,
+    pub keys: DeviceKeys,
     /// The usable ids by kind.
     pub units: Units,
     /// Attributes of the request, by index in [`Attribute::ALL`].
@@ -47,7 +47,8 @@ impl Attributes for RequestAttributes<'_> {
     }
 }
 
-/// Reads a request. Costs one pass over the body, an md5 per raw id and two lists.
+/// Reads a request. Costs one pass over the body, an md5 per raw id and two lists; with `has_sha1`,
+/// also a SHA-1 per raw id.
 ///
 /// # Errors
 ///
@@ -55,9 +56,10 @@ impl Attributes for RequestAttributes<'_> {
 pub fn decode<'body>(
     body: &'body [u8],
     ids: &IdReader,
+    has_sha1: bool,
 ) -> Result<DecisionRequest<'body>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(body);
-    let request = RequestSeed(ids).deserialize(&mut json)?;
+    let request = RequestSeed { reader: ids, has_sha1 }.deserialize(&mut json)?;
     json.end()?;
     Ok(request)
 }
@@ -112,7 +114,10 @@ pub fn encode(request_id: Option<&str>, decisions: &[NamedDecision<'_>]) -> Vec<
 #[serde(transparent)]
 pub(super) struct Text<'body>(#[serde(borrow)] pub(super) Cow<'body, str>);
 
-struct RequestSeed<'a>(&'a IdReader);
+struct RequestSeed<'a> {
+    reader: &'a IdReader,
+    has_sha1: bool,
+}
 
 impl<'de> DeserializeSeed<'de> for RequestSeed<'_> {
     type Value = DecisionRequest<'de>;
@@ -147,7 +152,8 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
                         names.unwrap_or_default().into_iter().map(|text| text.0).collect();
                 }
                 "device" => map.next_value_seed(DeviceSeed {
-                    reader: self.0,
+                    reader: self.reader,
+                    has_sha1: self.has_sha1,
                     keys: &mut request.keys,
                     units: &mut request.units,
                 })?,
@@ -204,7 +210,8 @@ impl<'de> Visitor<'de> for AttributesSeed<'_, 'de> {
 /// Reads `{"imei_md5": "…", "caid": ["…", "…"], "oaid": null}` into keys.
 struct DeviceSeed<'a> {
     reader: &'a IdReader,
-    keys: &'a mut Keys,
+    has_sha1: bool,
+    keys: &'a mut DeviceKeys,
     units: &'a mut Units,
 }
 
@@ -235,8 +242,9 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
                     "unknown id kind in device; accepted: {accepted}"
                 )));
             };
-            let Self { reader, keys, units } = &mut self;
-            map.next_value_seed(IdsSeed { reader, field, keys, units })?;
+            let Self { reader, has_sha1, keys, units } = &mut self;
+            let has_sha1 = *has_sha1;
+            map.next_value_seed(IdsSeed { reader, field, has_sha1, keys, units })?;
         }
         Ok(())
     }
@@ -246,7 +254,8 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
 struct IdsSeed<'a> {
     reader: &'a IdReader,
     field: IdField,
-    keys: &'a mut Keys,
+    has_sha1: bool,
+    keys: &'a mut DeviceKeys,
     units: &'a mut Units,
 }
 
@@ -254,10 +263,10 @@ impl IdsSeed<'_> {
     fn take<E: serde::de::Error>(&mut self, id: &str) -> Result<(), E> {
         let Ok(key) = self.reader.key(self.field, id.as_bytes()) else { return Ok(()) };
         self.units.add(self.field, key);
-        if !self.keys.contains(&key) && self.keys.try_push(key).is_err() {
-            return Err(E::custom(format_args!("more than {MAX_IDS} different usable ids")));
-        }
-        Ok(())
+        let added = self.keys.add((self.field.kind(), id.as_bytes()), key, self.has_sha1);
+        added
+            .map(|_| ())
+            .map_err(|_| E::custom(format_args!("more than {MAX_IDS} different usable ids")))
     }
 }
 

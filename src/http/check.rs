@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 use hyper::body::Incoming;
-use rtad_core::device::{DeviceKey, IdKind};
+use rtad_core::device::{DeviceKey, IdKind, KeyDigest};
 use rtad_core::snapshot::Snapshot;
 use rtad_http::body::{is_octet_stream, split_keys};
 use rtad_http::json::parse_object;
@@ -30,9 +30,10 @@ pub(super) fn one(
     id: &str,
     query: Option<&str>,
 ) -> Result<AnswerBody, ApiError> {
-    let kind = kind_of(query)?;
+    let kind = parameter(query, "kind").map(decoded);
     let snapshot = snapshot_of(catalog, &decoded(audience))?;
-    let key = app.ids.key_of_kind(kind, &decoded_bytes(id));
+    let (digest, kind) = kind_in(snapshot, kind.as_deref())?;
+    let key = app.ids.key_of_kind(digest, kind, &decoded_bytes(id));
     let key = key.map_err(|unusable| ApiError::BadId(kind, unusable))?;
     let answer: &'static [u8] = match snapshot.contains(&key) {
         true => br#"{"member":true}"#,
@@ -77,15 +78,18 @@ fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot,
     found.available().ok_or(ApiError::NotLoaded)
 }
 
-/// The `kind` of a query; md5 if there is none. Other parameters are ignored.
-fn kind_of(query: Option<&str>) -> Result<IdKind, ApiError> {
-    match parameter(query, "kind") {
-        None => Ok(IdKind::Md5),
-        Some(kind) => decoded(kind).parse().map_err(|_| ApiError::UnknownKind),
-    }
+/// The digest of an audience, and the kind of the ids to look up in it: hashed with that digest if
+/// the request names no `kind`.
+fn kind_in(snapshot: &Snapshot, kind: Option<&str>) -> Result<(KeyDigest, IdKind), ApiError> {
+    let digest = snapshot.manifest().key_digest();
+    let kind = match kind {
+        None => digest.kind(),
+        Some(kind) => kind.parse().map_err(|_| ApiError::UnknownKind)?,
+    };
+    if digest.accepts(kind) { Ok((digest, kind)) } else { Err(ApiError::OtherDigest(digest)) }
 }
 
-/// The last value of a parameter, not decoded.
+/// The last value of a parameter, not decoded. Other parameters are ignored.
 fn parameter<'query>(query: Option<&'query str>, wanted: &str) -> Option<&'query str> {
     let pairs = query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     pairs.rev().find(|(name, _)| decoded(name) == wanted).map(|(_, value)| value)
@@ -102,12 +106,11 @@ struct CheckBatch<'a> {
 
 fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
     let CheckBatch { ids, kind } = parse_object(body, "ids and kind")?;
-    let kind =
-        kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
+    let (digest, kind) = kind_in(snapshot, kind.as_ref().map(|Text(kind)| &**kind))?;
     at_most_max_ids(ids.len())?;
     let (mut usable, mut keys) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
     let present = ids.iter().flatten().map(|Text(id)| id.as_bytes());
-    app.ids.keys_of_kind(kind, present, &mut keys, |is_usable| usable.push(is_usable));
+    app.ids.keys_of_kind(digest, kind, present, &mut keys, |is_usable| usable.push(is_usable));
     let mut members = vec![false; keys.len()];
     snapshot.contains_many(&keys, &mut members);
     let mut answer = Vec::with_capacity(16 + 6 * ids.len());
@@ -135,7 +138,8 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBod
     let mut members = vec![false; keys.len()];
     snapshot.contains_many(&keys, &mut members);
     // A blank id is in no audience, even on a false positive of the filter.
-    app.ids.count_keys(&keys, |index| members[index] = false);
+    let digest = snapshot.manifest().key_digest();
+    app.ids.count_keys(digest, &keys, |index| members[index] = false);
     let byte = |members: &[bool]| {
         members.iter().rev().fold(0, |byte, member| byte << 1 | u8::from(*member))
     };

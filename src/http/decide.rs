@@ -21,9 +21,10 @@ pub(super) async fn decide(
     body: Incoming,
 ) -> Result<AnswerBody, ApiError> {
     let body = app.read_body(body, app.max_body, || app.permit(arrival)).await?;
-    let DecisionRequest { request_id, strategies, keys, units, attributes } =
-        api::decode(&body, &app.ids).map_err(|error| NotJson::of(&body, &error))?;
     let catalog = app.serving.load();
+    let DecisionRequest { request_id, strategies, keys, units, attributes } =
+        api::decode(&body, &app.ids, catalog.has_sha1())
+            .map_err(|error| NotJson::of(&body, &error))?;
     let known = catalog.strategies();
     let indexes: Vec<usize> = if strategies.is_empty() {
         (0..known.len()).collect()
@@ -36,7 +37,7 @@ pub(super) async fn decide(
     let (experiments, mut assignments) = (catalog.experiments(), Assignments::new());
     experiments.assign(None, &units, &mut assignments);
     let facts = RequestFacts { attributes: &attributes, assignments: &assignments };
-    let device = ReachedDevice::new(keys.first());
+    let device = ReachedDevice::new(keys.counted().first());
     let mut decisions = Vec::with_capacity(indexes.len());
     let mut decided: SmallVec<[(usize, Decision); 8]> = SmallVec::new();
     for index in indexes {

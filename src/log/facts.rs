@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use crate::platform::DeviceKeys;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_log::{AudienceFact, Cap, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts};
 use smallvec::SmallVec;
@@ -153,7 +154,7 @@ pub fn audiences<'c>(
     audiences.iter().map(move |audience| of_audience(audience, keys))
 }
 
-fn of_audience<'f>(audience: &'f Audience, keys: &[DeviceKey]) -> AudienceFact<'f> {
+fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f> {
     let member = match audience.membership(keys) {
         Membership::Member => InAudience::Yes,
         Membership::NotMember => InAudience::No,
@@ -179,7 +180,7 @@ fn cap(
     keys: &RequestKeys,
     at: Instant,
 ) -> Option<Cap> {
-    let verdict = catalog.caps().verdict(index, keys.keys(), at)?;
+    let verdict = catalog.caps().verdict(index, keys.keys().counted(), at)?;
     let reason = match decision.reason {
         Reason::Capped | Reason::NoLease => decision.reason,
         _ if decision.is_bid() => return Some(Cap::Admitted),

@@ -34,15 +34,15 @@ impl Snapshots {
         let raw = row.raw?;
         let keys = match row.platform {
             API => {
-                let request = api::decode(raw.body, &self.reader).ok()?;
+                let request = api::decode(raw.body, &self.reader, self.catalog.has_sha1()).ok()?;
                 RequestKeys::of(request.keys, request.units)
             }
             platform => self.keys(platform, raw.query, raw.body)?,
         };
-        let ids = match keys.keys() {
+        let ids = match keys.keys().is_empty() {
             _ if keys.are_too_many() => Ids::TooMany,
-            [] => Ids::None,
-            _ => Ids::All,
+            true => Ids::None,
+            false => Ids::All,
         };
         Some(LoggedFacts {
             request_id: facts.request_id,
@@ -64,7 +64,7 @@ impl Snapshots {
         let (mut read, mut found) = (Read::default(), None);
         served.platform.respond(Admission::Granted, head, &body, &mut read, |read, _| {
             if read.purpose != Purpose::Fallback {
-                let mut keys = RequestKeys::new(false);
+                let mut keys = RequestKeys::new(&self.catalog);
                 let key = |field, id: &[u8]| self.reader.key_uncounted(field, id);
                 keys.add(read, key, |_, _, _| {});
                 found = Some(keys);

@@ -184,7 +184,7 @@ mod tests {
 
     fn add(text: &str) -> WriteRequest {
         let keys = vec![DeviceKey::of_canonical(text.as_bytes())];
-        WriteRequest { op: Op::Add, keys, values: Vec::new() }
+        WriteRequest { op: Op::Add, keys, values: Vec::new(), digest: None }
     }
 
     #[tokio::test(start_paused = true)]

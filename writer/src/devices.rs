@@ -9,7 +9,7 @@ use rtad_http::body::is_octet_stream;
 use rtad_http::json::{json_of, parse_object};
 use serde::{Deserialize, Serialize};
 
-use rtad_core::device::{DeviceKey, IdKind, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
 use super::audience::{WriteRequest, Written};
@@ -109,7 +109,7 @@ fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiErro
     let results =
         ids.iter().map(|id| maker.usable(DeviceKey::from_bytes(*id)).map(|key| keys.push(key)));
     let rejected = rejected(results);
-    let request = WriteRequest { op, keys, values: Vec::new() };
+    let request = WriteRequest { op, keys, values: Vec::new(), digest: None };
     Ok(Parsed { request, ids: ids.len(), rejected })
 }
 
@@ -137,12 +137,14 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
         check_values(op, values, count)?;
     }
     let (mut keys, mut results) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    maker.keys_of_many(kind, texts, &mut keys, |result| results.push(result));
+    let digest = KeyDigest::of_list(kind);
+    maker.keys_of_many(digest, kind, texts, &mut keys, |result| results.push(result));
     let is_usable = |(index, _): &(usize, _)| results.get(*index).is_some_and(Result::is_ok);
     let values = values.into_iter().flatten().enumerate().filter(is_usable);
     let values = values.map(|(_, value)| value).collect();
     let rejected = rejected(results);
-    Ok(Parsed { request: WriteRequest { op, keys, values }, ids: count, rejected })
+    let request = WriteRequest { op, keys, values, digest: Some(digest) };
+    Ok(Parsed { request, ids: count, rejected })
 }
 
 fn check_values(op: Op, values: &[Option<u8>], ids: usize) -> Result<(), ApiError> {

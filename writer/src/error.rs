@@ -4,7 +4,7 @@ use axum::http::header::{ACCEPT_ENCODING, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use rtad_core::device::IdKind;
+use rtad_core::device::{IdKind, KeyDigest};
 use rtad_core::snapshot::State;
 use rtad_http::body::BodyError;
 use rtad_http::json::NotJson;
@@ -52,6 +52,8 @@ pub(super) enum ApiError {
     RequestKeyReused,
     /// Values for an audience whose generation has none.
     NoValues,
+    /// Ids of another hash than those of the audience.
+    OtherDigest(KeyDigest),
     /// The audience follows a window.
     Owned,
     /// An event of the request found no room in the window.
@@ -122,6 +124,7 @@ impl ApiError {
             ),
             Self::Owned => (StatusCode::CONFLICT, "owned", "Audience follows a window"),
             Self::NoValues => (StatusCode::CONFLICT, "no_values", "Audience without values"),
+            Self::OtherDigest(_) => (StatusCode::CONFLICT, "other_digest", "Ids of another hash"),
             Self::WindowFull => (StatusCode::SERVICE_UNAVAILABLE, "window_full", "Window full"),
             Self::Backend => (StatusCode::SERVICE_UNAVAILABLE, "backend", "Backend failed"),
             Self::NotDurable => {
@@ -172,8 +175,9 @@ impl ApiError {
                     .to_owned()
             }
             Self::UnknownWindowKind => {
-                let kinds = IdKind::ALL.map(IdKind::as_str).join(", ");
-                format!("accepted: {kinds}, text")
+                let kinds = IdKind::ALL.into_iter().filter(|kind| KeyDigest::Md5.accepts(*kind));
+                let kinds: Vec<_> = kinds.map(IdKind::as_str).collect();
+                format!("accepted: {}, text", kinds.join(", "))
             }
             Self::RequestKeyReused => {
                 "the Idempotency-Key was used for a request with another body within the window's \
@@ -187,6 +191,15 @@ impl ApiError {
             }
             Self::NoValues => {
                 "nothing was changed; values need a generation of `rtad-loader build --value`"
+                    .to_owned()
+            }
+            Self::OtherDigest(KeyDigest::Md5) => {
+                "nothing was changed; the audience has the md5 of ids; accepted: ids of another \
+                 kind than sha1"
+                    .to_owned()
+            }
+            Self::OtherDigest(KeyDigest::Sha1) => {
+                "nothing was changed; the audience has the SHA-1 of ids; accepted: kind sha1"
                     .to_owned()
             }
             Self::WindowFull => {
@@ -367,6 +380,7 @@ mod tests {
             ApiError::UnknownWindowKind,
             ApiError::RequestKeyReused,
             ApiError::NoValues,
+            ApiError::OtherDigest(KeyDigest::Sha1),
             ApiError::Owned,
             ApiError::WindowFull,
             ApiError::NotDurable,

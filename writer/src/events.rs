@@ -13,7 +13,7 @@ use rtad_http::body::is_octet_stream;
 use rtad_http::json::{json_of, parse_object};
 use serde::{Deserialize, Serialize};
 
-use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
+use rtad_core::device::{DeviceKey, KeyDigest, KeyMaker};
 use rtad_window::{Key, Observed, RequestKey, Seen};
 
 use super::app::App;
@@ -139,9 +139,12 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
             }
         }
     } else {
-        let kind: IdKind = kind.parse().map_err(|_| ApiError::UnknownWindowKind)?;
+        let kind = kind.parse().ok().filter(|kind| KeyDigest::Md5.accepts(*kind));
+        let kind = kind.ok_or(ApiError::UnknownWindowKind)?;
         let mut made = Vec::with_capacity(count);
-        maker.keys_of_many(kind, texts, &mut made, |result| usable.push(result.is_ok()));
+        maker.keys_of_many(KeyDigest::Md5, kind, texts, &mut made, |result| {
+            usable.push(result.is_ok())
+        });
         keys.extend(made.iter().map(|key| *key.as_bytes()));
     }
     Ok(Batch { keys, ids: BatchIds { usable, is_binary: false, is_text }, at, digest: None })

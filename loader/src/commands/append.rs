@@ -145,6 +145,8 @@ fn run(
     let runtime = runtime()?;
     let mut writer =
         runtime.block_on(AppendWriter::open(&store, &args.target.audience, operation))?;
+    let digest = input.key_digest;
+    runtime.block_on(writer.check_digest(store.store(), &args.target.audience, digest))?;
     let adds = matches!(operation, Operation::Add | Operation::Restore);
     if adds {
         let audience = &args.target.audience;

@@ -186,6 +186,7 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         audience: &args.target.audience,
         filter: *filter,
         target_fpr: args.fpr,
+        digest: build.input.key_digest,
         budget: *budget,
         counts,
         merged,
@@ -272,7 +273,8 @@ impl Prepared {
         if args.require_live && base.current().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
-        let gate = Gate::open(&args.gate, &filter, args.fpr, writer.store(), &base);
+        let digest = input.key_digest;
+        let gate = Gate::open(&args.gate, (&filter, args.fpr), digest, writer.store(), &base);
         let gate = runtime.block_on(gate)?;
         let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
         let live = runtime.block_on(live).map_err(GateError::OverlapUnknown)?;

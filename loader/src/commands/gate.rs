@@ -15,12 +15,13 @@ use indicatif::HumanCount;
 use serde::Serialize;
 
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_core::device::SHARDS;
+use rtad_core::device::{KeyDigest, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{FilterCheck, Manifest};
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
+use super::error::OtherDigest;
 use super::overlap::Overlap;
 use super::value_parsers::parse_ratio;
 use super::verify::{MAX_EXCESS, MIN_POSITIVES, wilson};
@@ -117,6 +118,8 @@ nothing was published; a higher --max-fpr allows it"
 nothing was published; a higher --max-fill allows it"
     )]
     Fill { found: f64, max: f64 },
+    #[error(transparent)]
+    OtherDigest(#[from] OtherDigest),
     #[error("--max-fill is for block512: a ribbon filter has no fill; omit the flag")]
     NoFill,
     #[error(
@@ -156,8 +159,8 @@ impl Gate {
     /// Reads the live generation. A first publish is not compared.
     pub(super) async fn open(
         args: &GateArgs,
-        filter: &FilterSpec,
-        fpr: f64,
+        (filter, fpr): (&FilterSpec, f64),
+        digest: KeyDigest,
         store: &Store,
         base: &Base,
     ) -> Result<Self, GateError> {
@@ -180,6 +183,7 @@ impl Gate {
         let generation = current.generation;
         match store.manifest(base.audience(), current).await {
             Ok(live) => {
+                OtherDigest::check(&live, digest)?;
                 let inserted = live.folded().map_or(0, |folded| folded.inserted_keys);
                 let appended = current.deltas.iter().map(|delta| delta.added).sum::<u64>();
                 gate.live_generation = Some(generation);

@@ -57,7 +57,7 @@ impl FromStr for ColumnArg {
 #[derive(Debug, Args)]
 pub(super) struct InputArgs {
     /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid; several for ids
-    /// that their form tells apart: idfa,imei,oaid
+    /// that their form tells apart: idfa,imei,oaid; or sha1 alone, for an audience of SHA-1
     #[arg(long, value_name = "KIND[,KIND]", default_value = "md5")]
     id_kind: Kinds,
     /// Format of the inputs
@@ -109,6 +109,11 @@ pub(super) enum InputArgsError {
     ValueOfLines,
     #[error("--value does not go with --case all: an id with several keys would have several")]
     ValueOfCases,
+    #[error(
+        "columns of kind sha1 and of others: an audience has the md5 of ids, or their SHA-1; build \
+         two audiences"
+    )]
+    Sha1BesideOthers,
     #[error("--bad-rows skip requires --format csv: other formats have no rows of several lines")]
     BadRowsOfOthers,
 }
@@ -141,10 +146,10 @@ impl InputArgs {
     /// Resolves the flags and `inputs`.
     pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
         if let Some(batches) = &self.batches {
-            return Ok(self.input_of(
+            return self.input_of(
                 vec![Source::Batches(batches.clone())],
                 Layout::Batches { columns: self.columns_of_batches(batches.header())? },
-            ));
+            );
         }
         if matches!(self.bad_rows, BadRowsArg::Skip) && !matches!(self.format, Format::Csv) {
             return Err(InputArgsError::BadRowsOfOthers.into());
@@ -165,12 +170,14 @@ impl InputArgs {
             Format::Ndjson => Layout::Ndjson { columns: self.columns("ndjson")? },
             Format::Parquet => Layout::Parquet { columns: self.columns("parquet")? },
         };
-        Ok(self.input_of(expand(inputs)?, layout))
+        self.input_of(expand(inputs)?, layout)
     }
 
-    fn input_of(&self, sources: Vec<Source>, layout: Layout) -> Input {
+    fn input_of(&self, sources: Vec<Source>, layout: Layout) -> Result<Input, CommandError> {
         let keys = KeyMaker::with_extra_blanks(&self.blanks);
-        Input { sources, layout, value: None, case: self.case, keys, is_part: false }
+        let key_digest = layout.key_digest().ok_or(InputArgsError::Sha1BesideOthers)?;
+        let case = self.case;
+        Ok(Input { sources, layout, value: None, key_digest, case, keys, is_part: false })
     }
 
     /// The same with a column of values.

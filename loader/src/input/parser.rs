@@ -364,7 +364,7 @@ impl<'a> Parser<'a> {
 
 #[cfg(test)]
 mod tests {
-    use rtad_core::device::{Case, KeyMaker, Unusable};
+    use rtad_core::device::{Case, KeyDigest, KeyMaker, Unusable};
 
     use super::super::lookalike::lookalike;
     use super::*;
@@ -458,6 +458,7 @@ mod tests {
             sources: vec![Source::Stdin],
             layout: Layout::Ndjson { columns: columns.to_vec() },
             value: None,
+            key_digest: KeyDigest::Md5,
             case,
             keys: maker,
             is_part: false,

@@ -55,8 +55,8 @@ pub(crate) struct ColumnCounts {
 }
 
 /// Kinds whose ids are told apart by their shape, the narrowest first.
-pub(crate) const SHAPES: [IdKind; 5] =
-    [IdKind::Md5, IdKind::Idfa, IdKind::Imei, IdKind::AndroidId, IdKind::Mac];
+pub(crate) const SHAPES: [IdKind; 6] =
+    [IdKind::Md5, IdKind::Sha1, IdKind::Idfa, IdKind::Imei, IdKind::AndroidId, IdKind::Mac];
 
 /// Counts of each input.
 #[derive(Debug, Clone)]

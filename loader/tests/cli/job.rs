@@ -103,6 +103,29 @@ fn chunks_of(sandbox: &Sandbox, store: &str) -> BTreeMap<String, Vec<u8>> {
     chunks(&files).into_iter().map(|name| (name.clone(), files[name].clone())).collect()
 }
 
+#[test]
+fn sha1_ids_make_an_audience_of_sha1() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Sha1, 0..3000)));
+    sandbox.file("others", lines(&ids(IdKind::Md5, 0..3000)));
+    let published = |input: &str| {
+        let mut steps = Steps::begin(&sandbox);
+        let parts = steps.distinct(&[input], 2);
+        let chunks = steps.chunks(steps.total(), &parts.concat());
+        let all: Vec<_> = steps.lines.iter().cloned().chain(chunks).collect();
+        steps.publish("", &all)
+    };
+    assert_eq!(published("--id-kind sha1 {}/ids").json()["keys"], 3000);
+    let idfas = ids(IdKind::Idfa, 0..50).join(" ");
+    let query = format!("query --store {{}}/s --audience a --json --id-kind idfa {idfas}");
+    let answers = sandbox.run(&query).json()["answers"].clone();
+    assert!(answers.as_array().unwrap().iter().all(|answer| answer == "member"));
+
+    let refused = published("--id-kind md5 {}/others");
+    assert_eq!(refused.status, Some(3));
+    assert!(refused.stderr.contains("has keys of sha1, and the ids are of md5"));
+}
+
 /// Two kinds of ids with duplicates, blanks and malformed ones; over a generation with deltas and
 /// tombstones.
 #[test]

@@ -118,7 +118,10 @@ fn invalid_bodies_are_explained_without_quoting_ids() {
     let detail = client
         .post(ROUTE, format!(r#"{{"ids":[],"kind":"{secret}"}}"#))
         .problem(404, "unknown_kind");
-    assert_eq!(detail, "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid");
+    assert_eq!(
+        detail,
+        "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, sha1"
+    );
 }
 
 #[test]

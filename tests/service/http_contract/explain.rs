@@ -73,7 +73,10 @@ fn invalid_explain_requests_are_problems_without_the_id() {
     let detail = admin
         .post("/v1/explain", json!({ "id": id, "kind": id }).to_string())
         .problem(404, "unknown_kind");
-    assert_eq!(detail, "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid");
+    assert_eq!(
+        detail,
+        "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, sha1"
+    );
     let large = admin.post("/v1/explain/tencent", vec![b'0'; 4096]).problem(413, "too_large");
     assert_eq!(large, "the body is over 3072 bytes");
 }

@@ -20,7 +20,9 @@ fn peak(depot: &Depot, sets: &[Vec<DeviceKey>; 2], lines: &str) -> f64 {
     assert!(size_bytes > 145_000_000, "{size_bytes}");
     depot.publish(AUDIENCE, &sets[1], &spec);
     wait_until("the next", || pod.generation() == first + 1);
-    assert!(pod.connect().members_binary(AUDIENCE, &sets[1][..10_000]).iter().all(|member| *member));
+    assert!(
+        pod.connect().members_binary(AUDIENCE, &sets[1][..10_000]).iter().all(|member| *member)
+    );
     let (peak_bytes, chunks) = (pod.peak_bytes(), depot.manifest(AUDIENCE).chunks().len());
     eprintln!(
         "{lines:?}: {peak_bytes} bytes at the peak, for snapshots of {size_bytes} in {chunks} \

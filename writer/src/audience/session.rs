@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rtad_core::device::KeyDigest;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{AudienceName, Current, Digest, State};
 use rtad_store::StoreError;
@@ -10,13 +11,21 @@ use rtad_store::write::{Ledger, StoreWriter};
 use crate::error::ApiError;
 use crate::telemetry::Telemetry;
 
+/// What a generation's writes must keep to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GenerationFacts {
+    /// Whether devices have values.
+    pub(super) has_values: bool,
+    pub(super) digest: KeyDigest,
+}
+
 pub(super) struct Session {
     pub(super) store: StoreWriter,
     pub(super) audience: AudienceName,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) ledger: Option<Ledger>,
-    /// Manifest of the generation last asked about, and whether that has values.
-    values: Option<(Digest, bool)>,
+    /// Manifest of the generation last asked about, and its facts.
+    facts: Option<(Digest, GenerationFacts)>,
     /// Manifest of the generation with values that a warning was logged for.
     warned: Option<Digest>,
 }
@@ -27,7 +36,7 @@ impl Session {
         audience: AudienceName,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        Self { store, audience, telemetry, ledger: None, values: None, warned: None }
+        Self { store, audience, telemetry, ledger: None, facts: None, warned: None }
     }
 
     /// Opens the ledger unless it is open. Returns whether this call opened it.
@@ -58,17 +67,18 @@ impl Session {
         self.ledger.as_ref().is_some_and(|ledger| ledger.current().state == State::Live)
     }
 
-    /// Whether devices of the generation have values. Reads its manifest once.
-    pub(super) async fn has_values(&mut self, current: &Current) -> Result<bool, StoreError> {
-        if let Some((_, has_values)) =
-            self.values.filter(|(manifest, _)| *manifest == current.manifest_sha256)
+    /// The facts of the generation. Reads its manifest once.
+    pub(super) async fn facts(&mut self, current: &Current) -> Result<GenerationFacts, StoreError> {
+        if let Some((_, facts)) =
+            self.facts.filter(|(manifest, _)| *manifest == current.manifest_sha256)
         {
-            return Ok(has_values);
+            return Ok(facts);
         }
         let manifest = self.store.store().manifest(&self.audience, current).await?;
         let has_values = manifest.filter().value_bits() > 0;
-        self.values = Some((current.manifest_sha256, has_values));
-        Ok(has_values)
+        let facts = GenerationFacts { has_values, digest: manifest.key_digest() };
+        self.facts = Some((current.manifest_sha256, facts));
+        Ok(facts)
     }
 
     /// Logs once per generation that devices lost their values.

@@ -24,7 +24,7 @@ use rtad_store::write::Ledger;
 use super::batch::{Coalesced, coalesce};
 use super::commands::{AudienceChange, Command, Write, Written};
 use super::members::Members;
-use super::session::Session;
+use super::session::{GenerationFacts, Session};
 use crate::error::ApiError;
 use crate::op::Op;
 
@@ -236,6 +236,7 @@ impl Writer {
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
     ) -> Result<(), StoreError> {
+        self.refuse_other_digests(ledger, batch).await;
         let has_values = self.has_values(ledger, batch).await?;
         let needs_members = |write: &Write| write.request.op == Op::AddIfAbsent;
         let mut members = None;
@@ -285,6 +286,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Refuses requests with ids of another hash than those of the audience, which it has for good.
+    /// An unreadable manifest stops no request.
+    async fn refuse_other_digests(&mut self, ledger: &Ledger, batch: &mut Vec<Write>) {
+        let Ok(GenerationFacts { digest, .. }) = self.session.facts(ledger.current()).await else {
+            return;
+        };
+        let is_other = |write: &mut Write| write.request.digest.is_some_and(|it| it != digest);
+        Self::refuse(batch.extract_if(.., is_other).collect(), &ApiError::OtherDigest(digest));
+    }
+
     /// Whether the generation has values that additions of the batch replace. Refuses requests with
     /// values if it has none. An unreadable manifest does not stop other requests.
     async fn has_values(
@@ -295,16 +306,17 @@ impl Writer {
         if !batch.iter().any(|write| write.request.op.adds()) {
             return Ok(false);
         }
-        let mut has_values = self.session.has_values(ledger.current()).await;
+        let has_values = |facts: GenerationFacts| facts.has_values;
+        let mut found = self.session.facts(ledger.current()).await.map(has_values);
         let is_valued = |write: &mut Write| !write.request.values.is_empty();
         if !batch.iter_mut().any(is_valued) {
-            return Ok(has_values.unwrap_or(false));
+            return Ok(found.unwrap_or(false));
         }
         // A build may have published values since.
-        if matches!(has_values, Ok(false)) && ledger.refresh().await? {
-            has_values = self.session.has_values(ledger.current()).await;
+        if matches!(found, Ok(false)) && ledger.refresh().await? {
+            found = self.session.facts(ledger.current()).await.map(has_values);
         }
-        let has_values = has_values?;
+        let has_values = found?;
         if !has_values {
             Self::refuse(batch.extract_if(.., is_valued).collect(), &ApiError::NoValues);
         }

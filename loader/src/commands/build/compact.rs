@@ -62,7 +62,8 @@ pub(super) async fn run(
     if !old.filter().kind().is_growable() {
         return Err(BuildError::CompactRibbon { audience }.into());
     }
-    let gate = Gate::open(gate, old.filter(), old.target_fpr(), store, &base).await?;
+    let filter = (old.filter(), old.target_fpr());
+    let gate = Gate::open(gate, filter, old.key_digest(), store, &base).await?;
     let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
     // Compaction does not extend the lifetime of the data.
     let expires = || expiry.end(now_unix_seconds()).or(old.expires_unix_seconds());
@@ -89,7 +90,9 @@ pub(super) async fn run(
         ..old.build().clone()
     };
     let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
-    let manifest = manifest.with_lineage(old.lineage().cloned().unwrap_or_default());
+    let manifest = manifest
+        .with_lineage(old.lineage().cloned().unwrap_or_default())
+        .with_key_digest(old.key_digest());
     let manifest = match expires() {
         Some(end) => manifest.expiring_at(end),
         None => manifest,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use tokio::runtime::Runtime;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::SHARDS;
+use rtad_core::device::{KeyDigest, SHARDS};
 use rtad_core::filter::FilterSpec;
 use rtad_core::snapshot::{
     AudienceName, BuildReport, ChunkRecord, FilterCheck, Lineage, Manifest, ManifestBuilder,
@@ -45,6 +45,7 @@ pub(super) struct BuildPlan<'a> {
     pub(super) audience: &'a AudienceName,
     pub(super) filter: FilterSpec,
     pub(super) target_fpr: f64,
+    pub(super) digest: KeyDigest,
     pub(super) budget: Budget,
     pub(super) counts: Counts,
     pub(super) merged: &'a MergedDeltas,
@@ -256,6 +257,7 @@ impl BuildPlan<'_> {
         let folded = self.merged.folded.clone();
         new_manifest(chunks, self.audience, generation, build, folded, self.expiry)
             .with_lineage(self.lineage.clone())
+            .with_key_digest(self.digest)
     }
 }
 

@@ -30,6 +30,11 @@ buckets out of order"
     NotDistinct,
     #[error("stdin: expected at most --keys {keys} distinct keys, found {found}")]
     TooManyKeys { found: u64, keys: u64 },
+    #[error(
+        "`rtad-loader keys` read ids of kind sha1 and of others: an audience has the md5 of ids, \
+         or their SHA-1; nothing was published"
+    )]
+    Sha1BesideOthers,
     #[error("{input}: could not read it")]
     Lines { input: String, source: io::Error },
     #[error("{input}, line {line}: expected a report of `rtad-loader keys`, `distinct` or `chunk`")]

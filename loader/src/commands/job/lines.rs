@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::IdKind;
+use rtad_core::device::{IdKind, KeyDigest};
 use rtad_core::snapshot::{ChunkEntry, Digest, FilterStats};
 
 use super::super::carried::CarriedReport;
@@ -102,6 +102,16 @@ impl KeysLine {
             lookalikes: LOOKALIKES.map(|pair| of(&self.lookalikes, &name(pair))),
             packed: self.packed,
             ..Counts::default()
+        }
+    }
+
+    /// The hash of the ids from which the keys are made.
+    pub(super) fn digest(&self) -> Result<KeyDigest, JobError> {
+        let of_sha1 = |kind: &String| kind == IdKind::Sha1.as_str();
+        match self.kinds.keys().filter(|kind| of_sha1(kind)).count() {
+            0 => Ok(KeyDigest::Md5),
+            some if some == self.kinds.len() => Ok(KeyDigest::Sha1),
+            _ => Err(JobError::Sha1BesideOthers),
         }
     }
 

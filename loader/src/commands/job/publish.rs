@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rtad_cli::command_error::CommandError;
+use rtad_core::device::KeyDigest;
 use rtad_core::snapshot::{BuildReport, ChunkRecord, Digest};
 use rtad_core::snapshot::{FilterCheck, Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_sign::{SignArgs, TrustArgs};
@@ -105,6 +106,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     };
     let reported = StepReports::read(args)?;
     reported.check(args)?;
+    let digest = reported.read.digest()?;
     let carried = reported.carried(job);
     let (base, filter) = (job.base(), job.filter());
     let summary = runtime()?.block_on(async {
@@ -113,9 +115,10 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
             Some(writer) => Some(writer.publish(base.clone()).await?),
             None => None,
         };
-        let gate = Gate::open(&args.gate, &filter, job.target_fpr, &store, &base).await?;
+        let fpr = job.target_fpr;
+        let gate = Gate::open(&args.gate, (&filter, fpr), digest, &store, &base).await?;
         let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
-        let (manifest, check) = reported.manifest(args, generation);
+        let (manifest, check) = reported.manifest(args, generation, digest);
         // Parse the manifest as readers do: the reports may be invalid.
         Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
             .map_err(JobError::InvalidManifest)?;
@@ -260,7 +263,12 @@ impl StepReports {
         Ok((checked > 0).then(|| Overlap::of(checked, found.iter().sum())))
     }
 
-    fn manifest(&self, args: &PublishArgs, generation: u64) -> (Manifest, FilterCheck) {
+    fn manifest(
+        &self,
+        args: &PublishArgs,
+        generation: u64,
+        digest: KeyDigest,
+    ) -> (Manifest, FilterCheck) {
         let job = &args.job;
         let mut manifest = ManifestBuilder::new(job.filter(), job.target_fpr);
         for line in self.chunks.values() {
@@ -275,7 +283,8 @@ impl StepReports {
         let (folded, check) = (job.folded(), manifest.check());
         let audience = &job.audience;
         let manifest = new_manifest(manifest, audience, generation, build, folded, args.expiry)
-            .with_lineage(args.lineage.labels());
+            .with_lineage(args.lineage.labels())
+            .with_key_digest(digest);
         (manifest, check)
     }
 

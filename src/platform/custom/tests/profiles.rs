@@ -166,7 +166,7 @@ fn huawei_profile_answers_a_request() {
 fn openrtb_profile_answers_a_request() {
     let platform = Arc::clone(&profile("openrtb.toml").platforms[0]);
     let body = br#"{"id": "r1", "imp": [{"id": "1"}], "app": {"bundle": "a.b"}, "device": {
-        "os": "Android", "ifa": "2b3c", "didmd5": "d", "dpidmd5": "p", "geo": {"region": "SH"}}}"#;
+        "os": "Android", "ifa": "2b3c", "didmd5": "d", "dpidmd5": "p", "dpidsha1": "s", "geo": {"region": "SH"}}}"#;
     let (answer, script) = asked(&platform, body, &[BID]);
     assert_eq!(answer.unwrap(), r#"{"id":"r1","accepted":["501"]}"#);
     let mut ids = script.ids;
@@ -174,6 +174,7 @@ fn openrtb_profile_answers_a_request() {
     let expected = [
         "device.didmd5 imei_md5 d",
         "device.dpidmd5 android_id_md5 p",
+        "device.dpidsha1 android_id_sha1 s",
         "device.ifa gaid 2b3c",
         "device.ifa idfa 2b3c",
     ];

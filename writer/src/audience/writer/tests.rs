@@ -46,7 +46,7 @@ impl Queue {
     fn ask(&self, op: Op, numbers: &[usize]) -> oneshot::Receiver<Result<Written, ApiError>> {
         let (reply, answer) = oneshot::channel();
         let keys = numbers.iter().map(|number| device(*number)).collect();
-        let request = WriteRequest { op, keys, values: Vec::new() };
+        let request = WriteRequest { op, keys, values: Vec::new(), digest: None };
         let waiting = self.telemetry.waiting();
         assert!(
             self.sender

@@ -4,7 +4,7 @@ use std::str::FromStr as _;
 
 use rtad_config::values::{filled, text};
 use rtad_config::{Document, OneOrMany};
-use rtad_core::device::IdKind;
+use rtad_core::device::{IdKind, KeyDigest};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const ACCEPTED_ID: &str = "PARAMETER=KIND, or a parameter with the name of a kind; the kinds \
@@ -61,7 +61,7 @@ impl CallbackId {
         let kind = match kind {
             // The key of a text and of an id as issued is the same; an unexpanded macro is blank.
             "text" => IdKind::Openid,
-            kind => IdKind::from_str(kind).ok()?,
+            kind => IdKind::from_str(kind).ok().filter(|kind| KeyDigest::Md5.accepts(*kind))?,
         };
         let parameter = parameter.to_owned();
         (!parameter.is_empty()).then(|| Self { parameter, kind, text: text.to_owned() })
