@@ -49,6 +49,16 @@ def test_pages_load_nothing_from_other_hosts(site):
             assert not target.startswith(("http:", "https:", "//")), f"{page.name}: {target}"
 
 
+def test_docstrings_of_the_python_package_are_shown(site):
+    package = (ROOT / "python/rtad/__init__.py").read_text()
+    names = re.findall(r'^    "(\w+)",$', package, re.M)
+    text = (site / "reference/python.html").read_text()
+    for name in names:
+        assert f'id="rtad.{name}"' in text, name
+    for docstring in ["Builds an audience and publishes it", "null for an id without a key"]:
+        assert docstring in text
+
+
 def test_search_covers_both_languages(site):
     index = (site / "search/search_index.json").read_text()
     assert "guides/erase-a-device.html" in index
