@@ -61,6 +61,8 @@ unavailable = "no_bid"
 """
     config.write_text(rules + (ROOT / "profiles/openrtb.toml").read_text())
     with Rtad("--config", config, "--store", target[1], log=tmp_path / "rtad.log") as rtad:
+        # Available after the first load.
+        assert rtad.decisions
         yield rtad
 
 
