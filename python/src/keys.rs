@@ -39,7 +39,7 @@ pub(crate) fn key<'py>(
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let (kind, mut found) = (kind_of(kind)?, None);
     let ids = IdColumn::read_column(PyList::new(py, [id])?.as_any())?;
-    let digest = KeyDigest::of_list(kind);
+    let digest = KeyDigest::of_ids(kind);
     each_batch(ids, (digest, kind), &KEY_MAKER, |keys, _| found = keys.first().copied())?;
     Ok(found.map(|key| PyBytes::new(py, key.as_bytes())))
 }
@@ -55,7 +55,7 @@ pub(crate) fn keys(
     let (kind, ids, maker) = (kind_of(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
     py.detach(|| {
         let (mut bytes, mut nulls) = (Vec::<u8>::new(), NullBufferBuilder::new(0));
-        let of_kind = (KeyDigest::of_list(kind), kind);
+        let of_kind = (KeyDigest::of_ids(kind), kind);
         let counts = each_batch(ids, of_kind, &maker, |keys, is_usable| {
             let mut keys = keys.iter();
             for is_usable in is_usable {

@@ -42,16 +42,14 @@ impl DeviceKeys {
             return add(&mut self.sha1, key);
         }
         let is_new = add(&mut self.md5, key)?;
-        if has_sha1 && is_new {
-            self.add_sha1_of(kind, id)?;
-        }
-        Ok(is_new)
+        // Also of an id whose md5 came before it: that one has no SHA-1.
+        Ok(has_sha1 && self.add_sha1_of(kind, id)? || is_new)
     }
 
     /// Apart, as nearly no pod has an audience of SHA-1.
     #[cold]
-    fn add_sha1_of(&mut self, kind: IdKind, id: &[u8]) -> Result<(), TooManyIds> {
-        KeyMaker::sha1_key(kind, id).map_or(Ok(()), |key| add(&mut self.sha1, key).map(|_| ()))
+    fn add_sha1_of(&mut self, kind: IdKind, id: &[u8]) -> Result<bool, TooManyIds> {
+        KeyMaker::sha1_key(kind, id).map_or(Ok(false), |key| add(&mut self.sha1, key))
     }
 
     /// The keys to look up in audiences of this digest.

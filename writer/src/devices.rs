@@ -137,7 +137,7 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
         check_values(op, values, count)?;
     }
     let (mut keys, mut results) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let digest = KeyDigest::of_list(kind);
+    let digest = KeyDigest::of_ids(kind);
     maker.keys_of_many(digest, kind, texts, &mut keys, |result| results.push(result));
     let is_usable = |(index, _): &(usize, _)| results.get(*index).is_some_and(Result::is_ok);
     let values = values.into_iter().flatten().enumerate().filter(is_usable);

@@ -63,7 +63,7 @@ impl Layout {
             Self::Lines { kinds } => vec![kinds],
             _ => of_columns.collect(),
         };
-        let mut digests = kinds.iter().map(|kinds| KeyDigest::of_list(kinds.first()));
+        let mut digests = kinds.iter().map(|kinds| KeyDigest::of_ids(kinds.first()));
         let first = digests.next()?;
         digests.all(|digest| digest == first).then_some(first)
     }

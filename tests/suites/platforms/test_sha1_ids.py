@@ -99,6 +99,9 @@ def test_bid_requests_with_raw_and_hashed_ids_are_decided(served):
     assert reason(served, {"sha1": sha1(NOBODY)}) == "not_member"
     assert reason(served, {"imei_md5": md5(IMEI)}) == "unavailable"
     assert reason(served, {"imei_md5": md5(IMEI), "gaid": NOBODY}) == "not_member"
+    # The raw id has the md5 of the one before it.
+    assert reason(served, {"imei_md5": md5(IMEI), "imei": IMEI}) == "member"
+    assert reason(served, {"gaid": NOBODY, "imei_md5": md5(IMEI), "imei": IMEI}) == "member"
     assert reason(served, {"sha1": sha1("")}) == "no_device"
 
 

@@ -11,7 +11,7 @@ use rtad_store::write::{Ledger, StoreWriter};
 use crate::error::ApiError;
 use crate::telemetry::Telemetry;
 
-/// What a generation's writes must keep to.
+/// Facts of a generation that its writes must match.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GenerationFacts {
     /// Whether devices have values.

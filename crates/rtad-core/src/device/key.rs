@@ -30,7 +30,7 @@ impl KeyDigest {
     }
 
     /// The digest of audiences that are built from ids of this kind.
-    pub const fn of_list(kind: IdKind) -> Self {
+    pub const fn of_ids(kind: IdKind) -> Self {
         match kind {
             IdKind::Sha1 => Self::Sha1,
             _ => Self::Md5,
