@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use rtad_core::files::open_regular;
+use rtad_core::files::{FileLock, open_regular};
 
 use super::file::{self, FileError};
 
@@ -18,7 +18,7 @@ const LOCK: &str = "LOCK";
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    lock: Mutex<Option<File>>,
+    lock: Mutex<Option<FileLock>>,
 }
 
 impl Folder {
@@ -43,8 +43,8 @@ impl Folder {
             }
             let mut options = OpenOptions::new();
             let file = options.create(true).truncate(false).write(true).open(path)?;
-            match file.try_lock() {
-                Ok(()) => *held = Some(file),
+            match FileLock::exclusive(file) {
+                Ok(lock) => *held = Some(lock),
                 Err(TryLockError::WouldBlock) => return Err(FileError::InUse),
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }

@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all: written under another name, then renamed. Files that are
 //! opened without blocking.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,39 @@ impl Drop for AtomicFile {
         if !self.is_published {
             let _ = std::fs::remove_file(&self.aside);
         }
+    }
+}
+
+/// A lock of an open file, for as long as this value lives. The kernel releases that of a killed
+/// process.
+#[derive(Debug)]
+pub struct FileLock(File);
+
+impl FileLock {
+    /// Takes the lock alone.
+    ///
+    /// # Errors
+    ///
+    /// Somebody has it, or the file system cannot lock.
+    pub fn exclusive(file: File) -> Result<Self, TryLockError> {
+        file.try_lock().map(|()| Self(file))
+    }
+
+    /// Takes a share of the lock.
+    ///
+    /// # Errors
+    ///
+    /// Somebody has it alone, or the file system cannot lock.
+    pub fn shared(file: File) -> Result<Self, TryLockError> {
+        file.try_lock_shared().map(|()| Self(file))
+    }
+}
+
+impl Drop for FileLock {
+    /// Closing the file is not enough: a process that is being started has a copy of the
+    /// descriptor until it runs its program, and the copy keeps the lock.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }
 
@@ -89,4 +122,24 @@ pub fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_ends_though_the_descriptor_was_copied() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::open(file.path()).unwrap();
+        for lock in [FileLock::exclusive, FileLock::shared] {
+            let locked = open();
+            // As in a process between fork and exec.
+            let _copy = locked.try_clone().unwrap();
+            let held = lock(locked).unwrap();
+            assert!(matches!(FileLock::exclusive(open()), Err(TryLockError::WouldBlock)));
+            drop(held);
+            FileLock::exclusive(open()).unwrap();
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rtad_core::files::{self, private, sync_dir};
+use rtad_core::files::{self, FileLock, private, sync_dir};
 
 use crate::checkpoint::checkpoint_path;
 use crate::disk::{Disk, LocalDisk};
@@ -17,7 +17,7 @@ pub struct StateDir {
     pub(crate) dir: PathBuf,
     pub(crate) disk: Arc<dyn Disk>,
     /// Held while the window is open: a second process must not write its files.
-    _lock: File,
+    _lock: FileLock,
 }
 
 /// Free space without which a log that failed does not go on: the next failure reads the table
@@ -146,12 +146,12 @@ impl StateDir {
     }
 }
 
-fn lock_dir(dir: &Path) -> Result<File, OpenError> {
+fn lock_dir(dir: &Path) -> Result<FileLock, OpenError> {
     let path = dir.join("LOCK");
     let file = private().truncate(false).open(&path);
     let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
+    match FileLock::exclusive(file) {
+        Ok(lock) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
     }

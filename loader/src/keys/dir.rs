@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use rtad_core::files;
+use rtad_core::files::{self, FileLock};
 
 use super::error::SpillError;
 use super::partition::PARTITIONS;
@@ -32,7 +32,7 @@ pub(crate) struct SpillDir {
 #[derive(Debug)]
 struct Named {
     /// The directory, locked.
-    _lock: File,
+    _lock: FileLock,
     /// Created by this process.
     is_ours: bool,
     is_kept: AtomicBool,
@@ -62,14 +62,13 @@ impl SpillDir {
             }
             _ => {}
         }
-        let lock = File::open(path).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
+        let lock = match FileLock::exclusive(File::open(path).map_err(failed)?) {
+            Ok(lock) => lock,
             Err(TryLockError::WouldBlock) => {
                 return Err(SpillError::InUse { dir: path.display().to_string() });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
+        };
         let named = Named {
             _lock: lock,
             is_ours,

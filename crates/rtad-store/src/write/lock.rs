@@ -7,7 +7,7 @@
 //! The kernel releases the locks of a killed process. Object stores use conditional puts
 //! (`write/put.rs`) and a gc mark (`write/gc.rs`) instead.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{OpenOptions, TryLockError};
 use std::io;
 use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::backend::{Backend, Directory};
 use crate::blocking::blocking;
 use crate::error::StoreError;
 use crate::layout::{audience_path, window_path};
-use rtad_core::files::sync_dir;
+use rtad_core::files::{FileLock, sync_dir};
 use rtad_core::snapshot::AudienceName;
 
 /// The retry interval and time-out of a lock that is busy.
@@ -42,7 +42,7 @@ const CURRENT_HELD: &str = "another writer holds CURRENT.LOCK";
 
 /// The outcome of one try to take a lock.
 enum Try {
-    Taken(File),
+    Taken(FileLock),
     /// The holder releases it soon.
     Busy,
     /// The holder may keep it for hours.
@@ -58,7 +58,7 @@ enum Try {
 pub(super) async fn lock(
     backend: &Backend,
     audience: &AudienceName,
-) -> Result<Option<File>, StoreError> {
+) -> Result<Option<FileLock>, StoreError> {
     let reason = "another process is publishing this audience";
     let folder = audience_path(audience);
     retry(backend, audience, folder, (LockRetry::EXCLUSIVE, reason), lock_and_sweep).await
@@ -73,7 +73,7 @@ pub(super) async fn lock(
 pub(crate) async fn lock_shared(
     backend: &Backend,
     audience: &AudienceName,
-) -> Result<Option<File>, StoreError> {
+) -> Result<Option<FileLock>, StoreError> {
     let reason = "another process is publishing this audience, or a gc is at work";
     let folder = audience_path(audience);
     retry(backend, audience, folder, (LockRetry::SHARED, reason), try_lock_shared).await
@@ -88,7 +88,7 @@ pub(crate) async fn lock_shared(
 pub(super) async fn lock_current(
     backend: &Backend,
     audience: &AudienceName,
-) -> Result<Option<File>, StoreError> {
+) -> Result<Option<FileLock>, StoreError> {
     let take = |folder: &FilePath| take_and_sweep(folder, "CURRENT.LOCK", &["", "deltas"]);
     let (folder, why) = (audience_path(audience), (LockRetry::CURRENT, CURRENT_HELD));
     retry(backend, audience, folder, why, take).await
@@ -104,7 +104,7 @@ pub(super) async fn lock_window(
     backend: &Backend,
     window: &AudienceName,
     is_claim: bool,
-) -> Result<Option<File>, StoreError> {
+) -> Result<Option<FileLock>, StoreError> {
     let take: fn(&FilePath) -> io::Result<Try> = if is_claim {
         |folder| {
             make_folder(folder)?;
@@ -127,7 +127,7 @@ async fn retry(
     folder: Path,
     (retry, reason): (LockRetry, &str),
     take: fn(&FilePath) -> io::Result<Try>,
-) -> Result<Option<File>, StoreError> {
+) -> Result<Option<FileLock>, StoreError> {
     let Backend::Directory(Directory { root, .. }) = backend else { return Ok(None) };
     let begun = Instant::now();
     loop {
@@ -180,8 +180,8 @@ fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
         .write(true)
         .truncate(false)
         .open(folder.join("LOCK"))?;
-    match lock.try_lock_shared() {
-        Ok(()) => Ok(Try::Taken(lock)),
+    match FileLock::shared(lock) {
+        Ok(lock) => Ok(Try::Taken(lock)),
         Err(TryLockError::WouldBlock) => Ok(Try::Busy),
         Err(TryLockError::Error(error)) => Err(error),
     }
@@ -191,11 +191,11 @@ fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
 fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<Try> {
     let lock =
         OpenOptions::new().create(true).write(true).truncate(false).open(folder.join(name))?;
-    match lock.try_lock() {
-        Ok(()) => {}
+    let lock = match FileLock::exclusive(lock) {
+        Ok(lock) => lock,
         Err(TryLockError::WouldBlock) => return Ok(Try::Busy),
         Err(TryLockError::Error(error)) => return Err(error),
-    }
+    };
     for part in parts {
         let entries = match std::fs::read_dir(folder.join(part)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

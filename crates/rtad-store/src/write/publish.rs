@@ -17,7 +17,6 @@
 //! that no gc has removed its files (`write/gc/guard.rs`).
 
 use std::collections::HashSet;
-use std::fs::File;
 
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutPayload};
@@ -32,6 +31,7 @@ use super::probe::check_conditions;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::{current_path, manifest_path, signature_path};
+use rtad_core::files::FileLock;
 use rtad_core::snapshot::{
     AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest,
 };
@@ -47,7 +47,7 @@ pub struct Publication<'w> {
     generation: u64,
     /// The live chunks of an object store, which no gc removes while `CURRENT` is unchanged.
     safe_chunks: HashSet<Digest>,
-    _lock: Option<File>,
+    _lock: Option<FileLock>,
 }
 
 impl StoreWriter {
