@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from suites.testkit.programs import ROOT
+from suites.testkit.programs import BUILD_PATH, ROOT
 
 # Of the whole workspace, as built by `make test`: a single package would rebuild its dependencies
 # with other features.
@@ -44,7 +44,7 @@ def test_rust_tests_pass_in_a_bucket(request, server, target, filters):
     done = subprocess.run(
         [*CARGO, *target.split(), "--", "--show-output", *filters],
         cwd=ROOT,
-        env=os.environ | environment,
+        env=os.environ | environment | {"PATH": BUILD_PATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -8,6 +8,8 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(os.environ.get("TEST_PROGRAMS", ROOT / "target/debug")).resolve()
 RTAD, LOADER, WRITER = FOLDER / "rtad", FOLDER / "rtad-loader", FOLDER / "rtad-writer"
 LOAD = FOLDER / "load"
+# The PATH of the build, before conftest.py adds to it. With another one, cargo builds pyo3 again.
+BUILD_PATH = os.environ["PATH"]
 
 
 def loader(*words, given=None, env=None):
