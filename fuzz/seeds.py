@@ -19,6 +19,7 @@ import ribbon  # noqa: E402
 CORPUS = Path(__file__).parent / "corpus"
 
 IMEI_MD5 = "8d3ebd3654fb46a2832296669cf1b536"
+IMEI_SHA1 = "f9e85eb0f83f9ff71504d783ae54a3298aa409c1"
 OAID_MD5 = "83e9158a4fb54c0e1ef0b238639a23ae"
 OAID = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"
 
@@ -208,6 +209,9 @@ API = {
     "lists-of-ids": '{"device":{"caid":["abcdefabcdefabcdefabcdefabcdef12",null,""],"idfa":null}}',
     "every-kind": '{"device":{"md5":"0","idfa":"0","imei":"868049039501257","oaid":"0","android_id":"0","mac":"0","caid":"0",'
     '"gaid":"0","openid":"0","idfa_md5":"0","imei_md5":"0","oaid_md5":"0","android_id_md5":"0","mac_md5":"0"}}',
+    "sha1-ids": '{"device":{"sha1":"%s","imei_sha1":"%s","oaid_sha1":["%s","0"],"imei":"868049039501257"}}'
+    % (IMEI_SHA1, IMEI_SHA1.upper(), IMEI_SHA1[:39]),
+    "sha1-ids-alone": '{"device":{"imei_sha1":"%s"}}' % IMEI_SHA1,
     "ids-65": '{"device":{"openid":[%s]}}' % ",".join(f'"id-{index}"' for index in range(65)),
     "strategies-65": '{"strategies":[%s]}' % ",".join(['"careful"'] * 65),
     "escapes": '{"request_id":"\\u8bf7\\ud83e\\udd80\\n","strategies":["\\u0063areful"],"dev\\u0069ce":{"im\\u0065i":"\\u0038"}}',
@@ -284,7 +288,7 @@ def golden(kind):
     return manifest | {"audience": "old", "generation": 7}, [file.read_bytes() for file in files]
 
 
-def ribbon_generation():
+def ribbon_generation(value_bits=0):
     """A manifest and four small chunks of ribbon filters, the last with a second tier."""
     millibits, files, entries = 12_500, [], []
     for sizes in [{0: 40, 1: 5, 5: 33}, {0x1001: 100, 0x1003: 1}, {0x2FFF: 7}, {0x3000: 3060}]:
@@ -297,13 +301,15 @@ def ribbon_generation():
                 # Keys that start in one line are diverted.
                 start = b"\xa5" * 8 if number >= 3000 else digest[2:10]
                 keys.append(shard.to_bytes(2, "big") + start + digest[10:])
-            built, diverted, listed = ribbon.build_shard(keys, ribbon.bits_of(millibits, 0, shard))
+            bits = ribbon.bits_of(millibits, value_bits, shard)
+            values = {key: index % 16 for index, key in enumerate(keys)} if value_bits else None
+            built, diverted, listed = ribbon.build_shard(keys, bits, values)
             numbers.append((len(keys), diverted, listed))
             parts.append(built)
         body = b"".join(built[part] for part in range(3) for built in parts)
         held = sum(number[0] for number in numbers)
         head = (b"RTADCHNK", 1, 3, 2, millibits, first, count, held, len(body))
-        file = struct.pack("<8s6I2Q16x", *head)
+        file = struct.pack("<8s6I2QI12x", *head, value_bits)
         for array in range(3):
             file += struct.pack(f"<{count}I", *(number[array] for number in numbers))
         file += bytes(-len(file) % 64) + body
@@ -314,6 +320,8 @@ def ribbon_generation():
     manifest = golden("block512")[0]
     figures = {"target_fpr": 0.0001, "expected_fpr": 1e-9, "diverted_keys": 60, "listed_keys": 70}
     manifest["filter"] = {"kind": "ribbon", "hashes": 2, "millibits_per_key": millibits} | figures
+    if value_bits:
+        manifest["filter"]["value_bits"] = value_bits
     totals = {field: sum(entry[field] for entry in entries) for field in ("keys", "size_bytes")}
     return manifest | totals | {"chunks": entries}, files
 
@@ -375,16 +383,21 @@ CURRENT["thirteen-deltas"] = as_json(NAMES | {"deltas": [CHANGES[1]] * 13})
 CURRENT["newer-version"] = as_json(NAMES | {"version": 2})
 CURRENT["lists-for-objects"] = as_json(NAMES | {"deltas": [[3, 5, 1, 1, "00"]]})
 
-for KIND in ["block512", "ribbon"]:
-    GENERATION, FILES = ribbon_generation() if KIND == "ribbon" else golden(KIND)
+for KIND, (GENERATION, FILES) in {
+    "block512": golden("block512"),
+    "ribbon": ribbon_generation(),
+    "ribbon-with-values": ribbon_generation(ribbon.VALUE_BITS),
+}.items():
     FOLDED = {"through": 8, "deltas": [CHANGES[1]], "residual": TOMBSTONES[1], "inserted_keys": 2}
     MANIFEST[KIND] = as_json(GENERATION)
     MANIFEST[KIND + "-folded"] = as_json(
         GENERATION | {"folded": FOLDED, "expires_unix_seconds": 1 << 40}
     )
     MANIFEST[KIND + "-expired"] = as_json(GENERATION | {"expires_unix_seconds": 1})
+    MANIFEST[KIND + "-sha1"] = as_json(GENERATION | {"key_digest": "sha1"})
+    MANIFEST[KIND + "-unknown-digest"] = as_json(GENERATION | {"key_digest": "sha256"})
     MANIFEST[KIND + "-unknown-field"] = as_json(GENERATION | {"line\nend": 1})
-    # One byte of the mode, see files.rs.
+    # One byte of the mode, see files/chunk.rs.
     CHUNK[KIND] = b"\0\x63" + FILES[0]
     CHUNK[KIND + "-repaired"] = b"\1\xff" + FILES[-1]
     CHUNK[KIND + "-in-bytes"] = b"\1\0" + FILES[2]
