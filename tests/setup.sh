@@ -24,7 +24,7 @@ for group in "${@:-test}"; do
             need redis-server
             need systemd-analyze systemd
             need wrk
-            [ -n "${CHROMIUM:-}" ] || need chromium
+            [ -n "${CHROMIUM:-}" ] || need chromium-headless-shell
             requirements+=(tests/requirements.txt tests/requirements-docs.txt)
             azurite=target/tools/azurite
             ;;

@@ -24,8 +24,9 @@ FASTER = """{
 
 
 def chromium():
-    """Launch options: the browser at $CHROMIUM, by default `chromium` on PATH."""
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    """Launch options: the browser at $CHROMIUM, by default `chromium-headless-shell` on PATH, which
+    takes two thirds of the CPU time of `chromium`."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell")
     return {"executable_path": path, "args": ["--no-sandbox"]}
 
 
