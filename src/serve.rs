@@ -53,7 +53,7 @@ use crate::sync::{Shared, SyncCommand, Syncer};
 use crate::telemetry::{Telemetry, count_as_worker};
 use reload::{Reloader, warn_of};
 use running::OpenPort;
-use threads::{Priority, spawn};
+use threads::{Priority, Threads};
 
 /// Open connections of the admin port: probes, a scraper and a few people.
 const MAX_ADMIN_CONNECTIONS: usize = 256;
@@ -102,13 +102,14 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     };
 
     let priority = Arc::new(Priority::default());
-    let first_poll = start_sync(sync, received, &priority)?;
+    let threads = Threads::default();
+    let first_poll = start_sync(&threads, sync, received, &priority)?;
     let Shared { caps, counts, telemetry, .. } = parts.shared.clone();
-    spawn("caps", None, async move || {
+    threads.spawn("caps", None, async move || {
         let counted = counts.run(telemetry, Arc::clone(&caps));
         tokio::join!(caps.run(), counted);
     })?;
-    let admin_address = start_admin_port(&parts, admin, metrics, max_connections)?;
+    let admin_address = start_admin_port(&threads, &parts, admin, metrics, max_connections)?;
     tracing::info!(
         %admin_address,
         store = store_url,
@@ -132,6 +133,7 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
         ports,
         reloader: parts.reloader,
         log: parts.log,
+        _threads: threads,
     })
 }
 
@@ -266,13 +268,14 @@ fn listen_error(
 
 /// Starts the sync thread; the receiver gets a value when the first snapshots are served.
 fn start_sync(
+    threads: &Threads,
     sync: Syncer,
     commands: mpsc::Receiver<SyncCommand>,
     priority: &Arc<Priority>,
 ) -> Result<oneshot::Receiver<()>, StartError> {
     let (loaded, first_poll) = oneshot::channel();
     let alive = sync.alive();
-    spawn("sync", Some(Arc::clone(priority)), async move || {
+    threads.spawn("sync", Some(Arc::clone(priority)), async move || {
         let _alive = alive;
         Arc::new(sync).run(commands, loaded).await;
     })?;
@@ -282,6 +285,7 @@ fn start_sync(
 /// Starts the admin thread. Its ports outlive the drain, as probes must see it: they close with
 /// the process.
 fn start_admin_port(
+    threads: &Threads,
     parts: &SharedParts,
     listener: TcpListener,
     metrics: Option<TcpListener>,
@@ -301,7 +305,7 @@ fn start_admin_port(
     let telemetry = Arc::clone(&parts.shared.telemetry);
     telemetry.max_connections(max_connections);
     let (reloader, watch_config) = (Arc::clone(&parts.reloader), parts.server.watch_config);
-    spawn("admin", None, async move || {
+    threads.spawn("admin", None, async move || {
         tokio::spawn(async move { telemetry.upkeep().await });
         if let Some(interval) = watch_config {
             tokio::spawn(async move { reloader.watch(interval).await });

@@ -9,6 +9,7 @@ use rtad_http::workers::Workers;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::reload::Reloader;
+use super::threads::Threads;
 use crate::catalog::Serving;
 use crate::http::admin_app::Reloaded;
 use crate::http::decision_port::Port;
@@ -34,7 +35,7 @@ pub(super) struct OpenPort {
     pub(super) workers: Arc<Workers<ConnectionPermit>>,
 }
 
-/// rtad, serving.
+/// rtad, serving. All its threads end when it is dropped.
 pub struct Running {
     /// Address of the decision port.
     pub decision_address: SocketAddr,
@@ -48,6 +49,7 @@ pub struct Running {
     pub(super) ports: Vec<OpenPort>,
     pub(super) reloader: Arc<Reloader>,
     pub(super) log: Option<Arc<DecisionLog>>,
+    pub(super) _threads: Threads,
 }
 
 impl std::fmt::Debug for Running {

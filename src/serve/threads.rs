@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
 
 use super::error::StartError;
 
@@ -13,10 +14,10 @@ const BACKGROUND_NICENESS: i32 = 19;
 
 /// Priority of the threads of one runtime: normal, until it is lowered for all of them.
 #[derive(Debug, Default)]
-pub(super) struct Priority(Mutex<Threads>);
+pub(super) struct Priority(Mutex<Lowered>);
 
 #[derive(Debug, Default)]
-struct Threads {
+struct Lowered {
     is_low: bool,
     #[cfg(target_os = "linux")]
     running: Vec<rustix::process::Pid>,
@@ -53,7 +54,7 @@ impl Priority {
         threads.running.retain(|thread| Some(*thread) != this_thread());
     }
 
-    fn threads(&self) -> MutexGuard<'_, Threads> {
+    fn threads(&self) -> MutexGuard<'_, Lowered> {
         self.0.lock()
     }
 }
@@ -65,29 +66,51 @@ fn this_thread() -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(link.file_name()?.to_str()?.parse().ok()?)
 }
 
-/// Runs `work` on a thread with its own runtime, whose threads share a priority.
-pub(super) fn spawn<F: Future<Output = ()>>(
-    name: &str,
-    priority: Option<Arc<Priority>>,
-    work: impl FnOnce() -> F + Send + 'static,
-) -> Result<(), StartError> {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all();
-    if let Some(priority) = &priority {
-        let (starting, ending) = (Arc::clone(priority), Arc::clone(priority));
-        runtime.on_thread_start(move || starting.enter()).on_thread_stop(move || ending.leave());
+/// Threads with runtimes of their own. Ends them when it is dropped, without waiting for them.
+#[derive(Debug)]
+pub(super) struct Threads(watch::Sender<()>);
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self(watch::Sender::new(()))
     }
-    let runtime = runtime.build().map_err(StartError::Threads)?;
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    let run = move || {
+}
+
+impl Threads {
+    /// Runs `work` on a thread with its own runtime, whose threads share a priority.
+    pub(super) fn spawn<F: Future<Output = ()>>(
+        &self,
+        name: &str,
+        priority: Option<Arc<Priority>>,
+        work: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<(), StartError> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all();
         if let Some(priority) = &priority {
-            priority.enter();
+            let (starting, ending) = (Arc::clone(priority), Arc::clone(priority));
+            runtime
+                .on_thread_start(move || starting.enter())
+                .on_thread_stop(move || ending.leave());
         }
-        runtime.block_on(work());
-        if let Some(priority) = &priority {
-            priority.leave();
-        }
-    };
-    thread.spawn(run).map_err(StartError::Threads)?;
-    Ok(())
+        let runtime = runtime.build().map_err(StartError::Threads)?;
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let mut threads = self.0.subscribe();
+        let run = move || {
+            if let Some(priority) = &priority {
+                priority.enter();
+            }
+            runtime.block_on(async {
+                tokio::select! {
+                    () = work() => {}
+                    // Nothing is sent: an error, as the sender is gone.
+                    _ = threads.changed() => {}
+                }
+            });
+            if let Some(priority) = &priority {
+                priority.leave();
+            }
+        };
+        thread.spawn(run).map_err(StartError::Threads)?;
+        Ok(())
+    }
 }

@@ -179,7 +179,7 @@ impl Drop for SyncAlive {
     fn drop(&mut self) {
         self.0.readiness.end_sync();
         self.0.telemetry.sync_alive(false);
-        if !self.0.readiness.is_draining() {
+        if std::thread::panicking() {
             tracing::error!("the sync thread ended: restart the process");
         }
     }

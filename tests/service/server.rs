@@ -8,12 +8,13 @@ use std::time::Duration;
 use rtad::catalog::Catalog;
 use rtad::config::Config;
 use rtad::serve::{Assembly, Running, start};
+use rtad::sync::Shared;
 use rtad_core::snapshot::{Chunk, Snapshot};
 use serde_json::Value;
 use testkit::client::{Client, metric_sum};
 use tokio::runtime::Runtime;
 
-/// A running service. Its threads end with the test process.
+/// A running service. Its threads end when it is dropped.
 pub(crate) struct Server {
     running: Running,
     /// Connection to the admin port.
@@ -95,6 +96,10 @@ impl Server {
 
     pub(crate) const fn admin_address(&self) -> SocketAddr {
         self.running.admin_address
+    }
+
+    pub(crate) fn shared(&self) -> Shared {
+        self.running.shared().clone()
     }
 
     pub(crate) fn metrics(&self) -> String {

@@ -1,5 +1,6 @@
 //! Sync lifecycle: start without a store, publishes, rollbacks, staleness, expiry, reloads.
 
+use std::net::TcpStream;
 use std::time::Duration;
 
 use rtad::config::Config;
@@ -419,4 +420,15 @@ fn publish_with_one_changed_chunk_reads_one_chunk() {
         assert_eq!(old == new, index != 1, "chunk {index}");
     }
     assert_members(&mut server.connect(), &second);
+}
+
+#[test]
+fn threads_end_with_the_service() {
+    let depot = Depot::new();
+    let server = Server::start(config(depot.url(), CONFIG, OFTEN));
+    let (admin, sync) = (server.admin_address(), server.shared());
+    assert!(sync.telemetry.render().contains("rtad_sync_alive 1"));
+    drop(server);
+    wait_until("the sync thread ends", || sync.telemetry.render().contains("rtad_sync_alive 0"));
+    wait_until("the admin port closes", || TcpStream::connect(admin).is_err());
 }
