@@ -37,9 +37,9 @@ LAYERS = ["python3", "tests/layers.py"]
 CLIPPY = ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]
 # Tests in modules of this name start a Redis server.
 SKIP_SERVERS = ["--", "--skip", "redis_server"]
-# The Rust tests and the suites wait in part, so three run at a time, the longest first, and cargo
+# The Rust tests and the suites wait in part, so four run at a time, the longest first, and cargo
 # runs more tests at a time than there are processors: six took two thirds of the time of two.
-AT_ONCE = 3
+AT_ONCE = 4
 RUST_THREADS = max(6, os.cpu_count() or 1)
 LONGEST = "console stores monitoring k8s fleet streams docs python openapi".split()
 NO_TESTS = 5

@@ -79,13 +79,12 @@ impl Sandbox {
     }
 }
 
-/// Stores to try a program on, each with a folder for inputs: a directory, and a bucket if there is
-/// a server.
-pub fn stores(part: &str) -> impl Iterator<Item = (Sandbox, String)> + use<> {
+/// A folder for inputs, and a store: in the bucket if there is a server, or else a directory.
+pub fn directory_or_bucket(part: &str) -> (Sandbox, String) {
     let sandbox = Sandbox::new();
-    let store = format!("{}/s", sandbox.path().display());
-    let remote = bucket_url(part).map(|store| (Sandbox::new(), store));
-    std::iter::once((sandbox, store)).chain(remote)
+    let directory = || format!("{}/s", sandbox.path().display());
+    let store = bucket_url(part).unwrap_or_else(directory);
+    (sandbox, store)
 }
 
 /// Synthetic ids of seed 1.

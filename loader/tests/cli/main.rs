@@ -5,6 +5,7 @@
 mod support;
 
 mod appending;
+mod changes;
 mod columns;
 mod declared_kinds;
 mod dedup;

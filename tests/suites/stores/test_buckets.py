@@ -1,5 +1,6 @@
 """Rust tests of stores with a bucket in RTAD_TEST_BUCKET, without which they skip buckets."""
 
+import itertools
 import os
 import subprocess
 
@@ -25,18 +26,25 @@ STORE_TESTS = (
     "signing",
 )
 
+# The model of appends never uses a bucket.
+LIBRARY = ("--lib", ["--skip", "::model::", *(f"tests::{name}" for name in STORE_TESTS)])
+COMMANDS = ("--test cli", ["remote::", "in_a_bucket"])
+SERVICE = ("--test service", ["remote_stores::"])
+# What these do beside the library's tests, servers do alike.
+CHANGES = ("--test cli", ["appending::", "windows_store::"])
 
-@pytest.mark.parametrize("server", ["s3_server", "azure_server", "gcs_server"])
+
 @pytest.mark.parametrize(
-    ("target", "filters"),
+    ("server", "tests"),
     [
-        # The model of appends never uses a bucket.
-        ("--lib", ["--skip", "::model::", *(f"tests::{name}" for name in STORE_TESTS)]),
-        ("--test cli", ["remote::", "appending::", "in_a_bucket", "windows_store::"]),
-        ("--test service", ["remote_stores::"]),
+        *itertools.product(
+            ["s3_server", "azure_server", "gcs_server"], [LIBRARY, COMMANDS, SERVICE]
+        ),
+        ("s3_server", CHANGES),
     ],
 )
-def test_rust_tests_pass_in_a_bucket(request, server, target, filters):
+def test_rust_tests_pass_in_a_bucket(request, server, tests):
+    target, filters = tests
     environment = request.getfixturevalue(server)
     if server == "azure_server":
         # Azurite has one thread: of six tests at once on a busy machine, one waits over 30 s.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rtad_core::device::DeviceKey;
 use testkit::client::metric;
 use testkit::process::Outcome;
-use testkit::sandbox::{Sandbox, stores};
+use testkit::sandbox::{Sandbox, directory_or_bucket};
 use testkit::store::Depot;
 use testkit::wait_until;
 
@@ -95,48 +95,47 @@ fn send(api: &mut Api, keys: std::ops::Range<u64>) -> usize {
 
 #[test]
 fn owner_with_an_empty_directory_starts_from_the_store_and_fences_the_other() {
-    for (sandbox, store) in stores("windows-store") {
-        let one = serve(&sandbox, &store, "one");
-        let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
-        // The first upload belongs to the start.
-        wait_until("an upload", || metric(&one.metrics(), uploaded) > 0.0);
-        assert_eq!(send(&mut one.connect(), 0..1000), 1000);
-        stop(one);
+    let (sandbox, store) = directory_or_bucket("windows-store");
+    let one = serve(&sandbox, &store, "one");
+    let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
+    // The first upload belongs to the start.
+    wait_until("an upload", || metric(&one.metrics(), uploaded) > 0.0);
+    assert_eq!(send(&mut one.connect(), 0..1000), 1000);
+    stop(one);
 
-        let two = serve(&sandbox, &store, "two");
-        two.log("window started from its checkpoint in the store; its later events are lost", 1);
-        assert_eq!(send(&mut two.connect(), 0..1010), 10);
-        // An owner restarts with its own files, which have more than the store.
-        two.kill();
-        let two = serve(&sandbox, &store, "two");
-        assert_eq!(send(&mut two.connect(), 0..1010), 0);
-        let message = refused(&sandbox, &store, "one");
-        assert!(message.contains("another owner has claimed the window"), "{message}");
+    let two = serve(&sandbox, &store, "two");
+    two.log("window started from its checkpoint in the store; its later events are lost", 1);
+    assert_eq!(send(&mut two.connect(), 0..1010), 10);
+    // An owner restarts with its own files, which have more than the store.
+    two.kill();
+    let two = serve(&sandbox, &store, "two");
+    assert_eq!(send(&mut two.connect(), 0..1010), 0);
+    let message = refused(&sandbox, &store, "one");
+    assert!(message.contains("another owner has claimed the window"), "{message}");
 
-        let three = take_over(&sandbox, &store, "three");
-        let mut api = two.connect();
-        two.log("another owner has claimed the window; its events are refused", 1);
-        assert!(!is_acknowledged(&mut api));
-        let key = [DeviceKey::of_canonical(b"another")];
-        api.binary("/v1/windows/w/forget", &key).problem(503, "not_durable");
-        wait_until("the lease is over", || is_acknowledged(&mut three.connect()));
-        let writable = "rtad_window_writable{window=\"w\"}";
-        wait_until("the fence shows", || metric(&two.metrics(), writable) == 0.0);
-        let ready = two.admin().get("/readyz");
-        let expected = (503, "another owner has claimed a window\n");
-        assert_eq!((ready.status, ready.text().as_str()), expected);
-        drop(api);
-        stop(two);
-        // The fenced owner has replaced nothing.
-        assert_eq!(send(&mut three.connect(), 2000..2010), 10);
-        stop(three);
-        let four = serve(&sandbox, &store, "four");
-        assert_eq!(send(&mut four.connect(), 0..1000), 0);
-        assert_eq!(send(&mut four.connect(), 2000..2011), 1);
-        let depot = Depot::over(&store);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        assert_eq!(runtime.block_on(depot.store.audiences()).unwrap(), []);
-    }
+    let three = take_over(&sandbox, &store, "three");
+    let mut api = two.connect();
+    two.log("another owner has claimed the window; its events are refused", 1);
+    assert!(!is_acknowledged(&mut api));
+    let key = [DeviceKey::of_canonical(b"another")];
+    api.binary("/v1/windows/w/forget", &key).problem(503, "not_durable");
+    wait_until("the lease is over", || is_acknowledged(&mut three.connect()));
+    let writable = "rtad_window_writable{window=\"w\"}";
+    wait_until("the fence shows", || metric(&two.metrics(), writable) == 0.0);
+    let ready = two.admin().get("/readyz");
+    let expected = (503, "another owner has claimed a window\n");
+    assert_eq!((ready.status, ready.text().as_str()), expected);
+    drop(api);
+    stop(two);
+    // The fenced owner has replaced nothing.
+    assert_eq!(send(&mut three.connect(), 2000..2010), 10);
+    stop(three);
+    let four = serve(&sandbox, &store, "four");
+    assert_eq!(send(&mut four.connect(), 0..1000), 0);
+    assert_eq!(send(&mut four.connect(), 2000..2011), 1);
+    let depot = Depot::over(&store);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(runtime.block_on(depot.store.audiences()).unwrap(), []);
 }
 
 #[test]
@@ -195,51 +194,50 @@ fn two_owners_never_acknowledge_at_a_time() {
 
 #[test]
 fn start_that_fails_leaves_the_window_to_its_owner() {
-    for (sandbox, store) in stores("windows-claim") {
-        let owner = serve(&sandbox, &store, "one");
-        let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
-        wait_until("an upload", || metric(&owner.metrics(), uploaded) > 0.0);
-        assert_eq!(send(&mut owner.connect(), 0..1000), 1000);
+    let (sandbox, store) = directory_or_bucket("windows-claim");
+    let owner = serve(&sandbox, &store, "one");
+    let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
+    wait_until("an upload", || metric(&owner.metrics(), uploaded) > 0.0);
+    assert_eq!(send(&mut owner.connect(), 0..1000), 1000);
 
-        // The window itself, with an empty directory.
-        let larger = WINDOW.replace("100_000", "200_000");
-        let message = refused_with(&sandbox, &store, "two", &larger);
-        let found = "expected sliding 1day, capacity 200000, wide slots, found sliding 1day, \
-                     capacity 100000, wide slots";
-        assert!(message.contains(found), "{message}");
-        assert!(message.contains("checkpoint in the store is of another"), "{message}");
-        let way_out = "give the changed window another name, or remove";
-        assert!(message.contains(way_out), "{message}");
-        // The download is of no use.
-        let left = sandbox.path().join("two/w").read_dir().unwrap();
-        let mut names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
-        names.sort();
-        assert_eq!(names, ["LOCK"]);
-        // Its files could be opened, but those of another window cannot, or its CA file.
-        let other = |name: &str, more: &str| {
-            format!("{WINDOW}[[window]]\nname = \"{name}\"\nlength = \"1h\"\n{more}\n")
-        };
-        let other_dir = sandbox.path().join("two/other");
-        std::fs::create_dir_all(&other_dir).unwrap();
-        std::fs::write(other_dir.join("checkpoint-0000000000000001"), [0; 100]).unwrap();
-        let message = refused_with(&sandbox, &store, "two", &other("other", "capacity = 1000"));
-        assert!(message.contains("not a checkpoint of a window"), "{message}");
-        let ca = "backend = \"rediss://127.0.0.1:1\"\nbackend_ca_file = \"/nonexistent\"";
-        let message = refused_with(&sandbox, &store, "two", &other("remote", ca));
-        assert!(message.contains("/nonexistent"), "{message}");
+    // The window itself, with an empty directory.
+    let larger = WINDOW.replace("100_000", "200_000");
+    let message = refused_with(&sandbox, &store, "two", &larger);
+    let found = "expected sliding 1day, capacity 200000, wide slots, found sliding 1day, \
+                 capacity 100000, wide slots";
+    assert!(message.contains(found), "{message}");
+    assert!(message.contains("checkpoint in the store is of another"), "{message}");
+    let way_out = "give the changed window another name, or remove";
+    assert!(message.contains(way_out), "{message}");
+    // The download is of no use.
+    let left = sandbox.path().join("two/w").read_dir().unwrap();
+    let mut names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["LOCK"]);
+    // Its files could be opened, but those of another window cannot, or its CA file.
+    let other = |name: &str, more: &str| {
+        format!("{WINDOW}[[window]]\nname = \"{name}\"\nlength = \"1h\"\n{more}\n")
+    };
+    let other_dir = sandbox.path().join("two/other");
+    std::fs::create_dir_all(&other_dir).unwrap();
+    std::fs::write(other_dir.join("checkpoint-0000000000000001"), [0; 100]).unwrap();
+    let message = refused_with(&sandbox, &store, "two", &other("other", "capacity = 1000"));
+    assert!(message.contains("not a checkpoint of a window"), "{message}");
+    let ca = "backend = \"rediss://127.0.0.1:1\"\nbackend_ca_file = \"/nonexistent\"";
+    let message = refused_with(&sandbox, &store, "two", &other("remote", ca));
+    assert!(message.contains("/nonexistent"), "{message}");
 
-        // An owner asks for its claim every five seconds.
-        std::thread::sleep(Duration::from_secs(6));
-        assert_eq!(send(&mut owner.connect(), 0..1001), 1);
-        let writable = "rtad_window_writable{window=\"w\"}";
-        wait_until("no fence", || metric(&owner.metrics(), writable) == 1.0);
-        stop(owner);
+    // An owner asks for its claim every five seconds.
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(send(&mut owner.connect(), 0..1001), 1);
+    let writable = "rtad_window_writable{window=\"w\"}";
+    wait_until("no fence", || metric(&owner.metrics(), writable) == 1.0);
+    stop(owner);
 
-        let follower = "[[audience]]\nname = \"a\"\nfrom_window = \"w\"\n";
-        let message = refused_with(&sandbox, &store, "one", &format!("{WINDOW}{follower}"));
-        assert!(message.contains("directory is of another"), "{message}");
-        assert!(message.contains("100000, whole slots, found"), "{message}");
-    }
+    let follower = "[[audience]]\nname = \"a\"\nfrom_window = \"w\"\n";
+    let message = refused_with(&sandbox, &store, "one", &format!("{WINDOW}{follower}"));
+    assert!(message.contains("directory is of another"), "{message}");
+    assert!(message.contains("100000, whole slots, found"), "{message}");
 }
 
 #[test]
@@ -271,30 +269,29 @@ fn damaged_checkpoint_in_the_store_ends_the_start() {
 
 #[test]
 fn empty_directory_takes_no_window_that_was_not_given_back() {
-    for (sandbox, store) in stores("windows-held") {
-        let one = serve(&sandbox, &store, "one");
-        let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
-        wait_until("an upload", || metric(&one.metrics(), uploaded) > 0.0);
-        assert_eq!(send(&mut one.connect(), 0..1000), 1000);
+    let (sandbox, store) = directory_or_bucket("windows-held");
+    let one = serve(&sandbox, &store, "one");
+    let uploaded = "rtad_window_checkpoint_uploaded_timestamp_seconds{window=\"w\"}";
+    wait_until("an upload", || metric(&one.metrics(), uploaded) > 0.0);
+    assert_eq!(send(&mut one.connect(), 0..1000), 1000);
 
-        // By mistake, beside an owner that runs.
-        config(&sandbox, "two", WINDOW);
-        let refused = ended(&sandbox, &store, "two.toml");
-        refused.fails(2, "has not given it back");
-        refused.fails(2, "start with --take-over w");
-        ended(&sandbox, &store, "two.toml --take-over x").fails(2, "--take-over x: not a window");
-        assert_eq!(send(&mut one.connect(), 0..1001), 1);
-        // After its end, too: its disk may come back.
-        one.kill();
-        ended(&sandbox, &store, "two.toml").fails(2, "has not given it back");
-        // Its own directory needs no permission.
-        let one = serve(&sandbox, &store, "one");
-        assert_eq!(send(&mut one.connect(), 0..1001), 0);
-        one.kill();
-        let two = take_over(&sandbox, &store, "two");
-        assert_eq!(send(&mut two.connect(), 2000..2010), 10);
-        stop(two);
-    }
+    // By mistake, beside an owner that runs.
+    config(&sandbox, "two", WINDOW);
+    let refused = ended(&sandbox, &store, "two.toml");
+    refused.fails(2, "has not given it back");
+    refused.fails(2, "start with --take-over w");
+    ended(&sandbox, &store, "two.toml --take-over x").fails(2, "--take-over x: not a window");
+    assert_eq!(send(&mut one.connect(), 0..1001), 1);
+    // After its end, too: its disk may come back.
+    one.kill();
+    ended(&sandbox, &store, "two.toml").fails(2, "has not given it back");
+    // Its own directory needs no permission.
+    let one = serve(&sandbox, &store, "one");
+    assert_eq!(send(&mut one.connect(), 0..1001), 0);
+    one.kill();
+    let two = take_over(&sandbox, &store, "two");
+    assert_eq!(send(&mut two.connect(), 2000..2010), 10);
+    stop(two);
 }
 
 #[test]

@@ -1,0 +1,171 @@
+//! `append` and `remove` in a directory: damage, signatures, expiry, and streams that end badly.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::time::Duration;
+
+use rtad_core::device::IdKind;
+use testkit::process::signal;
+use testkit::sandbox::{ids, lines};
+
+use crate::appending::{TestStore, line};
+
+#[test]
+fn tombstone_holds_until_it_is_lifted() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..300);
+    target.over("build", &all).json();
+    assert_eq!(target.over("remove --tombstone", &all[..20]).json()["tombstones"], 20);
+    let appended = target.over("append", &all[..30]).json();
+    assert_eq!((&appended["entombed"], &appended["added"]), (&20.into(), &10.into()));
+    let text = target.run("list", "").stdout;
+    assert!(text.contains("20 tombstones, live"), "{text}");
+    let lifted = target.over("append --lift-tombstone", &all[..5]).json();
+    assert_eq!((&lifted["tombstones"], &lifted["added"]), (&15.into(), &5.into()));
+    assert_eq!(target.members(&all[..20]), 5);
+}
+
+#[test]
+fn bad_input_changes_nothing() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..100);
+    target.over("build", &all).json();
+    let before = target.sandbox.store();
+    target.over("append", &["nonsense".to_owned()]).fails(3, "no usable id in 1 rows");
+    target.sandbox.file("new", lines(&all));
+    let dry = target.run("append", "--dry-run --json {}/new").json();
+    assert_eq!((&dry["dry_run"], &dry["usable"]), (&true.into(), &100.into()));
+    target.run("append", "--follow {}/new").fails(2, "--follow reads stdin only");
+    assert_eq!(target.run("append", "--every 1s {}/new").status, Some(2));
+    assert_eq!(target.run("append", "").status, Some(2));
+    assert_eq!(target.sandbox.store(), before);
+}
+
+#[test]
+fn follow_of_malformed_lines_fails() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..110);
+    target.over("build", &all[..100]).json();
+    let follow = |kind: &str, ids: &[String]| {
+        let arguments = target.arguments("append", &format!("--follow --id-kind {kind}"));
+        target.sandbox.run_with(&arguments, lines(ids).as_bytes())
+    };
+    let short = follow("imei", &all[..2]);
+    assert_eq!(short.status, Some(3));
+    assert!(short.stdout.contains("2 rows are durable, 2 malformed"), "{}", short.stdout);
+    let reason = "input -: no usable id in 2 rows: 0 values are blank, 2 malformed; most look like \
+                  ids of kind md5";
+    assert!(short.stderr.contains(reason), "{}", short.stderr);
+    let raw = follow("oaid", &all[..2]);
+    assert!(raw.stderr.contains("2 of 2 ids of kind oaid look like ids of kind md5"));
+    assert_eq!(raw.status, Some(3));
+    let mixed = [ids(IdKind::Imei, 0..5), all[100..].to_vec()].concat();
+    assert_eq!((follow("md5", &mixed).status, target.members(&all)), (Some(3), 110));
+
+    let mut endless = target.start("append", "--follow --every 20ms");
+    let mut pipe = endless.stdin.take().unwrap();
+    pipe.write_all(lines(&ids(IdKind::Imei, 0..1000)).as_bytes()).unwrap();
+    assert_eq!(endless.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn follow_with_a_closed_stdout_fails() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..110);
+    target.over("build", &all[..100]).json();
+    let mut follower = target.start("append", "--follow --every 20ms");
+    drop(follower.stdout.take());
+    let mut pipe = follower.stdin.take().unwrap();
+    pipe.write_all(lines(&all[100..]).as_bytes()).unwrap();
+    let mut complaint = String::new();
+    follower.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+    assert!(complaint.contains("the reader of the durable row counts is gone"), "{complaint}");
+    assert_eq!((follower.wait().unwrap().code(), target.members(&all)), (Some(1), 110));
+}
+
+#[test]
+fn deltas_are_signed_and_unsigned_ones_are_rejected() {
+    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/minisign");
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..30);
+    let sign = format!("--sign-key {keys}/a.key --public-key {keys}/a.pub");
+    target.over(&format!("build {sign}"), &all[..10]).json();
+    target.over(&format!("append {sign}"), &all[10..20]).json();
+    let query = || target.run("query", &format!("--public-key {keys}/a.pub --json {}", all[15]));
+    assert_eq!(query().json()["answers"][0], "member");
+    target.over(&format!("append --public-key {keys}/a.pub"), &all[20..]).fails(2, "--sign-key");
+    // A writer without the key.
+    target.over("append", &all[20..]).json();
+    query().fails(4, "is not signed");
+    target.over(&format!("build {sign} --max-shrink 1"), &all[..10]).fails(4, "is not signed");
+}
+
+#[test]
+fn follow_stops_on_a_signal_while_its_store_fails() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..20);
+    target.over("build", &all[..10]).json();
+    let deltas = target.sandbox.path().join("s/a/deltas");
+    std::fs::write(&deltas, "in the way").unwrap();
+    let mut follower = target.start("append", "--follow --every 20ms --json");
+    let mut pipe = follower.stdin.take().unwrap();
+    let mut complaints = BufReader::new(follower.stderr.take().unwrap());
+    pipe.write_all(lines(&all[10..]).as_bytes()).unwrap();
+    let mut complaint = String::new();
+    complaints.read_line(&mut complaint).unwrap();
+    assert!(complaint.starts_with("error: "), "{complaint}");
+    signal(follower.id(), "TERM");
+    // It keeps its keys and retries for up to a minute.
+    std::fs::remove_file(&deltas).unwrap();
+    assert_eq!(follower.wait().unwrap().code(), Some(0));
+    let published = line(&mut BufReader::new(follower.stdout.take().unwrap()));
+    assert_eq!(published["rows"], 10);
+    assert_eq!(target.members(&all), 20);
+    drop(pipe);
+}
+
+#[test]
+fn compaction_does_not_extend_an_expiry() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..20);
+    target.over("build --expires 1s", &all[..10]).json();
+    target.over("append", &all[10..]).json();
+    let mut tried = target.run("build", "--compact --dry-run");
+    while tried.status == Some(0) {
+        std::thread::sleep(Duration::from_millis(100));
+        tried = target.run("build", "--compact --dry-run");
+    }
+    tried.fails(4, "has expired");
+    target.run("build", "--compact").fails(4, "has expired");
+    assert_eq!(target.run("build", "--compact --expires 1h --json").json()["generation"], 2);
+    assert_eq!(target.members(&all), 20);
+}
+
+#[test]
+fn rollback_past_a_damaged_manifest_needs_lose_deltas() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..120);
+    target.over("build", &all[..100]).json();
+    target.over("append", &all[100..110]).json();
+    target.over("build", &all[..100]).json();
+    target.over("append", &all[110..]).json();
+    let manifest = target.sandbox.path().join("s/a/manifests/2.json");
+    let sound = std::fs::read(&manifest).unwrap();
+    for damage in [Some("{"), None] {
+        match damage {
+            Some(text) => std::fs::write(&manifest, text).unwrap(),
+            None => std::fs::remove_file(&manifest).unwrap(),
+        }
+        let before = target.sandbox.store();
+        target.run("rollback", "--to 1").fails(5, "--lose-deltas rolls back without them");
+        assert_eq!(target.sandbox.store(), before);
+    }
+    target.run("rollback", "--to 1 --lose-deltas --quiet");
+    // Deltas that no generation merged are kept.
+    assert_eq!(
+        (target.members(&all[..100]), target.members(&all[100..110]), target.members(&all[110..])),
+        (100, 0, 10)
+    );
+    std::fs::write(&manifest, sound).unwrap();
+    target.run("rollback", "--to 2 --quiet");
+    assert_eq!(target.members(&all), 120);
+}
