@@ -28,14 +28,15 @@ test:
 test-all:
 	python3 tests/run.py --long
 
-# Formatting, clippy, rustdoc, layers, widths, spelling and wording.
+# Formatting, clippy, rustdoc, layers, widths, spelling and wording. With `--examples` the
+# dependencies have the features that clippy has checked them with.
 lint:
 	python3 tests/prose.py
 	python3 tests/layers.py --self-test
 	python3 tests/layers.py
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --bin rtad-writer --examples
 	if command -v cargo-deny >/dev/null; then cargo deny check bans licenses sources; fi
 
 # Known vulnerabilities and withdrawn versions of dependencies. Needs the database of RustSec.
