@@ -266,6 +266,7 @@ def test_ten_minutes_at_the_default_rate_lose_nothing(folder, s3_server):
         rows = sum(bucket.rows(name) for name in bucket.names())
         # wrk does not count the requests that are open at its end.
         assert sent <= rows <= sent + 64, (sent, rows)
+        print(f"{sent:,} requests, {rate:,} a second, {rows:,} rows")
     finally:
         proxy.kill()
 
