@@ -72,6 +72,13 @@ impl Ending {
     }
 }
 
+/// Tells the thread to end, without waiting for it.
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.is_stopping.store(true, Ordering::Release);
+    }
+}
+
 impl DecisionLog {
     /// Starts the log of a pod of this name.
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rtad::config::Config;
 use rtad_core::device::DeviceKey;
 use serde_json::Value;
-use testkit::client::Client;
+use testkit::client::{Client, metric};
 use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
 use testkit::wait_until;
 
@@ -425,10 +425,21 @@ fn publish_with_one_changed_chunk_reads_one_chunk() {
 #[test]
 fn threads_end_with_the_service() {
     let depot = Depot::new();
-    let server = Server::start(config(depot.url(), CONFIG, OFTEN));
-    let (admin, sync) = (server.admin_address(), server.shared());
-    assert!(sync.telemetry.render().contains("rtad_sync_alive 1"));
+    let folder = tempfile::tempdir().unwrap();
+    let (key, rows) = (folder.path().join("log.key"), folder.path().join("rows"));
+    std::fs::write(&key, "0123456789abcdef").unwrap();
+    // The file is not closed by its age.
+    let log = format!(
+        "[log]\nto = {rows:?}\nkey_secret_file = {key:?}\nsample = 1.0\nmax_age = \"1h\"\n"
+    );
+    let server = Server::start(config(depot.url(), &format!("{CONFIG}{log}"), OFTEN));
+    let (admin, telemetry) = (server.admin_address(), server.shared().telemetry);
+    let shows = |series: &str, value| metric(&telemetry.render(), series) == value;
+    assert!(shows("rtad_sync_alive", 1.0));
+    server.connect().decide(&members(1)[..1]);
+    wait_until("a file is open", || !shows("rtad_log_open_file_age_seconds", 0.0));
     drop(server);
-    wait_until("the sync thread ends", || sync.telemetry.render().contains("rtad_sync_alive 0"));
+    wait_until("the sync thread ends", || shows("rtad_sync_alive", 0.0));
     wait_until("the admin port closes", || TcpStream::connect(admin).is_err());
+    wait_until("the log's file is closed", || shows("rtad_log_rows_total", 1.0));
 }
