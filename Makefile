@@ -29,7 +29,8 @@ test-all:
 	python3 tests/run.py --long
 
 # Formatting, clippy, rustdoc, layers, widths, spelling and wording. With `--examples` the
-# dependencies have the features that clippy has checked them with.
+# dependencies have the features that clippy has checked them with. rtad-writer has no library; the
+# pages of other programs would replace those of their libraries.
 lint:
 	python3 tests/prose.py
 	python3 tests/layers.py --self-test

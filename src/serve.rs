@@ -282,8 +282,8 @@ fn start_sync(
     Ok(first_poll)
 }
 
-/// Starts the admin thread. Its ports outlive the drain, as probes must see it: they close with
-/// the process.
+/// Starts the admin thread. Its ports close after the drain, as probes must see it: with
+/// [`Running`].
 fn start_admin_port(
     threads: &Threads,
     parts: &SharedParts,

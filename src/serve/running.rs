@@ -35,7 +35,8 @@ pub(super) struct OpenPort {
     pub(super) workers: Arc<Workers<ConnectionPermit>>,
 }
 
-/// rtad, serving. All its threads end when it is dropped.
+/// rtad, serving. Its threads end when it is dropped; the decision ports and their workers end with
+/// a drain, or with the runtime that [`super::start`] was called in.
 pub struct Running {
     /// Address of the decision port.
     pub decision_address: SocketAddr,

@@ -14,10 +14,10 @@ const BACKGROUND_NICENESS: i32 = 19;
 
 /// Priority of the threads of one runtime: normal, until it is lowered for all of them.
 #[derive(Debug, Default)]
-pub(super) struct Priority(Mutex<Lowered>);
+pub(super) struct Priority(Mutex<PriorityState>);
 
 #[derive(Debug, Default)]
-struct Lowered {
+struct PriorityState {
     is_low: bool,
     #[cfg(target_os = "linux")]
     running: Vec<rustix::process::Pid>,
@@ -54,7 +54,7 @@ impl Priority {
         threads.running.retain(|thread| Some(*thread) != this_thread());
     }
 
-    fn threads(&self) -> MutexGuard<'_, Lowered> {
+    fn threads(&self) -> MutexGuard<'_, PriorityState> {
         self.0.lock()
     }
 }
@@ -94,7 +94,7 @@ impl Threads {
         }
         let runtime = runtime.build().map_err(StartError::Threads)?;
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let mut threads = self.0.subscribe();
+        let mut owner = self.0.subscribe();
         let run = move || {
             if let Some(priority) = &priority {
                 priority.enter();
@@ -102,8 +102,8 @@ impl Threads {
             runtime.block_on(async {
                 tokio::select! {
                     () = work() => {}
-                    // Nothing is sent: an error, as the sender is gone.
-                    _ = threads.changed() => {}
+                    // Nothing is ever sent: this is the end of the owner.
+                    _ = owner.changed() => {}
                 }
             });
             if let Some(priority) = &priority {
