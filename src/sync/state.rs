@@ -222,28 +222,27 @@ impl Syncer {
             }
             (is_stale != audience.is_stale).then(|| Audience { is_stale, ..audience.clone() })
         });
-        let complete = catalog.is_complete();
-        // Not while loading: a reload may still discard the snapshot.
+        let catalog = Arc::new(catalog);
+        let old = self.serving.swap(Arc::clone(&catalog));
+        if catalog.is_complete() {
+            self.shared.readiness.complete();
+        }
+        // After the swap: whoever reads a new value is answered by the new catalog. Not while
+        // loading: a reload may still discard the snapshot.
         for audience in catalog.audiences() {
             if let Some(snapshot) = &audience.snapshot {
                 self.shared.telemetry.snapshot(snapshot, audience.max_age);
             }
         }
-        let kept: Vec<AudienceName> =
-            catalog.audiences().iter().map(|audience| audience.name.clone()).collect();
-        let old = self.serving.swap(Arc::new(catalog));
-        for dropped in old.audiences().iter().filter(|audience| !kept.contains(&audience.name)) {
-            self.shared.telemetry.no_snapshot(dropped.name.as_str());
+        for dropped in old.audiences() {
+            if catalog.audience(dropped.name.as_str()).is_none() {
+                self.shared.telemetry.no_snapshot(dropped.name.as_str());
+            }
         }
-        let catalog = self.serving.load();
-        for uncapped in
-            old.caps().iter().filter(|cap| catalog.caps().named(cap.strategy()).is_none())
-        {
-            self.shared.telemetry.no_cap(uncapped.strategy());
-        }
-        drop(catalog);
-        if complete {
-            self.shared.readiness.complete();
+        for uncapped in old.caps().iter() {
+            if catalog.caps().named(uncapped.strategy()).is_none() {
+                self.shared.telemetry.no_cap(uncapped.strategy());
+            }
         }
         tokio::spawn(retire(old))
     }

@@ -133,7 +133,8 @@ class TestRunning:
             )
             sandbox.publish(MEMBER)
             assert ask(admin, "/v1/reload", b"").status == 200
-            assert probe("readinessProbe") == 200
+            # The decision port may open after the reload.
+            wait_until("ready", lambda: probe("readinessProbe") == 200)
             for monitor in overlay.of_kind("ServiceMonitor"):
                 for endpoint in monitor["spec"]["endpoints"]:
                     status, metrics = ask(admin, endpoint["path"])
