@@ -121,7 +121,8 @@ write_image() {
     build --tag localhost/base --file "$work/Base" "$work" >/dev/null
     build --build-arg BASE_IMAGE=localhost/base --tag "localhost/rtad:$version" \
         --file "$work/Programs" "$work" >/dev/null
-    images push --quiet "localhost/rtad:$version" "oci:$layout:$version"
+    # The whole name: `podman load` gives it to the image.
+    images push --quiet "localhost/rtad:$version" "oci:$layout:localhost/rtad:$version"
     pack "$layout" . >"$out/$name-image.tar"
     rm -rf "$work"
 }

@@ -31,7 +31,10 @@ for group in "${@:-test}"; do
         docs) requirements+=(tests/requirements-docs.txt) ;;
         long)
             need buildah
+            need docker-registry
             need mmdebstrap
+            need podman
+            need skopeo
             java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' ||
                 packages+=(openjdk-17-jre-headless)
             requirements+=(tests/requirements-long.txt)

@@ -1,6 +1,7 @@
 """The commands of docs/guides/install.md, as they stand there: the package in a fresh Debian root
-with systemd, the tarball, and the build from source."""
+with systemd, the tarball, the image, and the build from source."""
 
+import json
 import os
 import shutil
 import time
@@ -11,12 +12,15 @@ from suites.packages.clone import FAST, run
 from suites.packages.fresh_root import FreshRoot
 from suites.packages.units import SERVICES
 from suites.testkit.pages import blocks
+from suites.testkit.ports import HOST, free_port
+from suites.testkit.process import Process
 
 pytestmark = pytest.mark.long
 
 PAGE = "docs/guides/install.md"
 INSTALL, FIRST, NIGHTLY, WRITER = blocks(PAGE, "## Debian package")
 [TARBALL] = blocks(PAGE, "## Tarball")
+[IMAGE] = blocks(PAGE, "## Image")
 [SOURCE] = blocks(PAGE, "## From source")
 
 
@@ -100,6 +104,33 @@ def test_tarball_runs(dist, tmp_path):
     for path in (*dist.glob("*-gnu.tar.gz"), dist / "SHA256SUMS"):
         shutil.copy(path, tmp_path)
     assert run("bash", "-ec", TARBALL, cwd=tmp_path).splitlines()[-1] == "rtad 0.1.0"
+
+
+def test_image_is_loaded_and_copied_to_a_registry(dist, tmp_path):
+    address, settings = f"{HOST}:{free_port()}", tmp_path / "home/.config/containers"
+    settings.mkdir(parents=True)
+    # The registry of the test has no certificate.
+    (settings / "registries.conf").write_text(f"[[registry]]\nlocation = '{address}'\ninsecure = true\n")
+    (tmp_path / "storage.conf").write_text(
+        f"[storage]\ndriver = 'vfs'\ngraphroot = '{tmp_path}/images'\nrunroot = '{tmp_path}/run'\n"
+    )
+    env = os.environ | {
+        "HOME": str(tmp_path / "home"),
+        "CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf"),
+    }
+    config = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
+        "http": {"addr": address},
+    }
+    (tmp_path / "registry.json").write_text(json.dumps(config))
+    serve = ["docker-registry", "serve", tmp_path / "registry.json"]
+    with Process(*serve, log=tmp_path / "registry.log") as registry:
+        registry.wait_for("listening on")
+        run("bash", "-ec", IMAGE.replace("registry.example.com", address), cwd=dist, env=env)
+        copied = run("skopeo", "inspect", f"docker://{address}/ads/rtad:0.1.0", env=env)
+    assert json.loads(copied)["Labels"]["org.opencontainers.image.title"] == "rtad"
+    run("podman", "image", "exists", "localhost/rtad:0.1.0", env=env)
 
 
 def test_source_installs_the_programs(dist, tmp_path):
