@@ -1,5 +1,5 @@
-"""Files of a release: its commands, configurations, API, metrics, and answers of its pod with their
-log.
+"""Files of a release: its commands, configurations, API, metrics, answers of its pod with their log
+and its cache, and the state of its writer.
 
     PYTHONPATH=tests .venv/bin/python3 -m suites.compatibility.release 0.1.0
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from suites.compatibility import requests
 from suites.testkit.client import ask
-from suites.testkit.process import Rtad
+from suites.testkit.process import Rtad, Writer
 from suites.testkit.programs import LOADER, ROOT, RTAD, WRITER
 from suites.testkit.pages import run
 
@@ -63,14 +63,40 @@ def mistakes(folder, name):
     return re.findall(rf"^error: {re.escape(name)}:(\d+): ", found, re.M)
 
 
-def record(work, config, asked):
+def record(work, config, asked, store=STORE):
     """The answers of a pod to requests, each a path and a body, with them."""
-    with Rtad("--config", config, "--store", STORE, log=Path(work) / "log") as pod:
+    with Rtad("--config", config, "--store", store, log=Path(work) / "log") as pod:
         pod.wait_for("decision port listens")
         for name, (path, body) in asked.items():
             answer = ask(pod.decisions, path, body)
             request = {"path": path, "body": body and body.hex()}
             yield name, request | {"status": answer.status, "answer": answer.body.hex()}
+
+
+def writer(folder, config):
+    """A writer on the day of the release: the state of its windows would expire."""
+    [library] = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+    day = {"FAKETIME": "@2026-11-27 12:00:00", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    return Writer(folder, config, variables=day | {"LD_PRELOAD": str(library)})
+
+
+def count(writer, ids):
+    """The counts of these devices after one more event of each."""
+    answer = writer.post("/v1/windows/clicks/events", {"ids": ids, "kind": "md5"})
+    return answer.json()["counts"]
+
+
+def count_events(folder):
+    """Leaves the files of a killed writer: a checkpoint, and events after it in the log."""
+    first, second = requests.COUNTED
+    owner = writer(folder, requests.WINDOWS)
+    try:
+        count(owner, first)
+        checkpoints = folder / "store/.windows/clicks/checkpoints"
+        owner.until("a checkpoint", lambda: checkpoints.is_dir() and any(checkpoints.iterdir()))
+        count(owner, second)
+    finally:
+        owner.kill()
 
 
 def main():
@@ -79,9 +105,16 @@ def main():
     (folder / "pod.toml").write_text(requests.CONFIG)
     with tempfile.TemporaryDirectory() as work:
         config = Path(work) / "pod.toml"
-        config.write_text(requests.CONFIG + requests.LOG.format(Path(work) / "decisions"))
+        log, cache = Path(work) / "decisions", Path(work) / "cache"
+        added = requests.LOG.format(log) + requests.CACHE.format(cache)
+        config.write_text(requests.CONFIG + added)
         answers = dict(record(work, config, requests.ALL))
-        shutil.copytree(Path(work) / "decisions", folder / "decisions")
+        shutil.copytree(log, folder / "decisions")
+        shutil.copytree(cache, folder / "cache")
+        state = Path(work) / "writer"
+        state.mkdir()
+        count_events(state)
+        shutil.copytree(state, folder / "writer", ignore=lambda *_: {"token", "writer.log"})
     for name, (source, _) in CONFIGS.items():
         shutil.copy(ROOT / source, folder / name)
     for name in APIS:

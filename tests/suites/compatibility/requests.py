@@ -63,6 +63,24 @@ to = "{}"
 key_secret = "0123456789abcdef"
 sample = 1
 """
+# Instead of the store, which is out of reach.
+CACHE = """
+[store]
+cache_dir = "{}"
+"""
+# Of a writer that is killed after a checkpoint and another request.
+WINDOWS = """
+state_dir = "state"
+
+[[window]]
+name = "clicks"
+length = "28d"
+capacity = 1000
+count = 9
+durability = "fsync"
+checkpoint_interval = "10s"
+"""
+COUNTED = [[MEMBER, MEMBER, OTHER], [OTHER, "0f" * 16]]
 
 
 def tencent(imei):

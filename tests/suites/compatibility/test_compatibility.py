@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
 import yaml
 
-from suites.compatibility import release
+from suites.compatibility import release, requests
+from suites.testkit.ports import HOST, free_port
 from suites.testkit.programs import RTAD
 
 RELEASES = sorted(release.RELEASES.iterdir())
@@ -65,13 +67,23 @@ class TestRelease:
     def test_every_config_key_is_accepted(self, folder, name):
         assert release.mistakes(folder, name) == of(folder, "mistakes")[name]
 
-    def test_platforms_get_the_same_bytes_and_callers_the_same_fields(self, folder, tmp_path):
+    @pytest.mark.parametrize("source", ["store", "cache"])
+    def test_platforms_get_the_same_bytes_and_callers_the_same_fields(
+        self, folder, source, tmp_path
+    ):
+        config, store = tmp_path / "rtad.toml", release.STORE
+        shutil.copy(folder / "pod.toml", config)
+        if source == "cache":
+            shutil.copytree(folder / "cache", tmp_path / "cache")
+            with config.open("a") as file:
+                file.write(requests.CACHE.format(tmp_path / "cache"))
+            store = f"http://{HOST}:{free_port()}"
         old = of(folder, "answers")
         asked = {
             name: (one["path"], one["body"] and bytes.fromhex(one["body"]))
             for name, one in old.items()
         }
-        for name, new in release.record(tmp_path, folder / "pod.toml", asked):
+        for name, new in release.record(tmp_path, config, asked, store):
             before, now = (bytes.fromhex(one["answer"]) for one in (old[name], new))
             assert new["status"] == old[name]["status"], name
             try:
@@ -89,3 +101,12 @@ class TestRelease:
         )
         assert done.returncode == 0, done.stderr
         assert "9 rows of 1 files" in done.stdout, done.stdout
+
+    def test_writer_goes_on_with_its_counts(self, folder, tmp_path):
+        state = tmp_path / "writer"
+        shutil.copytree(folder / "writer", state)
+        counted = sum(requests.COUNTED, [])
+        config = (state / "rtad-writer.toml").read_text()
+        with release.writer(state, config) as owner:
+            ids = [*dict.fromkeys(counted), "f0" * 16]
+            assert release.count(owner, ids) == [counted.count(one) + 1 for one in ids]

@@ -133,7 +133,7 @@ class Writer(Process):
 
     TOKEN = "a-token-of-24-characters"
 
-    def __init__(self, folder, config, *more):
+    def __init__(self, folder, config, *more, variables=None):
         self.token = folder / "token"
         self.token.write_text(self.TOKEN)
         (folder / "rtad-writer.toml").write_text(config)
@@ -141,7 +141,8 @@ class Writer(Process):
         self.address, self.admin = (f"{HOST}:{port}" for port in free_ports(2))
         flags = ["--config", "rtad-writer.toml", "--store", "store", "--token-file", self.token]
         flags += ["--listen", self.address, "--admin-listen", self.admin, *more]
-        super().__init__(programs.WRITER, *flags, log=folder / "writer.log", cwd=folder)
+        env = os.environ | (variables or {})
+        super().__init__(programs.WRITER, *flags, log=folder / "writer.log", cwd=folder, env=env)
 
     def start(self):
         super().start()
