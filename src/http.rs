@@ -13,6 +13,7 @@
 //! | `check`, `decide` | handlers of rtad's own routes |
 //! | `platforms` | requests of platforms |
 //! | [`decision_port`] | dispatch of the decision port |
+//! | [`gauges`] | gauges of what is served |
 //! | [`admin_app`] | state of the admin port |
 //! | `tagged` | responses with an entity tag |
 //! | `console` | the console page, from `http/console/` |
@@ -34,6 +35,7 @@ pub mod decision_app;
 pub mod decision_port;
 mod error;
 mod explain;
+pub mod gauges;
 mod platforms;
 mod rules;
 mod segment;

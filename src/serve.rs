@@ -47,6 +47,7 @@ use crate::http::admin_app::AdminApp;
 use crate::http::admin_port::{admin_router, metrics_router};
 use crate::http::decision_app::App;
 use crate::http::decision_port::{DecisionService, Port};
+use crate::http::gauges::Gauges;
 use crate::log::DecisionLog;
 use crate::platform::IdReader;
 use crate::sync::{Shared, SyncCommand, Syncer};
@@ -219,6 +220,7 @@ impl SharedParts {
         AdminApp {
             serving: Arc::clone(&self.serving),
             shared: self.shared.clone(),
+            gauges: Gauges::default(),
             ids: Arc::clone(&self.ids),
             max_body: self.max_body(),
             body_timeout: self.body_timeout(),

@@ -8,6 +8,7 @@ use rtad_http::body::BodyLimits;
 use serde::Serialize;
 use tokio::sync::watch;
 
+use super::gauges::Gauges;
 use crate::catalog::Serving;
 use crate::platform::IdReader;
 use crate::sync::Shared;
@@ -33,6 +34,8 @@ pub struct AdminApp {
     pub serving: Arc<Serving>,
     /// Metrics, readiness and sync history.
     pub shared: Shared,
+    /// Gauges of what is served.
+    pub gauges: Gauges,
     /// Reads the ids of explained requests.
     pub ids: Arc<IdReader>,
     /// Largest body of a platform, in bytes.

@@ -49,15 +49,7 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
 pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     let telemetry = &app.shared.telemetry;
     telemetry.ready(app.shared.readiness.is_ready());
-    let catalog = app.serving.load();
-    for cap in catalog.caps().iter() {
-        let Usage { devices, limit, .. } = cap.usage();
-        telemetry.cap(cap.strategy(), devices, limit);
-        telemetry.cap_leases(cap.strategy(), app.shared.caps.leases(cap));
-    }
-    for (audience, is_missing) in catalog.audiences().iter().zip(catalog.are_tiers_missing()) {
-        telemetry.tiers_missing(&audience.name, is_missing);
-    }
+    app.gauges.set(&app.serving, &app.shared);
     let mut response = Response::new(telemetry.render().into());
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);

@@ -227,21 +227,9 @@ impl Syncer {
         if catalog.is_complete() {
             self.shared.readiness.complete();
         }
-        // After the swap: whoever reads a new value is answered by the new catalog. Not while
-        // loading: a reload may still discard the snapshot.
-        for audience in catalog.audiences() {
-            if let Some(snapshot) = &audience.snapshot {
-                self.shared.telemetry.snapshot(snapshot, audience.max_age);
-            }
-        }
         for dropped in old.audiences() {
             if catalog.audience(dropped.name.as_str()).is_none() {
-                self.shared.telemetry.no_snapshot(dropped.name.as_str());
-            }
-        }
-        for uncapped in old.caps().iter() {
-            if catalog.caps().named(uncapped.strategy()).is_none() {
-                self.shared.telemetry.no_cap(uncapped.strategy());
+                self.shared.telemetry.no_sync(dropped.name.as_str());
             }
         }
         tokio::spawn(retire(old))

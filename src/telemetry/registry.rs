@@ -271,6 +271,12 @@ impl Telemetry {
         }
     }
 
+    /// Sets the gauge of a removed audience, which is polled no more, to NaN: no alert on it fires.
+    pub fn no_sync(&self, audience: &str) {
+        self.gauge("rtad_sync_caught_up_timestamp_seconds", &[("audience", audience)])
+            .set(f64::NAN);
+    }
+
     pub(super) fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
         let labels = owned(labels);
         metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))

@@ -67,12 +67,9 @@ impl Telemetry {
         self.gauge("rtad_cap_limit", &[("strategy", strategy)]).set(limit);
     }
 
-    /// Sets the gauges of a removed audience to NaN: the exporter cannot remove a series, and no
-    /// comparison with NaN holds, so no alert on its age fires.
+    /// Sets the gauges of an audience that is not served to NaN.
     pub fn no_snapshot(&self, audience: &str) {
         self.set_snapshot(audience, [f64::NAN; 9], [f64::NAN; 3]);
-        self.gauge("rtad_sync_caught_up_timestamp_seconds", &[("audience", audience)])
-            .set(f64::NAN);
         self.gauge("rtad_tiers_missing", &[("audience", audience)]).set(f64::NAN);
         self.no_deltas(audience);
     }
