@@ -13,9 +13,8 @@ Requirements and failures: docs/guides/distributed-build.md. Exit codes: as in r
 """
 
 import argparse
-import csv
 import functools
-import io
+import itertools
 import json
 import os
 import re
@@ -36,6 +35,7 @@ BUCKETS = 4096  # 16 shards each; a chunk consists of consecutive whole buckets
 REPORT = -1  # in place of a bucket number: marks the report of a step
 PART_KEYS = 4 << 20  # keys per `distinct` step: about 130 MB
 LINES_PER_WRITE = 4096
+FRAMES_PER_BATCH = 256
 STEP_ERROR = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
 PUBLISH_FLAGS = (
     "max_reject_ratio",
@@ -137,25 +137,39 @@ def as_lines(rows):
         yield b"\n".join(batch) + b"\n"
 
 
-def as_csv(rows, columns):
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for number, row in enumerate(rows, 1):
-        writer.writerow(row)
-        if number % LINES_PER_WRITE == 0:
-            yield text.getvalue().encode("utf-8", "replace")
-            text.seek(0)
-            text.truncate()
-    yield text.getvalue().encode("utf-8", "replace")
+def as_csv(batches, columns):
+    """Record batches as CSV with a header."""
+    import pyarrow
+    import pyarrow.csv
+
+    yield ",".join(columns).encode() + b"\n"
+    for batch in batches:
+        block = pyarrow.BufferOutputStream()
+        pyarrow.csv.write_csv(batch, block, pyarrow.csv.WriteOptions(include_header=False))
+        yield block.getvalue()
 
 
-def make_keys(rows, loader, flags, columns):
+def make_keys(feed, loader, flags):
     """Keys of a partition as frames, and its report."""
-    feed = as_csv(rows, columns) if columns else as_lines(rows)
     with Loader([find_loader(loader), "keys", "--frames", *flags, "-"], feed) as step:
         yield from frames(step.stdout)
-        yield REPORT, step.finish()
+        yield REPORT, step.finish().encode()
+
+
+def make_keys_of_lines(rows, loader, flags):
+    return make_keys(as_lines(rows), loader, flags)
+
+
+def make_keys_of_batches(batches, loader, flags, columns):
+    """The same of record batches, as record batches: in these, Spark gives Python blocks of
+    columns in place of single rows."""
+    import pyarrow
+
+    records = make_keys(as_csv(batches, columns), loader, flags)
+    while some := list(itertools.islice(records, FRAMES_PER_BATCH)):
+        buckets, blocks = zip(*some)
+        arrays = [pyarrow.array(buckets, pyarrow.int32()), pyarrow.array(blocks, pyarrow.binary())]
+        yield pyarrow.record_batch(arrays, ["bucket", "frame"])
 
 
 def make_distinct(part, records, loader, parts):
@@ -165,7 +179,7 @@ def make_distinct(part, records, loader, parts):
         (frame for _, frame in records),
     ) as step:
         yield from frames(step.stdout)
-        yield REPORT, step.finish()
+        yield REPORT, step.finish().encode()
 
 
 def make_chunk(records, loader, flags):
@@ -186,22 +200,26 @@ def make_chunk(records, loader, flags):
 
 
 def reports(records):
-    return records.filter(lambda record: record[0] == REPORT).values().collect()
+    found = records.filter(lambda record: record[0] == REPORT).values().collect()
+    return [report.decode() for report in found]
 
 
 def frames_of(records):
     return records.filter(lambda record: record[0] != REPORT)
 
 
-def read(spark, args):
-    """The ids as an RDD of lines or rows, the flags of `keys`, and the column names."""
+def read_keys(spark, args):
+    """The keys of all inputs as frames, and a report of each partition."""
     flags = ["--id-kind", args.id_kind, "--threads", str(args.threads)]
     if args.case:
         flags += ["--case", args.case]
     for blank in args.blank:
         flags += ["--blank", blank]
     if args.format == "lines":
-        return spark.sparkContext.textFile(",".join(args.inputs), use_unicode=False), flags, None
+        lines = spark.sparkContext.textFile(",".join(args.inputs), use_unicode=False)
+        return lines.mapPartitions(
+            functools.partial(make_keys_of_lines, loader=args.loader, flags=flags)
+        )
     if args.format == "csv":
         reader = spark.read.options(header=True, escape='"', sep=args.delimiter)
         table = reader.csv(args.inputs)
@@ -222,7 +240,9 @@ def read(spark, args):
         names.append(f"c{number}")
         columns.append(cell.cast("string").alias(names[-1]))
         flags += ["--column", f"{names[-1]}={kind}"]
-    return table.select(*columns).rdd, ["--format", "csv", *flags], names
+    flags += ["--format", "csv"]
+    step = functools.partial(make_keys_of_batches, loader=args.loader, flags=flags, columns=names)
+    return table.select(*columns).mapInArrow(step, "bucket int, frame binary").rdd.map(tuple)
 
 
 def run_in_driver(command, text=None):
@@ -247,10 +267,7 @@ def build(spark, args, changes):
     begin += ["--keep-carried"] * args.keep_carried + ["--require-live"] * args.require_live
     job = run_in_driver(begin).strip()
 
-    rows, flags, names = read(spark, args)
-    keys = rows.mapPartitions(
-        functools.partial(make_keys, loader=loader, flags=flags, columns=names)
-    )
+    keys = read_keys(spark, args)
     keys.persist(StorageLevel.DISK_ONLY)
     key_reports = reports(keys)
     key_count = sum(json.loads(line)["keys"] for line in key_reports)

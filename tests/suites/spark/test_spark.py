@@ -83,6 +83,7 @@ def succeeds(spark, *flags, conf=()):
 
 def test_csv_gives_the_chunks_of_a_build_after_failed_attempts(spark, rows):
     columns = ["--format", "csv", *KINDS, "--label", "dt=2026-11-21", "--label", "job=nightly"]
+    columns += ["--max-growth", "1000"]
     build_expected(spark, *columns, *sorted(rows.table.iterdir()))
     began = time.monotonic()
     inputs = sorted(rows.table.iterdir())
