@@ -38,13 +38,14 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --bin rtad-writer --examples
-	if command -v cargo-deny >/dev/null; then cargo deny check bans licenses sources; fi
 
-# Known vulnerabilities and withdrawn versions of dependencies. Needs the database of RustSec.
+# Licenses and sources of dependencies, known vulnerabilities and withdrawn versions. The latter two
+# need the database of RustSec.
 advisories:
 	bash tests/setup.sh deny
+	target/tools/bin/cargo-deny --workspace check bans licenses sources
 	@if target/tools/bin/cargo-deny fetch db; then \
-		target/tools/bin/cargo-deny check advisories; \
+		target/tools/bin/cargo-deny --workspace check advisories; \
 	else \
 		echo "advisories: not checked: github.com/rustsec/advisory-db is out of reach" >&2; exit 1; \
 	fi
