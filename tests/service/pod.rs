@@ -34,7 +34,9 @@ impl Pod {
         let file = folder.join("rtad.toml");
         let ports =
             "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1\n";
-        let store = format!("[store]\nurl = {store:?}\npoll_interval = \"100ms\"\n{lines}\n");
+        // A busy machine may delay sync for longer than the default.
+        let often = "poll_interval = \"100ms\"\nstall_timeout = \"1h\"";
+        let store = format!("[store]\nurl = {store:?}\n{often}\n{lines}\n");
         std::fs::write(&file, format!("{ports}{store}")).unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{before} exec \"$0\" serve --config \"$1\"")]);

@@ -34,8 +34,9 @@ pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config
     ];
     let mut config = Assembly::read(Some(("rtad.toml", text)), |_| None, &flags).unwrap().config;
     config.store.poll_interval = poll_interval;
-    // A busy machine may delay a worker for longer than the default.
+    // A busy machine may delay a worker, and sync even more, for longer than the defaults.
     config.server.max_wait = Duration::from_secs(3600);
+    config.store.stall_timeout = Duration::from_secs(3600);
     config
 }
 

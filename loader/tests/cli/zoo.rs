@@ -413,6 +413,8 @@ fn all_ids_in_one_prefix() {
     let built = sandbox.run("build --store {}/s --audience a --json {}/ids");
     let built = built.json_with_warning("its share of the keys");
     assert_eq!((counts(&built), &built["chunks"]), ([200_000, 200_000, 200_000, 0, 0], &1.into()));
-    let verified = sandbox.run("verify --store {}/s --audience a --json --against {}/ids").json();
+    let verified = sandbox
+        .run("verify --probes 1000 --store {}/s --audience a --json --against {}/ids")
+        .json();
     assert_eq!(verified["against"]["checked"], 200_000);
 }
