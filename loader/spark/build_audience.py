@@ -140,10 +140,14 @@ def as_lines(rows):
 def as_csv(batches, columns):
     """Record batches as CSV with a header."""
     import pyarrow
+    import pyarrow.compute
     import pyarrow.csv
 
     yield ",".join(columns).encode() + b"\n"
     for batch in batches:
+        # The row of a null alone would be an empty line, which is no row.
+        cells = [pyarrow.compute.fill_null(column, "") for column in batch.columns]
+        batch = pyarrow.record_batch(cells, columns)
         block = pyarrow.BufferOutputStream()
         pyarrow.csv.write_csv(batch, block, pyarrow.csv.WriteOptions(include_header=False))
         yield block.getvalue()

@@ -1,9 +1,10 @@
 """The commands of docs/guides/install.md, as they stand there: the package in a fresh Debian root
-with systemd, the tarball, the image, and the build from source."""
+with systemd, the tarball, the image, the wheel, and the build from source."""
 
 import json
 import os
 import shutil
+import sys
 import time
 
 import pytest
@@ -21,6 +22,7 @@ PAGE = "docs/guides/install.md"
 INSTALL, FIRST, NIGHTLY, WRITER = blocks(PAGE, "## Debian package")
 [TARBALL] = blocks(PAGE, "## Tarball")
 [IMAGE] = blocks(PAGE, "## Image")
+[PYTHON] = blocks(PAGE, "## Python package")
 [SOURCE] = blocks(PAGE, "## From source")
 
 
@@ -110,7 +112,9 @@ def test_image_is_loaded_and_copied_to_a_registry(dist, tmp_path):
     address, settings = f"{HOST}:{free_port()}", tmp_path / "home/.config/containers"
     settings.mkdir(parents=True)
     # The registry of the test has no certificate.
-    (settings / "registries.conf").write_text(f"[[registry]]\nlocation = '{address}'\ninsecure = true\n")
+    (settings / "registries.conf").write_text(
+        f"[[registry]]\nlocation = '{address}'\ninsecure = true\n"
+    )
     (tmp_path / "storage.conf").write_text(
         f"[storage]\ndriver = 'vfs'\ngraphroot = '{tmp_path}/images'\nrunroot = '{tmp_path}/run'\n"
     )
@@ -131,6 +135,13 @@ def test_image_is_loaded_and_copied_to_a_registry(dist, tmp_path):
         copied = run("skopeo", "inspect", f"docker://{address}/ads/rtad:0.1.0", env=env)
     assert json.loads(copied)["Labels"]["org.opencontainers.image.title"] == "rtad"
     run("podman", "image", "exists", "localhost/rtad:0.1.0", env=env)
+
+
+def test_wheel_is_installed_and_makes_a_key(dist, tmp_path):
+    run(sys.executable, "-m", "venv", tmp_path)
+    commands, _, expected = PYTHON.rstrip().rpartition(" # ")
+    env = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    assert run("bash", "-ec", commands, cwd=dist, env=env).splitlines()[-1] == expected
 
 
 def test_source_installs_the_programs(dist, tmp_path):

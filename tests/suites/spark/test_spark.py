@@ -97,22 +97,23 @@ def test_csv_gives_the_chunks_of_a_build_after_failed_attempts(spark, rows):
 
 
 @pytest.mark.parametrize(
-    "format, folder, files, source",
+    "format, folder, files, source, columns",
     [
-        ("parquet", "parquet", "*.parquet", "parquet"),
-        ("ndjson", "json", "*.json", "json"),
-        ("parquet", "parquet", "*.parquet", "table"),
+        # A row whose only cell is blank is a row.
+        ("parquet", "parquet", "*.parquet", "parquet", ["--column", "idfa=idfa"]),
+        ("ndjson", "json", "*.json", "json", WITH_DIGESTS),
+        ("parquet", "parquet", "*.parquet", "table", WITH_DIGESTS),
     ],
     ids=["parquet", "json", "table"],
 )
 def test_warehouse_tables_give_the_chunks_of_a_build(
-    spark, warehouse, format, folder, files, source
+    spark, warehouse, format, folder, files, source, columns
 ):
     there = spark.work / folder
     shrink = ["--max-shrink", "1"]
-    build_expected(spark, *shrink, "--format", format, *WITH_DIGESTS, *sorted(there.glob(files)))
+    build_expected(spark, *shrink, "--format", format, *columns, *sorted(there.glob(files)))
     table, conf = ("dumps.devices", warehouse) if source == "table" else (there, ())
-    succeeds(spark, *shrink, "--format", source, *WITH_DIGESTS, table, conf=conf)
+    succeeds(spark, *shrink, "--format", source, *columns, table, conf=conf)
     assert_same(spark)
 
 
