@@ -146,7 +146,8 @@ impl Syncer {
         self.loader().within(0, format!("{name}/CURRENT"), read).await
     }
 
-    /// Counts a poll, logs its failure, and records it for the status page.
+    /// Records a poll for the status page, counts it, and logs its failure. In this order: whoever
+    /// reads a new count finds its poll on the status page.
     fn record(&self, name: &AudienceName, result: &Result<Polled, SyncError>, took: Duration) {
         let (word, error) = match result {
             Ok(Polled::Loaded(_)) => ("ok", None),
@@ -154,6 +155,15 @@ impl Syncer {
             Ok(Polled::Skipped(cause)) => (*cause, None),
             Err(error) => (error.cause(), Some(error_chain(error))),
         };
+        if !matches!(result, Ok(Polled::Skipped(_))) {
+            let error = error.clone();
+            let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
+            let generation = match result {
+                Ok(Polled::Loaded(snapshot)) => Some(snapshot.manifest().generation()),
+                _ => None,
+            };
+            self.shared.history.record(name, last, generation, took);
+        }
         self.shared.telemetry.sync(name.as_str(), word, took);
         if let Some(error) = &error {
             let served = match self.served(name) {
@@ -163,14 +173,6 @@ impl Syncer {
             };
             let audience = name.as_str();
             tracing::warn!(audience, result = word, error, served, "snapshot not updated");
-        }
-        if !matches!(result, Ok(Polled::Skipped(_))) {
-            let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
-            let generation = match result {
-                Ok(Polled::Loaded(snapshot)) => Some(snapshot.manifest().generation()),
-                _ => None,
-            };
-            self.shared.history.record(name, last, generation, took);
         }
     }
 }

@@ -44,7 +44,8 @@ fn full_disk_keeps_the_old_generation() {
     let rejected = || Some(pod.last_sync()).filter(|(result, _)| result == "cache");
     let (_, error) = wait_until("the failure of the cache", rejected);
     assert!(error.contains("File too large"), "{error}");
-    assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"cache\"}") >= 1);
+    let count = "rtad_sync_total{audience=\"old_users\",result=\"cache\"}";
+    wait_until("the count of the failure", || pod.metric(count) >= 1);
     assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
     site.assert_answers(&mut pod.connect(), 1);
     // Each poll writes the beginning of a chunk anew, and removes it.

@@ -129,7 +129,8 @@ fn signatures_are_fetched_only_with_public_keys() {
         let generation = depot.publish(AUDIENCE, &members(2), &Spec::small());
         wait_until("the rejection", || server.last_sync(AUDIENCE).0 == result);
         assert_eq!(server.generation(AUDIENCE), generation - 1);
-        assert!(server.sync_count(AUDIENCE, result) >= 1 && server.is_ready());
+        wait_until("the count", || server.sync_count(AUDIENCE, result) >= 1);
+        assert!(server.is_ready());
         unruly.behave();
         wait_until("the new generation", || {
             server.poll();
