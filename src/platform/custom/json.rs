@@ -3,6 +3,7 @@
 //! - Unmapped names are skipped; null counts as absent; the last value of a repeated key wins.
 //! - Ids and strategies may be lists.
 //! - An object may be JSON in a text.
+//! - Objects may come in lists. Several in the path of a single value make the body bad.
 //! - A mapped object, or a number that is not a 64-bit integer, makes the body bad.
 //! - The recursion is as deep as the plan; skipped values use no stack at any depth.
 
@@ -99,7 +100,12 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
 
     /// JSON in a text.
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        read_text(text, self.node, self.reading).map_err(|Malformed| bad())
+        let Self { node, is_in_list, reading } = self;
+        read_text(text, node, reading).map_err(|Malformed| bad())?;
+        if is_in_list {
+            reading.end(node).map_err(|Malformed| bad())?;
+        }
+        Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -138,10 +144,17 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
             return Err(bad());
         }
         reading.begin(node);
+        let mut objects = 0;
         while list
             .next_element_seed(MappedObject { node, is_in_list: true, reading: &mut *reading })?
             .is_some()
-        {}
+        {
+            objects += 1;
+        }
+        // Nothing says which of several objects has the single value.
+        if objects > 1 && node.slots.iter().any(|slot| reading.is_single(*slot)) {
+            return Err(bad());
+        }
         Ok(())
     }
 }

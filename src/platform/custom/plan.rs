@@ -25,6 +25,8 @@ pub(super) enum Role {
     Id { field: IdField, path: Box<str> },
     /// An id with its type in another field of the entry.
     Listed,
+    /// The type of such an id, used at the end of the entry.
+    Type,
 }
 
 /// A message or object.
@@ -283,8 +285,8 @@ impl<'a> Planner<'a> {
             Some((self.insert(&full, &steps, role)?, steps, full.text))
         };
         let value = member(&mapping.value, Role::Listed);
-        let kind = member(&mapping.kind, Role::Single);
-        let secure = mapping.secure.as_ref().map(|named| member(named, Role::Single));
+        let kind = member(&mapping.kind, Role::Type);
+        let secure = mapping.secure.as_ref().map(|named| member(named, Role::Type));
         let (_, _, path) = value?;
         let (kind, kind_steps, _) = kind?;
         let secure = match secure {
@@ -362,7 +364,7 @@ impl<'a> Planner<'a> {
             self.mistakes.push(named.mistake(why, "paths of which none is a prefix of another"));
             return None;
         }
-        let is_zero = matches!(role, Role::Single)
+        let is_zero = matches!(role, Role::Single | Role::Type)
             && steps.last().is_some_and(|step| step.is_zero_when_absent);
         self.plan.absent.push(if is_zero { Value::Uint(0) } else { Value::Absent });
         self.plan.roles.push(role);

@@ -47,10 +47,15 @@ impl<'r, 'a> Reading<'r, 'a> {
         match &self.plan.roles[slot] {
             _ if !is_in_list => self.values[slot] = value,
             // Never with a schema; JSON may have a list anywhere.
-            Role::Single | Role::Listed => return Err(Malformed),
+            Role::Single | Role::Type | Role::Listed => return Err(Malformed),
             Role::Asked | Role::Id { .. } => return self.use_value(slot, value),
         }
         Ok(())
+    }
+
+    /// Whether a slot has a value that is used after the whole body is read.
+    pub(super) fn is_single(&self, slot: usize) -> bool {
+        matches!(self.plan.roles[slot], Role::Single)
     }
 
     /// Clears the slots under a node, as a new element of a list begins.
@@ -63,7 +68,8 @@ impl<'r, 'a> Reading<'r, 'a> {
     /// Takes ids and strategies from the slots under a node, as it has ended.
     pub(super) fn end(&mut self, node: &MessageNode) -> Result<(), Malformed> {
         for slot in &node.slots {
-            if !matches!(self.plan.roles[*slot], Role::Single) && !self.values[*slot].is_absent() {
+            let is_kept = matches!(self.plan.roles[*slot], Role::Single | Role::Type);
+            if !is_kept && !self.values[*slot].is_absent() {
                 let value = std::mem::replace(&mut self.values[*slot], Value::Absent);
                 self.use_value(*slot, value)?;
             }
@@ -74,7 +80,7 @@ impl<'r, 'a> Reading<'r, 'a> {
     fn use_value(&mut self, slot: usize, value: Value<'a>) -> Result<(), Malformed> {
         let plan = self.plan;
         match &plan.roles[slot] {
-            Role::Single => {}
+            Role::Single | Role::Type => {}
             Role::Asked => return self.request(value),
             Role::Id { field, path } => self.add_ids(path, *field, value),
             Role::Listed => {

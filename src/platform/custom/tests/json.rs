@@ -66,6 +66,38 @@ fn answer_fields_follow_the_order_of_the_config() {
 }
 
 #[test]
+fn objects_of_a_list_may_be_json_in_strings() {
+    for body in [
+        r#"{"dids": [{"did": "a", "type": "imei"}, "{\"did\": \"b\", \"type\": \"7\"}"]}"#,
+        r#"{"dids": ["{\"type\": \"imei\", \"did\": \"a\"}", {"type": "7", "did": "b"}, null]}"#,
+        r#"{"dids": ["{\"did\": \"a\", \"type\": \"imei\"}", "", "{\"did\": \"b\", \"type\": 7}"]}"#,
+    ] {
+        assert_eq!(read(body).1.ids, ["dids.did imei a", "dids.did oaid b"], "{body}");
+    }
+    let (answer, _) = asked(&platform("", JSON), br#"{"dids": ["{"]}"#, &[BID, BID]);
+    assert_eq!(answer, Err(Failure::BadBody));
+}
+
+#[test]
+fn single_value_comes_from_a_list_of_one_object() {
+    let mapping = r#"
+body = "json"
+request = { request_id = "imp.id", ids = { imei = "imp.ids.imei" } }
+response = { request_id = "id", accepted = "hits" }
+"#;
+    let asked = |body: &str| asked(&platform("", mapping), body.as_bytes(), &[NO_BID, NO_BID]);
+    for (body, id) in [
+        (r#"{"imp": [{"id": "r", "ids": [{"imei": "a"}, {"imei": "b"}]}]}"#, r#""id":"r","#),
+        (r#"{"imp": {"ids": [{"imei": "a"}, {"imei": "b"}]}}"#, ""),
+    ] {
+        let (answer, script) = asked(body);
+        assert_eq!(answer.unwrap(), format!(r#"{{{id}"hits":[]}}"#), "{body}");
+        assert_eq!(script.ids, ["imp.ids.imei imei a", "imp.ids.imei imei b"]);
+    }
+    assert_eq!(asked(r#"{"imp": [{"id": "r"}, {}]}"#).0, Err(Failure::BadBody));
+}
+
+#[test]
 fn strategies_may_be_a_list_a_value_or_numbers() {
     for (asked, notes) in [
         (r#"["1", 2]"#, &["strategy: 1", "strategy: 2"][..]),
