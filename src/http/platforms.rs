@@ -60,7 +60,7 @@ pub(super) fn answer(
                     catalog.decide_request(&request, verdicts, |keys, assignments, verdicts| {
                         if let Some(entry) = &mut logged {
                             entry.decided(&catalog, &request, keys, assignments, verdicts);
-                            if read.purpose == Purpose::Devices {
+                            if read.is_of_batch() {
                                 // The body has the ids of other devices.
                                 entry.finish_device(&catalog, &answer_of(None, None));
                             }

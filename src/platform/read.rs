@@ -197,6 +197,16 @@ impl<'a> Read<'a> {
         self.asked = AskedList::All(&all.0);
     }
 
+    /// Whether a decision is about one device of a batch, looked up or not. A request that was
+    /// given up has no ids.
+    pub fn is_of_batch(&self) -> bool {
+        match self.purpose {
+            Purpose::Devices => true,
+            Purpose::Fallback => !self.ids.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Adds an id.
     #[inline]
     pub(super) fn add_id(&mut self, id: Id<'a>) {

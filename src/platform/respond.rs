@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::access::Access;
 use super::adapter::{Adapter, Admission, Request, RequestHead};
 use super::failure::{Failure, ReadError};
-use super::ids::MAX_IDS;
+use super::ids::{MAX_IDS, MAX_READ_IDS};
 use super::read::{Purpose, Read};
 use super::verdict::{Verdict, Verdicts};
 
@@ -122,7 +122,8 @@ impl Platform {
 }
 
 /// Decides about each id as a device of its own, and marks those that a strategy bids for. Ids
-/// beyond [`MAX_IDS`] get every strategy's `unavailable` decision.
+/// beyond [`MAX_IDS`] get every strategy's `unavailable` decision, those beyond [`MAX_READ_IDS`]
+/// none.
 #[inline(never)]
 fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut Verdicts)) {
     let (ids, observed) = (std::mem::take(&mut read.ids), read.observed);
@@ -135,6 +136,10 @@ fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut V
         read.asked = asked;
     }
     for (index, id) in ids.into_iter().enumerate() {
+        if index == MAX_READ_IDS {
+            decided.push(id);
+            break;
+        }
         if index == MAX_IDS {
             read.purpose = Purpose::Fallback;
             read.observed = Some(Failure::TooManyIds);

@@ -170,6 +170,26 @@ fn batch_has_a_row_for_each_device() {
     }
 }
 
+#[test]
+fn devices_beyond_the_limits_of_a_batch_have_rows_too() {
+    let store = TestStore::with_everything();
+    let rules = log(
+        &store,
+        "sample = 1.0\n[[strategy]]\nname = \"open\"\nexclude = [\"old_users\"]\n\
+         unavailable = \"bid\"\n[[platform]]\nkind = \"custom\"\nname = \"batch\"\n\
+         path = \"/batch\"\nstrategies = { \"1\" = \"open\" }\nbody = \"json\"\n\
+         request = { ids = { oaid = \"oaids\" } }\nresponse = { accepted_ids = \"oaids\" }\n",
+    );
+    let rtad = Rtad::serve(&store.config_file("api = { public = true }", &rules), &[]);
+    let oaids: Vec<_> =
+        (0..1030).map(|number| format!("{number:08x}-0000-4000-8000-000000000000")).collect();
+    let answer = rtad.connect().post("/batch", json!({ "oaids": oaids }).to_string()).ok();
+    assert_eq!(answer["oaids"].as_array().unwrap(), &oaids[..1024]);
+    let (rows, stderr) = stop(rtad, &store);
+    let count = |ids: &str| rows.iter().filter(|row| row["facts"]["ids"] == ids).count();
+    assert_eq!((rows.len(), count("All"), count("Unread")), (1024, 64, 960), "{stderr}");
+}
+
 fn hmac_of(key: &rtad_core::device::DeviceKey) -> Vec<u8> {
     use hmac::{KeyInit as _, Mac as _};
     let mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();

@@ -70,7 +70,7 @@ fn objects_of_a_list_may_be_json_in_strings() {
     for body in [
         r#"{"dids": [{"did": "a", "type": "imei"}, "{\"did\": \"b\", \"type\": \"7\"}"]}"#,
         r#"{"dids": ["{\"type\": \"imei\", \"did\": \"a\"}", {"type": "7", "did": "b"}, null]}"#,
-        r#"{"dids": ["{\"did\": \"a\", \"type\": \"imei\"}", "", "{\"did\": \"b\", \"type\": 7}"]}"#,
+        r#"{"dids":["{\"did\": \"a\", \"type\": \"imei\"}", "", "{\"did\": \"b\", \"type\": 7}"]}"#,
     ] {
         assert_eq!(read(body).1.ids, ["dids.did imei a", "dids.did oaid b"], "{body}");
     }
