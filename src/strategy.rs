@@ -295,20 +295,39 @@ impl Strategy {
         attributes: &dyn Attributes,
         membership: &mut impl FnMut(usize) -> Membership,
     ) -> Option<Rule> {
-        let sought = match decision.reason {
-            Reason::Member => Membership::Member,
-            Reason::Unavailable => Membership::Unavailable,
-            Reason::Rule | Reason::Bucket => {
-                return self.rule.as_ref().map(|it| it.deciding(attributes, membership).clone());
+        match decision.reason {
+            Reason::Member => {
+                let mut lists = self.exclude.iter().chain(&self.include).copied();
+                lists
+                    .find(|audience| membership(*audience) == Membership::Member)
+                    .map(Rule::Audience)
             }
-            _ => return None,
-        };
-        let mut lists = self.exclude.iter().chain(&self.include).copied();
-        let audience = lists.find(|audience| membership(*audience) == sought);
-        audience.map(Rule::Audience).or_else(|| {
-            let rule = self.rule.as_ref().filter(|_| sought == Membership::Unavailable)?;
-            Some(rule.deciding(attributes, membership).clone())
-        })
+            Reason::Unavailable => self.unknown(attributes, membership).into_iter().next(),
+            Reason::Rule | Reason::Bucket => {
+                self.rule.as_ref().map(|it| it.deciding(attributes, membership).clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// What leaves an `unavailable` decision open: audiences of the lists, and leaves of the rule.
+    pub fn unknown(
+        &self,
+        attributes: &dyn Attributes,
+        membership: &mut impl FnMut(usize) -> Membership,
+    ) -> Vec<Rule> {
+        let mut unknown = Vec::new();
+        for list in [&self.exclude, &self.include] {
+            // One member settles a list.
+            if !list.iter().any(|audience| membership(*audience) == Membership::Member) {
+                let is_unknown = |it: &usize| membership(*it) == Membership::Unavailable;
+                unknown.extend(list.iter().copied().filter(is_unknown).map(Rule::Audience));
+            }
+        }
+        if let Some(rule) = &self.rule {
+            rule.add_unknown(attributes, membership, &mut unknown);
+        }
+        unknown
     }
 
     /// The answer to a request without a usable id.

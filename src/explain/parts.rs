@@ -1,16 +1,15 @@
 //! Audiences and strategies of an explanation, and the hashed form of an id.
 
-use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use super::report::{
     AudienceExplained, BucketExplained, OtherMembership, ScheduleExplained, SnapshotExplained,
-    StrategyExplained, Unavailable, ValueExplained, WhenExplained,
+    StrategyExplained, Unavailable, UnknownExplained, ValueExplained, WhenExplained,
 };
 use crate::catalog::{Audience, Catalog};
 use crate::platform::DeviceKeys;
 use crate::strategy::{
-    Attribute, Attributes, Decision, Experiment, Membership, Rule, Tier, ValueEntry,
+    Attributes, Decision, Experiment, Membership, Reason, Rule, Tier, ValueEntry,
 };
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
@@ -91,10 +90,30 @@ fn of_other_digest(audience: &Audience, keys: &DeviceKeys) -> Option<Unavailable
 /// Most changes that an explanation lists.
 const MAX_CHANGES: usize = 8;
 
-/// The attributes of a rule that a request lacks.
-fn absent(rule: &Rule, attributes: &dyn Attributes) -> Vec<Attribute> {
-    let read: BTreeSet<_> = rule.attributes().into_iter().map(|(attribute, _)| attribute).collect();
-    read.into_iter().filter(|attribute| attributes.attribute(*attribute).is_none()).collect()
+/// The parts of a strategy that leave a decision open, each once.
+fn explain_unknown(catalog: &Catalog, unknown: Vec<Rule>) -> UnknownExplained {
+    fn add<T: PartialEq>(to: &mut Vec<T>, one: T) {
+        if !to.contains(&one) {
+            to.push(one);
+        }
+    }
+    let mut explained = UnknownExplained::default();
+    for leaf in unknown {
+        match leaf {
+            Rule::Audience(audience) => {
+                add(&mut explained.audiences, catalog.audiences()[audience].name.to_string());
+            }
+            Rule::Bucket(experiment, _) => {
+                add(
+                    &mut explained.experiments,
+                    catalog.experiments().list()[experiment].name.clone(),
+                );
+            }
+            Rule::Attribute(attribute, _) => add(&mut explained.attributes, attribute),
+            Rule::Absent(_) | Rule::Any(_) | Rule::All(_) | Rule::None(_) => {}
+        }
+    }
+    explained
 }
 
 /// The device and the request that a decision is about.
@@ -123,7 +142,6 @@ pub(super) fn explain_strategy(
         rule: rule.to_text(&name, catalog.experiments().list()),
         audiences: rule.audiences().into_iter().map(name).collect(),
         truth: rule.truth(attributes, &mut |index| membership(index)),
-        absent: absent(rule, attributes),
         changes: rule
             .changes(attributes, &membership)
             .into_iter()
@@ -134,6 +152,9 @@ pub(super) fn explain_strategy(
     let schedule = strategy.schedule.as_ref().map(|schedule| ScheduleExplained {
         holds: schedule.holds(),
         next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
+    });
+    let unknown = (decision.reason == Reason::Unavailable).then(|| {
+        explain_unknown(catalog, strategy.unknown(attributes, &mut |index| membership(index)))
     });
     let value = |(index, entry): (usize, &ValueEntry)| ValueExplained {
         audience: entry.audience.map(name),
@@ -158,6 +179,7 @@ pub(super) fn explain_strategy(
         include: names(&strategy.include),
         when,
         schedule,
+        unknown,
         shadow: strategy.is_shadow,
         values: strategy.values.iter().enumerate().map(value).collect(),
         bid: decision.is_bid(),

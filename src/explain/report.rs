@@ -156,6 +156,9 @@ pub(super) struct StrategyExplained {
     pub(super) when: Option<WhenExplained>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) schedule: Option<ScheduleExplained>,
+    /// Of an `unavailable` decision that no failure caused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unknown: Option<UnknownExplained>,
     /// The device's parts in the experiments of its condition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) buckets: Vec<BucketExplained>,
@@ -178,11 +181,19 @@ pub(super) struct WhenExplained {
     /// Its audiences, some more than once.
     pub(super) audiences: Vec<String>,
     pub(super) truth: Truth,
-    /// Its attributes that the request lacks.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) absent: Vec<Attribute>,
     /// Each would change the truth: one membership, or else two.
     pub(super) changes: Vec<Vec<OtherMembership>>,
+}
+
+/// What leaves a decision open.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct UnknownExplained {
+    /// Those unavailable to the device.
+    pub(super) audiences: Vec<String>,
+    /// Those that the request lacks.
+    pub(super) attributes: Vec<Attribute>,
+    /// Those in which the device's bucket is unknown.
+    pub(super) experiments: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -233,6 +233,7 @@ fn not_configured(id: String) -> StrategyExplained {
         include: Vec::new(),
         when: None,
         schedule: None,
+        unknown: None,
         buckets: Vec::new(),
         values: Vec::new(),
         shadow: false,

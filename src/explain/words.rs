@@ -134,7 +134,7 @@ impl Explanation {
                         format!("not every id is checked ({cause})")
                     }
                     Some(cause) => format!("no audience is checked ({cause})"),
-                    None => self.missing(one),
+                    None => of_unknown(one),
                 };
                 format!("{cause}, and its `unavailable` answer is {outcome}")
             }
@@ -202,24 +202,6 @@ impl Explanation {
         format!("{path} is in {}, which it {verb}", audience.name)
     }
 
-    fn missing(&self, one: &StrategyExplained) -> String {
-        let is_missing = |name: &&String| {
-            self.audiences.iter().any(|audience| audience.name == **name && !audience.available)
-        };
-        let of_rule = one.when.iter().flat_map(|when| &when.audiences);
-        let mut names: Vec<&String> =
-            one.exclude.iter().chain(&one.include).chain(of_rule).filter(is_missing).collect();
-        names.dedup();
-        if names.is_empty()
-            && let Some(when) = one.when.as_ref().filter(|when| !when.absent.is_empty())
-        {
-            let absent: Vec<_> = when.absent.iter().map(|attribute| attribute.as_str()).collect();
-            return format!("the request lacks {}", listed(&absent, "and"));
-        }
-        let verb = if names.len() == 1 { "is" } else { "are" };
-        format!("{} {verb} unavailable", listed(&names, "and"))
-    }
-
     /// The reason of the whole answer, in one sentence.
     pub(super) fn conclusion(&self) -> String {
         let failure = self.failure.as_ref().map(|failure| self.of_failure(failure));
@@ -266,6 +248,24 @@ impl Explanation {
         sentence[..1].make_ascii_uppercase();
         sentence
     }
+}
+
+/// What leaves a decision open.
+fn of_unknown(one: &StrategyExplained) -> String {
+    let Some(unknown) = &one.unknown else { return "an audience is unavailable".to_owned() };
+    let mut parts = Vec::new();
+    if !unknown.audiences.is_empty() {
+        let verb = if unknown.audiences.len() == 1 { "is" } else { "are" };
+        parts.push(format!("{} {verb} unavailable", listed(&unknown.audiences, "and")));
+    }
+    if !unknown.attributes.is_empty() {
+        let attributes: Vec<_> = unknown.attributes.iter().map(|it| it.as_str()).collect();
+        parts.push(format!("the request lacks {}", listed(&attributes, "and")));
+    }
+    if !unknown.experiments.is_empty() {
+        parts.push(format!("the bucket in {} is unknown", listed(&unknown.experiments, "and")));
+    }
+    parts.join(", ")
 }
 
 /// The rule with its truth, and the changes that would change it.

@@ -72,8 +72,8 @@ impl Rule {
         }
     }
 
-    /// The part of it that decides its truth: the first leaf that would do so alone, or else a
-    /// group all of whose parts are needed.
+    /// The part of it that decides its truth, which is known: the first leaf that would do so
+    /// alone, or else a group all of whose parts are needed.
     pub fn deciding(
         &self,
         attributes: &dyn Attributes,
@@ -85,9 +85,6 @@ impl Rule {
                 (rules, Truth::True)
             }
             (Self::All(rules), Truth::False) => (rules, Truth::False),
-            (Self::Any(rules) | Self::All(rules) | Self::None(rules), Truth::Unknown) => {
-                (rules, Truth::Unknown)
-            }
             _ => return self,
         };
         for rule in rules {
@@ -96,6 +93,24 @@ impl Rule {
             }
         }
         self
+    }
+
+    /// Appends the leaves for which its truth is unknown: none if it is known.
+    pub(super) fn add_unknown(
+        &self,
+        attributes: &dyn Attributes,
+        membership: &mut impl FnMut(usize) -> Membership,
+        to: &mut Vec<Self>,
+    ) {
+        if self.truth(attributes, membership) != Truth::Unknown {
+            return;
+        }
+        match self {
+            Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
+                rules.iter().for_each(|rule| rule.add_unknown(attributes, membership, to));
+            }
+            leaf => to.push(leaf.clone()),
+        }
     }
 
     /// Its audiences in the order of the rule, some more than once.

@@ -43,6 +43,32 @@ fn every_combination_of_two_excluding_and_two_including_audiences() {
     }
 }
 
+#[test]
+fn unknown_audiences_are_those_that_leave_the_decision_open() {
+    let mut rule = strategy(&[0], &[1, 2]);
+    rule.rule = Some(Rule::Any(vec![Rule::Audience(3), Rule::Absent(Attribute::Slot)]));
+    let slot = Rule::Attribute(Attribute::Slot, vec!["7".into()]);
+    let lists = |rule: &Strategy, answers: [Membership; 4]| {
+        rule.unknown(&NoAttributes, &mut |audience| answers[audience])
+    };
+    let audiences =
+        |indexes: &[usize]| -> Vec<_> { indexes.iter().copied().map(Rule::Audience).collect() };
+    // The rule holds, as the slot is absent.
+    assert_eq!(lists(&rule, [U, N, U, U]), audiences(&[0, 2]));
+    assert_eq!(lists(&rule, [U, M, U, U]), audiences(&[0]));
+    assert_eq!(lists(&rule, [N, U, U, N]), audiences(&[1, 2]));
+    rule.rule = Some(Rule::All(vec![
+        Rule::Any(vec![Rule::Audience(3), slot.clone()]),
+        Rule::None(vec![Rule::Audience(0)]),
+    ]));
+    // A member of `include` settles it: the rule alone is open.
+    assert_eq!(lists(&rule, [N, U, M, U]), [Rule::Audience(3), slot.clone()]);
+    assert_eq!(lists(&rule, [N, M, U, N]), std::slice::from_ref(&slot));
+    let decision = rule.decide(&NoAttributes, |audience| [N, U, M, N][audience], NO_TIER);
+    let deciding = rule.deciding(decision, &NoAttributes, &mut |audience| [N, U, M, N][audience]);
+    assert_eq!((decision.reason, deciding), (Reason::Unavailable, Some(slot)));
+}
+
 fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4]> {
     (0..81).map(|n| [values[n % 3], values[n / 3 % 3], values[n / 9 % 3], values[n / 27]])
 }

@@ -97,5 +97,5 @@ fn attributes_decide_and_are_explained() {
     let text = fixture.with_headers("a-json", &[], body).to_string();
     let sentence = "unavailable: the request lacks os, and its `unavailable` answer is no bid";
     assert!(text.contains(sentence), "{text}");
-    assert!(text.contains("the request lacks app, slot and region"), "{text}");
+    assert!(text.contains("the request lacks slot, app and region"), "{text}");
 }

@@ -253,20 +253,17 @@ function valueOf({ values }) {
 }
 
 /** The reason of a strategy's decision, with the audiences that caused it. */
-function because({ bid, reason, exclude, include, when }, audiences, failure) {
+function because({ bid, reason, exclude, include, when, unknown }, audiences, failure) {
   const outcome = t(bid ? "bid" : "no-bid");
-  const those = (names, word) => {
-    const said = audiences.filter(
-      ({ name, answer, available }) =>
-        names.includes(name) && (word ? answer === word : !available),
-    );
+  const members = (names) => {
+    const said = audiences.filter(({ name, answer }) => names.includes(name) && answer === "member");
     return list(said.map(({ name }) => name));
   };
   switch (reason) {
     case "member":
       return bid
-        ? t("why-member-in", { names: those(include, "member") })
-        : t("why-member-out", { names: those(exclude, "member") });
+        ? t("why-member-in", { names: members(include) })
+        : t("why-member-out", { names: members(exclude) });
     case "not_member":
       if (!bid) return t("why-non_member-out", { names: list(include) });
       return exclude.length > 0
@@ -280,7 +277,7 @@ function because({ bid, reason, exclude, include, when }, audiences, failure) {
     case "unavailable":
       return failure
         ? t("why-failed", { outcome })
-        : t("why-unavailable", { names: those([...exclude, ...include, ...(when?.audiences ?? [])]) || list(when?.absent ?? []), outcome });
+        : t("why-unavailable", { names: list(Object.values(unknown).flat()), outcome });
     default:
       return t(`why-${reason}`);
   }
