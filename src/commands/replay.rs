@@ -55,15 +55,8 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
-    let after = read_config(Some(&arguments.config), &Vec::new())?;
-    let before = arguments.against.as_ref();
-    let before = before.map(|file| read_config(Some(file), &Vec::new())).transpose()?;
-    if after.config.strategies.is_empty() {
-        let file = arguments.config.display();
-        return Err(CommandFailure::Usage(format!(
-            "{file}: has no [[strategy]]; accepted: a config that names its strategies"
-        )));
-    }
+    let after = read_rules(&arguments.config)?;
+    let before = arguments.against.as_ref().map(read_rules).transpose()?;
     let replay = Replay::open(&arguments.logs)?;
     let bar = progress_bar(replay.rows());
     let snapshots = arguments.lookup.then(|| load(after.clone())).transpose()?;
@@ -86,6 +79,18 @@ pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
         }
         _ => Ok(()),
     }
+}
+
+/// A config with strategies.
+fn read_rules(file: &PathBuf) -> Result<Assembly, CommandFailure> {
+    let assembly = read_config(Some(file), &Vec::new())?;
+    if assembly.config.strategies.is_empty() {
+        let file = file.display();
+        return Err(CommandFailure::Usage(format!(
+            "{file}: has no [[strategy]]; accepted: a config that names its strategies"
+        )));
+    }
+    Ok(assembly)
 }
 
 /// Loads all audiences of a config from its store.

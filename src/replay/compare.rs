@@ -1,13 +1,13 @@
 //! Decisions before and after: counts and examples.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rtad_log::{DecisionFact, LogRow, LoggedFacts};
 use serde::Serialize;
 
 use super::bodies::Snapshots;
 use super::rules::{Gaps, RowDecisions, Rules};
-use crate::strategy::ValueKey;
+use crate::strategy::{Assignment, ValueKey};
 
 /// The gap of rows that snapshots cannot answer.
 const NO_BODY: &str = "a row has no body that can be read, so --lookup says nothing of it";
@@ -89,6 +89,28 @@ impl Side<'_> {
         Self { bid: false, shadow: false, reason: "absent", numbers: [None; ValueKey::ALL.len()] };
 }
 
+/// A platform's strategy id that names another strategy before than after, or none.
+struct MovedId {
+    platform: String,
+    id: String,
+    /// Names of the strategies.
+    before: Option<String>,
+    after: Option<String>,
+}
+
+fn moved_ids(before: &Rules, after: &Rules) -> Vec<MovedId> {
+    let (before, after) = (before.ids(), after.ids());
+    let keys: BTreeSet<_> = before.keys().chain(after.keys()).copied().collect();
+    let moved = keys.into_iter().filter(|key| before.get(key) != after.get(key));
+    moved
+        .map(|key| {
+            let name = |ids: &BTreeMap<[&str; 2], &str>| ids.get(&key).map(|it| (*it).to_owned());
+            let [platform, id] = key.map(str::to_owned);
+            MovedId { platform, id, before: name(&before), after: name(&after) }
+        })
+        .collect()
+}
+
 /// Decides about rows under one or two configurations.
 pub(super) struct Comparer<'s> {
     after: Rules,
@@ -96,6 +118,8 @@ pub(super) struct Comparer<'s> {
     snapshots: Option<&'s Snapshots>,
     /// `None`: the logged decisions.
     before: Option<Rules>,
+    /// The rows do not hold ids of strategies that a request does not name: empty without `before`.
+    moved: Vec<MovedId>,
     decided_after: RowDecisions,
     decided_before: RowDecisions,
     pub(super) found: Comparison,
@@ -108,7 +132,8 @@ impl<'s> Comparer<'s> {
         snapshots: Option<&'s Snapshots>,
     ) -> Self {
         let (decided_after, decided_before, found) = Default::default();
-        Self { after, before, snapshots, decided_after, decided_before, found }
+        let moved = before.as_ref().map_or_else(Vec::new, |before| moved_ids(before, &after));
+        Self { after, before, moved, snapshots, decided_after, decided_before, found }
     }
 
     /// Compares the decisions about a row.
@@ -147,6 +172,8 @@ impl<'s> Comparer<'s> {
             is_changed |= self.compare(row, facts, weight, name);
         }
         is_changed |= self.compare_missing(row, facts, weight);
+        // Seen above if a strategy's decision changes as well.
+        is_changed = is_changed || self.compare_moved(row, facts, weight);
         let found = &mut self.found;
         if is_changed {
             found.changed_rows += 1;
@@ -176,6 +203,39 @@ impl<'s> Comparer<'s> {
         let mut is_changed = false;
         for name in names {
             is_changed |= self.compare(row, facts, weight, &name);
+        }
+        is_changed
+    }
+
+    /// Compares the answers of strategy ids that name other strategies.
+    fn compare_moved(&mut self, row: &LogRow<'_>, facts: &LoggedFacts<'_>, weight: f64) -> bool {
+        let Some(before) = &self.before else { return false };
+        let is_asked = |id: &str| facts.asked.as_ref().is_none_or(|asked| asked.contains(&id));
+        let mut is_changed = false;
+        for moved in self.moved.iter().filter(|it| it.platform == row.platform && is_asked(&it.id))
+        {
+            let one = |rules, decided, strategy: &Option<String>| {
+                let side = side(rules, decided, strategy.as_ref()?);
+                side.filter(|side| side.bid && !side.shadow)
+            };
+            let before_side = one(before, &self.decided_before, &moved.before);
+            let after_side = one(&self.after, &self.decided_after, &moved.after);
+            if before_side.map(|it| it.numbers) == after_side.map(|it| it.numbers) {
+                continue;
+            }
+            let words = |side: Option<Side<'_>>, strategy: &Option<String>| {
+                let outcome = if side.is_some() { "bid" } else { "no bid" };
+                let strategy = strategy.as_deref().unwrap_or("no strategy");
+                format!("{outcome}: {strategy}")
+            };
+            let key = ChangeKey {
+                platform: row.platform.to_owned(),
+                strategy: format!("id {}", moved.id),
+                before: words(before_side, &moved.before),
+                after: words(after_side, &moved.after),
+            };
+            add_change(&mut self.found.changes, key, weight, facts.request_id);
+            is_changed = true;
         }
         is_changed
     }
@@ -226,12 +286,7 @@ impl<'s> Comparer<'s> {
             ),
             after: self.words(&after, Some(&self.after), &self.decided_after, facts, strategy),
         };
-        let changes = self.found.changes.entry(key).or_default();
-        changes.count += 1;
-        changes.estimated += weight;
-        if let Some(id) = facts.request_id.filter(|_| changes.examples.len() < MAX_EXAMPLES) {
-            changes.examples.push(id.to_owned());
-        }
+        add_change(&mut self.found.changes, key, weight, facts.request_id);
         true
     }
 
@@ -266,13 +321,17 @@ impl<'s> Comparer<'s> {
     /// Compares the device's buckets; returns whether one changes.
     fn compare_buckets(&mut self, facts: &LoggedFacts<'_>) -> bool {
         let mut is_changed = false;
-        for (experiment, part) in self.after.experiments.iter().zip(&self.decided_after.parts) {
+        // A gap says of unknown parts that they are.
+        let is_known = |part: &Assignment| *part != Assignment::Unknown;
+        let parts = self.after.experiments.iter().zip(&self.decided_after.parts);
+        for (experiment, part) in parts.filter(|(_, part)| is_known(part)) {
             let after = experiment.part_name(*part);
             let before = match &self.before {
                 Some(rules) => {
                     let parts = rules.experiments.iter().zip(&self.decided_before.parts);
                     let mut parts = parts.filter(|(other, _)| other.name == experiment.name);
-                    parts.next().map(|(other, part)| other.part_name(*part))
+                    let part = parts.next().filter(|(_, part)| is_known(part));
+                    part.map(|(other, part)| other.part_name(*part))
                 }
                 None => {
                     let mut facts = facts.experiments.iter();
@@ -286,6 +345,20 @@ impl<'s> Comparer<'s> {
             }
         }
         is_changed
+    }
+}
+
+fn add_change(
+    to: &mut BTreeMap<ChangeKey, Changes>,
+    key: ChangeKey,
+    weight: f64,
+    request_id: Option<&str>,
+) {
+    let changes = to.entry(key).or_default();
+    changes.count += 1;
+    changes.estimated += weight;
+    if let Some(id) = request_id.filter(|_| changes.examples.len() < MAX_EXAMPLES) {
+        changes.examples.push(id.to_owned());
     }
 }
 

@@ -113,6 +113,16 @@ impl Rules {
         }
     }
 
+    /// Each platform's strategy ids, and the names of their strategies.
+    pub(super) fn ids(&self) -> BTreeMap<[&str; 2], &str> {
+        let platforms = self.platforms.iter().filter(|platform| platform.name != API);
+        let ids = platforms.flat_map(|platform| {
+            let ids = platform.ids.iter();
+            ids.map(|(id, index)| ([&*platform.name, id], &*self.strategies[*index].name))
+        });
+        ids.collect()
+    }
+
     /// The strategy of a decision.
     pub(super) fn strategy(&self, decided: &Decided) -> &Strategy {
         &self.strategies[decided.strategy]

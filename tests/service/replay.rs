@@ -1,5 +1,6 @@
 //! `rtad replay`: logged decisions made again by the same config, and by others.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -199,6 +200,48 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
 }
 
 #[test]
+fn strategy_ids_that_name_other_strategies_are_changes() {
+    let logged = Logged::new();
+    let old = logged.store.path().join("old.toml");
+    fs::rename(logged.config("[[audience]]", "[[audience]]"), &old).unwrap();
+    let against = ["--against", old.to_str().unwrap(), "--json"];
+    let report = |from: &str, to: &str| -> Value {
+        let Outcome { stdout, stderr, .. } = logged.replay(&logged.config(from, to), &against);
+        serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stderr}"))
+    };
+    let ids = |report: &Value| -> Vec<String> {
+        let changes = report["changes"].as_array().unwrap().iter();
+        let ids = changes.map(|it| &it["strategy"]).filter_map(Value::as_str);
+        ids.filter(|it| it.starts_with("id ")).map(str::to_owned).collect()
+    };
+    // VIPs and old users get other answers; a request that names no id has them all.
+    let swapped =
+        report("T1 = \"new-users\", T2 = \"ios-vip\"", "T2 = \"new-users\", T1 = \"ios-vip\"");
+    assert!(swapped["changed_rows"].as_u64() > Some(0), "{swapped:#}");
+    assert_eq!(
+        BTreeSet::from_iter(ids(&swapped)),
+        BTreeSet::from(["id T1", "id T2"].map(str::to_owned))
+    );
+    assert_eq!(line(&swapped, "tencent", "new-users")["lost"], 0);
+    let renamed = report("T1 = ", "X1 = ");
+    // Each bid of the strategy: the old id is answered no more, and the new one was not.
+    assert_eq!(
+        (&renamed["changed_rows"], ids(&renamed)),
+        (&json!(20 * 8), vec!["id T1".to_owned(), "id X1".to_owned()])
+    );
+    // The same strategy in shadow had no answer before either.
+    assert_eq!(report("T5 = ", "X5 = ")["changed_rows"], 0);
+
+    let default = logged.store.path().join("default.toml");
+    fs::write(&default, "[store]\nurl = \"/nowhere\"\n[[audience]]\nname = \"old_users\"\n")
+        .unwrap();
+    let same = logged.config("[[audience]]", "[[audience]]");
+    let Outcome { status, stderr, .. } =
+        logged.replay(&same, &["--against", default.to_str().unwrap()]);
+    assert!(status == Some(2) && stderr.contains("default.toml: has no [[strategy]]"), "{stderr}");
+}
+
+#[test]
 fn bodies_are_looked_up_in_other_snapshots() {
     let logged = Logged::with("sample = 1.0\nraw = \"sampled\"");
     let same = logged.config("[[audience]]", "[[audience]]");
@@ -233,6 +276,8 @@ fn limits_of_a_change_and_gaps_are_reported() {
     let Outcome { status, stdout, .. } = logged.replay(&salted, &["--assert", "unchanged"]);
     assert_eq!(status, Some(3));
     assert!(stdout.contains("experiment price has another salt, layer, hash or unit"), "{stdout}");
+    // Its buckets are unknown, which is no move.
+    assert_eq!(logged.report(&salted)["buckets"], json!([]), "{stdout}");
 
     let audience = "[[audience]]\nname = \"payers\"\nrequired = false\n[[strategy]]\n\
                     name = \"new-users\"\nexclude = [\"old_users\", \"payers\"]";
