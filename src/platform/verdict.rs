@@ -110,10 +110,10 @@ impl CacheTimes {
             ends_in = ends_in.into_iter().chain(*changes_in).min();
         }
         let configured = if bids { self.bid } else { self.no_bid };
-        let Some(left) = ends_in else { return configured };
+        let usual = configured.or_else(|| is_refused.then_some(REFUSED_CACHE));
+        let Some(left) = ends_in else { return usual };
         // Platforms read 0 as "not given".
         let left = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1);
-        let usual = configured.or_else(|| is_refused.then_some(REFUSED_CACHE));
         usual.map(|seconds| seconds.min(left))
     }
 }

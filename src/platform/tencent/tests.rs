@@ -6,7 +6,7 @@ use crate::platform::ids::MAX_ASKED;
 use crate::platform::testing::{
     BID, BID_UNAVAILABLE, NO_BID, NO_BID_UNAVAILABLE, Script, bid_with, fallback, reply, value,
 };
-use crate::strategy::Decision;
+use crate::strategy::{Decision, Reason};
 
 /// A request with an id, Android, the md5 of an IMEI and of an OAID (the cache key), and one
 /// experiment. Made with protoc.
@@ -115,6 +115,22 @@ fn bidding_strategies_and_cache_time_are_written() {
             "{decisions:?}"
         );
         assert_eq!(response.out_target_id, ids, "{decisions:?}");
+    }
+}
+
+/// Without a configured time, and with no change of a schedule or cap ahead.
+#[test]
+fn refusals_carry_a_cache_time_without_a_configured_one() {
+    let adapter = plain(&[("new", 0)]);
+    for (decision, expected) in [
+        (Decision::no_bid(Reason::NotScheduled), Some(3600)),
+        (Decision::CAPPED, Some(3600)),
+        (Decision::NO_LEASE, None),
+        (NO_BID, None),
+    ] {
+        let answer = reply(&adapter, bytes(REQUEST), &mut Script::deciding(&[decision])).unwrap();
+        let response = RtaResponse::decode(answer).unwrap();
+        assert_eq!(response.response_cache_time, expected, "{decision:?}");
     }
 }
 
