@@ -21,7 +21,7 @@ const MAX_VALUE: usize = 128;
 const MAX_DEPTH: usize = 8;
 const MAX_LEAVES: usize = 64;
 /// Most combinations of memberships and attributes that are tried: those of 12 audiences.
-const MAX_TRIED: usize = 1 << 12;
+pub(super) const MAX_TRIED: usize = 1 << 12;
 const FIELDS: &[&str] = &[
     "audience",
     "os",

@@ -14,7 +14,7 @@ use super::condition::{Condition, Constant, refuse_unknown, try_all};
 use super::experiment::PartNames;
 use super::value::{self, ValueConfig};
 use super::zone::{time_zone, utc};
-use crate::strategy::Outcome;
+use crate::strategy::{Outcome, ValueEntry};
 
 /// Device ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,10 +237,19 @@ fn check_constant(
             d.mistake(table, found, "exclude, include and when that a device can meet together");
         }
         None => {
-            // The default is also that of bids which are not based on memberships.
-            let has_blind_bids = [strategy.no_device, strategy.unavailable].contains(&Outcome::Bid);
+            // The default is also that of bids which are not based on all memberships.
+            let is_default_given = || {
+                let entry = |(audience, value): (&(Option<usize>, _), &ValueConfig)| ValueEntry {
+                    audience: audience.0,
+                    tiers: value.tier,
+                    value: value.numbers(),
+                };
+                let entries = values.iter().zip(&strategy.values).map(entry).collect();
+                [strategy.no_device, strategy.unavailable].contains(&Outcome::Bid)
+                    || value::falls_back(exclude.clone(), include.clone(), rule.clone(), entries)
+            };
             for (index, (audience, _)) in values.iter().enumerate() {
-                let is_reached = tried.reached[index] || audience.is_none() && has_blind_bids;
+                let is_reached = tried.reached[index] || audience.is_none() && is_default_given();
                 if !is_reached {
                     let found = "is never reached: no bid has it";
                     let accepted = "an audience of which a member can get a bid with this value";
@@ -269,5 +278,8 @@ fn check_schedule(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig) 
     {
         let found = "is not after valid_from: the strategy never bids";
         d.mistake(&format!("{table}.valid_until"), found, "a later time");
+    } else if !d.has_mistake(table) && strategy.schedule().is_some_and(|it| it.never_holds()) {
+        let found = "comes before any of the days and hours: the strategy never bids";
+        d.mistake(&format!("{table}.valid_until"), found, "a time after some of them");
     }
 }

@@ -5,8 +5,11 @@ use rtad_core::snapshot::AudienceName;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::condition::refuse_unknown;
-use crate::strategy::{BidValue, MAX_VALUES, TierSet, Tiers, ValueKey};
+use super::condition::{MAX_TRIED, refuse_unknown};
+use crate::strategy::{
+    BidValue, MAX_VALUES, Membership, NoAttributes, Outcome, Rule, Strategy, Tier, TierSet, Tiers,
+    ValueEntry, ValueKey,
+};
 
 /// Greatest number; platforms accept less.
 const MOST: f64 = 1e9;
@@ -74,6 +77,50 @@ impl ValueConfig {
     pub(super) fn tiers(&self) -> TierSet {
         TierSet::of(self.tier)
     }
+}
+
+/// Whether a bid may have the default in place of a value because an audience is unavailable, or a
+/// device's value in it unknown: tries each state of all audiences. True if there are too many, or
+/// if the rule reads more than audiences.
+pub(super) fn falls_back(
+    exclude: Vec<usize>,
+    include: Vec<usize>,
+    rule: Option<Rule>,
+    values: Vec<ValueEntry>,
+) -> bool {
+    const STATES: [Membership; 3] =
+        [Membership::Member, Membership::NotMember, Membership::Unavailable];
+    let reads_more = |it: &Rule| !it.attributes().is_empty() || !it.buckets().is_empty();
+    let reads_more = rule.as_ref().is_some_and(reads_more);
+    let strategy = Strategy {
+        name: String::new(),
+        exclude,
+        include,
+        rule,
+        experiments: Vec::new(),
+        schedule: None,
+        values,
+        is_shadow: false,
+        no_device: Outcome::NoBid,
+        unavailable: Outcome::NoBid,
+    };
+    let mut used: Vec<_> = strategy.audiences().collect();
+    used.sort_unstable();
+    used.dedup();
+    let states = STATES.len().checked_pow(used.len() as u32).filter(|it| *it <= MAX_TRIED);
+    let Some(states) = states.filter(|_| !reads_more) else { return true };
+    (0..states).any(|state| {
+        let of = |position: u32| STATES[state / STATES.len().pow(position) % STATES.len()];
+        let membership = |audience: usize| {
+            of(used.binary_search(&audience).expect("an audience of the strategy") as u32)
+        };
+        // An id that was not read leaves values open, and no audience without the device.
+        let is_certain =
+            (0..used.len() as u32).any(|position| of(position) == Membership::NotMember);
+        let unknown = (!is_certain).then_some(Tier::Unknown);
+        let mut tiers = (0..=15).map(Tier::Value).chain([Tier::None]).chain(unknown);
+        tiers.any(|tier| strategy.decide(&NoAttributes, membership, |_| tier).value.is_fallback)
+    })
 }
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {

@@ -18,8 +18,9 @@ use crate::period::{UnknownTimeZone, zone_named};
 
 /// Minutes of a day.
 const DAY: u16 = 24 * 60;
-/// Days in which weekly hours repeat, and one more on each side.
-const SEARCHED_DAYS: i64 = 9;
+/// Days in which weekly hours come: two weeks, as a change of the clock may skip those of one, and
+/// one day more on each side.
+const SEARCHED_DAYS: i64 = 16;
 
 /// An absolute time with an offset from UTC, such as `2026-12-01T00:00:00+08:00`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -165,6 +166,12 @@ impl Schedule {
         self.from.is_none_or(|from| time >= from.0)
             && self.until.is_none_or(|until| time < until.0)
             && self.weekly.as_ref().is_none_or(|weekly| weekly.holds(time))
+    }
+
+    /// Whether it has a beginning, and holds at no time from there on.
+    pub fn never_holds(&self) -> bool {
+        let Some(from) = self.from.map(|from| from.0) else { return false };
+        !self.holds(from) && system_time(from).is_some_and(|from| self.next_change(from).is_none())
     }
 
     /// The first change after a time; `None` if there is none. Takes milliseconds.
@@ -319,6 +326,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn hours_that_do_not_come_between_the_bounds_never_hold() {
+        let never = |[from, until]: [&str; 2], days: &[&str], hours: &[&str]| {
+            let bounds = (Some(moment(from)), Some(moment(until)));
+            let weekly = weekly(days, hours, "America/New_York");
+            Schedule { from: bounds.0, until: bounds.1, ..weekly }.never_holds()
+        };
+        // From a Monday to a Wednesday.
+        let days = ["2026-12-07T00:00:00-05:00", "2026-12-09T00:00:00-05:00"];
+        assert!(never(days, &["sat"], &[]) && !never(days, &["tue"], &[]));
+        let morning = ["2026-12-07T08:00:00-05:00", "2026-12-07T12:00:00-05:00"];
+        assert!(never(morning, &[], &["18:00-20:00"]) && !never(morning, &[], &["11:59-20:00"]));
+        // A night in which the hour from 2 to 3 does not come, and the next one.
+        let [night, next] = ["2026-03-08T00:00:00-05:00", "2026-03-09T00:00:00-04:00"];
+        let week = "2026-03-16T00:00:00-04:00";
+        assert!(never([night, next], &[], &["02:00-03:00"]));
+        assert!(!never([night, week], &["sun"], &["02:00-03:00"]));
+        let sundays = Schedule {
+            from: Some(moment(night)),
+            ..weekly(&["sun"], &["02:00-03:00"], "America/New_York")
+        };
+        assert_eq!(sundays.next_change(at(night)), Some(at("2026-03-15T02:00:00-04:00")));
     }
 
     #[test]
