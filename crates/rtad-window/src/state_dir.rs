@@ -117,10 +117,7 @@ impl StateDir {
     /// Whether a log that failed may go on: the disk has some space again.
     pub(crate) fn check_space(&self) -> io::Result<()> {
         let disk = rustix::fs::statvfs(&self.dir)?;
-        if disk.f_bavail.saturating_mul(disk.f_frsize) < SPARE_BYTES {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        Ok(())
+        check_free(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// The claims under which these files may be the window's newest.
@@ -146,6 +143,16 @@ impl StateDir {
     }
 }
 
+/// Without the number of free bytes in the message: the log has a line per message.
+fn check_free(bytes: u64) -> io::Result<()> {
+    if bytes < SPARE_BYTES {
+        let message =
+            format!("the disk is full: expected {} MiB free, found less", SPARE_BYTES >> 20);
+        return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+    }
+    Ok(())
+}
+
 fn lock_dir(dir: &Path) -> Result<FileLock, OpenError> {
     let path = dir.join("LOCK");
     let file = private().truncate(false).open(&path);
@@ -166,4 +173,17 @@ fn remove_temporary(dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_refused_with_the_space_that_must_be_free() {
+        assert!(check_free(SPARE_BYTES).is_ok());
+        let error = check_free(SPARE_BYTES - 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(error.to_string(), "the disk is full: expected 16 MiB free, found less");
+    }
 }
