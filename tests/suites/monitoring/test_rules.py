@@ -125,6 +125,16 @@ class TestDocuments:
         assert len(made) > 5
         assert [name for name in made if not re.fullmatch(names, name)] == []
 
+    def test_table_has_each_alert(self):
+        text = (sources.ROOT / "docs/reference/metrics.md").read_text()
+        row = r"^\| \[(\w+)\]\(../guides/runbook.md#\w+\) \| ([\w, ]+) \| ([\w, ]*?) ?\|"
+        rules = {}
+        for rule in sources.alerts():
+            of_alert = rules.setdefault(rule["alert"], [])
+            of_alert.append((rule["labels"]["severity"], rule.get("for", "")))
+        expected = [(name, *map(", ".join, zip(*of_alert))) for name, of_alert in rules.items()]
+        assert re.findall(row, text, re.MULTILINE) == expected
+
 
 class TestRunbook:
     def test_alerts_and_runbook_headings_match(self):
