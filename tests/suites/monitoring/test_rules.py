@@ -56,6 +56,9 @@ class TestRules:
         code, output = promtool("check", "config", "prometheus.yaml", prometheus=text)
         assert code == 0, output
         assert f"{len(sources.alerts())} rules found" in output
+        # Alerts name the job.
+        jobs = [job["job_name"] for job in yaml.safe_load(sources.SCRAPE.read_text())["scrape_configs"]]
+        assert jobs == ["rtad", "rtad-writer"]
 
     @pytest.mark.parametrize("path", sources.TESTS, ids=lambda path: path.stem)
     def test_alerts_fire_only_when_expected(self, promtool, path):
