@@ -37,8 +37,12 @@ buckets out of order"
     Sha1BesideOthers,
     #[error("{input}: could not read it")]
     Lines { input: String, source: io::Error },
-    #[error("{input}, line {line}: expected a report of `rtad-loader keys`, `distinct` or `chunk`")]
-    Line { input: String, line: u64, source: serde_json::Error },
+    /// Without the parser's error: it quotes the line, which may be an id.
+    #[error(
+        "{input}, line {line}: expected a report of `rtad-loader keys`, `distinct` or `chunk` of \
+         this version"
+    )]
+    Line { input: String, line: u64 },
     #[error(
         "chunk {chunk} belongs to another job; build it again for this job; nothing was published"
     )]

@@ -167,8 +167,34 @@ pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(ReportLine)) -> Resul
                 continue;
             }
             let read = serde_json::from_str(&text);
-            take(read.map_err(|source| JobError::Line { input: input.clone(), line, source })?);
+            take(read.map_err(|_| JobError::Line { input: input.clone(), line })?);
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rtad_core::error_chain::error_chain;
+
+    use super::*;
+
+    #[test]
+    fn refused_line_is_not_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ids");
+        for text in [
+            "727479405787894",
+            "7AB40E09-1C3A-4E5C-9B1D-8D4C5E6F7A8B",
+            "{\"what\":\"7AB40E09\"}",
+            "{\"what\":\"keys\",\"rows\":\"7AB40E09\"}",
+        ] {
+            std::fs::write(&file, format!("\n{text}\n")).unwrap();
+            let error = read(std::slice::from_ref(&file), |_| {}).unwrap_err();
+            let shown = error_chain(&error).replace(&file.display().to_string(), "ids");
+            let expected = "ids, line 2: expected a report of `rtad-loader keys`, `distinct` or \
+                            `chunk` of this version";
+            assert_eq!(shown, expected);
+        }
+    }
 }

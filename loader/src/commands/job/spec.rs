@@ -95,8 +95,10 @@ impl Job {
     }
 
     fn from_json(text: &str) -> Result<Self, String> {
-        let job: Self =
-            serde_json::from_str(text).map_err(|error| format!("not a job: {error}"))?;
+        // Without the parser's text: it quotes the file, which may be one of ids.
+        let job: Self = serde_json::from_str(text).map_err(|error| {
+            format!("not a job of this version: line {}, column {}", error.line(), error.column())
+        })?;
         if job.format != FORMAT {
             return Err(format!("not a job: format: expected {FORMAT:?}, found {:?}", job.format));
         }
@@ -163,13 +165,31 @@ mod tests {
             ("rtad-job", "rtad-snapshot", "expected \"rtad-job\""),
             ("\"sequence\":7", "\"sequence\":0", "sequence"),
             ("\"hashes\":10", "\"hashes\":99", "filter is 99"),
-            ("\"target_fpr\"", "\"fpr\"", "unknown field"),
-            ("\"removed\"", "\"gone\"", "unknown field"),
+            ("\"target_fpr\"", "\"fpr\"", "not a job of this version"),
+            ("\"removed\"", "\"gone\"", "not a job of this version"),
         ] {
             assert!(text.contains(from), "{from} in {text}");
             let refused = Job::parse(&text.replace(from, to)).unwrap_err();
             assert!(refused.contains(reason), "{refused}");
         }
         assert!(Job::parse("/no/such/file").unwrap_err().starts_with("accepted: a job or a file"));
+    }
+
+    #[test]
+    fn refused_job_quotes_nothing_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("job.json");
+        for text in [
+            "727479405787894\n",
+            "\"727479405787894\"",
+            "{\"727479405787894\": 1}",
+            "{\"audience\": \"727479405787894\\n\"}",
+            "{\"format\": \"rtad-job\", \"version\": 727479405787894}",
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let refused = Job::parse(file.to_str().unwrap()).unwrap_err();
+            assert!(refused.starts_with("not a job of this version: line 1, column "), "{refused}");
+            assert!(!refused.contains("7274794"), "{refused}");
+        }
     }
 }
