@@ -22,6 +22,7 @@ use super::block::{Block, Pool};
 use super::cells::Cells;
 use super::error::InputError;
 use super::layout::{CellSyntax, Column};
+use super::lines::without_mark;
 use super::open::Opened;
 use super::rejects::Reason;
 use super::value;
@@ -283,7 +284,7 @@ fn read_rows<R: Read>(
             }));
         }
         let first = record.get(indexes[0]).unwrap_or_default();
-        if names.contains(first.trim_ascii()) && is_other_header(&record, &header, &names) {
+        if names.contains(name_in(first)) && is_other_header(&record, &header, &names) {
             let input = name.to_owned();
             return Err(ReadError::Input(InputError::OtherHeader { input, line }));
         }
@@ -313,9 +314,18 @@ fn is_other_header(
     header: &csv::ByteRecord,
     names: &HashSet<&[u8]>,
 ) -> bool {
-    let cells = row.iter().map(<[u8]>::trim_ascii);
+    let cells = row.iter().map(name_in);
     cells.clone().all(|cell| cell.is_empty() || names.contains(cell))
         && !cells.eq(header.iter().map(<[u8]>::trim_ascii))
+}
+
+/// A cell as the name of a column. A byte order mark before a quote makes the quotes a part of the
+/// cell.
+fn name_in(cell: &[u8]) -> &[u8] {
+    let name = without_mark(cell);
+    let quoted = if name.len() < cell.len() { name.trim_ascii() } else { &[] };
+    let inner = quoted.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    inner.unwrap_or(name).trim_ascii()
 }
 
 /// Whether a line of a row is one by itself: it has as many cells, and a delimiter within quotes.

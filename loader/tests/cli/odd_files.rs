@@ -262,6 +262,18 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
             CSV,
             Refused("line 8002 has the names of the header in another order"),
         ),
+        odd(
+            "joined csvs of another order, each with a mark",
+            format!("\u{feff}n,id\n{table}\u{feff}id,n\n{}", rows(&|id| format!("{id},1\n"))),
+            CSV,
+            Refused("line 8002 has the names of the header in another order"),
+        ),
+        odd(
+            "joined csvs of another order, with a mark before a quote",
+            format!("n,id\n{table}\u{feff}\"id\",n\n{}", rows(&|id| format!("{id},1\n"))),
+            CSV,
+            Refused("line 8002 has the names of the header in another order"),
+        ),
         odd("ndjson, rows in a list", format!("{objects}[{list}]\n"), NDJSON, most()),
         odd("ndjson, ids in a list", format!("{objects}{{\"id\":[{list}]}}\n"), NDJSON, most()),
         odd("gzip, cut", &compressed[..compressed.len() - 9], "", Refused("cut short or corrupt")),
