@@ -126,6 +126,19 @@ fn sha1_ids_make_an_audience_of_sha1() {
     assert!(refused.stderr.contains("has keys of sha1, and the ids are of md5"));
 }
 
+/// Their kinds name the hash of the ids.
+#[test]
+fn reports_of_keys_are_required() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Sha1, 0..2000)));
+    let mut steps = Steps::begin(&sandbox);
+    let frames = steps.distinct(&["--id-kind sha1 {}/ids"], 1).concat();
+    let chunks = steps.chunks(2000, &frames);
+    let without = [&steps.lines[1..], &chunks[..]].concat();
+    let error = "expected at most 0 keys as reported by `rtad-loader keys` and `begin`, found 2000";
+    steps.publish("", &without).fails(3, error);
+}
+
 /// Two kinds of ids with duplicates, blanks and malformed ones; over a generation with deltas and
 /// tombstones.
 #[test]

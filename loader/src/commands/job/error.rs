@@ -83,6 +83,11 @@ use the same --keys in all steps; nothing was published"
     )]
     ChangesNotRead { what: &'static str, found: u64, expected: u64 },
     #[error(
+        "distinct keys: expected at most {reported} keys as reported by `rtad-loader keys` and \
+         `begin`, found {found}; give the report of every `keys` step; nothing was published"
+    )]
+    KeysUnreported { found: u64, reported: u64 },
+    #[error(
         "--max-carried-loss: `rtad-loader begin` could not read the changes that the previous \
          build merged; nothing was published"
     )]

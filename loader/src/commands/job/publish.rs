@@ -36,8 +36,8 @@ const NO_GENERATION: u64 = 0;
 /// Takes the report lines of `rtad-loader keys`, `distinct` and `chunk`, in any order. Publishes
 /// only if every part was deduplicated with the keys of --changes, and the chunks belong to this
 /// job, share one layout, do not overlap, hold all keys and exist in the store. Lines of a chunk
-/// may repeat; each line of `keys` and `distinct` must occur once. Without the lines of `keys`,
-/// malformed values are not checked.
+/// may repeat; each line of `keys` and `distinct` must occur once. The lines of `keys` name the
+/// hash of the ids, so there may be no more keys than they report.
 ///
 /// Exit codes and limits are the same as for `rtad-loader build`.
 #[derive(Debug, Args)]
@@ -231,6 +231,10 @@ impl StepReports {
         )?;
         args.reject_limit.warn_of_columns(&self.read.columns);
         self.distinct.check(&args.job)?;
+        let (found, reported) = (self.distinct.found, self.read.keys + self.distinct.changes.added);
+        if found > reported {
+            return Err(JobError::KeysUnreported { found, reported }.into());
+        }
         if args.carried.is_given() && args.job.carried.report.is_none() {
             return Err(JobError::CarriedUnread.into());
         }
