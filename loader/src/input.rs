@@ -40,6 +40,6 @@ pub(crate) use layout::{BadRows, CellSyntax, Column, Input, Layout};
 pub(crate) use lines::{each_stdin_line, lines};
 pub(crate) use lookalike::{LOOKALIKES, Lookalike};
 pub(crate) use open::{Ends, Opened, Source, expand};
-pub(crate) use read::{expect, read, read_rest};
+pub(crate) use read::{absent_members, expect, read, read_rest};
 pub(crate) use rejects::{PrivateFile, PrivateFileError, Reason};
 pub(crate) use sink::{ColumnCounts, Counts, InputCounts, KeySink};

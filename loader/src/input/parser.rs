@@ -61,8 +61,6 @@ pub(super) struct Parser<'a> {
     batch: KeyBatch,
     rejected: Vec<u8>,
     members: Members,
-    /// NDJSON: whether any row had the column.
-    pub(super) seen: Vec<bool>,
 }
 
 impl<'a> Parser<'a> {
@@ -83,7 +81,6 @@ impl<'a> Parser<'a> {
             batch: KeyBatch::default(),
             rejected: Vec::new(),
             members: Members::new(&columns),
-            seen: vec![false; columns.len()],
         }
     }
 
@@ -137,7 +134,9 @@ impl<'a> Parser<'a> {
                 self.counts.rows += row - first;
             }
             (Rows::Lines { first }, Layout::Ndjson { columns }) => {
-                let mut found = vec![RowValue::Absent; self.seen.len()];
+                let mut found =
+                    vec![RowValue::Absent; columns.len() + self.input.value.iter().len()];
+                self.counts.seen.resize(found.len(), false);
                 for (row, line) in (*first..).zip(lines::lines(bytes)) {
                     let line = without_mark(line);
                     self.object(&mut pending, (block.source, row), columns, line, &mut found);
@@ -201,7 +200,7 @@ impl<'a> Parser<'a> {
             }
             return;
         }
-        for (seen, found) in self.seen.iter_mut().zip(&*found) {
+        for (seen, found) in self.counts.seen.iter_mut().zip(&*found) {
             *seen |= *found != RowValue::Absent;
         }
         let value = match found.get(columns.len()) {

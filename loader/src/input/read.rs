@@ -1,6 +1,7 @@
 //! Reader and parser threads: sources to blocks to keys.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
@@ -33,23 +34,25 @@ pub(crate) fn read<S: KeySink>(
     rejects: Option<&PrivateFile>,
     progress: &Progress,
 ) -> Result<InputCounts, InputError> {
-    read_rest(input, &[], sinks, rejects, progress)
+    read_rest(input, &BTreeMap::new(), sinks, rejects, progress)
 }
 
-/// Reads like [`read`], without the sources of these sorted indexes, which were read before.
+/// Reads like [`read`], without the sources of these indexes, which were read before. Their counts
+/// apply to the limits of all sources.
 pub(crate) fn read_rest<S: KeySink>(
     input: &Input,
-    ended: &[usize],
+    ended: &BTreeMap<usize, Counts>,
     sinks: &mut [S],
     rejects: Option<&PrivateFile>,
     progress: &Progress,
 ) -> Result<InputCounts, InputError> {
     let pool = Pool::default();
-    let (next_source, skipped) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let before = ended.values().map(|counts| counts.of(Reason::OpenQuote)).sum();
+    let (next_source, skipped) = (AtomicUsize::new(0), AtomicU64::new(before));
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
     // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
     let blocks = Arc::new(Mutex::new(receiver));
-    let rest = (0..).zip(&input.sources).filter(|(index, _)| ended.binary_search(index).is_err());
+    let rest = (0..).zip(&input.sources).filter(|(index, _)| !ended.contains_key(index));
     expect(progress, rest.map(|(_, source)| source));
     let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
     std::thread::scope(|scope| {
@@ -68,24 +71,24 @@ pub(crate) fn read_rest<S: KeySink>(
                 let blocks = Arc::clone(&blocks);
                 scope.spawn(move || {
                     parser.run(&blocks, pool.0, sink, progress);
-                    (parser.by_source, parser.seen)
+                    parser.by_source
                 })
             })
             .collect();
         drop(blocks);
-        let (mut counts, mut seen) = (InputCounts::new(input.sources.len()), Vec::new());
+        let mut counts = InputCounts::new(input.sources.len());
         for parser in parsers {
-            let (counted, found) =
-                parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let counted = parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             counts.add(&counted);
-            seen.push(found);
         }
         for reader in readers {
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         progress.check()?;
-        if !input.is_part && ended.is_empty() {
-            check_members(input, &counts.total(), &seen)?;
+        if !input.is_part {
+            let mut total = counts.total();
+            ended.values().for_each(|counts| total.add(counts));
+            check_members(input, &total)?;
         }
         Ok(counts)
     })
@@ -99,27 +102,37 @@ pub(crate) fn expect<'a>(progress: &Progress, sources: impl IntoIterator<Item = 
 
 /// Rejects columns found in no row. Members are optional, so a misspelled name is not an error per
 /// row.
-fn check_members(input: &Input, counts: &Counts, seen: &[Vec<bool>]) -> Result<(), InputError> {
-    let Layout::Ndjson { columns } = &input.layout else { return Ok(()) };
-    let columns: Vec<_> = columns.iter().chain(&input.value).collect();
-    let unseen = |index: &usize| seen.iter().all(|seen| !seen[*index]);
+fn check_members(input: &Input, counts: &Counts) -> Result<(), InputError> {
     let no_object = counts.malformed() - counts.of(Reason::Value);
     let objects = counts.rows - no_object.min(counts.rows);
-    match (0..columns.len()).find(unseen) {
+    match absent_members(input, counts).next() {
         Some(_) if objects == 0 && counts.rows > 0 => {
             Err(InputError::NoObject { rows: counts.rows })
         }
-        Some(index) if counts.rows > 0 => {
-            Err(InputError::NoMember { column: columns[index].name.clone(), rows: counts.rows })
+        Some(column) if counts.rows > 0 => {
+            Err(InputError::NoMember { column: column.to_owned(), rows: counts.rows })
         }
         _ => Ok(()),
     }
 }
 
+/// Columns of NDJSON that no row has.
+pub(crate) fn absent_members<'i>(
+    input: &'i Input,
+    counts: &Counts,
+) -> impl Iterator<Item = &'i str> {
+    let columns = match &input.layout {
+        Layout::Ndjson { columns } => columns.iter().chain(&input.value),
+        _ => [].iter().chain(&None),
+    };
+    let seen = counts.seen.iter().copied().chain(std::iter::repeat(false));
+    columns.zip(seen).filter(|(_, seen)| !seen).map(|(column, _)| &*column.name)
+}
+
 /// Reads sources until none is left. An error stops the other readers too.
 fn read_sources(
     input: &Input,
-    ended: &[usize],
+    ended: &BTreeMap<usize, Counts>,
     (next, skipped): (&AtomicUsize, &AtomicU64),
     (pool, progress): (&Pool, &Progress),
     sender: SyncSender<Block>,
@@ -128,7 +141,7 @@ fn read_sources(
     loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(source) = input.sources.get(index) else { return Ok(()) };
-        if ended.binary_search(&index).is_ok() {
+        if ended.contains_key(&index) {
             continue;
         }
         let blocks = Cell::new(0);

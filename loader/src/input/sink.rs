@@ -44,6 +44,9 @@ pub(crate) struct Counts {
     pub(crate) packed: u64,
     /// By the index of the column; shorter if later columns have no value yet.
     pub(crate) columns: Vec<ColumnCounts>,
+    /// NDJSON: whether any row has the member, by the index of the column, that of values last;
+    /// empty without rows.
+    pub(crate) seen: Vec<bool>,
 }
 
 /// Values of a column. Rows rejected as a whole, such as those of another length, are in no column.
@@ -171,6 +174,8 @@ impl Counts {
         for (index, counts) in other.columns.iter().enumerate() {
             self.column(index).add(counts);
         }
+        self.seen.resize(self.seen.len().max(other.seen.len()), false);
+        self.seen.iter_mut().zip(&other.seen).for_each(|(seen, found)| *seen |= *found);
     }
 }
 

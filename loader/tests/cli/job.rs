@@ -139,6 +139,32 @@ fn reports_of_keys_are_required() {
     steps.publish("", &without).fails(3, error);
 }
 
+/// A column may be missing in some pieces of the input, but not in all.
+#[test]
+fn member_in_no_piece_of_ndjson_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.file("none", "");
+    let all = ids(IdKind::Md5, 0..2000);
+    for (name, member, ids) in [("one", "a", &all[..1000]), ("two", "b", &all[1000..])] {
+        let row = |id: &String| format!("{{\"{member}\":\"{id}\"}}\n");
+        sandbox.file(name, ids.iter().map(row).collect::<String>());
+    }
+    for (columns, error) in [
+        ("--column a --column b", None),
+        ("--column a --column b --column c", Some("no row of 2000 has a member \"c\"")),
+    ] {
+        let keys = |name| format!("--format ndjson {columns} {{}}/{name}");
+        let mut steps = Steps::begin(&sandbox);
+        let frames = steps.distinct(&[&keys("one"), &keys("none"), &keys("two")], 1).concat();
+        let all = [steps.lines.clone(), steps.chunks(2000, &frames)].concat();
+        let published = steps.publish("", &all);
+        match error {
+            None => assert_eq!(published.json()["keys"], 2000),
+            Some(error) => drop(published.fails(3, error)),
+        }
+    }
+}
+
 /// Two kinds of ids with duplicates, blanks and malformed ones; over a generation with deltas and
 /// tombstones.
 #[test]

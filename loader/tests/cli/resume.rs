@@ -279,6 +279,31 @@ fn signal_reports_kept_work_and_only_the_same_build_resumes() {
         .fails(2, "found 65967 bytes, modified at");
 }
 
+/// The limits are those of all inputs, of completed ones too.
+#[test]
+fn resumed_build_counts_members_and_bad_rows_of_completed_inputs() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..2000);
+    let objects: String = all.iter().map(|id| format!("{{\"id\":\"{id}\"}}\n")).collect();
+    let table = format!("id\n{}\"1\n\"2\n\"3\n", lines(&all));
+    for (dump, flags, message) in [
+        (&objects, "--format ndjson --column id --column ib", "no row of 4000 has a member \"ib\""),
+        (
+            &table,
+            "--format csv --column id --bad-rows skip --max-bad-rows 5",
+            "input -: line 2004 leaves a quote open, as did 5 others",
+        ),
+    ] {
+        sandbox.file("dump", dump);
+        let mut child = waiting(&sandbox, flags);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let resume = format!("{BUILD} {flags} {{}}/dump - --max-reject-ratio 1 --resume");
+        sandbox.run_with(&resume, dump.as_bytes()).fails(3, message);
+        std::fs::remove_dir_all(sandbox.path().join("spill")).unwrap();
+    }
+}
+
 /// Keys survive a conflict with another process in the store.
 #[test]
 fn build_resumes_after_a_busy_store() {

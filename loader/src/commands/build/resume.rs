@@ -205,9 +205,9 @@ impl<'a> Checkpoints<'a> {
         self.ledger.lock()
     }
 
-    /// Indices of completed inputs.
-    pub(super) fn ended(&self) -> Vec<usize> {
-        self.ledger().ended.keys().copied().collect()
+    /// Counts of completed inputs, by index.
+    pub(super) fn ended(&self) -> BTreeMap<usize, Counts> {
+        self.ledger().ended.clone()
     }
 
     /// Counts of all completed inputs.
@@ -268,7 +268,7 @@ impl<'a> Checkpoints<'a> {
         is_read: bool,
     ) -> Result<(), SpillError> {
         // Copied before the keys: the keys of these inputs are in the fillers by now.
-        let sources = self.ledger().ended.clone();
+        let sources = self.ended();
         fillers.iter().for_each(Filler::flush);
         let lengths = keys.sync()?;
         let (fingerprint, base) = (self.fingerprint.clone(), self.base);

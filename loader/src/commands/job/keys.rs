@@ -63,7 +63,8 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     let mut out = out.into_inner();
     let flushed = out.failed.take().map_or_else(|| out.file.flush(), Err);
     flushed.map_err(CommandError::output)?;
-    lines::report(&ReportLine::Keys(KeysLine::of(&counts, columns)), args.report.as_deref())
+    let absent = input::absent_members(&input, &counts).map(str::to_owned).collect();
+    lines::report(&ReportLine::Keys(KeysLine::of(&counts, columns, absent)), args.report.as_deref())
 }
 
 /// Stdout, shared by all threads.

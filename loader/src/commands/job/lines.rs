@@ -1,6 +1,6 @@
 //! Reports of the steps, as lines of JSON, for `publish`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -40,6 +40,8 @@ pub(super) struct KeysLine {
     /// Rejected rows that begin compressed or packed data.
     pub(super) packed: u64,
     pub(super) columns: Vec<ColumnReport>,
+    /// Columns of NDJSON that no row has.
+    pub(super) absent: BTreeSet<String>,
 }
 
 /// Report of `distinct` for one part.
@@ -74,7 +76,11 @@ pub(super) struct ChunkLine {
 }
 
 impl KeysLine {
-    pub(super) fn of(counts: &Counts, columns: Vec<ColumnReport>) -> Self {
+    pub(super) fn of(
+        counts: &Counts,
+        columns: Vec<ColumnReport>,
+        absent: BTreeSet<String>,
+    ) -> Self {
         let rejected = Reason::ALL.map(|reason| (reason.as_str().to_owned(), counts.of(reason)));
         let kinds = IdKind::ALL.map(|kind| (kind.to_string(), counts.usable[kind as usize]));
         let lookalikes = counts.lookalikes().map(|(pair, count)| (name(pair), count));
@@ -87,7 +93,13 @@ impl KeysLine {
             lookalikes: lookalikes.collect(),
             packed: counts.packed,
             columns,
+            absent,
         }
+    }
+
+    /// Whether rows have this column.
+    fn has(&self, name: &String) -> bool {
+        !self.absent.contains(name) && self.columns.iter().any(|column| column.name == *name)
     }
 
     /// The counts, for the limits of inputs.
@@ -125,6 +137,9 @@ impl KeysLine {
         self.values += other.values;
         self.keys += other.keys;
         self.packed += other.packed;
+        let absent = self.absent.iter().filter(|name| !other.has(name));
+        let absent = absent.chain(other.absent.iter().filter(|name| !self.has(name)));
+        self.absent = absent.cloned().collect();
         add_columns(&mut self.columns, &other.columns);
         for (sums, counts) in [
             (&mut self.rejected, &other.rejected),

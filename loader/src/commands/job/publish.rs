@@ -27,6 +27,7 @@ use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
 use super::publish_report::PublishReport;
 use super::spec::{ChangedKeys, Job};
 use crate::frames::BUCKETS;
+use crate::input::InputError;
 
 /// Generation in the manifest of a dry run, which is never written.
 const NO_GENERATION: u64 = 0;
@@ -230,6 +231,9 @@ impl StepReports {
             args.allow_empty || sum.keys == 0,
         )?;
         args.reject_limit.warn_of_columns(&self.read.columns);
+        if let Some(column) = self.read.absent.first().filter(|_| sum.rows > 0) {
+            return Err(InputError::NoMember { column: column.clone(), rows: sum.rows }.into());
+        }
         self.distinct.check(&args.job)?;
         let (found, reported) = (self.distinct.found, self.read.keys + self.distinct.changes.added);
         if found > reported {
