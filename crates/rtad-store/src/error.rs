@@ -52,6 +52,16 @@ pub enum StoreError {
         /// The directory.
         root: std::path::PathBuf,
     },
+    /// Work on an audience whose deltas are named by no `CURRENT`.
+    #[error(
+        "{audience}/CURRENT is missing, and the files in {audience}/deltas have appends, removals \
+         or erasures: restore CURRENT; or give them up by build --max-shrink 1, or by moving that \
+         folder away"
+    )]
+    LostCurrent {
+        /// The audience.
+        audience: AudienceName,
+    },
     /// The server does not honor the conditions of puts.
     #[error("store {url:?} has no conditional puts, so writers would overwrite each other")]
     Conditions {
@@ -208,6 +218,7 @@ impl StoreError {
             | Self::Open { .. }
             | Self::ReadOnly { .. }
             | Self::NoListing { .. }
+            | Self::LostCurrent { .. }
             | Self::Conditions { .. }
             | Self::NoDirectory { .. }
             | Self::Backend { .. }

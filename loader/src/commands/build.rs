@@ -269,7 +269,7 @@ impl Prepared {
         let input = args.input.resolve_with_value(&args.inputs, args.value.as_deref())?;
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
-        let base = runtime.block_on(writer.base(&args.target.audience))?;
+        let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;
         if args.require_live && base.current().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }

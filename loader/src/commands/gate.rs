@@ -17,8 +17,8 @@ use serde::Serialize;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_core::device::{KeyDigest, SHARDS};
 use rtad_core::filter::{FilterKind, FilterSpec};
-use rtad_core::snapshot::{FilterCheck, Manifest};
-use rtad_store::write::Base;
+use rtad_core::snapshot::{AudienceName, FilterCheck, Manifest};
+use rtad_store::write::{Base, StoreWriter};
 use rtad_store::{Store, StoreError};
 
 use super::error::OtherDigest;
@@ -60,6 +60,22 @@ pub(super) struct GateArgs {
     /// no fill]
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     max_fill: Option<f64>,
+}
+
+impl GateArgs {
+    /// The base of a build. `--max-shrink 1` gives up the changes of a lost `CURRENT`.
+    pub(super) async fn base(
+        &self,
+        writer: &StoreWriter,
+        audience: &AudienceName,
+    ) -> Result<Base, StoreError> {
+        match writer.base(audience).await {
+            Err(StoreError::LostCurrent { .. }) if self.max_shrink >= 1.0 => {
+                Ok(Base::new(audience.clone(), None))
+            }
+            base => base,
+        }
+    }
 }
 
 /// The limits in effect, and the size of the live generation.

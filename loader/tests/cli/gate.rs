@@ -166,3 +166,20 @@ fn foreign_or_grown_list_is_rejected() {
     let text = sandbox.run(&format!("{BUILD} --dry-run {{}}/grown")).stdout;
     assert!(text.contains("at most 125,005 (was 25,001), "), "{text}");
 }
+
+/// Erased devices would be members again, and nothing would say so.
+#[test]
+fn build_after_a_lost_current_gives_up_no_changes_in_silence() {
+    let sandbox = sandbox(1000);
+    sandbox.file("erased", lines(&ids(IdKind::Md5, 0..1)));
+    sandbox.run("remove --store {}/s --audience a --tombstone {}/erased").succeeds();
+    std::fs::remove_file(sandbox.path().join("s/a/CURRENT")).unwrap();
+    let before = sandbox.store();
+    for command in [BUILD, "begin --changes {}/changes --store {}/s --audience a"] {
+        let input = if command == BUILD { " {}/1000" } else { "" };
+        let refused = sandbox.run(&format!("{command}{input}"));
+        refused.fails(5, "a/CURRENT is missing, and the files in a/deltas have appends, removals");
+        assert_eq!(sandbox.store(), before, "{command}: nothing was written");
+    }
+    sandbox.build("--max-shrink 1 {}/1000");
+}

@@ -93,26 +93,6 @@ async fn rollback_over_a_compaction_keeps_earlier_additions() {
 }
 
 #[tokio::test]
-async fn lost_current_continues_above_all_sequences() {
-    for fixture in StoreFixture::all() {
-        fixture.publish(&keys("old", 50)).await.unwrap();
-        for n in 0..5 {
-            append(&fixture, &adding(keys(&format!("new {n}"), 3))).await.unwrap();
-        }
-        build_over(&fixture, &keys("old", 50)).await.unwrap();
-        append(&fixture, &adding(keys("late", 3))).await.unwrap();
-        let lost = fixture.current().await.sequence;
-        fixture.delete("old_users/CURRENT").await;
-        build_over(&fixture, &keys("old", 60)).await.unwrap();
-        assert!(fixture.current().await.sequence > lost);
-        append(&fixture, &adding(keys("since", 3))).await.unwrap();
-        fixture.roll_back(2).await.unwrap();
-        let snapshot = fixture.read().await.unwrap();
-        assert!(keys("since", 3).iter().all(|key| snapshot.contains(key)), "{}", fixture.name());
-    }
-}
-
-#[tokio::test]
 async fn existing_tombstones_are_not_rewritten() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("old", 50)).await.unwrap();

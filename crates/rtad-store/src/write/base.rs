@@ -2,6 +2,7 @@
 
 use super::writer::StoreWriter;
 use crate::error::StoreError;
+use crate::layout::deltas_path;
 use crate::read::Live;
 use rtad_core::snapshot::{AudienceName, Current, Folded};
 
@@ -54,9 +55,13 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// A store error, or a refused `CURRENT`.
+    /// A store error, a refused `CURRENT`, or [`StoreError::LostCurrent`]: a publish would forget
+    /// erasures and registrations. A killed first publish leaves no deltas.
     pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
         let live = self.store().live(audience).await?;
+        if live.is_none() && !self.backend().list(&deltas_path(audience)).await?.is_empty() {
+            return Err(StoreError::LostCurrent { audience: audience.clone() });
+        }
         Ok(Base::new(audience.clone(), live.map(|live| live.current)))
     }
 }

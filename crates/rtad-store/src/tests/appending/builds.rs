@@ -93,3 +93,30 @@ pub(super) fn adding(keys: impl IntoIterator<Item = DeviceKey>) -> Change {
     keys.into_iter().for_each(|key| change.add(key));
     change
 }
+
+#[tokio::test]
+async fn lost_current_continues_above_all_sequences() {
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("old", 50)).await.unwrap();
+        for n in 0..5 {
+            append(&fixture, &adding(keys(&format!("new {n}"), 3))).await.unwrap();
+        }
+        build_over(&fixture, &keys("old", 50)).await.unwrap();
+        append(&fixture, &adding(keys("late", 3))).await.unwrap();
+        let lost = fixture.current().await.sequence;
+        fixture.delete("old_users/CURRENT").await;
+        let refused = fixture.writer.base(&audience()).await;
+        assert!(matches!(refused, Err(StoreError::LostCurrent { .. })), "{refused:?}");
+        // As `build --max-shrink 1` does.
+        let base = Base::new(audience(), None);
+        let publication = fixture.writer.publish(base).await.unwrap();
+        put_chunks(&publication, &keys("old", 60)).await.unwrap();
+        let (manifest, _) = build(publication.generation(), &keys("old", 60));
+        publication.commit(&manifest).await.unwrap();
+        assert!(fixture.current().await.sequence > lost);
+        append(&fixture, &adding(keys("since", 3))).await.unwrap();
+        fixture.roll_back(2).await.unwrap();
+        let snapshot = fixture.read().await.unwrap();
+        assert!(keys("since", 3).iter().all(|key| snapshot.contains(key)), "{}", fixture.name());
+    }
+}
