@@ -106,7 +106,8 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind(kind) => {
-                write!(f, "; most look like ids of kind {kind} (--id-kind, --column NAME=KIND)")
+                let or = if *kind == IdKind::Gaid { " or oaid" } else { "" };
+                write!(f, "; most look like ids of kind {kind}{or} (--id-kind, --column NAME=KIND)")
             }
             Self::NoValue => f.write_str(
                 "; most are ids of rows without a whole number from 0 to 15 in the column of \

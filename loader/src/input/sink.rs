@@ -57,9 +57,26 @@ pub(crate) struct ColumnCounts {
     pub(crate) malformed: u64,
 }
 
-/// Kinds whose ids are told apart by their shape, the narrowest first.
-pub(crate) const SHAPES: [IdKind; 6] =
-    [IdKind::Md5, IdKind::Sha1, IdKind::Idfa, IdKind::Imei, IdKind::AndroidId, IdKind::Mac];
+/// Kinds whose ids are told apart by their shape, the narrowest first. A GAID stands for an OAID
+/// too.
+pub(crate) const SHAPES: [IdKind; 7] = [
+    IdKind::Md5,
+    IdKind::Sha1,
+    IdKind::Gaid,
+    IdKind::Idfa,
+    IdKind::Imei,
+    IdKind::AndroidId,
+    IdKind::Mac,
+];
+
+/// Whether an id has the shape of one of [`SHAPES`]. UUIDs in lower case are GAIDs or OAIDs, those
+/// in upper case are IDFAs.
+fn looks_like(kind: IdKind, id: &[u8]) -> bool {
+    match kind {
+        IdKind::Gaid => IdKind::Idfa.has_shape(id) && id.iter().any(u8::is_ascii_lowercase),
+        kind => kind.has_shape(id),
+    }
+}
 
 /// Counts of each input.
 #[derive(Debug, Clone)]
@@ -135,7 +152,7 @@ impl Counts {
         self.packed += u64::from(reason != Reason::Blank && is_packed(value));
         let value = trim(value);
         if reason == Reason::Malformed
-            && let Some(index) = SHAPES.iter().position(|kind| kind.has_shape(value))
+            && let Some(index) = SHAPES.iter().position(|kind| looks_like(*kind, value))
         {
             self.shapes[index] += 1;
         }

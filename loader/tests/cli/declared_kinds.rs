@@ -143,3 +143,13 @@ fn query_warns_of_ids_of_another_kind() {
     assert!(asked.stderr.contains(warning), "{asked:?}");
     assert_eq!(query("md5").stderr, "");
 }
+
+#[test]
+fn uuids_are_told_apart_by_their_case() {
+    let sandbox = Sandbox::new();
+    for (kind, guess) in [(IdKind::Gaid, "gaid or oaid"), (IdKind::Idfa, "idfa")] {
+        sandbox.file("ids", lines(&ids(kind, 0..20)));
+        let refused = sandbox.run("build --store {}/s --audience a {}/ids");
+        refused.fails(3, &format!("most look like ids of kind {guess} (--id-kind"));
+    }
+}
