@@ -20,6 +20,7 @@ mod lineage_args;
 mod list;
 mod moved;
 mod new_manifest;
+mod output_file;
 mod overlap;
 mod plan;
 mod query;

@@ -267,6 +267,7 @@ impl Prepared {
         let filter = filter.map_err(CommonError::Fpr)?;
         let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
         let input = args.input.resolve_with_value(&args.inputs, args.value.as_deref())?;
+        args.carried.limit.check_metrics_file(&input.sources)?;
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;

@@ -6,9 +6,8 @@
 //! sorted.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::HumanCount;
@@ -16,15 +15,15 @@ use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{self, CommandFailure, ExitStatus};
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::error_chain::error_chain;
-use rtad_core::files::AtomicFile;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::error::CommonError;
 use super::gate::GateError;
+use super::output_file::write_output;
 use super::value_parsers::parse_output_file;
+use crate::input::{OutputFileError, Source, check_output};
 use crate::keys::{Distinct, KeyChecks};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
@@ -231,7 +230,12 @@ impl CarriedLimitArgs {
         }
     }
 
-    /// Writes `--metrics-file` at once, as a collector may read it at any time.
+    /// Checks that `--metrics-file` is not one of the inputs.
+    pub(super) fn check_metrics_file(&self, sources: &[Source]) -> Result<(), OutputFileError> {
+        self.metrics_file.as_deref().map_or(Ok(()), |path| check_output(path, sources))
+    }
+
+    /// Writes `--metrics-file`.
     pub(super) fn write_metrics(
         &self,
         audience: &str,
@@ -263,21 +267,8 @@ impl CarriedLimitArgs {
                  {name}{{audience=\"{audience}\"}} {value}\n"
             )
         });
-        write_whole(path, &lines.collect::<String>())
-            .map_err(|source| CommonError::write_file("--metrics-file", path, source))
+        write_output("--metrics-file", path, lines.collect::<String>().as_bytes())
     }
-}
-
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    // Readable by others: another program collects it.
-    let (aside, mut file) = AtomicFile::create(
-        partial.into(),
-        File::options().write(true).create(true).truncate(true),
-    )?;
-    file.write_all(text.as_bytes())?;
-    aside.publish(path)
 }
 
 #[cfg(test)]

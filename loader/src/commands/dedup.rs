@@ -23,7 +23,7 @@ use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectLimit;
 use super::value_parsers::parse_output_file;
-use crate::input::{self, Layout};
+use crate::input::{self, Layout, check_output};
 use crate::seen::{Bloom, BloomSpec, SeenKeys, Tables};
 use first_seen::FirstSeen;
 use lines::LineKeys;
@@ -88,6 +88,7 @@ pub(super) struct DedupArgs {
 pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError> {
     let seen = args.memory()?;
     let input = args.input.resolve(&args.inputs)?;
+    args.report.as_deref().map_or(Ok(()), |report| check_output(report, &input.sources))?;
     let started = Instant::now();
     let progress = output.progress();
     progress.phase("reading rows");

@@ -3,7 +3,7 @@
 use rtad_cli::exit::{CommandFailure, ExitStatus};
 
 use crate::frames::FrameError;
-use crate::input::{InputError, PrivateFileError};
+use crate::input::{InputError, OutputFileError};
 use crate::keys::{SpillError, TooLittle};
 use crate::progress::Stopped;
 
@@ -28,7 +28,7 @@ impl CommandFailure for Stopped {
     }
 }
 
-impl CommandFailure for PrivateFileError {
+impl CommandFailure for OutputFileError {
     fn exit(&self) -> ExitStatus {
         match self {
             Self::IsInput { .. } => ExitStatus::Usage,

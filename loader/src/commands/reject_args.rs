@@ -13,7 +13,7 @@ use rtad_core::device::IdKind;
 use super::input_report::ColumnReport;
 use super::value_parsers::{parse_output_file, parse_ratio};
 use crate::input::{
-    ColumnCounts, Counts, Input, InputCounts, PrivateFile, PrivateFileError, Reason, Source,
+    ColumnCounts, Counts, Input, InputCounts, OutputFileError, PrivateFile, Reason, Source,
 };
 
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ impl RejectArgs {
         &self,
         input: &Input,
         append: bool,
-    ) -> Result<Option<PrivateFile>, PrivateFileError> {
+    ) -> Result<Option<PrivateFile>, OutputFileError> {
         let file = self.rejects.as_deref();
         file.map(|path| PrivateFile::create(path, &input.sources, append)).transpose()
     }

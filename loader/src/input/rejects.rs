@@ -7,6 +7,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -66,10 +67,10 @@ impl From<Unusable> for Reason {
     }
 }
 
-/// The file cannot be written.
+/// A file of a flag cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum PrivateFileError {
+pub(crate) enum OutputFileError {
     #[error("{path}: is one of the inputs and would be overwritten")]
     IsInput { path: String },
     #[error("{path}: could not write it")]
@@ -90,18 +91,10 @@ impl PrivateFile {
         path: &Path,
         sources: &[Source],
         append: bool,
-    ) -> Result<Self, PrivateFileError> {
-        let shown = || path.display().to_string();
-        let canonical = path.canonicalize().ok();
-        let same = |source: &Source| match source {
-            Source::Stdin | Source::Remote(_) | Source::Batches(_) => false,
-            Source::File(input) => canonical.is_some() && input.canonicalize().ok() == canonical,
-        };
-        if sources.iter().any(same) {
-            return Err(PrivateFileError::IsInput { path: shown() });
-        }
-        let file = open_private(path, append)
-            .map_err(|source| PrivateFileError::Write { path: shown(), source })?;
+    ) -> Result<Self, OutputFileError> {
+        check_output(path, sources)?;
+        let failed = |source| OutputFileError::Write { path: path.display().to_string(), source };
+        let file = open_private(path, append).map_err(failed)?;
         Ok(Self { path: path.to_owned(), file: Mutex::new(Ok(file)) })
     }
 
@@ -120,11 +113,28 @@ impl PrivateFile {
     }
 
     /// Returns the first write failure, if any.
-    pub(crate) fn finish(self) -> Result<(), PrivateFileError> {
+    pub(crate) fn finish(self) -> Result<(), OutputFileError> {
         let file = self.file.into_inner();
         let failed =
-            |source| PrivateFileError::Write { path: self.path.display().to_string(), source };
+            |source| OutputFileError::Write { path: self.path.display().to_string(), source };
         file.map(drop).map_err(failed)
+    }
+}
+
+/// Refuses to write to one of the inputs, by whatever name.
+pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileError> {
+    let identity = |path: &Path| {
+        let file = std::fs::metadata(path).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let output = identity(path);
+    let is_output = |source: &Source| match source {
+        Source::Stdin | Source::Remote(_) | Source::Batches(_) => false,
+        Source::File(input) => output.is_some() && identity(input) == output,
+    };
+    match sources.iter().any(is_output) {
+        true => Err(OutputFileError::IsInput { path: path.display().to_string() }),
+        false => Ok(()),
     }
 }
 

@@ -246,3 +246,15 @@ fn input_without_any_usable_id_is_an_error() {
     // Blank ids are valid.
     assert_eq!(sandbox.run_with("dedup --count -", b"\n\n").status, Some(0));
 }
+
+#[test]
+fn report_is_written_whole_or_to_a_pipe() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.file("report", "old");
+    let link = sandbox.path().join("link");
+    std::fs::hard_link(&report, &link).unwrap();
+    sandbox.run_with("dedup --count --quiet --report {}/report -", b"").succeeds();
+    assert_eq!(std::fs::read_to_string(link).unwrap(), "old");
+    let piped = sandbox.run_with("dedup --count --report /dev/stderr -", b"");
+    assert!(piped.status == Some(0) && piped.stderr.contains("\"rows\":0"), "{piped:?}");
+}

@@ -382,3 +382,32 @@ fn stdout_has_one_json_object_or_the_commands_data() {
     assert_eq!((text.status, &*text.stdout), (Some(2), ""));
     assert!(sandbox.run("build --json --help").succeeds().stdout.starts_with("Build an audience"));
 }
+
+#[test]
+fn output_file_is_not_one_of_the_inputs() {
+    let sandbox = Sandbox::new();
+    let text = lines(&ids(IdKind::Md5, 0..100));
+    let input = sandbox.file("in", &text);
+    sandbox.build("{}/in");
+    std::fs::hard_link(&input, sandbox.path().join("linked")).unwrap();
+    std::os::unix::fs::symlink(&input, sandbox.path().join("symbolic")).unwrap();
+    let audience = "--store {}/s --audience a";
+    let begin = format!("begin {audience} --changes {{}}/changes");
+    sandbox.file("job", sandbox.run(&begin).json().to_string());
+    for output in ["in", "linked", "symbolic"] {
+        for command in [
+            "dedup --count --report {}/OUT {}/in".to_owned(),
+            "keys --report {}/OUT {}/in".to_owned(),
+            format!("build {audience} --metrics-file {{}}/OUT {{}}/in"),
+            format!("build {audience} --rejects {{}}/OUT {{}}/in"),
+            format!("append {audience} --rejects {{}}/OUT {{}}/in"),
+            format!("verify {audience} --missing {{}}/OUT --against {{}}/in"),
+            "publish --store {}/s --job {}/job --metrics-file {}/OUT {}/in".to_owned(),
+        ] {
+            let refused = sandbox.run(&command.replace("OUT", output));
+            let error = format!("{output}: is one of the inputs and would be overwritten");
+            refused.fails(2, &error);
+            assert_eq!(std::fs::read_to_string(&input).unwrap(), text, "{command}");
+        }
+    }
+}

@@ -10,8 +10,8 @@ use serde::Serialize;
 use rtad_cli::command_error::CommandError;
 
 use super::super::context::Output;
-use super::super::error::CommonError;
 use super::super::input_report::InputReport;
+use super::super::output_file::write_output;
 use crate::input::{Counts, Reason};
 use crate::seen::SeenKeys;
 
@@ -69,8 +69,7 @@ impl DedupReport {
     /// Writes the report to a file, as JSON.
     pub(super) fn write_file(&self, file: Option<&Path>) -> Result<(), CommandError> {
         let Some(file) = file else { return Ok(()) };
-        let written = std::fs::write(file, self.json());
-        written.map_err(|source| CommonError::write_file("--report", file, source))
+        write_output("--report", file, &self.json())
     }
 
     /// Writes the report to stdout or stderr.

@@ -17,7 +17,7 @@ use super::super::value_parsers::parse_output_file;
 use super::distinct::sort_distinct;
 use super::lines::{self, KeysLine, ReportLine};
 use crate::frames::{self, FrameContent};
-use crate::input::{self, Input, KeySink};
+use crate::input::{self, Input, KeySink, check_output};
 
 /// Keys per thread between sorted writes: 32 MiB.
 const BATCH_KEYS: usize = 2 << 20;
@@ -46,6 +46,7 @@ pub(in super::super) struct KeysArgs {
 
 pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), CommandError> {
     let input = Input { is_part: true, ..args.input.resolve(&args.inputs)? };
+    args.report.as_deref().map_or(Ok(()), |report| check_output(report, &input.sources))?;
     let progress = output.progress();
     progress.phase("reading rows");
     let out = Mutex::new(SharedStdout {

@@ -12,8 +12,8 @@ use rtad_core::device::{IdKind, KeyDigest};
 use rtad_core::snapshot::{ChunkEntry, Digest, FilterStats};
 
 use super::super::carried::CarriedReport;
-use super::super::error::CommonError;
 use super::super::input_report::{ColumnReport, add_columns};
+use super::super::output_file::write_output;
 use super::error::JobError;
 use crate::input::{Counts, LOOKALIKES, Lookalike, Reason};
 
@@ -164,7 +164,7 @@ pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), Comma
     let Some(file) = file else {
         return io::stderr().lock().write_all(&text).map_err(CommandError::output);
     };
-    std::fs::write(file, text).map_err(|source| CommonError::write_file("--report", file, source))
+    write_output("--report", file, &text)
 }
 
 /// Reads the lines of files; `-` is stdin. Empty lines are passed over.

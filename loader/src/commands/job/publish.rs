@@ -27,7 +27,7 @@ use super::lines::{self, ChunkLine, DistinctLine, KeysLine, ReportLine};
 use super::publish_report::PublishReport;
 use super::spec::{ChangedKeys, Job};
 use crate::frames::BUCKETS;
-use crate::input::InputError;
+use crate::input::{InputError, Source};
 
 /// Generation in the manifest of a dry run, which is never written.
 const NO_GENERATION: u64 = 0;
@@ -97,6 +97,8 @@ struct DistinctParts {
 
 pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     let job = &args.job;
+    let lines: Vec<_> = args.lines.iter().cloned().map(Source::File).collect();
+    args.carried.check_metrics_file(&lines)?;
     let store = args.trust.applied_to(Store::open(&args.store)?);
     let signer = args.sign.signer(&store, &args.trust)?;
     let is_signed = signer.is_some();
