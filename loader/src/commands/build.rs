@@ -226,14 +226,15 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     if let Some(carried) = carried {
         carried.warn(args.target.audience.as_str());
     }
-    if !args.dry_run {
-        args.carried.limit.write_metrics(args.target.audience.as_str(), carried)?;
-    }
     let overlap = live.as_ref().map(|live| live.overlap(done.distinct.in_live));
     let changes = (changes, carried, overlap);
     let summary =
         BuildSummary::new(&done, (&plan.counts, columns), changes, *gate, written, stages.end());
-    output.report(&summary, BuildSummary::write_text)
+    output.report(&summary, BuildSummary::write_text)?;
+    match args.dry_run {
+        true => Ok(()),
+        false => args.carried.limit.write_metrics(args.target.audience.as_str(), carried),
+    }
 }
 
 /// A build whose inputs, store, limits and earlier progress are checked, before any row is read.

@@ -31,7 +31,7 @@ impl CommandFailure for Stopped {
 impl CommandFailure for OutputFileError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::IsInput { .. } => ExitStatus::Usage,
+            Self::IsInput { .. } | Self::NoFolder { .. } => ExitStatus::Usage,
             Self::Write { .. } => ExitStatus::Unexpected,
         }
     }

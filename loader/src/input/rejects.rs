@@ -73,6 +73,8 @@ impl From<Unusable> for Reason {
 pub(crate) enum OutputFileError {
     #[error("{path}: is one of the inputs and would be overwritten")]
     IsInput { path: String },
+    #[error("{path}: its folder does not exist")]
+    NoFolder { path: String },
     #[error("{path}: could not write it")]
     Write { path: String, source: io::Error },
 }
@@ -121,7 +123,8 @@ impl PrivateFile {
     }
 }
 
-/// Refuses to write to one of the inputs, by whatever name.
+/// Refuses to write to one of the inputs, by whatever name, and to a folder that does not exist:
+/// the file may be written after hours of work.
 pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileError> {
     let identity = |path: &Path| {
         let file = std::fs::metadata(path).ok()?;
@@ -132,9 +135,12 @@ pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), Output
         Source::Stdin | Source::Remote(_) | Source::Batches(_) => false,
         Source::File(input) => output.is_some() && identity(input) == output,
     };
-    match sources.iter().any(is_output) {
-        true => Err(OutputFileError::IsInput { path: path.display().to_string() }),
-        false => Ok(()),
+    if sources.iter().any(is_output) {
+        return Err(OutputFileError::IsInput { path: path.display().to_string() });
+    }
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(_) => Err(OutputFileError::NoFolder { path: path.display().to_string() }),
+        None => Ok(()),
     }
 }
 

@@ -410,4 +410,12 @@ fn output_file_is_not_one_of_the_inputs() {
             assert_eq!(std::fs::read_to_string(&input).unwrap(), text, "{command}");
         }
     }
+    // Seen before the input is read, and before anything is published.
+    let before = sandbox.store();
+    for command in ["dedup --count --report", "keys --report", "build AT --metrics-file"] {
+        let command = command.replace("AT", audience);
+        let refused = sandbox.run(&format!("{command} {{}}/nowhere/out {{}}/in"));
+        refused.fails(2, "nowhere/out: its folder does not exist");
+    }
+    assert_eq!(sandbox.store(), before);
 }
