@@ -16,9 +16,15 @@ impl<E: CommandFailure> From<E> for CommandError {
 }
 
 impl CommandError {
-    /// The error of writing to stdout.
+    /// The error of writing a report to stdout. A reader that has gone is no failure.
     pub fn output(error: io::Error) -> Self {
         ProcessError::Output(error).into()
+    }
+
+    /// The error of writing the data of another step to stdout. They are incomplete, also if their
+    /// reader has gone.
+    pub fn data_output(error: io::Error) -> Self {
+        ProcessError::DataOutput(error).into()
     }
 
     /// The error of starting the runtime, or of what it needs.
@@ -40,6 +46,8 @@ impl Deref for CommandError {
 enum ProcessError {
     #[error("could not write to stdout")]
     Output(#[source] io::Error),
+    #[error("could not write to stdout")]
+    DataOutput(#[source] io::Error),
     #[error("could not start")]
     Runtime(#[source] io::Error),
 }
@@ -49,7 +57,7 @@ impl CommandFailure for ProcessError {
         match self {
             // The reader closed the pipe, as in `rtad-loader synth … | head`.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitStatus::Ok,
-            Self::Output(_) | Self::Runtime(_) => ExitStatus::Unexpected,
+            Self::Output(_) | Self::DataOutput(_) | Self::Runtime(_) => ExitStatus::Unexpected,
         }
     }
 }

@@ -26,7 +26,7 @@ fn dedup(sandbox: &Sandbox, arguments: &str, stdin: &[u8]) -> (String, Value) {
     (outcome.stdout, serde_json::from_str(&outcome.stderr).unwrap())
 }
 
-/// A closed output ends the read, even of an endless input.
+/// A closed output ends the read, even of an endless input, as a failure: ids are missing in it.
 #[test]
 fn closed_output_ends_reading() {
     const MOST_BYTES: usize = 256 << 20;
@@ -58,7 +58,38 @@ fn closed_output_ends_reading() {
         drop(pipe);
         let outcome = outcome(child);
         assert!(fed < MOST_BYTES, "{arguments}: read it all, {outcome:?}");
-        assert_eq!(outcome.stdout, "", "{arguments}");
+        outcome.fails(1, "could not write to stdout");
+    }
+}
+
+/// A closed output of a short input, which is written at the end.
+#[test]
+fn closed_output_of_data_is_a_failure() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..3)));
+    let audience = "--store {}/s --audience a";
+    let begin = format!("begin {audience} --changes {{}}/changes");
+    sandbox.file("job", sandbox.run(&begin).json().to_string());
+    let keys = command(sandbox.path(), "keys --frames --report {}/keys {}/ids").output().unwrap();
+    let frames = sandbox.file("frames", keys.stdout);
+    for (arguments, status) in [
+        ("dedup {}/ids", 1),
+        ("keys --report {}/report {}/ids", 1),
+        ("distinct --report {}/report", 1),
+        ("chunk --store {}/s --job {}/job --keys 3 --frames", 1),
+        ("dedup --count {}/ids", 0),
+        ("synth --count 3", 0),
+        ("plan --keys 3", 0),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = command(sandbox.path(), arguments);
+        let stdin = std::fs::File::open(&frames).unwrap();
+        let child = command.stdin(stdin).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let outcome = outcome(child);
+        assert_eq!(outcome.status, Some(status), "{arguments}: {outcome:?}");
+        assert_eq!(outcome.stderr.contains("could not write to stdout"), status == 1);
+        assert!(!sandbox.path().join("report").exists(), "{arguments}");
     }
 }
 

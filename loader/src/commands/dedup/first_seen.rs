@@ -43,14 +43,14 @@ impl FirstSeen {
         self.first_seen += 1;
         let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else { return };
         let written = out.write_all(text).and_then(|()| out.write_all(b"\n"));
-        self.failed = written.err().map(CommandError::output);
+        self.failed = written.err().map(CommandError::data_output);
     }
 
     pub(super) fn finish(&mut self) -> Result<(), CommandError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        self.out.as_mut().map_or(Ok(()), Write::flush).map_err(CommandError::output)
+        self.out.as_mut().map_or(Ok(()), Write::flush).map_err(CommandError::data_output)
     }
 }
 

@@ -161,6 +161,6 @@ impl Builder<'_> {
         let mut text = serde_json::to_vec(&line).expect("plain fields");
         text.push(b'\n');
         let mut out = io::stdout().lock();
-        out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::output)
+        out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::data_output)
     }
 }

@@ -117,7 +117,7 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
         true => keys.iter().try_for_each(|key| out.write_all(key.as_bytes())),
         false => frames::write(&mut out, FrameContent::Ids, &keys),
     };
-    written.and_then(|()| out.flush()).map_err(CommandError::output)?;
+    written.and_then(|()| out.flush()).map_err(CommandError::data_output)?;
     drop(progress);
     lines::report(&ReportLine::Distinct(line), args.report.as_deref())
 }

@@ -63,7 +63,7 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     drop(progress);
     let mut out = out.into_inner();
     let flushed = out.failed.take().map_or_else(|| out.file.flush(), Err);
-    flushed.map_err(CommandError::output)?;
+    flushed.map_err(CommandError::data_output)?;
     let absent = input::absent_members(&input, &counts).map(str::to_owned).collect();
     lines::report(&ReportLine::Keys(KeysLine::of(&counts, columns, absent)), args.report.as_deref())
 }

@@ -162,7 +162,7 @@ pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), Comma
     let mut text = serde_json::to_vec(line).expect("plain fields");
     text.push(b'\n');
     let Some(file) = file else {
-        return io::stderr().lock().write_all(&text).map_err(CommandError::output);
+        return io::stderr().lock().write_all(&text).map_err(CommandError::data_output);
     };
     write_output("--report", file, &text)
 }
