@@ -21,7 +21,7 @@ pub(crate) enum CommonError {
         #[source]
         source: io::Error,
     },
-    #[error("--fpr")]
+    #[error("--filter, --fpr")]
     Fpr(#[source] SizingError),
     #[error(
         "no usable id in {} rows; nothing was published; \

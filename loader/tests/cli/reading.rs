@@ -189,7 +189,7 @@ fn plan_reports_all_kinds_of_filter() {
     );
     sandbox
         .run("plan --keys 1 --fpr 0.5")
-        .fails(2, "--fpr: false-positive rate of a block512 filter is 0.5, expected");
+        .fails(2, "--filter, --fpr: false-positive rate of a block512 filter is 0.5, expected");
 
     // The plan matches a build.
     let sandbox = published();
