@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use socket2::Socket;
 use tokio::sync::watch;
 
 use rtad_cli::command_error::CommandError;
@@ -147,6 +148,11 @@ enum ServeError {
     WindowThread,
     #[error("stopped before every request was answered; unanswered writes are not acknowledged")]
     Drain,
+    #[error(
+        "stopped by a second signal: unanswered writes are not acknowledged, and last checkpoints \
+         of windows are not in the store"
+    )]
+    SecondSignal,
 }
 
 impl CommandFailure for ServeError {
@@ -157,9 +163,11 @@ impl CommandFailure for ServeError {
             | Self::BothTokens { .. }
             | Self::TakeOver { .. } => ExitStatus::Usage,
             Self::Window(error) if error.is_usage() => ExitStatus::Usage,
-            Self::Window(_) | Self::Listen { .. } | Self::WindowThread | Self::Drain => {
-                ExitStatus::Unexpected
-            }
+            Self::Window(_)
+            | Self::Listen { .. }
+            | Self::WindowThread
+            | Self::Drain
+            | Self::SecondSignal => ExitStatus::Unexpected,
         }
     }
 }
@@ -177,7 +185,10 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
         .enable_all()
         .build()
         .map_err(CommandError::runtime)?;
-    runtime.block_on(serve(args, tokens, (store, signer), config))
+    let served = runtime.block_on(serve(args, tokens, (store, signer), config));
+    // What outlives a stop, such as a read that blocks, does not delay it.
+    runtime.shutdown_background();
+    served
 }
 
 fn tokens(args: &ServeArgs, config: &Config) -> Result<Tokens, CommandError> {
@@ -207,15 +218,34 @@ async fn serve(
 ) -> Result<(), CommandError> {
     // The handler precedes the first client: a SIGHUP without a handler ends the process.
     let mut signals = Signals::listen().map_err(CommandError::runtime)?;
-    let listener = listen("--listen", args.listen)?;
-    let admin_listener = listen("--admin-listen", args.admin_listen)?;
+    // Nobody connects before the windows are read: a client that gives up meanwhile sends its events
+    // again, and those in the kernel's queue would be counted as well.
+    let socket = bind("--listen", args.listen)?;
+    let admin_socket = bind("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
     telemetry.describe_with(counters::describe);
     let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
     // Windows are read before the port answers: an unread window would take old keys for new ones.
-    let windows = Windows::open(&config, &store, args.every, &telemetry).await;
-    let windows = windows.map_err(|error| ServeError::Window(Box::new(error)))?;
+    let config = Arc::new(config);
+    let reading = tokio::spawn({
+        let (config, store) = (Arc::clone(&config), store.clone());
+        async move { Windows::read(&config, &store).await }
+    });
+    let failed = |error| ServeError::Window(Box::new(error));
+    let read = tokio::select! {
+        biased;
+        // A claim after the stop would take the windows from their owner.
+        () = signals.stop() => {
+            tracing::info!("stopped before a window was claimed");
+            return Ok(());
+        }
+        read = reading => read.expect("reading of windows does not panic").map_err(failed)?,
+    };
+    let windows = Windows::claim(&config, read, &store, args.every, &telemetry).await;
+    let windows = windows.map_err(failed)?;
     windows.start();
+    let listener = listen("--listen", args.listen, socket)?;
+    let admin_listener = listen("--admin-listen", args.admin_listen, admin_socket)?;
     let app = Arc::new(App {
         tokens,
         windows,
@@ -280,7 +310,12 @@ async fn serve(
     };
     let is_drained = tokio::select! {
         is_drained = stopped => is_drained,
-        () = signals.stop() => false,
+        () = signals.stop() => {
+            app.windows.give_up();
+            // Its last reference would wait for the threads of windows.
+            std::mem::forget(Arc::clone(&app));
+            return Err(ServeError::SecondSignal.into());
+        }
     };
     if has_failed {
         return Err(ServeError::WindowThread.into());
@@ -292,9 +327,16 @@ async fn serve(
     Ok(())
 }
 
-fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let listener = listener::bind(address).and_then(listener::listen);
-    listener.map_err(|source| ServeError::Listen { flag, address, source })
+fn bind(flag: &'static str, address: SocketAddr) -> Result<Socket, ServeError> {
+    listener::bind(address).map_err(|source| ServeError::Listen { flag, address, source })
+}
+
+fn listen(
+    flag: &'static str,
+    address: SocketAddr,
+    socket: Socket,
+) -> Result<TcpListener, ServeError> {
+    listener::listen(socket).map_err(|source| ServeError::Listen { flag, address, source })
 }
 
 fn reload_tokens(tokens: &Tokens) {

@@ -121,23 +121,32 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Reads every window, and claims them all afterwards: a window that cannot be opened leaves
-    /// every other one to its owner. Blocks meanwhile.
-    pub(super) async fn open(
+    /// Reads every window, and claims none: a window that cannot be read leaves every other one to
+    /// its owner. Blocks meanwhile.
+    pub(super) async fn read(
         config: &Config,
         store: &StoreWriter,
-        every: Duration,
-        telemetry: &Telemetry,
-    ) -> Result<Self, WindowError> {
+    ) -> Result<Vec<ReadWindow>, WindowError> {
         if let Some(shortage) = memory_shortage(config, &Headroom::default()) {
             return Err(shortage);
         }
-        let mut windows = Self::default();
         let mut read = Vec::new();
         for window in &config.windows {
             let window = window.clone();
             read.push(ReadWindow::read(window, &config.state_dir, config.lease, store).await?);
         }
+        Ok(read)
+    }
+
+    /// Claims all windows that were read, which takes them from their owners.
+    pub(super) async fn claim(
+        config: &Config,
+        read: Vec<ReadWindow>,
+        store: &StoreWriter,
+        every: Duration,
+        telemetry: &Telemetry,
+    ) -> Result<Self, WindowError> {
+        let mut windows = Self::default();
         for config in &config.remote {
             // Its URL was checked with the config; a CA file may be unreadable.
             let remote = RemoteWindow::new(config, telemetry).map_err(WindowError::Backend)?;
@@ -271,6 +280,15 @@ impl Windows {
             }
         }
         join_all(tasks).await;
+    }
+
+    /// Says of each window that its last checkpoint and lease are given up.
+    pub(super) fn give_up(&self) {
+        for window in self.windows.values() {
+            if let AnyWindow::Local(window) = window {
+                window.give_up();
+            }
+        }
     }
 
     /// Waits for the end of a window's thread, which has panicked: its log is durable, and a start

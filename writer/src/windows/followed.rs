@@ -71,6 +71,8 @@ struct Session {
     written: Content,
     /// Members of the generation.
     generation_keys: u64,
+    /// The failure that was logged last.
+    failure: Option<String>,
 }
 
 pub(super) struct Follower {
@@ -141,6 +143,7 @@ impl Follower {
         let again = match written {
             Ok(true) => {
                 self.reports.done();
+                session.failure = None;
                 return true;
             }
             Ok(false) => {
@@ -148,8 +151,12 @@ impl Follower {
                 Some(Due::All)
             }
             Err(error) => {
-                let error_text = error_chain(&error);
-                tracing::warn!(audience, error = error_text, "audience not written");
+                // Once per cause: a disabled audience may stay so for days.
+                let failure = error_chain(&error);
+                if session.failure.as_ref() != Some(&failure) {
+                    tracing::warn!(audience, error = failure, "audience not written");
+                    session.failure = Some(failure);
+                }
                 match error {
                     // Deleted by another process, or too many deltas.
                     WriteError::Store(
@@ -286,7 +293,8 @@ impl Follower {
         self.counters.generations.increment(1);
         // Deltas that another process appended meanwhile are not among the written.
         let written = Content { generation, deltas: Vec::new() };
-        *session = Session { ledger: None, written, generation_keys: keys.len() as u64 };
+        let failure = session.failure.take();
+        *session = Session { ledger: None, written, generation_keys: keys.len() as u64, failure };
         Ok(())
     }
 }

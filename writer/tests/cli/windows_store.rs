@@ -1,6 +1,8 @@
 //! Checkpoints of windows in the store: an owner with an empty directory starts from them, and the
 //! previous owner is fenced.
 
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +10,8 @@ use std::time::Duration;
 
 use rtad_core::device::DeviceKey;
 use testkit::client::metric;
-use testkit::process::Outcome;
-use testkit::sandbox::{Sandbox, directory_or_bucket};
+use testkit::process::{Outcome, Service};
+use testkit::sandbox::{Sandbox, command, directory_or_bucket};
 use testkit::store::Depot;
 use testkit::wait_until;
 
@@ -91,6 +93,55 @@ fn send(api: &mut Api, keys: std::ops::Range<u64>) -> usize {
     });
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.body.iter().map(|byte| byte.count_ones() as usize).sum()
+}
+
+/// A claim after the stop would fence the owner, and nobody would own the window.
+#[test]
+fn stop_before_the_claim_leaves_the_window_to_its_owner() {
+    let sandbox = Sandbox::new();
+    config(&sandbox, "one", WINDOW);
+    sandbox.file("tokens", format!("{TOKEN}\n"));
+    // A store that never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let arguments = "--store s3://bucket/x --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
+                     --token-file {}/tokens --config {}/one.toml";
+    let mut command = command(sandbox.path(), arguments);
+    command.envs([
+        ("AWS_ENDPOINT_URL", &*endpoint),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "k"),
+        ("AWS_SECRET_ACCESS_KEY", "s"),
+    ]);
+    let serve = Service::spawn(&mut command);
+    let (_reading, _) = silent.accept().unwrap();
+    serve.signal("TERM");
+    let outcome = serve.wait();
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    assert!(outcome.stderr.contains("stopped before a window was claimed"), "{outcome:?}");
+}
+
+/// The lease stays, which a later owner must know.
+#[test]
+fn second_signal_gives_up_the_last_checkpoint_and_says_so() {
+    let (sandbox, store) = directory_or_bucket("windows-store");
+    let one = serve(&sandbox, &store, "one");
+    assert_eq!(send(&mut one.connect(), 0..1000), 1000);
+    // A request whose body does not end keeps the drain waiting.
+    let mut open = TcpStream::connect(one.address("listening for writes", "address")).unwrap();
+    let head = format!(
+        "POST {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: \
+         application/octet-stream\r\nContent-Length: 16\r\n\r\n"
+    );
+    open.write_all(head.as_bytes()).unwrap();
+    one.signal("TERM");
+    one.log("stop requested; finishing accepted writes", 1);
+    one.signal("TERM");
+    let outcome = one.wait();
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    for words in ["lease of the window not given back", "stopped by a second signal"] {
+        assert!(outcome.stderr.contains(words), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::super::reports::Reports;
 use super::{ServedWindow, listener};
 
 /// A window that is read, but not claimed yet.
-pub(in super::super) struct ReadWindow {
+pub(crate) struct ReadWindow {
     config: WindowConfig,
     shape: Shape,
     /// `None` if the window is not kept.

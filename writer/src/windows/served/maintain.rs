@@ -144,6 +144,16 @@ impl ServedWindow {
         }
     }
 
+    /// Says that a stop does not wait for the last checkpoint.
+    pub(in super::super) fn give_up(&self) {
+        if self.owner.as_ref().is_some_and(|owner| owner.state() != Ownership::Released) {
+            tracing::warn!(
+                window = self.config.name.as_str(),
+                "lease of the window not given back"
+            );
+        }
+    }
+
     /// Looks up keys that no client sends: those found are false positives.
     async fn probe(&self) {
         let mut keys = vec![[0; 16]; PROBES];
