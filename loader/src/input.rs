@@ -41,5 +41,5 @@ pub(crate) use lines::{each_stdin_line, lines};
 pub(crate) use lookalike::{LOOKALIKES, Lookalike};
 pub(crate) use open::{Ends, Opened, Source, expand};
 pub(crate) use read::{absent_members, expect, read, read_rest};
-pub(crate) use rejects::{OutputFileError, PrivateFile, Reason, check_output};
+pub(crate) use rejects::{OutputFileError, PrivateFile, Reason, check_output, open_private};
 pub(crate) use sink::{ColumnCounts, Counts, InputCounts, KeySink};

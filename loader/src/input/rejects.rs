@@ -144,7 +144,8 @@ pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), Output
     }
 }
 
-fn open_private(path: &Path, append: bool) -> io::Result<File> {
+/// Opens a file that only its owner can read, also if it existed with another mode.
+pub(crate) fn open_private(path: &Path, append: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).append(append).truncate(!append);
     #[cfg(unix)]

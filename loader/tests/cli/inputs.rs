@@ -384,6 +384,16 @@ fn stdout_has_one_json_object_or_the_commands_data() {
 }
 
 #[test]
+fn existing_file_of_changed_keys_becomes_private() {
+    let sandbox = Sandbox::new();
+    let changes = sandbox.file("changes", "old");
+    std::fs::set_permissions(&changes, std::fs::Permissions::from_mode(0o644)).unwrap();
+    sandbox.run("begin --store {}/s --audience a --changes {}/changes").json();
+    assert_eq!(std::fs::metadata(&changes).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read(changes).unwrap(), b"");
+}
+
+#[test]
 fn output_file_is_not_one_of_the_inputs() {
     let sandbox = Sandbox::new();
     let text = lines(&ids(IdKind::Md5, 0..100));

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::files::private;
 use rtad_core::filter::{FilterKind, FilterSpec};
 
 use super::super::carried::Carried;
@@ -17,6 +16,7 @@ use super::spec::{CarriedJob, ChangedKeys, Job};
 use rtad_store::write::StoreWriter;
 
 use crate::frames::{self, FrameContent};
+use crate::input::open_private;
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
 /// Begin a distributed build: write the job for its other steps, as JSON on stdout.
@@ -82,7 +82,7 @@ fn write_changes(
     merged: &MergedDeltas,
     carried: Option<&CarriedChanges>,
 ) -> io::Result<()> {
-    let mut out = BufWriter::new(private().open(&args.changes)?);
+    let mut out = BufWriter::new(open_private(&args.changes, false)?);
     frames::write(&mut out, FrameContent::Added, merged.added())?;
     frames::write(
         &mut out,
