@@ -118,8 +118,16 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
                 input: error.path().display().to_string(),
                 source: error.into(),
             })?;
-            if !found.is_dir() && !is_hidden(&found, pattern) {
-                sources.push(Source::File(found));
+            if is_hidden(&found, pattern) {
+                continue;
+            }
+            match found.is_dir() {
+                false => sources.push(Source::File(found)),
+                // `**` matches the files in it too.
+                true if pattern.contains("**") => {}
+                true => {
+                    return Err(InputError::Directory { input: found.display().to_string() });
+                }
             }
         }
         if sources.len() == before {
@@ -307,6 +315,12 @@ mod tests {
         assert_eq!(expanded("[ab].txt"), ["a.txt", "b.txt"]);
         assert_eq!(expanded("**/*b.txt"), ["b.txt"]);
         assert_eq!(expanded(".*.txt"), ["._b.txt", ".a.txt"]);
+        std::fs::create_dir(folder.path().join("c.txt")).unwrap();
+        std::fs::write(folder.path().join("c.txt/d.txt"), "").unwrap();
+        assert_eq!(expanded("**/*.txt"), ["a.txt", "a1.txt", "a[1].txt", "b.txt", "d.txt"]);
+        assert_eq!(expanded("a*.txt").len(), 3);
+        let refused = expand(&[folder.path().join("*.txt").into()]).unwrap_err().to_string();
+        assert!(refused.contains("c.txt"), "{refused}");
         assert!(matches!(expand(&["nothing-*".into()]), Err(InputError::Missing { .. })));
         assert!(matches!(expand(&["-".into(), "-".into()]), Err(InputError::StdinTwice)));
         let url = "https://host/dump".to_owned();
