@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, Path, RawPathParams, Request, State};
 use axum::http::header::CONNECTION;
 use axum::http::request::Parts;
@@ -131,12 +132,11 @@ pub(super) enum Needed {
 
 impl Needed {
     /// A path without a valid name needs the scope of all names.
-    fn scope(self, path: &RawPathParams) -> Scope {
+    fn scope(self, path: Option<&RawPathParams>) -> Scope {
+        let name = || path?.iter().next().and_then(|(_, name)| name.parse().ok());
         match self {
             Self::Admin => Scope::Admin,
-            Self::Area(area) => {
-                Scope::Area(area, path.iter().next().and_then(|(_, name)| name.parse().ok()))
-            }
+            Self::Area(area) => Scope::Area(area, name()),
         }
     }
 }
@@ -144,11 +144,12 @@ impl Needed {
 /// Admits requests of one route by their scope, and runs them with its label in metrics.
 pub(super) async fn authorize(
     State((app, route, needed)): State<(Arc<App>, &'static str, Needed)>,
-    path: RawPathParams,
+    // A path that is not UTF-8 names nothing. axum would answer it before the token is checked.
+    path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
     next: Next,
 ) -> Response {
-    let needed = needed.scope(&path);
+    let needed = needed.scope(path.as_ref().ok());
     let admitted = app.admit(request.method(), request.headers(), Some(&needed));
     let admitted = admitted.and_then(|()| match has_encoding(request.headers()) {
         true => Err(ApiError::BadEncoding),

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
@@ -60,12 +61,15 @@ impl<'a> Query<'a> {
 
 pub(super) async fn receive(
     State(app): State<Arc<App>>,
-    path: RawPathParams,
+    path: Result<RawPathParams, RawPathParamsRejection>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let value = |wanted| path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    let value = |wanted| {
+        let path = path.as_ref().ok()?;
+        path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
+    };
     let window = value("window").and_then(|name| name.parse::<AudienceName>().ok());
     let needed = Scope::Area(Area::Callbacks, window.clone());
     let query = Query(uri.query().unwrap_or_default());

@@ -218,8 +218,8 @@ async fn serve(
 ) -> Result<(), CommandError> {
     // The handler precedes the first client: a SIGHUP without a handler ends the process.
     let mut signals = Signals::listen().map_err(CommandError::runtime)?;
-    // Nobody connects before the windows are read: a client that gives up meanwhile sends its events
-    // again, and those in the kernel's queue would be counted as well.
+    // Nobody connects before the windows are read: a client that gives up meanwhile sends its
+    // events again, and those in the kernel's queue would be counted as well.
     let socket = bind("--listen", args.listen)?;
     let admin_socket = bind("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());

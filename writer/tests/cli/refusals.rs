@@ -266,6 +266,21 @@ fn invalid_command_lines_are_rejected() {
     ended.fails(1, "could not listen on --listen");
 }
 
+/// A path that is not UTF-8 names no audience, window or token.
+#[test]
+fn path_that_is_not_utf8_is_refused_like_another_unknown_name() {
+    let sandbox = Sandbox::new();
+    let serve = Serve::start(&sandbox);
+    let mut client = serve.connect().0;
+    client.get("/v1/audiences/%ff").problem(401, "unauthorized");
+    client.get("/v1/windows/clicks/events/%ff?oaid=abc123").problem(401, "unauthorized");
+    let mut api = serve.connect();
+    api.get("/v1/audiences/%ff").problem(400, "bad_audience");
+    api.ask("POST", "/v1/windows/%ff/events", "{}").problem(404, "unknown_window");
+    let counted = "rtad_writer_requests_total{route=\"callback\",code=\"401\"} 1\n";
+    assert!(serve.metrics().contains(counted), "{}", serve.metrics());
+}
+
 #[test]
 fn loopback_address_allows_no_token() {
     let sandbox = Sandbox::new();
