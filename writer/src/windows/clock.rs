@@ -4,9 +4,9 @@
 //! expire early or late. Ticks of a sliding window and kept answers follow it. The wall clock
 //! decides only how long a stopped process was gone: the files know by how much it was ahead.
 //!
-//! A day follows the wall clock: a step over midnight begins the next day at once, and a step back
-//! over midnight leaves the new day running. After a step back by days, the window's days are ahead
-//! of the calendar: the day goes on until midnight, and then the next one begins.
+//! A day follows the wall clock: a step over midnight begins the next day at once, and a correction
+//! back over midnight leaves the new day running. After a longer step back, the window's days are
+//! ahead of the calendar: the day goes on until midnight, and then the next one begins.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +16,9 @@ use rtad_core::period::{Calendar, Period};
 use rtad_window::Now;
 
 use super::config::{Length, TICKS};
+
+/// A step back over midnight by more comes from a clock that was wrong.
+const LARGEST_CORRECTION: Duration = Duration::from_secs(2 * 3600);
 
 pub(super) enum Clock {
     Sliding { time: WindowTime, tick: Duration },
@@ -64,6 +67,11 @@ fn ticks_in(time: Duration, tick: Duration) -> u64 {
     (time.as_nanos() / tick.as_nanos()) as u64
 }
 
+/// Whether a clock was wrong by more than a correction of the time, which may cross midnight.
+fn is_far_before(now: SystemTime, midnight: SystemTime) -> bool {
+    midnight.duration_since(now).is_ok_and(|left| left > LARGEST_CORRECTION)
+}
+
 fn tick_of(length: Duration) -> Duration {
     length / u32::from(TICKS)
 }
@@ -88,7 +96,8 @@ impl Clock {
             Length::Day(calendar) => {
                 let period = calendar.at(now);
                 // The next midnight resets the window. It is not known whether one has passed.
-                let ahead = if tick > period.number + 1 { tick - period.number } else { 0 };
+                let days = tick.saturating_sub(period.number);
+                let ahead = if days > 1 || is_far_before(now, period.end) { days } else { 0 };
                 let today = Mutex::new(Today { period, ahead });
                 let time = WindowTime { started, at_start };
                 Self::Day { time, calendar: calendar.clone(), today }
@@ -139,7 +148,7 @@ impl Clock {
         let mut today = today.lock();
         if !today.period.contains(now) {
             let period = calendar.at(now);
-            if period.number + 1 < today.period.number {
+            if period.number < today.period.number && is_far_before(now, today.period.start) {
                 today.ahead += today.period.number - period.number;
             }
             today.period = period;
@@ -235,10 +244,16 @@ mod tests {
         }
     }
 
-    /// A clock that is three days ahead, for an hour or at a start: the window is reset by it, and
-    /// then once per midnight, also after a restart.
+    /// A clock that is days ahead, for an hour or at a start: the window is reset by it, and then
+    /// once per midnight, also after a restart.
     #[test]
     fn day_after_a_clock_that_was_ahead_ends_at_midnight() {
+        for ahead in [1, 3] {
+            day_after_a_clock_ahead_ends_at_midnight(ahead);
+        }
+    }
+
+    fn day_after_a_clock_ahead_ends_at_midnight(ahead: u32) {
         let noon = UNIX_EPOCH + Duration::from_secs(1_793_073_600);
         let (hour, days) = (Duration::from_secs(3600), |n: u32| Duration::from_secs(86_400) * n);
         let clock = day("Asia/Shanghai", noon);
@@ -248,11 +263,12 @@ mod tests {
             window.observe(&[[7; 16]])[0] == Seen::New
         };
         assert!(observe(&clock, noon));
-        assert!(observe(&clock, noon + days(3)));
+        assert!(observe(&clock, noon + days(ahead)));
         assert_eq!(clock.days_ahead(), 0);
         // Set back: the day goes on, and ends at midnight.
         assert!(!observe(&clock, noon + hour));
-        assert_eq!((clock.days_ahead(), clock.tick_of(noon)), (3, clock.day(noon + hour)));
+        let tick = clock.day(noon + hour);
+        assert_eq!((clock.days_ahead(), clock.tick_of(noon)), (ahead.into(), tick));
         assert!(!observe(&clock, noon + 11 * hour));
         assert!(observe(&clock, noon + 12 * hour));
         assert!(!observe(&clock, noon + days(1)));
