@@ -48,7 +48,7 @@ use crate::strategy::Decision;
 /// Time before a period's end at which the next table is allocated.
 const LEAD: Duration = Duration::from_secs(10);
 /// A clock that is set back by more was wrong before.
-const MAX_SET_BACK: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const MAX_SET_BACK: Duration = Duration::from_secs(24 * 3600);
 /// Smaller differences between the clocks change nothing around the end of a period.
 const TOLERANCE: Duration = Duration::from_millis(1);
 

@@ -11,6 +11,7 @@ use rtad_core::period::{Calendar, Period, PeriodUnit};
 use serde::{Deserialize, Serialize};
 
 use super::reach::{DaySketches, ReachCount};
+use crate::cap::MAX_SET_BACK;
 use crate::telemetry::{DecisionLabels, ReachLabels, Telemetry};
 
 /// Decisions by their labels.
@@ -106,9 +107,9 @@ impl Days {
         self.calendar.zone_name()
     }
 
-    /// Whether today has ended.
+    /// Whether today has ended, or was the day of a clock that is set back by days.
     pub(super) fn is_over(&self, wall: SystemTime) -> bool {
-        wall >= self.today.period.end
+        wall >= self.today.period.end || self.today.period.start > wall + MAX_SET_BACK
     }
 
     /// Adds what was counted since the last time. After the end of a day it belongs to that day: a

@@ -89,6 +89,23 @@ fn days_end_at_midnight_of_their_zone_and_survive_a_restart() {
     days.restore(b"{}", at(midnight)).unwrap_err();
 }
 
+#[test]
+fn day_of_a_clock_that_was_ahead_ends_when_it_is_set_back() {
+    let telemetry = Telemetry::default();
+    let ahead = NOON + 3 * 86_400;
+    let mut days = Days::new("Asia/Shanghai", at(ahead));
+    count(&telemetry, 5);
+    days.observe(&telemetry, at(ahead));
+    // Corrections over midnight change nothing.
+    assert!(!days.is_over(at(ahead - 13 * 3600)));
+    assert!(days.is_over(at(NOON)));
+    days.observe(&telemetry, at(NOON));
+    count(&telemetry, 2);
+    days.observe(&telemetry, at(NOON + 1));
+    assert_eq!(seen(&days), (Some(2), None));
+    assert_eq!(json!(days.counts(Vec::new()).0)["date"], "2026-11-25");
+}
+
 /// Counts devices of a strategy, and of a bucket.
 fn reach(telemetry: &Telemetry, devices: std::ops::Range<u8>) {
     let part = PartLabels { experiment: "test".to_owned(), bucket: "high".to_owned() };
