@@ -1,5 +1,8 @@
 //! Inputs at URLs: read like files, resumed after broken connections, named without secrets.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+
 use rtad_core::device::IdKind;
 use testkit::port::free_port;
 use testkit::process::{outcome, spawn};
@@ -93,6 +96,36 @@ fn replaced_object_fails_the_build() {
     sandbox.file("dump", lines(&all[1..]));
     sandbox.run(&format!("{build} --resume")).fails(2, "/dump: expected ");
     assert!(sandbox.store().is_empty());
+}
+
+/// A server without tags and ranges: the time of modification tells versions apart.
+#[test]
+fn object_without_a_tag_that_is_replaced_during_the_read_is_an_error() {
+    let all = ids(IdKind::Md5, 0..2000);
+    let (old, new) = (lines(&all[..1000]), lines(&all[1000..]));
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/dump", server.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut is_replaced = false;
+        for mut stream in server.incoming().map_while(Result::ok) {
+            let mut request = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while !request.ends_with("\r\n\r\n") && reader.read_line(&mut request).unwrap() > 0 {}
+            let (day, text) = if is_replaced { ("Mon, 02", &new) } else { ("Sun, 01", &old) };
+            let mut body = if request.starts_with("HEAD") { "" } else { &**text };
+            if body == old && !request.to_lowercase().contains("range:") {
+                (body, is_replaced) = (&body[..body.len() / 2], true);
+            }
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\
+                 Last-Modified: {day} Nov 2026 00:00:00 GMT\r\n\r\n",
+                text.len()
+            );
+            let _ = stream.write_all((head + body).as_bytes());
+        }
+    });
+    let build = format!("build --store {{}}/s --audience a {url}");
+    Sandbox::new().run(&build).fails(5, "was replaced");
 }
 
 #[test]

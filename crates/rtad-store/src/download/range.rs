@@ -19,7 +19,8 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResultPayload, ObjectStore, ObjectStoreExt as _};
+use object_store::{GetOptions, GetRange, GetResultPayload, ObjectMeta};
+use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use super::stall::StallTimer;
 use crate::client::{self, Busy, RangeIgnored};
@@ -52,6 +53,22 @@ impl ReadFailure {
     }
 }
 
+/// Version of an object: its entity tag, or else its time of modification.
+#[derive(Clone, PartialEq)]
+enum ObjectVersion {
+    Tag(String),
+    /// Seconds and nanoseconds; those of 1970 if the server names no time either.
+    Modified(i64, u32),
+}
+
+impl ObjectVersion {
+    fn of(found: &ObjectMeta) -> Self {
+        let modified = found.last_modified;
+        let without_tag = Self::Modified(modified.timestamp(), modified.timestamp_subsec_nanos());
+        found.e_tag.clone().map_or(without_tag, Self::Tag)
+    }
+}
+
 /// Unread part of a response body.
 struct UnreadBody {
     stream: BoxStream<'static, object_store::Result<Bytes>>,
@@ -70,8 +87,8 @@ pub(crate) struct RangeReader {
     /// Next byte to be read.
     offset: u64,
     end: u64,
-    /// Entity tag of the first response.
-    e_tag: Option<String>,
+    /// Of the first response.
+    version: Option<ObjectVersion>,
     supports_ranges: bool,
     body: Option<UnreadBody>,
     resumes: u32,
@@ -93,7 +110,7 @@ impl RangeReader {
             request_bytes: BLOCK_BYTES,
             offset: 0,
             end: size,
-            e_tag: None,
+            version: None,
             supports_ranges: true,
             body: None,
             resumes: 0,
@@ -210,7 +227,10 @@ impl RangeReader {
         };
         let range = self.supports_ranges.then_some(GetRange::Bounded(start..end));
         // `If-Match` never matches a weak tag; weak tags are compared below.
-        let if_match = self.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
+        let if_match = match &self.version {
+            Some(ObjectVersion::Tag(tag)) if !tag.starts_with("W/") => Some(tag.clone()),
+            _ => None,
+        };
         let options = GetOptions { range, if_match, ..GetOptions::default() };
         let answer = self.stall.wait(&self.path, self.objects.get_opts(&self.path, options)).await;
         let answer = match answer.map_err(ReadFailure::transient)? {
@@ -232,10 +252,10 @@ impl RangeReader {
         if answer.meta.size != self.size {
             return Err(ReadFailure::permanent(self.wrong_length(answer.meta.size, self.size)));
         }
-        if self.e_tag.is_some() && self.e_tag != answer.meta.e_tag {
+        let version = ObjectVersion::of(&answer.meta);
+        if *self.version.get_or_insert_with(|| version.clone()) != version {
             return Err(self.replaced());
         }
-        self.e_tag.clone_from(&answer.meta.e_tag);
         if !matches!(answer.payload, GetResultPayload::File(..)) {
             self.body = Some(UnreadBody { stream: answer.into_stream(), offset: start, end });
             return Ok(());
