@@ -301,6 +301,15 @@ fn build_of_unchanged_inputs_is_skipped() {
     assert!(!is_skipped("{}/one"));
     assert!(is_skipped("{}/one"));
 
+    // Pods do not load an expired generation.
+    let expiring = "build --store {}/s --audience a --max-shrink 1 --json --expires 1s {}/one";
+    let expires = sandbox.run(expiring).json()["expires_unix_seconds"].as_u64().unwrap();
+    wait_until("it has expired", || {
+        (std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() > expires).then_some(())
+    });
+    assert!(!is_skipped("{}/one"), "the live generation has expired");
+    assert!(is_skipped("{}/one"));
+
     // The build after an append folds it in, and the next one leaves it to the input.
     sandbox.run("append --store {}/s --audience a --json {}/two").json();
     assert!(!is_skipped("{}/one"), "a delta");

@@ -2,7 +2,7 @@
 //!
 //! The manifest has a digest of the inputs' names, sizes and versions and of the flags that shape
 //! the keys and chunks. Contents are not read. Any change to the audience since its build, such as
-//! an append, also calls for a new build, and so does an age of `--rebuild-after`.
+//! an append, also calls for a new build, and so does an age of `--rebuild-after` or an expiry.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{Digest, Manifest, State};
 use rtad_store::StoreError;
 
@@ -96,7 +97,8 @@ pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> 
     }
     let created = UNIX_EPOCH + Duration::from_secs(manifest.created_unix_seconds());
     let age = SystemTime::now().duration_since(created).unwrap_or_default();
-    if args.rebuild_after.is_some_and(|limit| age >= limit) {
+    let is_old = args.rebuild_after.is_some_and(|limit| age >= limit);
+    if is_old || manifest.is_expired(now_unix_seconds()) {
         return Ok(None);
     }
     Ok(Some(Unchanged {
