@@ -124,7 +124,7 @@ fn stop_before_the_claim_leaves_the_window_to_its_owner() {
 /// The lease stays, which a later owner must know.
 #[test]
 fn second_signal_gives_up_the_last_checkpoint_and_says_so() {
-    let (sandbox, store) = directory_or_bucket("windows-store");
+    let (sandbox, store) = directory_or_bucket("second-signal");
     let one = serve(&sandbox, &store, "one");
     assert_eq!(send(&mut one.connect(), 0..1000), 1000);
     // A request whose body does not end keeps the drain waiting.
