@@ -1,7 +1,7 @@
 //! Checkpoints of windows in the store: an owner with an empty directory starts from them, and the
 //! previous owner is fenced.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -131,9 +131,11 @@ fn second_signal_gives_up_the_last_checkpoint_and_says_so() {
     let mut open = TcpStream::connect(one.address("listening for writes", "address")).unwrap();
     let head = format!(
         "POST {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: \
-         application/octet-stream\r\nContent-Length: 16\r\n\r\n"
+         application/octet-stream\r\nContent-Length: 16\r\nExpect: 100-continue\r\n\r\n"
     );
     open.write_all(head.as_bytes()).unwrap();
+    // It is in progress.
+    open.read_exact(&mut [0; 12]).unwrap();
     one.signal("TERM");
     one.log("stop requested; finishing accepted writes", 1);
     one.signal("TERM");
