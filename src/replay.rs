@@ -10,7 +10,8 @@
 //! |---|---|
 //! | `run` | files to a report, on several threads |
 //! | `report` | the report as text and JSON |
-//! | `compare` | decisions before and after: counts and examples |
+//! | `compare` | decisions before and after |
+//! | `comparison` | its result: counts and examples |
 //! | `rules` | a configuration that decides about rows |
 //! | `bodies` | facts of logged bodies in given snapshots |
 //! | `clock` | a schedule at the times of rows |
@@ -18,6 +19,7 @@
 mod bodies;
 mod clock;
 mod compare;
+mod comparison;
 mod report;
 mod rules;
 mod run;

@@ -310,7 +310,8 @@ impl Strategy {
         }
     }
 
-    /// What leaves an `unavailable` decision open: audiences of the lists, and leaves of the rule.
+    /// The audiences of the lists and the leaves of the rule that leave an `unavailable` decision
+    /// open.
     pub fn unknown(
         &self,
         attributes: &dyn Attributes,

@@ -185,7 +185,7 @@ pub(super) struct WhenExplained {
     pub(super) changes: Vec<Vec<OtherMembership>>,
 }
 
-/// What leaves a decision open.
+/// The parts that leave a decision open.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct UnknownExplained {
     /// Those unavailable to the device.

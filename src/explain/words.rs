@@ -250,9 +250,9 @@ impl Explanation {
     }
 }
 
-/// What leaves a decision open.
+/// The parts that leave a decision open.
 fn of_unknown(one: &StrategyExplained) -> String {
-    let Some(unknown) = &one.unknown else { return "an audience is unavailable".to_owned() };
+    let unknown = one.unknown.as_ref().expect("an unavailable decision has its unknown parts");
     let mut parts = Vec::new();
     if !unknown.audiences.is_empty() {
         let verb = if unknown.audiences.len() == 1 { "is" } else { "are" };

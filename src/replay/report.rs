@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::compare::{ChangeKey, Comparison, StrategyCounts};
+use super::comparison::{ChangeKey, Changes, Comparison, StrategyCounts};
 
 /// Most kinds of changes in the text.
 const MAX_SHOWN: usize = 40;
@@ -85,17 +85,16 @@ impl Report {
                 line,
             })
         });
-        let change = |(ChangeKey { platform, strategy, before, after }, changes): (
-            _,
-            super::compare::Changes,
-        )| ReplayChange {
-            platform,
-            strategy,
-            before,
-            after,
-            rows: changes.count,
-            estimated_requests: changes.estimated,
-            examples: changes.examples,
+        let change = |(ChangeKey { platform, strategy, before, after }, changes): (_, Changes)| {
+            ReplayChange {
+                platform,
+                strategy,
+                before,
+                after,
+                rows: changes.count,
+                estimated_requests: changes.estimated,
+                examples: changes.examples,
+            }
         };
         let mut changes: Vec<_> = found.changes.into_iter().map(change).collect();
         changes.sort_by_key(|change| std::cmp::Reverse(change.rows));

@@ -7,7 +7,8 @@ use rtad_log::folder::closed;
 use rtad_log::read::{LogReadError, LogReader};
 
 use super::bodies::Snapshots;
-use super::compare::{Comparer, Comparison};
+use super::compare::Comparer;
+use super::comparison::Comparison;
 use super::report::Report;
 use super::rules::Rules;
 use crate::serve::Assembly;

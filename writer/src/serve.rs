@@ -186,7 +186,7 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
         .build()
         .map_err(CommandError::runtime)?;
     let served = runtime.block_on(serve(args, tokens, (store, signer), config));
-    // What outlives a stop, such as a read that blocks, does not delay it.
+    // A read that still blocks does not delay the stop.
     runtime.shutdown_background();
     served
 }

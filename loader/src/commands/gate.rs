@@ -38,7 +38,7 @@ const TRIAL_KEYS: u64 = 1000;
 #[derive(Debug, Args)]
 pub(super) struct GateArgs {
     /// Publish nothing if the audience loses more than this fraction of the live generation's keys;
-    /// 1 disables the comparison
+    /// 1 disables the comparison, and gives up the appends, removals and erasures of a lost CURRENT
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     max_shrink: f64,
     /// Publish nothing if the audience gains more than this multiple of the live generation's keys,

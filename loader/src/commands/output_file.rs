@@ -31,5 +31,6 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         File::options().write(true).create(true).truncate(true),
     )?;
     file.write_all(bytes)?;
+    file.sync_all()?;
     aside.publish(path)
 }

@@ -279,7 +279,7 @@ export const en = {
   "sync-truncated": "A file has the wrong length: a copy was interrupted, or a disk was full.",
   "do-truncated": "Check the free space of the store's disk. If the error names a file of deltas/, never delete it: restore it from a backup. Any other file: delete it and build again, with `--max-shrink 1` if it is a manifest.",
   "sync-format": "Invalid field in a file, or the file was written by a newer rtad.",
-  "do-format": "Upgrade rtad, or build again. If the error names CURRENT, stop gc and restore the file from a backup: publishing without it makes erased devices members again. See docs/reference/errors.md.",
+  "do-format": "Upgrade rtad, or build again. If the error names CURRENT, stop gc and restore the file from a backup: a build that gives up its changes makes erased devices members again. See docs/reference/errors.md.",
   "sync-too_large": "The snapshot exceeds store.max_snapshot_size or the free memory of the container.",
   "do-too_large": "The error shows both sizes. Raise the limit or the container's memory, or set store.swap to rolling.",
   "sync-signature": "No trusted key signed the manifest, or it was changed after it was signed.",

@@ -278,7 +278,7 @@ export const zh = {
   "sync-truncated": "文件长度不对：复制中断，或磁盘已满。",
   "do-truncated": "检查存储磁盘的剩余空间。如果错误信息指向 deltas/ 里的文件，绝不要删除，请从备份恢复。其他文件请删除后重新构建；如果是 manifest，请加 `--max-shrink 1`。",
   "sync-format": "文件中有无效字段，或文件由更高版本的 rtad 写入。",
-  "do-format": "升级 rtad 或重新构建。如果错误信息提到 CURRENT，请停止 gc 并从备份恢复该文件：没有它就发布，会使已删除的设备重新命中。见 docs/reference/errors.md。",
+  "do-format": "升级 rtad 或重新构建。如果错误信息提到 CURRENT，请停止 gc 并从备份恢复该文件：放弃其变更的构建会使已删除的设备重新命中。见 docs/reference/errors.md。",
   "sync-too_large": "快照超过 store.max_snapshot_size 或容器的剩余内存。",
   "do-too_large": "错误信息中有两个大小。请调高上限或增加容器内存，也可以将 store.swap 设为 rolling。",
   "sync-signature": "manifest 没有可信密钥的签名，或在签名后被修改。",

@@ -146,7 +146,8 @@ impl ServedWindow {
 
     /// Says that a stop does not wait for the last checkpoint.
     pub(in super::super) fn give_up(&self) {
-        if self.owner.as_ref().is_some_and(|owner| owner.state() != Ownership::Released) {
+        let state = self.owner.as_ref().map(|owner| owner.state());
+        if state.is_some_and(|it| !matches!(it, Ownership::Released | Ownership::Fenced)) {
             tracing::warn!(
                 window = self.config.name.as_str(),
                 "lease of the window not given back"
