@@ -11,6 +11,7 @@ use crate::strategy::{Assignment, ValueKey};
 
 /// The gap of rows that snapshots cannot answer.
 const NO_BODY: &str = "a row has no body that can be read, so --lookup says nothing of it";
+
 /// One side of a comparison.
 #[derive(Debug, Clone, Copy)]
 struct Side<'s> {
