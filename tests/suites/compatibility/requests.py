@@ -71,6 +71,7 @@ cache_dir = "{}"
 # Of a writer that is killed after a checkpoint and another request.
 WINDOWS = """
 state_dir = "state"
+lease = "3s"
 
 [[window]]
 name = "clicks"
