@@ -5,8 +5,8 @@
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints
 # requests to paste. Without optimization, which takes minutes: no measure of its speed.
 demo:
-	cargo build --package rtad
-	./target/debug/rtad demo
+	cargo build --package rtad --profile demo
+	./target/demo/rtad demo
 
 # Three rtad behind HAProxy on this machine, with a store of 1,000,000 synthetic devices. Prints
 # requests and other commands to paste.
@@ -15,7 +15,8 @@ fleet:
 	bash tests/setup.sh fleet
 	TEST_PROGRAMS=target/release PYTHONPATH=tests python3 -m suites.fleet.up
 
-# Formatting, clippy and the Rust tests that start no server: needs no root and installs nothing.
+# Formatting, clippy, rustdoc and the Rust tests that start no server: needs no root and installs
+# nothing.
 check:
 	python3 tests/run.py --check
 
@@ -28,16 +29,13 @@ test:
 test-all:
 	python3 tests/run.py --long
 
-# Formatting, clippy, rustdoc, layers, widths, spelling and wording. With `--examples` the
-# dependencies have the features that clippy has checked them with. rtad-writer has no library; the
-# pages of other programs would replace those of their libraries.
+# Formatting, layers, widths, spelling and wording. The builds of `make check` and `make test` lint
+# the code and check its documentation.
 lint:
 	python3 tests/prose.py
 	python3 tests/layers.py --self-test
 	python3 tests/layers.py
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --bin rtad-writer --examples
 
 # Licenses and sources of dependencies, known vulnerabilities and withdrawn versions. The latter two
 # need the database of RustSec.

@@ -3,9 +3,10 @@
 
     python3 tests/run.py              # Rust tests and tests/suites, on dev builds: `make test`
     python3 tests/run.py --long       # the long tests too, on release builds: `make test-all`
-    python3 tests/run.py --check      # formatting, layers, clippy, and Rust tests that
-                                      # need no server and no installation: `make check`
+    python3 tests/run.py --check      # formatting, layers, and Rust tests that need no
+                                      # server and no installation: `make check`
 
+The build lints our code, and checks its documentation: see tests/linted_rustc.sh.
 All suites run, even after failures. The output of a failed suite is printed. The exit code is 1
 after any failure.
 
@@ -26,21 +27,24 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / ".venv/bin/python3"
-# With the profile and features of `cargo test`, so that no suite rebuilds. `--lib` makes the
-# library of the Python package.
-BUILD = ["cargo", "build", "--workspace", "--lib", "--bins", "--tests", "--quiet"]
+# With the profile and features of `cargo test`, so that no suite rebuilds. Benchmarks are built for
+# their lints.
+BUILD = ["cargo", "build", "--workspace", "--all-targets", "--quiet"]
 # Without the Python package, whose long test builds it with maturin.
 BUILD_RELEASE = "cargo build --workspace --exclude rtad-python --release --quiet".split()
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
 FORMAT = ["cargo", "fmt", "--all", "--check"]
 LAYERS = ["python3", "tests/layers.py"]
-CLIPPY = ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]
+# Kinds of Rust tests, which cargo runs one program after the other: for runs without suites.
+RUST_KINDS = [["--lib", "--bins"], ["--test", "*"], ["--doc"]]
 # Tests in modules of this name start a Redis server.
 SKIP_SERVERS = ["--", "--skip", "redis_server"]
 # The Rust tests and the suites wait in part, so four run at a time, the longest first, and cargo
 # runs more tests at a time than there are processors: six took two thirds of the time of two.
 AT_ONCE = 4
 RUST_THREADS = max(6, os.cpu_count() or 1)
+# Without suites beside them, twice as many take four fifths of the time.
+RUST_THREADS_ALONE = 2 * RUST_THREADS
 LONGEST = "console stores monitoring k8s fleet streams docs python openapi".split()
 NO_TESTS = 5
 # Sizes of random tests in a long run.
@@ -143,8 +147,9 @@ def check():
     """Runs what needs no server and no installation."""
     step("formatting", *FORMAT)
     step("layers", *LAYERS)
-    step("clippy", *CLIPPY)
-    rust([*RUST, *SKIP_SERVERS])
+    if step("build", *BUILD):
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(rust, ([*RUST, *kind, *SKIP_SERVERS] for kind in RUST_KINDS)))
     print("Not run: tests that need redis-server, and tests/suites. `make test` runs them.")
 
 
@@ -160,6 +165,8 @@ def test(is_long):
             for done in as_completed(tests):
                 if result := done.result():
                     report(*result)
+    # The lints keep the compiler from optimizing as a release does.
+    del os.environ["RUSTC_WORKSPACE_WRAPPER"]
     if is_long and step("release build", *BUILD_RELEASE):
         for name in suites():
             # Long tests print their measurements.
@@ -175,7 +182,9 @@ def main():
     is_long = mode == ["--long"]
     seed = os.environ.setdefault("TEST_SEED", str(random.getrandbits(32) if is_long else 1))
     os.environ["PROPTEST_RNG_SEED"] = seed
-    os.environ.setdefault("RUST_TEST_THREADS", str(RUST_THREADS))
+    threads = RUST_THREADS_ALONE if mode == ["--check"] else RUST_THREADS
+    os.environ.setdefault("RUST_TEST_THREADS", str(threads))
+    os.environ["RUSTC_WORKSPACE_WRAPPER"] = str(ROOT / "tests/linted_rustc.sh")
     if is_long:
         for name, count in LONG.items():
             os.environ.setdefault(name, count)

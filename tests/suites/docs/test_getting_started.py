@@ -84,4 +84,4 @@ def test_commands_of_the_readme_are_those_of_the_makefile():
     [commands] = blocks("README.md", "## Two commands")
     assert re.findall(r"^make (\w+) +#", commands, re.M) == ["demo", "test"]
     planned = pages.run("make --dry-run demo test", cwd=pages.ROOT)
-    assert "./target/debug/rtad demo\n" in planned and "python3 tests/run.py\n" in planned
+    assert "./target/demo/rtad demo\n" in planned and "python3 tests/run.py\n" in planned
