@@ -1,7 +1,7 @@
 //! Merged deltas: the appended changes and tombstones that a build applies to its input.
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{BuiltDelta, DeltaEntry, Folded, Overlay, SortedKeys, State};
+use rtad_core::snapshot::{BuiltDelta, DeltaEntry, Folded, Overlay, SortedKeys};
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
@@ -65,7 +65,7 @@ impl MergedDeltas {
         store: &Store,
         base: &Base,
     ) -> Result<CarriedChanges, StoreError> {
-        let Some(current) = base.current().filter(|current| current.state != State::Deleted) else {
+        let Some(current) = base.with_generation() else {
             return Ok(CarriedChanges::default());
         };
         let manifest = store.manifest(base.audience(), current).await?;

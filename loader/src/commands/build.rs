@@ -272,7 +272,7 @@ impl Prepared {
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;
-        if args.require_live && base.current().is_none() {
+        if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
         let digest = input.key_digest;

@@ -172,7 +172,7 @@ impl CommandFailure for GateError {
 }
 
 impl Gate {
-    /// Reads the live generation. A first publish is not compared.
+    /// Reads the live generation. A first publish, or the first after a deletion, is not compared.
     pub(super) async fn open(
         args: &GateArgs,
         (filter, fpr): (&FilterSpec, f64),
@@ -195,7 +195,7 @@ impl Gate {
             max_fpr: args.max_fpr.unwrap_or((2.0 * fpr).min(1.0)),
             max_fill: (!is_ribbon).then(max_fill),
         };
-        let Some(current) = base.current() else { return Ok(gate) };
+        let Some(current) = base.with_generation() else { return Ok(gate) };
         let generation = current.generation;
         match store.manifest(base.audience(), current).await {
             Ok(live) => {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use rtad_cli::exit;
 use rtad_core::error_chain::error_chain;
-use rtad_core::snapshot::{ChunkEntry, Manifest, State};
+use rtad_core::snapshot::{ChunkEntry, Manifest};
 use rtad_store::write::Base;
 use rtad_store::{Store, StoreError};
 
@@ -45,7 +45,7 @@ impl LiveSample {
         base: &Base,
         is_required: bool,
     ) -> Result<Option<Self>, StoreError> {
-        let live = base.current().filter(|current| current.state != State::Deleted);
+        let live = base.with_generation();
         let Some(current) = live else { return Ok(None) };
         let read = async {
             let manifest = store.manifest(base.audience(), current).await?;

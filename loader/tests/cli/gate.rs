@@ -2,6 +2,7 @@
 
 use rtad_core::device::IdKind;
 use testkit::sandbox::{Sandbox, ids, lines};
+use testkit::store::Depot;
 
 fn sandbox(live: usize) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -64,6 +65,18 @@ fn first_publish_is_not_compared() {
     assert_eq!(
         (&built["generation"], &built["gate"]["live_generation"]),
         (&1.into(), &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn first_build_after_a_deletion_is_not_compared() {
+    let sandbox = sandbox(500);
+    Depot::at(sandbox.path().join("s")).delete("a");
+    sandbox.run(&format!("{BUILD} --require-live {{}}/1")).fails(5, "no generation is published");
+    let built = sandbox.build("--min-overlap 0.9 {}/1");
+    assert_eq!(
+        (&built["generation"], &built["gate"]["live_generation"]),
+        (&2.into(), &serde_json::Value::Null)
     );
 }
 

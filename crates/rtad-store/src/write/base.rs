@@ -4,7 +4,7 @@ use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::deltas_path;
 use crate::read::Live;
-use rtad_core::snapshot::{AudienceName, Current, Folded};
+use rtad_core::snapshot::{AudienceName, Current, Folded, State};
 
 /// The live `CURRENT` when the work began.
 #[derive(Debug, Clone)]
@@ -27,6 +27,12 @@ impl Base {
     /// The live `CURRENT`, if there was one.
     pub const fn current(&self) -> Option<&Current> {
         self.current.as_ref()
+    }
+
+    /// The `CURRENT` that names a generation: none before the first publish, and none after the
+    /// audience was deleted, as the files of its generations are removed.
+    pub fn with_generation(&self) -> Option<&Current> {
+        self.current().filter(|current| current.state != State::Deleted)
     }
 
     /// The manifest's entry for a build that folds in the base's deltas; `None` if nothing was

@@ -55,7 +55,7 @@ pub(super) async fn run(
     progress: &Progress,
 ) -> Result<CompactReport, CommandError> {
     let (store, audience) = (writer.store(), base.audience().clone());
-    let (Some(current), Some(folded)) = (base.current().cloned(), base.folded()) else {
+    let (Some(current), Some(folded)) = (base.with_generation().cloned(), base.folded()) else {
         return Err(CommonError::not_published(&audience));
     };
     let old = store.manifest(&audience, &current).await?;

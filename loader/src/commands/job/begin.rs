@@ -55,7 +55,7 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     let writer = StoreWriter::new(args.target.open()?)?;
     let (base, merged, carried) = runtime()?.block_on(async {
         let base = writer.base(&args.target.audience).await?;
-        if args.require_live && base.current().is_none() {
+        if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
         // Read now, as in `build`: a merge and a gc may remove these files while the job runs.
