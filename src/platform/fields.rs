@@ -38,9 +38,14 @@ impl<'a> ProtoField<'_, 'a> {
     pub(super) fn bytes(self) -> Result<&'a [u8], DecodeError> {
         check_wire_type(WireType::LengthDelimited, self.wire)?;
         let from = *self.rest;
-        skip_field(self.wire, self.number, self.rest, DecodeContext::default())?;
-        let mut content = &from[..from.len() - self.rest.len()];
-        decode_varint(&mut content)?;
+        let length = decode_varint(self.rest)?;
+        let parts = usize::try_from(length).ok().and_then(|at| self.rest.split_at_checked(at));
+        let Some((content, rest)) = parts else {
+            // The error for a length beyond the message.
+            return skip_field(self.wire, self.number, &mut { from }, DecodeContext::default())
+                .map(|()| Default::default());
+        };
+        *self.rest = rest;
         Ok(content)
     }
 

@@ -109,7 +109,9 @@ impl Tencent {
     /// of shared ids, and costs three times as much.
     fn of_strategies(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         let bidding = || read.asked.iter().filter(|asked| bids(verdicts, asked.known));
-        let is_bid = bidding().next().is_some();
+        // An id has a byte at least.
+        let ids_length = bidding().map(|asked| bytes_length(asked.id.bytes())).sum::<usize>();
+        let is_bid = ids_length > 0;
         let code = if is_bid { ACCEPT } else { REJECT };
         let cache = self.cache.of(is_bid, verdicts);
         let request_id = match read.request_id {
@@ -125,7 +127,7 @@ impl Tencent {
         let length = request_id.map_or(0, bytes_length)
             + number_length(code)
             + cache.map_or(0, number_length)
-            + bidding().map(|asked| bytes_length(asked.id.bytes())).sum::<usize>()
+            + ids_length
             + infos_length;
         let mut out = Vec::with_capacity(length);
         if let Some(id) = request_id {
