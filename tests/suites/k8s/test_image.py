@@ -107,7 +107,8 @@ class TestDockerfile:
 
 class TestContext:
     def test_context_has_all_files_of_rustc(self):
-        read = read_by_rustc()
+        # Clippy, which compiles the tests, reads a file that rustc does not.
+        read = read_by_rustc() - {"clippy.toml"}
         assert "src/main.rs" in read
         assert "loader/src/main.rs" in read
         ignored = [path for path in read if not let_in(path, patterns())]
