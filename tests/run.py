@@ -35,7 +35,7 @@ BUILD_RELEASE = "cargo build --workspace --exclude rtad-python --release --quiet
 RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
 FORMAT = ["cargo", "fmt", "--all", "--check"]
 LAYERS = ["python3", "tests/layers.py"]
-# Kinds of Rust tests, which cargo runs one program after the other: for runs without suites.
+# cargo runs its programs one after the other: without suites beside them, these kinds run at once.
 RUST_KINDS = [["--lib", "--bins"], ["--test", "*"], ["--doc"]]
 # Tests in modules of this name start a Redis server.
 SKIP_SERVERS = ["--", "--skip", "redis_server"]
