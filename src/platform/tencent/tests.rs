@@ -89,6 +89,18 @@ fn ping_is_answered_without_a_decision() {
 }
 
 #[test]
+fn cut_body_is_unreadable_where_prost_cannot_read_it() {
+    let whole = bytes(REQUEST);
+    let unreadable = (1..whole.len()).filter(|end| {
+        let cut = whole.slice(..*end);
+        let read = reply(&adapter(), cut.clone(), &mut Script::deciding(&[NO_BID, NO_BID]));
+        assert_eq!(read.is_err(), RtaRequest::decode(cut).is_err(), "the first {end} bytes");
+        read.is_err()
+    });
+    assert!(unreadable.count() > whole.len() / 2);
+}
+
+#[test]
 fn test_call_is_decided_as_usual() {
     let request = RtaRequest { is_test: Some(true), ..RtaRequest::decode(bytes(REQUEST)).unwrap() };
     let (response, script) = ask(request.encode_to_vec().into(), &[NO_BID, NO_BID]);
