@@ -13,9 +13,10 @@
 //! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
 //! header begins with ids.
 
-use std::cell::{Cell, RefCell};
+mod source;
+
 use std::collections::HashSet;
-use std::io::{self, BufRead as _, BufReader, Read};
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{Block, Pool};
@@ -26,152 +27,7 @@ use super::lines::without_mark;
 use super::open::Opened;
 use super::rejects::Reason;
 use super::value;
-
-/// Longer than any real row. Memory for a row is a small multiple of this.
-const MAX_RECORD_BYTES: u64 = 16 << 20;
-
-/// RowPosition of the reader within a row.
-#[derive(Default)]
-struct RowPosition {
-    /// First line of the row, or of the empty lines before it.
-    line: Cell<u64>,
-    since_row: Cell<u64>,
-    ended: Cell<bool>,
-}
-
-/// Limits the length of a row, and adds a final line end if it is missing. Every complete row then
-/// has one, so a row that reaches the end of the file has an unclosed quote.
-struct Bounded<'a, R> {
-    inner: R,
-    position: &'a RowPosition,
-    last: u8,
-}
-
-impl<R: Read> Read for Bounded<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let since_row = self.position.since_row.get();
-        if since_row > MAX_RECORD_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let mut count = self.inner.read(buffer)?;
-        if count == 0 {
-            let Some(first) = buffer.first_mut().filter(|_| self.last != b'\n') else {
-                self.position.ended.set(true);
-                return Ok(0);
-            };
-            *first = b'\n';
-            count = 1;
-        }
-        self.last = buffer[count - 1];
-        self.position.since_row.set(since_row + count as u64);
-        Ok(count)
-    }
-}
-
-/// Hides escaped delimiters, quotes and line ends. The cells that hold them are no ids.
-struct Escaped<'a> {
-    inner: &'a mut Opened,
-    cells: CellSyntax,
-    /// The last byte was the escape character.
-    follows_escape: bool,
-}
-
-/// Stands for an escaped character: no id has it.
-const SUBSTITUTE: u8 = 0x1a;
-
-impl Read for Escaped<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        let Some(escape) = self.cells.escape else { return Ok(count) };
-        for byte in &mut buffer[..count] {
-            if std::mem::take(&mut self.follows_escape) {
-                if [self.cells.delimiter, b'"', b'\n'].contains(byte) {
-                    *byte = SUBSTITUTE;
-                }
-            } else {
-                self.follows_escape = *byte == escape;
-            }
-        }
-        Ok(count)
-    }
-}
-
-/// Passes on the lines whose quotes are closed, and an empty line for each other.
-struct ClosedLines<'a> {
-    inner: BufReader<Escaped<'a>>,
-    rows: csv_core::Reader,
-    line: Vec<u8>,
-    /// Bytes of `line` that were read.
-    passed: usize,
-    number: u64,
-    bad: &'a BadLines,
-}
-
-/// Numbers and texts of the lines whose quotes are left open, until they are taken.
-#[derive(Default)]
-struct BadLines(RefCell<Vec<(u64, Vec<u8>)>>);
-
-impl<'a> ClosedLines<'a> {
-    fn new(inner: Escaped<'a>, bad: &'a BadLines) -> Self {
-        let rows = csv_core::ReaderBuilder::new()
-            .delimiter(inner.cells.delimiter)
-            .terminator(csv_core::Terminator::Any(b'\n'))
-            .build();
-        let inner = BufReader::with_capacity(64 << 10, inner);
-        Self { inner, rows, line: Vec::new(), passed: 0, number: 0, bad }
-    }
-
-    fn next_line(&mut self) -> io::Result<()> {
-        (self.passed, self.number) = (0, self.number + 1);
-        self.line.clear();
-        (&mut self.inner).take(MAX_RECORD_BYTES + 1).read_until(b'\n', &mut self.line)?;
-        if self.line.len() as u64 > MAX_RECORD_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        // A header is no row to skip.
-        if self.number > 1 && self.is_open() {
-            let text = self.line.trim_ascii_end().to_vec();
-            self.bad.0.borrow_mut().push((self.number, text));
-            self.line = b"\n".to_vec();
-        }
-        Ok(())
-    }
-
-    /// Whether the line ends within quotes.
-    fn is_open(&mut self) -> bool {
-        if !self.line.contains(&b'"') {
-            return false;
-        }
-        if self.line.last() != Some(&b'\n') {
-            self.line.push(b'\n');
-        }
-        self.rows.reset();
-        let (mut cells, mut ends, mut rest) = ([0; 1024], [0; 64], &self.line[..]);
-        loop {
-            let (read, length, _, _) = self.rows.read_record(rest, &mut cells, &mut ends);
-            match read {
-                csv_core::ReadRecordResult::InputEmpty => return true,
-                csv_core::ReadRecordResult::Record | csv_core::ReadRecordResult::End => {
-                    return false;
-                }
-                _ => rest = &rest[length..],
-            }
-        }
-    }
-}
-
-impl Read for ClosedLines<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.passed == self.line.len() {
-            self.next_line()?;
-        }
-        let rest = &self.line[self.passed..];
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        self.passed += count;
-        Ok(count)
-    }
-}
+use source::{BadLines, Bounded, ClosedLines, Escaped, RowPosition};
 
 /// Columns of a table: of ids, and of the value.
 pub(super) type Columns<'a> = (&'a [Column], Option<&'a Column>);
