@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use crate::platform::DeviceKeys;
 use rtad_core::device::{DeviceKey, IdKind};
-use rtad_log::{AudienceFact, Cap, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts};
+use rtad_log::{
+    AudienceFact, CapState, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts,
+};
 use smallvec::SmallVec;
 
 use crate::catalog::{Audience, Catalog, RequestKeys};
@@ -171,24 +173,24 @@ fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f
     AudienceFact { name: audience.name.as_str(), generation, member, value }
 }
 
-/// The word of the strategy's cap about the device. A decision that the cap did not make may be
-/// a no-bid for another reason: the cap is asked again, without counting.
+/// State of the strategy's cap for the device. If the strategy refused the device for another
+/// reason, the cap is read again without counting.
 fn cap(
     catalog: &Catalog,
     index: usize,
     decision: Decision,
     keys: &RequestKeys,
     at: Instant,
-) -> Option<Cap> {
+) -> Option<CapState> {
     let verdict = catalog.caps().verdict(index, keys.keys().counted(), at)?;
     let reason = match decision.reason {
         Reason::Capped | Reason::NoLease => decision.reason,
-        _ if decision.is_bid() => return Some(Cap::Admitted),
+        _ if decision.is_bid() => return Some(CapState::Admitted),
         _ => verdict.reason,
     };
     Some(match reason {
-        Reason::Capped => Cap::Capped,
-        Reason::NoLease => Cap::NoLease,
-        _ => Cap::Admitted,
+        Reason::Capped => CapState::Capped,
+        Reason::NoLease => CapState::NoLease,
+        _ => CapState::Admitted,
     })
 }

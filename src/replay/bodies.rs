@@ -31,8 +31,8 @@ impl Snapshots {
         row: &'f LogRow<'_>,
         facts: &'f LoggedFacts<'_>,
     ) -> Option<LoggedFacts<'f>> {
-        let raw = row.raw?;
-        let keys = match row.platform {
+        let raw = row.end.raw?;
+        let keys = match row.end.platform {
             API => {
                 let request = api::decode(raw.body, &self.reader, self.catalog.has_sha1()).ok()?;
                 RequestKeys::of(request.keys, request.units)

@@ -77,14 +77,14 @@ impl<'s> Comparer<'s> {
     pub(super) fn row(&mut self, row: &LogRow<'_>) {
         let found = &mut self.found;
         found.rows += 1;
-        let [first, last] = found.times.unwrap_or([row.time; 2]);
-        found.times = Some([first.min(row.time), last.max(row.time)]);
-        *entry(&mut found.configs, row.config) += 1;
+        let [first, last] = found.times.unwrap_or([row.end.time; 2]);
+        found.times = Some([first.min(row.end.time), last.max(row.end.time)]);
+        *entry(&mut found.configs, row.end.config) += 1;
         let Some(facts) = &row.facts else {
             found.undecided += 1;
             return;
         };
-        let weight = if row.probability > 0.0 { 1.0 / row.probability } else { 1.0 };
+        let weight = if row.end.probability > 0.0 { 1.0 / row.end.probability } else { 1.0 };
         found.estimated += weight;
         let noted = found.gaps.noted;
         let from_body = self.snapshots.and_then(|snapshots| snapshots.facts(row, facts));
@@ -149,7 +149,8 @@ impl<'s> Comparer<'s> {
         let Some(before) = &self.before else { return false };
         let is_asked = |id: &str| facts.asked.as_ref().is_none_or(|asked| asked.contains(&id));
         let mut is_changed = false;
-        for moved in self.moved.iter().filter(|it| it.platform == row.platform && is_asked(&it.id))
+        for moved in
+            self.moved.iter().filter(|it| it.platform == row.end.platform && is_asked(&it.id))
         {
             let one = |rules, decided, strategy: &Option<String>| {
                 let side = side(rules, decided, strategy.as_ref()?);
@@ -166,7 +167,7 @@ impl<'s> Comparer<'s> {
                 format!("{outcome}: {strategy}")
             };
             let key = ChangeKey {
-                platform: row.platform.to_owned(),
+                platform: row.end.platform.to_owned(),
                 strategy: format!("id {}", moved.id),
                 before: words(before_side, &moved.before),
                 after: words(after_side, &moved.after),
@@ -199,7 +200,7 @@ impl<'s> Comparer<'s> {
         let is_shadow = before.shadow && after.shadow;
         let bids = |side: &Side<'_>| side.bid && (is_shadow || !side.shadow);
         let (was_bid, is_bid) = (bids(&before), bids(&after));
-        let line = entry(entry(&mut self.found.lines, row.platform), strategy);
+        let line = entry(entry(&mut self.found.lines, row.end.platform), strategy);
         line.decisions += 1;
         line.bids_before += u64::from(was_bid);
         line.bids_after += u64::from(is_bid);
@@ -212,7 +213,7 @@ impl<'s> Comparer<'s> {
             return false;
         }
         let key = ChangeKey {
-            platform: row.platform.to_owned(),
+            platform: row.end.platform.to_owned(),
             strategy: strategy.to_owned(),
             before: self.words(
                 &before,

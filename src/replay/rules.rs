@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-use rtad_log::{AudienceFact, Cap, Ids, InAudience, LogRow, LoggedFacts};
+use rtad_log::{AudienceFact, CapState, Ids, InAudience, LogRow, LoggedFacts};
 use smallvec::SmallVec;
 
 use super::clock::RowClock;
@@ -138,8 +138,8 @@ impl Rules {
     ) {
         to.decisions.clear();
         self.assign(facts, gaps, &mut to.parts);
-        let Some(platform) = self.platforms.iter().find(|it| it.name == row.platform) else {
-            return gaps.note(format!("platform {} is not in the config", row.platform));
+        let Some(platform) = self.platforms.iter().find(|it| it.name == row.end.platform) else {
+            return gaps.note(format!("platform {} is not in the config", row.end.platform));
         };
         let mut asked: SmallVec<[usize; 8]> = SmallVec::new();
         match &facts.asked {
@@ -152,7 +152,7 @@ impl Rules {
                 }
             }
         }
-        let micros = u64::try_from(row.time).unwrap_or_default();
+        let micros = u64::try_from(row.end.time).unwrap_or_default();
         let at = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
         for index in asked {
             let name = self.strategies[index].name.as_str();
@@ -164,9 +164,9 @@ impl Rules {
             let cap = logged.and_then(|fact| fact.cap);
             let decision = if self.has_cap[index] && decision.is_bid() {
                 match cap {
-                    Some(Cap::Admitted) => decision,
-                    Some(Cap::Capped) => Decision::CAPPED,
-                    Some(Cap::NoLease) => Decision::NO_LEASE,
+                    Some(CapState::Admitted) => decision,
+                    Some(CapState::Capped) => Decision::CAPPED,
+                    Some(CapState::NoLease) => Decision::NO_LEASE,
                     None => {
                         gaps.note(format!("the cap of {name} is not in the rows"));
                         decision

@@ -12,8 +12,8 @@ use parquet::file::writer::SerializedColumnWriter;
 /// Levels that are written at a time.
 const PART: usize = 1024;
 
-/// Values of a column of one row group.
-pub(crate) struct Buffer<T: DataType> {
+/// Numbers of a column of one row group.
+pub(crate) struct Numbers<T: DataType> {
     values: Vec<T::T>,
     levels: Levels,
 }
@@ -23,8 +23,8 @@ pub(crate) struct Texts<T = ByteArrayType> {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     levels: Levels,
-    /// The definition level of a text that is there.
-    defined: i16,
+    /// The definition level of a text that exists.
+    definition: i16,
     of: PhantomData<T>,
 }
 
@@ -35,30 +35,38 @@ struct Levels {
     repetition: Vec<i16>,
 }
 
-/// The place of a value: its definition level if it is there, and whether it continues a list.
+/// The levels of a value that exists.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct At {
-    /// The level of a value that is there.
-    pub(crate) defined: i16,
-    /// Whether the value is in a list, and not the first one of it.
-    pub(crate) repeated: bool,
+pub(crate) struct Level {
+    /// Its definition level. A missing value has the one below.
+    pub(crate) definition: i16,
+    /// Whether it is in a list, and not the first one of it.
+    pub(crate) is_continuation: bool,
 }
 
-impl At {
+impl Level {
     /// Outside of lists.
-    pub(crate) const ROW: Self = Self { defined: 1, repeated: false };
+    pub(crate) const ROW: Self = Self { definition: 1, is_continuation: false };
 }
 
 /// A column that can be written.
 pub(crate) trait WriteColumn {
+    /// Adds a row whose value or list is missing, or whose list is empty.
+    fn push_empty(&mut self);
+
     /// Writes all values and forgets them.
     fn write(&mut self, to: SerializedColumnWriter<'_>) -> Result<()>;
 }
 
 impl Levels {
-    fn push(&mut self, defined: i16, repeated: bool) {
-        self.definition.push(defined);
-        self.repetition.push(repeated.into());
+    fn push(&mut self, level: Level, exists: bool) {
+        self.definition.push(level.definition - i16::from(!exists));
+        self.repetition.push(level.is_continuation.into());
+    }
+
+    fn push_empty(&mut self) {
+        self.definition.push(0);
+        self.repetition.push(0);
     }
 
     /// The levels; `None` for a column that every row has.
@@ -76,31 +84,30 @@ impl Levels {
     }
 }
 
-impl<T: DataType> Default for Buffer<T> {
+impl<T: DataType> Default for Numbers<T> {
     fn default() -> Self {
         Self { values: Vec::new(), levels: Levels::default() }
     }
 }
 
-impl<T: DataType> Buffer<T> {
+impl<T: DataType> Numbers<T> {
     /// A value of a column outside of lists that every row has.
     pub(crate) fn push(&mut self, value: T::T) {
         self.values.push(value);
     }
 
     /// A value that may be missing, or is in a list.
-    pub(crate) fn push_at(&mut self, at: At, value: Option<T::T>) {
-        self.levels.push(at.defined - i16::from(value.is_none()), at.repeated);
+    pub(crate) fn push_at(&mut self, level: Level, value: Option<T::T>) {
+        self.levels.push(level, value.is_some());
         self.values.extend(value);
-    }
-
-    /// An empty list.
-    pub(crate) fn push_empty(&mut self) {
-        self.levels.push(0, false);
     }
 }
 
-impl<T: DataType> WriteColumn for Buffer<T> {
+impl<T: DataType> WriteColumn for Numbers<T> {
+    fn push_empty(&mut self) {
+        self.levels.push_empty();
+    }
+
     fn write(&mut self, mut to: SerializedColumnWriter<'_>) -> Result<()> {
         let (definition, repetition) = self.levels.of_column();
         to.typed::<T>().write_batch(&self.values, definition, repetition)?;
@@ -113,8 +120,8 @@ impl<T: DataType> WriteColumn for Buffer<T> {
 
 impl<T> Default for Texts<T> {
     fn default() -> Self {
-        let (bytes, ends, levels, defined) = <_>::default();
-        Self { bytes, ends, levels, defined, of: PhantomData }
+        let (bytes, ends, levels, definition) = <_>::default();
+        Self { bytes, ends, levels, definition, of: PhantomData }
     }
 }
 
@@ -126,17 +133,12 @@ impl<T> Texts<T> {
     }
 
     /// A text that may be missing, or is in a list.
-    pub(crate) fn push_at(&mut self, at: At, text: Option<&[u8]>) {
-        self.levels.push(at.defined - i16::from(text.is_none()), at.repeated);
-        self.defined = at.defined;
+    pub(crate) fn push_at(&mut self, level: Level, text: Option<&[u8]>) {
+        self.levels.push(level, text.is_some());
+        self.definition = level.definition;
         if let Some(text) = text {
             self.push(text);
         }
-    }
-
-    /// A list without elements, at level 0, or one level deeper in a column of optional lists.
-    pub(crate) fn push_empty(&mut self, level: i16) {
-        self.levels.push(level, false);
     }
 }
 
@@ -150,6 +152,10 @@ impl Levels {
 }
 
 impl<T: DataType<T: From<ByteArray>>> WriteColumn for Texts<T> {
+    fn push_empty(&mut self) {
+        self.levels.push_empty();
+    }
+
     fn write(&mut self, mut to: SerializedColumnWriter<'_>) -> Result<()> {
         let bytes = Bytes::from(std::mem::take(&mut self.bytes));
         let mut start = 0;
@@ -167,7 +173,10 @@ impl<T: DataType<T: From<ByteArray>>> WriteColumn for Texts<T> {
                 true => (PART, None),
                 false => {
                     let levels = (&definition[of_part.clone()], &repetition[of_part.clone()]);
-                    (levels.0.iter().filter(|level| **level == self.defined).count(), Some(levels))
+                    (
+                        levels.0.iter().filter(|level| **level == self.definition).count(),
+                        Some(levels),
+                    )
                 }
             };
             part.extend(values.by_ref().take(count));

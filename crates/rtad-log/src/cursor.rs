@@ -10,16 +10,16 @@ use parquet::file::reader::RowGroupReader;
 /// Records that are read at once.
 const BATCH: usize = 1 << 12;
 
-/// A column of a row group, and the place in it.
+/// A column of a row group, and the position in it.
 pub(crate) struct Cursor<T: DataType> {
     reader: ColumnReaderImpl<T>,
-    /// The definition level of a value that is there.
-    defined: i16,
+    /// The definition level of a value that exists.
+    max_definition: i16,
     values: Vec<T::T>,
     definition: Vec<i16>,
     repetition: Vec<i16>,
-    level: Cell<usize>,
-    value: Cell<usize>,
+    level_index: Cell<usize>,
+    value_index: Cell<usize>,
 }
 
 impl<T: DataType> Cursor<T> {
@@ -28,18 +28,18 @@ impl<T: DataType> Cursor<T> {
         let columns = group.metadata().columns();
         let index = columns.iter().position(|column| column.column_path().string() == path);
         let index = index.ok_or_else(|| missing(path))?;
-        let defined = columns[index].column_descr().max_def_level();
+        let max_definition = columns[index].column_descr().max_def_level();
         if columns[index].column_type() != T::get_physical_type() {
             return Err(missing(path));
         }
         Ok(Self {
             reader: get_typed_column_reader::<T>(group.get_column_reader(index)?),
-            defined,
+            max_definition,
             values: Vec::new(),
             definition: Vec::new(),
             repetition: Vec::new(),
-            level: Cell::new(0),
-            value: Cell::new(0),
+            level_index: Cell::new(0),
+            value_index: Cell::new(0),
         })
     }
 
@@ -48,7 +48,7 @@ impl<T: DataType> Cursor<T> {
         self.values.clear();
         self.definition.clear();
         self.repetition.clear();
-        (self.level, self.value) = (Cell::new(0), Cell::new(0));
+        (self.level_index, self.value_index) = (Cell::new(0), Cell::new(0));
         let (definition, repetition) = (&mut self.definition, &mut self.repetition);
         let read = self.reader.read_records(
             BATCH,
@@ -61,24 +61,24 @@ impl<T: DataType> Cursor<T> {
 
     /// The next value; `None` if it is missing, or the list is.
     pub(crate) fn next(&self) -> Option<&T::T> {
-        let is_there = self.defined == 0 || self.level() == Some(self.defined);
-        self.level.set(self.level.get() + 1);
-        if !is_there {
+        let exists = self.max_definition == 0 || self.level() == Some(self.max_definition);
+        self.level_index.set(self.level_index.get() + 1);
+        if !exists {
             return None;
         }
-        let index = self.value.get();
-        self.value.set(index + 1);
+        let index = self.value_index.get();
+        self.value_index.set(index + 1);
         self.values.get(index)
     }
 
     /// The definition level of the next value.
     pub(crate) fn level(&self) -> Option<i16> {
-        self.definition.get(self.level.get()).copied()
+        self.definition.get(self.level_index.get()).copied()
     }
 
     /// Whether the next value continues the list of the one before.
     pub(crate) fn continues(&self) -> bool {
-        self.repetition.get(self.level.get()).is_some_and(|level| *level > 0)
+        self.repetition.get(self.level_index.get()).is_some_and(|level| *level > 0)
     }
 
     /// The next value of a column that every row has.

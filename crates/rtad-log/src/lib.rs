@@ -32,7 +32,7 @@ pub mod write;
 mod tests;
 
 pub use row::{
-    AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow, LoggedFacts,
-    Raw, RowEnd,
+    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow,
+    LoggedFacts, Raw, RowEnd,
 };
 pub use schema::VERSION;

@@ -12,8 +12,8 @@ use parquet::file::reader::{FileReader as _, RowGroupReader, SerializedFileReade
 
 use crate::cursor::Cursor;
 use crate::row::{
-    ATTRIBUTES, AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow,
-    LoggedFacts, NUMBERS, Raw,
+    ATTRIBUTES, AudienceFact, CapState, DecisionFact, Device, ExperimentFact, Ids, InAudience,
+    LogRow, LoggedFacts, NUMBERS, Raw, RowEnd,
 };
 use crate::schema::{VERSION, VERSION_KEY};
 
@@ -69,7 +69,7 @@ impl LogReader {
         let at = || path.to_owned();
         let file = rtad_core::files::open_regular(path)
             .map_err(|source| LogReadError::Open { path: at(), source })?;
-        let reader = caught(|| SerializedFileReader::new(file))
+        let reader = catch_panic(|| SerializedFileReader::new(file))
             .map_err(|source| LogReadError::Broken { path: at(), source })?;
         let metadata = reader.metadata().file_metadata();
         let entries = metadata.key_value_metadata().into_iter().flatten();
@@ -98,12 +98,12 @@ impl LogReader {
     /// [`LogReadError::Broken`].
     pub fn each(&self, mut each: impl FnMut(&LogRow<'_>)) -> Result<(), LogReadError> {
         let read = (0..self.reader.num_row_groups()).try_for_each(|index| {
-            let mut columns = caught(|| {
+            let mut columns = catch_panic(|| {
                 let group = self.reader.get_row_group(index)?;
                 ReadColumns::open(&*group)
             })?;
             loop {
-                let rows = caught(|| columns.fill())?;
+                let rows = catch_panic(|| columns.fill())?;
                 if rows == 0 {
                     return Ok(());
                 }
@@ -250,18 +250,17 @@ impl ReadColumns {
 
     /// The next row.
     fn row(&self) -> Result<LogRow<'_>> {
-        let facts = self.facts()?;
         let (query, body) = (self.query.text()?, self.body.next());
-        Ok(LogRow {
+        let end = RowEnd {
             time: *self.time.required()?,
             latency: self.latency.required()?.cast_unsigned(),
             platform: self.platform.required_text()?,
             failure: self.failure.text()?,
             probability: *self.probability.required()?,
             config: self.config.required_text()?,
-            facts,
             raw: body.map(|body| Raw { query, body: body.data() }),
-        })
+        };
+        Ok(LogRow { facts: self.facts()?, end })
     }
 
     fn facts(&self) -> Result<Option<LoggedFacts<'_>>> {
@@ -323,7 +322,7 @@ impl ReadColumns {
             if let (Some(strategy), Some(reason), Some(&bid), Some(&shadow)) =
                 (strategy, reason, bid, shadow)
             {
-                let cap = cap.map(|cap| word(cap, Cap::of)).transpose()?;
+                let cap = cap.map(|cap| word(cap, CapState::of)).transpose()?;
                 let scheduled = scheduled.copied();
                 facts.decisions.push(DecisionFact {
                     strategy,
@@ -354,7 +353,7 @@ fn each_element(first: &Texts, mut next: impl FnMut() -> Result<()>) -> Result<(
 }
 
 /// The result of `work`: the format's library panics at some damaged files.
-fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".to_owned())))
 }

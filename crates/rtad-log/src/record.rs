@@ -8,7 +8,8 @@
 use rtad_core::device::DeviceKey;
 
 use crate::row::{
-    AudienceFact, Cap, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts, NUMBERS, RowEnd,
+    AudienceFact, CapState, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts, NUMBERS,
+    RowEnd,
 };
 
 /// The length of a text that is absent.
@@ -84,12 +85,13 @@ pub fn encode_no_facts(buffer: &mut [u8]) -> Result<usize, TooLarge> {
     to.finish()
 }
 
-impl<'a, S, A, E, D> LoggedFacts<'a, DeviceKey, S, A, E, D>
+impl<'a, Asked, Audiences, Experiments, Decisions>
+    LoggedFacts<'a, DeviceKey, Asked, Audiences, Experiments, Decisions>
 where
-    S: IntoIterator<Item = &'a str>,
-    A: IntoIterator<Item = AudienceFact<'a>>,
-    E: IntoIterator<Item = ExperimentFact<'a>>,
-    D: IntoIterator<Item = DecisionFact<'a>>,
+    Asked: IntoIterator<Item = &'a str>,
+    Audiences: IntoIterator<Item = AudienceFact<'a>>,
+    Experiments: IntoIterator<Item = ExperimentFact<'a>>,
+    Decisions: IntoIterator<Item = DecisionFact<'a>>,
 {
     /// Encodes the facts of a row, its first part, into a buffer. Returns their length. Costs a
     /// copy of the texts.
@@ -239,7 +241,7 @@ impl<'r> Decoder<'r> {
             bid: bits & 1 != 0,
             shadow: bits & 2 != 0,
             scheduled: (bits >> 2 & 3).checked_sub(1).map(|holds| holds != 0),
-            cap: (bits >> 4).checked_sub(1).map(|cap| Cap::ALL[usize::from(cap)]),
+            cap: (bits >> 4).checked_sub(1).map(|cap| CapState::ALL[usize::from(cap)]),
         }
     }
 
@@ -254,5 +256,5 @@ pub(crate) struct VerdictBits {
     pub(crate) bid: bool,
     pub(crate) shadow: bool,
     pub(crate) scheduled: Option<bool>,
-    pub(crate) cap: Option<Cap>,
+    pub(crate) cap: Option<CapState>,
 }

@@ -17,6 +17,14 @@ pub const ATTRIBUTES: usize = 5;
 pub struct LogRow<'a> {
     /// Facts of the decisions; `None` without decisions, as for an unauthorized caller.
     pub facts: Option<LoggedFacts<'a>>,
+    /// The rest.
+    #[serde(flatten)]
+    pub end: RowEnd<'a>,
+}
+
+/// The fields of a row beside its facts, which a worker knows before the end of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RowEnd<'a> {
     /// Time of the answer, in microseconds since 1970.
     pub time: i64,
     /// Time from the request's arrival to its answer, in microseconds.
@@ -30,19 +38,6 @@ pub struct LogRow<'a> {
     /// The first 16 hex digits of the SHA-256 of the configuration file.
     pub config: &'a str,
     /// The request itself, where the configuration asks for it.
-    pub raw: Option<Raw<'a>>,
-}
-
-/// The fields of a [`LogRow`] beside its facts, which a worker knows before the end of the answer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[expect(missing_docs, reason = "the fields of LogRow")]
-pub struct RowEnd<'a> {
-    pub time: i64,
-    pub latency: u32,
-    pub platform: &'a str,
-    pub failure: Option<&'a str>,
-    pub probability: f64,
-    pub config: &'a str,
     pub raw: Option<Raw<'a>>,
 }
 
@@ -60,28 +55,28 @@ pub type DecisionFacts<'a> = SmallVec<[DecisionFact<'a>; 4]>;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoggedFacts<
     'a,
-    N = Device<'a>,
-    S = AskedIds<'a>,
-    A = AudienceFacts<'a>,
-    E = ExperimentFacts<'a>,
-    D = DecisionFacts<'a>,
+    Name = Device<'a>,
+    Asked = AskedIds<'a>,
+    Audiences = AudienceFacts<'a>,
+    Experiments = ExperimentFacts<'a>,
+    Decisions = DecisionFacts<'a>,
 > {
     /// The request's own id.
     pub request_id: Option<&'a str>,
     /// The device; `None` without a usable id.
-    pub device: Option<N>,
+    pub device: Option<Name>,
     /// The part of the request's ids that was looked up.
     pub ids: Ids,
     /// Attributes of the request.
     pub attributes: [Option<&'a str>; ATTRIBUTES],
     /// The platform's ids of the requested strategies; `None` = all.
-    pub asked: Option<S>,
+    pub asked: Option<Asked>,
     /// The device in each audience of the pod; empty without a usable id.
-    pub audiences: A,
+    pub audiences: Audiences,
     /// The device in each experiment.
-    pub experiments: E,
+    pub experiments: Experiments,
     /// A decision per strategy, those in shadow too.
-    pub decisions: D,
+    pub decisions: Decisions,
 }
 
 /// A device, without its ids.
@@ -157,16 +152,16 @@ pub struct DecisionFact<'a> {
     /// Whether it answers nothing.
     pub shadow: bool,
     /// Whether its cap admits the device; `None` without a cap.
-    pub cap: Option<Cap>,
+    pub cap: Option<CapState>,
     /// Whether its schedule holds; `None` without a schedule.
     pub scheduled: Option<bool>,
     /// Numbers of the bid's value.
     pub numbers: [Option<f64>; NUMBERS],
 }
 
-/// A cap and a device.
+/// State of a cap for a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Cap {
+pub enum CapState {
     /// It admits the device.
     Admitted,
     /// It is reached.
@@ -221,7 +216,7 @@ impl InAudience {
     }
 }
 
-impl Cap {
+impl CapState {
     /// All, in the order of their numbers.
     pub(crate) const ALL: [Self; 3] = [Self::Admitted, Self::Capped, Self::NoLease];
 

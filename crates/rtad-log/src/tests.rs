@@ -10,8 +10,8 @@ use crate::folder::{Remains, closed, path_of, remove_remains};
 use crate::read::{LogReadError, LogReader};
 use crate::record::{TooLarge, encode_no_facts};
 use crate::row::{
-    AudienceFact, Cap, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow, LoggedFacts,
-    Raw, RowEnd,
+    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow,
+    LoggedFacts, Raw, RowEnd,
 };
 use crate::write::LogFile;
 
@@ -23,7 +23,7 @@ fn decision(strategy: &str, bid: bool) -> DecisionFact<'_> {
         bid,
         reason: if bid { "not_member" } else { "capped" },
         shadow: !bid,
-        cap: (!bid).then_some(Cap::Capped),
+        cap: (!bid).then_some(CapState::Capped),
         scheduled: bid.then_some(true),
         numbers: [bid.then_some(2.5), None, Some(100.0), None, None],
     }
@@ -38,19 +38,18 @@ fn row<'a>(index: usize) -> LogRow<'a> {
         2 => c,
         _ => d,
     };
-    LogRow { time: index as i64, ..row }
+    LogRow { end: RowEnd { time: index as i64, ..row.end }, ..row }
 }
 
 /// Rows of each shape: without facts, with empty lists, and with longer ones.
 fn rows<'a>() -> [LogRow<'a>; 4] {
-    let bare = LogRow {
+    let end = RowEnd {
         time: 1_790_000_000_000_000,
         latency: 412,
         platform: "tencent",
         failure: Some("unauthorized"),
         probability: 1.0,
         config: "0123456789abcdef",
-        facts: None,
         raw: None,
     };
     let device = Some(DEVICE);
@@ -85,22 +84,17 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
     };
     let one =
         LoggedFacts { asked: None, decisions: smallvec![decision("x", true)], ..full.clone() };
+    let with_body = |query, body| RowEnd { raw: Some(Raw { query, body }), ..end };
     [
-        bare.clone(),
-        LogRow { failure: None, facts: Some(empty), ..bare.clone() },
-        LogRow {
-            facts: Some(full),
-            raw: Some(Raw { query: Some("a=1"), body: b"\xff\0" }),
-            ..bare.clone()
-        },
-        LogRow { facts: Some(one), raw: Some(Raw { query: None, body: b"" }), ..bare },
+        LogRow { facts: None, end },
+        LogRow { facts: Some(empty), end: RowEnd { failure: None, ..end } },
+        LogRow { facts: Some(full), end: with_body(Some("a=1"), b"\xff\0") },
+        LogRow { facts: Some(one), end: with_body(None, b"") },
     ]
 }
 
 /// The record of a row: its two parts, one after the other.
 fn encode(row: &LogRow<'_>, buffer: &mut [u8]) -> Result<usize, TooLarge> {
-    let LogRow { time, latency, platform, failure, probability, config, raw, .. } = *row;
-    let end = RowEnd { time, latency, platform, failure, probability, config, raw };
     let facts = match row.facts.clone() {
         Some(LoggedFacts {
             request_id,
@@ -127,7 +121,7 @@ fn encode(row: &LogRow<'_>, buffer: &mut [u8]) -> Result<usize, TooLarge> {
         }
         None => encode_no_facts(buffer)?,
     };
-    Ok(facts + end.encode(&mut buffer[facts..])?)
+    Ok(facts + row.end.encode(&mut buffer[facts..])?)
 }
 
 fn push(file: &mut LogFile, index: usize) {
