@@ -8,12 +8,14 @@
 //! |---|---|---|
 //! | `key` | the secret: HMACs of devices, and the sample of devices | |
 //! | `allowance` | rows that a pod may write in a second | |
+//! | `backoff` | time between attempts | |
 //! | `facts` | a request and its verdicts as a row | |
 //! | `tap` | one worker's requests to its ring | `key`, `allowance`, `facts` |
-//! | `thread` | rings to files | `key`, `allowance`, `tap` |
-//! | `upload` | files to a bucket, and their end | |
+//! | `thread` | rings to files | `key`, `allowance`, `backoff`, `tap`, `upload` |
+//! | `upload` | files to a bucket, and their end | `backoff` |
 
 mod allowance;
+mod backoff;
 mod facts;
 mod key;
 mod tap;
@@ -21,7 +23,7 @@ mod thread;
 mod upload;
 
 pub use facts::{Decided, LoggedRequest, audiences};
-pub use tap::{Entry, LogTap, LoggedAnswer};
+pub use tap::{LogTap, LoggedAnswer, PendingRow};
 pub use thread::DecisionLog;
 
 /// The platform of requests to `/v1/decide` in the log.

@@ -24,24 +24,24 @@ pub(super) const LENGTH: usize = size_of::<u32>();
 /// Largest record without a body.
 const MOST: usize = 16 << 10;
 
-/// Requests that are logged.
+/// Which requests are logged.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct LogFilter {
     /// Share of devices.
     sample: f64,
     threshold: u64,
-    /// Whether a failure is always logged, by its index.
+    /// Failures that are always logged, by index.
     failures: [bool; Failure::ALL.len()],
-    /// Whether one that does not change the answer is, by its index: only if it is named.
-    observed: [bool; Failure::ALL.len()],
-    /// Whether a reason is, by its index.
+    /// Failures that leave the answer unchanged, by index: logged only if `log.always` names them.
+    tolerated_failures: [bool; Failure::ALL.len()],
+    /// Reasons that are always logged, by index.
     reasons: [bool; Reason::ALL.len()],
     has_reasons: bool,
     request_ids: Vec<String>,
     has_raw: bool,
 }
 
-impl Choice {
+impl LogFilter {
     pub(super) fn new(config: &LogConfig) -> Self {
         let is_named = |word: &str| config.always.iter().any(|named| named == word);
         let reasons = Reason::ALL.map(|reason| is_named(reason.as_str()));
@@ -50,7 +50,7 @@ impl Choice {
             sample: config.sample,
             threshold: threshold(config.sample),
             failures,
-            observed: Failure::ALL.map(|it| is_named(it.as_str())),
+            tolerated_failures: Failure::ALL.map(|it| is_named(it.as_str())),
             has_reasons: reasons.contains(&true),
             reasons,
             request_ids: config.request_ids.clone(),
@@ -62,7 +62,7 @@ impl Choice {
 /// The log of one worker.
 #[derive(Debug)]
 pub struct LogTap {
-    choice: Arc<Choice>,
+    filter: Arc<LogFilter>,
     key: Arc<ArcSwap<LogKey>>,
     metrics: LogMetrics,
     allowance: Arc<Allowance>,
@@ -75,7 +75,7 @@ struct Ring {
     producer: Producer<u8>,
     /// A record before it is copied into the ring.
     record: Box<[u8]>,
-    /// Choice of requests without a device.
+    /// Chooses requests without a device.
     number: u64,
 }
 
@@ -92,9 +92,9 @@ pub struct LoggedAnswer<'a> {
     pub arrival: Arrival,
 }
 
-/// A request on its way to the log.
+/// A request that may become a row at its end.
 #[derive(Debug)]
-pub struct Entry<'t> {
+pub struct PendingRow<'t> {
     tap: &'t LogTap,
     /// Why the request may be logged, and the bytes of its facts in the ring's record.
     chosen: Option<(Cause, usize)>,
@@ -107,32 +107,32 @@ enum Cause {
     Sample,
     /// Its id, or the reason of a decision.
     Always,
-    /// Its failure, if that is always logged: it is known later.
-    Failure,
+    /// Undecided until the answer: it is logged if it fails with a failure of the filter.
+    IfItFails,
 }
 
 impl LogTap {
     /// A tap into a ring.
     pub(super) fn new(
-        choice: Arc<Choice>,
+        filter: Arc<LogFilter>,
         key: Arc<ArcSwap<LogKey>>,
         metrics: LogMetrics,
         allowance: Arc<Allowance>,
         producer: Producer<u8>,
     ) -> Self {
-        let most = if choice.has_raw { producer.buffer().capacity() / 2 } else { MOST };
+        let most = if filter.has_raw { producer.buffer().capacity() / 2 } else { MOST };
         let record = vec![0; most].into_boxed_slice();
         let ring = Mutex::new(Ring { producer, record, number: 0 });
-        Self { choice, key, metrics, allowance, ring }
+        Self { filter, key, metrics, allowance, ring }
     }
 
     /// A request that begins.
-    pub const fn begin(&self) -> Entry<'_> {
-        Entry { tap: self, chosen: None }
+    pub const fn begin(&self) -> PendingRow<'_> {
+        PendingRow { tap: self, chosen: None }
     }
 }
 
-impl Entry<'_> {
+impl PendingRow<'_> {
     /// Notes the decisions about a platform's request, if it may be logged. A second call replaces
     /// the first: the answer was given up.
     pub fn decided(
@@ -147,10 +147,10 @@ impl Entry<'_> {
         let mut digits = Digits::new();
         let request_id = read.request_id.text(&mut digits);
         self.chosen = None;
-        let observed = self.tap.choice.observed;
-        let is_observed = read.observed.is_some_and(|it| observed[it as usize])
-            || keys.are_too_many() && observed[Failure::TooManyIds as usize];
-        let cause = match is_observed {
+        let tolerated = self.tap.filter.tolerated_failures;
+        let is_always = read.observed.is_some_and(|it| tolerated[it as usize])
+            || keys.are_too_many() && tolerated[Failure::TooManyIds as usize];
+        let cause = match is_always {
             true => Some(Cause::Always),
             false => self.tap.cause(request_id, keys, decisions.clone()),
         };
@@ -182,11 +182,11 @@ impl Entry<'_> {
     /// Logs a request that has been answered, if it is chosen.
     pub fn finish(self, catalog: &Catalog, answer: &LoggedAnswer<'_>) {
         let LoggedAnswer { platform, failure, raw, arrival } = *answer;
-        let choice = &*self.tap.choice;
-        let is_failure = failure.is_some_and(|it| choice.failures[it as usize]);
+        let filter = &*self.tap.filter;
+        let is_failure = failure.is_some_and(|it| filter.failures[it as usize]);
         let (cause, facts) = match self.chosen {
-            Some((cause, size)) if is_failure || cause != Cause::Failure => (cause, Some(size)),
-            None if is_failure => (Cause::Failure, None),
+            Some((cause, size)) if is_failure || cause != Cause::IfItFails => (cause, Some(size)),
+            None if is_failure => (Cause::IfItFails, None),
             _ => return,
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -196,11 +196,11 @@ impl Entry<'_> {
             platform,
             failure: failure.map(Failure::as_str),
             probability: match cause {
-                Cause::Sample if !is_failure => choice.sample,
+                Cause::Sample if !is_failure => filter.sample,
                 _ => 1.0,
             },
             config: catalog.config_id(),
-            raw: raw.filter(|_| choice.has_raw),
+            raw: raw.filter(|_| filter.has_raw),
         };
         let written = match self.tap.allowance.take(arrival.started) {
             true => self.tap.ring.lock().push(facts, &end),
@@ -221,21 +221,21 @@ impl LogTap {
         keys: &RequestKeys,
         mut decisions: impl Iterator<Item = (usize, Decision)>,
     ) -> Option<Cause> {
-        let choice = &*self.choice;
-        let mut has_reason = || decisions.any(|(_, it)| choice.reasons[it.reason as usize]);
+        let filter = &*self.filter;
+        let mut has_reason = || decisions.any(|(_, it)| filter.reasons[it.reason as usize]);
         let is_sampled = || match keys.device() {
-            Some(device) => self.key.load().is_sampled(device, choice.threshold),
-            None => self.ring.lock().is_next(choice.threshold),
+            Some(device) => self.key.load().is_sampled(device, filter.threshold),
+            None => self.ring.lock().is_next(filter.threshold),
         };
-        if choice.request_ids.iter().any(|id| id.as_bytes() == request_id)
-            || choice.has_reasons && has_reason()
+        if filter.request_ids.iter().any(|id| id.as_bytes() == request_id)
+            || filter.has_reasons && has_reason()
         {
             Some(Cause::Always)
-        } else if choice.threshold > 0 && is_sampled() {
+        } else if filter.threshold > 0 && is_sampled() {
             Some(Cause::Sample)
         } else {
-            let may_fail = keys.are_unread() && choice.failures.contains(&true);
-            may_fail.then_some(Cause::Failure)
+            let may_fail = keys.are_unread() && filter.failures.contains(&true);
+            may_fail.then_some(Cause::IfItFails)
         }
     }
 

@@ -15,8 +15,9 @@ use rtad_log::write::{Closed, LogFile, WriteError};
 use rtrb::{Consumer, RingBuffer};
 
 use super::allowance::Allowance;
+use super::backoff::Backoff;
 use super::key::LogKey;
-use super::tap::{Choice, LENGTH, LogTap};
+use super::tap::{LENGTH, LogFilter, LogTap};
 use super::upload::Uploads;
 use crate::config::{LEAST_SECRET, LogConfig};
 use crate::telemetry::{LogDrop, LogMetrics, LogStep, Telemetry};
@@ -26,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Niceness of the thread: still a tenth of a core that is busy.
 const NICE: i32 = 10;
 /// Rows that are taken from one ring before the next.
-const TURN: usize = 1024;
+const ROWS_PER_RING: usize = 1024;
 /// Least and most time after a failed write in which rows are dropped.
 const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
@@ -34,24 +35,25 @@ const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)]
 #[derive(Debug)]
 pub struct DecisionLog {
     config: LogConfig,
-    choice: Arc<Choice>,
+    filter: Arc<LogFilter>,
     key: Arc<ArcSwap<LogKey>>,
     metrics: LogMetrics,
     allowance: Arc<Allowance>,
     rings: Arc<Mutex<Vec<Consumer<u8>>>>,
-    /// The thread of the rings, and that of the uploads, in the order in which they end: the last
-    /// file is closed before the last look for uploads.
-    threads: [Ending; 2],
+    /// Takes rows from the rings and writes files.
+    writer: StoppableThread,
+    /// Uploads and deletes files.
+    uploader: StoppableThread,
 }
 
-/// A thread that ends when it is told to.
+/// A thread with a flag that ends it.
 #[derive(Debug)]
-struct Ending {
+struct StoppableThread {
     is_stopping: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Ending {
+impl StoppableThread {
     fn start(
         name: &str,
         is_stopping: Arc<AtomicBool>,
@@ -62,7 +64,7 @@ impl Ending {
     }
 
     /// Ends the thread, and waits for it until a time. Returns whether it has ended.
-    fn end(&self, until: Instant) -> bool {
+    fn stop(&self, until: Instant) -> bool {
         self.is_stopping.store(true, Ordering::Release);
         let Some(thread) = self.thread.lock().take() else { return true };
         while !thread.is_finished() && Instant::now() < until {
@@ -73,7 +75,7 @@ impl Ending {
 }
 
 /// Tells the thread to end, without waiting for it.
-impl Drop for Ending {
+impl Drop for StoppableThread {
     fn drop(&mut self) {
         self.is_stopping.store(true, Ordering::Release);
     }
@@ -92,7 +94,7 @@ impl DecisionLog {
         let key = Arc::new(ArcSwap::from_pointee(LogKey::new(config.secret.expose())));
         let metrics = telemetry.log_metrics();
         let (rings, allowance) = (Arc::default(), Arc::new(Allowance::new(config.max_rate)));
-        let [of_rings, of_uploads] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let (is_writer_stopping, is_uploader_stopping) = <(Arc<AtomicBool>, Arc<_>)>::default();
         let thread = Thread {
             files: Files {
                 root,
@@ -100,25 +102,25 @@ impl DecisionLog {
                 config: config.clone(),
                 metrics: metrics.clone(),
                 open: None,
-                failed: None,
+                dropping_until: None,
+                backoff: Backoff::new(BACKOFF),
             },
             key: Arc::clone(&key),
             rings: Arc::clone(&rings),
-            is_stopping: Arc::clone(&of_rings),
+            is_stopping: Arc::clone(&is_writer_stopping),
         };
-        let uploads = Uploads::open(&config, metrics.clone(), Arc::clone(&of_uploads))?;
-        let threads = [
-            Ending::start("log", of_rings, move || thread.run())?,
-            Ending::start("log-files", of_uploads, move || uploads.run())?,
-        ];
+        let uploads = Uploads::open(&config, metrics.clone(), Arc::clone(&is_uploader_stopping))?;
+        let writer = StoppableThread::start("log", is_writer_stopping, move || thread.run())?;
+        let uploader =
+            StoppableThread::start("log-files", is_uploader_stopping, move || uploads.run())?;
         tracing::info!(
             to = config.to,
             sample = config.sample,
             secret = key.load().id(),
             "decision log begins"
         );
-        let choice = Arc::new(Choice::new(&config));
-        Ok(Self { choice, config, key, metrics, allowance, rings, threads })
+        let filter = Arc::new(LogFilter::new(&config));
+        Ok(Self { filter, config, key, metrics, allowance, rings, writer, uploader })
     }
 
     /// The log of a worker.
@@ -126,20 +128,20 @@ impl DecisionLog {
         let capacity = usize::try_from(self.config.ring).unwrap_or(usize::MAX);
         let (producer, consumer) = RingBuffer::new(capacity);
         self.rings.lock().push(consumer);
-        let (choice, key) = (Arc::clone(&self.choice), Arc::clone(&self.key));
+        let (filter, key) = (Arc::clone(&self.filter), Arc::clone(&self.key));
         let (metrics, allowance) = (self.metrics.clone(), Arc::clone(&self.allowance));
-        LogTap::new(choice, key, metrics, allowance, producer)
+        LogTap::new(filter, key, metrics, allowance, producer)
     }
 
     /// Ends the log after the workers: writes what is left, closes the file, and waits until it is
     /// uploaded, or for `most`. Blocks.
     pub fn stop(&self, most: Duration) {
         let until = Instant::now() + most;
-        let [rings, uploads] = self.threads.each_ref().map(|thread| thread.end(until));
-        if !rings {
+        // The last file is closed before the last poll for uploads.
+        if !self.writer.stop(until) {
             tracing::warn!("decision log: the open file is lost, as it was not written in time");
         }
-        if !uploads {
+        if !self.uploader.stop(until) {
             tracing::warn!("decision log: files wait in the spool for the next start");
         }
     }
@@ -165,7 +167,7 @@ impl Thread {
             let mut has_taken = false;
             let key = self.key.load();
             for ring in &mut *self.rings.lock() {
-                for _ in 0..TURN {
+                for _ in 0..ROWS_PER_RING {
                     if !take(ring, &mut record) {
                         break;
                     }
@@ -239,14 +241,15 @@ struct Files {
     config: LogConfig,
     metrics: LogMetrics,
     open: Option<LogFile>,
-    /// The time until which rows are dropped after a failed write, and the length of it.
-    failed: Option<(Instant, Duration)>,
+    /// After a failed write, rows are dropped until a time.
+    dropping_until: Option<Instant>,
+    backoff: Backoff,
 }
 
 impl Files {
     /// Writes the row of a record.
     fn push(&mut self, record: &[u8], key: &LogKey) {
-        if self.failed.is_some_and(|(until, _)| Instant::now() < until) {
+        if self.dropping_until.is_some_and(|until| Instant::now() < until) {
             self.metrics.dropped(LogDrop::Disk, 1);
             return;
         }
@@ -291,7 +294,8 @@ impl Files {
         match file.close() {
             Ok(Closed { rows, bytes, .. }) => {
                 self.metrics.closed(rows, bytes);
-                self.failed = None;
+                self.dropping_until = None;
+                self.backoff.reset();
             }
             Err(error) => self.fail(&error, rows),
         }
@@ -301,9 +305,8 @@ impl Files {
     fn fail(&mut self, error: &WriteError, rows: u64) {
         self.metrics.dropped(LogDrop::Disk, rows);
         self.metrics.failed(LogStep::Write);
-        let [least, most] = BACKOFF;
-        let pause = self.failed.map_or(least, |(_, pause)| most.min(2 * pause));
-        self.failed = Some((Instant::now() + pause, pause));
+        let pause = self.backoff.next();
+        self.dropping_until = Some(Instant::now() + pause);
         let error = error_chain(error);
         tracing::warn!(rows, error, "decision log: a file is lost; rows are dropped for {pause:?}");
     }

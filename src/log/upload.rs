@@ -10,17 +10,18 @@ use rtad_log::folder::{closed, files_of};
 use rtad_log::read::LogReader;
 use rtad_store::folder::{Folder, FolderFile};
 
+use super::backoff::Backoff;
 use crate::config::{LogConfig, REACH};
 use crate::telemetry::{LogDrop, LogMetrics, LogStep};
 
-/// Time between two looks at the directory.
-const LOOK: Duration = Duration::from_millis(200);
+/// Poll interval of the directory.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Most time of an upload.
 const MOST_UPLOAD: Duration = Duration::from_secs(300);
 /// Least and most time after a failed upload.
 const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// Time between two looks for old files.
-const RETENTION: Duration = Duration::from_secs(600);
+/// Interval of the search for old files.
+const RETENTION_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Extensions of sketches: in the folder, and while they are uploaded.
 const SKETCHES: &str = "jsonl";
@@ -61,26 +62,31 @@ impl Uploads {
 
     /// Runs until the log stops and no file waits, or until an upload fails while it stops.
     pub(super) fn run(self) {
-        let mut looked: Option<Instant> = None;
-        let mut pause = None;
+        let mut searched: Option<Instant> = None;
+        let mut backoff = Backoff::new(BACKOFF);
         loop {
             let is_stopping = self.is_stopping.load(Ordering::Acquire);
-            if looked.is_none_or(|looked| looked.elapsed() >= RETENTION) && !is_stopping {
-                looked = Some(Instant::now());
+            if searched.is_none_or(|searched| searched.elapsed() >= RETENTION_INTERVAL)
+                && !is_stopping
+            {
+                searched = Some(Instant::now());
                 self.delete_old();
             }
             let upload = |spool: &PathBuf| {
                 self.upload_sketches(&spool.join(REACH)).and_then(|()| self.upload_next(spool))
             };
+            let mut pause = POLL_INTERVAL;
             let is_done = self.spool.as_ref().is_none_or(|spool| match upload(spool) {
                 Ok(is_done) => {
-                    pause = None;
+                    backoff.reset();
+                    if !is_done {
+                        pause = Duration::ZERO;
+                    }
                     is_done
                 }
                 Err(error) => {
                     self.metrics.failed(LogStep::Upload);
-                    let [least, most] = BACKOFF;
-                    let next = pause.map_or(least, |pause: Duration| most.min(2 * pause));
+                    pause = backoff.next();
                     match is_stopping {
                         true => tracing::warn!(
                             error,
@@ -88,20 +94,20 @@ impl Uploads {
                         ),
                         false => tracing::warn!(
                             error,
-                            "decision log: an upload failed; again in {next:?}"
+                            "decision log: an upload failed; again in {pause:?}"
                         ),
                     }
-                    pause = Some(next);
                     true
                 }
             });
             if is_stopping && is_done {
                 return;
             }
-            let until =
-                Instant::now() + pause.unwrap_or(if is_done { LOOK } else { Duration::ZERO });
+            let until = Instant::now() + pause;
             while Instant::now() < until && !self.is_stopping.load(Ordering::Acquire) {
-                std::thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+                std::thread::sleep(
+                    POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())),
+                );
             }
         }
     }
@@ -258,7 +264,7 @@ mod tests {
         let uploads = Uploads {
             folder: Folder::open(to.path().to_str().unwrap()).unwrap(),
             spool: Some(spool.path().into()),
-            retention: RETENTION,
+            retention: RETENTION_INTERVAL,
             max_size: 0,
             max_spool: 0,
             metrics: Telemetry::default().log_metrics(),
