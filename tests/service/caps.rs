@@ -8,9 +8,10 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use prost::Message as _;
 use rtad::platform::tencent::{Device, RtaRequest, RtaResponse};
+use rtad_core::clock::now_unix_seconds;
 use serde_json::{Value, json};
 use testkit::client::{Client, metric_sum};
-use testkit::store::{hex, now_unix_seconds};
+use testkit::store::hex;
 use testkit::wait_until;
 
 use crate::fixture::{FixtureServer, OLD_USERS, TestStore, key};

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use rtad::serve::Assembly;
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::shards_per_chunk;
-use testkit::store::{Depot, Spec, now_unix_seconds};
+use testkit::store::{Depot, Spec};
 
 use crate::server::Server;
 

@@ -4,11 +4,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::State;
 use rtad_store::write::Change;
 use testkit::server::{Fault, FileServer};
-use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
+use testkit::store::{Depot, Spec, hex, keys};
 use testkit::wait_until;
 
 use crate::rtad_process::Rtad;

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{State, shards_per_chunk};
 use rtad_store::write::Change;
 use testkit::client::Client;
 use testkit::server::FileServer;
-use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
+use testkit::store::{Depot, Spec, hex, keys};
 use testkit::wait_until;
 
 use crate::server::{NEVER, Server, config, filter_addresses};

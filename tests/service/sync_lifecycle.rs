@@ -4,10 +4,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use rtad::config::Config;
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use serde_json::Value;
 use testkit::client::{Client, metric};
-use testkit::store::{Depot, Spec, hex, keys, now_unix_seconds};
+use testkit::store::{Depot, Spec, hex, keys};
 use testkit::wait_until;
 
 use crate::server::{NEVER, Server, config, filter_addresses};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use minisign::{KeyPair, SecretKey};
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
@@ -16,11 +16,6 @@ use rtad_store::write::{Appended, Base, Change, Sign, StoreWriter};
 use rtad_store::{PublicKey, Store, StoreError};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-
-/// Seconds since 1970.
-pub fn now_unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
-}
 
 /// The key as an id of kind `md5`.
 pub fn hex(key: &DeviceKey) -> String {

@@ -25,7 +25,7 @@ fn admits(cap: &Cap, n: u64) -> bool {
 
 /// A zone in which it is about noon: no test runs over midnight.
 static ZONE: LazyLock<String> = LazyLock::new(|| {
-    let hour = (testkit::store::now_unix_seconds() / 3600 % 24) as i64;
+    let hour = (rtad_core::clock::now_unix_seconds() / 3600 % 24) as i64;
     // Names of this family have the opposite sign.
     format!("Etc/GMT{:+}", hour - 12)
 });

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use rtad::sync::{Shared, Syncer};
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::headroom::Headroom;
 use rtad_store::Store;
 
 use testkit::server::{Fault, FileServer};
-use testkit::store::now_unix_seconds;
 
 use super::*;
 use crate::pod::Pod;

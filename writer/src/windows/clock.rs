@@ -50,11 +50,6 @@ pub(super) fn since_epoch(now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Unix time of the wall clock.
-pub(super) fn now_seconds() -> u64 {
-    since_epoch(SystemTime::now()).as_secs()
-}
-
 /// The tick at a time, for a window that is opened.
 pub(super) fn tick_at(length: &Length, wall_offset_millis: i64, now: SystemTime) -> u64 {
     match length {

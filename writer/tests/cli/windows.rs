@@ -11,11 +11,12 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use serde_json::Value;
 use testkit::client::Answer;
 use testkit::sandbox::Sandbox;
-use testkit::store::{Depot, now_unix_seconds};
+use testkit::store::Depot;
 
 use crate::process::{Api, Serve};
 

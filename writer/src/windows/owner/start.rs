@@ -4,13 +4,14 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::random;
 use rtad_core::snapshot::AudienceName;
 use rtad_store::StoreError;
 use rtad_store::write::{Expected, WindowCurrent, WindowFolder};
 use rtad_window::{Loaded, OpenError, Shape, StateDir};
 
-use super::super::clock::{now_seconds, tick_at};
+use super::super::clock::tick_at;
 use super::super::config::Length;
 use super::super::counters::UploadCounters;
 use super::Owner;
@@ -207,7 +208,7 @@ impl Candidate {
             epoch: found.map_or(0, |found| found.epoch) + 1,
             owner,
             boot,
-            claimed_unix_seconds: now_seconds(),
+            claimed_unix_seconds: now_unix_seconds(),
             lease_seconds: Lease::seconds(self.lease),
             wait_seconds,
             checkpoint: found.and_then(|found| found.checkpoint.clone()),
@@ -259,6 +260,6 @@ fn log_claim(window: &AudienceName, claimed: &WindowCurrent, is_downloaded: bool
 }
 
 fn age(unix_seconds: u64) -> humantime::Duration {
-    let since = now_seconds().saturating_sub(unix_seconds);
+    let since = now_unix_seconds().saturating_sub(unix_seconds);
     humantime::Duration::from(Duration::from_secs(since))
 }

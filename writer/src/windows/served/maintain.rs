@@ -9,9 +9,9 @@ use tokio::time::sleep_until;
 
 use rtad_window::SavedCheckpoint;
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::random;
 
-use super::super::clock::now_seconds;
 use super::super::owner::{Owner, Ownership, Version};
 use super::ServedWindow;
 
@@ -131,7 +131,7 @@ impl ServedWindow {
 
     pub(super) fn version(&self) -> Version {
         let changes = self.handle.state().changes;
-        Version { at: Instant::now(), unix_seconds: now_seconds(), changes }
+        Version { at: Instant::now(), unix_seconds: now_unix_seconds(), changes }
     }
 
     /// Writes what is queued and a last checkpoint, uploads it, and gives the window to the next

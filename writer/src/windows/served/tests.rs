@@ -2,6 +2,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
 use rtad_window::Durability;
@@ -12,7 +13,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::super::telemetry::Telemetry;
-use super::super::clock::now_seconds;
 use super::super::config::{AudienceConfig, Config};
 use super::super::reports::Due;
 use super::*;
@@ -117,7 +117,7 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
     std::fs::create_dir(&in_the_way).unwrap();
     owner.observe(&[[2; 16]]).await;
     let before = owner.stored_unix_seconds();
-    wait_until("another second", || now_seconds() > before);
+    wait_until("another second", || now_unix_seconds() > before);
     let segments = || std::fs::read_dir(owner.files()).unwrap().count();
     owner.store().await;
     let after_one = segments();
@@ -132,7 +132,7 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
     assert!(owner.window.has_stored_all() && owner.stored_unix_seconds() > before);
     // Nothing has changed: the age is that of the check.
     let before = owner.stored_unix_seconds();
-    wait_until("another second", || now_seconds() > before);
+    wait_until("another second", || now_unix_seconds() > before);
     owner.store().await;
     assert!(owner.stored_unix_seconds() > before);
 }
@@ -174,7 +174,8 @@ async fn lease_is_given_back_only_with_the_last_checkpoint() {
 async fn older_checkpoint_does_not_replace_a_newer_one() {
     let owner = Owned::start(FSYNC).await;
     let kept = owner.window.owner.as_ref().unwrap();
-    let checkpoint = async || owner.window.handle.checkpoint(now_seconds()).await.unwrap().unwrap();
+    let checkpoint =
+        async || owner.window.handle.checkpoint(now_unix_seconds()).await.unwrap().unwrap();
     let mut older = checkpoint().await;
     // The next one removes its file.
     let copy = owner.dir.path().join("older");

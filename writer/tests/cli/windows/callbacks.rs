@@ -1,10 +1,11 @@
 //! Click callbacks: the links of the guide, tokens in URLs, unusable ids, repetitions, failures.
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use serde_json::json;
 use testkit::client::{Answer, Client, metric};
 use testkit::sandbox::Sandbox;
-use testkit::store::{hex, now_unix_seconds};
+use testkit::store::hex;
 
 use super::{ZONE, info, path, serve};
 use crate::process::{Api, Serve, TOKEN};

@@ -1,10 +1,10 @@
 //! Events of windows: exactly one `new` per key, counts, retries, full windows.
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use serde_json::{Value, json};
 use testkit::client::{Answer, metric};
 use testkit::sandbox::Sandbox;
-use testkit::store::now_unix_seconds;
 
 use super::{FSYNC, ZONE, day, distinct_of, events_or, flags, info, keys, path, race, serve};
 use crate::process::{Api, TOKEN};
