@@ -9,7 +9,7 @@
 //! | `owner` | ownership of a window: claim, lease, and checkpoints in the store |
 //! | `served` | a window with clock, files and metrics |
 //! | `remote` | a window in Redis or Valkey |
-//! | `window` | a window by the place of its state |
+//! | `window` | a window in this process, or in Redis or Valkey |
 //! | `followed` | the writer of an audience that follows a window |
 
 mod clock;
@@ -85,7 +85,7 @@ impl WindowError {
     /// Whether the command line or the config must change: the window does not fit, or was not
     /// given back by its owner.
     pub(crate) const fn is_usage(&self) -> bool {
-        matches!(self, Self::Memory { .. } | Self::Claim(ClaimError::Held { .. }))
+        matches!(self, Self::Memory { .. } | Self::Claim(ClaimError::NotReleased { .. }))
     }
 }
 

@@ -35,21 +35,20 @@ use lease::Lease;
 pub(super) use lease::Ownership;
 pub(super) use start::{Candidate, ClaimError, ReadFiles};
 
-/// Content of a window at a time: a checkpoint has at least this.
+/// Progress of a checkpoint: it contains at least `changes` changes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Version {
+pub(super) struct CheckpointMark {
     pub(super) at: Instant,
     pub(super) unix_seconds: u64,
-    /// Number of changes of the window.
     pub(super) changes: u64,
 }
 
 #[derive(Default)]
 struct Checkpoints {
     /// The last checkpoint that is not in the store.
-    pending: Option<(LocalCheckpoint, Version)>,
+    pending: Option<(LocalCheckpoint, CheckpointMark)>,
     /// Content that the store has; `None` before the first upload of this process.
-    stored: Option<Version>,
+    stored: Option<CheckpointMark>,
 }
 
 /// The owner of a window, from its claim to the end of the process.
@@ -130,7 +129,7 @@ impl Owner {
     fn change_lease(&self, change: impl FnOnce(&mut Lease)) {
         let mut lease = self.lease.lock();
         change(&mut lease);
-        let Some(state) = lease.news(Instant::now()) else { return };
+        let Some(state) = lease.take_state_change(Instant::now()) else { return };
         drop(lease);
         let window = self.window.as_str();
         match state {
@@ -150,18 +149,18 @@ impl Owner {
     }
 
     /// Keeps a checkpoint for the next upload. Its file may be removed meanwhile.
-    pub(super) fn add(&self, saved: &SavedCheckpoint, version: Version) -> std::io::Result<()> {
+    pub(super) fn add(&self, saved: &SavedCheckpoint, mark: CheckpointMark) -> std::io::Result<()> {
         let checkpoint = LocalCheckpoint {
             file: File::open(&saved.path)?,
             window_id: saved.window_id,
             number: saved.number,
-            created_unix_seconds: version.unix_seconds,
+            created_unix_seconds: mark.unix_seconds,
         };
         let mut checkpoints = self.checkpoints.lock();
         // Two may end at the same time: an older one must not replace a newer one.
         let newest = checkpoints.pending.as_ref().map_or(0, |(held, _)| held.number);
         if newest <= checkpoint.number {
-            checkpoints.pending = Some((checkpoint, version));
+            checkpoints.pending = Some((checkpoint, mark));
         }
         drop(checkpoints);
         self.wake.notify_one();
@@ -173,14 +172,14 @@ impl Owner {
     }
 
     /// Content of the window that the store has; `None` before the first upload of this process.
-    pub(super) fn stored(&self) -> Option<Version> {
+    pub(super) fn stored(&self) -> Option<CheckpointMark> {
         self.checkpoints.lock().stored
     }
 
-    /// The store has all changes up to `version`.
-    pub(super) fn set_stored(&self, version: Version) {
-        self.checkpoints.lock().stored = Some(version);
-        self.counters.uploaded.set(version.unix_seconds as f64);
+    /// The store has all changes up to `mark`.
+    pub(super) fn set_stored(&self, mark: CheckpointMark) {
+        self.checkpoints.lock().stored = Some(mark);
+        self.counters.uploaded.set(mark.unix_seconds as f64);
     }
 
     /// Uploads the last checkpoint, if there is one.
@@ -244,13 +243,13 @@ impl Owner {
         if self.state() == Ownership::Fenced {
             return false;
         }
-        let Some((checkpoint, version)) = self.checkpoints.lock().pending.take() else {
+        let Some((checkpoint, mark)) = self.checkpoints.lock().pending.take() else {
             return true;
         };
         match self.put(&checkpoint, next).await {
             Ok(uploaded) => {
                 *current = uploaded;
-                self.set_stored(version);
+                self.set_stored(mark);
                 if let Err(error) = self.folder.remove_older(current).await {
                     let (window, error) = (self.window.as_str(), error_chain(&error));
                     tracing::warn!(window, error, "older checkpoint not removed from the store");
@@ -260,7 +259,7 @@ impl Owner {
             Err(error) => {
                 self.counters.failures.increment(1);
                 // A newer one may have come.
-                self.checkpoints.lock().pending.get_or_insert((checkpoint, version));
+                self.checkpoints.lock().pending.get_or_insert((checkpoint, mark));
                 let (window, text) = (self.window.as_str(), error_chain(&error));
                 tracing::warn!(window, error = text, "checkpoint not uploaded to the store");
                 // A put or a lock conflicts for a time; a lost claim is permanent.

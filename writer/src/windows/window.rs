@@ -1,4 +1,4 @@
-//! A window by the place of its state, for the handlers.
+//! A window in this process, or in Redis or Valkey, for the handlers.
 
 use std::sync::Arc;
 use std::time::SystemTime;

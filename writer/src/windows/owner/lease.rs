@@ -79,7 +79,7 @@ impl Lease {
     }
 
     /// The state, if it is not the one that this call has returned last.
-    pub(super) fn news(&mut self, now: Instant) -> Option<Ownership> {
+    pub(super) fn take_state_change(&mut self, now: Instant) -> Option<Ownership> {
         let state = self.state(now);
         let last = std::mem::replace(&mut self.logged, state);
         (state != last).then_some(state)
@@ -101,13 +101,17 @@ impl Lease {
     }
 }
 
-/// Time that the owner of a new claim waits, given the claim before. `own` are the claims of its
-/// directory, whose lock excludes the process that made them if it ran under the same boot.
-pub(super) fn wait_seconds(before: Option<&WindowCurrent>, own: &[String], boot: &str) -> u64 {
+/// Time that the owner of a new claim waits, given the claim before. `own_claims` are the claims of
+/// its directory, whose lock excludes the process that made them if it ran under the same boot.
+pub(super) fn wait_seconds(
+    before: Option<&WindowCurrent>,
+    own_claims: &[String],
+    boot: &str,
+) -> u64 {
     let Some(before) = before else { return 0 };
     // An unknown boot proves nothing.
     let is_of_boot = !boot.is_empty() && before.boot == boot;
-    let has_ended = own.contains(&before.owner) && is_of_boot;
+    let has_ended = own_claims.contains(&before.owner) && is_of_boot;
     if has_ended || before.lease_seconds == 0 {
         // It may have ended while it waited itself.
         return before.wait_seconds;
@@ -157,15 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_the_state_are_news_once() {
+    fn change_of_the_state_is_taken_once() {
         let began = Instant::now();
         let second = Duration::from_secs(1);
         let mut lease = Lease::claimed(10 * second, began, 3);
-        let mut news = |seconds: u32| lease.news(began + seconds * second);
-        assert_eq!([1, 4, 5].map(&mut news), [None, Some(Ownership::Held), None]);
-        assert_eq!([11, 12].map(news), [Some(Ownership::Lapsed), None]);
+        let mut change = |seconds: u32| lease.take_state_change(began + seconds * second);
+        assert_eq!([1, 4, 5].map(&mut change), [None, Some(Ownership::Held), None]);
+        assert_eq!([11, 12].map(change), [Some(Ownership::Lapsed), None]);
         lease.end(Ownership::Fenced);
-        assert_eq!(lease.news(began), Some(Ownership::Fenced));
+        assert_eq!(lease.take_state_change(began), Some(Ownership::Fenced));
     }
 
     #[test]

@@ -41,13 +41,13 @@ pub(crate) enum ClaimError {
          checkpoint in the store (with --take-over {window} if that owner did not stop cleanly), \
          or remove .windows/{window}/CURRENT in the store to start from these files"
     )]
-    Other { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
+    ClaimedByAnother { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
     #[error(
         "{dir} is empty, and another owner may run: it has claimed window {window} {ago} ago \
          (epoch {epoch}) and has not given it back; if it is gone for good, start with --take-over \
          {window}, from the checkpoint in the store"
     )]
-    Held { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
+    NotReleased { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
     #[error(
         "{dir}: these files end with number {found}, and the checkpoint in the store has number \
          {expected}: an older copy was restored; remove the directory and start with --take-over \
@@ -56,21 +56,21 @@ pub(crate) enum ClaimError {
     )]
     Restored { dir: PathBuf, window: AudienceName, expected: u64, found: u64 },
     #[error(
-        "window {window}: its {place} is of another length, capacity or kind of slots: expected \
+        "window {window}: its {origin} is of another length, capacity or kind of slots: expected \
          {expected}, found {found}; give the changed window another name, or remove {dir} and \
          .windows/{window}/ in the store to begin empty"
     )]
     Shape {
         window: AudienceName,
-        place: &'static str,
+        origin: &'static str,
         dir: PathBuf,
         expected: String,
         found: String,
     },
-    #[error("window {window}: its {place}")]
+    #[error("window {window}: its {origin}")]
     Open {
         window: AudienceName,
-        place: &'static str,
+        origin: &'static str,
         #[source]
         source: OpenError,
     },
@@ -148,9 +148,9 @@ impl Candidate {
         let expected = found.checkpoint.as_ref().map_or(0, |stored| stored.number);
         match last_number {
             None if !is_own && found.lease_seconds > 0 && !self.take_over => {
-                Some(ClaimError::Held { dir, window, ago, epoch })
+                Some(ClaimError::NotReleased { dir, window, ago, epoch })
             }
-            Some(_) if !is_own => Some(ClaimError::Other { dir, window, ago, epoch }),
+            Some(_) if !is_own => Some(ClaimError::ClaimedByAnother { dir, window, ago, epoch }),
             Some(found) if found < expected => {
                 Some(ClaimError::Restored { dir, window, expected, found })
             }
@@ -223,14 +223,14 @@ impl Candidate {
         |source| ClaimError::Files { dir: self.dir.path().to_owned(), source }
     }
 
-    fn unreadable(&self, place: &'static str, error: OpenError) -> ClaimError {
+    fn unreadable(&self, origin: &'static str, error: OpenError) -> ClaimError {
         let window = self.window.clone();
         match error {
             OpenError::Other { expected, found, .. } => {
                 let dir = self.dir.path().to_owned();
-                ClaimError::Shape { window, place, dir, expected, found }
+                ClaimError::Shape { window, origin, dir, expected, found }
             }
-            source => ClaimError::Open { window, place, source },
+            source => ClaimError::Open { window, origin, source },
         }
     }
 }

@@ -12,7 +12,7 @@ use rtad_window::SavedCheckpoint;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::random;
 
-use super::super::owner::{Owner, Ownership, Version};
+use super::super::owner::{CheckpointMark, Owner, Ownership};
 use super::ServedWindow;
 
 /// Time between maintenance runs.
@@ -60,11 +60,11 @@ impl ServedWindow {
 
     pub(super) async fn checkpoint(&self) {
         let window = self.config.name.as_str();
-        let version = self.version();
-        match self.handle.checkpoint(version.unix_seconds).await {
+        let mark = self.checkpoint_mark();
+        match self.handle.checkpoint(mark.unix_seconds).await {
             Ok(Some(saved)) => {
                 tracing::debug!(window, "checkpoint of the window written");
-                self.add_upload(&saved, version);
+                self.add_upload(&saved, mark);
             }
             Ok(None) => tracing::warn!(window, "no checkpoint: the window's log failed meanwhile"),
             Err(error) => {
@@ -74,10 +74,10 @@ impl ServedWindow {
         }
     }
 
-    fn add_upload(&self, saved: &SavedCheckpoint, version: Version) {
+    fn add_upload(&self, saved: &SavedCheckpoint, mark: CheckpointMark) {
         let Some(owner) = &self.owner else { return };
-        let version = Version { changes: saved.changes, ..version };
-        if let Err(error) = owner.add(saved, version) {
+        let mark = CheckpointMark { changes: saved.changes, ..mark };
+        if let Err(error) = owner.add(saved, mark) {
             let (window, error) = (self.config.name.as_str(), error.to_string());
             tracing::warn!(window, error, "checkpoint of the window not read");
         }
@@ -114,24 +114,24 @@ impl ServedWindow {
 
     /// Makes a checkpoint if one is due, and uploads the last one.
     pub(super) async fn store_once(&self, owner: &Owner, first_due: Instant) {
-        let version = self.version();
+        let mark = self.checkpoint_mark();
         let stored = owner.stored();
         let due = stored.map_or(first_due, |stored| stored.at + self.config.checkpoint_interval);
-        let is_due = version.at >= due;
-        let has_changed = stored.is_none_or(|stored| stored.changes != version.changes);
+        let is_due = mark.at >= due;
+        let has_changed = stored.is_none_or(|stored| stored.changes != mark.changes);
         if is_due && has_changed && !owner.has_pending() && self.handle.state().may_checkpoint {
             self.checkpoint().await;
         }
         if owner.has_pending() {
             owner.upload().await;
         } else if is_due && !has_changed && owner.confirm().await {
-            owner.set_stored(version);
+            owner.set_stored(mark);
         }
     }
 
-    pub(super) fn version(&self) -> Version {
+    pub(super) fn checkpoint_mark(&self) -> CheckpointMark {
         let changes = self.handle.state().changes;
-        Version { at: Instant::now(), unix_seconds: now_unix_seconds(), changes }
+        CheckpointMark { at: Instant::now(), unix_seconds: now_unix_seconds(), changes }
     }
 
     /// Writes what is queued and a last checkpoint, uploads it, and gives the window to the next
@@ -190,10 +190,10 @@ impl ServedWindow {
 
     /// Writes what is queued, and a last checkpoint; whether it is written.
     async fn close(&self) -> bool {
-        let version = self.version();
-        let error = match self.handle.close(version.unix_seconds).await {
+        let mark = self.checkpoint_mark();
+        let error = match self.handle.close(mark.unix_seconds).await {
             Ok(Some(saved)) => {
-                self.add_upload(&saved, version);
+                self.add_upload(&saved, mark);
                 return true;
             }
             // A window that is not kept has none.

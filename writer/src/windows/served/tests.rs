@@ -101,7 +101,7 @@ impl Owned {
 impl ServedWindow {
     pub(in super::super) fn has_stored_all(&self) -> bool {
         let stored = self.owner.as_ref().and_then(Owner::stored);
-        stored.is_some_and(|stored| stored.changes == self.version().changes)
+        stored.is_some_and(|stored| stored.changes == self.checkpoint_mark().changes)
     }
 }
 
@@ -140,7 +140,7 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn checkpoint_is_due_one_interval_after_it_was_begun() {
     let owner = Owned::start(FSYNC).await;
-    let before = owner.window.version().at;
+    let before = owner.window.checkpoint_mark().at;
     owner.window.checkpoint().await;
     let after = Instant::now();
     wait_until("time for an upload", || after.elapsed() > Duration::from_millis(10));
@@ -182,8 +182,8 @@ async fn older_checkpoint_does_not_replace_a_newer_one() {
     std::fs::copy(&older.path, &copy).unwrap();
     older.path = copy;
     let newer = checkpoint().await;
-    kept.add(&newer, owner.window.version()).unwrap();
-    kept.add(&older, owner.window.version()).unwrap();
+    kept.add(&newer, owner.window.checkpoint_mark()).unwrap();
+    kept.add(&older, owner.window.checkpoint_mark()).unwrap();
     kept.upload().await;
     assert!(!kept.has_pending());
     let stored = kept.hold().await.checkpoint.clone().unwrap();
