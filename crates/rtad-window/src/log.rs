@@ -19,8 +19,8 @@
 //! a sync and says otherwise. A broken group that was durable once is damage, and the log is
 //! refused. Records are contents, not events: replaying one twice changes nothing.
 //!
-//! A segment continues the one before at the number of its first group, so it replaces the groups
-//! of that number and later ones: those that a failed write or sync may have left there.
+//! A segment that starts at group N overrides groups N and later of the segment before. A failed
+//! write or sync may have left them there.
 
 mod read;
 

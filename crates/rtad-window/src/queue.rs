@@ -198,7 +198,7 @@ impl Queue {
         }
     }
 
-    /// Takes the requests of one group; waits for one at most so long. `true`: the queue is closed
+    /// Takes the requests of one group; waits at most `wait` for one. `true`: the queue is closed
     /// and empty now.
     pub(crate) fn take(&self, wait: Duration, into: &mut Vec<Request>) -> bool {
         let mut state = self.state();
@@ -221,7 +221,7 @@ impl Queue {
         state.is_closed && state.requests.is_empty()
     }
 
-    /// Waits until the queue is closed, at most so long; whether it is.
+    /// Waits at most `wait` until the queue is closed; whether it is.
     pub(crate) fn wait_closed(&self, wait: Duration) -> bool {
         let mut state = self.state();
         state.is_waiting = true;
