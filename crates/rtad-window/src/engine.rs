@@ -1,11 +1,11 @@
 //! Thread of a window: the only one that touches its table, answers and log.
 //!
-//! A *turn* takes the requests that wait, applies them in their order, writes one group, and
-//! replies. Expiry, copies for a checkpoint, and lists of keys are steps of one region between two
-//! turns. After a failed write the requests of the group are refused, and the files are read again:
-//! the table holds what was not written.
+//! A *cycle* takes the queued requests, applies them in their order, writes one group, and replies.
+//! Expiry, copies for a checkpoint, and lists of keys are steps of one region at its end. After a
+//! failed write the requests of the group are refused, and the files are read again: the table
+//! holds changes that were not written.
 
-mod copies;
+mod checkpoint_copy;
 mod recovery;
 mod steps;
 #[cfg(test)]
@@ -25,9 +25,9 @@ use crate::queue::{CheckpointReply, Failure, Observed, Queue, Reply, Request};
 use crate::settings::{ChangeListener, Changed, Now, Settings, WindowState};
 use crate::table::{Change, count_of, key_of};
 use crate::window::{Seen, Window};
-use steps::{Checkpointing, Listing, Sweep};
+use steps::{Listing, RunningCheckpoint, Sweep};
 
-/// Longest time between two turns.
+/// Maximum time between two cycles.
 const IDLE: Duration = Duration::from_secs(1);
 /// Time between attempts to write a log that failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -60,20 +60,20 @@ pub(crate) struct Engine {
     changes: u64,
     failures: u64,
     checkpoint_unix_seconds: u64,
-    checkpointing: Option<Checkpointing>,
+    running_checkpoint: Option<RunningCheckpoint>,
     /// Checkpoints that wait for the one being written.
-    checkpoints: VecDeque<(u64, CheckpointReply)>,
+    queued_checkpoints: VecDeque<(u64, CheckpointReply)>,
     checkpoint_failed_at: Option<Instant>,
     sweep: Sweep,
     lists: VecDeque<Listing>,
     /// A step has more work at once.
     is_busy: bool,
-    turn: Turn,
+    buffers: GroupBuffers,
 }
 
-/// Buffers of one turn.
+/// Buffers of one group, used again by the next.
 #[derive(Default)]
-struct Turn {
+struct GroupBuffers {
     requests: Vec<Request>,
     replies: Vec<Answered>,
     /// Slots that the current request has changed.
@@ -102,7 +102,7 @@ impl Answered {
     }
 }
 
-impl Turn {
+impl GroupBuffers {
     /// Refuses the requests of a group that could not be written.
     fn refuse(&mut self) {
         self.replies.clear();
@@ -134,13 +134,13 @@ impl Engine {
             changes: 0,
             failures: 0,
             checkpoint_unix_seconds,
-            checkpointing: None,
-            checkpoints: VecDeque::new(),
+            running_checkpoint: None,
+            queued_checkpoints: VecDeque::new(),
             checkpoint_failed_at: None,
             sweep: Sweep { next: 0, left: 0 },
             lists: VecDeque::new(),
             is_busy: true,
-            turn: Turn { reached, ..Turn::default() },
+            buffers: GroupBuffers { reached, ..GroupBuffers::default() },
             settings,
         };
         let now = (engine.settings.clock)();
@@ -160,7 +160,7 @@ impl Engine {
             }
         }
         let _refuse = Refuse(Arc::clone(&self.queue));
-        while !self.run_turn(self.idle_time()) {}
+        while !self.run_cycle(self.idle_time()) {}
     }
 
     /// Time until there is work without a request.
@@ -172,33 +172,33 @@ impl Engine {
         sync_due.unwrap_or(IDLE).min(IDLE)
     }
 
-    /// Takes the requests that wait, or waits for one; whether the window is closed.
-    fn run_turn(&mut self, wait: Duration) -> bool {
-        let mut requests = std::mem::take(&mut self.turn.requests);
+    /// Runs one cycle, which waits for a request at most `wait`; whether the window is closed.
+    fn run_cycle(&mut self, wait: Duration) -> bool {
+        let mut requests = std::mem::take(&mut self.buffers.requests);
         let is_closed = self.queue.take(wait, &mut requests);
         let mut group = self.journal.as_ref().map_or_else(LogGroup::new, Journal::group);
         self.read_clock(&mut group);
         for request in requests.drain(..) {
             self.apply(request, &mut group);
         }
-        self.turn.requests = requests;
-        if let Some(checkpointing) = &mut self.checkpointing {
-            checkpointing.copies.add_answers(&self.answers, &mut group);
+        self.buffers.requests = requests;
+        if let Some(checkpoint) = &mut self.running_checkpoint {
+            checkpoint.copy.add_answers(&self.answers, &mut group);
         }
-        self.changes += u64::from(std::mem::take(&mut self.turn.has_changed));
+        self.changes += u64::from(std::mem::take(&mut self.buffers.has_changed));
         match self.commit(group) {
             Ok(()) => {
                 self.report();
                 self.publish();
-                self.turn.replies.drain(..).for_each(Answered::send);
+                self.buffers.replies.drain(..).for_each(Answered::send);
             }
             Err(error) => {
                 self.queue.set_writable(false);
-                self.turn.refuse();
+                self.buffers.refuse();
                 self.recover(&error, true);
             }
         }
-        self.is_busy = self.step();
+        self.is_busy = self.run_steps();
         is_closed && self.end()
     }
 
@@ -237,10 +237,10 @@ impl Engine {
                 return self.lists.push_back(Listing::new(min_count, entries, reply));
             }
             Request::Checkpoint { unix_seconds, reply } => {
-                return self.checkpoints.push_back((unix_seconds, reply));
+                return self.queued_checkpoints.push_back((unix_seconds, reply));
             }
         };
-        self.turn.replies.push(answered);
+        self.buffers.replies.push(answered);
     }
 
     fn observe(
@@ -262,7 +262,7 @@ impl Engine {
         if at.is_some_and(|at| at.saturating_add(lifetime) <= self.tick) {
             return Err(Failure::Late);
         }
-        let Turn { changes, reached, has_changed, .. } = &mut self.turn;
+        let GroupBuffers { changes, reached, has_changed, .. } = &mut self.buffers;
         changes.clear();
         let mut seen = Vec::with_capacity(keys.len());
         self.window.observe_with(keys, |_, outcome, change| {
@@ -292,7 +292,7 @@ impl Engine {
     }
 
     fn forget(&mut self, keys: &[Key], group: &mut LogGroup) -> Vec<bool> {
-        let Turn { changes, left, has_changed, .. } = &mut self.turn;
+        let GroupBuffers { changes, left, has_changed, .. } = &mut self.buffers;
         changes.clear();
         let mut forgotten = Vec::with_capacity(keys.len());
         for key in keys {
@@ -311,7 +311,7 @@ impl Engine {
 
     /// Reports the changes of a group that is written.
     fn report(&mut self) {
-        let Turn { reached, left, .. } = &mut self.turn;
+        let GroupBuffers { reached, left, .. } = &mut self.buffers;
         for (threshold, keys) in reached {
             if !keys.is_empty() {
                 report(&mut self.settings.listener, Changed::Reached(*threshold, keys));
@@ -328,8 +328,8 @@ impl Engine {
         let journal = self.journal.as_ref();
         let log = journal.map(|journal| journal.bytes).unwrap_or_default();
         let window = self.window.stats();
-        let may_checkpoint = self.checkpointing.is_none()
-            && self.checkpoints.is_empty()
+        let may_checkpoint = self.running_checkpoint.is_none()
+            && self.queued_checkpoints.is_empty()
             && self.checkpoint_failed_at.is_none_or(|at| at.elapsed() >= CHECKPOINT_RETRY);
         let answers_memory = self.shape.answers.memory_bytes;
         let is_long = log.changes > (window.memory_bytes / 2).max(MIN_LOG_BYTES)

@@ -29,7 +29,7 @@ enum Job {
 }
 
 /// Copies of all regions on their way to a file. Dropping them leaves the checkpoint before.
-pub(super) struct Copies {
+pub(super) struct CheckpointCopy {
     jobs: Option<SyncSender<Job>>,
     /// Buffers of written copies.
     empty: Receiver<Vec<u8>>,
@@ -43,19 +43,19 @@ pub(super) struct Copies {
     answers: Range<u64>,
 }
 
-/// The next step of a checkpoint.
-pub(super) enum Step {
-    /// The helper has no room.
-    Wait,
+/// Progress of a checkpoint after `advance`.
+pub(super) enum CopyProgress {
+    /// The helper has no room, or writes the rest.
+    Waiting,
     /// A region was copied, or answers are to be moved.
     Copied,
-    /// All is copied: what the copies hold must become durable, and `publish` follows.
-    Sync,
-    /// It is written, or failed.
-    Done,
+    /// All is copied: the log must be synced, and `publish` follows.
+    AllCopied,
+    /// The file is written, or an attempt failed.
+    Ended,
 }
 
-impl Copies {
+impl CheckpointCopy {
     /// Begins a checkpoint with the segment that `head` names, which is empty.
     pub(super) fn begin(
         head: Head,
@@ -103,17 +103,17 @@ impl Copies {
         }
     }
 
-    pub(super) fn step(&mut self, window: &mut Window) -> Step {
+    pub(super) fn advance(&mut self, window: &mut Window) -> CopyProgress {
         if self.result.try_recv().is_ok() {
-            return Step::Done;
+            return CopyProgress::Ended;
         }
         let job = match self.held.take() {
             Some(job) => job,
-            None if self.is_published => return Step::Wait,
+            None if self.is_published => return CopyProgress::Waiting,
             None if self.next_region == window.regions() && self.answers.is_empty() => {
-                return Step::Sync;
+                return CopyProgress::AllCopied;
             }
-            None if self.next_region == window.regions() => return Step::Copied,
+            None if self.next_region == window.regions() => return CopyProgress::Copied,
             None => {
                 let mut copy = self.empty.try_recv().unwrap_or_default();
                 let clock = window.copy_region(self.next_region, &mut copy);
@@ -124,15 +124,15 @@ impl Copies {
         self.send(job)
     }
 
-    fn send(&mut self, job: Job) -> Step {
+    fn send(&mut self, job: Job) -> CopyProgress {
         match self.jobs.as_ref().map(|jobs| jobs.try_send(job)) {
             Some(Err(TrySendError::Full(job))) => {
                 self.held = Some(job);
-                Step::Wait
+                CopyProgress::Waiting
             }
             // A helper that has failed ends with a result.
-            Some(Err(TrySendError::Disconnected(_))) | None => Step::Wait,
-            Some(Ok(())) => Step::Copied,
+            Some(Err(TrySendError::Disconnected(_))) | None => CopyProgress::Waiting,
+            Some(Ok(())) => CopyProgress::Copied,
         }
     }
 
@@ -142,7 +142,7 @@ impl Copies {
         self.send(Job::Publish);
     }
 
-    /// Path of the file, after `Step::Done`.
+    /// Path of the file, after `CopyProgress::Ended`.
     pub(super) fn finish(&mut self) -> io::Result<PathBuf> {
         let helper = self.helper.take().map(JoinHandle::join);
         let panicked = || io::Error::other("the thread of a checkpoint failed");
@@ -150,7 +150,7 @@ impl Copies {
     }
 }
 
-impl Drop for Copies {
+impl Drop for CheckpointCopy {
     fn drop(&mut self) {
         // Ends the helper, whose last files nobody else must read or write meanwhile.
         drop(mem::take(&mut self.jobs));

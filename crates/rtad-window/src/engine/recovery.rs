@@ -14,8 +14,8 @@ impl Engine {
     pub(super) fn recover(&mut self, error: &io::Error, rereads: bool) {
         self.queue.set_writable(false);
         self.failures += 1;
-        self.checkpointing = None;
-        self.checkpoints.clear();
+        self.running_checkpoint = None;
+        self.queued_checkpoints.clear();
         self.lists.clear();
         self.publish();
         let dir = self.journal.as_ref().map(|journal| journal.dir.path().display().to_string());
@@ -72,7 +72,7 @@ impl Engine {
 
     /// Ends a window that is closed; whether nothing is left to do.
     pub(super) fn end(&mut self) -> bool {
-        if self.checkpointing.is_some() || !self.checkpoints.is_empty() {
+        if self.running_checkpoint.is_some() || !self.queued_checkpoints.is_empty() {
             return false;
         }
         if let Some(journal) = &mut self.journal

@@ -1,10 +1,10 @@
-//! Steps between two turns: expiry, lists of keys, checkpoints, syncs.
+//! Steps at the end of a cycle: expiry, lists of keys, checkpoints, syncs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::copies::{Copies, Step};
+use super::checkpoint_copy::{CheckpointCopy, CopyProgress};
 use super::{Engine, report};
 use crate::Key;
 use crate::checkpoint::Head;
@@ -36,8 +36,8 @@ impl Listing {
 }
 
 /// A checkpoint that is being written.
-pub(super) struct Checkpointing {
-    pub(super) copies: Copies,
+pub(super) struct RunningCheckpoint {
+    pub(super) copy: CheckpointCopy,
     reply: CheckpointReply,
     /// Its path is not known yet.
     saved: SavedCheckpoint,
@@ -48,7 +48,7 @@ pub(super) struct Checkpointing {
 
 impl Engine {
     /// One step of each kind; whether there is more to do at once.
-    pub(super) fn step(&mut self) -> bool {
+    pub(super) fn run_steps(&mut self) -> bool {
         self.sweep_region();
         self.list_region();
         if let Some(journal) = &mut self.journal
@@ -56,7 +56,7 @@ impl Engine {
         {
             self.recover(&error, false);
         }
-        let has_copied = self.step_checkpoint();
+        let has_copied = self.advance_checkpoint();
         has_copied || self.sweep.left > 0 || !self.lists.is_empty()
     }
 
@@ -78,7 +78,7 @@ impl Engine {
         if left == 0 {
             return;
         }
-        let least = self.turn.reached.iter().map(|(threshold, _)| *threshold).min().unwrap_or(1);
+        let least = self.buffers.reached.iter().map(|(threshold, _)| *threshold).min().unwrap_or(1);
         let (mut expired, mut has_expired) = (Vec::new(), false);
         let mut add = |key, count| {
             has_expired = true;
@@ -88,11 +88,12 @@ impl Engine {
         };
         self.window.expire_region(region, &mut add);
         let next = (region + 1) % self.window.regions();
-        let is_complete = !(left == 1 || next == 0) || self.window.take_evicted(&mut add);
+        let ends_round = left == 1 || next == 0;
+        let are_all_reported = if ends_round { self.window.take_evicted(&mut add) } else { true };
         // The next checkpoint is without them, although there was no event.
         self.changes += u64::from(has_expired);
         self.sweep = Sweep { next, left: left - 1 };
-        if !is_complete {
+        if !are_all_reported {
             report(&mut self.settings.listener, Changed::All);
         } else if !expired.is_empty() && self.window.spec().lifetime > 1 {
             report(&mut self.settings.listener, Changed::Left(&expired));
@@ -116,22 +117,24 @@ impl Engine {
         }
     }
 
-    fn step_checkpoint(&mut self) -> bool {
-        let Some(checkpointing) = &mut self.checkpointing else {
-            let Some((unix_seconds, reply)) = self.checkpoints.pop_front() else { return false };
+    fn advance_checkpoint(&mut self) -> bool {
+        let Some(checkpoint) = &mut self.running_checkpoint else {
+            let Some((unix_seconds, reply)) = self.queued_checkpoints.pop_front() else {
+                return false;
+            };
             return self.begin_checkpoint(unix_seconds, reply);
         };
-        match checkpointing.copies.step(&mut self.window) {
-            Step::Wait => false,
-            Step::Copied => true,
-            Step::Sync => {
+        match checkpoint.copy.advance(&mut self.window) {
+            CopyProgress::Waiting => false,
+            CopyProgress::Copied => true,
+            CopyProgress::AllCopied => {
                 match self.journal.as_mut().map_or(Ok(()), |journal| journal.sync()) {
-                    Ok(()) => checkpointing.copies.publish(),
+                    Ok(()) => checkpoint.copy.publish(),
                     Err(error) => self.recover(&error, false),
                 }
                 false
             }
-            Step::Done => {
+            CopyProgress::Ended => {
                 self.finish_checkpoint();
                 true
             }
@@ -170,10 +173,10 @@ impl Engine {
             number: segment,
             changes: self.changes,
         };
-        match Copies::begin(head, disk, queue, self.answers.range()) {
-            Ok(copies) => {
-                self.checkpointing =
-                    Some(Checkpointing { copies, reply, saved, log, unix_seconds });
+        match CheckpointCopy::begin(head, disk, queue, self.answers.range()) {
+            Ok(copy) => {
+                self.running_checkpoint =
+                    Some(RunningCheckpoint { copy, reply, saved, log, unix_seconds });
             }
             Err(error) => {
                 self.checkpoint_failed_at = Some(Instant::now());
@@ -186,9 +189,9 @@ impl Engine {
     }
 
     fn finish_checkpoint(&mut self) {
-        let Some(ended) = self.checkpointing.take() else { return };
-        let Checkpointing { mut copies, reply, saved, log, unix_seconds } = ended;
-        let path = copies.finish();
+        let Some(ended) = self.running_checkpoint.take() else { return };
+        let RunningCheckpoint { mut copy, reply, saved, log, unix_seconds } = ended;
+        let path = copy.finish();
         self.checkpoint_failed_at = path.is_err().then(Instant::now);
         if let (Ok(_), Some(journal)) = (&path, &mut self.journal) {
             journal.bytes.changes -= log.changes;

@@ -1,4 +1,4 @@
-//! Turns driven one by one: requests, steps, faults and crashes in every order.
+//! Cycles driven one by one: requests, steps, faults and crashes in every order.
 
 mod driven;
 mod model;
@@ -114,7 +114,7 @@ fn failed_sync_of_an_interval_loses_nothing() {
     driven.disk.fail_syncs(2);
     while driven.state().failures == 0 {
         let wait = driven.engine.idle_time();
-        driven.engine.run_turn(wait);
+        driven.engine.run_cycle(wait);
     }
     driven.observe(keys([2])).unwrap();
     assert_eq!(driven.counts(keys([1, 2])), [1, 1]);
@@ -221,7 +221,7 @@ fn thresholds_are_reported_once_per_key() {
     driven.forget(keys([1])).unwrap();
     driven.set_tick(129);
     while driven.heard.lock().unwrap().left.len() < 2 {
-        driven.engine.run_turn(Duration::ZERO);
+        driven.engine.run_cycle(Duration::ZERO);
     }
     assert_eq!(driven.heard.lock().unwrap().left, [key(1), key(2)]);
     driven.observe(keys([1])).unwrap();
@@ -240,10 +240,10 @@ fn day_leaves_memory_and_checkpoints_at_midnight() {
     let saved = driven.begin_checkpoint();
     let path = driven.finish(saved).unwrap().unwrap().path;
     while driven.engine.sweep.left > 0 {
-        driven.engine.run_turn(Duration::ZERO);
+        driven.engine.run_cycle(Duration::ZERO);
     }
     assert_eq!(driven.heard.lock().unwrap().lists, lists + 1);
-    driven.engine.run_turn(Duration::ZERO);
+    driven.engine.run_cycle(Duration::ZERO);
     assert!(driven.state().changes > before, "the next checkpoint is another");
     let (head, file) = crate::checkpoint::read_head(&path).unwrap();
     let mut window = Window::with_secret(spec, head.tick, head.secret).unwrap();

@@ -112,7 +112,7 @@ impl Driven {
     ) -> Result<T, Failure> {
         let (reply, mut answer) = oneshot::channel();
         self.queue.push(request(reply))?;
-        self.engine.run_turn(Duration::ZERO);
+        self.engine.run_cycle(Duration::ZERO);
         answer.try_recv().unwrap_or(Err(Failure::NotWritable))
     }
 
@@ -144,7 +144,7 @@ impl Driven {
     ) -> oneshot::Receiver<io::Result<Option<SavedCheckpoint>>> {
         let (reply, saved) = oneshot::channel();
         self.queue.push(Request::Checkpoint { unix_seconds: 77, reply }).unwrap();
-        self.engine.run_turn(Duration::ZERO);
+        self.engine.run_cycle(Duration::ZERO);
         saved
     }
 
@@ -153,7 +153,7 @@ impl Driven {
         self.finish(saved).unwrap().unwrap()
     }
 
-    /// Runs turns until a checkpoint has ended.
+    /// Runs cycles until a checkpoint has ended.
     pub(super) fn finish(
         &mut self,
         mut saved: oneshot::Receiver<io::Result<Option<SavedCheckpoint>>>,
@@ -163,7 +163,7 @@ impl Driven {
                 Ok(saved) => return saved,
                 Err(oneshot::error::TryRecvError::Closed) => return Ok(None),
                 Err(oneshot::error::TryRecvError::Empty) => {
-                    self.engine.run_turn(self.engine.idle_time());
+                    self.engine.run_cycle(self.engine.idle_time());
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Driven {
     pub(super) fn set_time(&mut self, time: u64, wall: u64) {
         self.time[0].store(time, Ordering::Relaxed);
         self.time[1].store(wall, Ordering::Relaxed);
-        self.engine.run_turn(Duration::ZERO);
+        self.engine.run_cycle(Duration::ZERO);
     }
 
     /// The same window from the files that a crash leaves now.

@@ -15,7 +15,7 @@ enum Action {
     Forget(u64),
     Tick(u64),
     Checkpoint,
-    Turn,
+    Cycle,
     Fail(bool),
     Crash,
 }
@@ -27,7 +27,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
         3 => (0..4_u64).prop_map(Action::Tick),
         1 => (100..400_u64).prop_map(Action::Tick),
         2 => Just(Action::Checkpoint),
-        4 => Just(Action::Turn),
+        4 => Just(Action::Cycle),
         1 => any::<bool>().prop_map(Action::Fail),
         1 => Just(Action::Crash),
     ];
@@ -91,8 +91,8 @@ proptest! {
                     driven.set_tick(tick);
                 }
                 Action::Checkpoint => drop(driven.begin_checkpoint()),
-                Action::Turn => {
-                    driven.engine.run_turn(Duration::ZERO);
+                Action::Cycle => {
+                    driven.engine.run_cycle(Duration::ZERO);
                 }
                 Action::Fail(is_full) => {
                     if is_full { driven.disk.fill(1) } else { driven.disk.fail_syncs(1) }
