@@ -336,8 +336,6 @@ impl Engine {
             || log.answers > (answers_memory * ANSWER_LOGS).max(MIN_LOG_BYTES);
         let state = WindowState {
             window,
-            tick: self.window.tick(),
-            wall_offset_millis: self.wall_offset_millis,
             changes: self.changes,
             log_bytes: log.changes,
             checkpoint_unix_seconds: self.checkpoint_unix_seconds,

@@ -189,15 +189,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins a segment for a checkpoint, after `sync`.
-    ///
-    /// # Errors
-    ///
-    /// The segment cannot be created; `restart` must follow.
-    pub(crate) fn rotate(&mut self) -> io::Result<()> {
-        self.begin_segment()
-    }
-
     /// Goes on after a failure: in a new segment, with the groups that were acknowledged and are
     /// perhaps not durable.
     pub(crate) fn restart(&mut self) -> io::Result<()> {
@@ -209,7 +200,12 @@ impl Journal {
         Ok(())
     }
 
-    fn begin_segment(&mut self) -> io::Result<()> {
+    /// Begins the next segment, with the groups that are perhaps not durable.
+    ///
+    /// # Errors
+    ///
+    /// The segment cannot be created; `restart` must follow.
+    pub(crate) fn begin_segment(&mut self) -> io::Result<()> {
         let (number, first) = (self.segment.number + 1, self.first_unsynced());
         let StateDir { dir, disk, .. } = &self.dir;
         self.segment = Segment::create(disk, dir, self.id, number, first, self.unsynced.iter())?;

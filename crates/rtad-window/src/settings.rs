@@ -54,10 +54,6 @@ pub struct Settings {
 pub struct WindowState {
     /// Fill of the table.
     pub window: WindowStats,
-    /// The current tick.
-    pub tick: u64,
-    /// Milliseconds that the wall clock is ahead of the window's time, as last logged.
-    pub wall_offset_millis: i64,
     /// Number of changes of the table.
     pub changes: u64,
     /// Bytes of changes in the log since the last checkpoint.

@@ -149,7 +149,7 @@ impl Engine {
         };
         // The changes before it are in the table; those from here on are in the new segment.
         let log = journal.bytes;
-        if let Err(error) = journal.sync().and_then(|()| journal.rotate()) {
+        if let Err(error) = journal.sync().and_then(|()| journal.begin_segment()) {
             self.recover(&error, false);
             return false;
         }
