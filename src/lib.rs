@@ -30,7 +30,7 @@
 //! # Limits
 //!
 //! A member is always found; a non-member with the false-positive rate that the filter was sized
-//! for. A blank id is never a key. No id is logged.
+//! for. A blank id is never a key. The process log has no ids.
 
 pub mod cap;
 pub mod catalog;

@@ -11,8 +11,8 @@
 //! | `backoff` | time between attempts | |
 //! | `facts` | a request and its verdicts as a row | |
 //! | `tap` | one worker's requests to its ring | `key`, `allowance`, `facts` |
-//! | `thread` | rings to files | `key`, `allowance`, `backoff`, `tap`, `upload` |
 //! | `upload` | files to a bucket, and their end | `backoff` |
+//! | `thread` | rings to files | `key`, `allowance`, `backoff`, `tap`, `upload` |
 
 mod allowance;
 mod backoff;

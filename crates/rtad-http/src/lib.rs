@@ -27,8 +27,8 @@
 //! | [`refusals`] | a log line a minute for each route and cause of refused requests |
 //! | [`console`] | files that the pages of both programs share |
 //!
-//! Each module uses only those above it in the table. Routes, handlers, metrics and credentials
-//! belong to the programs. The crate uses no other crate of the workspace.
+//! Each module uses only those above it in the table. Routes, handlers, metrics, and the use
+//! of tokens belong to the programs. The crate uses no other crate of the workspace.
 
 pub mod body;
 pub mod budget;
