@@ -188,7 +188,7 @@ impl Candidate {
         if let Some(stored) = claimed.checkpoint.as_ref().filter(|_| content.is_downloaded) {
             self.dir.install(stored.number).map_err(self.files())?;
         }
-        log_claim(&self.window, &claimed, content.is_downloaded);
+        log_claim(&self.window, &claimed, &content);
         let lease = Lease::claimed(self.lease, began, claimed.wait_seconds);
         let owner = Owner::new(self.window, self.folder, claimed, lease, counters);
         Ok((owner, self.dir, content.loaded))
@@ -235,16 +235,21 @@ impl Candidate {
     }
 }
 
-fn log_claim(window: &AudienceName, claimed: &WindowCurrent, is_downloaded: bool) {
+fn log_claim(window: &AudienceName, claimed: &WindowCurrent, content: &ReadFiles) {
     let (window, epoch) = (window.as_str(), claimed.epoch);
-    if let Some(stored) = claimed.checkpoint.as_ref().filter(|_| is_downloaded) {
+    if let Some(stored) = claimed.checkpoint.as_ref().filter(|_| content.is_downloaded) {
         let age = age(stored.created_unix_seconds).to_string();
-        tracing::warn!(
-            window,
-            epoch,
-            age,
-            "window started from its checkpoint in the store; its later events are lost"
-        );
+        // A released window has all its events in the checkpoint.
+        if content.found.as_ref().is_some_and(|found| found.lease_seconds == 0) {
+            tracing::info!(window, epoch, age, "window started from its checkpoint in the store");
+        } else {
+            tracing::warn!(
+                window,
+                epoch,
+                age,
+                "window started from its checkpoint in the store; its later events are lost"
+            );
+        }
     } else {
         tracing::info!(window, epoch, "window claimed in the store");
     }
