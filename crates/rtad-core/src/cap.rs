@@ -158,7 +158,10 @@ pub struct Sought<'a> {
 }
 
 impl Sought<'_> {
-    /// Ends [`CapTable::count_device`].
+    /// Counts the device unless it was counted before or the limit is reached.
+    ///
+    /// While the last counts are reserved, a device may be refused although one of them is given
+    /// back afterwards.
     #[inline]
     pub fn count(self) -> Counted {
         // Slots are never emptied: what was found stays.
@@ -260,18 +263,9 @@ impl CapTable {
         self.buckets.len()
     }
 
-    /// Counts a device unless it was counted before or the limit is reached. Reads one cache line,
-    /// rarely more; never allocates, blocks or exceeds the limit.
-    ///
-    /// While the last counts are reserved, a device may be refused although one of them is given
-    /// back afterwards.
-    #[inline]
-    pub fn count_device(&self, key: &DeviceKey) -> Counted {
-        self.seek(key).count()
-    }
-
-    /// Begins [`Self::count_device`] without counting: the wait for the table's memory passes
-    /// beside other work.
+    /// Begins to count a device: the wait for the table's memory passes beside other work. Reads
+    /// one cache line, and [`Sought::count`] rarely more; never allocates, blocks or exceeds the
+    /// limit.
     #[inline]
     pub fn seek(&self, key: &DeviceKey) -> Sought<'_> {
         let (home, fingerprint) = self.locate(key);
@@ -311,7 +305,7 @@ impl CapTable {
         Counted::Full
     }
 
-    /// The answer that [`Self::count_device`] would give, without counting.
+    /// The answer that [`Sought::count`] would give, without counting.
     pub fn look_up(&self, key: &DeviceKey) -> Counted {
         let (home, fingerprint) = self.locate(key);
         let slots = self.buckets[home..].iter().flat_map(|bucket| &bucket.0);

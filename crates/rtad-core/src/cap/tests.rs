@@ -25,13 +25,13 @@ fn limit_is_reached_exactly_and_counted_devices_still_pass() {
     let cap = table(3);
     assert_eq!(cap.look_up(&device(1)), Counted::Now);
     for n in 0..3 {
-        assert_eq!(cap.count_device(&device(n)), Counted::Now);
-        assert_eq!(cap.count_device(&device(n)), Counted::Before);
+        assert_eq!(cap.seek(&device(n)).count(), Counted::Now);
+        assert_eq!(cap.seek(&device(n)).count(), Counted::Before);
     }
     assert!(cap.is_full());
-    assert_eq!(cap.count_device(&device(3)), Counted::Full);
+    assert_eq!(cap.seek(&device(3)).count(), Counted::Full);
     assert_eq!(cap.look_up(&device(3)), Counted::Full);
-    assert_eq!(cap.count_device(&device(2)), Counted::Before);
+    assert_eq!(cap.seek(&device(2)).count(), Counted::Before);
     assert_eq!(cap.look_up(&device(2)), Counted::Before);
     assert_eq!(cap.count(), 3);
 }
@@ -40,7 +40,7 @@ fn limit_is_reached_exactly_and_counted_devices_still_pass() {
 fn every_limit_has_room_for_its_devices() {
     for limit in (1..600).chain([1_000, 4_096, 10_007, 300_000]) {
         let cap = table(limit);
-        let counted = (0..limit + 100).filter(|n| cap.count_device(&device(*n)) == Counted::Now);
+        let counted = (0..limit + 100).filter(|n| cap.seek(&device(*n)).count() == Counted::Now);
         assert_eq!(counted.count() as u64, limit);
         assert!((0..limit).all(|n| cap.look_up(&device(n)) == Counted::Before), "{limit}");
     }
@@ -50,14 +50,14 @@ fn every_limit_has_room_for_its_devices() {
 fn limit_changes_within_the_room_of_the_table() {
     let cap = table(1_000);
     let admitted = |first: u64| {
-        (first..first + 5_000).filter(|n| cap.count_device(&device(*n)) == Counted::Now).count()
+        (first..first + 5_000).filter(|n| cap.seek(&device(*n)).count() == Counted::Now).count()
     };
     assert_eq!(admitted(0), 1_000);
     assert!(cap.set_limit(1_250));
     assert_eq!(admitted(10_000), 250);
     assert!(cap.set_limit(10));
     assert_eq!(admitted(20_000), 0);
-    assert_eq!(cap.count_device(&device(0)), Counted::Before);
+    assert_eq!(cap.seek(&device(0)).count(), Counted::Before);
     assert!(!cap.set_limit(2_000));
     assert_eq!((cap.limit(), cap.count()), (10, 1_250));
 }
@@ -65,7 +65,7 @@ fn limit_changes_within_the_room_of_the_table() {
 #[test]
 fn carried_devices_take_part_of_the_limit() {
     let cap = table(10).with_carried(8);
-    let admitted = (0..20).filter(|n| cap.count_device(&device(*n)) == Counted::Now);
+    let admitted = (0..20).filter(|n| cap.seek(&device(*n)).count() == Counted::Now);
     assert_eq!((admitted.count(), cap.count()), (2, 10));
     let mut restored = CapTable::new(10, cap.seed()).with_carried(8);
     restored.import(cap.export());
@@ -97,7 +97,7 @@ fn threads_count_exactly_the_limit() {
                     start.wait();
                     let (mut bids, mut counted) = (Vec::new(), 0);
                     for n in (part..DEVICES).step_by(THREADS as usize / 2) {
-                        match cap.count_device(&device(n)) {
+                        match cap.seek(&device(n)).count() {
                             Counted::Now => (counted += 1, bids.push(n)).1,
                             Counted::Before => bids.push(n),
                             Counted::Full => {}
@@ -131,7 +131,7 @@ fn a_device_of_many_threads_is_counted_once() {
             scope.spawn(|| {
                 start.wait();
                 for n in 0..900 {
-                    assert_ne!(cap.count_device(&device(n)), Counted::Full);
+                    assert_ne!(cap.seek(&device(n)).count(), Counted::Full);
                 }
             });
         }
@@ -144,22 +144,22 @@ fn a_device_of_many_threads_is_counted_once() {
 #[test]
 fn false_answers_are_rarer_than_one_in_ten_million() {
     let cap = CapTable::new(100_000, CapSeed::from_words([7, 11]));
-    (0..100_000).for_each(|n| assert_ne!(cap.count_device(&device(n)), Counted::Full));
+    (0..100_000).for_each(|n| assert_ne!(cap.seek(&device(n)).count(), Counted::Full));
     let beyond = 1_000_000..11_000_000;
-    let passed = beyond.filter(|n| cap.count_device(&device(*n)) != Counted::Full).count();
+    let passed = beyond.filter(|n| cap.seek(&device(*n)).count() != Counted::Full).count();
     assert!(passed <= 1, "{passed} of 10 million further devices passed");
 }
 
 #[test]
 fn export_under_threads_keeps_every_device_that_was_counted_before() {
     let cap = table(200_000);
-    (0..50_000).for_each(|n| assert_ne!(cap.count_device(&device(n)), Counted::Full));
+    (0..50_000).for_each(|n| assert_ne!(cap.seek(&device(n)).count(), Counted::Full));
     let exports: Vec<Vec<_>> = std::thread::scope(|scope| {
         for part in 0..2 {
             let cap = &cap;
             scope.spawn(move || {
                 for n in (50_000 + part..200_000).step_by(2) {
-                    cap.count_device(&device(n));
+                    cap.seek(&device(n)).count();
                 }
             });
         }
@@ -171,7 +171,7 @@ fn export_under_threads_keeps_every_device_that_was_counted_before() {
         assert!((0..50_000).all(|n| restored.look_up(&device(n)) == Counted::Before));
         // Whatever the export missed is counted now, and nothing twice.
         for n in 0..200_000 {
-            restored.count_device(&device(n));
+            restored.seek(&device(n)).count();
         }
         let counted = (0..200_000).filter(|n| restored.look_up(&device(*n)) == Counted::Before);
         assert_eq!((restored.count(), counted.count()), (cap.count(), 200_000));
@@ -210,7 +210,7 @@ proptest! {
                 if expected == Counted::Now {
                     model.insert(n);
                 }
-                cap.count_device(&device(n))
+                cap.seek(&device(n)).count()
             };
             prop_assert_eq!(answer, expected);
             prop_assert_eq!(cap.count(), model.len() as u64);
