@@ -34,6 +34,7 @@ use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, BuiltDelta, Chunk, ChunkDecoder, ChunkReader, Current,
     Delta, ManifestBuilder, Overlay, Snapshot, shards_per_chunk,
 };
+use testkit::random::{key, mix};
 
 /// Decisions per figure; each figure is the best of three rounds.
 const DECISIONS: u64 = 2_000_000;
@@ -292,23 +293,6 @@ fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
 fn argument(name: &str) -> Option<u64> {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
     arguments.nth(1).map(|value| value.parse().expect("a number"))
-}
-
-/// A bijection on 64 bits with random-looking output (SplitMix64's finalizer).
-fn mix(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// Key `index` of a shard, as uniform as an md5.
-fn key(shard: usize, index: u64) -> DeviceKey {
-    let seed = mix((shard as u64) << 40 | index).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&mix(seed).to_le_bytes());
-    bytes[8..].copy_from_slice(&mix(seed ^ 0x5851_f42d_4c95_7f2d).to_le_bytes());
-    bytes[..2].copy_from_slice(&(shard as u16).to_be_bytes());
-    DeviceKey::from_bytes(bytes)
 }
 
 /// Members and non-members by a random number.

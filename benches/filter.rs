@@ -27,6 +27,7 @@ use rtad_core::memory::{Pages, Region};
 use rtad_core::snapshot::{
     BuildReport, ChunkBuilder, ChunkDecoder, ChunkReader as _, ManifestBuilder, Snapshot,
 };
+use testkit::random::{key, mix};
 
 /// Lookups of a timed measurement.
 const LOOKUPS: u64 = 2_000_000;
@@ -83,24 +84,6 @@ fn argument(name: &str) -> Option<String> {
 
 fn number(name: &str) -> Option<u64> {
     argument(name).map(|value| value.parse().expect("a number"))
-}
-
-/// A bijection on 64 bits with random-looking output (SplitMix64's finalizer).
-const fn mix(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// Key `index` of a shard, as uniform as an md5.
-fn key(shard: usize, index: u64) -> DeviceKey {
-    let seed = mix((shard as u64) << 40 | index).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let (low, high) = (mix(seed), mix(seed ^ 0x5851_f42d_4c95_7f2d));
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&low.to_le_bytes());
-    bytes[8..].copy_from_slice(&high.to_le_bytes());
-    bytes[..2].copy_from_slice(&(shard as u16).to_be_bytes());
-    DeviceKey::from_bytes(bytes)
 }
 
 /// The value of a key.

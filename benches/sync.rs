@@ -26,13 +26,14 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use rtad::serve::Assembly;
 use rtad::sync::{Shared, SwapMode, Syncer};
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::device::{DeviceKey, SHARDS};
+use rtad_core::device::SHARDS;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, ManifestBuilder, shards_per_chunk,
 };
 use rtad_store::Store;
 use rtad_store::write::StoreWriter;
+use testkit::random::{key, mix};
 
 /// Keys of the audience that is swapped under load: 300 MB.
 const SWAPPED_KEYS: u64 = 108_000_000;
@@ -117,22 +118,6 @@ async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
     let manifest = manifest.finish(name(), generation, now_unix_seconds(), BuildReport::default());
     publication.commit(&manifest).await.expect("no concurrent publish");
     manifest.size_bytes()
-}
-
-/// A bijection on 64 bits with random-looking output (SplitMix64's finalizer).
-fn mix(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-fn key(shard: usize, index: u64) -> DeviceKey {
-    let seed = mix((shard as u64) << 40 ^ index).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&mix(seed).to_le_bytes());
-    bytes[8..].copy_from_slice(&mix(seed ^ 0x5851_f42d_4c95_7f2d).to_le_bytes());
-    bytes[..2].copy_from_slice(&(shard as u16).to_be_bytes());
-    DeviceKey::from_bytes(bytes)
 }
 
 fn assembly(store: &str, swap: SwapMode) -> Assembly {

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use prost::encoding::encode_varint;
 use serde_json::{Map, Value as Json};
+use testkit::random::SplitMix64;
 
 use crate::message::{Field, Value, parse, write};
 
@@ -94,7 +95,7 @@ pub(crate) struct Mutants {
     /// Seeds that parse as JSON.
     jsons: Vec<Json>,
     is_text: bool,
-    state: u64,
+    random: SplitMix64,
 }
 
 impl Mutants {
@@ -102,7 +103,13 @@ impl Mutants {
         let messages =
             seeds.iter().filter_map(|body| parse(body, 0)).filter(|fields| !fields.is_empty());
         let jsons = seeds.iter().filter_map(|body| serde_json::from_slice(body).ok()).collect();
-        Self { messages: messages.collect(), jsons, seeds: seeds.to_vec(), is_text, state: seed }
+        Self {
+            messages: messages.collect(),
+            jsons,
+            seeds: seeds.to_vec(),
+            is_text,
+            random: SplitMix64::new(seed),
+        }
     }
 
     /// The next mutant.
@@ -140,16 +147,8 @@ impl Mutants {
         self.messages[index].clone()
     }
 
-    /// SplitMix64.
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, end: usize) -> usize {
-        (self.random() % end.max(1) as u64) as usize
+        self.random.below(end.max(1))
     }
 
     /// Changes a message, at any depth.
@@ -181,26 +180,26 @@ impl Mutants {
                     fields.push(other.swap_remove(from));
                 } else {
                     fields.push(Field {
-                        key: (1 + self.random() % 20) << 3 | 2,
+                        key: (1 + self.random.number() % 20) << 3 | 2,
                         value: Value::Message(other),
                     });
                 }
             }
             4 if !fields.is_empty() => {
                 // Another field number, same wire type.
-                fields[index].key = (1 + self.random() % 35) << 3 | fields[index].key & 7;
+                fields[index].key = (1 + self.random.number() % 35) << 3 | fields[index].key & 7;
             }
             5 => {
                 let number = NUMBERS[self.below(NUMBERS.len())];
                 fields.push(Field {
-                    key: (1 + self.random() % 35) << 3,
+                    key: (1 + self.random.number() % 35) << 3,
                     value: Value::Varint(number),
                 });
             }
             6 => {
                 let word = WORDS[self.below(WORDS.len())].as_bytes().to_vec();
                 fields.push(Field {
-                    key: (1 + self.random() % 35) << 3 | 2,
+                    key: (1 + self.random.number() % 35) << 3 | 2,
                     value: Value::Bytes(word),
                 });
             }
@@ -281,7 +280,7 @@ impl Mutants {
         let index = self.below(body.len() + 1);
         match self.below(9) {
             0 if index < body.len() => body[index] ^= 1 << self.below(8),
-            1 if index < body.len() => body[index] = self.random() as u8,
+            1 if index < body.len() => body[index] = self.random.number() as u8,
             2 => body.truncate(index),
             3 => {
                 let end = (index + self.below(8)).min(body.len());
@@ -289,7 +288,7 @@ impl Mutants {
             }
             4 => {
                 let count = self.below(8);
-                let random: Vec<u8> = (0..count).map(|_| self.random() as u8).collect();
+                let random: Vec<u8> = (0..count).map(|_| self.random.number() as u8).collect();
                 body.splice(index..index, random);
             }
             5 => {

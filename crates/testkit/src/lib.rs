@@ -7,6 +7,7 @@
 //! | [`process`] | child processes of the programs under test |
 //! | [`port`] | free ports |
 //! | [`redis`] | a Redis server |
+//! | [`random`] | deterministic pseudo-random numbers and keys |
 //! | [`sandbox`] | a folder with inputs and a store, and runs of programs in it |
 //! | [`server`] | a file server with injected faults |
 //! | [`faulty_store`] | a store in memory with injected faults |
@@ -28,6 +29,7 @@ pub mod mistakes;
 pub mod platform;
 pub mod port;
 pub mod process;
+pub mod random;
 pub mod redis;
 pub mod reference;
 pub mod sandbox;

@@ -17,6 +17,8 @@ use rtad_store::{PublicKey, Store, StoreError};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::random::SplitMix64;
+
 /// The key as an id of kind `md5`.
 pub fn hex(key: &DeviceKey) -> String {
     const_hex::encode(key.as_bytes())
@@ -25,18 +27,12 @@ pub fn hex(key: &DeviceKey) -> String {
 /// `count` distinct keys, sorted, deterministic per `seed`. `narrow` maps random shards to the
 /// wanted ones.
 pub fn keys(seed: u64, count: usize, narrow: impl Fn(u16) -> u16) -> Vec<DeviceKey> {
-    let mut state = (seed + 1).wrapping_mul(0xd134_2543_de82_ef95);
-    let mut random = || {
-        // SplitMix64: md5s of millions of keys would take longer than the test.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    };
+    // md5s of millions of keys would take longer than the test.
+    let mut random = SplitMix64::new((seed + 1).wrapping_mul(0xd134_2543_de82_ef95));
     let mut key = || {
         let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&random().to_le_bytes());
-        bytes[8..].copy_from_slice(&random().to_le_bytes());
+        bytes[..8].copy_from_slice(&random.number().to_le_bytes());
+        bytes[8..].copy_from_slice(&random.number().to_le_bytes());
         let shard = narrow(u16::from_be_bytes([bytes[0], bytes[1]]));
         bytes[..2].copy_from_slice(&shard.to_be_bytes());
         DeviceKey::from_bytes(bytes)

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{outcome, spawn};
+use testkit::random::SplitMix64;
 use testkit::sandbox::{Sandbox, command, ids, lines};
 
 use crate::support::gzip;
@@ -105,18 +106,12 @@ fn text_lines_are_compared_by_bytes() {
 
 /// Deterministic lower-case words of 4 to 12 letters; short words repeat often.
 fn words(count: usize) -> String {
-    let mut state = 7_u64;
-    let mut next = move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
+    let mut numbers = SplitMix64::new(7);
     let mut text = String::new();
     for _ in 0..count {
-        let mut random = next();
+        let mut random = numbers.number();
         for _ in 0..4 + random % 9 {
-            random = if random < 26 { next() } else { random / 26 };
+            random = if random < 26 { numbers.number() } else { random / 26 };
             text.push(char::from(b'a' + (random % 26) as u8));
         }
         text.push('\n');

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use rtad_redis::{RedisWindow, Seen};
+use testkit::random::SplitMix64;
 
 use crate::redis_server::server::Server;
 use crate::redis_server::{HOUR, key, window};
@@ -12,25 +13,8 @@ use crate::redis_server::{HOUR, key, window};
 const BATCH: usize = 1000;
 const TASKS: usize = 8;
 
-/// Pseudo-random numbers: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
-
 /// Numbers of the keys of all events, shuffled: 7.45% are repetitions of other events.
-fn events(count: usize, random: &mut Random) -> (usize, Vec<u32>) {
+fn events(count: usize, random: &mut SplitMix64) -> (usize, Vec<u32>) {
     let distinct = count - count * 745 / 10_000;
     let mut events: Vec<u32> = (0..distinct as u32).collect();
     events.extend((distinct..count).map(|_| random.below(distinct) as u32));
@@ -49,7 +33,7 @@ async fn owner_task(
     for batch in batches {
         let keys: Vec<[u8; 16]> = batch
             .iter()
-            .map(|number| key(Random(u64::from(*number)).next(), u64::from(*number)))
+            .map(|number| key(SplitMix64::new(u64::from(*number)).number(), u64::from(*number)))
             .collect();
         token += 1;
         let answers = loop {
@@ -66,8 +50,8 @@ async fn owner_task(
 
 async fn each_key_is_new_once(server: Server, urls: [String; 2]) {
     let count = std::env::var("RTAD_WINDOW_EVENTS").map_or(1_000_000, |n| n.parse().unwrap());
-    let (distinct, events) = events(count, &mut Random(7));
-    let mut random = Random(11);
+    let (distinct, events) = events(count, &mut SplitMix64::new(7));
+    let mut random = SplitMix64::new(11);
     let mut batches: Vec<Vec<Vec<u32>>> = vec![Vec::new(); 2 * TASKS];
     for batch in events.chunks(BATCH) {
         batches[random.below(2 * TASKS)].push(batch.to_vec());
