@@ -310,6 +310,7 @@ async fn join_all(mut tasks: JoinSet<()>) {
 
 #[cfg(test)]
 mod tests {
+    use testkit::cgroup::Cgroup;
     use testkit::wait_until;
 
     use super::served::tests::Owned;
@@ -317,24 +318,16 @@ mod tests {
 
     #[test]
     fn windows_beyond_the_memory_limit_are_refused_with_the_figures() {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in [
-            ("proc/self/cgroup", "0::/\n"),
-            ("sys/fs/cgroup/memory.max", "4294967296\n"),
-            ("sys/fs/cgroup/memory.current", "0\n"),
-        ] {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        let folder = tempfile::tempdir().unwrap();
+        let group = Cgroup::with_limit(4 << 30);
         let check = |capacity: &str| {
             let text = format!(
                 "state_dir = \"s\"\n[[window]]\nname = \"clicks\"\nlength = \"1h\"\ncapacity = \
                  {capacity}\n[[audience]]\nname = \"a\"\nfrom_window = \"clicks\"\n"
             );
-            let file = root.path().join("writer.toml");
+            let file = folder.path().join("writer.toml");
             std::fs::write(&file, text).unwrap();
-            memory_shortage(&Config::read(&file).unwrap(), &Headroom::below(root.path()))
+            memory_shortage(&Config::read(&file).unwrap(), &group.headroom())
         };
         assert!(check("80_000_000").is_none());
         let error = check("100_000_000").unwrap().to_string();

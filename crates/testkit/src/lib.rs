@@ -7,6 +7,7 @@
 //! | [`process`] | child processes of the programs under test |
 //! | [`port`] | free ports |
 //! | [`redis`] | a Redis server |
+//! | [`cgroup`] | a memory limit |
 //! | [`random`] | deterministic pseudo-random numbers and keys |
 //! | [`sandbox`] | a folder with inputs and a store, and runs of programs in it |
 //! | [`server`] | a file server with injected faults |
@@ -22,6 +23,7 @@
 
 #![allow(clippy::unwrap_used, reason = "errors fail the test")]
 
+pub mod cgroup;
 pub mod client;
 pub mod config_reference;
 pub mod faulty_store;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use rtad::sync::{Shared, SwapMode, Syncer};
 use rtad_core::filter::FilterKind;
-use rtad_core::headroom::Headroom;
 use rtad_store::Store;
+use testkit::cgroup::Cgroup;
 
 use super::*;
 
@@ -66,17 +66,7 @@ fn full_disk_keeps_the_old_generation() {
 #[test]
 fn rolling_needs_disk_memory_for_chunks_only() {
     let mut site = Site::new();
-    let root = tempfile::tempdir().unwrap();
-    let put = |path: &str, text: &str| {
-        let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    put("proc/self/cgroup", "0::/\n");
-    put("sys/fs/cgroup/memory.max", "1000000000\n");
-    put("sys/fs/cgroup/memory.current", "0\n");
-    let leave =
-        |bytes: u64| put("sys/fs/cgroup/memory.current", &format!("{}\n", 1_000_000_000 - bytes));
+    let group = Cgroup::with_limit(1_000_000_000);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let start = |site: &Site, swap| {
         let shared = Shared::default();
@@ -84,13 +74,12 @@ fn rolling_needs_disk_memory_for_chunks_only() {
             crate::server::Served::from(config(site.depot.url(), CONFIG, OFTEN)).0.plan();
         plan.swap = swap;
         let store = Store::open(site.depot.url()).unwrap();
-        let sync =
-            Syncer::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+        let sync = Syncer::new(store, plan, shared.clone()).with_headroom(group.headroom());
         (sync.with_cache(Some(site.cache())), shared)
     };
     let mut syncs = [SwapMode::Whole, SwapMode::Rolling].map(|swap| start(&site, swap));
     let mut poll = |leave_bytes: u64| {
-        leave(leave_bytes);
+        group.set_used(1_000_000_000 - leave_bytes);
         let results = syncs.each_mut().map(|(sync, shared)| {
             runtime.block_on(sync.poll_all());
             shared.history.last(&AUDIENCE.parse().unwrap()).unwrap()

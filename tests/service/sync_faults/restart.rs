@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rtad::sync::{Shared, Syncer};
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::headroom::Headroom;
 use rtad_store::Store;
 
+use testkit::cgroup::Cgroup;
 use testkit::server::{Fault, FileServer};
 
 use super::*;
@@ -336,19 +336,11 @@ fn unwritable_cache_disables_only_the_cache() {
 #[test]
 fn snapshot_larger_than_the_memory_limit_is_rejected() {
     let site = Site::new();
-    let root = tempfile::tempdir().unwrap();
-    let put = |path: &str, text: &str| {
-        let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    put("proc/self/cgroup", "0::/\n");
-    put("sys/fs/cgroup/memory.max", "1000000000\n");
-    put("sys/fs/cgroup/memory.current", "0\n");
+    let group = Cgroup::with_limit(1_000_000_000);
     let shared = Shared::default();
     let plan = crate::server::Served::from(config(site.depot.url(), CONFIG, NEVER)).0.plan();
     let store = Store::open(site.depot.url()).unwrap();
-    let sync = Syncer::new(store, plan, shared.clone()).with_headroom(Headroom::below(root.path()));
+    let sync = Syncer::new(store, plan, shared.clone()).with_headroom(group.headroom());
     let serving = sync.serving();
     let generation = || {
         let catalog = serving.load();
@@ -363,13 +355,13 @@ fn snapshot_larger_than_the_memory_limit_is_rejected() {
     assert_eq!((poll().result, generation()), ("ok", 1));
 
     site.publish(2);
-    put("sys/fs/cgroup/memory.current", "999999000\n");
+    group.set_used(999_999_000);
     let last = poll();
     assert_eq!((last.result, generation()), ("too_large", 1));
     let words = "bytes beside the served one, the container has 1000 left: raise its memory limit";
     assert!(last.error.as_ref().unwrap().contains(words), "{last:?}");
     assert!(shared.telemetry.render().contains("result=\"too_large\"} 1"));
 
-    put("sys/fs/cgroup/memory.max", "max\n");
+    group.set_limit("max");
     assert_eq!((poll().result, generation()), ("ok", 2));
 }
