@@ -170,16 +170,3 @@ pub fn keep_warnings<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     let done = work();
     (done, KEPT_WARNINGS.take().unwrap_or_default())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_codes_are_stable() {
-        use ExitStatus::*;
-        let numbers =
-            [Ok, Unexpected, Usage, BadInput, VerificationFailed, Store, Conflict].map(|s| s as u8);
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
-    }
-}
