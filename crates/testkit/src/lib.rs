@@ -7,6 +7,7 @@
 //! | [`process`] | child processes of the programs under test |
 //! | [`port`] | free ports |
 //! | [`redis`] | a Redis server |
+//! | [`tls`] | a certificate authority |
 //! | [`cgroup`] | a memory limit |
 //! | [`random`] | deterministic pseudo-random numbers and keys |
 //! | [`sandbox`] | a folder with inputs and a store, and runs of programs in it |
@@ -37,6 +38,7 @@ pub mod reference;
 pub mod sandbox;
 pub mod server;
 pub mod store;
+pub mod tls;
 pub mod wait;
 
 pub use wait::wait_until;

@@ -6,47 +6,26 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use testkit::server::Request;
+use testkit::tls::Authority;
 
 use super::*;
 use crate::pod::Pod;
 
-/// A private certificate authority.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// A server config with a certificate for `host`, valid until the end of `year`.
-    fn server(&self, host: &str, year: i32) -> Arc<ServerConfig> {
-        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(year, 12, 31);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let private = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap();
-        let config =
-            config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private);
-        Arc::new(config.unwrap())
-    }
+/// A server config with a certificate for `host`, valid until the end of `year`.
+fn server_config(authority: &Authority, host: &str, year: i32) -> Arc<ServerConfig> {
+    let (certificate, key) = authority.certificate(host, year);
+    let private = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config =
+        config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private);
+    Arc::new(config.unwrap())
 }
 
 /// A directory served over TLS. Its threads end with the test process.
@@ -95,7 +74,7 @@ fn answer(stream: TcpStream, root: &Path, config: Arc<ServerConfig>) -> std::io:
 fn invalid_certificate_is_rejected_until_replaced() {
     const FOREVER: i32 = 2100;
     let (ours, unknown) = (Authority::new("ours"), Authority::new("unknown"));
-    let good = ours.server("127.0.0.1", FOREVER);
+    let good = server_config(&ours, "127.0.0.1", FOREVER);
     let depot = Depot::new();
     let sets = [1, 2].map(members);
     depot.publish(AUDIENCE, &sets[0], &Spec::small());
@@ -111,9 +90,13 @@ fn invalid_certificate_is_rejected_until_replaced() {
     let failed = "rtad_sync_total{audience=\"old_users\",result=\"store\"}";
     let mut generation = 1;
     for (name, bad, words) in [
-        ("expired", ours.server("127.0.0.1", 2001), "expired"),
-        ("of another host", ours.server("store.example.com", FOREVER), "not valid for name"),
-        ("of an unknown CA", unknown.server("127.0.0.1", FOREVER), "UnknownIssuer"),
+        ("expired", server_config(&ours, "127.0.0.1", 2001), "expired"),
+        (
+            "of another host",
+            server_config(&ours, "store.example.com", FOREVER),
+            "not valid for name",
+        ),
+        ("of an unknown CA", server_config(&unknown, "127.0.0.1", FOREVER), "UnknownIssuer"),
     ] {
         store.show(&bad);
         let before = pod.metric(failed);

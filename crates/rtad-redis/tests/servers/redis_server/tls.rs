@@ -3,29 +3,25 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rtad_redis::{RedisConfig, RedisError, RedisWindow, Seen};
 use tempfile::TempDir;
 use testkit::port::free_port;
+use testkit::tls::Authority;
 
 use crate::redis_server::server::Server;
 use crate::redis_server::{HOUR, all, config, keys};
 
-/// A private certificate authority, with its files.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
+/// A certificate authority with its files.
+struct Files {
+    authority: Authority,
     folder: TempDir,
 }
 
-impl Authority {
+impl Files {
     fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Self { issuer: Issuer::new(params, key), folder }
+        let (authority, folder) = (Authority::new(name), tempfile::tempdir().unwrap());
+        fs::write(folder.path().join("ca.pem"), &authority.pem).unwrap();
+        Self { authority, folder }
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -34,9 +30,7 @@ impl Authority {
 
     /// Starts Redis with a certificate for this host; returns its TLS port too.
     fn server(&self, host: &str) -> (Server, u16) {
-        let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let (certificate, key) = self.authority.certificate(host, 2100);
         let files = [self.file("server.pem"), self.file("server.key"), self.file("ca.pem")];
         fs::write(&files[0], certificate.pem()).unwrap();
         fs::write(&files[1], key.serialize_pem()).unwrap();
@@ -69,7 +63,7 @@ fn window(url: &str, ca: &Path) -> RedisWindow {
 
 #[tokio::test]
 async fn server_with_a_certificate_of_the_ca_is_used() {
-    let ours = Authority::new("ours");
+    let ours = Files::new("ours");
     let (mut server, port) = ours.server("127.0.0.1");
     let url = format!("rediss://:secret@127.0.0.1:{port}");
     let window = window(&url, &ours.file("ca.pem"));
@@ -82,7 +76,7 @@ async fn server_with_a_certificate_of_the_ca_is_used() {
 
 #[tokio::test]
 async fn other_certificates_are_rejected() {
-    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let (ours, other) = (Files::new("ours"), Files::new("other"));
     let (_server, port) = ours.server("127.0.0.1");
     let (_named, named_port) = ours.server("redis.example.com");
     let system = config(&format!("rediss://:secret@127.0.0.1:{port}"));
@@ -108,7 +102,7 @@ async fn other_certificates_are_rejected() {
 
 #[tokio::test]
 async fn tls_is_not_spoken_to_a_plain_port_and_the_reverse() {
-    let ours = Authority::new("ours");
+    let ours = Files::new("ours");
     let (server, port) = ours.server("127.0.0.1");
     let tls = window(&format!("rediss://:secret@{}", server.address()), &ours.file("ca.pem"));
     let plain = RedisWindow::connect(&config(&format!("redis://127.0.0.1:{port}")));
@@ -123,7 +117,7 @@ async fn tls_is_not_spoken_to_a_plain_port_and_the_reverse() {
 
 #[test]
 fn unusable_ca_files_are_config_errors() {
-    let ours = Authority::new("ours");
+    let ours = Files::new("ours");
     fs::write(ours.file("empty.pem"), "no certificate").unwrap();
     for (url, file) in [
         ("rediss://127.0.0.1", "missing.pem"),
