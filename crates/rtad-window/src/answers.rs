@@ -136,13 +136,36 @@ impl Answers {
     }
 
     pub(crate) fn insert(&mut self, request_key: RequestKey, answer: Answer) {
-        self.bytes += answer.bytes();
         let seconds = answer.seconds;
-        self.order.push_back((seconds, request_key));
+        self.add(request_key, answer);
+        self.shrink(seconds);
+    }
+
+    fn add(&mut self, request_key: RequestKey, answer: Answer) {
+        self.bytes += answer.bytes();
+        self.order.push_back((answer.seconds, request_key));
         if let Some(replaced) = self.by_request_key.insert(request_key, answer) {
             self.bytes -= replaced.bytes();
         }
-        self.shrink(seconds);
+    }
+
+    /// Adds an answer of a log, which may hold it twice, and older ones after it. Up to an eighth
+    /// more than the memory is in use until [`Self::restore_order`].
+    pub(crate) fn replay(&mut self, request_key: RequestKey, answer: Answer) {
+        self.add(request_key, answer);
+        let memory = self.limits.memory_bytes;
+        // A sort for each answer would take too long.
+        if self.bytes > memory.saturating_add(memory / 8) {
+            self.restore_order();
+        }
+    }
+
+    /// Restores the order of time after answers were replayed, and the bounds.
+    pub(crate) fn restore_order(&mut self) {
+        self.order.make_contiguous().sort_by_key(|(at, _)| *at);
+        if let Some((latest, _)) = self.order.back().copied() {
+            self.shrink(latest);
+        }
     }
 
     /// Removes expired answers, and the oldest beyond the memory.
@@ -161,11 +184,6 @@ impl Answers {
                 self.evicted += u64::from(!is_expired);
             }
         }
-    }
-
-    /// Restores the order of time: a log may hold an answer twice.
-    pub(crate) fn sort(&mut self) {
-        self.order.make_contiguous().sort_by_key(|(at, _)| *at);
     }
 
     /// Numbers of the answers.
@@ -216,6 +234,40 @@ mod tests {
         assert!(answers.get(&RequestKey([1; 16]), 1600).is_none());
         answers.insert(RequestKey([2; 16]), answer(1600, 1));
         assert_eq!((answers.by_request_key.len(), answers.evicted), (1, 0));
+    }
+
+    #[test]
+    fn newest_answers_survive_a_replay_in_any_order() {
+        let request_key = |n: u64| RequestKey(u128::from(n).to_le_bytes());
+        // The log after a checkpoint: answers of new events between copies of old answers. The
+        // first are expired.
+        let copied = (0..200).map(|n| (n, 1000 + 4 * n));
+        let new = (200..230).map(|n| (n, 1900));
+        for log in [new.clone().chain(copied.clone()).collect(), copied.chain(new).collect()] {
+            let log: Vec<(u64, u64)> = log;
+            let mut answers = Answers::new(LIMITS);
+            for (n, seconds) in &log {
+                answers.replay(request_key(*n), answer(*seconds, 10_000));
+                assert!(answers.bytes <= LIMITS.memory_bytes / 8 * 9);
+            }
+            answers.restore_order();
+            let fit = LIMITS.memory_bytes / (OVERHEAD_BYTES + 20_000);
+            let kept: Vec<u64> =
+                (0..230).filter(|n| answers.get(&request_key(*n), 1900).is_some()).collect();
+            assert_eq!(kept, (230 - fit..230).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn expired_answers_push_no_live_ones_out_of_a_replay() {
+        let request_key = |n: u64| RequestKey(u128::from(n).to_le_bytes());
+        let mut answers = Answers::new(LIMITS);
+        for (n, seconds) in (0..50).map(|n| (n, 2000)).chain((50..100).map(|n| (n, 1000))) {
+            answers.replay(request_key(n), answer(seconds, 10_000));
+        }
+        answers.restore_order();
+        let live = (0..100).filter(|n| answers.get(&request_key(*n), 2000).is_some());
+        assert_eq!((live.count(), answers.evicted), (50, 0));
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Loaded {
         self.window.recount();
         // The caller lists all keys at its start.
         let _ = self.window.take_evicted(|_, _| {});
-        self.answers.sort();
+        self.answers.restore_order();
         self
     }
 
@@ -290,7 +290,7 @@ fn apply(loaded: &mut Loaded, mut payload: &[u8]) -> Option<()> {
             Frame::Changes { tick, changes } => (tick, changes, false),
             Frame::Forgotten { tick, changes } => (tick, changes, true),
             Frame::Answered { request_key, answer } => {
-                answers.insert(request_key, answer);
+                answers.replay(request_key, answer);
                 continue;
             }
             Frame::WallOffset(millis) => {
