@@ -125,8 +125,12 @@ impl Answers {
         Self { limits, by_request_key, order, first: 0, bytes: 0, evicted: 0 }
     }
 
+    /// Times of answers are whole seconds: an answer is kept for its time and less than two
+    /// seconds more.
     fn is_expired(&self, at: u64, seconds: u64) -> bool {
-        at + self.limits.time.as_secs() <= seconds
+        let time = self.limits.time;
+        let whole = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+        at + whole < seconds
     }
 
     pub(crate) fn get(&self, request_key: &RequestKey, seconds: u64) -> Option<&Answer> {
@@ -230,10 +234,21 @@ mod tests {
     fn answers_are_kept_for_their_time() {
         let mut answers = Answers::new(LIMITS);
         answers.insert(RequestKey([1; 16]), answer(1000, 1));
-        assert!(answers.get(&RequestKey([1; 16]), 1599).is_some());
-        assert!(answers.get(&RequestKey([1; 16]), 1600).is_none());
-        answers.insert(RequestKey([2; 16]), answer(1600, 1));
+        assert!(answers.get(&RequestKey([1; 16]), 1600).is_some());
+        assert!(answers.get(&RequestKey([1; 16]), 1601).is_none());
+        answers.insert(RequestKey([2; 16]), answer(1601, 1));
         assert_eq!((answers.by_request_key.len(), answers.evicted), (1, 0));
+    }
+
+    #[test]
+    fn parts_of_a_second_shorten_no_time_of_answers() {
+        let time = Duration::from_millis(1900);
+        let mut answers = Answers::new(AnswerLimits { time, ..LIMITS });
+        // Counted at 1000.9 s and repeated at 1002.8 s.
+        answers.insert(RequestKey([1; 16]), answer(1000, 1));
+        answers.shrink(1002);
+        assert!(answers.get(&RequestKey([1; 16]), 1002).is_some());
+        assert!(answers.get(&RequestKey([1; 16]), 1003).is_none());
     }
 
     #[test]

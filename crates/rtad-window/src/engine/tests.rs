@@ -160,10 +160,10 @@ fn retry_gets_the_first_answer_also_after_a_crash_and_a_checkpoint() {
     // The checkpoint moves the answer to its segment.
     driven.checkpoint();
     let (mut driven, dir) = driven.crash(SPEC, D::Fsync);
-    driven.set_time(1599, 1599);
+    driven.set_time(1600, 1600);
     assert_eq!(driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen, first.seen);
     assert_eq!(driven.counts(keys([1, 2])), [2, 1]);
-    driven.set_time(1600, 1600);
+    driven.set_time(1601, 1601);
     let late = driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen;
     assert_eq!(late, [Seen::Duplicate(3), Seen::Duplicate(3), Seen::Duplicate(2)]);
     drop(dir);
