@@ -17,7 +17,7 @@ use percent_encoding::percent_decode_str;
 
 use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
 use rtad_core::snapshot::AudienceName;
-use rtad_window::{RequestKey, Retry};
+use rtad_window::{RequestKey, Retry, Seen};
 
 use super::app::App;
 use super::bodies::check_unix_seconds;
@@ -115,12 +115,31 @@ async fn answer(
         None => None,
     };
     let retry = retry(&app.keys, &callback.config, query, &key);
-    let observed = window.observe(vec![key], at, retry).await?;
-    callback.counters.counted(observed.is_some());
+    let observed = match window.observe(vec![key], at, retry).await {
+        // Whatever `when_full` says: the platform repeats a 503.
+        Ok(Some(observed)) if observed.seen.contains(&Seen::Full) => {
+            window.count(Results::of(&observed.seen));
+            Err(ApiError::WindowFull)
+        }
+        observed => observed,
+    };
     match observed {
-        Some(observed) if !observed.is_repeated => window.count(Results::of(&observed.seen)),
-        Some(_) => {}
-        None => window.count(Results { late: 1, ..Results::default() }),
+        Ok(Some(observed)) => {
+            callback.counters.counted.increment(1);
+            if !observed.is_repeated {
+                window.count(Results::of(&observed.seen));
+            }
+        }
+        Ok(None) => {
+            callback.counters.late.increment(1);
+            window.count(Results { late: 1, ..Results::default() });
+        }
+        Err(error) => {
+            if error == ApiError::WindowFull {
+                callback.counters.full.increment(1);
+            }
+            return Err(error);
+        }
     }
     Ok(accepted(&callback.config))
 }

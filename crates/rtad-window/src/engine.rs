@@ -282,7 +282,9 @@ impl Engine {
             let passed = changes.iter().filter(|change| count_of(&change.words) == *threshold);
             keys.extend(passed.map(|change| key_of(&change.words)));
         }
-        if let Some((request_key, request)) = retry {
+        // A repetition of events that found no room is counted once there is some.
+        let is_counted = seen.is_empty() || seen.iter().any(|seen| *seen != Seen::Full);
+        if let Some((request_key, request)) = retry.filter(|_| is_counted) {
             let outcomes = Outcomes::new(&seen);
             let answer = Answer { seconds: self.seconds, request, outcomes };
             group.add_answer(&request_key, &answer);

@@ -177,8 +177,9 @@ impl UploadCounters {
 
 /// Metrics of a window's click callbacks.
 pub(in super::super) struct CallbackCounters {
-    counted: Counter,
-    late: Counter,
+    pub(in super::super) counted: Counter,
+    pub(in super::super) late: Counter,
+    pub(in super::super) full: Counter,
     blank: Counter,
     malformed: Counter,
     pub(in super::super) without_time: Counter,
@@ -194,15 +195,11 @@ impl CallbackCounters {
         Self {
             counted: callbacks("counted"),
             late: callbacks("late"),
+            full: callbacks("full"),
             blank: callbacks("blank"),
             malformed: callbacks("malformed"),
             without_time: telemetry.counter(without_time, vec![label(window)]),
         }
-    }
-
-    /// A callback with a usable id; late or not.
-    pub(in super::super) fn counted(&self, is_in_time: bool) {
-        if is_in_time { &self.counted } else { &self.late }.increment(1);
     }
 
     pub(in super::super) fn unusable(&self, cause: Unusable) {
@@ -237,7 +234,7 @@ pub(in super::super) fn describe() {
     describe_counter!("rtad_window_events_total", "Events by result");
     describe_counter!(
         "rtad_window_callbacks_total",
-        "Click callbacks answered with 200, by result: counted, late, or without a usable id"
+        "Click callbacks by result: counted, late, without room, or without a usable id"
     );
     describe_counter!(
         "rtad_window_callbacks_without_time_total",
