@@ -135,7 +135,7 @@ async fn answer(
             window.count(Results { late: 1, ..Results::default() });
         }
         Err(error) => {
-            if error == ApiError::WindowFull {
+            if matches!(error, ApiError::WindowFull | ApiError::BackendFull) {
                 callback.counters.full.increment(1);
             }
             return Err(error);

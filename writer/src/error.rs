@@ -58,6 +58,8 @@ pub(super) enum ApiError {
     Owned,
     /// An event of the request found no room in the window.
     WindowFull,
+    /// The window's backend is out of memory.
+    BackendFull,
     /// The window's log cannot be written, or its owner has no lease, or another owner has claimed
     /// the window.
     NotDurable,
@@ -125,7 +127,9 @@ impl ApiError {
             Self::Owned => (StatusCode::CONFLICT, "owned", "Audience follows a window"),
             Self::NoValues => (StatusCode::CONFLICT, "no_values", "Audience without values"),
             Self::OtherDigest(_) => (StatusCode::CONFLICT, "other_digest", "Ids of another hash"),
-            Self::WindowFull => (StatusCode::SERVICE_UNAVAILABLE, "window_full", "Window full"),
+            Self::WindowFull | Self::BackendFull => {
+                (StatusCode::SERVICE_UNAVAILABLE, "window_full", "Window full")
+            }
             Self::Backend => (StatusCode::SERVICE_UNAVAILABLE, "backend", "Backend failed"),
             Self::NotDurable => {
                 (StatusCode::SERVICE_UNAVAILABLE, "not_durable", "Event not written")
@@ -204,7 +208,12 @@ impl ApiError {
             }
             Self::WindowFull => {
                 "an event found no room in the window, and no event of the request was counted: \
-                 move to a larger window under another name, or raise maxmemory of the backend"
+                 move to a larger window under another name"
+                    .to_owned()
+            }
+            Self::BackendFull => {
+                "the server that holds the window is out of memory: raise its maxmemory; some \
+                 events may have been counted: retry with the same Idempotency-Key"
                     .to_owned()
             }
             Self::Backend => {
@@ -383,6 +392,7 @@ mod tests {
             ApiError::OtherDigest(KeyDigest::Sha1),
             ApiError::Owned,
             ApiError::WindowFull,
+            ApiError::BackendFull,
             ApiError::NotDurable,
             ApiError::Backend,
             ApiError::Exists,

@@ -180,7 +180,7 @@ impl RemoteWindow {
         }
         self.log_failure(error);
         match error {
-            RedisError::OutOfMemory { .. } => ApiError::WindowFull,
+            RedisError::OutOfMemory { .. } => ApiError::BackendFull,
             _ => ApiError::Backend,
         }
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::client::metric;
+use testkit::port::free_port;
 use testkit::redis::Redis;
 use testkit::sandbox::Sandbox;
 use testkit::wait_until;
@@ -63,4 +64,25 @@ fn owners_share_a_window_in_redis() {
     one.post(&path("w", "events"), &ids).problem(503, "backend");
     let writable = "rtad_window_writable{window=\"w\"}";
     wait_until("the failure shows", || metric(&serves[0].metrics(), writable) == 0.0);
+}
+
+#[test]
+fn full_server_says_that_a_part_may_be_counted() {
+    let sandbox = Sandbox::new();
+    let full = ["--maxmemory", "1", "--maxmemory-policy", "noeviction"];
+    let redis = Redis::start_with("redis-server".as_ref(), free_port(), &full);
+    let backend = redis.url();
+    let window = format!(
+        "[[window]]\nname = \"w\"\nlength = \"1h\"\nbackend = {backend:?}\n\
+         [window.callback]\nid = [\"md5\"]\n"
+    );
+    let serve = serve(&sandbox, &window);
+    let mut api = serve.connect();
+    let answer = api.post(&path("w", "events"), &json!({ "kind": "text", "ids": ["a"] }));
+    let detail = answer.problem(503, "window_full");
+    assert!(detail.contains("some events may have been counted"), "{detail}");
+    let callback = path("w", "events?md5=900150983cd24fb0d6963f7d28e17f72");
+    api.get(&callback).problem(503, "window_full");
+    let full = "rtad_window_callbacks_total{window=\"w\",result=\"full\"}";
+    assert_eq!(metric(&serve.metrics(), full), 1.0);
 }
