@@ -34,6 +34,8 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const AT: &str = "at_unix_seconds";
 /// Number of late events of a binary request.
 const LATE: HeaderName = HeaderName::from_static("rtad-late");
+/// Number of events of a binary request that found no room.
+const WINDOW_FULL: HeaderName = HeaderName::from_static("rtad-window-full");
 
 /// The window in a path.
 pub(super) struct NamedWindow(AnyWindow);
@@ -254,8 +256,10 @@ pub(super) async fn events(
     let new = ids.per_id(seen.iter().map(is_new)).into_iter().map(Option::flatten);
     if ids.is_binary {
         let mut response = bits(new.map(|new| new == Some(true)));
-        if late > 0 {
-            response.headers_mut().insert(LATE, late.into());
+        for (name, number) in [(LATE, late), (WINDOW_FULL, results.full)] {
+            if number > 0 {
+                response.headers_mut().insert(name, number.into());
+            }
         }
         return Ok(response);
     }

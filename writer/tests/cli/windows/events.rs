@@ -181,6 +181,11 @@ fn full_window_answers_as_configured() {
         assert_eq!(answer["window_full"], 68);
         assert_eq!((&answer["new"][99], &answer["counts"][99]), (&expected, &Value::Null));
         assert_eq!(api.post(&events, &text(200..201)).ok()["new"], json!([expected]));
+        let binary = api.binary(&events, &keys(0..3));
+        assert_eq!(
+            (flags(&binary, 3), binary.header("rtad-window-full")),
+            (vec![expected == true; 3], Some("3"))
+        );
     }
     let events = path("error", "events");
     let refused = |api: &mut Api, ids| {
