@@ -48,6 +48,8 @@ COLLECT = """
     GROUP BY window_start, window_end, LEFT(MD5(line), 1)
 """
 MAX_BATCH = 10_000
+# Bytes.
+MAX_ID = 1024
 # The writer knows an Idempotency-Key for 10 minutes.
 GIVE_UP = 540
 # Statuses below 500 that pass.
@@ -105,9 +107,21 @@ def event(line):
     """The event, or an empty one if the line is not a JSON object."""
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {}
+
+
+def id_of(one, field):
+    """The device id of an event, or an empty one, which is answered with null. An id that the
+    writer refuses must not end the job: it would send the same batch again."""
+    found = one.get(field)
+    try:
+        is_id = isinstance(found, str) and len(found.encode()) <= MAX_ID
+    except UnicodeEncodeError:
+        # A surrogate without its pair.
+        is_id = False
+    return found if is_id else ""
 
 
 class Count(FlatMapFunction):
@@ -123,9 +137,7 @@ class Count(FlatMapFunction):
     def flat_map(self, batch):
         batch = json.loads(batch)
         events = [event(line) for line in batch["lines"]]
-        ids = [one.get(self.field) for one in events]
-        # An empty id is answered with null.
-        ids = [one if isinstance(one, str) else "" for one in ids]
+        ids = [id_of(one, self.field) for one in events]
         answer = self.window.count(ids, self.kind, batch["key"])
         for one, new, times in zip(events, answer["new"], answer["counts"], strict=True):
             yield json.dumps(one | {"new": new, "count": times})

@@ -28,6 +28,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 MAX_BATCH = 10_000
+# Bytes.
+MAX_ID = 1024
 # The writer knows an Idempotency-Key for 10 minutes.
 KNOWN = 600
 GIVE_UP = 540
@@ -112,30 +114,43 @@ class Partition:
 
 
 def id_of(message, field):
-    """The device id, or an empty one, which is answered with null."""
+    """The device id, or an empty one, which is answered with null. An id that the writer refuses
+    must not end the consumer: it would cut the same batch again."""
     try:
         value = json.loads(message.value() or b"")
         found = value.get(field) if isinstance(value, dict) else None
-    except ValueError:
-        found = None
-    return found if isinstance(found, str) else ""
+        # A surrogate without its pair is a ValueError.
+        is_id = isinstance(found, str) and len(found.encode()) <= MAX_ID
+    except (ValueError, RecursionError):
+        is_id = False
+    return found if is_id else ""
 
 
 def forward(producer, topic, messages):
     """Sends new events on. Their header `source` is unique: a process that is killed here sends
     them again."""
+    errors = []
+
+    def delivered(error, _):
+        if error:
+            errors.append(error)
+
     for message in messages:
         source = f"{message.topic()}/{message.partition()}/{message.offset()}"
         headers = [*(message.headers() or []), ("source", source.encode())]
         # A full queue waits.
         while True:
             try:
-                producer.produce(topic, message.value(), message.key(), headers=headers)
+                value, key = message.value(), message.key()
+                producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(1)
     if producer.flush(30):
         raise SystemExit(f"{topic}: not all new events were forwarded in 30 s")
+    # Refused messages leave the queue.
+    if errors:
+        raise SystemExit(f"{topic}: {len(errors)} new events were not forwarded: {errors[0]}")
 
 
 class Job:

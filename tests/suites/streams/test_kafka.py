@@ -1,7 +1,9 @@
 """docs/examples/streams/kafka_consumer.py: lost answers, killed consumers, and rebalances."""
 
+import json
 import os
 import random
+import runpy
 import signal
 import sys
 import uuid
@@ -16,6 +18,8 @@ from suites.testkit.waiting import wait_until
 
 EXAMPLES = ROOT / "docs/examples/streams"
 DEVICES, REPEATED, UNUSABLE = 1500, 900, 30
+# Half of a surrogate pair makes a body that the writer refuses.
+UNUSABLE_IDS = ("", "\ud800", "a" * 1025)
 # The consumer of the example, killed at a call of `forward`: after the answer, before the commit.
 KILLED = """
 import os, signal, sys
@@ -53,7 +57,8 @@ class Stream:
         self.brokers, self.devices, self.writer, self.folder = brokers, devices, writer, folder
         self.name = f"clicks-{uuid.uuid4()}"
         self.started = []
-        ids = [*devices, *devices[:REPEATED], *[""] * UNUSABLE]
+        unusable = UNUSABLE_IDS * (UNUSABLE // len(UNUSABLE_IDS))
+        ids = [*devices, *devices[:REPEATED], *unusable]
         random.Random(1).shuffle(ids)
         brokers.publish(self.name, [{"id": one} for one in ids])
 
@@ -111,6 +116,66 @@ def stream(brokers, devices, writer, tmp_path):
     yield stream
     for consumer in stream.started:
         consumer.kill()
+
+
+class Message:
+    """A message of a topic, with this value."""
+
+    def __init__(self, value):
+        self.bytes = value
+
+    def value(self):
+        return self.bytes
+
+    def key(self):
+        return None
+
+    def headers(self):
+        return None
+
+    def topic(self):
+        return "clicks"
+
+    def partition(self):
+        return 0
+
+    def offset(self):
+        return 0
+
+
+class RefusedProducer:
+    """A producer whose brokers refuse each message, which leaves the queue."""
+
+    def __init__(self):
+        self.calls = []
+
+    def produce(self, *_, on_delivery, **__):
+        self.calls.append(on_delivery)
+
+    def flush(self, _):
+        for call in self.calls:
+            call("refused", None)
+        return 0
+
+
+def example():
+    """The names of the example. No file is compiled into its folder."""
+    return runpy.run_path(str(EXAMPLES / "kafka_consumer.py"))
+
+
+def test_message_without_a_usable_id_has_an_empty_one():
+    id_of = example()["id_of"]
+    deep = b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    unusable = [json.dumps({"id": one}).encode() for one in UNUSABLE_IDS]
+    for value in (*unusable, deep, b"\xff", b"[]", b"{}", b'{"id": 1}', None):
+        assert id_of(Message(value), "id") == ""
+    longest = "ü" * 512
+    assert id_of(Message(json.dumps({"id": longest}).encode()), "id") == longest
+
+
+def test_events_that_the_brokers_refuse_end_the_consumer_before_the_commit():
+    with pytest.raises(SystemExit, match="2 new events were not forwarded"):
+        example()["forward"](RefusedProducer(), "new", [Message(b"{}")] * 2)
 
 
 def test_lost_answer_is_repeated_with_the_same_key(stream):
