@@ -72,11 +72,7 @@ pub(super) async fn write(
     if app.windows.is_followed(&audience) && !op.is_about_tombstones() {
         return Err(ApiError::Owned);
     }
-    // A window's events since the tombstone are not in its audience.
-    let is_reported = op == Op::Lift && app.windows.is_followed(&audience);
-    let lifted = if is_reported { request.keys.clone() } else { Vec::new() };
     let written = app.writers.write(&audience, request).await?;
-    app.windows.report(&audience, &lifted);
     let Written { sequence, generation, entombed, without_value, new } = written;
     let new = (op == Op::AddIfAbsent).then(|| flags_per_id(&new, ids, &rejected));
     let answer = Answer { sequence, generation, accepted, rejected, entombed, without_value, new };

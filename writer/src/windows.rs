@@ -32,7 +32,6 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use rtad_core::device::DeviceKey;
 use rtad_core::headroom::Headroom;
 use rtad_core::snapshot::AudienceName;
 use rtad_redis::RedisError;
@@ -256,13 +255,6 @@ impl Windows {
                 audience = audience.as_str(),
                 "ids of kind text match no device in an audience; send device ids with their kind"
             );
-        }
-    }
-
-    /// Reports keys whose membership another writer may have changed.
-    pub(super) fn report(&self, audience: &AudienceName, keys: &[DeviceKey]) {
-        if let Some((_, reports)) = self.followed_audiences.get(audience) {
-            reports.add(keys.iter().map(DeviceKey::as_bytes));
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use rtad_core::device::DeviceKey;
 use rtad_core::error_chain::error_chain;
 use rtad_core::snapshot::{
-    BuiltChunk, Current, DeltaEntry, ManifestBuilder, State, chunk_runs, shards_per_chunk,
+    BuiltChunk, Current, Delta, DeltaEntry, ManifestBuilder, State, chunk_runs, shards_per_chunk,
 };
 use rtad_store::StoreError;
 use rtad_store::write::{Change, Ledger, StoreWriter};
@@ -69,6 +69,8 @@ struct Session {
     /// `None` after an error: it may be stale.
     ledger: Option<Ledger>,
     written: Content,
+    /// The tombstones that applied to the last delta: it lacks these devices.
+    tombstones: Option<Arc<Delta>>,
     /// Members of the generation.
     generation_keys: u64,
     /// The failure that was logged last.
@@ -192,7 +194,7 @@ impl Follower {
 
     /// Reads the audience; whether its content is what this task wrote last.
     async fn is_unchanged(&self, session: &mut Session) -> Result<bool, WriteError> {
-        let Session { ledger, written, .. } = session;
+        let Session { ledger, written, tombstones, .. } = session;
         let ledger = match ledger {
             Some(ledger) => {
                 ledger.refresh().await?;
@@ -200,13 +202,41 @@ impl Follower {
             }
             None => ledger.insert(self.store.ledger(&self.config.name).await?),
         };
+        self.report_lifted(ledger, tombstones).await?;
         Ok(written.is_of(ledger) && ledger.current().state != State::Deleted)
+    }
+
+    /// Reports the devices whose tombstone was lifted by any process: their events since are not in
+    /// the audience.
+    async fn report_lifted(
+        &self,
+        ledger: &mut Ledger,
+        tombstones: &mut Option<Arc<Delta>>,
+    ) -> Result<(), WriteError> {
+        let entry = ledger.current().tombstones.clone();
+        if tombstones.as_ref().map(|held| held.entry()) == entry.as_ref() {
+            return Ok(());
+        }
+        let current = match &entry {
+            Some(entry) => Some(ledger.delta(entry).await?),
+            None => None,
+        };
+        // Both are sorted.
+        let mut entombed = current.iter().flat_map(|current| current.removed().iter()).peekable();
+        let is_lifted = |key: &&DeviceKey| {
+            while entombed.next_if(|one| one < key).is_some() {}
+            entombed.peek() != Some(key)
+        };
+        let held = tombstones.iter().flat_map(|held| held.removed().iter());
+        self.reports.add(held.filter(is_lifted).map(DeviceKey::as_bytes));
+        *tombstones = current;
+        Ok(())
     }
 
     /// Writes the changes of keys as a delta. `false`: another process has changed the audience,
     /// so that further deltas would not make it right.
     async fn append(&self, session: &mut Session, keys: &[Key]) -> Result<bool, WriteError> {
-        let Session { ledger, written, .. } = session;
+        let Session { ledger, written, tombstones, .. } = session;
         let ledger = match ledger {
             Some(ledger) => ledger,
             None => ledger.insert(self.store.ledger(&self.config.name).await?),
@@ -214,6 +244,7 @@ impl Follower {
         if !written.is_of(ledger) {
             return Ok(false);
         }
+        self.report_lifted(ledger, tombstones).await?;
         // A delta of so many keys would be replaced by a generation at once.
         if keys.len() as u64 > MAX_DELTA_KEYS.max(session.generation_keys / 2) {
             self.publish(session).await?;
@@ -226,6 +257,7 @@ impl Follower {
                 if !written.is_of(ledger) {
                     return Ok(false);
                 }
+                self.report_lifted(ledger, tombstones).await?;
                 ledger.append(self.change(keys).await?).await?
             }
             appended => appended?,
@@ -294,7 +326,9 @@ impl Follower {
         // Deltas that another process appended meanwhile are not among the written.
         let written = Content { generation, deltas: Vec::new() };
         let failure = session.failure.take();
-        *session = Session { ledger: None, written, generation_keys: keys.len() as u64, failure };
+        // The generation contains the devices with a tombstone too.
+        let (ledger, tombstones, generation_keys) = (None, None, keys.len() as u64);
+        *session = Session { ledger, written, tombstones, generation_keys, failure };
         Ok(())
     }
 }

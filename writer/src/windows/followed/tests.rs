@@ -72,6 +72,29 @@ fn later_owner_repairs_what_the_earlier_one_wrote() {
     later.stop(&runtime);
 }
 
+/// Its event came while it had the tombstone, in a delta that lacks it.
+#[test]
+fn tombstone_lifted_by_another_process_makes_a_member_of_the_window() {
+    let runtime = Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let depot = Depot::new();
+    let following = Following::start(&runtime, &depot, &[[1; 16]]);
+    wait_until("the audience", || has(&depot, 1));
+    let change = |change: fn(&mut Change, DeviceKey), keys: &[u8]| {
+        let mut changes = Change::default();
+        keys.iter().for_each(|key| change(&mut changes, device(*key)));
+        depot.append("a", changes);
+    };
+    change(Change::entomb, &[2, 3]);
+    runtime.block_on(following.owner.observe(&[[2; 16], [4; 16]]));
+    wait_until("an event beside", || has(&depot, 4));
+    assert!(!has(&depot, 2));
+    change(Change::lift, &[2, 3]);
+    wait_until("the device without a tombstone", || has(&depot, 2));
+    assert!(!has(&depot, 3));
+    following.stop(&runtime);
+}
+
 #[test]
 fn audience_deleted_by_another_process_is_published_again() {
     let runtime = Runtime::new().unwrap();
