@@ -136,6 +136,18 @@ impl WindowFolder {
         }
     }
 
+    /// The highest claim that has left a checkpoint; 0 without one. A first claim follows it:
+    /// `CURRENT` may have been removed by hand.
+    ///
+    /// # Errors
+    ///
+    /// A store error.
+    pub async fn last_epoch(&self) -> Result<u64, StoreError> {
+        let files = self.store.backend().list(&window_checkpoints_path(&self.window)).await?;
+        let epochs = files.iter().filter_map(|file| epoch_of(file.location.filename()?));
+        Ok(epochs.max().unwrap_or(0))
+    }
+
     /// Reads [`Self::current`] for an owner that runs: a missing directory is a lost mount.
     async fn read(&self) -> Result<Option<(WindowCurrent, UpdateVersion)>, StoreError> {
         let path = window_current_path(&self.window);

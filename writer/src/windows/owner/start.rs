@@ -171,7 +171,11 @@ impl Candidate {
         let mut attempt = 0;
         let (claimed, began) = loop {
             attempt += 1;
-            let claimed = self.next_claim(&mut content).map_err(self.files())?;
+            let last_epoch = match &content.found {
+                Some(found) => found.epoch,
+                None => self.folder.last_epoch().await.map_err(self.store())?,
+            };
+            let claimed = self.next_claim(&mut content, last_epoch).map_err(self.files())?;
             let began = Instant::now();
             let expected = Expected::Found(content.found.as_ref());
             match self.folder.replace(&claimed, expected).await {
@@ -196,7 +200,11 @@ impl Candidate {
 
     /// The claim after the found one. Its text is in the directory before the store has it: the
     /// store's answer may be lost.
-    fn next_claim(&self, content: &mut ReadFiles) -> std::io::Result<WindowCurrent> {
+    fn next_claim(
+        &self,
+        content: &mut ReadFiles,
+        last_epoch: u64,
+    ) -> std::io::Result<WindowCurrent> {
         let found = content.found.as_ref();
         let boot = boot_id();
         let wait_seconds = wait_seconds(found, &content.claims, &boot);
@@ -205,7 +213,7 @@ impl Candidate {
         self.dir.set_claims(&content.claims)?;
         Ok(WindowCurrent {
             format: WindowCurrent::FORMAT,
-            epoch: found.map_or(0, |found| found.epoch) + 1,
+            epoch: last_epoch + 1,
             owner,
             boot,
             claimed_unix_seconds: now_unix_seconds(),

@@ -137,6 +137,27 @@ async fn stored_checkpoint_keeps_its_age_while_no_checkpoint_can_be_written() {
     assert!(owner.stored_unix_seconds() > before);
 }
 
+/// The step of the guide for a restored store.
+#[tokio::test(flavor = "multi_thread")]
+async fn start_without_current_leaves_no_earlier_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = || {
+        let store = Store::open(folder.path().join("s").to_str().unwrap()).unwrap();
+        StoreWriter::new(store).unwrap()
+    };
+    let stored = folder.path().join("s/.windows/w");
+    let checkpoints = || std::fs::read_dir(stored.join("checkpoints")).unwrap().count();
+    for _ in 0..3 {
+        let owner = Owned::over(store(), FSYNC).await;
+        owner.store().await;
+        assert_eq!(checkpoints(), 1);
+    }
+    std::fs::remove_file(stored.join("CURRENT")).unwrap();
+    let owner = Owned::over(store(), FSYNC).await;
+    owner.store().await;
+    assert_eq!(checkpoints(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn checkpoint_is_due_one_interval_after_it_was_begun() {
     let owner = Owned::start(FSYNC).await;

@@ -101,6 +101,19 @@ async fn only_a_claim_removes_half_written_checkpoints() {
 }
 
 #[tokio::test]
+async fn claims_after_a_removed_current_follow_the_checkpoints() {
+    let store = Store::in_memory();
+    let window = folder_in(&store);
+    assert_eq!(window.last_epoch().await.unwrap(), 0);
+    let one = claim(&window, None, "one").await.unwrap();
+    let two = claim(&window, Some(&one), "two").await.unwrap();
+    upload(&window, &two, &local(b"content", 1)).await.unwrap();
+    let path = window_current_path(&window.window);
+    store.objects(&path).await.unwrap().delete(&path).await.unwrap();
+    assert_eq!(window.last_epoch().await.unwrap(), two.epoch);
+}
+
+#[tokio::test]
 async fn missing_current_confirms_no_owner_and_stays_missing() {
     let store = Store::in_memory();
     let window = folder_in(&store);
