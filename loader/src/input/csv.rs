@@ -184,16 +184,20 @@ fn name_in(cell: &[u8]) -> &[u8] {
     inner.unwrap_or(name).trim_ascii()
 }
 
-/// Whether a line of a row is one by itself: it has as many cells, and a delimiter within quotes.
+/// Whether a line of a row is one by itself: it has as many cells, any others are empty, and a
+/// delimiter is within quotes.
 fn has_row_in_quotes(row: &csv::ByteRecord, width: usize, delimiter: u8) -> bool {
     row.iter().enumerate().any(|(index, cell)| {
         let last = cell.iter().filter(|byte| **byte == b'\n').count();
         last > 0
             && cell.split(|byte| *byte == b'\n').enumerate().any(|(number, line)| {
-                let delimiters = line.iter().filter(|byte| **byte == delimiter).count();
+                let is_divided = line.contains(&delimiter);
                 let before = if number == 0 { index } else { 0 };
-                let after = if number == last { row.len() - 1 - index } else { 0 };
-                before + delimiters + 1 + after == width && (delimiters > 0 || width == 1)
+                let after = row.iter().skip(if number == last { index + 1 } else { row.len() });
+                let cells = line.split(|byte| *byte == delimiter).chain(after);
+                before + cells.clone().count() >= width
+                    && cells.skip(width - before).all(<[u8]>::is_empty)
+                    && (is_divided || width == 1)
             })
     })
 }

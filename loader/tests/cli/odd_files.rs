@@ -102,6 +102,12 @@ fn readable(ids: &[String]) -> Vec<Odd> {
             Read,
         ),
         odd(
+            "csv, lines in cells, delimiter at the end",
+            format!("n,id,\n{}", rows(&|id| format!("\"a\nb\",{id},\n"))),
+            CSV,
+            Read,
+        ),
+        odd(
             "csv, escaped quotes",
             format!("n,id\n{}", rows(&|id| format!("\"a \\\"b\\\", c\",{id}\n"))),
             "--format csv --column id --escape \\",
@@ -196,6 +202,7 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
     let packed = || Refused("data other than text begins at");
     let most = || Refused("are malformed");
     let table: String = many.iter().map(|id| format!("1,{id}\n")).collect();
+    let ended: String = many.iter().map(|id| format!("1,{id},\n")).collect();
     let objects: String = many.iter().map(|id| format!("{{\"id\":\"{id}\"}}\n")).collect();
     let list = ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(",");
     // "no usable id in N rows", or "none of N rows is a JSON object".
@@ -253,6 +260,18 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
         odd(
             "csv of one column, rows between two quotes",
             format!("id\n{}\"{}\"\n", lines(&many), rows(&|id| format!("{id}\n"))),
+            CSV,
+            most(),
+        ),
+        odd(
+            "csv, delimiters at the end, rows between two quotes",
+            format!("n,id,\n{ended}\"1,{}1\",{},\n", rows(&|id| format!("{id},\n1,")), ids[0]),
+            CSV,
+            most(),
+        ),
+        odd(
+            "csv, delimiters at the end of rows alone, rows between two quotes",
+            format!("n,id\n{ended}1,\"{}{}\",\n", rows(&|id| format!("{id},\n1,")), ids[0]),
             CSV,
             most(),
         ),
