@@ -1,6 +1,7 @@
 //! Cells: column values that a reader collects into a block for the parsers.
 
 use super::block::{BLOCK_BYTES, Block, Cell, MAX_ROW_BYTES, Pool, Rows};
+use super::content::hole;
 use super::rejects::Reason;
 
 /// A block being filled.
@@ -23,8 +24,9 @@ impl Cells {
         self.values.push(Cell { line, column, end: self.bytes.len(), value, rejected: None });
     }
 
-    /// Adds a row without cells.
+    /// Adds a row without cells. A text with a hole begins there, so that the hole is not cut off.
     pub(super) fn add_bad_row(&mut self, line: u64, reason: Reason, text: &[u8]) {
+        let text = &text[hole(text).unwrap_or(0)..];
         self.bytes.extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
         let (end, rejected) = (self.bytes.len(), Some(reason));
         self.values.push(Cell { line, column: 0, end, value: None, rejected });

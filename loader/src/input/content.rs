@@ -109,12 +109,18 @@ pub(super) fn foreign(head: &[u8]) -> Option<&'static str> {
 /// Zeros in a row that are no text: a part that a crash or an unfinished copy did not write.
 const HOLE: [u8; 16] = [0; 16];
 
+/// Start of a hole in a row.
+pub(super) fn hole(row: &[u8]) -> Option<usize> {
+    let first = memchr::memchr(0, row)?;
+    memchr::memmem::find(&row[first..], &HOLE).map(|start| first + start)
+}
+
 /// Whether a malformed row begins compressed, packed or binary data: part of a file that was joined
 /// to text, or a hole in it. It has few rows, so its ids would be lost within the limit.
 pub(super) fn is_packed(row: &[u8]) -> bool {
     let is_certain = |magic: &[u8]| magic.iter().any(|byte| is_control(byte) || *byte >= 0x80);
     Compression::of(row) != Compression::None
-        || memchr::memmem::find(row, &HOLE).is_some()
+        || hole(row).is_some()
         || MAGICS.iter().any(|(magic, _)| row.starts_with(magic) && is_certain(magic))
 }
 

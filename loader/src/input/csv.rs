@@ -8,7 +8,9 @@
 //! columns. Empty cells after the last column are accepted: some exports end rows by a delimiter.
 //! A quoted cell with line ends may be a text, or rows between two stray quotes: if one of its
 //! lines has as many cells as a row, all lines of the row are malformed. A second header with its
-//! columns in another order, as of joined files, is an error.
+//! columns in another order, as of joined files, is an error. A row with a hole of zeros is
+//! malformed: the hole may have taken the place of many rows, also between two cells that are not
+//! selected.
 //!
 //! Does *not* parse ids. Error messages hide header names that could be ids, as a file without a
 //! header begins with ids.
@@ -21,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{Block, Pool};
 use super::cells::Cells;
+use super::content::hole;
 use super::error::InputError;
 use super::layout::{CellSyntax, Column};
 use super::lines::without_mark;
@@ -121,6 +124,9 @@ fn read_rows<R: Read>(
     let names: HashSet<&[u8]> = names.collect();
     let mut record = csv::ByteRecord::new();
     let mut cells = Cells::new(pool);
+    if hole(header.as_slice()).is_some() {
+        add_bad_lines(&mut cells, 1, Reason::Malformed, &header, delimiter);
+    }
     loop {
         position.line.set(reader.position().line());
         position.since_row.set(0);
@@ -144,7 +150,9 @@ fn read_rows<R: Read>(
             let input = name.to_owned();
             return Err(ReadError::Input(InputError::OtherHeader { input, line }));
         }
-        if record.len() < width || record.iter().skip(width).any(|cell| !cell.is_empty()) {
+        if hole(record.as_slice()).is_some() {
+            add_bad_lines(&mut cells, line, Reason::Malformed, &record, delimiter);
+        } else if record.len() < width || record.iter().skip(width).any(|cell| !cell.is_empty()) {
             add_bad_lines(&mut cells, line, Reason::RowLength, &record, delimiter);
         } else if inner > 0 && has_row_in_quotes(&record, width, delimiter) {
             add_bad_lines(&mut cells, line, Reason::OpenQuote, &record, delimiter);

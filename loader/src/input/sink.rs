@@ -40,7 +40,7 @@ pub(crate) struct Counts {
     pub(crate) lookalikes: [u64; LOOKALIKES.len()],
     /// Malformed values that have the shape of each of [`SHAPES`].
     pub(crate) shapes: [u64; SHAPES.len()],
-    /// Rejected rows that begin compressed or packed data.
+    /// Rejected rows that begin compressed or packed data, or have a hole of zeros.
     pub(crate) packed: u64,
     /// By the index of the column; shorter if later columns have no value yet.
     pub(crate) columns: Vec<ColumnCounts>,
@@ -149,7 +149,9 @@ impl Counts {
                 _ => column.malformed += 1,
             }
         }
-        self.packed += u64::from(reason != Reason::Blank && is_packed(value));
+        // A blank line may be a hole of zeros; a blank cell is one that was padded.
+        let may_be_packed = reason != Reason::Blank || column.is_none();
+        self.packed += u64::from(may_be_packed && is_packed(value));
         let value = trim(value);
         if reason == Reason::Malformed
             && let Some(index) = SHAPES.iter().position(|kind| looks_like(*kind, value))

@@ -203,6 +203,8 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
     let most = || Refused("are malformed");
     let table: String = many.iter().map(|id| format!("1,{id}\n")).collect();
     let ended: String = many.iter().map(|id| format!("1,{id},\n")).collect();
+    let noted: String = many.iter().map(|id| format!("1,{id},m\n")).collect();
+    let zeros = "\0".repeat(4096);
     let objects: String = many.iter().map(|id| format!("{{\"id\":\"{id}\"}}\n")).collect();
     let list = ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(",");
     // "no usable id in N rows", or "none of N rows is a JSON object".
@@ -299,6 +301,37 @@ fn malformed(ids: &[String]) -> Vec<Odd> {
         odd("text and gzip", [text.clone(), compressed.clone()].concat(), "", packed()),
         odd("text and zstd", [text.clone(), zst(lines(ids).as_bytes())].concat(), "", packed()),
         odd("a hole of zeros", [&text[..], &[0; 4096][..], &text[..]].concat(), "", packed()),
+        odd("a hole of zeros at the end", [&text[..], &[0; 4096][..]].concat(), "", packed()),
+        odd(
+            "csv, a hole of zeros between two cells of another column",
+            format!("n,id,m\n{noted}1,{},m{zeros}m\n{noted}", ids[0]),
+            CSV,
+            packed(),
+        ),
+        odd(
+            "csv, a hole of zeros between two cells in quotes",
+            format!("n,id,m\n{noted}1,{},\"m{zeros}m\"\n{noted}", ids[0]),
+            CSV,
+            packed(),
+        ),
+        odd(
+            "csv, a hole of zeros in a row of another length, behind a long cell",
+            format!("n,id,m\n{noted}1,{},{}{zeros},m\n{noted}", ids[0], "m".repeat(70_000)),
+            CSV,
+            packed(),
+        ),
+        odd(
+            "csv, a hole of zeros from the header on",
+            format!("n,id,{}{zeros}m\n{noted}", "m".repeat(5000)),
+            CSV,
+            packed(),
+        ),
+        odd(
+            "ndjson, a hole of zeros between two texts of another member",
+            format!("{objects}{{\"id\":\"{}\",\"m\":\"m{zeros}m\"}}\n{objects}", ids[0]),
+            NDJSON,
+            packed(),
+        ),
         odd("text and xz", [&text[..], b"\xfd7zXZ\0\0\x04\xe6"].concat(), "", packed()),
         odd(
             "csv and gzip",
