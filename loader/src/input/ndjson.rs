@@ -4,8 +4,8 @@
 //! allocation or recursion, so deep nesting costs no more than its bytes.
 //!
 //! An id is a string, or an integer, which is read as its digits. The last of several members of
-//! one name counts. A list in place of a row or an id is malformed, once per element: it may hold
-//! many ids.
+//! one name counts. A list in place of a row, an id or an object around it is malformed, once per
+//! element: it may hold many ids. So is any other value around an id, except null.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,15 +18,15 @@ use super::member;
 /// Value of a row in a column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum RowValue<'a> {
-    /// There is no such member, or an outer one is not an object.
+    /// There is no such member, or an outer one is absent or null.
     #[default]
     Absent,
     Null,
     Text(Cow<'a, str>),
     Integer(i128),
-    /// A fraction, boolean or object.
+    /// A fraction, boolean or object; or an outer member is neither null, an object nor a list.
     NotAnId,
-    /// A list of so many elements.
+    /// It or an outer member is a list of so many elements.
     List(u64),
 }
 
@@ -84,18 +84,12 @@ impl Members {
             .map_err(|_| NotAnObject)
     }
 
-    /// Clears the values of an earlier member of the same name.
-    fn clear(&self, found: &mut [RowValue<'_>]) {
+    /// Sets all columns, also those of an earlier member of the same name.
+    fn fill<'a>(&self, found: &mut [RowValue<'a>], value: &RowValue<'a>) {
         for member in &self.0 {
-            member.clear(found);
+            member.columns.iter().for_each(|column| found[*column] = value.clone());
+            member.inner.fill(found, value);
         }
-    }
-}
-
-impl Member {
-    fn clear(&self, found: &mut [RowValue<'_>]) {
-        self.columns.iter().for_each(|column| found[*column] = RowValue::Absent);
-        self.inner.clear(found);
     }
 }
 
@@ -156,7 +150,12 @@ struct MemberValue<'m, 'f, 'a> {
 
 impl<'a> MemberValue<'_, '_, 'a> {
     fn set(self, value: RowValue<'a>) {
-        self.member.clear(self.found);
+        let inner = match &value {
+            RowValue::Null => RowValue::Absent,
+            RowValue::List(count) => RowValue::List(*count),
+            _ => RowValue::NotAnId,
+        };
+        self.member.inner.fill(self.found, &inner);
         for column in &self.member.columns {
             self.found[*column] = value.clone();
         }
@@ -224,7 +223,7 @@ impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, object: A) -> Result<(), A::Error> {
-        self.member.clear(self.found);
+        self.member.inner.fill(self.found, &RowValue::Absent);
         self.member.columns.iter().for_each(|column| self.found[*column] = RowValue::NotAnId);
         SelectedMembers { members: &self.member.inner, found: self.found }.visit_map(object)
     }
@@ -257,14 +256,15 @@ mod tests {
                 r#"{"a":"1","b":{"c":"2"},"b.c":"3"}"#,
                 [text("1"), text("2"), text("3"), NotAnId, text("1")],
             ),
-            (r#" { "b" : "x" } "#, [Absent, Absent, Absent, text("x"), Absent]),
+            (r#" { "b" : "x" } "#, [Absent, NotAnId, Absent, text("x"), Absent]),
             (r#"{"a":null,"b":null}"#, [Null, Absent, Absent, Null, Null]),
-            (r#"{"a":-7,"b":[{"c":1}]}"#, [Integer(-7), Absent, Absent, List(1), Integer(-7)]),
+            (r#"{"a":-7,"b":[{"c":1}]}"#, [Integer(-7), List(1), Absent, List(1), Integer(-7)]),
+            (r#"{"b":[{},{}],"b":null}"#, [Absent, Absent, Absent, Null, Absent]),
             (
                 r#"{"a":18446744073709551615}"#,
                 [Integer(u64::MAX.into()), Absent, Absent, Absent, Integer(u64::MAX.into())],
             ),
-            (r#"{"a":1e3,"b":true}"#, [NotAnId, Absent, Absent, NotAnId, NotAnId]),
+            (r#"{"a":1e3,"b":true}"#, [NotAnId, NotAnId, Absent, NotAnId, NotAnId]),
             (
                 r#"{"a":"q\"A\n","x":{"a":"no","y":[[1,{}]]}}"#,
                 [text("q\"A\n"), Absent, Absent, Absent, text("q\"A\n")],
@@ -274,7 +274,8 @@ mod tests {
                 r#"{"a":"1","a":"2","b":{"c":"1"},"b":{}}"#,
                 [text("2"), Absent, Absent, NotAnId, text("2")],
             ),
-            (r#"{"b":{"c":"1"},"b":"2"}"#, [Absent, Absent, Absent, text("2"), Absent]),
+            (r#"{"b":{"c":"1"},"b":"2"}"#, [Absent, NotAnId, Absent, text("2"), Absent]),
+            (r#"{"b":"2","b":{"c":"1"}}"#, [Absent, text("1"), Absent, NotAnId, Absent]),
             ("{}", [Absent, Absent, Absent, Absent, Absent]),
         ] {
             assert_eq!(find(&columns, row), Ok(expected.to_vec()), "{row}");

@@ -103,7 +103,8 @@ pub(crate) fn expect<'a>(progress: &Progress, sources: impl IntoIterator<Item = 
 /// Rejects columns found in no row. Members are optional, so a misspelled name is not an error per
 /// row.
 fn check_members(input: &Input, counts: &Counts) -> Result<(), InputError> {
-    let no_object = counts.malformed() - counts.of(Reason::Value);
+    let in_columns: u64 = counts.columns.iter().map(|column| column.malformed).sum();
+    let no_object = counts.malformed() - in_columns;
     let objects = counts.rows - no_object.min(counts.rows);
     match absent_members(input, counts).next() {
         Some(_) if objects == 0 && counts.rows > 0 => {

@@ -146,7 +146,7 @@ fn nested_members_hold_ids_of_several_kinds() {
     let number: u64 = imei.parse().expect("synthetic IMEIs have decimal digits");
     let text = format!(
         "{{\"device\":{{\"idfa\":\"{}\",\"imei\":{number}}},\"a.b\":\"{idfa}\"}}\n\
-         {{\"device\":7}}\nbad\t\\\n",
+         {{\"device\":null}}\nbad\t\\\n",
         idfa.to_lowercase()
     );
     sandbox.file("dump", &text);
@@ -163,6 +163,43 @@ fn nested_members_hold_ids_of_several_kinds() {
             sandbox.run(&format!("query --store {{}}/s --audience a --id-kind {kind} {id}"));
         assert_eq!(answer.stdout, "1\tmember\n");
     }
+}
+
+#[test]
+fn values_around_ids_are_malformed_unless_null() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..2000);
+    for (outer, expected) in [
+        (r#"[{"id":"ID"}]"#, [2000, 2000, 1, 0, 1999]),
+        (r#"[{"id":"ID"},{"id":"ID"}]"#, [2000, 3999, 1, 0, 3998]),
+        (r#""{\"id\":\"ID\"}""#, [2000, 2000, 1, 0, 1999]),
+        (r#""ID""#, [2000, 2000, 1, 0, 1999]),
+        ("[]", [2000, 2000, 1, 0, 1999]),
+        ("5", [2000, 2000, 1, 0, 1999]),
+        ("1.5", [2000, 2000, 1, 0, 1999]),
+        ("true", [2000, 2000, 1, 0, 1999]),
+        ("null", [2000, 2000, 1, 1999, 0]),
+        ("{}", [2000, 2000, 1, 1999, 0]),
+    ] {
+        let row = |(index, id): (usize, &String)| match index {
+            0 => format!("{{\"device\":{{\"id\":\"{id}\"}}}}\n"),
+            _ => format!("{{\"device\":{}}}\n", outer.replace("ID", id)),
+        };
+        sandbox.file("dump", all.iter().enumerate().map(row).collect::<String>());
+        let build = "--dry-run --format ndjson --column device.id {}/dump";
+        let built = sandbox.build(&format!("--max-reject-ratio 1 {build}"));
+        assert_eq!(counts(&built), expected, "{outer}");
+        let refused = format!("build --store {{}}/s --audience a {build}");
+        match expected[4] {
+            0 => drop(sandbox.run(&refused).succeeds()),
+            _ => drop(sandbox.run(&refused).fails(3, " values are malformed: expected at most")),
+        }
+    }
+    // Rows are objects, though the value around a column is none.
+    sandbox.file("dump", "{\"device\":7}\n");
+    let build =
+        "build --store {}/s --audience a --format ndjson --column device.id --column x {}/dump";
+    sandbox.run(build).fails(3, "no row of 1 has a member \"x\"");
 }
 
 #[test]
