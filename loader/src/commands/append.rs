@@ -28,6 +28,7 @@ use super::context::{Output, Target, runtime};
 use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectArgs;
+use super::value_parsers::parse_column;
 use crate::input::{self, Batches, Counts, KeySink, PrivateFile, Reason};
 use follow::FollowError;
 use members::{MemberCheck, MembershipCounts};
@@ -49,7 +50,7 @@ pub(super) struct AppendArgs {
     /// csv, ndjson, parquet: the column with the devices' value, a whole number from 0 to 15, over
     /// a generation that was built with --value. Rows without one are rejected as `value`. A
     /// device with several has the largest, and no longer that of the build or an earlier append
-    #[arg(long, value_name = "COLUMN", conflicts_with = "follow")]
+    #[arg(long, value_name = "COLUMN", value_parser = parse_column, conflicts_with = "follow")]
     value: Option<String>,
     /// Also remove the devices' tombstones
     #[arg(long)]

@@ -41,6 +41,7 @@ use super::lineage_args::LineageArgs;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use super::skew::Skew;
+use super::value_parsers::parse_column;
 use crate::input::{self, Batches, Counts, Input, PrivateFile};
 use crate::keys::{Budget, Distinct, Filler, Keys, Slab, SpillDir, appended_values};
 use crate::merged_deltas::MergedDeltas;
@@ -89,7 +90,7 @@ pub(super) struct BuildArgs {
     /// csv, ndjson, parquet: the column with the devices' value, a whole number from 0 to 15, which
     /// needs --filter ribbon. Rows without one are rejected as `value`, which counts towards
     /// --max-reject-ratio. A device with several has the largest
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
     value: Option<String>,
     #[command(flatten)]
     rejects: RejectArgs,

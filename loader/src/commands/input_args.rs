@@ -42,14 +42,26 @@ struct ColumnArg {
     kinds: Option<Kinds>,
 }
 
-impl FromStr for ColumnArg {
-    type Err = KindsError;
+/// A column that a flag cannot name.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ColumnError {
+    #[error("the name of the column is empty: expected NAME or NAME=KIND[,KIND]")]
+    NoName,
+    #[error(transparent)]
+    Kinds(#[from] KindsError),
+}
 
-    fn from_str(text: &str) -> Result<Self, KindsError> {
+impl FromStr for ColumnArg {
+    type Err = ColumnError;
+
+    fn from_str(text: &str) -> Result<Self, ColumnError> {
         let (name, kinds) = match text.rsplit_once('=') {
             Some((name, kinds)) => (name, Some(kinds.parse()?)),
             None => (text, None),
         };
+        if name.is_empty() {
+            return Err(ColumnError::NoName);
+        }
         Ok(Self { name: name.to_owned(), kinds })
     }
 }

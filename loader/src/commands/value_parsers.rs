@@ -7,6 +7,14 @@ pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {
     ratio.ok_or("accepted: a fraction from 0 to 1")
 }
 
+/// The name of a column.
+pub(super) fn parse_column(text: &str) -> Result<String, &'static str> {
+    match text {
+        "" => Err("accepted: the name of a column, which is not empty"),
+        text => Ok(text.to_owned()),
+    }
+}
+
 /// A file to write.
 pub(super) fn parse_output_file(text: &str) -> Result<PathBuf, &'static str> {
     match text {

@@ -260,6 +260,13 @@ fn csv_errors_name_the_file_and_no_id() {
     sandbox
         .run("build --store {}/s --audience a --column id {}/other.csv")
         .fails(2, "--column requires --format csv");
+    // The header's last name may be empty.
+    sandbox.file("other.csv", "a,\nx\n");
+    for flags in ["--column=", "--column==md5", "--column a --filter ribbon --value="] {
+        let outcome = sandbox
+            .run(&format!("build --store {{}}/s --audience a --format csv {flags} {{}}/other.csv"));
+        assert_eq!(outcome.status, Some(2), "{outcome:?}");
+    }
     assert!(sandbox.store().is_empty());
 }
 
