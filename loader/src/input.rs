@@ -27,6 +27,7 @@ mod ndjson;
 mod open;
 mod parquet;
 mod parser;
+mod pattern;
 mod read;
 mod rejects;
 mod remote;

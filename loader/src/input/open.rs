@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -19,6 +19,7 @@ use super::batches::Batches;
 use super::content::{Compression, HEAD_BYTES, foreign};
 use super::error::InputError;
 use super::line_ends::LineEnds;
+use super::pattern::{WILDCARDS, is_hidden, matches};
 use super::remote::{Remote, store_error};
 use crate::progress::{Bytes, CountedReader};
 
@@ -106,18 +107,12 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
             sources.push(of_url(&shown)?);
             continue;
         }
-        let pattern = input.to_str().filter(|text| text.contains(['*', '?', '[']));
+        let pattern = input.to_str().filter(|text| text.contains(WILDCARDS));
         let Some(pattern) = pattern else {
             return Err(InputError::Missing { input: shown });
         };
-        let matches = glob::glob(pattern)
-            .map_err(|source| InputError::Pattern { input: shown.clone(), source })?;
         let before = sources.len();
-        for found in matches {
-            let found = found.map_err(|error| InputError::Open {
-                input: error.path().display().to_string(),
-                source: error.into(),
-            })?;
+        for found in matches(pattern)? {
             if is_hidden(&found, pattern) {
                 continue;
             }
@@ -135,20 +130,6 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         }
     }
     Ok(sources)
-}
-
-/// Whether a match is a hidden file, or within a hidden directory, that the pattern does not name
-/// with its dot, as in a shell. Editors and macOS leave such files.
-fn is_hidden(found: &Path, pattern: &str) -> bool {
-    let dotted = || pattern.split('/').filter(|part| part.starts_with('.'));
-    let is_named = |name: &str| {
-        dotted().any(|part| glob::Pattern::new(part).is_ok_and(|part| part.matches(name)))
-    };
-    let names = found.components().filter_map(|component| match component {
-        Component::Normal(name) => name.to_str(),
-        _ => None,
-    });
-    names.filter(|name| name.starts_with('.')).any(|name| !is_named(name))
 }
 
 /// Source of a URL: one object, or a local file.
@@ -299,7 +280,34 @@ impl Read for Opened {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
+
+    #[test]
+    fn names_that_are_not_utf_8_match() {
+        let folder = tempfile::tempdir().unwrap();
+        let in_gbk = folder.path().join(OsStr::from_bytes(b"\xc9\xe8\xb1\xb8"));
+        let dotted = folder.path().join(OsStr::from_bytes(b".\xc9.txt"));
+        let files = [&in_gbk.with_extension("txt"), &in_gbk.join("a.txt"), &dotted];
+        std::fs::create_dir(&in_gbk).unwrap();
+        files.iter().for_each(|file| std::fs::write(file, "").unwrap());
+        for (pattern, expected) in [
+            ("*.txt", &files[..1]),
+            ("*/a.txt", &files[1..2]),
+            ("*/*", &files[1..2]),
+            (".*.txt", &files[2..]),
+        ] {
+            let sources = expand(&[folder.path().join(pattern).into()]).unwrap();
+            let expected: Vec<_> =
+                expected.iter().map(|file| Source::File((*file).clone())).collect();
+            assert_eq!(sources, expected, "{pattern}");
+        }
+        let sources = expand(&[folder.path().join("**/*.txt").into()]).unwrap();
+        assert_eq!(sources.len(), 2);
+        assert!(expand(&[folder.path().join("b*.txt").into()]).is_err());
+    }
 
     #[test]
     fn file_of_that_name_precedes_a_pattern() {
@@ -319,6 +327,8 @@ mod tests {
         std::fs::write(folder.path().join("c.txt/d.txt"), "").unwrap();
         assert_eq!(expanded("**/*.txt"), ["a.txt", "a1.txt", "a[1].txt", "b.txt", "d.txt"]);
         assert_eq!(expanded("a*.txt").len(), 3);
+        assert_eq!(expanded("**/**/d.txt"), ["d.txt"]);
+        assert_eq!(expanded("*/../b?txt"), ["b.txt"]);
         let refused = expand(&[folder.path().join("*.txt").into()]).unwrap_err().to_string();
         assert!(refused.contains("c.txt"), "{refused}");
         assert!(matches!(expand(&["nothing-*".into()]), Err(InputError::Missing { .. })));
