@@ -1,6 +1,5 @@
 //! Rows for the loader: batches of Arrow tables, NumPy arrays and lists of ids.
 
-use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, FieldRef};
 use pyo3::exceptions::PyValueError;
@@ -11,7 +10,7 @@ use rtad_core::device::IdKind;
 use rtad_loader::host::Rows;
 
 use super::keys::arrow_failure;
-use super::values::{Arrays, IdColumn, TextBatch, ValueForm, form_of};
+use super::values::{Arrays, IdColumn, TextBatch, ValueForm, column_of, form_of};
 
 /// Rows handed over at once.
 const BATCH_ROWS: usize = 65_536;
@@ -113,16 +112,16 @@ impl<'py> Tables<'py> {
             let texts = TextBatch::of(array, form, self.kind).map_err(arrow_failure)?;
             return Ok(TableBatch { columns: vec![Some(texts)], rows: array.len() });
         };
-        let table = array.as_struct();
-        let texts = |(field, column): (&FieldRef, &ArrayRef)| {
+        let texts = |(index, field): (usize, &FieldRef)| {
             let wanted = self.wanted.iter().find(|(name, _)| name == field.name());
             let is_only = self.wanted.is_empty() && fields.len() == 1;
             let kind = wanted.map(|(_, kind)| *kind).or(is_only.then_some(self.kind));
             let Some(kind) = kind else { return Ok(None) };
             let form = form_of(field)?;
-            TextBatch::of(column, form, kind).map(Some).map_err(arrow_failure)
+            let texts = column_of(array, index).and_then(|ids| TextBatch::of(&ids, form, kind));
+            texts.map(Some).map_err(arrow_failure)
         };
-        let columns = fields.iter().zip(table.columns()).map(texts);
+        let columns = fields.iter().enumerate().map(texts);
         Ok(TableBatch { columns: columns.collect::<PyResult<_>>()?, rows: array.len() })
     }
 }

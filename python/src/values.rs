@@ -9,9 +9,9 @@ use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
-    StringArray,
+    StringArray, make_array,
 };
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, NullBuffer};
 use arrow_cast::cast;
 use arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef};
@@ -104,8 +104,8 @@ impl IdColumn {
             )));
         };
         let (field, form) = (Arc::clone(column), form_of(column)?);
-        let column = |table: ArrayRef| Arc::clone(table.as_struct().column(0));
-        let arrays = Box::new(arrays.map(move |table| table.map(column)));
+        let column = |table: ArrayRef| column_of(&table, 0);
+        let arrays = Box::new(arrays.map(move |table| table.and_then(column)));
         Ok(Self { arrays, field, form })
     }
 
@@ -238,6 +238,18 @@ impl IdBatch {
         let values = values.map(|value| if is_padded { without_padding(value) } else { value });
         maker.keys_of_many(digest, kind, values, keys, each);
     }
+}
+
+/// A column of a table. A null row of a bare struct array is null in each column, though its values
+/// are still there.
+pub(crate) fn column_of(table: &ArrayRef, index: usize) -> Result<ArrayRef, ArrowError> {
+    let table = table.as_struct();
+    let column = table.column(index);
+    if table.null_count() == 0 || column.data_type() == &DataType::Null {
+        return Ok(Arc::clone(column));
+    }
+    let nulls = NullBuffer::union(table.nulls(), column.nulls());
+    Ok(make_array(column.to_data().into_builder().nulls(nulls).build()?))
 }
 
 /// The form of a column's values.

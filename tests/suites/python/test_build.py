@@ -66,6 +66,17 @@ def test_every_source_gives_the_chunks_of_the_loader(rtad, tmp_path):
         assert report[counted] == expected[counted], counted
 
 
+def test_null_rows_of_a_struct_array_have_no_ids(rtad, tmp_path):
+    ids = synth(10)
+    mask = pyarrow.array([row % 2 == 0 for row in range(10)])
+    array = pyarrow.StructArray.from_arrays([pyarrow.array(ids)], ["id"], mask=mask)
+    report = rtad.build(str(tmp_path / "store"), "users", array)
+    assert (report["keys"], report["blank"]) == (5, 5)
+    audience = rtad.Audience(str(tmp_path / "store"), "users")
+    assert audience.contains(ids).to_pylist() == [row % 2 == 1 for row in range(10)]
+    assert rtad.keys("md5", array).to_pylist()[::2] == [None] * 5
+
+
 def test_columns_of_a_table_are_those_of_csv(rtad, tmp_path):
     size = 3000
     table = pyarrow.table(
