@@ -18,7 +18,6 @@ mod inspect;
 mod job;
 mod lineage_args;
 mod list;
-mod moved;
 mod new_manifest;
 mod output_file;
 mod overlap;
@@ -78,7 +77,6 @@ enum Command {
     Diff(diff::DiffArgs),
     Rollback(rollback::RollbackArgs),
     Gc(gc::GcArgs),
-    Serve(moved::ServeArgs),
     Synth(synth::SynthArgs),
     #[command(flatten)]
     Manual(Manual),
@@ -130,7 +128,6 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Diff(args) => diff::run(&args, output),
         Command::Rollback(args) => rollback::run(args, output),
         Command::Gc(args) => gc::run(&args, output),
-        Command::Serve(_) => Err(moved::ServeMoved.into()),
         Command::Synth(args) => synth::run(&args),
         Command::Manual(manual) => {
             manual.write(Cli::command(), REFERENCE).map_err(CommandError::output)

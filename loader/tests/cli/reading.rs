@@ -270,12 +270,6 @@ fn man_page_of_every_command_has_examples_and_exit_codes() {
 }
 
 #[test]
-fn serve_names_the_program_that_replaced_it() {
-    let moved = Sandbox::new().run("serve --store {}/s --no-token");
-    moved.fails(2, "run `rtad-writer` with the same flags");
-}
-
-#[test]
 fn failure_with_json_is_a_json_object() {
     let sandbox = Sandbox::new();
     let failed = sandbox.run("list --json --store {}/s --audience a");
