@@ -18,12 +18,12 @@ use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
-use rtad_core::device::DeviceKey;
+use rtad_core::device::{DeviceKey, KeyDigest};
 use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest, Snapshot};
 use rtad_store::{Store, StoreError};
 
 use super::context::{Output, Target, TargetError, runtime};
-use super::error::CommonError;
+use super::error::{CommonError, OtherDigest};
 use super::input_args::InputArgs;
 use super::input_report::InputReport;
 use super::reject_args::RejectLimit;
@@ -31,7 +31,7 @@ use super::value_parsers::parse_output_file;
 use crate::input::{self, KeySink, PrivateFile};
 use crate::keys::hex;
 use crate::progress::Progress;
-use error::VerifyError;
+use error::{MissingOfSha1, VerifyError};
 pub(super) use fill::{FilterSurvey, ShardFigures, Spread};
 use probe::MeasuredFpr;
 pub(super) use probe::wilson;
@@ -60,7 +60,7 @@ pub(super) struct VerifyArgs {
     #[arg(long, value_name = "INPUT", num_args = 1..)]
     against: Vec<OsString>,
     /// Write the md5s of ids that are not members to FILE, one per line, as `append --id-kind md5`
-    /// reads them; readable by its owner only
+    /// reads them; readable by its owner only. Not in an audience of SHA-1, whose keys are cut
     #[arg(long, value_name = "FILE", requires = "against", value_parser = parse_output_file)]
     missing: Option<PathBuf>,
     #[command(flatten)]
@@ -112,7 +112,8 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
     let threads = args.input.threads();
     let progress = output.progress();
     progress.phase("reading chunks");
-    let snapshot = runtime()?.block_on(load(&args, &store, threads, &progress))?;
+    let digest = against.as_ref().map(|input| input.key_digest);
+    let snapshot = runtime()?.block_on(load(&args, &store, digest, threads, &progress))?;
     let manifest = snapshot.manifest();
 
     let against = match against {
@@ -165,11 +166,12 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
     output.data(&VerifyReport::new(manifest, against, measured), VerifyReport::write_text)
 }
 
-/// Reads all files of the generation. A damaged file is a failed verification; a store error is
-/// not.
+/// Reads all files of the generation, unless its keys are of another hash than `digest`. A damaged
+/// file is a failed verification; a store error is not.
 async fn load(
     args: &VerifyArgs,
     store: &Store,
+    digest: Option<KeyDigest>,
     threads: usize,
     progress: &Progress,
 ) -> Result<Snapshot, CommandError> {
@@ -186,6 +188,10 @@ async fn load(
         TargetError::Store(error) => fault(error),
         error => error.into(),
     })?;
+    digest.map_or(Ok(()), |digest| OtherDigest::check(&manifest, digest))?;
+    if args.missing.is_some() && manifest.key_digest() == KeyDigest::Sha1 {
+        return Err(MissingOfSha1.into());
+    }
     progress.expect(manifest.chunks().len() as u64);
     let mut survey = FilterSurvey::default();
     let mut chunks = HashMap::new();
