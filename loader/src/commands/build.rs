@@ -38,6 +38,7 @@ use super::gate::{Gate, GateArgs, GateError};
 use super::input_args::InputArgs;
 use super::input_report;
 use super::lineage_args::LineageArgs;
+use super::output_file::check_distinct;
 use super::overlap::LiveSample;
 use super::reject_args::RejectArgs;
 use super::skew::Skew;
@@ -269,7 +270,10 @@ impl Prepared {
         let filter = filter.map_err(CommonError::Fpr)?;
         let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
         let input = args.input.resolve_with_value(&args.inputs, args.value.as_deref())?;
-        args.carried.limit.check_metrics_file(&input.sources)?;
+        let limit = &args.carried.limit;
+        limit.check_metrics_file(&input.sources)?;
+        let (rejects, metrics) = (args.rejects.file(), limit.metrics_file());
+        check_distinct(("--rejects", rejects), ("--metrics-file", metrics))?;
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;
@@ -282,7 +286,7 @@ impl Prepared {
         let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
         let live = runtime.block_on(live).map_err(GateError::OverlapUnknown)?;
         let mut merged = runtime.block_on(MergedDeltas::read(writer.store(), &base))?;
-        let flags = (args.carried.keep_carried, args.carried.limit.is_given());
+        let flags = (args.carried.keep_carried, limit.is_given());
         let carried = Carried::read(flags, &mut merged, writer.store(), &base);
         let carried = runtime.block_on(carried)?;
         let fingerprint =

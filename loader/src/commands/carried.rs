@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::HumanCount;
@@ -228,6 +228,11 @@ impl CarriedLimitArgs {
                 Err(GateError::Carried { limit: limit.to_string(), dropped, returned, all })
             }
         }
+    }
+
+    /// The file of `--metrics-file`.
+    pub(super) fn metrics_file(&self) -> Option<&Path> {
+        self.metrics_file.as_deref()
     }
 
     /// Checks that `--metrics-file` is not one of the inputs.

@@ -5,7 +5,6 @@ mod map;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum as _};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{HumanBytes, HumanCount};
@@ -23,7 +22,10 @@ use super::audience_report::FilterReport;
 use super::context::{Output, Target, default_threads, runtime};
 use super::error::CommonError;
 use super::lineage_args::{labels_text, rfc3339};
+use super::output_file::write_output;
+use super::value_parsers::parse_output_file;
 use super::verify::{FilterSurvey, Spread};
+use crate::input::check_output;
 use map::{Figure, ShardMap};
 
 /// Show the manifest of a generation, and the fill of its filters as read from the chunks.
@@ -40,7 +42,7 @@ pub(super) struct InspectArgs {
     #[arg(long, value_name = "G")]
     generation: Option<u64>,
     /// Draw the shards as an SVG picture
-    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(svg_path))]
+    #[arg(long, value_name = "FILE", value_parser = parse_plot_file)]
     plot: Option<PathBuf>,
     /// Figure to draw for each shard
     #[arg(long, value_enum, value_name = "FIGURE", default_value = "keys", requires = "plot")]
@@ -89,6 +91,7 @@ impl CommandFailure for NoFigure {
 }
 
 pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
+    args.plot.as_deref().map_or(Ok(()), |path| check_output(path, &[]))?;
     let store = args.target.open()?;
     let progress = output.progress();
     progress.phase("reading chunks");
@@ -121,15 +124,17 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         Ok::<_, CommandError>((manifest, survey))
     })?;
     if let Some(path) = &args.plot {
-        let written = map.write(&manifest, path);
-        written.map_err(|source| CommonError::write_file("--plot", path, source))?;
+        let svg = map.svg(&manifest);
+        let svg = svg.map_err(|source| CommonError::write_file("--plot", path, source))?;
+        write_output("--plot", path, svg.as_bytes())?;
     }
     drop(progress);
     output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)
 }
 
 /// Rejects other extensions: viewers cannot open an SVG named `.png`.
-fn svg_path(path: PathBuf) -> Result<PathBuf, &'static str> {
+fn parse_plot_file(text: &str) -> Result<PathBuf, &'static str> {
+    let path = parse_output_file(text)?;
     match path.extension() {
         Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
             Err("the picture is SVG: expected a name that ends in .svg")

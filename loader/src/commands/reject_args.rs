@@ -2,7 +2,7 @@
 //! and ids that look like another kind.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::HumanCount;
@@ -28,6 +28,11 @@ pub(super) struct RejectArgs {
 }
 
 impl RejectArgs {
+    /// The file of `--rejects`.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.rejects.as_deref()
+    }
+
     /// Creates the file, if there is one; `append` keeps the rows of an interrupted build.
     pub(super) fn create(
         &self,

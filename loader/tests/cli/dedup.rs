@@ -252,7 +252,9 @@ fn inspect_draws_a_generation() {
         assert!(svg.contains("min ") == (audience == "a"), "{figure}: extremes");
         assert!(pictures.insert(svg), "{audience} {figure}: distinct picture");
     }
-    sandbox.run("inspect --store {}/s --audience a --plot {}/no/such/it.svg").fails(1, "--plot ");
+    sandbox
+        .run("inspect --store {}/s --audience a --plot {}/no/such/it.svg")
+        .fails(2, "its folder does not exist");
     let png = sandbox.run("inspect --store {}/s --audience a --plot {}/it.png");
     assert!(png.status == Some(2) && png.stderr.contains("expected a name that ends in .svg"));
     assert!(!sandbox.path().join("it.png").exists());

@@ -6,7 +6,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 
 use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
@@ -128,11 +127,11 @@ impl ShardMap {
         };
     }
 
-    pub(super) fn write(&self, manifest: &Manifest, path: &Path) -> io::Result<()> {
+    pub(super) fn svg(&self, manifest: &Manifest) -> io::Result<String> {
         let mut svg = String::new();
         self.draw(manifest, &mut svg).map_err(io::Error::other)?;
         // plotters-svg 0.3.7 names half of the media type, which no viewer has to accept.
-        std::fs::write(path, svg.replacen("\"data:png;", "\"data:image/png;", 1))
+        Ok(svg.replacen("\"data:png;", "\"data:image/png;", 1))
     }
 
     fn draw(&self, manifest: &Manifest, svg: &mut String) -> Result<(), DrawError> {
