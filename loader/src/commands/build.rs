@@ -232,11 +232,11 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let changes = (changes, carried, overlap);
     let summary =
         BuildSummary::new(&done, (&plan.counts, columns), changes, *gate, written, stages.end());
-    output.report(&summary, BuildSummary::write_text)?;
-    match args.dry_run {
-        true => Ok(()),
-        false => args.carried.limit.write_metrics(args.target.audience.as_str(), carried),
+    // Before the report, whose reader may be gone.
+    if !args.dry_run {
+        args.carried.limit.write_metrics(args.target.audience.as_str(), carried)?;
     }
+    output.report(&summary, BuildSummary::write_text)
 }
 
 /// A build whose inputs, store, limits and earlier progress are checked, before any row is read.

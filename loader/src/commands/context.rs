@@ -76,9 +76,25 @@ impl Output {
         value: &T,
         text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CommandError> {
+        self.write(value, text).map_err(CommandError::output)
+    }
+
+    /// Writes the data of another step, as JSON. A reader that has gone is a failure.
+    pub(super) fn step_data<T: Serialize>(&self, value: &T) -> Result<(), CommandError> {
+        let text = |value: &T, out: &mut dyn Write| {
+            serde_json::to_writer(&mut *out, value)?;
+            writeln!(out)
+        };
+        self.write(value, text).map_err(CommandError::data_output)
+    }
+
+    fn write<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         if let Some(host) = &self.host {
-            let report = serde_json::to_string(value).map_err(io::Error::from);
-            *host.report.lock() = report.map_err(CommandError::output)?;
+            *host.report.lock() = serde_json::to_string(value)?;
             return Ok(());
         }
         let mut out = io::BufWriter::new(io::stdout().lock());
@@ -89,7 +105,7 @@ impl Output {
         } else {
             text(value, &mut out)
         };
-        written.and_then(|()| out.flush()).map_err(CommandError::output)
+        written.and_then(|()| out.flush())
     }
 
     /// Writes a report, unless `--quiet` is set.

@@ -4,11 +4,12 @@
 mod refusals;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::process::Command;
 
 use rtad_core::device::IdKind;
 use serde_json::Value;
-use testkit::process::{Outcome, spawn};
+use testkit::process::{Outcome, outcome, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
 use testkit::store::files;
 
@@ -26,7 +27,6 @@ struct Steps<'a> {
 /// Runs a command with bytes on stdin and out.
 #[track_caller]
 fn pipe(mut command: Command, stdin: &[u8]) -> (Vec<u8>, String, Option<i32>) {
-    use std::io::Write;
     let mut child = spawn(&mut command);
     let mut pipe = child.stdin.take().unwrap();
     let stdin = stdin.to_vec();
@@ -98,6 +98,22 @@ impl<'a> Steps<'a> {
         let (stdout, stderr, status) = pipe(command, lines.join("\n").as_bytes());
         Outcome { status, stdout: String::from_utf8(stdout).unwrap(), stderr }
     }
+}
+
+#[test]
+fn metrics_are_written_without_a_reader_of_the_report() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
+    let mut steps = Steps::begin(&sandbox);
+    let frames = steps.distinct(&["{}/ids"], 1).concat();
+    let all = [steps.lines.clone(), steps.chunks(2000, &frames)].concat();
+    let publish = "publish --store {}/s --metrics-file {}/metrics -";
+    let mut child = spawn(&mut steps.command(publish));
+    drop(child.stdout.take());
+    child.stdin.take().unwrap().write_all(all.join("\n").as_bytes()).unwrap();
+    outcome(child).succeeds();
+    let metrics = std::fs::read_to_string(sandbox.path().join("metrics")).unwrap();
+    assert!(metrics.contains("rtad_build_timestamp_seconds{audience=\"a\"} "), "{metrics}");
 }
 
 fn chunks_of(sandbox: &Sandbox, store: &str) -> BTreeMap<String, Vec<u8>> {

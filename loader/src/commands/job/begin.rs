@@ -71,10 +71,7 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     let folded = merged.folded.map_or_else(Vec::new, |folded| folded.deltas);
     let carried = CarriedJob { report: carried.map(|carried| carried.unchecked()), folded };
     let job = Job::new(&base, &filter, args.fpr, (changes, carried));
-    output.data(&job, |job, out| {
-        serde_json::to_writer(&mut *out, job)?;
-        writeln!(out)
-    })
+    output.step_data(&job)
 }
 
 fn write_changes(

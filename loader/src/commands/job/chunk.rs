@@ -67,10 +67,7 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
     let shards_per_chunk = shards_per_chunk(&filter, args.keys);
     let (true, Some(url)) = (!args.cut, &args.store) else {
         let cut = ChunkLayout { shards_per_chunk, chunks: SHARDS as u32 / shards_per_chunk };
-        return output.data(&cut, |cut, out| {
-            serde_json::to_writer(&mut *out, cut)?;
-            writeln!(out)
-        });
+        return output.step_data(&cut);
     };
     let (store, runtime) = (StoreWriter::open(url)?, runtime()?);
     let live = runtime.block_on(LiveSample::read(store.store(), &args.job.base(), false))?;

@@ -151,11 +151,11 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     if let Some(carried) = carried {
         carried.warn(job.audience.as_str());
     }
-    output.report(&summary, PublishReport::write_text)?;
-    match args.dry_run {
-        true => Ok(()),
-        false => args.carried.write_metrics(job.audience.as_str(), carried),
+    // Before the report, whose reader may be gone.
+    if !args.dry_run {
+        args.carried.write_metrics(job.audience.as_str(), carried)?;
     }
+    output.report(&summary, PublishReport::write_text)
 }
 
 impl StepReports {
