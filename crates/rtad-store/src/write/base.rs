@@ -42,7 +42,11 @@ impl Base {
     }
 
     /// Checks that no generation was published since. Later deltas are allowed.
-    pub(super) fn check_is_live(&self, live: Option<&Live>) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`].
+    pub fn check_is_live(&self, live: Option<&Live>) -> Result<(), StoreError> {
         let published = |current: Option<&Current>| current.map_or(0, Current::published_sequence);
         let live = live.map(|live| &live.current);
         if published(live) == published(self.current()) {

@@ -48,6 +48,34 @@ impl StoreWriter {
     }
 }
 
+impl Store {
+    /// The chunks that the store does not hold, by name and size: never written, or removed by a
+    /// gc. A gc of an object store may remove more; [`Publication::commit`] checks again. Costs a
+    /// listing, or a request for each chunk over plain HTTP.
+    ///
+    /// [`Publication::commit`]: super::Publication::commit
+    ///
+    /// # Errors
+    ///
+    /// A store error.
+    pub async fn missing_chunks<'a>(
+        &self,
+        audience: &AudienceName,
+        entries: &'a [ChunkEntry],
+    ) -> Result<Vec<&'a ChunkEntry>, StoreError> {
+        if self.backend.check_listable().is_ok() {
+            return missing_chunks(&self.backend, audience, entries).await;
+        }
+        let mut missing = Vec::new();
+        for entry in entries {
+            if look_up(&self.backend, audience, entry).await?.is_none() {
+                missing.push(entry);
+            }
+        }
+        Ok(missing)
+    }
+}
+
 /// The live chunks of an object store, which no gc removes while `CURRENT` is unchanged.
 pub(super) async fn safe_chunks(
     store: &Store,
@@ -96,12 +124,22 @@ pub(super) async fn holds_chunk(
     entry: &ChunkEntry,
     safe_chunks: &HashSet<Digest>,
 ) -> Result<bool, StoreError> {
+    let held = look_up(backend, audience, entry).await?;
+    Ok(held.is_some_and(|meta| {
+        backend.is_directory() || safe_chunks.contains(&entry.digest) || is_fresh(&meta)
+    }))
+}
+
+/// The file of a chunk; `None` without one of its size.
+async fn look_up(
+    backend: &Backend,
+    audience: &AudienceName,
+    entry: &ChunkEntry,
+) -> Result<Option<ObjectMeta>, StoreError> {
     let path = chunk_path(audience, entry);
     match backend.objects(&path).await?.head(&path).await {
-        Ok(meta) if meta.size == entry.size_bytes => {
-            Ok(backend.is_directory() || safe_chunks.contains(&entry.digest) || is_fresh(&meta))
-        }
-        Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(false),
+        Ok(meta) => Ok(Some(meta).filter(|meta| meta.size == entry.size_bytes)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
         Err(source) => Err(StoreError::backend("look up", &path, source)),
     }
 }

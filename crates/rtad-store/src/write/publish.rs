@@ -22,7 +22,7 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutPayload};
 
 use super::base::Base;
-use super::chunks::{holds_chunk, missing_chunks, put_unless_held, safe_chunks, sync_chunks};
+use super::chunks::{holds_chunk, put_unless_held, safe_chunks, sync_chunks};
 use super::deltas::{has_signature, in_order, merged, put_delta};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
@@ -110,19 +110,6 @@ impl Publication<'_> {
     /// A store error.
     pub async fn holds_chunk(&self, entry: &ChunkEntry) -> Result<bool, StoreError> {
         holds_chunk(self.writer.backend(), self.audience(), entry, &self.safe_chunks).await
-    }
-
-    /// The chunks that the store does not list: never written, or removed by a gc. A gc of an
-    /// object store may remove more; [`Publication::commit`] checks again.
-    ///
-    /// # Errors
-    ///
-    /// A store error.
-    pub async fn missing<'a>(
-        &self,
-        entries: &'a [ChunkEntry],
-    ) -> Result<Vec<&'a ChunkEntry>, StoreError> {
-        missing_chunks(self.writer.backend(), self.audience(), entries).await
     }
 
     /// Writes the delta that the manifest names as its residual.

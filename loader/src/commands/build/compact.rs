@@ -76,6 +76,10 @@ pub(super) async fn run(
     let Some(BuiltDelta { delta: changes, .. }) = changes else {
         return Ok(CompactReport::nothing(&old, dry_run));
     };
+    let keys = changes.removed().len() as u64;
+    if keys > MAX_DELTA_KEYS {
+        return Err(StoreError::TooManyDeltas { audience, keys }.into());
+    }
     progress.phase("growing chunks");
     let publication = if dry_run { None } else { Some(writer.publish(base).await?) };
     // Erased devices must not return to a filter.
@@ -109,11 +113,6 @@ pub(super) async fn run(
         chunks_written: grown.chunks_written,
     };
     let Some(publication) = publication else { return Ok(compacted) };
-    let keys = changes.removed().len() as u64;
-    if keys > MAX_DELTA_KEYS {
-        let audience = publication.audience().clone();
-        return Err(StoreError::TooManyDeltas { audience, keys }.into());
-    }
     let residual =
         BuiltDelta::new(changes.entry().first, last, Vec::new(), changes.removed().to_vec());
     if let Some(residual) = &residual {

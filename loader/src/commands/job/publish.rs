@@ -116,7 +116,10 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         // First, because the gate compares with the live generation.
         let publication = match &writer {
             Some(writer) => Some(writer.publish(base.clone()).await?),
-            None => None,
+            None => {
+                base.check_is_live(store.live(base.audience()).await?.as_ref())?;
+                None
+            }
         };
         let fpr = job.target_fpr;
         let gate = Gate::open(&args.gate, (&filter, fpr), digest, &store, &base).await?;
@@ -131,13 +134,12 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
             return Err(JobError::OverlapUnknown.into());
         }
         gate.check_overlap(overlap)?;
+        let missing = store.missing_chunks(base.audience(), manifest.chunks()).await?;
+        if let Some(entry) = missing.first() {
+            let (missing, chunks, first) = (missing.len(), manifest.chunks().len(), entry.digest);
+            return Err(JobError::MissingChunks { missing, chunks, first }.into());
+        }
         if let Some(publication) = publication {
-            let missing = publication.missing(manifest.chunks()).await?;
-            if let Some(entry) = missing.first() {
-                let (missing, chunks, first) =
-                    (missing.len(), manifest.chunks().len(), entry.digest);
-                return Err(JobError::MissingChunks { missing, chunks, first }.into());
-            }
             publication.commit(&manifest).await?;
         }
         Skew::of(&manifest).warn(job.audience.as_str());
