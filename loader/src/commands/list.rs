@@ -19,7 +19,10 @@ use super::error::CommonError;
 use super::lineage_args::{labels_text, rfc3339};
 
 /// List the generations of audiences: the live one, age, keys, size and false-positive rate.
+///
+/// Ends with 4 if the signature of a live generation is refused, after the list.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct ListArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
     /// gs://bucket/prefix or az://container/prefix
@@ -45,6 +48,9 @@ struct Audience {
     /// Deltas over the live generation.
     over: Option<DeltaReport>,
     generations: Vec<Generation>,
+    /// The error of the live manifest, if pods refuse its signature.
+    #[serde(skip)]
+    refused: Option<StoreError>,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,7 +111,7 @@ impl Facts {
 
 pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.trust.applied_to(Store::open(&args.store)?);
-    let report = runtime()?.block_on(async {
+    let mut report = runtime()?.block_on(async {
         let names = match &args.audience {
             Some(name) => vec![name.clone()],
             None => store.audiences().await?,
@@ -118,27 +124,41 @@ pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
             }
             audiences.push(audience);
         }
-        Ok(ListReport { audiences })
+        Ok::<_, CommandError>(ListReport { audiences })
     })?;
-    output.data(&report, ListReport::write_text)
+    let refused = report.audiences.iter_mut().find_map(|audience| audience.refused.take());
+    let Some(refused) = refused else {
+        return output.data(&report, ListReport::write_text);
+    };
+    // Of a failure, stdout has its own object.
+    if !output.json {
+        let _ = output.data(&report, ListReport::write_text);
+    }
+    Err(refused.into())
 }
 
 async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience, StoreError> {
     let live = store.live(&audience).await?;
     let live_generation = live.as_ref().map(|live| live.current.generation);
-    let mut generations = Vec::new();
+    let (mut generations, mut refused) = (Vec::new(), None);
     for generation in store.generations(&audience).await? {
         let live = live_generation == Some(generation);
         // An unreadable manifest is reported and does not hide the others.
         let (fault, facts) = match store.manifest_of(&audience, generation).await {
             Ok((manifest, _)) => (None, Some(Facts::of(&manifest))),
-            Err(error) => (Some(error.cause()), None),
+            Err(error) => {
+                let cause = error.cause();
+                if live && matches!(error, StoreError::Signature { .. }) {
+                    refused = Some(error);
+                }
+                (Some(cause), None)
+            }
         };
         generations.push(Generation { generation, live, fault, facts });
     }
     let rolled_back_from = live.as_ref().and_then(|live| live.current.rolled_back_from);
     let over = live.map(|live| DeltaReport::of(&live.current));
-    Ok(Audience { audience, live_generation, rolled_back_from, over, generations })
+    Ok(Audience { audience, live_generation, rolled_back_from, over, generations, refused })
 }
 
 impl ListReport {

@@ -99,8 +99,12 @@ fn signatures_are_verified_by_all_commands_and_a_second_implementation() {
             .run(&format!("{name} --store {{}}/s --audience a --public-key {{}}/b.pub {rest}"))
             .fails(4, ".json: is signed by a key that is not among the public keys");
     }
-    let listed = sandbox.run("list --store {}/s --public-key {}/b.pub --json").json();
-    assert_eq!(listed["audiences"][0]["generations"][1]["fault"], "signature");
+    let refused = "a/manifests/2.json: is signed by a key that is not among the public keys";
+    sandbox.run("list --store {}/s --public-key {}/b.pub --json").fails(4, refused);
+    let listed = sandbox.run("list --store {}/s --public-key {}/b.pub");
+    assert!(listed.stdout.contains("2 live unreadable: signature\n"), "{listed:?}");
+    assert_eq!(listed.status, Some(4), "{listed:?}");
+    assert!(listed.stderr.contains(refused), "{listed:?}");
 }
 
 #[test]
