@@ -145,12 +145,13 @@ def _write(
     if value is not None:
         # The text of a value is its digits, whatever the kind of the ids.
         wanted.append((value, "openid"))
+    words = ["-"] if source is not None else [os.fspath(path) for path in files]
     given = {
-        "id_kind": kind,
+        # A compaction has no rows.
+        "id_kind": kind if words else None,
         "column": [f"{column}={of_ids}" if of_ids else column for column, of_ids in kinds.items()],
         "value": value,
     }
-    words = ["-"] if source is not None else [os.fspath(path) for path in files]
     arguments = command(name, target | given | dict(flags), words)
     rows = None if source is None else batches(source)
     with callback(progress) as told:

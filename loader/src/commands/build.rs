@@ -128,9 +128,11 @@ pub(super) struct BuildArgs {
     #[arg(long)]
     dry_run: bool,
     /// Read no input: add the keys of deltas to the live filters, which become fuller. Removed keys
-    /// stay in a delta. A full build avoids both effects
-    #[arg(long, conflicts_with_all = ["inputs", "rejects", "fpr", "filter",
-        "value", "allow_empty", "keep_carried", "max_carried_loss", "metrics_file", "if_changed"])]
+    /// stay in a delta. A full build avoids both effects. Labels stay unless --label gives another
+    /// value
+    #[arg(long, conflicts_with_all = ["inputs", "InputArgs", "rejects", "RejectLimit",
+        "MemoryArgs", "keep_carried", "CarriedLimitArgs", "fpr", "filter", "value", "allow_empty",
+        "if_changed"])]
     compact: bool,
     /// Paths, globs, `-` for stdin, or URLs of single objects: s3://, gs://, az://, https://,
     /// http://
@@ -391,7 +393,8 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
     let compacted = runtime.block_on(async {
         let base = writer.base(&args.target.audience).await?;
-        compact::run(&writer, base, &args.gate, args.expiry, args.dry_run, &progress).await
+        let facts = (args.expiry, args.lineage.labels());
+        compact::run(&writer, base, &args.gate, facts, args.dry_run, &progress).await
     })?;
     drop(progress);
     output.report(&compacted, compact::CompactReport::write_text)

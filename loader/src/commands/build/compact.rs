@@ -12,7 +12,8 @@ use rtad_cli::command_error::CommandError;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{
-    BuildReport, BuiltChunk, BuiltDelta, FilterCheck, Folded, Manifest, ManifestBuilder, Overlay,
+    BuildReport, BuiltChunk, BuiltDelta, FilterCheck, Folded, Lineage, Manifest, ManifestBuilder,
+    Overlay,
 };
 use rtad_core::snapshot::{ChunkEntry, MAX_DELTA_KEYS, SortedKeys, chunk_runs, shards_per_chunk};
 use rtad_store::write::{Base, Publication, StoreWriter};
@@ -50,7 +51,7 @@ pub(super) async fn run(
     writer: &StoreWriter,
     base: Base,
     gate: &GateArgs,
-    expiry: ExpiryArgs,
+    (expiry, labels): (ExpiryArgs, Lineage),
     dry_run: bool,
     progress: &Progress,
 ) -> Result<CompactReport, CommandError> {
@@ -94,9 +95,9 @@ pub(super) async fn run(
         ..old.build().clone()
     };
     let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
-    let manifest = manifest
-        .with_lineage(old.lineage().cloned().unwrap_or_default())
-        .with_key_digest(old.key_digest());
+    let mut lineage = old.lineage().cloned().unwrap_or_default();
+    lineage.labels.extend(labels.labels);
+    let manifest = manifest.with_lineage(lineage).with_key_digest(old.key_digest());
     let manifest = match expires() {
         Some(end) => manifest.expiring_at(end),
         None => manifest,
