@@ -218,12 +218,16 @@ pub(super) fn write_published(
     }
 }
 
-/// Writes the line with the number of chunks that were new to the store.
+/// Writes the line with the number of chunks that were new to the store; `written` is `None` for a
+/// dry run.
 pub(super) fn write_chunks_written(
     out: &mut dyn Write,
-    written: usize,
+    written: Option<usize>,
     chunks: usize,
 ) -> io::Result<()> {
+    let Some(written) = written else {
+        return writeln!(out, "  written     nothing: a dry run");
+    };
     let existed = if written < chunks { ", the others existed" } else { "" };
     writeln!(out, "  written     {written} chunks{existed}")
 }

@@ -64,6 +64,7 @@ fn dry_run_writes_nothing() {
     let text = sandbox.run("build --store {}/s --audience a --dry-run {}/ids");
     assert_eq!((text.status, text.stderr.as_str()), (Some(0), ""));
     assert!(text.stdout.starts_with("dry run of a: nothing was written"), "{text:?}");
+    assert!(text.stdout.contains("\n  written     nothing: a dry run\n"), "{text:?}");
     assert_eq!(sandbox.store(), before);
     let quiet = sandbox.run("build --store {}/s --audience a --quiet {}/ids");
     assert_eq!((quiet.status, quiet.stdout.as_str(), quiet.stderr.as_str()), (Some(0), "", ""));

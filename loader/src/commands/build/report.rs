@@ -157,7 +157,8 @@ impl BuildSummary {
             writeln!(out, "  values      0 to 15; {} rows without one", HumanCount(value))?;
         }
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        write_chunks_written(out, self.chunks_written as usize, self.chunks)?;
+        let written = (!self.dry_run).then_some(self.chunks_written as usize);
+        write_chunks_written(out, written, self.chunks)?;
         let FilterReport { target_fpr, expected_fpr, .. } = self.filter;
         writeln!(out, "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested")?;
         if let Some(expires) = self.expires_unix_seconds {

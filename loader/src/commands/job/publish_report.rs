@@ -66,7 +66,7 @@ impl PublishReport {
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
         writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
-        write_chunks_written(out, self.chunks_written, self.chunks)?;
+        write_chunks_written(out, Some(self.chunks_written), self.chunks)?;
         writeln!(out, "  fpr         {:.3e} expected", self.expected_fpr)?;
         if let Some(carried) = &self.carried {
             carried.write_text(out)?;
