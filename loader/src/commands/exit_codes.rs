@@ -44,13 +44,13 @@ impl CommandFailure for OutputFileError {
 impl CommandFailure for SpillError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::InUse { .. } => ExitStatus::Usage,
+            Self::InUse { .. } | Self::NoDirectory { .. } => ExitStatus::Usage,
             _ => ExitStatus::Unexpected,
         }
     }
 
     fn is_resumable(&self) -> bool {
-        !matches!(self, Self::InUse { .. } | Self::Changed { .. })
+        !matches!(self, Self::InUse { .. } | Self::NoDirectory { .. } | Self::Changed { .. })
     }
 }
 

@@ -53,13 +53,22 @@ impl SpillDir {
     /// files.
     pub(crate) fn named(path: &Path, notes: &'static [&'static str]) -> Result<Self, SpillError> {
         raise_file_limit();
-        let failed = |source| SpillError::Create { dir: path.display().to_string(), source };
+        let failed = |source: io::Error| {
+            let dir = path.display().to_string();
+            match source.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                    SpillError::NoDirectory { dir, source }
+                }
+                _ => SpillError::Create { dir, source },
+            }
+        };
         let created = DirBuilder::new().mode(0o700).create(path);
         let is_ours = created.is_ok();
         match created {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(error));
             }
+            _ if !path.is_dir() => return Err(failed(io::ErrorKind::NotADirectory.into())),
             _ => {}
         }
         let lock = match FileLock::exclusive(File::open(path).map_err(failed)?) {

@@ -8,6 +8,8 @@ use std::io;
 pub(crate) enum SpillError {
     #[error("spill directory {dir}: another build uses it; choose another with --spill-dir")]
     InUse { dir: String },
+    #[error("spill directory {dir}: expected a directory, or a new name in one")]
+    NoDirectory { dir: String, source: io::Error },
     #[error("spill directory {dir}: could not create a file in it")]
     Create { dir: String, source: io::Error },
     #[error("spill directory {dir}: could not write to it")]

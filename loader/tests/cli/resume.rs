@@ -395,3 +395,14 @@ fn build_resumes_after_a_full_disk() {
     let unnamed = "build --store {}/t --audience a --threads 2 --memory 64MiB {}/dump*";
     with_small_files(&sandbox, 60, unnamed, "").fails(1, "no room left after");
 }
+
+#[test]
+fn spill_directory_that_cannot_be_one_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..10)));
+    for dir in ["ids", "ids/spill", "nowhere/spill"] {
+        sandbox
+            .run(&format!("build --store {{}}/s --audience a --spill-dir {{}}/{dir} {{}}/ids"))
+            .fails(2, &format!("/{dir}: expected a directory, or a new name in one"));
+    }
+}
