@@ -314,7 +314,7 @@ fn build_resumes_after_a_busy_store() {
     let lock = std::fs::File::open(sandbox.path().join("s/a/LOCK")).unwrap();
     lock.lock().unwrap();
     let busy = sandbox.run(&format!("{BUILD} {{}}/dump*"));
-    busy.fails(6, "another process is publishing this audience; nothing was changed");
+    busy.fails(6, "/s/a/LOCK is locked; nothing was changed");
     assert!(busy.stderr.contains("the same command with --resume continues it"), "{}", busy.stderr);
     lock.unlock().unwrap();
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();

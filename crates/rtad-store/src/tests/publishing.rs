@@ -108,17 +108,14 @@ async fn directory_lock_stops_the_second_loader_before_it_writes() {
     let base = fixture.writer.base(&audience()).await.unwrap();
     let publication = fixture.writer.publish(base.clone()).await.unwrap();
     let before = fixture.files().await;
-    assert_conflict(
-        fixture.writer.publish(base.clone()).await,
-        "another process is publishing this audience",
-    );
+    let folder = fixture.folder.as_ref().unwrap().path();
+    let lock = folder.join("old_users/LOCK");
+    let reason =
+        format!("another process is publishing this audience: {} is locked", lock.display());
+    assert_conflict(fixture.writer.publish(base.clone()).await, &reason);
     // Another open file stands for another process.
-    let other =
-        StoreWriter::open(fixture.folder.as_ref().unwrap().path().to_str().unwrap()).unwrap();
-    assert_conflict(
-        other.publish(base.clone()).await,
-        "another process is publishing this audience",
-    );
+    let other = StoreWriter::open(folder.to_str().unwrap()).unwrap();
+    assert_conflict(other.publish(base.clone()).await, &reason);
     assert_eq!(fixture.files().await, before);
 
     drop(publication);

@@ -38,7 +38,11 @@ impl LockRetry {
         Self { interval: Duration::from_millis(5), timeout: Duration::from_secs(30) };
 }
 
-const CURRENT_HELD: &str = "another writer holds CURRENT.LOCK";
+/// File names of the locks.
+const LOCK: &str = "LOCK";
+const CURRENT_LOCK: &str = "CURRENT.LOCK";
+
+const CURRENT_HELD: &str = "another writer is at work";
 
 /// The outcome of one try to take a lock.
 enum Try {
@@ -60,8 +64,8 @@ pub(super) async fn lock(
     audience: &AudienceName,
 ) -> Result<Option<FileLock>, StoreError> {
     let reason = "another process is publishing this audience";
-    let folder = audience_path(audience);
-    retry(backend, audience, folder, (LockRetry::EXCLUSIVE, reason), lock_and_sweep).await
+    let path = audience_path(audience).join(LOCK);
+    retry(backend, audience, path, (LockRetry::EXCLUSIVE, reason), lock_and_sweep).await
 }
 
 /// Takes a share of the audience's lock, for one chunk written before its publication; `None` in an
@@ -75,8 +79,8 @@ pub(crate) async fn lock_shared(
     audience: &AudienceName,
 ) -> Result<Option<FileLock>, StoreError> {
     let reason = "another process is publishing this audience, or a gc is at work";
-    let folder = audience_path(audience);
-    retry(backend, audience, folder, (LockRetry::SHARED, reason), try_lock_shared).await
+    let path = audience_path(audience).join(LOCK);
+    retry(backend, audience, path, (LockRetry::SHARED, reason), try_lock_shared).await
 }
 
 /// Takes the lock for replacing `CURRENT`; `None` in an object store. Separate from [`lock`], which
@@ -89,9 +93,9 @@ pub(super) async fn lock_current(
     backend: &Backend,
     audience: &AudienceName,
 ) -> Result<Option<FileLock>, StoreError> {
-    let take = |folder: &FilePath| take_and_sweep(folder, "CURRENT.LOCK", &["", "deltas"]);
-    let (folder, why) = (audience_path(audience), (LockRetry::CURRENT, CURRENT_HELD));
-    retry(backend, audience, folder, why, take).await
+    let take = |folder: &FilePath| take_and_sweep(folder, CURRENT_LOCK, &["", "deltas"]);
+    let path = audience_path(audience).join(CURRENT_LOCK);
+    retry(backend, audience, path, (LockRetry::CURRENT, CURRENT_HELD), take).await
 }
 
 /// Creates a window's folder, and takes the lock for replacing its `CURRENT`; `None` in an object
@@ -108,38 +112,44 @@ pub(super) async fn lock_window(
     let take: fn(&FilePath) -> io::Result<Try> = if is_claim {
         |folder| {
             make_folder(folder)?;
-            take_and_sweep(folder, "CURRENT.LOCK", &["", "checkpoints"])
+            take_and_sweep(folder, CURRENT_LOCK, &["", "checkpoints"])
         }
     } else {
         |folder| {
             make_folder(folder)?;
-            take_and_sweep(folder, "CURRENT.LOCK", &[""])
+            take_and_sweep(folder, CURRENT_LOCK, &[""])
         }
     };
-    let (folder, why) = (window_path(window), (LockRetry::CURRENT, CURRENT_HELD));
-    retry(backend, window, folder, why, take).await
+    let path = window_path(window).join(CURRENT_LOCK);
+    retry(backend, window, path, (LockRetry::CURRENT, CURRENT_HELD), take).await
 }
 
-/// Tries to `take` a lock of the folder until it is taken, held, or busy for too long.
+/// Tries to `take` the lock at `path`, in its folder, until it is taken, held, or busy for too
+/// long.
 async fn retry(
     backend: &Backend,
     audience: &AudienceName,
-    folder: Path,
+    path: Path,
     (retry, reason): (LockRetry, &str),
     take: fn(&FilePath) -> io::Result<Try>,
 ) -> Result<Option<FileLock>, StoreError> {
     let Backend::Directory(Directory { root, .. }) = backend else { return Ok(None) };
+    let path = root.join(path.as_ref());
+    let folder = path.parent().unwrap_or(root);
     let begun = Instant::now();
     loop {
-        let folder = root.join(folder.as_ref());
+        let folder = folder.to_owned();
         match blocking(move || take(&folder)).await {
             Ok(Try::Taken(lock)) => return Ok(Some(lock)),
             Ok(Try::Busy) if begun.elapsed() < retry.timeout => {
                 tokio::time::sleep(retry.interval).await
             }
-            Ok(Try::Busy | Try::Held) => return Err(StoreError::conflict(audience, reason, true)),
+            Ok(Try::Busy | Try::Held) => {
+                let reason = format!("{reason}: {} is locked", path.display());
+                return Err(StoreError::conflict(audience, reason, true));
+            }
             Err(error) => {
-                let (path, source) = (audience.to_string(), error.into());
+                let (path, source) = (path.display().to_string(), error.into());
                 return Err(StoreError::Backend { action: "lock", path, source });
             }
         }
@@ -150,7 +160,7 @@ async fn retry(
 /// writer.
 fn lock_and_sweep(folder: &FilePath) -> io::Result<Try> {
     make_folder(folder)?;
-    match take_and_sweep(folder, "LOCK", &["manifests", "chunks"])? {
+    match take_and_sweep(folder, LOCK, &["manifests", "chunks"])? {
         // If it can be shared, its holders share it too.
         Try::Busy => match try_lock_shared(folder)? {
             Try::Taken(_) => Ok(Try::Busy),
@@ -179,7 +189,7 @@ fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
         .read(true)
         .write(true)
         .truncate(false)
-        .open(folder.join("LOCK"))?;
+        .open(folder.join(LOCK))?;
     match FileLock::shared(lock) {
         Ok(lock) => Ok(Try::Taken(lock)),
         Err(TryLockError::WouldBlock) => Ok(Try::Busy),
