@@ -27,14 +27,14 @@ pub(crate) fn run(
     let progress = progress.as_ref();
     let Some(objects) = objects else {
         let work = move |watch: &_| host::run(&arguments, None, watch);
-        return job::report(py, job::run(py, progress, None, work)?);
+        return Ok(job::report(py, job::run(py, progress, None, work)?));
     };
     let wanted = wanted.into_iter().map(|(name, kinds)| (name, first_kind(&kinds))).collect();
     let mut tables = Tables::open(&objects, wanted, first_kind(kind))?;
     let (sender, batches) = Batches::new(tables.header().to_vec());
     let mut next = || tables.next_batch(py);
     let work = move |watch: &_| host::run(&arguments, Some(batches), watch);
-    job::report(py, job::run(py, progress, Some((&mut next, sender)), work)?)
+    Ok(job::report(py, job::run(py, progress, Some((&mut next, sender)), work)?))
 }
 
 /// The first of some kinds. Another one than md5 stands for a mistake, which the command reports.

@@ -1,6 +1,7 @@
 //! Work of the loader on a thread of its own, while the thread of Python passes on rows, progress
 //! and signals.
 
+use std::ffi::CString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, channel};
 use std::thread;
 use std::time::Duration;
@@ -123,14 +124,17 @@ impl<T: Send> RunningJob<'_, '_, T> {
     }
 }
 
-/// The report of a command, as JSON. Its warnings are Python's.
-pub(crate) fn report(py: Python<'_>, done: Done) -> PyResult<String> {
+/// The report of a command, as JSON. Its warnings are Python's. One that a filter turns into an
+/// exception goes to `sys.unraisablehook`: the command has published, and its report is returned.
+pub(crate) fn report(py: Python<'_>, done: Done) -> String {
     let category = py.get_type::<PyUserWarning>();
     for warning in done.warnings {
-        let message = std::ffi::CString::new(warning)?;
-        PyErr::warn(py, &category, &message, 3)?;
+        let message = CString::new(warning.replace('\0', " ")).expect("NUL was replaced");
+        if let Err(error) = PyErr::warn(py, &category, &message, 3) {
+            error.write_unraisable(py, None);
+        }
     }
-    Ok(done.report)
+    done.report
 }
 
 /// The exception of a failed command: the text that follows `error: ` on the command line.

@@ -5,8 +5,10 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import threading
 import time
+import warnings
 
 import polars
 import pyarrow
@@ -255,18 +257,27 @@ def test_exception_of_the_progress_stops_the_build(rtad, tmp_path):
     assert not (tmp_path / "store/users/CURRENT").exists()
 
 
-def test_warnings_of_the_loader_are_those_of_python(rtad, tmp_path):
+def build_with_a_warning(rtad, store):
     md5 = synth(10)
     ids = synth(990, "--id-kind", "oaid")
     table = pyarrow.table({"a": ids, "b": [*md5, *["two words"] * 980]})
+    columns = {"a": "oaid", "b": "md5"}
+    return rtad.build(str(store), "users", table, columns=columns, max_reject_ratio=0.9)
+
+
+def test_warnings_of_the_loader_are_those_of_python(rtad, tmp_path):
     with pytest.warns(UserWarning, match="^column b: "):
-        rtad.build(
-            str(tmp_path / "store"),
-            "users",
-            table,
-            columns={"a": "oaid", "b": "md5"},
-            max_reject_ratio=0.9,
-        )
+        build_with_a_warning(rtad, tmp_path / "store")
+
+
+def test_warning_that_is_an_error_does_not_hide_the_publication(rtad, tmp_path, monkeypatch):
+    unraised = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: unraised.append(found.exc_value))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = build_with_a_warning(rtad, tmp_path / "store")
+    assert (report["generation"], report["keys"]) == (1, 1000)
+    assert [str(warning)[:10] for warning in unraised] == ["column b: "]
 
 
 @pytest.mark.parametrize(
