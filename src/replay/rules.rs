@@ -234,6 +234,10 @@ impl Rules {
 
     fn membership(&self, audience: usize, facts: &LoggedFacts<'_>, gaps: &mut Gaps) -> Membership {
         let Some(fact) = self.fact(audience, facts) else {
+            if facts.ids == Ids::TooMany && facts.audiences.is_empty() {
+                // No id that was read was usable: the pod looked nothing up.
+                return Membership::Unavailable;
+            }
             gaps.note(format!("audience {} is not in the rows", self.audiences[audience]));
             return Membership::Unavailable;
         };

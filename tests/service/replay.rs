@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use prost::Message as _;
-use rtad::platform::tencent::{Device, RtaRequest};
+use rtad::platform::MAX_READ_IDS;
+use rtad::platform::tencent::{Device, RtaRequest, device};
 use serde_json::{Value, json};
 use testkit::process::Outcome;
 
@@ -80,6 +81,12 @@ fn send(rtad: &Rtad, rounds: usize) {
         }
         client.post("/v1/decide", json!({ "device": {} }).to_string()).ok();
         client.post("/rta/tencent", "garbage");
+        // Too many ids, none of them usable.
+        let openid = device::WxOpenid { openid: Some("null".into()) };
+        let wx_openid = vec![openid; MAX_READ_IDS + 1];
+        let device = Some(Device { wx_openid, ..Device::default() });
+        let request = RtaRequest { device, ..RtaRequest::default() };
+        client.post("/rta/tencent", request.encode_to_vec());
     }
 }
 
@@ -114,7 +121,7 @@ impl Logged {
         rtad.signal("TERM");
         let Outcome { status, stderr, .. } = rtad.wait();
         assert_eq!(status, Some(0), "{stderr}");
-        Self { store, rules, rows: 20 * (10 * 3 + 2) }
+        Self { store, rules, rows: 20 * (10 * 3 + 3) }
     }
 
     fn log(&self) -> PathBuf {
