@@ -1,14 +1,17 @@
 //! `rtad replay`: the decisions of a log, made again under another config.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use rtad::catalog::{Audience, Catalog};
 use rtad::platform::IdReader;
 use rtad::replay::{Replay, Snapshots};
 use rtad::serve::{Assembly, find_audiences};
-use rtad::sync::{Shared, Syncer};
+use rtad::strategy::Strategy;
+use rtad::sync::{Shared, SyncHistory, Syncer};
 use rtad_core::device::KeyMaker;
 
 use super::config::read_config;
@@ -93,7 +96,8 @@ fn read_rules(file: &PathBuf) -> Result<Assembly, CommandFailure> {
     Ok(assembly)
 }
 
-/// Loads all audiences of a config from its store.
+/// Loads all audiences of a config from its store, and refuses a strategy's audience that cannot be
+/// served: its decisions would be reported as changes.
 fn load(assembly: Assembly) -> Result<Snapshots, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -103,11 +107,31 @@ fn load(assembly: Assembly) -> Result<Snapshots, CommandFailure> {
         let mut plan = assembly.plan();
         // Counts are in the pods.
         plan.caps.clear();
+        // The age today says nothing about the time of the rows.
+        plan.audiences.iter_mut().for_each(|audience| audience.max_age = None);
         let sync = Syncer::new(store, plan, shared.clone());
         sync.poll_matching(|_| true).await;
+        let catalog = sync.serving().load_full();
+        let missing = missing(&catalog, &shared.history);
+        if !missing.is_empty() {
+            return Err(CommandFailure::NotLoaded(missing.join("\n")));
+        }
         let keys = KeyMaker::with_extra_blanks(&assembly.config.ids.blank);
-        Ok(Snapshots::new(sync.serving().load_full(), IdReader::new(keys, &shared.telemetry)))
+        Ok(Snapshots::new(catalog, IdReader::new(keys, &shared.telemetry)))
     })
+}
+
+/// A line for each audience of the strategies that cannot be looked up.
+fn missing(catalog: &Catalog, history: &SyncHistory) -> Vec<String> {
+    let named: BTreeSet<usize> = catalog.strategies().flat_map(Strategy::audiences).collect();
+    let audiences = named.into_iter().map(|index| &catalog.audiences()[index]);
+    let missing = audiences.filter(|audience| audience.available().is_none());
+    let line = |audience: &Audience| {
+        let error = history.last(&audience.name).and_then(|last| last.error);
+        let cause = error.unwrap_or_else(|| "it has expired or is disabled".to_owned());
+        format!("--lookup: audience {} cannot be looked up: {cause}", audience.name)
+    };
+    missing.map(line).collect()
 }
 
 /// A bar on a terminal's stderr.

@@ -252,6 +252,17 @@ fn strategy_ids_that_name_other_strategies_are_changes() {
 fn bodies_are_looked_up_in_other_snapshots() {
     let logged = Logged::with("sample = 1.0\nraw = \"sampled\"");
     let same = logged.config("[[audience]]", "[[audience]]");
+    // Without each audience, the answers would be other ones.
+    let Outcome { status, stdout, stderr } = logged.replay(&same, &["--lookup"]);
+    assert_eq!((status, &*stdout), (Some(1), ""), "{stderr}");
+    let prefix = "error: --lookup: audience missing cannot be looked up: ";
+    assert!(stderr.starts_with(prefix) && stderr.lines().count() == 1, "{stderr}");
+    logged.store.publish("missing", &[key("oaid", "nobody")]);
+    // `max_age` is ignored: the pods had no answer for want of this audience.
+    let report = logged.replay(&same, &["--lookup", "--json"]).stdout;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert!(line(&report, "api", "needs-fresh")["gained"].as_u64() > Some(0), "{report:#}");
+    let same = logged.config("\n[[strategy]]\nname = \"needs-fresh\"\nexclude = [\"too_old\"]", "");
     let unchanged = ["--lookup", "--assert", "unchanged"];
     let Outcome { status, stdout, .. } = logged.replay(&same, &unchanged);
     assert!(status == Some(3) && stdout.contains("no body that can be read"), "{stdout}");
