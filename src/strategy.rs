@@ -249,18 +249,17 @@ impl Strategy {
             }
             answer
         };
-        match any(&self.exclude) {
-            Membership::Member => return Decision::no_bid(Reason::Member),
-            Membership::Unavailable => return self.unavailable(),
-            Membership::NotMember if self.include.is_empty() => {
-                return Decision::bid(Reason::NotMember);
-            }
-            Membership::NotMember => {}
+        let excluded = any(&self.exclude);
+        if excluded == Membership::Member {
+            return Decision::no_bid(Reason::Member);
         }
-        match any(&self.include) {
-            Membership::Member => Decision::bid(Reason::Member),
-            Membership::NotMember => Decision::no_bid(Reason::NotMember),
-            Membership::Unavailable => self.unavailable(),
+        let included = (!self.include.is_empty()).then(|| any(&self.include));
+        match (excluded, included) {
+            // No audience of `exclude` changes this.
+            (_, Some(Membership::NotMember)) => Decision::no_bid(Reason::NotMember),
+            (Membership::Unavailable, _) | (_, Some(Membership::Unavailable)) => self.unavailable(),
+            (_, Some(Membership::Member)) => Decision::bid(Reason::Member),
+            (_, None) => Decision::bid(Reason::NotMember),
         }
     }
 

@@ -24,20 +24,19 @@ fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
 
 #[test]
 fn every_combination_of_two_excluding_and_two_including_audiences() {
-    let rule = strategy(&[0, 1], &[2, 3]);
+    let mut rule = strategy(&[0, 1], &[2, 3]);
+    rule.unavailable = Outcome::Bid;
     for answers in combinations(&[M, N, U]) {
         let decision = rule.decide(&NoAttributes, |audience| answers[audience], NO_TIER);
         let [a, b, c, d] = answers;
         let expected = if a == M || b == M {
             (Outcome::NoBid, Reason::Member)
-        } else if a == U || b == U {
-            (Outcome::NoBid, Reason::Unavailable)
-        } else if c == M || d == M {
-            (Outcome::Bid, Reason::Member)
-        } else if c == U || d == U {
-            (Outcome::NoBid, Reason::Unavailable)
-        } else {
+        } else if c == N && d == N {
             (Outcome::NoBid, Reason::NotMember)
+        } else if a == U || b == U || c != M && d != M {
+            (Outcome::Bid, Reason::Unavailable)
+        } else {
+            (Outcome::Bid, Reason::Member)
         };
         assert_eq!((decision.outcome, decision.reason), expected, "{answers:?}");
     }
@@ -111,7 +110,7 @@ fn rule_and_lists_are_order_free() {
         let decision = rule.decide(&NoAttributes, |audience| answers[audience], NO_TIER);
         let expected = match (excluding, including, refused) {
             (M, ..) => Decision::no_bid(Reason::Member),
-            (N, N, _) => Decision::no_bid(Reason::NotMember),
+            (_, N, _) => Decision::no_bid(Reason::NotMember),
             (.., M) => Decision::no_bid(Reason::Rule),
             (N, M, N) => Decision::bid(Reason::Member),
             _ => Decision::bid(Reason::Unavailable),

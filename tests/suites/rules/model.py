@@ -209,7 +209,7 @@ class Model:
         # The first refusal for certain gives the reason.
         if is_excluded:
             return False, "member"
-        if include and is_excluded is False and is_included is False:
+        if include and is_included is False:
             return False, "not_member"
         truth, rule = True, "rule"
         if "when" in strategy:
