@@ -50,7 +50,8 @@ enum Command {
     Explain(explain::Explain),
     /// Decide about the requests of a decision log again, under another config
     Replay(replay::ReplayCommand),
-    /// Check a config: print a summary, or every mistake in it
+    /// Check a config: print it with its defaults and without secrets, and a summary on stderr, or
+    /// every mistake in it
     CheckConfig(check_config::CheckConfig),
     /// Print a support bundle: versions, limits, config without secrets, and status
     Doctor(doctor::Doctor),

@@ -1,4 +1,4 @@
-//! `rtad check-config`: a summary of the config, or every mistake in it.
+//! `rtad check-config`: the effective config and a summary of it, or every mistake in it.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::Write as _;
@@ -24,9 +24,6 @@ pub(super) struct CheckConfig {
     /// other buckets
     #[arg(long, value_name = "FILE")]
     previous: Option<PathBuf>,
-    /// Print the effective config as TOML, secrets redacted, instead of a summary
-    #[arg(long)]
-    print: bool,
 }
 
 pub(super) fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
@@ -39,11 +36,10 @@ pub(super) fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
             return Err(CommandFailure::Usage(moves.join("\n")));
         }
     }
-    let mut out = std::io::stdout().lock();
-    match arguments.print {
-        true => out.write_all(config.to_toml().as_bytes())?,
-        false => write!(out, "{}: valid\n{}", arguments.file.display(), Summary(&assembly))?,
-    }
+    std::io::stdout().write_all(config.to_toml().as_bytes())?;
+    // After the config, for a person; a script reads stdout alone.
+    let file = arguments.file.display();
+    write!(std::io::stderr(), "{file}: valid\n{}", Summary(&assembly))?;
     Ok(())
 }
 

@@ -25,10 +25,10 @@ fn written_config_is_valid_for_each_platform_alone_and_for_all() {
         assert_eq!(checked.status, Some(0), "{}", checked.stderr);
         for kind in kinds.iter().filter(|kind| **kind != "none") {
             let platform = format!(": {kind} at /rta/");
-            assert!(checked.stdout.contains(&platform), "{}", checked.stdout);
+            assert!(checked.stderr.contains(&platform), "{}", checked.stderr);
         }
         let rule = "strategy   new-users: bid unless in known";
-        assert!(checked.stdout.contains(rule), "{}", checked.stdout);
+        assert!(checked.stderr.contains(rule), "{}", checked.stderr);
     }
 }
 

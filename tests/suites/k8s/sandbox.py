@@ -183,12 +183,12 @@ class Sandbox:
         return container, *self.enter(document, template, container)
 
     def effective_config(self):
-        """Effective config of the container by `rtad check-config --print`, with the file on stdin
+        """Effective config of the container by `rtad check-config`, with the file on stdin
         as in docs/guides/kubernetes.md."""
         _, words, environment, there = self.server()
         file = words[words.index("--config") + 1]
         with open(file) as stdin:
-            words = ["rtad", "check-config", "--print", "/dev/stdin"]
+            words = ["rtad", "check-config", "/dev/stdin"]
             checked = self.run(words, environment, stdin=stdin)
         assert checked.returncode == 0, checked.stderr
         return tomllib.loads(there(checked.stdout))
