@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rtad::serve::Reread;
 use rtad_core::error_chain::error_chain;
+use rtad_core::files::open_regular;
 use rtad_http::signals::Signals;
 
 use super::config::{Ports, read_config};
@@ -31,10 +32,17 @@ pub(super) async fn serve(arguments: Serve) -> Result<(), CommandFailure> {
     let mut flags = ports.flags();
     flags.extend(store.map(|store| ("store.url", store)));
     flags.extend(workers.map(|workers| ("server.workers", workers)));
-    let assembly = read_config(file.as_ref(), &flags)?;
-    let reread: Reread = Box::new(move || {
-        read_config(file.as_ref(), &flags).map_err(|failure| error_chain(&failure))
-    });
+    let read = move || {
+        // A pipe has its text once, and blocks a reload.
+        if let Some(file) = &file {
+            let name = file.display();
+            open_regular(file)
+                .map_err(|error| CommandFailure::Usage(format!("{name}: {error}")))?;
+        }
+        read_config(file.as_ref(), &flags)
+    };
+    let assembly = read()?;
+    let reread: Reread = Box::new(move || read().map_err(|failure| error_chain(&failure)));
     // The handler precedes the start: a SIGHUP without a handler would end the process during the
     // first load.
     let mut signals = Signals::listen()?;

@@ -194,7 +194,7 @@ impl Thread {
     /// Follows a change of the secret.
     fn read_secret(&self) {
         let Some(path) = &self.files.config.secret_path else { return };
-        match std::fs::read(path) {
+        match rtad_core::files::read_regular(path) {
             Ok(secret) if secret.trim_ascii_end().len() >= LEAST_SECRET => {
                 let key = LogKey::new(secret.trim_ascii_end());
                 if key.id() != self.key.load().id() {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path as FilePath, PathBuf};
 
+use rtad_core::files::read_regular;
 use serde::de::DeserializeOwned;
 
 use crate::deserializer::{Fault, Noted, Notes, Reader};
@@ -277,10 +278,10 @@ impl<'a> Document<'a> {
     }
 
     /// Reads a file that `key` names, notes a mistake if that fails, and adds the contents to the
-    /// fingerprint.
+    /// fingerprint. A pipe is refused: it would block every later reload.
     pub fn read_file(&mut self, key: &str, path: impl AsRef<FilePath>) -> Option<Vec<u8>> {
         let path = self.beside(path);
-        match std::fs::read(&path) {
+        match read_regular(&path) {
             Ok(contents) => {
                 self.saw(&contents);
                 Some(contents)

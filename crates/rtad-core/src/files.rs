@@ -2,7 +2,7 @@
 //! opened without blocking.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -105,6 +105,17 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(ErrorKind::InvalidInput, found));
     }
     File::open(path)
+}
+
+/// The contents of a regular file; see [`open_regular`].
+///
+/// # Errors
+///
+/// The file cannot be read, or it is a directory, a pipe, a socket or a device.
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Makes the names in a folder durable.

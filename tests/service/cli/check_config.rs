@@ -1,6 +1,7 @@
 //! Tests of `rtad check-config`: the printed config, its summary, and error messages.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::fixture::{RULES, TestStore};
 use crate::rtad_process::run;
@@ -146,6 +147,26 @@ fn forgotten_caps_are_warned_about() {
         assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
     }
     assert!(warnings(kept, "leased = true").is_empty());
+}
+
+/// Reading a pipe would block, and every later reload with it.
+#[test]
+fn pipe_is_a_mistake_with_its_line_and_no_config_to_serve() {
+    let store = TestStore::empty();
+    let pipe = store.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let platform = "[[platform]]\nkind = \"tencent\"\nname = \"tencent\"\npath = \"/rta/tencent\"\n\
+                    headers = [{ name = \"X-Token\", value_file = \"pipe\" }]\n\
+                    strategies = { T1 = \"new-users\" }\n";
+    let file = store.config_file("", &format!("{platform}{RULES}"));
+    let [mistake] = &errors(&check(&file, &[]))[..] else { panic!("one mistake") };
+    let line = std::fs::read_to_string(&file).unwrap().lines().position(|it| it.contains("pipe"));
+    let location = format!("{}:{}: ", file.display(), line.unwrap() + 1);
+    assert!(mistake.starts_with(&location), "{mistake}");
+    assert!(mistake.contains("expected a regular file"), "{mistake}");
+    let served = run(&[Path::new("serve"), Path::new("--config"), &pipe], &[]);
+    assert!(served.stderr.contains("expected a regular file"), "{served:?}");
+    assert_eq!(served.status, Some(2));
 }
 
 #[test]
