@@ -77,8 +77,8 @@ impl From<&PlatformConfig> for CacheTimes {
     }
 }
 
-/// Cache time of an answer that a cap or a schedule refuses, if none is configured, unless that
-/// ends before.
+/// Cache time of an answer without a bid that a cap or a schedule refuses, if none is configured,
+/// unless that ends before.
 const REFUSED_CACHE: u32 = 3600;
 
 impl CacheTimes {
@@ -89,8 +89,9 @@ impl CacheTimes {
     ///
     /// The time in an answer of a strategy with a cap ends with the cap's period: a bid cached for
     /// longer would not be counted in the next one, a cached `capped` would refuse a device that it
-    /// admits. It ends with the next change of a schedule too. An answer with `capped` or
-    /// `not_scheduled` always carries a time; a bid does only if one is configured.
+    /// admits. It ends with the next change of a schedule too. An answer without a bid always
+    /// carries a time if it has `capped` or `not_scheduled`; one with a bid only if one is
+    /// configured.
     pub(super) fn of(&self, bids: bool, verdicts: &[Verdict]) -> Option<u32> {
         if verdicts.is_empty() {
             return None;
@@ -110,7 +111,7 @@ impl CacheTimes {
             ends_in = ends_in.into_iter().chain(*changes_in).min();
         }
         let configured = if bids { self.bid } else { self.no_bid };
-        let usual = configured.or_else(|| is_refused.then_some(REFUSED_CACHE));
+        let usual = configured.or_else(|| (is_refused && !bids).then_some(REFUSED_CACHE));
         let Some(left) = ends_in else { return usual };
         // Platforms read 0 as "not given".
         let left = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1);

@@ -133,16 +133,20 @@ fn bidding_strategies_and_cache_time_are_written() {
 /// Without a configured time, and with no change of a schedule or cap ahead.
 #[test]
 fn refusals_carry_a_cache_time_without_a_configured_one() {
-    let adapter = plain(&[("new", 0)]);
-    for (decision, expected) in [
-        (Decision::no_bid(Reason::NotScheduled), Some(3600)),
-        (Decision::CAPPED, Some(3600)),
-        (Decision::NO_LEASE, None),
-        (NO_BID, None),
+    let adapter = plain(&[("new", 0), ("vip", 1)]);
+    let not_scheduled = Decision::no_bid(Reason::NotScheduled);
+    for (decisions, expected) in [
+        ([not_scheduled, NO_BID], Some(3600)),
+        ([Decision::CAPPED, NO_BID], Some(3600)),
+        ([Decision::NO_LEASE, NO_BID], None),
+        ([NO_BID, NO_BID], None),
+        // The time of an answer with a bid is configured, or the platform's own.
+        ([not_scheduled, BID], None),
+        ([BID, Decision::CAPPED], None),
     ] {
-        let answer = reply(&adapter, bytes(REQUEST), &mut Script::deciding(&[decision])).unwrap();
+        let answer = reply(&adapter, bytes(REQUEST), &mut Script::deciding(&decisions)).unwrap();
         let response = RtaResponse::decode(answer).unwrap();
-        assert_eq!(response.response_cache_time, expected, "{decision:?}");
+        assert_eq!(response.response_cache_time, expected, "{decisions:?}");
     }
 }
 
