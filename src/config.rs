@@ -136,7 +136,7 @@ impl Config {
             log.check(d, config.store.cache_dir.as_ref(), vocabulary);
         }
         experiment::check(d, &config.experiments);
-        let parts = PartNames::of(&config.experiments);
+        let parts = PartNames::read(d, &config.experiments);
         rules::check(d, &mut config.strategies, config.cap_leases.is_some(), &parts);
         let mut strategies = d.texts("strategy", "name");
         if strategies.is_empty() && d.texts("audience", "name").is_empty() {

@@ -131,6 +131,12 @@ impl Condition {
         self.flat().iter().any(|condition| condition.bucket.iter().any(is_of))
     }
 
+    /// Whether it names a part of an experiment that `parts` do not know.
+    pub(super) fn has_unknown_part(&self, parts: &PartNames) -> bool {
+        let is_unknown = |name: &String| parts.find(name).is_none();
+        self.flat().iter().any(|condition| condition.bucket.iter().any(is_unknown))
+    }
+
     /// The rule, with indexes of audiences and experiments; without those that `index` and `parts`
     /// do not know.
     pub fn rule(&self, index: &impl Fn(&AudienceName) -> Option<usize>, parts: &PartNames) -> Rule {
@@ -187,10 +193,12 @@ impl Condition {
             d.mistake(&list, "is empty", "one or more of EXPERIMENT:BUCKET");
         }
         for (index, name) in self.bucket.iter().enumerate() {
-            let one = format!("{key}.bucket");
-            let listed = format!("{one}[{index}]");
-            let key = if d.has(&listed) { listed } else { one };
-            refuse_unknown(d, &key, name, "parts of experiments", &parts.names());
+            if parts.refuses(name) {
+                let one = format!("{key}.bucket");
+                let listed = format!("{one}[{index}]");
+                let key = if d.has(&listed) { listed } else { one };
+                refuse_unknown(d, &key, name, "parts of experiments", &parts.names());
+            }
         }
         leaves += self.attributes.len() + usize::from(self.absent.is_some());
         for (attribute, values) in &self.attributes {

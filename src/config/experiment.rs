@@ -242,7 +242,11 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
 
 /// Parts of experiments as `when` names them: `price-test:b`.
 #[derive(Debug, Clone, Default)]
-pub struct PartNames(Vec<(String, usize, Assignment)>);
+pub struct PartNames {
+    names: Vec<(String, usize, Assignment)>,
+    /// Some names of the file are invalid: those of the example are in their place.
+    has_replaced: bool,
+}
 
 impl PartNames {
     /// The parts of these experiments.
@@ -254,55 +258,92 @@ impl PartNames {
                 names.push((name, index, part));
             }
         }
-        Self(names)
+        Self { names, has_replaced: false }
+    }
+
+    /// The parts of the experiments of a document.
+    pub(super) fn read(d: &Document<'_>, configs: &[ExperimentConfig]) -> Self {
+        let is_replaced = |(index, config): (usize, &ExperimentConfig)| {
+            let table = format!("experiment[{index}]");
+            let bucket = |bucket| d.is_replaced(&format!("{table}.buckets[{bucket}].name"));
+            d.is_replaced(&format!("{table}.name")) || (0..config.buckets.len()).any(bucket)
+        };
+        let has_replaced = configs.iter().enumerate().any(is_replaced);
+        Self { has_replaced, ..Self::of(configs) }
+    }
+
+    /// Whether a name that is not among these is a mistake of its own.
+    pub(super) fn refuses(&self, name: &str) -> bool {
+        !self.has_replaced && self.find(name).is_none()
     }
 
     /// The experiment and the part of a name.
     pub fn find(&self, name: &str) -> Option<(usize, Assignment)> {
-        let found = self.0.iter().find(|(known, ..)| known == name);
+        let found = self.names.iter().find(|(known, ..)| known == name);
         found.map(|(_, experiment, part)| (*experiment, *part))
     }
 
     /// Number of parts of an experiment.
     pub(super) fn count(&self, experiment: usize) -> usize {
-        self.0.iter().filter(|(_, of, _)| *of == experiment).count()
+        self.names.iter().filter(|(_, of, _)| *of == experiment).count()
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.0.iter().map(|(name, ..)| name.clone()).collect()
+        self.names.iter().map(|(name, ..)| name.clone()).collect()
     }
 }
 
-/// Notes the mistakes in experiments.
+/// Keys of an experiment that are compared with others.
+const COMPARED: [&str; 7] = ["name", "layer", "salt", "hash", "traffic", "holdout", "unit"];
+
+/// Notes the mistakes in experiments. Values that replace wrong ones are compared with nothing.
 pub(super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
     d.refuse_duplicates("experiment", "name");
     if configs.len() > MAX_EXPERIMENTS {
         let found = format!("has {} entries", configs.len());
         d.mistake("experiment", &found, &format!("at most {MAX_EXPERIMENTS}"));
     }
+    let replaced_of = |index: usize| {
+        let is_replaced = |key: &&str| d.is_replaced(&format!("experiment[{index}].{key}"));
+        COMPARED.into_iter().filter(is_replaced).collect::<Vec<_>>()
+    };
+    let replaced: Vec<Vec<&str>> = (0..configs.len()).map(replaced_of).collect();
+    let are_given =
+        |index: usize, keys: &[&str]| keys.iter().all(|key| !replaced[index].contains(key));
     for (index, config) in configs.iter().enumerate() {
         let table = format!("experiment[{index}]");
-        if d.has_mistake(&table) {
-            continue;
-        }
-        check_buckets(d, &table, config);
-        for (key, ranges) in [("traffic", config.traffic()), ("holdout", config.holdout().to_vec())]
-        {
-            check_end(d, &format!("{table}.{key}"), &ranges, config.hash.layer_slots());
+        let has_hash = are_given(index, &["hash"]);
+        check_buckets(d, &table, config, has_hash);
+        if has_hash {
+            let traffic = ("traffic", config.traffic());
+            for (key, ranges) in [traffic, ("holdout", config.holdout().to_vec())] {
+                check_end(d, &format!("{table}.{key}"), &ranges, config.hash.layer_slots());
+            }
         }
         let salt = format!("{table}.salt");
-        if let Some(other) = configs.iter().find(|other| config.has_salt_of_layer(other)) {
+        let has_salt = |index| are_given(index, &["name", "salt", "hash"]);
+        let mut layers = configs
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| has_salt(index) && are_given(*other, &["name", "layer", "hash"]));
+        if let Some((_, other)) = layers.find(|(_, other)| config.has_salt_of_layer(other)) {
             let name = &other.name;
             let found = format!("is that of the layer of {name}: buckets would get uneven shares");
             d.mistake(&salt, &found, "a salt of its own");
         }
-        for earlier in &configs[..index] {
+        for (other, earlier) in configs[..index].iter().enumerate() {
             let name = &earlier.name;
-            if earlier.salt() == config.salt() {
+            if name == &config.name {
+                // A mistake already.
+                continue;
+            }
+            let are_both_given = |keys: &[&str]| are_given(index, keys) && are_given(other, keys);
+            let has_same_slots = earlier.salt() == config.salt() && earlier.hash == config.hash;
+            if has_same_slots && has_salt(index) && has_salt(other) {
                 let found = format!("is that of {name}: their buckets would have the same devices");
                 d.mistake(&salt, &found, "a salt of its own");
             }
-            if earlier.layer() != config.layer() {
+            if earlier.layer() != config.layer() || !are_both_given(&["name", "layer"]) {
                 continue;
             }
             for (key, differs) in [
@@ -310,10 +351,13 @@ pub(super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
                 ("unit", earlier.unit != config.unit),
                 ("holdout", earlier.holdout() != config.holdout()),
             ] {
-                if differs {
+                if differs && are_both_given(&[key]) {
                     let found = format!("differs from that of {name}, in the same layer");
                     d.mistake(&format!("{table}.{key}"), &found, "the same in the whole layer");
                 }
+            }
+            if !are_both_given(&["hash", "traffic", "holdout"]) {
+                continue;
             }
             if let Some(slot) = common_slot(&earlier.traffic(), &config.traffic()) {
                 let found = match (&config.traffic, &earlier.traffic) {
@@ -330,6 +374,9 @@ pub(super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
                 d.mistake(&format!("{table}.traffic"), &found, "slots that no other one has");
             }
         }
+        if !are_given(index, &["hash", "traffic", "holdout"]) {
+            continue;
+        }
         if config.traffic().is_empty() {
             let found = "is missing, and the holdout has all slots: no device takes part";
             d.mistake(&format!("{table}.traffic"), found, "a holdout that leaves some slots");
@@ -341,25 +388,32 @@ pub(super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
     }
 }
 
-fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig) {
+fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig, has_hash: bool) {
     let key = format!("{table}.buckets");
     if !(1..=MAX_BUCKETS).contains(&config.buckets.len()) {
         let found = format!("has {} entries", config.buckets.len());
         d.mistake(&key, &found, &format!("1 to {MAX_BUCKETS} buckets"));
     }
+    let is_given = |d: &Document<'_>, bucket: usize, part: &str| {
+        !d.is_replaced(&format!("{key}[{bucket}].{part}"))
+    };
     for (index, bucket) in config.buckets.iter().enumerate() {
         let bucket_table = format!("{key}[{index}]");
         let name = format!("{bucket_table}.name");
-        let before = &config.buckets[..index];
+        let before = || config.buckets[..index].iter().enumerate();
         if [NO_BUCKET, HOLDOUT].contains(&bucket.name.as_str()) {
             d.reject(&name, "another name: this one stands for devices without a bucket");
-        } else if before.iter().any(|earlier| earlier.name == bucket.name) {
+        } else if before().any(|(other, it)| it.name == bucket.name && is_given(d, other, "name")) {
             d.reject(&name, "a name that no other bucket of the experiment has");
         }
         let slots = format!("{bucket_table}.slots");
-        check_end(d, &slots, &bucket.slots.0, config.hash.bucket_slots());
-        for earlier in before {
-            if let Some(slot) = common_slot(&earlier.slots.0, &bucket.slots.0) {
+        if has_hash {
+            check_end(d, &slots, &bucket.slots.0, config.hash.bucket_slots());
+        }
+        for (other, earlier) in before() {
+            if let Some(slot) = common_slot(&earlier.slots.0, &bucket.slots.0)
+                && is_given(d, other, "slots")
+            {
                 let found = format!("has slot {slot}, which {} has", earlier.name);
                 d.mistake(&slots, &found, "slots that no other bucket has");
             }

@@ -188,7 +188,9 @@ pub(super) fn check(
             d.mistake(&table, "names no audience", "exclude, include or when with at least one");
         }
         value::check(d, &table, &strategy.values, &audiences);
-        if !d.has_mistake(&table) {
+        // Without a part, a condition is another one.
+        let is_known = strategy.when.as_ref().is_none_or(|when| !when.has_unknown_part(parts));
+        if is_known && !d.has_mistake(&table) {
             check_constant(d, &table, strategy, &audiences, parts);
         }
         check_schedule(d, &table, strategy);

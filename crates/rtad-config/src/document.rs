@@ -245,6 +245,13 @@ impl<'a> Document<'a> {
         self.wrong.iter().any(is_in) || self.mistakes.list().iter().any(noted)
     }
 
+    /// Whether reading replaced the value of a key, something in it, or a table around it, as it
+    /// was wrong.
+    pub fn is_replaced(&self, key: &str) -> bool {
+        let path = Path::of(key);
+        self.wrong.iter().any(|wrong| wrong.starts_with(&path) || path.starts_with(wrong))
+    }
+
     /// The strings at `key` of every table of a list, including invalid ones; empty without one.
     pub fn texts(&self, table: &str, key: &str) -> Vec<String> {
         let text = |index| {
