@@ -73,8 +73,10 @@ pub(super) fn run(arguments: Init) -> Result<(), CommandFailure> {
 /// The text of a config.
 fn config(store: &str, audience: &AudienceName, platforms: &[String]) -> String {
     let quoted = |text: &str| toml::Value::from(text).to_string();
-    let head = HEAD.replace("STORE", &quoted(store));
-    let mut text = head.replace("AUDIENCE", &quoted(audience.as_str()));
+    let (store, audience) = (quoted(store), quoted(audience.as_str()));
+    // An inserted value may contain the other placeholder.
+    let parts = HEAD.split("STORE").map(|part| part.replace("AUDIENCE", &audience));
+    let mut text = parts.collect::<Vec<_>>().join(&store);
     for kind in KINDS.iter().filter(|kind| platforms.iter().any(|it| it == kind.rules.word)) {
         let _ = write!(text, "\n{}", kind.example);
     }

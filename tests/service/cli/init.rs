@@ -33,6 +33,19 @@ fn written_config_is_valid_for_each_platform_alone_and_for_all() {
 }
 
 #[test]
+fn placeholder_in_a_value_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rtad.toml");
+    let file = file.to_str().unwrap();
+    let values = ["--store", "./AUDIENCE_STORE", "--audience", "known"];
+    let made = run(&[&["init", "--platform", "none"], &values[..], &[file]].concat(), &[]);
+    assert_eq!((made.status, &*made.stderr), (Some(0), ""));
+    let checked = run(&["check-config", file], &[]);
+    let line = "url = \"./AUDIENCE_STORE\"";
+    assert!(checked.stdout.lines().any(|found| found == line), "{}", checked.stdout);
+}
+
+#[test]
 fn existing_file_and_mistakes_write_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rtad.toml");
