@@ -68,8 +68,12 @@ pub fn parse_object<'body, T: Deserialize<'body>>(
 /// device id.
 fn error_without_values(error: &serde_json::Error) -> String {
     let message = error.to_string();
-    let quoting =
-        [("unknown field ", "unknown field, "), ("invalid type: ", ""), ("invalid value: ", "")];
+    let quoting = [
+        ("unknown field ", "unknown field, "),
+        ("unknown variant ", ""),
+        ("invalid type: ", ""),
+        ("invalid value: ", ""),
+    ];
     for (prefix, instead) in quoting {
         if let Some(rest) = message.strip_prefix(prefix) {
             // The last occurrence is serde's own; the quoted text may have others.
@@ -79,4 +83,35 @@ fn error_without_values(error: &serde_json::Error) -> String {
         }
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case", deny_unknown_fields)]
+    struct Body {
+        #[serde(rename = "mode")]
+        _mode: Mode,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Mode {
+        Add,
+        Remove,
+    }
+
+    #[test]
+    fn errors_quote_nothing_of_the_body() {
+        for (body, expected) in [
+            (r#"{"mode":"hush, expected x"}"#, "expected `add` or `remove`"),
+            (r#"{"hush":1}"#, "unknown field, expected `mode`"),
+        ] {
+            let error = parse_object::<Body>(body.as_bytes(), "mode").unwrap_err();
+            let NotJson::Invalid(message) = error else { panic!("{body}: {error:?}") };
+            assert_eq!(message.split(" at line").next(), Some(expected));
+        }
+    }
 }
