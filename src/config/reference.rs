@@ -97,9 +97,22 @@ fn facts(path: &str, needs_restart: &[&str]) -> Vec<String> {
             || path == format!("{prefix}_file")
     };
     let takes_restart = needs_restart.iter().any(is_restart) && !RELOADED.contains(&path);
-    let applied = if takes_restart { "restart" } else { "reload" };
+    let is_in = |key: &&str| key.starts_with(&format!("{path}."));
+    let reloaded: Vec<_> = RELOADED.iter().filter(|key| is_in(key)).map(|key| last(key)).collect();
+    let applied = match takes_restart {
+        true if !reloaded.is_empty() => {
+            format!("reload for {}, else restart", reloaded.join(" and "))
+        }
+        true => "restart".to_owned(),
+        false => "reload".to_owned(),
+    };
     facts.push(format!("**Applied by:** {applied}"));
     facts
+}
+
+/// The last name of a key, as code.
+fn last(key: &str) -> String {
+    format!("`{}`", key.rsplit('.').next().unwrap())
 }
 
 #[test]
