@@ -54,15 +54,20 @@ pub(super) struct Cache {
     root: PathBuf,
     trust: Trust,
     errors: Arc<CacheErrors>,
-    /// The states as this process read or wrote them last. Another one on disk is from another
-    /// process.
-    known: Mutex<HashMap<AudienceName, CachedState>>,
+    /// State that this process last read or wrote, per audience. A different file on disk was
+    /// written by another process.
+    last_seen: Mutex<HashMap<AudienceName, CachedState>>,
 }
 
 impl Cache {
     /// A cache in the folder `root`, with the store's signature requirements. Touches no file.
     pub(super) fn new(root: PathBuf, trust: Trust, telemetry: Arc<Telemetry>) -> Self {
-        Self { root, trust, errors: Arc::new(CacheErrors::new(telemetry)), known: Mutex::default() }
+        Self {
+            root,
+            trust,
+            errors: Arc::new(CacheErrors::new(telemetry)),
+            last_seen: Mutex::default(),
+        }
     }
 
     /// The folder of an audience.
@@ -187,11 +192,11 @@ impl Cache {
         change: impl FnOnce(&Path, Option<CachedState>) -> Option<CachedState> + Send + 'static,
     ) -> Option<CachedState> {
         let (folder, errors) = (self.folder(audience), Arc::clone(&self.errors));
-        let (known, sequence) = (self.known().get(audience).cloned(), current.sequence);
+        let (last_seen, sequence) = (self.last_seen().get(audience).cloned(), current.sequence);
         let state = on_disk(move || {
             let found = CachedState::read(&folder).ok();
             let is_later = found.as_ref().is_some_and(|found| found.newest().sequence > sequence);
-            if is_later && found != known {
+            if is_later && found != last_seen {
                 return None;
             }
             let state = change(&folder, found.clone())?;
@@ -203,7 +208,7 @@ impl Cache {
             Some(state)
         });
         let state = state.await.flatten()?;
-        self.known().insert(audience.clone(), state.clone());
+        self.last_seen().insert(audience.clone(), state.clone());
         Some(state)
     }
 
@@ -238,7 +243,7 @@ impl Cache {
         .await
         .flatten();
         if let Some((state, _)) = &last {
-            self.known().insert(audience.clone(), state.clone());
+            self.last_seen().insert(audience.clone(), state.clone());
         }
         last
     }
@@ -249,13 +254,13 @@ impl Cache {
         let state = on_disk(move || CachedState::read(&folder).ok()).await.flatten();
         let is_cached = state.is_some();
         if let Some(state) = state {
-            self.known().insert(audience.clone(), state);
+            self.last_seen().insert(audience.clone(), state);
         }
         is_cached
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<AudienceName, CachedState>> {
-        self.known.lock()
+    fn last_seen(&self) -> MutexGuard<'_, HashMap<AudienceName, CachedState>> {
+        self.last_seen.lock()
     }
 }
 
