@@ -1,7 +1,7 @@
 //! Plan of a poll: the work that a `CURRENT` asks for, given what is served. It reads nothing.
 
 use super::error::SyncError;
-use super::progress::Progress;
+use super::progress::{Progress, may_replace};
 use rtad_core::snapshot::{AudienceName, Current, Snapshot, State};
 
 /// Work of a poll.
@@ -56,7 +56,8 @@ impl Plan {
                 return Ok(Self::Nothing);
             }
             // The same CURRENT over a mixed snapshot goes on with the unfinished roll.
-            if !is_same && !progress.is_superseded_by(current, generation) {
+            let is_later = may_replace(current, generation, progress.sequence, progress.highest);
+            if !is_same && !is_later {
                 return Err(SyncError::Stale {
                     found: current.generation,
                     served: generation,

@@ -123,25 +123,31 @@ impl Progress {
     pub(super) fn clear_refusal(&mut self) {
         self.refused = None;
     }
+}
 
-    /// Returns true if `current` may replace the served generation:
-    ///
-    /// * with a later sequence, if its generation is not lower or a rollback is recorded;
-    /// * with a generation above all known ones, whatever its sequence. A stale copy cannot have
-    ///   such a generation. So the next publish repairs a lost `CURRENT`.
-    pub(super) const fn is_superseded_by(&self, current: &Current, served: u64) -> bool {
-        if current.generation > self.highest {
-            return true;
-        }
-        if current.sequence <= self.sequence {
-            return false;
-        }
-        let is_rollback = match current.rolled_back_from {
-            Some(from) => from >= served,
-            None => false,
-        };
-        current.generation >= served || is_rollback
+/// Returns true if `current` may replace the generation `served`, after accepted ones up to this
+/// sequence and this highest generation:
+///
+/// * with a later sequence, if its generation is not lower or a rollback is recorded;
+/// * with a generation above all known ones, whatever its sequence. A stale copy cannot have such a
+///   generation. So the next publish repairs a lost `CURRENT`.
+pub(super) const fn may_replace(
+    current: &Current,
+    served: u64,
+    sequence: u64,
+    highest: u64,
+) -> bool {
+    if current.generation > highest {
+        return true;
     }
+    if current.sequence <= sequence {
+        return false;
+    }
+    let is_rollback = match current.rolled_back_from {
+        Some(from) => from >= served,
+        None => false,
+    };
+    current.generation >= served || is_rollback
 }
 
 #[cfg(test)]
@@ -167,9 +173,8 @@ mod tests {
             (current(1, 6, None), (9, 5), 5, true),
             (current(1, 5, None), (9, 5), 3, false),
         ] {
-            let progress = Progress { sequence, highest, ..Progress::default() };
-            let found = progress.is_superseded_by(&current, served);
-            assert_eq!(found, expected, "{current:?} after {progress:?}, serving {served}");
+            let found = may_replace(&current, served, sequence, highest);
+            assert_eq!(found, expected, "{current:?} after {sequence}, {highest}; {served} served");
         }
     }
 

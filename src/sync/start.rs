@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 
 use super::cache::CachedState;
 use super::load::CachedGeneration;
-use super::progress::Progress;
+use super::progress::{Progress, may_replace};
 use super::state::Syncer;
 use rtad_core::snapshot::{AudienceName, Current, Newer, Overlay, Snapshot, State};
 
@@ -27,10 +27,9 @@ impl Syncer {
         let is_wanted = |state: &CachedState| {
             let cached = &state.current;
             let is_same = cached == current && state.later.is_none();
-            let mut accepted = Progress::default();
-            accepted.accept(cached);
+            let (sequence, highest) = (cached.sequence, cached.highest_generation());
             state.newest().state != State::Deleted
-                && (is_same || accepted.is_superseded_by(current, cached.generation))
+                && (is_same || may_replace(current, cached.generation, sequence, highest))
         };
         let CachedGeneration { state, snapshot } = self.read_cached(name, is_wanted).await?;
         progress.accept(&state.current);
