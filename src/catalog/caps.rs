@@ -38,7 +38,7 @@ impl ServedCaps {
     }
 
     /// A decision of the strategy at `index`, or a no-bid if its cap does not admit the device.
-    /// Counts the device. `decide` runs while the cap's memory is on its way.
+    /// Counts the device. `seek` prefetches the cap's bucket; `decide` runs during the cache miss.
     ///
     /// # Panics
     ///

@@ -139,7 +139,7 @@ impl RequestKeys {
         }
     }
 
-    /// Those of a request whose ids have all been read.
+    /// Keys of a request whose ids were all read.
     pub fn of(keys: DeviceKeys, units: Units) -> Self {
         Self { keys, units: Some(units), ..Self::default() }
     }
@@ -152,12 +152,12 @@ impl RequestKeys {
     }
 
     /// Whether the request was unreadable, so that no id of it was read.
-    pub fn are_unread(&self) -> bool {
+    pub fn is_unreadable(&self) -> bool {
         self.coverage == Coverage::Nothing
     }
 
     /// Whether the request has more ids than its keys stand for.
-    pub fn are_too_many(&self) -> bool {
+    pub fn has_too_many_ids(&self) -> bool {
         self.coverage == Coverage::TooMany
     }
 
@@ -220,7 +220,7 @@ impl Catalog {
             }
         };
         keys.add(read, |field, id| reader.key(field, id), doubtful);
-        let too_many = keys.are_too_many().then_some(Failure::TooManyIds);
+        let too_many = keys.has_too_many_ids().then_some(Failure::TooManyIds);
         for failure in read.observed.into_iter().chain(too_many) {
             served.count_failure(failure);
         }

@@ -83,7 +83,7 @@ pub fn explain(
     let mut trace = Trace::of(catalog, &read, ids);
     let are_too_many = match is_of_devices {
         true => read.ids.len() > MAX_IDS,
-        false => trace.keys.are_too_many(),
+        false => trace.keys.has_too_many_ids(),
     };
     let too_many = are_too_many.then_some(Failure::TooManyIds);
     let detail = answered.error.as_ref().and_then(|error| match error {

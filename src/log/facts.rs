@@ -92,9 +92,9 @@ pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
     impl Iterator<Item = DecisionFact<'f>>,
 > {
     let &Decided { catalog, request, keys, assignments, at } = decided;
-    let ids = if keys.are_unread() {
+    let ids = if keys.is_unreadable() {
         Ids::Unread
-    } else if keys.are_too_many() {
+    } else if keys.has_too_many_ids() {
         Ids::TooMany
     } else if keys.keys().is_empty() {
         Ids::None

@@ -149,7 +149,7 @@ impl PendingRow<'_> {
         self.chosen = None;
         let tolerated = self.tap.filter.tolerated_failures;
         let is_always = read.observed.is_some_and(|it| tolerated[it as usize])
-            || keys.are_too_many() && tolerated[Failure::TooManyIds as usize];
+            || keys.has_too_many_ids() && tolerated[Failure::TooManyIds as usize];
         let cause = match is_always {
             true => Some(Cause::Always),
             false => self.tap.cause(request_id, keys, decisions.clone()),
@@ -234,7 +234,7 @@ impl LogTap {
         } else if filter.threshold > 0 && is_sampled() {
             Some(Cause::Sample)
         } else {
-            let may_fail = keys.are_unread() && filter.failures.contains(&true);
+            let may_fail = keys.is_unreadable() && filter.failures.contains(&true);
             may_fail.then_some(Cause::IfItFails)
         }
     }

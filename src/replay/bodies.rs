@@ -40,7 +40,7 @@ impl Snapshots {
             platform => self.keys(platform, raw.query, raw.body)?,
         };
         let ids = match keys.keys().is_empty() {
-            _ if keys.are_too_many() => Ids::TooMany,
+            _ if keys.has_too_many_ids() => Ids::TooMany,
             true => Ids::None,
             false => Ids::All,
         };
