@@ -74,8 +74,8 @@ def test_null_rows_of_a_struct_array_have_no_ids(rtad, tmp_path):
     array = pyarrow.StructArray.from_arrays([pyarrow.array(ids)], ["id"], mask=mask)
     report = rtad.build(str(tmp_path / "store"), "users", array)
     assert (report["keys"], report["blank"]) == (5, 5)
-    audience = rtad.Audience(str(tmp_path / "store"), "users")
-    assert audience.contains(ids).to_pylist() == [row % 2 == 1 for row in range(10)]
+    audience = rtad.Audience.open(str(tmp_path / "store"), "users")
+    assert audience.contains(pyarrow.array(ids)).to_pylist() == [row % 2 == 1 for row in range(10)]
     assert rtad.keys("md5", array).to_pylist()[::2] == [None] * 5
 
 
