@@ -37,7 +37,12 @@ RUST = ["cargo", "test", "--workspace", "--no-fail-fast"]
 FORMAT = ["cargo", "fmt", "--all", "--check"]
 LAYERS = ["python3", "tests/layers.py"]
 # cargo runs its programs one after the other: without suites beside them, these kinds run at once.
-RUST_KINDS = [["--lib", "--bins"], ["--test", "*"], ["--doc"]]
+# `cli` and `ledger_model` take the longest.
+RUST_KINDS = [
+    *(["--test", name] for name in ("l*", "c*", "[!cl]*")),
+    ["--lib", "--bins"],
+    ["--doc"],
+]
 # Tests in modules of this name start a Redis server.
 SKIP_SERVERS = ["--", "--skip", "redis_server"]
 # The Rust tests and the suites wait in part, so four run at a time, the longest first, and cargo
