@@ -116,7 +116,7 @@ async fn answer(
     };
     let retry = retry(&app.keys, &callback.config, query, &key);
     let observed = match window.observe(vec![key], at, retry).await {
-        // Whatever `when_full` says: the platform repeats a 503.
+        // For each value of `when_full`: a platform repeats a 503, and never a 200.
         Ok(Some(observed)) if observed.seen.contains(&Seen::Full) => {
             window.count(Results::of(&observed.seen));
             Err(ApiError::WindowFull)

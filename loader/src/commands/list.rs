@@ -20,7 +20,8 @@ use super::lineage_args::{labels_text, rfc3339};
 
 /// List the generations of audiences: the live one, age, keys, size and false-positive rate.
 ///
-/// Ends with 4 if the signature of a live generation is refused, after the list.
+/// Ends with 4 if the signature of a live generation is refused, after the list; with --json, the
+/// error stands in place of the list.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct ListArgs {
