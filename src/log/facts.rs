@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::platform::DeviceKeys;
 use rtad_core::device::{DeviceKey, IdKind};
 use rtad_log::{
-    AudienceFact, CapState, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts,
+    AudienceFact, CapState, DecisionFact, ExperimentFact, InAudience, LoggedFacts, LookedUpIds,
 };
 use smallvec::SmallVec;
 
@@ -93,13 +93,13 @@ pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
 > {
     let &Decided { catalog, request, keys, assignments, at } = decided;
     let ids = if keys.is_unreadable() {
-        Ids::Unread
+        LookedUpIds::Unread
     } else if keys.has_too_many_ids() {
-        Ids::TooMany
+        LookedUpIds::TooMany
     } else if keys.keys().is_empty() {
-        Ids::None
+        LookedUpIds::None
     } else {
-        Ids::All
+        LookedUpIds::All
     };
     let mut attributes = [None; Attribute::ALL.len()];
     for ((attribute, to), digits) in Attribute::ALL.into_iter().zip(&mut attributes).zip(digits) {

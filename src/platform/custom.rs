@@ -38,12 +38,12 @@ use prost_reflect::text_format::FormatOptions;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 
 use self::codes::CodeCase;
-use self::plan::{Plan, Planner};
+use self::plan::{Planner, RequestPlan};
 use self::reading::Reading;
 use self::response::Response;
 use self::schema::Schema;
 use self::signature::Signature;
-use self::writer::{AnswerValues, Given};
+use self::writer::{AnswerValues, StrategyAnswer};
 use super::adapter::{Adapter, Admission, Kind, Request, is_visible};
 use super::bid_values::{StrategyValues, ValueTable};
 use super::failure::{Failure, ReadError};
@@ -75,7 +75,7 @@ pub struct Custom {
     /// The platform's strategy ids as text; numbers in decimal.
     strategies: StrategyIds,
     cache: CacheTimes,
-    plan: Plan,
+    plan: RequestPlan,
     body: BodyFormat,
     response: Response,
     values: ValueTable<BidValue>,
@@ -252,7 +252,7 @@ impl Adapter for Custom {
             return self.response.write(&answer).into();
         }
         let mut is_accepted = [false; MAX_STRATEGIES];
-        let mut given = Vec::with_capacity(read.asked.iter().len());
+        let mut answers = Vec::with_capacity(read.asked.iter().len());
         for asked in read.asked.iter() {
             let is_bid = bids(verdicts, asked.known);
             if let Some(known) = asked.known {
@@ -261,7 +261,7 @@ impl Adapter for Custom {
             let value = self.values.of(verdicts, asked.known);
             let tag = verdict_of(verdicts, asked.known).and_then(|verdict| verdict.tag);
             let tag = tag.map(|tag| &self.tags[usize::from(tag)]);
-            given.push(Given { strategy: &asked.id, is_accepted: is_bid, value, tag });
+            answers.push(StrategyAnswer { strategy: &asked.id, is_accepted: is_bid, value, tag });
         }
         let ids = self.strategies.iter().zip(is_accepted);
         let accepted: ArrayVec<&[u8], MAX_STRATEGIES> = ids
@@ -273,7 +273,7 @@ impl Adapter for Custom {
         let answer = AnswerValues {
             request_id: &read.request_id,
             case,
-            verdicts: &given,
+            verdicts: &answers,
             accepted: &accepted,
             ids: &[],
             cache_seconds: self.cache.of(is_bid, verdicts),

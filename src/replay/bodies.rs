@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use rtad_log::{Ids, LogRow, LoggedFacts};
+use rtad_log::{LogRow, LoggedFacts, LookedUpIds};
 
 use crate::catalog::{Catalog, RequestKeys};
 use crate::http::api;
@@ -40,9 +40,9 @@ impl Snapshots {
             platform => self.keys(platform, raw.query, raw.body)?,
         };
         let ids = match keys.keys().is_empty() {
-            _ if keys.has_too_many_ids() => Ids::TooMany,
-            true => Ids::None,
-            false => Ids::All,
+            _ if keys.has_too_many_ids() => LookedUpIds::TooMany,
+            true => LookedUpIds::None,
+            false => LookedUpIds::All,
         };
         Some(LoggedFacts {
             request_id: facts.request_id,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-use rtad_log::{AudienceFact, CapState, Ids, InAudience, LogRow, LoggedFacts};
+use rtad_log::{AudienceFact, CapState, InAudience, LogRow, LoggedFacts, LookedUpIds};
 use smallvec::SmallVec;
 
 use super::clock::RowClock;
@@ -191,9 +191,9 @@ impl Rules {
         let strategy = &self.strategies[index];
         let attributes = RowAttributes { attributes: &facts.attributes, parts };
         match facts.ids {
-            Ids::None => strategy.without_device(),
-            Ids::Unread => strategy.when_unavailable(),
-            Ids::All | Ids::TooMany => {
+            LookedUpIds::None => strategy.without_device(),
+            LookedUpIds::Unread => strategy.when_unavailable(),
+            LookedUpIds::All | LookedUpIds::TooMany => {
                 let membership = |audience| self.membership(audience, facts, gaps);
                 strategy.decide(&attributes, membership, |audience| self.tier(audience, facts))
             }
@@ -208,7 +208,7 @@ impl Rules {
         parts: &[Assignment],
     ) -> String {
         let strategy = self.strategy(decided);
-        if !matches!(facts.ids, Ids::All | Ids::TooMany) {
+        if !matches!(facts.ids, LookedUpIds::All | LookedUpIds::TooMany) {
             return String::new();
         }
         let mut gaps = Gaps::default();
@@ -234,7 +234,7 @@ impl Rules {
 
     fn membership(&self, audience: usize, facts: &LoggedFacts<'_>, gaps: &mut Gaps) -> Membership {
         let Some(fact) = self.fact(audience, facts) else {
-            if facts.ids == Ids::TooMany && facts.audiences.is_empty() {
+            if facts.ids == LookedUpIds::TooMany && facts.audiences.is_empty() {
                 // No id that was read was usable: the pod looked nothing up.
                 return Membership::Unavailable;
             }
@@ -244,7 +244,7 @@ impl Rules {
         match fact.member {
             InAudience::Yes => Membership::Member,
             // An id that was not read may be a member.
-            InAudience::No if facts.ids == Ids::TooMany => Membership::Unavailable,
+            InAudience::No if facts.ids == LookedUpIds::TooMany => Membership::Unavailable,
             InAudience::No => Membership::NotMember,
             InAudience::Unavailable => Membership::Unavailable,
         }
@@ -252,7 +252,9 @@ impl Rules {
 
     fn tier(&self, audience: usize, facts: &LoggedFacts<'_>) -> Tier {
         match self.fact(audience, facts) {
-            Some(fact) if facts.ids == Ids::All => fact.value.map_or(Tier::None, Tier::Value),
+            Some(fact) if facts.ids == LookedUpIds::All => {
+                fact.value.map_or(Tier::None, Tier::Value)
+            }
             _ => Tier::Unknown,
         }
     }
@@ -263,7 +265,7 @@ impl Rules {
         for experiment in &self.experiments {
             let fact = facts.experiments.iter().find(|fact| fact.name == experiment.name);
             parts.push(match (facts.ids, fact) {
-                (Ids::TooMany | Ids::Unread, _) => Assignment::Unknown,
+                (LookedUpIds::TooMany | LookedUpIds::Unread, _) => Assignment::Unknown,
                 (_, Some(fact)) if fact.rule != experiment.rule_id() => {
                     let name = &experiment.name;
                     gaps.note(format!("experiment {name} has another salt, layer, hash or unit"));
@@ -273,8 +275,8 @@ impl Rules {
                     Some([layer, bucket]) => experiment.assign_slots(|| layer, || bucket),
                     None => Assignment::NoBucket,
                 },
-                (Ids::None, None) => Assignment::NoBucket,
-                (Ids::All, None) => {
+                (LookedUpIds::None, None) => Assignment::NoBucket,
+                (LookedUpIds::All, None) => {
                     gaps.note(format!("experiment {} is not in the rows", experiment.name));
                     Assignment::Unknown
                 }

@@ -75,7 +75,7 @@ impl Syncer {
             (Plan::RefusedChunks(cause), held) => {
                 drop(held);
                 progress.count_skipped();
-                self.layer_small_files(&name, &current).await?;
+                self.apply_small_files(&name, &current).await?;
                 progress.record_deltas(&current);
                 return Ok(Some(Polled::Skipped(cause)));
             }
@@ -87,10 +87,10 @@ impl Syncer {
                 let snapshot = held.with_overlay(overlay);
                 Ok(Some(Loaded { current: current.clone(), snapshot }))
             }
-            (Plan::Deltas, Some(held)) => self.refresh(&name, &held, &current).await.map(Some),
+            (Plan::Deltas, Some(held)) => self.with_deltas(&name, &held, &current).await.map(Some),
             (_, held) => {
                 drop(held);
-                match self.layer_small_files(&name, &current).await {
+                match self.apply_small_files(&name, &current).await {
                     Ok(files) => {
                         part = RefusedPart::Chunks;
                         self.load_chunks(&name, &current, files, progress.live.clone()).await
@@ -135,7 +135,7 @@ impl Syncer {
     }
 
     /// Applies the tombstones of a `current` whose other files cannot be read, or are refused.
-    async fn erase(&self, name: &AudienceName, current: &Current) {
+    async fn apply_tombstones(&self, name: &AudienceName, current: &Current) {
         let Some(held) = self.served(name).map(|held| held.overlay().clone()) else { return };
         let entry = current.tombstones.as_ref();
         let size_bytes = entry.map_or(0, |entry| entry.size_bytes());
@@ -157,7 +157,7 @@ impl Syncer {
     }
 
     /// The held generation with the deltas of `current`.
-    async fn refresh(
+    async fn with_deltas(
         &self,
         name: &AudienceName,
         held: &Snapshot,
@@ -173,7 +173,7 @@ impl Syncer {
                 Ok(Loaded { current: current.clone(), snapshot: held.with_overlay(overlay) })
             }
             Err(error) => {
-                self.erase(name, current).await;
+                self.apply_tombstones(name, current).await;
                 Err(error)
             }
         }
@@ -181,7 +181,7 @@ impl Syncer {
 
     /// The small files of a new generation, served over the old one already: its changes apply even
     /// if its chunks cannot be loaded.
-    async fn layer_small_files(
+    async fn apply_small_files(
         &self,
         name: &AudienceName,
         current: &Current,
@@ -189,11 +189,11 @@ impl Syncer {
         let held = self.served(name).map(|held| held.overlay().clone());
         match self.small_files(name, held.as_ref(), current).await {
             Ok(files) => {
-                self.layer(name, current, &files.overlay).await;
+                self.apply_deltas(name, current, &files.overlay).await;
                 Ok(files)
             }
             Err(error) => {
-                self.erase(name, current).await;
+                self.apply_tombstones(name, current).await;
                 Err(error)
             }
         }
@@ -242,11 +242,11 @@ impl Syncer {
     }
 
     /// Serves the deltas of `current`, a new generation, over those of the served one.
-    async fn layer(&self, name: &AudienceName, current: &Current, overlay: &Overlay) {
-        let layered = self.update(name, |held| {
+    async fn apply_deltas(&self, name: &AudienceName, current: &Current, overlay: &Overlay) {
+        let updated = self.update(name, |held| {
             held.with_overlay(Overlay::over(held.overlay(), Newer::Deltas(overlay.clone())))
         });
-        if layered.is_some() {
+        if updated.is_some() {
             self.record_deltas(name, current).await;
         }
     }
@@ -293,7 +293,7 @@ impl Syncer {
             };
             match self.loader().overlay(name, Some(&held), current).await {
                 Ok(overlay) => {
-                    self.layer(name, current, &overlay).await;
+                    self.apply_deltas(name, current, &overlay).await;
                     *lock() = Loading { current: current.clone(), overlay };
                     known = current.clone();
                 }
@@ -304,7 +304,7 @@ impl Syncer {
                         error,
                         "deltas not read during a load"
                     );
-                    self.erase(name, current).await;
+                    self.apply_tombstones(name, current).await;
                 }
             }
         }

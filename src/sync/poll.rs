@@ -57,9 +57,11 @@ impl Syncer {
         let result = loop {
             // A panic fails this poll, not the audience's task.
             let polled = AssertUnwindSafe(self.poll_store(audience, progress)).catch_unwind().await;
-            match polled.unwrap_or(Err(SyncError::Internal)).transpose() {
-                Some(result) => break result,
-                None => {
+            match polled.unwrap_or(Err(SyncError::Internal)) {
+                Ok(Some(polled)) => break Ok(polled),
+                Err(error) => break Err(error),
+                // The store has another generation: the poll begins again.
+                Ok(None) => {
                     let served = self.serving.load().audience(name.as_str()).cloned();
                     audience = served.unwrap_or_else(|| unloaded.clone());
                 }

@@ -32,7 +32,7 @@ pub mod write;
 mod tests;
 
 pub use row::{
-    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow,
-    LoggedFacts, Raw, RowEnd,
+    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedFacts,
+    LookedUpIds, Raw, RowEnd,
 };
 pub use schema::VERSION;

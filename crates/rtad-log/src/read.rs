@@ -12,8 +12,8 @@ use parquet::file::reader::{FileReader as _, RowGroupReader, SerializedFileReade
 
 use crate::cursor::Cursor;
 use crate::row::{
-    ATTRIBUTES, AudienceFact, CapState, DecisionFact, Device, ExperimentFact, Ids, InAudience,
-    LogRow, LoggedFacts, NUMBERS, Raw, RowEnd,
+    ATTRIBUTES, AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow,
+    LoggedFacts, LookedUpIds, NUMBERS, Raw, RowEnd,
 };
 use crate::schema::{VERSION, VERSION_KEY};
 
@@ -275,7 +275,7 @@ impl ReadColumns {
         let mut facts: LoggedFacts<'_> = LoggedFacts {
             request_id: self.request_id.text()?,
             device,
-            ids: Ids::None,
+            ids: LookedUpIds::None,
             attributes,
             asked: self.asked.level().filter(|level| *level > 0).map(|_| <_>::default()),
             audiences: <_>::default(),
@@ -337,7 +337,7 @@ impl ReadColumns {
             Ok(())
         })?;
         let Some(ids) = self.ids.text()? else { return Ok(None) };
-        facts.ids = word(ids, Ids::of)?;
+        facts.ids = word(ids, LookedUpIds::of)?;
         Ok(Some(facts))
     }
 }

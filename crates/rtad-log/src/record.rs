@@ -8,8 +8,8 @@
 use rtad_core::device::DeviceKey;
 
 use crate::row::{
-    AudienceFact, CapState, DecisionFact, ExperimentFact, Ids, InAudience, LoggedFacts, NUMBERS,
-    RowEnd,
+    AudienceFact, CapState, DecisionFact, ExperimentFact, InAudience, LoggedFacts, LookedUpIds,
+    NUMBERS, RowEnd,
 };
 
 /// The length of a text that is absent.
@@ -227,8 +227,8 @@ impl<'r> Decoder<'r> {
         Some(u16::from_le_bytes(self.take())).filter(|length| *length != NO_LIST)
     }
 
-    pub(crate) fn ids(&mut self) -> Ids {
-        Ids::ALL[usize::from(self.byte())]
+    pub(crate) fn ids(&mut self) -> LookedUpIds {
+        LookedUpIds::ALL[usize::from(self.byte())]
     }
 
     pub(crate) fn member(&mut self) -> InAudience {

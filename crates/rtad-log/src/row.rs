@@ -66,7 +66,7 @@ pub struct LoggedFacts<
     /// The device; `None` without a usable id.
     pub device: Option<Name>,
     /// The part of the request's ids that was looked up.
-    pub ids: Ids,
+    pub ids: LookedUpIds,
     /// Attributes of the request.
     pub attributes: [Option<&'a str>; ATTRIBUTES],
     /// The platform's ids of the requested strategies; `None` = all.
@@ -90,7 +90,7 @@ pub struct Device<'a> {
 
 /// The part of a request's ids that was looked up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub enum Ids {
+pub enum LookedUpIds {
     /// No id was usable.
     #[default]
     None,
@@ -179,7 +179,7 @@ pub struct Raw<'a> {
     pub body: &'a [u8],
 }
 
-impl Ids {
+impl LookedUpIds {
     /// All, in the order of their numbers.
     pub(crate) const ALL: [Self; 4] = [Self::None, Self::All, Self::TooMany, Self::Unread];
 

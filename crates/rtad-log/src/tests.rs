@@ -10,8 +10,8 @@ use crate::folder::{Remains, closed, path_of, remove_remains};
 use crate::read::{LogReadError, LogReader};
 use crate::record::{TooLarge, encode_no_facts};
 use crate::row::{
-    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, Ids, InAudience, LogRow,
-    LoggedFacts, Raw, RowEnd,
+    AudienceFact, CapState, DecisionFact, Device, ExperimentFact, InAudience, LogRow, LoggedFacts,
+    LookedUpIds, Raw, RowEnd,
 };
 use crate::write::LogFile;
 
@@ -58,7 +58,7 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
     let full = LoggedFacts {
         request_id: Some("r-1"),
         device,
-        ids: Ids::TooMany,
+        ids: LookedUpIds::TooMany,
         attributes: [Some("ios"), None, Some("slot 7"), None, Some("click")],
         asked: Some(smallvec!["T1", "T2", "T3"]),
         audiences: smallvec![
@@ -75,7 +75,7 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
     let empty = LoggedFacts {
         request_id: None,
         device: None,
-        ids: Ids::None,
+        ids: LookedUpIds::None,
         attributes: [None; 5],
         asked: Some(smallvec![]),
         audiences: smallvec![],

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use super::json;
-use super::plan::FieldContent;
+use super::plan::RequestContent;
 use super::reading::{Malformed, Reading};
 use crate::platform::value::Value;
 
@@ -30,14 +30,14 @@ pub(super) fn read<'a>(
     for (name, value) in parameters(query, body) {
         match root.named(&name).map(|field| &field.content) {
             None => {}
-            Some(FieldContent::Leaf(leaf)) => {
+            Some(RequestContent::Leaf(leaf)) => {
                 let value = match value {
                     Cow::Borrowed(text) => text.into(),
                     Cow::Owned(text) => Value::from(text),
                 };
                 reading.take(leaf, false, value)?;
             }
-            Some(FieldContent::Node(node)) => json::read_text(&value, node, reading)?,
+            Some(RequestContent::Node(node)) => json::read_text(&value, node, reading)?,
         }
     }
     reading.end(root)

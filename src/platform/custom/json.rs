@@ -12,7 +12,7 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::plan::{Field, FieldContent, Leaf, MessageNode};
+use super::plan::{Leaf, MessageNode, RequestContent, RequestField};
 use super::reading::{Malformed, Reading};
 use crate::platform::value::Value;
 
@@ -52,7 +52,7 @@ fn bad<E: Error>() -> E {
 struct MappedKey<'p>(&'p MessageNode);
 
 impl<'de, 'p> DeserializeSeed<'de> for MappedKey<'p> {
-    type Value = Option<&'p Field>;
+    type Value = Option<&'p RequestField>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -60,7 +60,7 @@ impl<'de, 'p> DeserializeSeed<'de> for MappedKey<'p> {
 }
 
 impl<'p> Visitor<'_> for MappedKey<'p> {
-    type Value = Option<&'p Field>;
+    type Value = Option<&'p RequestField>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
@@ -116,15 +116,15 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
-                Some(FieldContent::Node(node)) => {
+                Some(RequestContent::Node(node)) => {
                     map.next_value_seed(MappedObject {
                         node,
                         is_in_list: false,
                         reading: &mut *reading,
                     })?;
                 }
-                Some(FieldContent::Leaf(leaf)) => {
-                    map.next_value_seed(Scalar {
+                Some(RequestContent::Leaf(leaf)) => {
+                    map.next_value_seed(MappedScalar {
                         leaf,
                         is_in_list: false,
                         reading: &mut *reading,
@@ -160,19 +160,19 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
 }
 
 /// A value, a list of them, or null.
-struct Scalar<'r, 'p, 'a> {
+struct MappedScalar<'r, 'p, 'a> {
     leaf: &'p Leaf,
     is_in_list: bool,
     reading: &'r mut Reading<'p, 'a>,
 }
 
-impl<'a> Scalar<'_, '_, 'a> {
+impl<'a> MappedScalar<'_, '_, 'a> {
     fn take<E: Error>(self, value: Value<'a>) -> Result<(), E> {
         self.reading.take(self.leaf, self.is_in_list, value).map_err(|Malformed| bad())
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Scalar<'_, '_, 'de> {
+impl<'de> DeserializeSeed<'de> for MappedScalar<'_, '_, 'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -180,7 +180,7 @@ impl<'de> DeserializeSeed<'de> for Scalar<'_, '_, 'de> {
     }
 }
 
-impl<'de> Visitor<'de> for Scalar<'_, '_, 'de> {
+impl<'de> Visitor<'de> for MappedScalar<'_, '_, 'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,7 +217,7 @@ impl<'de> Visitor<'de> for Scalar<'_, '_, 'de> {
             return Err(bad());
         }
         while list
-            .next_element_seed(Scalar { leaf, is_in_list: true, reading: &mut *reading })?
+            .next_element_seed(MappedScalar { leaf, is_in_list: true, reading: &mut *reading })?
             .is_some()
         {}
         Ok(())

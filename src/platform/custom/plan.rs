@@ -32,23 +32,23 @@ pub(super) enum Role {
 /// A message or object.
 #[derive(Debug, Default)]
 pub(super) struct MessageNode {
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<RequestField>,
     /// All slots under it.
     pub(super) slots: Vec<usize>,
 }
 
 /// A mapped field, or an ancestor of one.
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct RequestField {
     pub(super) number: u32,
     pub(super) name: Box<str>,
     pub(super) is_list: bool,
-    pub(super) content: FieldContent,
+    pub(super) content: RequestContent,
 }
 
 /// The content of a field.
 #[derive(Debug)]
-pub(super) enum FieldContent {
+pub(super) enum RequestContent {
     Node(MessageNode),
     Leaf(Leaf),
 }
@@ -80,12 +80,12 @@ pub(super) struct IdList {
     pub(super) secure: Option<usize>,
     pub(super) path: Box<str>,
     /// The kinds of ids, by type and second type.
-    fields: Vec<Listed>,
+    fields: Vec<ListedKind>,
 }
 
 /// An entry of `kinds`.
 #[derive(Debug)]
-struct Listed {
+struct ListedKind {
     kind: Box<[u8]>,
     secure: Box<[u8]>,
     field: IdField,
@@ -103,7 +103,7 @@ impl IdList {
 
 /// The plan for reading a request.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct RequestPlan {
     pub(super) root: MessageNode,
     pub(super) roles: Vec<Role>,
     /// The value of each slot if its field is absent.
@@ -121,7 +121,7 @@ pub(super) struct Plan {
     pub(super) os_values: Vec<(Box<[u8]>, &'static str)>,
 }
 
-impl Plan {
+impl RequestPlan {
     /// The value of an attribute in the words of conditions.
     pub(super) fn attribute<'a>(&self, attribute: Attribute, value: &Value<'a>) -> Value<'a> {
         if attribute != Attribute::Os || self.os_values.is_empty() {
@@ -137,13 +137,13 @@ impl Plan {
 impl MessageNode {
     /// The field of this number. Scans a short list.
     #[inline]
-    pub(super) fn numbered(&self, number: u32) -> Option<&Field> {
+    pub(super) fn numbered(&self, number: u32) -> Option<&RequestField> {
         self.fields.iter().find(|field| field.number == number)
     }
 
     /// The field of this name.
     #[inline]
-    pub(super) fn named(&self, name: &str) -> Option<&Field> {
+    pub(super) fn named(&self, name: &str) -> Option<&RequestField> {
         self.fields.iter().find(|field| &*field.name == name)
     }
 
@@ -154,15 +154,15 @@ impl MessageNode {
         let index =
             self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
                 let content = match step.scalar {
-                    Some(scalar) => FieldContent::Leaf(Leaf {
+                    Some(scalar) => RequestContent::Leaf(Leaf {
                         scalar,
                         closed: step.closed(),
                         slots: Vec::new(),
                     }),
-                    None => FieldContent::Node(Self::default()),
+                    None => RequestContent::Node(Self::default()),
                 };
                 let name = step.name.as_str().into();
-                self.fields.push(Field {
+                self.fields.push(RequestField {
                     number: step.number,
                     name,
                     is_list: step.is_list,
@@ -171,8 +171,8 @@ impl MessageNode {
                 self.fields.len() - 1
             });
         match (&mut self.fields[index].content, step.scalar) {
-            (FieldContent::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
-            (FieldContent::Node(node), None) => return node.insert(rest, slot),
+            (RequestContent::Leaf(leaf), Some(_)) => leaf.slots.push(slot),
+            (RequestContent::Node(node), None) => return node.insert(rest, slot),
             _ => return false,
         }
         true
@@ -182,7 +182,7 @@ impl MessageNode {
 /// Compiles a plan, key by key.
 pub(super) struct Planner<'a> {
     pub(super) schema: &'a Schema,
-    plan: Plan,
+    plan: RequestPlan,
     mistakes: &'a mut Vec<Mistake>,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Planner<'a> {
         mapping: &RequestConfig,
         mistakes: &'a mut Vec<Mistake>,
     ) -> Self {
-        let plan = Plan {
+        let plan = RequestPlan {
             root: MessageNode::default(),
             roles: Vec::new(),
             absent: Vec::new(),
@@ -229,7 +229,7 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    pub(super) fn finish(self) -> Plan {
+    pub(super) fn finish(self) -> RequestPlan {
         self.plan
     }
 
@@ -310,7 +310,7 @@ impl<'a> Planner<'a> {
                 }
             };
             if let (Some(kind), Some(hash)) = (kind, hash) {
-                fields.push(Listed { kind, secure: hash, field: *field });
+                fields.push(ListedKind { kind, secure: hash, field: *field });
             }
         }
         Some(IdList { kind, secure: secure.map(|(slot, _)| slot), path: path.into(), fields })

@@ -9,7 +9,7 @@
 use bytes::Buf as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use super::plan::{FieldContent, MessageNode};
+use super::plan::{MessageNode, RequestContent};
 use super::reading::{Malformed, Reading};
 use super::schema::Scalar;
 use crate::platform::value::Value;
@@ -33,7 +33,7 @@ fn walk<'a>(
             continue;
         };
         match &field.content {
-            FieldContent::Node(child) if wire == WireType::LengthDelimited => {
+            RequestContent::Node(child) if wire == WireType::LengthDelimited => {
                 let inner = delimited(&mut body)?;
                 if field.is_list {
                     reading.begin(child);
@@ -43,8 +43,8 @@ fn walk<'a>(
                     walk(inner, child, reading)?;
                 }
             }
-            FieldContent::Node(_) => return Err(Malformed),
-            FieldContent::Leaf(leaf)
+            RequestContent::Node(_) => return Err(Malformed),
+            RequestContent::Leaf(leaf)
                 if field.is_list
                     && wire == WireType::LengthDelimited
                     && leaf.scalar.is_number() =>
@@ -57,7 +57,7 @@ fn walk<'a>(
                     }
                 }
             }
-            FieldContent::Leaf(leaf) => {
+            RequestContent::Leaf(leaf) => {
                 let value = scalar(leaf.scalar, wire, &mut body)?;
                 if leaf.knows(&value) {
                     reading.take(leaf, field.is_list, value)?;

@@ -1,6 +1,6 @@
 //! The values of a request's mapped fields, collected while its body is decoded.
 
-use super::plan::{Leaf, MessageNode, Plan, Role};
+use super::plan::{Leaf, MessageNode, RequestPlan, Role};
 use crate::platform::ids::MAX_ASKED;
 use crate::platform::read::{Asked, AskedList, Id, Read, SkippedId};
 use crate::platform::value::{Digits, Value};
@@ -12,13 +12,13 @@ pub(super) struct Malformed;
 
 /// The values read so far.
 pub(super) struct Reading<'r, 'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a RequestPlan,
     pub(super) values: Vec<Value<'a>>,
     pub(super) read: &'r mut Read<'a>,
 }
 
 impl<'r, 'a> Reading<'r, 'a> {
-    pub(super) fn new(plan: &'a Plan, read: &'r mut Read<'a>) -> Self {
+    pub(super) fn new(plan: &'a RequestPlan, read: &'r mut Read<'a>) -> Self {
         Self { plan, values: plan.absent.clone(), read }
     }
 

@@ -18,29 +18,34 @@ use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// A field of a response, of a message in it, or of a verdict.
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct AnswerField {
     pub(super) number: u32,
     pub(super) name: String,
     /// Whether proto2 requires it: then it is written even without a value.
     pub(super) is_required: bool,
-    pub(super) item: Item,
+    pub(super) content: AnswerContent,
 }
 
-impl Field {
-    fn of(step: &PathStep, item: Item) -> Self {
-        Self { number: step.number, name: step.name.clone(), is_required: step.is_required, item }
+impl AnswerField {
+    fn of(step: &PathStep, content: AnswerContent) -> Self {
+        Self {
+            number: step.number,
+            name: step.name.clone(),
+            is_required: step.is_required,
+            content,
+        }
     }
 }
 
 /// The content of a field.
 #[derive(Debug)]
-pub(super) enum Item {
-    Message(Vec<Field>),
+pub(super) enum AnswerContent {
+    Message(Vec<AnswerField>),
     RequestId(Scalar),
     Code(Scalar, Codes),
     /// A list of messages, one per strategy.
     Verdicts {
-        fields: Vec<Field>,
+        fields: Vec<AnswerField>,
         /// Only for strategies that bid.
         is_of_bids: bool,
     },
@@ -73,7 +78,7 @@ pub(super) enum Item {
 /// A compiled response.
 #[derive(Debug)]
 pub(super) struct Response {
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<AnswerField>,
     pub(super) is_json: bool,
     /// Whether strategies are numbers in JSON.
     pub(super) strategies_are_numbers: bool,
@@ -94,11 +99,11 @@ impl Response {
         let mut compiler = Compiler { schema, fields, ids, mistakes };
         let message = schema.response();
         compiler.add(message, mapping.request_id.as_ref(), End::Value, |_, _, step| {
-            Ok(Item::RequestId(step.value()))
+            Ok(AnswerContent::RequestId(step.value()))
         });
         for code in &mapping.code {
             compiler.add(message, Some(&code.field), End::Value, |schema, named, step| {
-                Ok(Item::Code(step.value(), Codes::compile(schema, named, step, code)?))
+                Ok(AnswerContent::Code(step.value(), Codes::compile(schema, named, step, code)?))
             });
         }
         if let Some(verdicts) = &mapping.verdicts {
@@ -107,12 +112,12 @@ impl Response {
         compiler.accepted(mapping);
         compiler.add(message, mapping.first_accepted.as_ref(), End::Value, |_, named, step| {
             check_ids(named, step.value(), ids)?;
-            Ok(Item::FirstAccepted(step.value()))
+            Ok(AnswerContent::FirstAccepted(step.value()))
         });
         compiler.accepted_ids(mapping);
         compiler.add(message, mapping.cache.as_ref(), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
-            Ok(Item::Cache(step.value()))
+            Ok(AnswerContent::Cache(step.value()))
         });
         let Compiler { mut fields, .. } = compiler;
         let strategies_are_numbers = mapping.strategies_as == Some(StrategiesAs::Number);
@@ -151,26 +156,26 @@ fn expresses_no_bid(mapping: &ResponseConfig) -> bool {
 
 struct Compiler<'a> {
     schema: &'a Schema,
-    fields: Vec<Field>,
+    fields: Vec<AnswerField>,
     /// The configured strategies.
     ids: &'a [&'a [u8]],
     mistakes: &'a mut Vec<Mistake>,
 }
 
 impl Compiler<'_> {
-    /// Adds a single field; `item` builds it from the last step.
+    /// Adds a single field; `content` builds it from the last step.
     fn add(
         &mut self,
         message: Option<&MessageDescriptor>,
         named: Option<&Named>,
         end: End,
-        item: impl FnOnce(&Schema, &Named, &PathStep) -> Result<Item, Mistake>,
+        content: impl FnOnce(&Schema, &Named, &PathStep) -> Result<AnswerContent, Mistake>,
     ) {
         let Some(named) = named else { return };
         let added = resolve(message, named, end).and_then(|steps| {
             check_single(named, &steps)?;
             let (step, above) = steps.split_last().expect("a path has at least one name");
-            insert(&mut self.fields, named, above, step, item(self.schema, named, step)?)
+            insert(&mut self.fields, named, above, step, content(self.schema, named, step)?)
         });
         self.mistakes.extend(added.err());
     }
@@ -192,16 +197,16 @@ impl Compiler<'_> {
         let ids = self.ids;
         self.add(entry, Some(&mapping.strategy), End::Value, |_, named, step| {
             check_ids(named, step.value(), ids)?;
-            Ok(Item::Strategy(step.value()))
+            Ok(AnswerContent::Strategy(step.value()))
         });
         self.add(entry, mapping.accepted.as_ref(), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
-            Ok(Item::IsAccepted(step.value()))
+            Ok(AnswerContent::IsAccepted(step.value()))
         });
         for (key, field) in mapping.values() {
             self.add(entry, Some(field), End::Amount, |schema, named, step| {
                 check_amounts(named, schema, step, values.iter().filter_map(|it| it.get(key)))?;
-                Ok(Item::Amount(key, step.value()))
+                Ok(AnswerContent::Amount(key, step.value()))
             });
         }
         self.add(entry, mapping.tag.as_ref(), End::Value, |_, named, step| {
@@ -211,21 +216,22 @@ impl Compiler<'_> {
                 !scalar.is_number() || number.is_some_and(|number| scalar.holds(number))
             };
             check_tags(named, tags.iter().filter_map(|tag| tag.text.as_ref()), is_held)?;
-            Ok(Item::Tag(scalar))
+            Ok(AnswerContent::Tag(scalar))
         });
         self.add(entry, mapping.tag_number.as_ref(), End::Value, |schema, named, step| {
             check_number(named, schema, std::slice::from_ref(step))?;
             let scalar = step.value();
             let is_held = |number: &u64| scalar.holds((*number).into());
             check_tags(named, tags.iter().filter_map(|tag| tag.number), is_held)?;
-            Ok(Item::TagNumber(scalar))
+            Ok(AnswerContent::TagNumber(scalar))
         });
         let mut entry = std::mem::replace(&mut self.fields, outer);
         if self.schema.response().is_some() {
             sort(&mut entry);
         }
-        let item = Item::Verdicts { fields: entry, is_of_bids: mapping.accepted.is_none() };
-        let inserted = insert(&mut self.fields, &mapping.list, above, list, item);
+        let content =
+            AnswerContent::Verdicts { fields: entry, is_of_bids: mapping.accepted.is_none() };
+        let inserted = insert(&mut self.fields, &mapping.list, above, list, content);
         self.mistakes.extend(inserted.err());
     }
 
@@ -236,7 +242,7 @@ impl Compiler<'_> {
         };
         let (step, above) = steps.split_last().expect("a path has at least one name");
         let is_protobuf = self.schema.response().is_some();
-        let item = match &mapping.accepted_separator {
+        let content = match &mapping.accepted_separator {
             Some(_) if step.is_list || step.value() != Scalar::Text => {
                 Err(named.mistake("it is not a single string", "a string for accepted_separator"))
             }
@@ -244,17 +250,17 @@ impl Compiler<'_> {
                 "a strategy id of this platform contains accepted_separator",
                 "a separator that no id contains",
             )),
-            Some(separator) => Ok(Item::Joined { separator: separator.clone() }),
+            Some(separator) => Ok(AnswerContent::Joined { separator: separator.clone() }),
             None if is_protobuf && !step.is_list => {
                 Err(named
                     .mistake("it is not repeated", "a list, or a string and accepted_separator"))
             }
-            None => Ok(Item::Accepted { scalar: step.value(), is_packed: step.is_packed }),
+            None => Ok(AnswerContent::Accepted { scalar: step.value(), is_packed: step.is_packed }),
         };
         let inserted = check_single(named, above)
-            .and(item)
-            .and_then(|item| check_ids(named, step.value(), self.ids).map(|()| item))
-            .and_then(|item| insert(&mut self.fields, named, above, step, item));
+            .and(content)
+            .and_then(|content| check_ids(named, step.value(), self.ids).map(|()| content))
+            .and_then(|content| insert(&mut self.fields, named, above, step, content));
         self.mistakes.extend(inserted.err());
     }
 
@@ -268,7 +274,7 @@ impl Compiler<'_> {
             if is_protobuf && (!step.is_list || step.value() != Scalar::Text) {
                 return Err(named.mistake("it is not a list of strings", "a list of strings"));
             }
-            insert(&mut self.fields, named, above, step, Item::AcceptedIds(step.value()))
+            insert(&mut self.fields, named, above, step, AnswerContent::AcceptedIds(step.value()))
         });
         self.mistakes.extend(inserted.err());
     }
@@ -299,38 +305,38 @@ pub(super) fn contains(ids: &[&[u8]], separator: &str) -> bool {
     ids.iter().any(|id| id.windows(separator.len()).any(|part| part == separator))
 }
 
-/// Inserts an item under its parent messages.
+/// Inserts an content under its parent messages.
 fn insert(
-    mut fields: &mut Vec<Field>,
+    mut fields: &mut Vec<AnswerField>,
     named: &Named,
     above: &[PathStep],
     step: &PathStep,
-    item: Item,
+    content: AnswerContent,
 ) -> Result<(), Mistake> {
     let twice = || Err(named.mistake("it is mapped twice", "a field of its own for each"));
     for step in above {
         let index = fields.iter().position(|field| field.name == step.name).unwrap_or_else(|| {
-            let item = Item::Message(Vec::new());
-            fields.push(Field::of(step, item));
+            let content = AnswerContent::Message(Vec::new());
+            fields.push(AnswerField::of(step, content));
             fields.len() - 1
         });
-        match &mut fields[index].item {
-            Item::Message(inner) => fields = inner,
+        match &mut fields[index].content {
+            AnswerContent::Message(inner) => fields = inner,
             _ => return twice(),
         }
     }
     if fields.iter().any(|field| field.name == step.name) {
         return twice();
     }
-    fields.push(Field::of(step, item));
+    fields.push(AnswerField::of(step, content));
     Ok(())
 }
 
 /// Orders protobuf fields by number; JSON fields keep the order in which they were compiled.
-fn sort(fields: &mut [Field]) {
+fn sort(fields: &mut [AnswerField]) {
     fields.sort_by_key(|field| field.number);
     for field in fields {
-        if let Item::Message(inner) = &mut field.item {
+        if let AnswerContent::Message(inner) = &mut field.content {
             sort(inner);
         }
     }
@@ -339,19 +345,19 @@ fn sort(fields: &mut [Field]) {
 /// Reports required fields without a mapping, as no client could read the message.
 fn required(
     message: &MessageDescriptor,
-    fields: &[Field],
+    fields: &[AnswerField],
     mapping: &ResponseConfig,
     mistakes: &mut Vec<Mistake>,
 ) {
     for field in message.fields() {
         let mapped = fields.iter().find(|mapped| mapped.number == field.number());
-        match mapped.map(|mapped| &mapped.item) {
+        match mapped.map(|mapped| &mapped.content) {
             None if field.is_required() => {
                 let found = format!("maps nothing to {}.{}", message.name(), field.name());
                 let accepted = "a mapping of every required field".to_owned();
                 mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
             }
-            Some(Item::Message(inner) | Item::Verdicts { fields: inner, .. }) => {
+            Some(AnswerContent::Message(inner) | AnswerContent::Verdicts { fields: inner, .. }) => {
                 if let Some(message) = field.kind().as_message() {
                     required(message, inner, mapping, mistakes);
                 }

@@ -19,7 +19,7 @@ use crate::strategy::{BidValue, Tag, ValueKey};
 pub(super) struct AnswerValues<'s, 'a> {
     pub(super) request_id: &'s Value<'a>,
     pub(super) case: CodeCase,
-    pub(super) verdicts: &'s [Given<'s, 'a>],
+    pub(super) verdicts: &'s [StrategyAnswer<'s, 'a>],
     /// Strategies that bid, each once.
     pub(super) accepted: &'s [&'s [u8]],
     /// Ids, of which those accepted are written.
@@ -28,7 +28,7 @@ pub(super) struct AnswerValues<'s, 'a> {
 }
 
 /// The verdict about a requested strategy.
-pub(super) struct Given<'s, 'a> {
+pub(super) struct StrategyAnswer<'s, 'a> {
     pub(super) strategy: &'s Value<'a>,
     pub(super) is_accepted: bool,
     pub(super) value: Option<&'s BidValue>,
@@ -41,7 +41,7 @@ impl<'s, 'a> AnswerValues<'s, 'a> {
     }
 }
 
-impl Given<'_, '_> {
+impl StrategyAnswer<'_, '_> {
     fn tag(&self) -> Option<&[u8]> {
         self.tag?.text.as_deref().map(str::as_bytes)
     }
@@ -54,8 +54,6 @@ impl Given<'_, '_> {
         self.value.and_then(|value| value.get(key))
     }
 }
-
-type Verdict<'s, 'a> = Option<&'s Given<'s, 'a>>;
 
 impl Response {
     /// Writes an answer.

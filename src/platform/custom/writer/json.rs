@@ -1,30 +1,30 @@
 //! Writer of responses in JSON.
 
-use super::super::response::{Field, Item, Response};
-use super::{AnswerValues, Given, Verdict};
+use super::super::response::{AnswerContent, AnswerField, Response};
+use super::{AnswerValues, StrategyAnswer};
 use crate::platform::value::{Digits, Value, canonical_integer_of};
 
 impl Response {
     /// False if it is a verdict whose strategy cannot be written.
     pub(super) fn object(
         &self,
-        fields: &[Field],
+        fields: &[AnswerField],
         answer: &AnswerValues<'_, '_>,
-        verdict: Verdict<'_, '_>,
+        verdict: Option<&StrategyAnswer<'_, '_>>,
         out: &mut Vec<u8>,
     ) -> bool {
         out.push(b'{');
         let start = out.len();
-        for Field { name, item, .. } in fields {
+        for AnswerField { name, content, .. } in fields {
             let before = out.len();
             if before > start {
                 out.push(b',');
             }
             string(name.as_bytes(), out);
             out.push(b':');
-            if !self.member(item, answer, verdict, out) {
+            if !self.member(content, answer, verdict, out) {
                 // An object fails only if its strategy cannot be written: the verdict is omitted.
-                if matches!(item, Item::Strategy(_) | Item::Message(_)) {
+                if matches!(content, AnswerContent::Strategy(_) | AnswerContent::Message(_)) {
                     return false;
                 }
                 out.truncate(before);
@@ -37,59 +37,61 @@ impl Response {
     /// False if there is nothing to write.
     fn member(
         &self,
-        item: &Item,
+        content: &AnswerContent,
         answer: &AnswerValues<'_, '_>,
-        verdict: Verdict<'_, '_>,
+        verdict: Option<&StrategyAnswer<'_, '_>>,
         out: &mut Vec<u8>,
     ) -> bool {
-        match item {
-            Item::Message(fields) => return self.object(fields, answer, verdict, out),
-            Item::RequestId(_) => return echo(answer.request_id, out),
-            Item::Code(_, codes) => serde_json::to_writer(out, codes.of(answer.case))
+        match content {
+            AnswerContent::Message(fields) => return self.object(fields, answer, verdict, out),
+            AnswerContent::RequestId(_) => return echo(answer.request_id, out),
+            AnswerContent::Code(_, codes) => serde_json::to_writer(out, codes.of(answer.case))
                 .expect("a code can be written to memory"),
-            Item::Verdicts { fields, is_of_bids } => {
+            AnswerContent::Verdicts { fields, is_of_bids } => {
                 list(answer.verdicts.iter(), out, |verdict, out| {
                     (verdict.is_accepted || !is_of_bids)
                         && self.object(fields, answer, Some(verdict), out)
                 });
             }
-            Item::Strategy(_) => {
-                return verdict.is_some_and(|Given { strategy, .. }| {
+            AnswerContent::Strategy(_) => {
+                return verdict.is_some_and(|StrategyAnswer { strategy, .. }| {
                     let mut digits = Digits::new();
                     self.strategy(strategy.text(&mut digits), out)
                 });
             }
-            Item::IsAccepted(_) => {
-                let is_accepted = verdict.is_some_and(|given| given.is_accepted);
+            AnswerContent::IsAccepted(_) => {
+                let is_accepted = verdict.is_some_and(|verdict| verdict.is_accepted);
                 out.extend(if is_accepted { &b"true"[..] } else { b"false" });
             }
-            Item::Amount(key, _) => match verdict.and_then(|given| given.amount(*key)) {
+            AnswerContent::Amount(key, _) => match verdict.and_then(|answer| answer.amount(*key)) {
                 Some(amount) if key.is_price() => number(amount as i128, out),
                 Some(amount) => {
                     serde_json::to_writer(out, &amount).expect("a number can be written to memory")
                 }
                 None => return false,
             },
-            Item::Tag(_) => match verdict.and_then(Given::tag) {
+            AnswerContent::Tag(_) => match verdict.and_then(StrategyAnswer::tag) {
                 Some(tag) => string(tag, out),
                 None => return false,
             },
-            Item::TagNumber(_) => match verdict.and_then(Given::tag_number) {
+            AnswerContent::TagNumber(_) => match verdict.and_then(StrategyAnswer::tag_number) {
                 Some(tag) => number(tag.into(), out),
                 None => return false,
             },
-            Item::Accepted { .. } => {
+            AnswerContent::Accepted { .. } => {
                 list(answer.accepted.iter(), out, |strategy, out| self.strategy(strategy, out))
             }
-            Item::FirstAccepted(_) => {
+            AnswerContent::FirstAccepted(_) => {
                 return answer
                     .accepted
                     .first()
                     .is_some_and(|strategy| self.strategy(strategy, out));
             }
-            Item::AcceptedIds(_) => list(answer.accepted_ids(), out, echo),
-            Item::Joined { separator } => string(&answer.accepted.join(separator.as_bytes()), out),
-            Item::Cache(_) => match answer.cache_seconds {
+            AnswerContent::AcceptedIds(_) => list(answer.accepted_ids(), out, echo),
+            AnswerContent::Joined { separator } => {
+                string(&answer.accepted.join(separator.as_bytes()), out)
+            }
+            AnswerContent::Cache(_) => match answer.cache_seconds {
                 Some(seconds) => number(seconds.into(), out),
                 None => return false,
             },

@@ -3,25 +3,25 @@
 use bytes::BufMut as _;
 use prost::encoding::{encode_key, encode_varint};
 
-use super::super::response::{Field, Item};
+use super::super::response::{AnswerContent, AnswerField};
 use super::super::schema::Scalar;
-use super::{AnswerValues, Given, Verdict};
+use super::{AnswerValues, StrategyAnswer};
 use crate::config::Code;
 use crate::platform::value::{Digits, Value, canonical_integer_of};
 
 /// False if it is a verdict whose strategy cannot be written.
 pub(super) fn message(
-    fields: &[Field],
+    fields: &[AnswerField],
     answer: &AnswerValues<'_, '_>,
-    verdict: Verdict<'_, '_>,
+    verdict: Option<&StrategyAnswer<'_, '_>>,
     out: &mut Vec<u8>,
 ) -> bool {
-    for Field { number, is_required, item, .. } in fields {
+    for AnswerField { number, is_required, content, .. } in fields {
         let (number, is_required) = (*number, *is_required);
-        match item {
+        match content {
             // An optional message without values is omitted, even if it has required fields.
-            Item::Message(fields) if !is_required && !has_values(fields, answer) => {}
-            Item::Message(fields) => {
+            AnswerContent::Message(fields) if !is_required && !has_values(fields, answer) => {}
+            AnswerContent::Message(fields) => {
                 let before = out.len();
                 let start = delimited(number, out, |out| message(fields, answer, verdict, out));
                 match start {
@@ -30,21 +30,21 @@ pub(super) fn message(
                     Some(_) => {}
                 }
             }
-            Item::RequestId(scalar) => {
+            AnswerContent::RequestId(scalar) => {
                 let is_written = !answer.request_id.is_absent()
                     && value(number, *scalar, answer.request_id, out);
                 if !is_written && is_required {
                     empty(number, *scalar, out);
                 }
             }
-            Item::Code(scalar, codes) => {
+            AnswerContent::Code(scalar, codes) => {
                 match codes.of(answer.case) {
                     Code::Number(code) => integer(number, *scalar, (*code).into(), out),
                     Code::Bool(is) => integer(number, *scalar, (*is).into(), out),
                     Code::Text(text) => value(number, *scalar, &text.as_str().into(), out),
                 };
             }
-            Item::Verdicts { fields, is_of_bids } => {
+            AnswerContent::Verdicts { fields, is_of_bids } => {
                 let listed = answer.verdicts.iter();
                 for verdict in listed.filter(|verdict| verdict.is_accepted || !is_of_bids) {
                     let before = out.len();
@@ -55,35 +55,38 @@ pub(super) fn message(
                     }
                 }
             }
-            Item::Strategy(scalar) => {
-                if !verdict.is_some_and(|given| strategy(number, *scalar, given.strategy, out)) {
+            AnswerContent::Strategy(scalar) => {
+                if !verdict.is_some_and(|verdict| strategy(number, *scalar, verdict.strategy, out))
+                {
                     return false;
                 }
             }
-            Item::IsAccepted(scalar) => {
-                let is_accepted = verdict.is_some_and(|given| given.is_accepted);
+            AnswerContent::IsAccepted(scalar) => {
+                let is_accepted = verdict.is_some_and(|verdict| verdict.is_accepted);
                 integer(number, *scalar, is_accepted.into(), out);
             }
-            Item::Amount(key, scalar) => {
-                if let Some(amount) = verdict.and_then(|given| given.amount(*key)) {
+            AnswerContent::Amount(key, scalar) => {
+                if let Some(amount) = verdict.and_then(|answer| answer.amount(*key)) {
                     self::amount(number, *scalar, amount, out);
                 }
             }
-            Item::Tag(scalar) => match verdict.and_then(Given::tag) {
+            AnswerContent::Tag(scalar) => match verdict.and_then(StrategyAnswer::tag) {
                 Some(tag) => {
                     value(number, *scalar, &Value::Bytes(tag), out);
                 }
                 None if is_required => empty(number, *scalar, out),
                 None => {}
             },
-            Item::TagNumber(scalar) => match verdict.and_then(Given::tag_number) {
-                Some(tag) => {
-                    integer(number, *scalar, tag.into(), out);
+            AnswerContent::TagNumber(scalar) => {
+                match verdict.and_then(StrategyAnswer::tag_number) {
+                    Some(tag) => {
+                        integer(number, *scalar, tag.into(), out);
+                    }
+                    None if is_required => empty(number, *scalar, out),
+                    None => {}
                 }
-                None if is_required => empty(number, *scalar, out),
-                None => {}
-            },
-            Item::Accepted { scalar, is_packed: true } => {
+            }
+            AnswerContent::Accepted { scalar, is_packed: true } => {
                 if !answer.accepted.is_empty() {
                     delimited(number, out, |out| {
                         for integer in
@@ -97,12 +100,12 @@ pub(super) fn message(
                     });
                 }
             }
-            Item::Accepted { scalar, .. } => {
+            AnswerContent::Accepted { scalar, .. } => {
                 for id in answer.accepted {
                     strategy(number, *scalar, &Value::Bytes(id), out);
                 }
             }
-            Item::Joined { separator } => {
+            AnswerContent::Joined { separator } => {
                 if is_required || !answer.accepted.is_empty() {
                     value(
                         number,
@@ -112,19 +115,19 @@ pub(super) fn message(
                     );
                 }
             }
-            Item::FirstAccepted(scalar) => match answer.accepted.first() {
+            AnswerContent::FirstAccepted(scalar) => match answer.accepted.first() {
                 Some(first) => {
                     strategy(number, *scalar, &Value::Bytes(first), out);
                 }
                 None if is_required => empty(number, *scalar, out),
                 None => {}
             },
-            Item::AcceptedIds(scalar) => {
+            AnswerContent::AcceptedIds(scalar) => {
                 for id in answer.accepted_ids() {
                     value(number, *scalar, id, out);
                 }
             }
-            Item::Cache(scalar) => {
+            AnswerContent::Cache(scalar) => {
                 if let Some(seconds) = answer.cache_seconds {
                     let greatest = scalar.range().map_or(i128::MAX, |(_, greatest)| greatest);
                     integer(number, *scalar, i128::from(seconds).min(greatest), out);
@@ -138,24 +141,24 @@ pub(super) fn message(
 }
 
 /// Whether a message has any value.
-fn has_values(fields: &[Field], answer: &AnswerValues<'_, '_>) -> bool {
-    fields.iter().any(|field| match &field.item {
-        Item::Message(fields) => has_values(fields, answer),
-        Item::RequestId(_) => !answer.request_id.is_absent(),
-        Item::Code(..)
-        | Item::Strategy(_)
-        | Item::IsAccepted(_)
-        | Item::Amount(..)
-        | Item::Tag(_)
-        | Item::TagNumber(_) => true,
-        Item::Verdicts { is_of_bids, .. } => {
+fn has_values(fields: &[AnswerField], answer: &AnswerValues<'_, '_>) -> bool {
+    fields.iter().any(|field| match &field.content {
+        AnswerContent::Message(fields) => has_values(fields, answer),
+        AnswerContent::RequestId(_) => !answer.request_id.is_absent(),
+        AnswerContent::Code(..)
+        | AnswerContent::Strategy(_)
+        | AnswerContent::IsAccepted(_)
+        | AnswerContent::Amount(..)
+        | AnswerContent::Tag(_)
+        | AnswerContent::TagNumber(_) => true,
+        AnswerContent::Verdicts { is_of_bids, .. } => {
             answer.verdicts.iter().any(|verdict| verdict.is_accepted || !is_of_bids)
         }
-        Item::Accepted { .. } | Item::Joined { .. } | Item::FirstAccepted(_) => {
-            !answer.accepted.is_empty()
-        }
-        Item::AcceptedIds(_) => answer.accepted_ids().next().is_some(),
-        Item::Cache(_) => answer.cache_seconds.is_some(),
+        AnswerContent::Accepted { .. }
+        | AnswerContent::Joined { .. }
+        | AnswerContent::FirstAccepted(_) => !answer.accepted.is_empty(),
+        AnswerContent::AcceptedIds(_) => answer.accepted_ids().next().is_some(),
+        AnswerContent::Cache(_) => answer.cache_seconds.is_some(),
     })
 }
 
