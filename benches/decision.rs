@@ -251,7 +251,7 @@ fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
     let overlay = |deltas: Vec<Arc<Delta>>| {
         let mut current = Current::new(deltas.len() as u64, 1, b"", None);
         current.deltas = deltas.iter().map(|delta| delta.entry().clone()).collect();
-        Overlay::new(&current, deltas, None)
+        Overlay::new(&current, deltas)
     };
     // Sizes as after merging: each a fourth of the one before.
     let mut starts = vec![0];

@@ -129,7 +129,7 @@ fn read_snapshot(manifest: Manifest, files: &[Vec<u8>], current: &Current, chang
     }
 
     let snapshot = Snapshot::assemble(manifest, chunks);
-    let overlay = Overlay::new(current, delta.clone().into_iter().collect(), tombstones.clone());
+    let overlay = Overlay::new(current, tombstones.iter().chain(&delta).cloned().collect());
     let snapshot = snapshot.with_overlay(overlay);
     let changed = [&delta, &tombstones].into_iter().flatten();
     let mut keys: Vec<DeviceKey> = changed

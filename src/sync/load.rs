@@ -86,13 +86,11 @@ impl Loader<'_> {
         let missing_bytes = delta_bytes(held, current);
         self.memory.check(missing_bytes)?;
         let read = async {
-            // Erasures first.
-            let tombstones = self.tombstones(audience, held, current).await?;
-            let mut deltas = Vec::with_capacity(current.deltas.len());
-            for entry in &current.deltas {
-                deltas.push(self.delta(audience, held, entry).await?);
+            let mut files = Vec::new();
+            for entry in current.delta_entries() {
+                files.push(self.delta(audience, held, entry).await?);
             }
-            Ok(Overlay::new(current, deltas, tombstones))
+            Ok(Overlay::new(current, files))
         };
         self.within(missing_bytes, format!("{audience}/deltas"), read).await
     }
@@ -152,10 +150,11 @@ impl Loader<'_> {
         let cache = self.cache?;
         let (state, manifest) = cache.last(audience).await.filter(|(state, _)| is_wanted(state))?;
         self.check(&manifest, state.newest()).ok()?;
-        let is_later = |entry: &&DeltaEntry| entries(&state.current).all(|known| known != *entry);
+        let is_later =
+            |entry: &&DeltaEntry| state.current.delta_entries().all(|known| known != *entry);
         let later_bytes =
-            state.later.iter().map(|later| memory_of(entries(later).filter(is_later)));
-        let needed_bytes = [size_of(manifest.chunks()), memory_of(entries(&state.current))]
+            state.later.iter().map(|later| memory_of(later.delta_entries().filter(is_later)));
+        let needed_bytes = [size_of(manifest.chunks()), memory_of(state.current.delta_entries())]
             .into_iter()
             .chain(later_bytes)
             .fold(0, u64::saturating_add);
@@ -187,7 +186,7 @@ impl Loader<'_> {
             let generation = manifest.generation();
             return Err(SyncError::Expired { generation, expires_unix_seconds, now_unix_seconds });
         }
-        let deltas = entries(current).map(DeltaEntry::size_bytes);
+        let deltas = current.delta_entries().map(DeltaEntry::size_bytes);
         let size_bytes = deltas.fold(manifest.size_bytes(), u64::saturating_add);
         let limit_bytes = self.max_snapshot_bytes;
         if size_bytes > limit_bytes {
@@ -237,34 +236,25 @@ async fn cached_overlay(
     held: Option<&Overlay>,
     current: &Current,
 ) -> Option<Overlay> {
-    let delta = async |entry: &DeltaEntry| match held.and_then(|overlay| overlay.find(entry)) {
-        Some(delta) => Some(Arc::clone(delta)),
-        None => cache.delta(audience, entry).await.map(Arc::new),
-    };
-    let tombstones = match &current.tombstones {
-        Some(entry) => Some(delta(entry).await?),
-        None => None,
-    };
-    let mut deltas = Vec::with_capacity(current.deltas.len());
-    for entry in &current.deltas {
-        deltas.push(delta(entry).await?);
+    let mut files = Vec::new();
+    for entry in current.delta_entries() {
+        files.push(match held.and_then(|overlay| overlay.find(entry)) {
+            Some(delta) => Arc::clone(delta),
+            None => Arc::new(cache.delta(audience, entry).await?),
+        });
     }
-    Some(Overlay::new(current, deltas, tombstones))
+    Some(Overlay::new(current, files))
 }
 
 /// Memory for the deltas of `current` that are not held yet.
 fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
     let is_missing = |entry: &&DeltaEntry| held.is_none_or(|overlay| overlay.find(entry).is_none());
-    memory_of(entries(current).filter(is_missing))
+    memory_of(current.delta_entries().filter(is_missing))
 }
 
 /// Memory for deltas: each one's file, its keys, and an index of an eighth of them.
 fn memory_of<'a>(entries: impl Iterator<Item = &'a DeltaEntry>) -> u64 {
     entries.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
-}
-
-fn entries(current: &Current) -> impl Iterator<Item = &DeltaEntry> {
-    current.deltas.iter().chain(&current.tombstones)
 }
 
 /// The held chunks of a manifest, and the entries of the missing ones.

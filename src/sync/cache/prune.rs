@@ -23,8 +23,7 @@ pub(super) fn prune(
 ) -> io::Result<()> {
     let (mut chunks, mut manifests, mut staged) = (Vec::new(), Vec::new(), Vec::new());
     let mut signatures = Vec::new();
-    let named =
-        || current.deltas.iter().chain(&current.tombstones).map(|entry| entry.sha256.to_string());
+    let named = || current.delta_entries().map(|entry| entry.sha256.to_string());
     let deltas: HashSet<String> = named().collect();
     // All names first: the manifest of every listed chunk is then on disk already.
     for entry in std::fs::read_dir(folder)? {

@@ -94,7 +94,7 @@ pub(super) fn is_whole(folder: &Path, manifest: &Manifest, current: &Current) ->
 }
 
 fn has_deltas(folder: &Path, current: &Current) -> bool {
-    let mut entries = current.deltas.iter().chain(&current.tombstones);
+    let mut entries = current.delta_entries();
     entries.all(|entry| has(folder, &format!("{}.delta", entry.sha256), entry.size_bytes()))
 }
 

@@ -43,16 +43,11 @@ impl Members {
         let current = ledger.current().clone();
         let held = self.held.as_mut().expect("the caller checked `are_of`");
         if held.snapshot.overlay().sequence() != current.sequence {
-            let mut deltas = Vec::with_capacity(current.deltas.len());
-            for entry in &current.deltas {
-                deltas.push(ledger.delta(entry).await?);
+            let mut files = Vec::new();
+            for entry in current.delta_entries() {
+                files.push(ledger.delta(entry).await?);
             }
-            let tombstones = match &current.tombstones {
-                Some(entry) => Some(ledger.delta(entry).await?),
-                None => None,
-            };
-            held.snapshot =
-                Arc::new(held.snapshot.with_overlay(Overlay::new(&current, deltas, tombstones)));
+            held.snapshot = Arc::new(held.snapshot.with_overlay(Overlay::new(&current, files)));
         }
         Ok(Arc::clone(&held.snapshot))
     }

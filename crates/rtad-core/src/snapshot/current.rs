@@ -228,6 +228,11 @@ impl Current {
         }
     }
 
+    /// Its tombstones, then its deltas, oldest first: the order in which they are read.
+    pub fn delta_entries(&self) -> impl Iterator<Item = &DeltaEntry> {
+        self.tombstones.iter().chain(&self.deltas)
+    }
+
     /// The state and the end of validity.
     pub const fn validity(&self) -> Validity {
         Validity { state: self.state, expires_unix_seconds: self.expires_unix_seconds }

@@ -55,25 +55,22 @@ pub enum Newer<'a> {
 }
 
 impl Overlay {
-    /// The overlay of a `CURRENT`, with its deltas, oldest first, and its tombstones.
+    /// The overlay of a `CURRENT`, with the files of [`Current::delta_entries`].
     ///
     /// # Panics
     ///
-    /// If they do not match the entries of `CURRENT`: an error of the caller, not of a file.
-    pub fn new(current: &Current, deltas: Vec<Arc<Delta>>, tombstones: Option<Arc<Delta>>) -> Self {
+    /// If they do not match the entries: an error of the caller, not of a file.
+    pub fn new(current: &Current, mut files: Vec<Arc<Delta>>) -> Self {
         assert!(
-            deltas.iter().map(|delta| delta.entry()).eq(&current.deltas),
-            "deltas match CURRENT, in its order"
+            files.iter().map(|file| file.entry()).eq(current.delta_entries()),
+            "files match CURRENT, in its order"
         );
-        assert_eq!(
-            tombstones.as_ref().map(|delta| delta.entry()),
-            current.tombstones.as_ref(),
-            "tombstones match CURRENT"
-        );
+        let has_tombstones = current.tombstones.is_some();
+        files[usize::from(has_tombstones)..].reverse();
         Self {
-            current_layers: deltas.len() + usize::from(tombstones.is_some()),
-            has_tombstones: tombstones.is_some(),
-            layers: tombstones.into_iter().chain(deltas.into_iter().rev()).collect(),
+            current_layers: files.len(),
+            has_tombstones,
+            layers: files,
             is_ahead: false,
             published_sequence: current.published_sequence(),
             sequence: current.sequence,

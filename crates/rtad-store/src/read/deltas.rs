@@ -60,26 +60,13 @@ impl Store {
         current: &Current,
         held: &Overlay,
     ) -> Result<Overlay, StoreError> {
-        let mut deltas = Vec::with_capacity(current.deltas.len());
-        for entry in &current.deltas {
-            deltas.push(self.held_or_read(audience, entry, held).await?);
+        let mut files = Vec::new();
+        for entry in current.delta_entries() {
+            files.push(match held.find(entry) {
+                Some(delta) => Arc::clone(delta),
+                None => Arc::new(self.delta(audience, entry).await?),
+            });
         }
-        let tombstones = match &current.tombstones {
-            Some(entry) => Some(self.held_or_read(audience, entry, held).await?),
-            None => None,
-        };
-        Ok(Overlay::new(current, deltas, tombstones))
-    }
-
-    async fn held_or_read(
-        &self,
-        audience: &AudienceName,
-        entry: &DeltaEntry,
-        held: &Overlay,
-    ) -> Result<Arc<Delta>, StoreError> {
-        match held.find(entry) {
-            Some(delta) => Ok(Arc::clone(delta)),
-            None => Ok(Arc::new(self.delta(audience, entry).await?)),
-        }
+        Ok(Overlay::new(current, files))
     }
 }

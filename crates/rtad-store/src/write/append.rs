@@ -311,9 +311,7 @@ impl Ledger {
     /// Drops deltas that `CURRENT` no longer names: a ledger may be kept for months.
     fn drop_unnamed(&mut self) {
         let current = &self.live.current;
-        let is_named = |delta: &Delta| {
-            current.deltas.iter().chain(&current.tombstones).any(|entry| entry == delta.entry())
-        };
+        let is_named = |delta: &Delta| current.delta_entries().any(|entry| entry == delta.entry());
         self.held.retain(|_, delta| is_named(delta));
     }
 }

@@ -33,7 +33,7 @@ fn overlay(first: u64, all: &[Changes], erased: &[u32]) -> Overlay {
     let mut current = Current::new(first + all.len() as u64, 1, b"", None);
     current.deltas = deltas.iter().map(|delta| delta.entry().clone()).collect();
     current.tombstones = tombstones.as_ref().map(|delta| delta.entry().clone());
-    Overlay::new(&current, deltas, tombstones)
+    Overlay::new(&current, tombstones.into_iter().chain(deltas).collect())
 }
 
 fn changes() -> impl Strategy<Value = Vec<Changes>> {
@@ -59,8 +59,9 @@ fn overlay_over_a_served_one_follows_the_table() {
         current
     };
     let whole = |current: &Current, numbers: &[u32]| {
-        let deltas = numbers.iter().map(|number| layer(*number)).collect();
-        Overlay::new(current, deltas, current.tombstones.as_ref().and_then(|_| erasure()))
+        let tombstones = current.tombstones.as_ref().and_then(|_| erasure());
+        let deltas = numbers.iter().map(|number| layer(*number));
+        Overlay::new(current, tombstones.into_iter().chain(deltas).collect())
     };
     let shown = |overlay: &Overlay| {
         let names = overlay.deltas().rev().map(|delta| delta.entry().last).collect::<Vec<_>>();
@@ -125,7 +126,7 @@ fn repeated_layering_does_not_grow() {
             current = current.next();
         }
         current.deltas = vec![delta.entry().clone()];
-        served = over(&served, Overlay::new(&current, vec![delta], None));
+        served = over(&served, Overlay::new(&current, vec![delta]));
         assert_eq!(served.deltas().count(), 2, "the accepted one and the newest");
         assert_eq!(
             (served.membership(&device(1)), served.membership(&device(2 + step))),
@@ -134,7 +135,7 @@ fn repeated_layering_does_not_grow() {
     }
     // Another generation: the deltas of the one before are kept if shards of it are loaded.
     let current = Current::new(500, 3, b"", None);
-    let next = Overlay::new(&current, Vec::new(), None);
+    let next = Overlay::new(&current, Vec::new());
     let mixed = Overlay::over(&served, Newer::Filters);
     assert_eq!(over(&mixed, next.clone()).deltas().count(), 2);
     assert_eq!(over(&served, next).deltas().count(), 1);
@@ -148,7 +149,7 @@ fn shared_delta_of_a_refused_generation_stays() {
     let with = |sequence, generation, deltas: &[Arc<Delta>]| {
         let mut current = Current::new(sequence, generation, b"", None);
         current.deltas = deltas.iter().map(|delta| delta.entry().clone()).collect();
-        Overlay::new(&current, deltas.to_vec(), None)
+        Overlay::new(&current, deltas.to_vec())
     };
     let loaded = with(1, 1, &[Arc::clone(&shared)]);
     let refused = over(&loaded, with(3, 2, &[shared]));
