@@ -96,6 +96,7 @@ def owner(instance, begin, end):
         return series(metric, f"{name},{labels}", begin, end, value, "rtad-writer")
 
     yield gauge("up", lambda _: 1)
+    yield gauge("rtad_writer_queue", lambda _: 0)
     yield gauge("rtad_window_writable", lambda _: 1, window)
     yield gauge("rtad_window_fill_ratio", lambda minute: 0.85 * minute / END, window)
     # The first upload of a start takes five minutes; the store has the checkpoint before.
