@@ -109,6 +109,16 @@ def test_stop_waits_for_the_drain():
     assert int(Unit("rtad").one("TimeoutStopSec").removesuffix("s")) >= drain + 5
 
 
+@pytest.mark.parametrize("name", ("rtad", "rtad-writer"))
+def test_services_start_again_until_they_succeed(name):
+    """systemd gives up by default after five starts in ten seconds."""
+    unit = Unit(name)
+    assert (unit.one("Restart"), unit.one("RestartSec")) == ("on-failure", "5s")
+    assert unit.one("StartLimitIntervalSec") == "0"
+    # Its section: another one would ignore it.
+    assert unit.text.index("StartLimitIntervalSec") < unit.text.index("[Service]")
+
+
 def test_build_publishes_and_continues(tmp_path):
     """The commands of rtad-loader.service, twice: the second build has a generation to replace."""
     (tmp_path / "ids.txt").write_text("\n".join(synth(1000)))
