@@ -19,7 +19,7 @@ from suites.testkit.process import Process
 pytestmark = pytest.mark.long
 
 PAGE = "docs/guides/install.md"
-INSTALL, FIRST, NIGHTLY, WRITER = blocks(PAGE, "## Debian package")
+INSTALL, FIRST, NIGHTLY, WRITER, COMMAND = blocks(PAGE, "## Debian package")
 [TARBALL] = blocks(PAGE, "## Tarball")
 [IMAGE] = blocks(PAGE, "## Image")
 [PYTHON] = blocks(PAGE, "## Python package")
@@ -90,6 +90,12 @@ def test_writer_writes_into_the_same_store(installed):
     *commands, asked = WRITER.splitlines()
     installed.run("\n".join(commands))
     assert '"accepted":1' in installed.run(asked)
+
+
+def test_command_leaves_the_store_to_the_services(installed):
+    installed.run(COMMAND)
+    users = installed.run("find /var/lib/rtad/store -printf '%u\\n' | sort -u").split()
+    assert len(users) == 1 and users != ["root"], users
 
 
 def test_reload_stop_and_removal(installed):
