@@ -292,7 +292,7 @@ impl Prepared {
         let carried = Carried::read(flags, &mut merged, writer.store(), &base);
         let carried = runtime.block_on(carried)?;
         let fingerprint =
-            if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::new() };
+            if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::default() };
         let inputs_sha256 = if_changed::digest(args, &input);
         let state = ResumeState::read(dir, &fingerprint, &base, args.memory.resume)?;
         let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
@@ -383,8 +383,8 @@ fn shape(args: &BuildArgs, input: &Input) -> Facts {
 /// Everything that identifies a build.
 fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
     let store = ("--store".to_owned(), args.target.store.clone());
-    let facts = std::iter::once(store).chain(shape(args, input));
-    Ok(facts.chain(resume::describe(&input.sources)?).collect())
+    let flags = std::iter::once(store).chain(shape(args, input)).collect();
+    Ok(Fingerprint { flags, inputs: resume::describe(&input.sources)? })
 }
 
 fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {

@@ -279,6 +279,30 @@ fn signal_reports_kept_work_and_only_the_same_build_resumes() {
         .fails(2, "found 65967 bytes, modified at");
 }
 
+/// As a nightly job does after an interruption, with the export of the next night.
+#[test]
+fn build_of_other_inputs_starts_over() {
+    let (sandbox, _) = dumps();
+    let resume = format!("{BUILD} --resume {{}}/dump*");
+    killed_while_building(&sandbox);
+    sandbox.file("spill/theirs", "");
+    // One input has changed, one has another name.
+    sandbox.file("dump8", lines(&ids(IdKind::Md5, 0..1000)));
+    std::fs::rename(sandbox.path().join("dump9"), sandbox.path().join("dump_9")).unwrap();
+    let done = sandbox.run(&resume);
+    let built = done.json_with_warning("holds an interrupted build of other inputs: input ");
+    assert!(done.stderr.contains("/dump8: expected "), "{}", done.stderr);
+    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_793_000.into(), &false.into()));
+    std::fs::remove_file(sandbox.path().join("spill/theirs")).unwrap();
+    assert!(is_clean(&sandbox));
+
+    // As of a later version.
+    sandbox.file("spill/rtad-state.json", "{\"version\":2}");
+    let built = sandbox.run(&resume).json_with_warning("another version or is damaged; the build");
+    assert_eq!(built["stages"]["resumed"], false);
+    assert!(is_clean(&sandbox));
+}
+
 /// The limits are those of all inputs, of completed ones too.
 #[test]
 fn resumed_build_counts_members_and_bad_rows_of_completed_inputs() {

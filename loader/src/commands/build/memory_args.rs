@@ -21,7 +21,8 @@ pub(super) struct MemoryArgs {
     /// them
     #[arg(long, value_name = "DIR")]
     spill_dir: Option<PathBuf>,
-    /// Continue the interrupted build in --spill-dir; start over if there is none
+    /// Continue the interrupted build in --spill-dir; start over if there is none, or if it was of
+    /// other inputs
     #[arg(long, requires = "spill_dir")]
     pub(super) resume: bool,
     /// Interval between checkpoints of the reading progress; with --spill-dir

@@ -18,10 +18,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use rtad_cli::command_error::CommandError;
+use rtad_cli::exit;
 use rtad_core::device::DeviceKey;
 use rtad_store::StoreError;
 use rtad_store::write::Base;
 
+use super::Facts;
 use super::error::BuildError;
 use crate::input::{Counts, InputCounts, KeySink, Source};
 use crate::keys::{Filler, Keys, SpillDir, SpillError};
@@ -31,9 +33,16 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 pub(super) const STATE: &str = "rtad-state.json";
 pub(super) const CHUNKS: &str = "rtad-chunks.jsonl";
 const VERSION: u32 = 1;
+/// In place of the size and time of an input that cannot be read again.
+const STREAM: &str = "a stream";
 
-/// Name and value of everything that identifies a build. Only the same build may resume.
-pub(super) type Fingerprint = Vec<(String, String)>;
+/// What identifies a build. Only the same build may resume.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Fingerprint {
+    pub(super) flags: Facts,
+    /// Names of the inputs, and their sizes and times.
+    pub(super) inputs: Facts,
+}
 
 /// `rtad-state.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,16 +76,19 @@ impl BuildBase {
 }
 
 /// The inputs' part of the fingerprint.
-pub(super) fn describe(sources: &[Source]) -> Result<Fingerprint, CommandError> {
+pub(super) fn describe(sources: &[Source]) -> Result<Facts, CommandError> {
     let describe = |source: &Source| {
-        let identity = source.identity()?.unwrap_or_else(|| "a stream".to_owned());
+        let identity = source.identity()?.unwrap_or_else(|| STREAM.to_owned());
         Ok((format!("input {}", source.name()), identity))
     };
     sources.iter().map(describe).collect()
 }
 
 impl ResumeState {
-    /// Reads the state of an interrupted build, if any.
+    /// Reads the state of an interrupted build, if any. With other inputs than that build, as the
+    /// export of the next night, a build starts over: a job must not fail for ever after one
+    /// interruption. It costs time only, as all inputs of both can be read again. Other flags may
+    /// be those of another job in the same directory.
     pub(super) fn read(
         dir: &SpillDir,
         fingerprint: &Fingerprint,
@@ -91,14 +103,22 @@ impl ResumeState {
         if !may_resume {
             return Err(BuildError::Interrupted { dir: dir.shown() }.into());
         }
+        let state = serde_json::from_slice(&bytes).ok();
+        let Some(state) = state.filter(|state: &Self| state.version == VERSION) else {
+            start_over(dir, "rtad-state.json has another version or is damaged");
+            return Ok(None);
+        };
         let differs = |what: String| BuildError::OtherBuild { dir: dir.shown(), what };
-        let state: Self = serde_json::from_slice(&bytes)
-            .map_err(|_| differs("rtad-state.json has another version or is damaged".to_owned()))?;
-        if state.version != VERSION {
-            return Err(differs(format!("rtad-state.json has version {}", state.version)).into());
-        }
-        if let Some(what) = difference(&state.fingerprint, fingerprint) {
+        if let Some(what) = difference(&state.fingerprint.flags, &fingerprint.flags) {
             return Err(differs(what).into());
+        }
+        if let Some(what) = difference(&state.fingerprint.inputs, &fingerprint.inputs) {
+            let mut inputs = state.fingerprint.inputs.iter().chain(&fingerprint.inputs);
+            if inputs.any(|(_, identity)| identity == STREAM) {
+                return Err(differs(what).into());
+            }
+            start_over(dir, &format!("holds an interrupted build of other inputs: {what}"));
+            return Ok(None);
         }
         let live = BuildBase::of(base);
         if state.base != live {
@@ -124,8 +144,15 @@ impl ResumeState {
     }
 }
 
-/// The first difference between two fingerprints.
-fn difference(then: &Fingerprint, now: &Fingerprint) -> Option<String> {
+/// Removes the files of an interrupted build, for the reason `why`.
+fn start_over(dir: &SpillDir, why: &str) {
+    exit::write_warning(&format!("spill directory {}: {why}; the build starts over", dir.shown()));
+    dir.clear_files();
+    dir.keep(false);
+}
+
+/// The first difference between two parts of fingerprints.
+fn difference(then: &Facts, now: &Facts) -> Option<String> {
     let (old, new) = then.iter().zip(now).find(|(then, now)| then != now).map_or_else(
         || (then.get(now.len()), now.get(then.len())),
         |(then, now)| (Some(then), Some(now)),
