@@ -85,9 +85,11 @@ async fn guard_admin(State(app): State<Arc<App>>, request: Request, next: Next) 
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
-    match (app.draining.load(Ordering::Relaxed), app.windows.is_fenced()) {
+    match (app.draining.load(Ordering::Relaxed), app.windows.are_fenced()) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-        (false, true) => (StatusCode::SERVICE_UNAVAILABLE, "another owner has claimed a window\n"),
+        (false, true) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "another owner has claimed the windows\n")
+        }
         (false, false) => (StatusCode::OK, "ready\n"),
     }
 }

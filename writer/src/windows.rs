@@ -228,12 +228,15 @@ impl Windows {
         })
     }
 
-    /// Whether another process owns a window of this one.
-    pub(super) fn is_fenced(&self) -> bool {
-        self.windows.values().any(|window| match window {
-            AnyWindow::Local(window) => window.is_fenced(),
-            AnyWindow::Remote(_) => false,
-        })
+    /// Whether other processes own all windows that this one has claimed: another pod has taken
+    /// over. While one claimed window is left, requests for it must not go elsewhere; those for the
+    /// others are refused one by one.
+    pub(super) fn are_fenced(&self) -> bool {
+        let claimed = self.windows.values().filter_map(|window| match window {
+            AnyWindow::Local(window) if window.is_claimed() => Some(window.is_fenced()),
+            _ => None,
+        });
+        claimed.reduce(|all, is_fenced| all && is_fenced).unwrap_or(false)
     }
 
     /// Whether an audience follows a window, so that only tombstones of it may be written.
@@ -302,6 +305,7 @@ async fn join_all(mut tasks: JoinSet<()>) {
 
 #[cfg(test)]
 mod tests {
+    use rtad_store::Store;
     use testkit::cgroup::Cgroup;
     use testkit::wait_until;
 
@@ -367,6 +371,23 @@ mod tests {
         drop(uploading);
         finishing.await.unwrap();
         assert!(slow.window.has_stored_all());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn windows_are_fenced_once_all_claimed_ones_are() {
+        let (length, store) = ("length = \"1h\"", || StoreWriter::new(Store::in_memory()).unwrap());
+        let stores = [store(), store()];
+        let a = Owned::over(stores[0].clone(), length).await;
+        let b = Owned::over(stores[1].clone(), length).await;
+        let unclaimed = Owned::unclaimed(store()).await;
+        let windows = windows_of([("a", &a), ("b", &b), ("c", &unclaimed)]);
+        let _later = Owned::over(stores[0].clone(), length).await;
+        a.confirm().await;
+        assert!(a.window.is_fenced() && !windows.are_fenced());
+        let _later = Owned::over(stores[1].clone(), length).await;
+        b.confirm().await;
+        assert!(windows.are_fenced());
+        assert!(!windows_of([("c", &unclaimed)]).are_fenced());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -58,6 +58,11 @@ fn listener(reports: &[Arc<Reports>]) -> Option<ChangeListener> {
 }
 
 impl ServedWindow {
+    /// Whether this process has claimed the window in the store: it is kept.
+    pub(super) const fn is_claimed(&self) -> bool {
+        self.owner.is_some()
+    }
+
     /// Whether another process owns the window: nothing is written any more.
     pub(super) fn is_fenced(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.state() == Ownership::Fenced)

@@ -179,7 +179,7 @@ fn owner_with_an_empty_directory_starts_from_the_store_and_fences_the_other() {
     let writable = "rtad_window_writable{window=\"w\"}";
     wait_until("the fence shows", || metric(&two.metrics(), writable) == 0.0);
     let ready = two.admin().get("/readyz");
-    let expected = (503, "another owner has claimed a window\n");
+    let expected = (503, "another owner has claimed the windows\n");
     assert_eq!((ready.status, ready.text().as_str()), expected);
     drop(api);
     stop(two);

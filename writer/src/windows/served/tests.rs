@@ -83,6 +83,11 @@ impl Owned {
         self.window.store_once(kept, Instant::now()).await;
     }
 
+    /// Asks the store for the owner.
+    pub(in super::super) async fn confirm(&self) {
+        self.window.owner.as_ref().unwrap().confirm().await;
+    }
+
     /// Stands for an upload in progress.
     pub(in super::super) async fn hold_upload(&self) -> impl Sized {
         self.window.owner.as_ref().unwrap().hold().await
