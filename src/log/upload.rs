@@ -72,11 +72,8 @@ impl Uploads {
                 searched = Some(Instant::now());
                 self.delete_old();
             }
-            let upload = |spool: &PathBuf| {
-                self.upload_sketches(&spool.join(REACH)).and_then(|()| self.upload_next(spool))
-            };
             let mut pause = POLL_INTERVAL;
-            let is_done = self.spool.as_ref().is_none_or(|spool| match upload(spool) {
+            let is_done = self.spool.as_ref().is_none_or(|spool| match self.upload(spool) {
                 Ok(is_done) => {
                     backoff.reset();
                     if !is_done {
@@ -112,7 +109,20 @@ impl Uploads {
         }
     }
 
-    /// Uploads the oldest file that waits. Returns whether none is left.
+    /// Uploads the oldest file of rows, and the sketches once no such file waits. Returns whether
+    /// none is left.
+    ///
+    /// Rows come first: their limit and gauges hold on every try, whether a sketch can be uploaded
+    /// or not.
+    fn upload(&self, spool: &Path) -> Result<bool, String> {
+        if !self.upload_next(spool)? {
+            return Ok(false);
+        }
+        self.upload_sketches(&spool.join(REACH))?;
+        Ok(true)
+    }
+
+    /// Uploads the oldest file of rows that waits. Returns whether none is left.
     fn upload_next(&self, spool: &Path) -> Result<bool, String> {
         let files = self.within_spool(spool)?;
         let Some(file) = files.first() else { return Ok(true) };
@@ -258,19 +268,58 @@ mod tests {
         assert_eq!(found(100, 9), [sketches, &rows[0], &rows[1], &rows[2]]);
     }
 
+    fn uploads(to: &Path, spool: &Path, max_spool: u64, telemetry: &Telemetry) -> Uploads {
+        Uploads {
+            folder: Folder::open(to.to_str().unwrap()).unwrap(),
+            spool: Some(spool.into()),
+            retention: RETENTION_INTERVAL,
+            max_size: 0,
+            max_spool,
+            metrics: telemetry.log_metrics(),
+            is_stopping: Arc::default(),
+            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
+        }
+    }
+
+    /// Sketches are saved once a minute: in a longer outage they wait beside the rows.
+    #[test]
+    fn waiting_sketches_leave_rows_their_limit_and_gauges() {
+        let (to, spool) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let no_directory = to.path().join("file");
+        std::fs::write(&no_directory, "").unwrap();
+        let telemetry = Telemetry::default();
+        let uploads = uploads(&no_directory, spool.path(), 10, &telemetry);
+        let written = |name: &str, age: u64| {
+            let path = spool.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "bytes").unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        };
+        let gauge = |name: &str| {
+            let text = telemetry.render();
+            let value = text.lines().find_map(|line| line.strip_prefix(name));
+            value.unwrap().trim().parse::<f64>().unwrap()
+        };
+        written("reach/day=2026-11-26/pod.jsonl", 0);
+        for (name, age, lag, left) in
+            [("a", 30, 30.0, "a"), ("b", 20, 30.0, "ab"), ("c", 60, 60.0, "bc")]
+        {
+            written(&format!("day=2026-11-26/{name}.parquet"), age);
+            uploads.upload(spool.path()).unwrap_err();
+            let expected = left.chars().map(|name| format!("day=2026-11-26/{name}.parquet"));
+            let expected: Vec<_> = expected.map(PathBuf::from).collect();
+            assert_eq!(closed(spool.path()).unwrap(), expected);
+            assert!(gauge("rtad_log_upload_lag_seconds") >= lag, "{name}");
+            let waiting = format!("rtad_log_waiting_files {}\n", expected.len());
+            assert!(telemetry.render().contains(&waiting), "{name}");
+        }
+    }
+
     #[test]
     fn sketches_of_days_are_uploaded_under_their_names() {
         let (to, spool) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let uploads = Uploads {
-            folder: Folder::open(to.path().to_str().unwrap()).unwrap(),
-            spool: Some(spool.path().into()),
-            retention: RETENTION_INTERVAL,
-            max_size: 0,
-            max_spool: 0,
-            metrics: Telemetry::default().log_metrics(),
-            is_stopping: Arc::default(),
-            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
-        };
+        let uploads = uploads(to.path(), spool.path(), 0, &Telemetry::default());
         let reach = spool.path().join(REACH);
         let day = reach.join("day=2026-11-26");
         std::fs::create_dir_all(&day).unwrap();
@@ -279,7 +328,7 @@ mod tests {
             std::fs::write(day.join(name), text).unwrap();
         }
         std::fs::write(day.join(".a.jsonl.tmp"), "part").unwrap();
-        uploads.upload_sketches(&reach).unwrap();
+        assert!(uploads.upload(spool.path()).unwrap());
         let uploaded = |name: &str| {
             let path = to.path().join("reach/day=2026-11-26").join(name);
             std::fs::read_to_string(path).unwrap()

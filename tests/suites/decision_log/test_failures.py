@@ -185,6 +185,14 @@ class Bucket:
         return sorted(one for table in tables for one in table["request_id"].to_pylist())
 
 
+def add_sketches(spool):
+    """Adds sketches of a day to a spool; returns their folder. A pod saves its own once a minute."""
+    day = spool / "reach/day=2026-11-26"
+    day.mkdir(parents=True, exist_ok=True)
+    (day / "earlier.jsonl").write_text("{}\n")
+    return day
+
+
 def outage(folder, environment, seconds):
     """Sends requests before, in and after an outage of the bucket. None is lost."""
     bucket = Bucket(environment, folder)
@@ -194,6 +202,7 @@ def outage(folder, environment, seconds):
             pod.decide(*about("r", range(100)))
             wait_until("rows are in the bucket", lambda: len(bucket.request_ids()) == 100)
             proxy.kill()
+            sketches = add_sketches(folder / "cache-a/log")
             began, failures = time.monotonic(), 0
 
             def is_over():
@@ -203,7 +212,10 @@ def outage(folder, environment, seconds):
                 return failures >= 2 and time.monotonic() - began >= seconds
 
             wait_until("the end of the outage", is_over, seconds + 60)
-            assert pod.metric("waiting_files") >= 1 and pod.metric("upload_lag_seconds") > 0
+            # It is set on every try, the last of them before the current pause.
+            lag = partial(pod.metric, "upload_lag_seconds")
+            pod.until("the lag grows", lambda: lag() > seconds / 4)
+            assert pod.metric("waiting_files") >= 1
             assert len(bucket.request_ids()) == 100
             proxy.start()
             pod.decide(*about("r", range(pod.sent, pod.sent + 100)))
@@ -212,7 +224,7 @@ def outage(folder, environment, seconds):
                 lambda: len(bucket.request_ids()) == pod.sent,
                 2 * seconds + 60,
             )
-            pod.until("no file waits", lambda: pod.metric("upload_lag_seconds") == 0)
+            pod.until("no file waits", lambda: lag() == 0 and not [*sketches.glob("earlier.*")])
             assert pod.metric("dropped_rows_total") == 0
             # A stop uploads the open file.
             pod.decide(*about("r", range(pod.sent, pod.sent + 100)))
@@ -275,6 +287,7 @@ def test_spool_over_its_size_loses_the_oldest_files(folder, s3_server):
     variables = s3_server | {"AWS_ENDPOINT_URL": f"http://{HOST}:{free_port()}"}
     lines = {"max_spool": "1MiB", "raw": "sampled"}
     spool = folder / "cache-a/log"
+    add_sketches(spool)
     with Pod(folder, to="s3://ads/log", variables=variables, **lines) as pod:
         written = []
         for _ in range(3):
