@@ -54,7 +54,7 @@ struct Header {
 pub(super) enum FileError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("another process uses the folder")]
+    #[error("another process uses the folder: this one leaves its files alone until it ends")]
     InUse,
     #[error("the file is damaged: {0}")]
     Damaged(&'static str),

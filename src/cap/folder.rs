@@ -18,7 +18,20 @@ const LOCK: &str = "LOCK";
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    lock: Mutex<Option<FileLock>>,
+    lock: Mutex<FolderLock>,
+}
+
+/// Lock of the folder.
+#[derive(Debug, Default)]
+enum FolderLock {
+    #[default]
+    Untried,
+    Locked {
+        _lock: FileLock,
+    },
+    /// Another process had the lock at the first try, so its files were not read: a later write
+    /// would erase its counts.
+    Refused,
 }
 
 impl Folder {
@@ -31,23 +44,29 @@ impl Folder {
         &self.path
     }
 
-    /// The path, after locking it for this process. Blocks.
+    /// The path, after locking it for this process. A process that was refused once never gets it.
+    /// Blocks.
     pub(super) fn lock(&self) -> Result<&Path, FileError> {
-        let mut held = self.lock.lock();
-        if held.is_none() {
-            std::fs::create_dir_all(&self.path)?;
-            let path = self.path.join(LOCK);
-            // A named pipe would block until there is a reader.
-            if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-                return Err(FileError::Damaged("LOCK is no regular file"));
+        let mut lock = self.lock.lock();
+        match *lock {
+            FolderLock::Locked { .. } => return Ok(&self.path),
+            FolderLock::Refused => return Err(FileError::InUse),
+            FolderLock::Untried => std::fs::create_dir_all(&self.path)?,
+        }
+        let path = self.path.join(LOCK);
+        // A named pipe would block until there is a reader.
+        if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(FileError::Damaged("LOCK is no regular file"));
+        }
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(false).write(true).open(path)?;
+        match FileLock::exclusive(file) {
+            Ok(held) => *lock = FolderLock::Locked { _lock: held },
+            Err(TryLockError::WouldBlock) => {
+                *lock = FolderLock::Refused;
+                return Err(FileError::InUse);
             }
-            let mut options = OpenOptions::new();
-            let file = options.create(true).truncate(false).write(true).open(path)?;
-            match FileLock::exclusive(file) {
-                Ok(lock) => *held = Some(lock),
-                Err(TryLockError::WouldBlock) => return Err(FileError::InUse),
-                Err(TryLockError::Error(error)) => return Err(error.into()),
-            }
+            Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         Ok(&self.path)
     }
@@ -69,9 +88,9 @@ impl Folder {
         Ok(file::replace(self.lock()?, name, fill)?)
     }
 
-    /// Lets another process use it.
+    /// Lets another process use it, and this one no more.
     pub(super) fn unlock(&self) {
-        *self.lock.lock() = None;
+        *self.lock.lock() = FolderLock::Refused;
     }
 
     /// Removes what killed processes have left, and the files of strategies without a cap once

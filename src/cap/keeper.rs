@@ -248,6 +248,10 @@ impl Caps {
             Ok(saved.into_iter().collect::<Result<(), _>>()?)
         };
         let saved = save();
+        if matches!(saved, Err(FileError::InUse)) {
+            // The log has it since the start.
+            return;
+        }
         let had_failed = self.failed.swap(saved.is_err(), Ordering::Relaxed);
         if let Err(error) = saved.as_ref().map_err(ToString::to_string)
             && !had_failed

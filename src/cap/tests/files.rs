@@ -271,7 +271,7 @@ fn one_process_uses_the_files() {
     first.save();
     let file = || std::fs::read(file::path(&cache.path().join("_caps"), "s")).unwrap();
     let saved = file();
-    // Another one counts on its own, and takes over when the first has ended.
+    // Another one counts on its own, and writes nothing, also when the first has ended.
     let (second, other) = started(cache.path(), &config);
     assert_eq!(other.usage().devices, 0);
     (10..15).for_each(|n| assert!(admits(&other, n)));
@@ -279,8 +279,13 @@ fn one_process_uses_the_files() {
     assert!(file() == saved);
     drop(first);
     second.save();
+    second.serve(&[], &[], None);
+    second.save();
+    second.write_file("days.json", b"{}").unwrap_err();
+    second.read_file("days.json").unwrap_err();
+    assert!(file() == saved);
     drop(second);
-    assert_eq!(started(cache.path(), &config).1.usage().devices, 5);
+    assert_eq!(started(cache.path(), &config).1.usage().devices, 1);
 }
 
 /// Counts since the last save, ten seconds at most, are in the file too.
