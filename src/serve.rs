@@ -300,6 +300,7 @@ fn start_admin_port(
     }
     let limits = PortLimits {
         max_connections: MAX_ADMIN_CONNECTIONS,
+        frees_idle: true,
         idle_timeout: parts.server.idle_timeout,
         max_buffered: ADMIN_MAX_BUFFERED,
     };

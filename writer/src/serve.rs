@@ -43,8 +43,12 @@ use super::windows::{WindowError, Windows, counters};
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const MAX_CONNECTIONS: usize = 1024;
 /// Sized for probes, a scraper and a few people.
-const ADMIN_LIMITS: PortLimits =
-    PortLimits { max_connections: 64, idle_timeout: IDLE_TIMEOUT, max_buffered: 1 << 20 };
+const ADMIN_LIMITS: PortLimits = PortLimits {
+    max_connections: 64,
+    frees_idle: true,
+    idle_timeout: IDLE_TIMEOUT,
+    max_buffered: 1 << 20,
+};
 
 /// Accept writes over HTTP: add and remove devices; create, disable, expire and delete audiences;
 /// count events in windows.
@@ -269,6 +273,7 @@ async fn serve(
     let service = Untimed(router(Arc::clone(&app)));
     let limits = PortLimits {
         max_connections: permit_connections(MAX_CONNECTIONS),
+        frees_idle: false,
         idle_timeout: IDLE_TIMEOUT,
         max_buffered: MAX_BUFFERED,
     };

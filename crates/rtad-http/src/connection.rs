@@ -26,9 +26,9 @@ use tokio::time::timeout;
 use crate::budget::{Account, ByteBudget};
 use crate::timing::{ReadyAt, TimestampWaker};
 
-/// Time for the first request of a connection that was just accepted, during shutdown.
+/// Time for the first request of a connection that was just accepted, after an order.
 const FIRST_REQUEST: Duration = Duration::from_millis(100);
-/// Time for the rest of a head that has begun to arrive, during shutdown.
+/// Time for the rest of a head that has begun to arrive, after an order.
 const REST_OF_HEAD: Duration = Duration::from_secs(1);
 
 /// State of one connection. Only the task that serves it writes the counters.
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     pub(crate) ready_at: Arc<ReadyAt>,
 }
 
-/// Shutdown orders to a connection, the stronger one last.
+/// Orders to end a connection, the stronger one last.
 pub(crate) const END_AFTER_REQUEST: u8 = 1;
 pub(crate) const END: u8 = 2;
 

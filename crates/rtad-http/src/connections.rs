@@ -115,6 +115,13 @@ impl<S> Connections<S> {
         }
     }
 
+    /// Closes all connections, each after the request that it is answering or has sent.
+    pub(crate) fn end_after_request(&self) {
+        for connection in self.open().iter().filter_map(|watched| watched.connection.upgrade()) {
+            connection.give_order(END_AFTER_REQUEST);
+        }
+    }
+
     /// Adds a connection to the watch. Removes ended ones before the list grows.
     fn add(&self, watched: Watched) {
         let mut open = self.open();
