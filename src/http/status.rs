@@ -22,6 +22,17 @@ use crate::history::{DaysReport, MinuteColumns, pod};
 use crate::platform::Platform;
 use crate::sync::{LastSync, SyncRun};
 
+const SYNC_ENDED: &str = "not ready: the sync thread ended; restart the process\n";
+
+/// A pod whose sync thread has ended is not ready until its process starts again.
+pub(super) async fn livez(State(app): State<Arc<AdminApp>>) -> Response {
+    let readiness = &app.shared.readiness;
+    match readiness.is_sync_alive() || readiness.is_draining() {
+        true => "ok\n".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, SYNC_ENDED).into_response(),
+    }
+}
+
 pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
     if readiness.is_ready() {
@@ -30,7 +41,7 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     let reason = if readiness.is_draining() {
         "draining\n".to_owned()
     } else if !readiness.is_sync_alive() {
-        "not ready: the sync thread ended; restart the process\n".to_owned()
+        SYNC_ENDED.to_owned()
     } else {
         let catalog = app.serving.load();
         let waiting = catalog

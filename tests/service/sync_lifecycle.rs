@@ -4,14 +4,16 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use rtad::config::Config;
+use rtad::sync::Syncer;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
+use rtad_store::Store;
 use serde_json::Value;
 use testkit::client::{Client, metric};
 use testkit::store::{Depot, Spec, hex, keys};
 use testkit::wait_until;
 
-use crate::server::{NEVER, Server, config, filter_addresses};
+use crate::server::{NEVER, Served, Server, config, filter_addresses};
 
 const AUDIENCE: &str = "old_users";
 const OFTEN: Duration = Duration::from_millis(100);
@@ -421,6 +423,28 @@ fn publish_with_one_changed_chunk_reads_one_chunk() {
         assert_eq!(old == new, index != 1, "chunk {index}");
     }
     assert_members(&mut server.connect(), &second);
+}
+
+/// Kubernetes restarts a pod that is not live. Without it the pod would stay unready.
+#[test]
+fn pod_without_sync_is_neither_ready_nor_live() {
+    let depot = Depot::new();
+    depot.publish(AUDIENCE, &members(1), &Spec::small());
+    let config = config(depot.url(), CONFIG, NEVER);
+    let plan = Served::from(config.clone()).0.plan();
+    let server = Server::start(config);
+    let mut admin = server.connect_admin();
+    let mut probe = |path: &str| {
+        let answer = admin.get(path);
+        (answer.status, answer.text())
+    };
+    assert_eq!((probe("/readyz").0, probe("/livez").0), (200, 200));
+    // A guard of the thread, as its end drops one.
+    let store = Store::open(depot.url()).unwrap();
+    drop(Syncer::new(store, plan, server.shared()).alive());
+    let ended = (503, "not ready: the sync thread ended; restart the process\n".to_owned());
+    assert_eq!((probe("/readyz"), probe("/livez")), (ended.clone(), ended));
+    assert_members(&mut server.connect(), &members(1));
 }
 
 #[test]
