@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1::handshake;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use rtad::config::Config;
+use rtad::config::ServerConfig;
 use rtad_core::error_chain::error_chain;
 use rtad_core::headroom::Headroom;
 use rustix::process::{Resource, getrlimit};
@@ -31,7 +31,7 @@ pub(super) struct Doctor {
     /// The config file of the pod
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Admin port of the pod [default: that of the config]
+    /// Admin port of the pod [default: that of the config, or 127.0.0.1:9090 if it cannot be read]
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
 }
@@ -51,22 +51,19 @@ pub(super) fn run(arguments: &Doctor) -> Result<(), CommandFailure> {
             section(&mut bundle, title, "text", &error_chain(mistakes));
         }
     }
-    match arguments.admin.or_else(|| config.as_ref().ok().map(admin_address)) {
-        Some(address) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            for (title, path, part) in [
-                ("Readiness", "/readyz", "its readiness"),
-                ("Status, with the last polls", "/v1/status", "its status"),
-            ] {
-                let answer = runtime.block_on(get(address, path));
-                if answer.is_err() {
-                    missing.push(part);
-                }
-                let text = answer.unwrap_or_else(|error| format!("{address}{path}: {error}"));
-                section(&mut bundle, title, "text", &text);
-            }
+    let server = config.map_or_else(|_| ServerConfig::default(), |config| config.server);
+    let address = arguments.admin.unwrap_or_else(|| admin_address(&server));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for (title, path, part) in [
+        ("Readiness", "/readyz", "the pod's readiness"),
+        ("Status, with the last polls", "/v1/status", "the pod's status"),
+    ] {
+        let answer = runtime.block_on(get(address, path));
+        if answer.is_err() {
+            missing.push(part);
         }
-        None => missing.push("the pod: give its admin port with --admin"),
+        let text = answer.unwrap_or_else(|error| format!("{address}{path}: {error}"));
+        section(&mut bundle, title, "text", &text);
     }
     std::io::stdout().lock().write_all(bundle.as_bytes())?;
     match missing.is_empty() {
@@ -80,8 +77,8 @@ fn section(bundle: &mut String, title: &str, language: &str, text: &str) {
 }
 
 /// The admin port as this machine reaches it.
-fn admin_address(config: &Config) -> SocketAddr {
-    let mut address = config.server.admin_listen;
+fn admin_address(server: &ServerConfig) -> SocketAddr {
+    let mut address = server.admin_listen;
     match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
