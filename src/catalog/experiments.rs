@@ -2,7 +2,7 @@
 
 use crate::strategy::{Assignment, Assignments, Decision, Experiment, Strategy, Units};
 use crate::telemetry::{
-    BucketCounters, PartLabels, ReachLabels, ReachSketch, ReachedDevice, Telemetry,
+    BucketCounters, MAX_SKETCHES, PartLabels, ReachLabels, ReachSketch, ReachedDevice, Telemetry,
 };
 use rtad_core::device::IdKind;
 
@@ -33,21 +33,29 @@ struct PartCounter {
 }
 
 impl PartCounters {
-    fn new(strategy: &str, index: usize, experiment: &Experiment, telemetry: &Telemetry) -> Self {
-        let counters = |part| {
+    /// Counters of an experiment's parts. Takes their sketches from the `room` that is left.
+    fn new(
+        strategy: &str,
+        index: usize,
+        experiment: &Experiment,
+        telemetry: &Telemetry,
+        room: &mut usize,
+    ) -> Self {
+        let mut counters = |part| {
             let (name, bucket) = (&experiment.name, experiment.part_name(part));
             let labels = PartLabels { experiment: name.clone(), bucket: bucket.to_owned() };
             let labels = ReachLabels { strategy: strategy.to_owned(), part: Some(labels) };
-            let is_used = experiment.parts().any(|used| used == part);
+            let is_counted = *room > 0 && experiment.parts().any(|used| used == part);
+            *room -= usize::from(is_counted);
             PartCounter {
                 decisions: telemetry.buckets(strategy, name, bucket),
-                reach: is_used.then(|| telemetry.reach().sketch(labels)).flatten(),
+                reach: is_counted.then(|| telemetry.reach().sketch(labels)),
             }
         };
         let buckets = (0..experiment.buckets.len() as u8).map(Assignment::Bucket);
         Self {
             experiment: index,
-            buckets: buckets.map(counters).collect(),
+            buckets: buckets.map(&mut counters).collect(),
             no_bucket: counters(Assignment::NoBucket),
             holdout: counters(Assignment::Holdout),
         }
@@ -65,15 +73,16 @@ impl PartCounters {
 impl ServedExperiments {
     pub(super) fn new<'s>(
         experiments: Vec<Experiment>,
-        strategies: impl Iterator<Item = &'s Strategy>,
+        strategies: impl ExactSizeIterator<Item = &'s Strategy>,
         telemetry: &Telemetry,
     ) -> Self {
+        let mut room = MAX_SKETCHES.saturating_sub(strategies.len());
         let counters = |strategy: &Strategy| {
-            let indexes = strategy.experiments.iter();
-            let of = |index: &usize| {
-                PartCounters::new(&strategy.name, *index, &experiments[*index], telemetry)
+            let mut of = |index: &usize| {
+                let experiment = &experiments[*index];
+                PartCounters::new(&strategy.name, *index, experiment, telemetry, &mut room)
             };
-            indexes.map(of).collect()
+            strategy.experiments.iter().map(&mut of).collect()
         };
         let counters = strategies.map(counters).collect();
         Self { experiments, counters }
@@ -155,5 +164,54 @@ impl ServedExperiments {
                 _ => None,
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::serve::Assembly;
+
+    /// Strategies with an experiment of three parts.
+    fn catalog(strategies: usize, experiment: &str, telemetry: &Telemetry) -> Catalog {
+        let mut config = format!(
+            "store = {{ url = \"/nowhere\" }}\n[[audience]]\nname = \"a\"\n\
+             [[experiment]]\nname = \"{experiment}\"\n\
+             buckets = [{{ name = \"p\", slots = \"0..5000\" }}, \
+             {{ name = \"q\", slots = \"5000..9000\" }}]\n"
+        );
+        for number in 0..strategies {
+            config += &format!(
+                "[[strategy]]\nname = \"s{number}\"\nexclude = [\"a\"]\n\
+                 when = {{ bucket = \"{experiment}:p\" }}\n"
+            );
+        }
+        let assembly = Assembly::read(Some(("rtad.toml", &config)), |_| None, &Vec::new()).unwrap();
+        let plan = assembly.plan();
+        Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry)
+            .with_experiments(plan.experiments, telemetry)
+    }
+
+    /// The new catalog is built while the old one is served, and no sketch is dropped before
+    /// midnight.
+    #[test]
+    fn reload_with_other_names_counts_all_of_them() {
+        let telemetry = Telemetry::default();
+        let mut served = catalog(60, "one", &telemetry);
+        assert_eq!(served.without_reach(), 0);
+        for experiment in ["two", "three", "one"] {
+            served = catalog(60, experiment, &telemetry);
+            assert_eq!(served.without_reach(), 0, "{experiment}");
+        }
+    }
+
+    #[test]
+    fn strategies_have_sketches_before_parts() {
+        let telemetry = Telemetry::default();
+        assert_eq!(catalog(64, "e", &telemetry).without_reach(), 0);
+        assert_eq!(catalog(65, "e", &telemetry).without_reach(), 4);
+        let many = catalog(260, "e", &telemetry);
+        assert_eq!(many.without_reach(), 4 + 3 * 260);
     }
 }

@@ -111,8 +111,9 @@ impl Catalog {
         let platforms = platforms.into_iter().map(served).collect();
         let caps = ServedCaps::new(vec![None; strategies.len()]);
         let has_shadow = strategies.iter().any(|strategy| strategy.is_shadow);
-        let served = |strategy| ServedStrategy::new(strategy, &audiences, telemetry);
-        let strategies = strategies.into_iter().map(served).collect();
+        let served =
+            |(index, strategy)| ServedStrategy::new(index, strategy, &audiences, telemetry);
+        let strategies = strategies.into_iter().enumerate().map(served).collect();
         Self {
             has_shadow,
             has_values,

@@ -3,7 +3,8 @@
 use super::audience::Audience;
 use crate::strategy::{Decision, Strategy, ValueEntry};
 use crate::telemetry::{
-    DecisionCounters, ReachLabels, ReachSketch, ReachedDevice, Telemetry, ValueCounter,
+    DecisionCounters, MAX_SKETCHES, ReachLabels, ReachSketch, ReachedDevice, Telemetry,
+    ValueCounter,
 };
 
 /// A strategy and its counters, which are created once, not looked up per request.
@@ -21,7 +22,13 @@ pub(super) struct ServedStrategy {
 }
 
 impl ServedStrategy {
-    pub(super) fn new(strategy: Strategy, audiences: &[Audience], telemetry: &Telemetry) -> Self {
+    /// The strategy at `index` of the catalog.
+    pub(super) fn new(
+        index: usize,
+        strategy: Strategy,
+        audiences: &[Audience],
+        telemetry: &Telemetry,
+    ) -> Self {
         let value = |(row, entry): (usize, &ValueEntry)| {
             let audience = entry.audience.map(|index| audiences[index].name.as_str());
             let tiers = entry.tiers.map(|tiers| tiers.to_string());
@@ -31,7 +38,8 @@ impl ServedStrategy {
             is_per_request: strategy.is_per_request(),
             decisions: telemetry.decisions("api", &strategy.name, strategy.is_shadow),
             values: strategy.values.iter().enumerate().map(value).collect(),
-            reach: telemetry.reach().sketch(ReachLabels::of(&strategy.name)),
+            reach: (index < MAX_SKETCHES)
+                .then(|| telemetry.reach().sketch(ReachLabels::of(&strategy.name))),
             strategy,
         }
     }

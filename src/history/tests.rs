@@ -111,7 +111,7 @@ fn reach(telemetry: &Telemetry, devices: std::ops::Range<u8>) {
     let part = PartLabels { experiment: "test".to_owned(), bucket: "high".to_owned() };
     for part in [None, Some(part)] {
         let labels = ReachLabels { strategy: "new-users".to_owned(), part };
-        let sketch = telemetry.reach().sketch(labels).unwrap();
+        let sketch = telemetry.reach().sketch(labels);
         for device in devices.clone() {
             sketch.count(&ReachedDevice::new(Some(&DeviceKey::of_canonical(&[device]))));
         }

@@ -4,7 +4,8 @@
 //! hash per request and a read per sketch, and seldom a write. Readers take the largest value of
 //! the slots for each register, which is the sketch of all devices, while workers go on.
 //!
-//! Sketches count a day: [`Reach::take`] ends it.
+//! Sketches count a day: [`Reach::take`] ends it. Those of a catalog that a reload replaced keep
+//! their devices until then, in one slot.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,8 +20,10 @@ use serde::{Deserialize, Serialize};
 use super::coupon::{LG_REGISTERS, REGISTERS, ReachedDevice};
 use super::sharded_counter::{slot_of, slots};
 
-/// Most sketches of a pod: 4 MiB for each worker.
+/// Most sketches of a catalog: 4 MiB for each worker.
 pub const MAX_SKETCHES: usize = 256;
+/// Most sketches of a pod, with those of replaced catalogs.
+const MOST: usize = 2 * MAX_SKETCHES;
 
 /// Bytes before the registers: size of the preamble, version, family, `LG_REGISTERS`, unused, flag
 /// of a union, smallest value, and a byte per register; then sums that the library computes anew.
@@ -102,6 +105,24 @@ impl ReachSketch {
         })
     }
 
+    /// Whether a catalog holds it.
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Merges the slots into one if no catalog holds the sketch: no worker counts into it again.
+    fn compact(&mut self) {
+        let Some(slots) = Arc::get_mut(&mut self.0) else { return };
+        let mut taken = slots.iter_mut().filter_map(OnceLock::take);
+        let Some(mut merged) = taken.next() else { return };
+        for registers in taken {
+            for (largest, register) in merged.iter_mut().zip(registers.iter()) {
+                *largest.get_mut() = register.load(Relaxed).max(*largest.get_mut());
+            }
+        }
+        slots[0] = OnceLock::from(merged);
+    }
+
     /// Adds the devices of a sketch.
     fn add(&self, sketch: &HllSketch) {
         let bytes = whole(sketch).serialize();
@@ -133,13 +154,18 @@ pub fn devices(sketch: &HllSketch) -> u64 {
 pub struct Reach(Mutex<BTreeMap<ReachLabels, ReachSketch>>);
 
 impl Reach {
-    /// The sketch of these labels; `None` if there are [`MAX_SKETCHES`] others today.
-    pub fn sketch(&self, labels: ReachLabels) -> Option<ReachSketch> {
+    /// The sketch of these labels. A catalog asks for [`MAX_SKETCHES`] at most: those of replaced
+    /// catalogs take no room from it. Of these, as many are kept.
+    pub fn sketch(&self, labels: ReachLabels) -> ReachSketch {
         let mut sketches = self.0.lock();
-        if sketches.len() >= MAX_SKETCHES && !sketches.contains_key(&labels) {
-            return None;
+        while sketches.len() >= MOST
+            && !sketches.contains_key(&labels)
+            && let Some((unused, _)) = sketches.iter().find(|(_, sketch)| !sketch.is_used())
+        {
+            let unused = unused.clone();
+            sketches.remove(&unused);
         }
-        Some(sketches.entry(labels).or_insert_with(ReachSketch::new).clone())
+        sketches.entry(labels).or_insert_with(ReachSketch::new).clone()
     }
 
     /// Copies of the sketches with devices.
@@ -160,7 +186,7 @@ impl Reach {
             _ => register.swap(0, Relaxed),
         });
         let taken = taken.filter_map(with_devices).collect();
-        self.0.lock().retain(|_, sketch| Arc::strong_count(&sketch.0) > 1);
+        self.0.lock().retain(|_, sketch| sketch.is_used());
         taken
     }
 
@@ -168,16 +194,18 @@ impl Reach {
         &self,
         read: impl Fn(&AtomicU8) -> u8,
     ) -> impl Iterator<Item = (ReachLabels, Option<HllSketch>)> {
+        let all = {
+            let mut sketches = self.0.lock();
+            sketches.values_mut().for_each(ReachSketch::compact);
+            sketches.clone()
+        };
         // The lock is not held meanwhile: a reload needs it.
-        let all = self.0.lock().clone();
         all.into_iter().map(move |(labels, sketch)| (labels, sketch.merged(&read)))
     }
 
-    /// Adds devices that were counted before, if there is room for their sketch.
+    /// Adds devices that were counted before.
     pub fn restore(&self, labels: ReachLabels, devices: &HllSketch) {
-        if let Some(sketch) = self.sketch(labels) {
-            sketch.add(devices);
-        }
+        self.sketch(labels).add(devices);
     }
 
     /// Gauges in Prometheus' text format: the exporter cannot drop those of ended strategies. Names

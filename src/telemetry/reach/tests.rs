@@ -75,10 +75,10 @@ fn workers_and_other_threads_count_into_one_sketch() {
 #[test]
 fn day_ends_with_its_devices_and_drops_unused_sketches() {
     let reach = Reach::default();
-    let kept = reach.sketch(ReachLabels::of("kept")).unwrap();
+    let kept = reach.sketch(ReachLabels::of("kept"));
     for strategy in ["kept", "gone"] {
         // A reload gets the same sketch.
-        let again = reach.sketch(ReachLabels::of(strategy)).unwrap();
+        let again = reach.sketch(ReachLabels::of(strategy));
         again.count(&ReachedDevice::new(Some(&key(1))));
         again.count(&ReachedDevice::new(None));
     }
@@ -96,11 +96,47 @@ fn day_ends_with_its_devices_and_drops_unused_sketches() {
 }
 
 #[test]
-fn sketches_beyond_the_limit_are_refused() {
+fn unused_sketches_keep_their_devices_in_one_slot() {
     let reach = Reach::default();
-    for number in 0..MAX_SKETCHES {
-        assert!(reach.sketch(ReachLabels::of(&number.to_string())).is_some());
+    let labels = || ReachLabels::of("s");
+    let used = reach.sketch(labels());
+    std::thread::scope(|scope| {
+        for (number, worker) in [Some(0), Some(1), None].into_iter().enumerate() {
+            let used = &used;
+            scope.spawn(move || {
+                worker.into_iter().for_each(count_as_worker);
+                for device in 0..2_000 {
+                    used.count(&ReachedDevice::new(Some(&key(number as u32 * 1_000 + device))));
+                }
+            });
+        }
+    });
+    let allocated = |sketch: &ReachSketch| sketch.0.iter().filter_map(OnceLock::get).count();
+    let before = reach.counts();
+    assert!(allocated(&used) > 1);
+    drop(used);
+    assert_eq!(reach.counts(), before);
+    // A later catalog goes on with it.
+    assert_eq!(allocated(&reach.sketch(labels())), 1);
+    assert_eq!(reach.counts(), before);
+}
+
+#[test]
+fn sketches_of_many_replaced_catalogs_are_bounded() {
+    let reach = Reach::default();
+    let catalog = |name: &str| -> Vec<_> {
+        let labels = |number| ReachLabels::of(&format!("{name}-{number:03}"));
+        (0..MAX_SKETCHES).map(|number| reach.sketch(labels(number))).collect()
+    };
+    let mut served = catalog("a");
+    for name in ["b", "c", "d"] {
+        served[0].count(&ReachedDevice::new(Some(&key(1))));
+        served = catalog(name);
+        assert_eq!(reach.counts().len(), MOST);
     }
-    assert!(reach.sketch(ReachLabels::of("0")).is_some());
-    assert!(reach.sketch(ReachLabels::of("one more")).is_none());
+    // The catalog before the served one is the last whose devices are kept.
+    let names: Vec<_> = reach.sketches().into_iter().map(|(labels, _)| labels.strategy).collect();
+    assert_eq!(names, ["c-000"]);
+    reach.take();
+    assert_eq!(reach.counts().len(), served.len());
 }
