@@ -156,6 +156,11 @@ impl RequestKeys {
         self.coverage == Coverage::Nothing
     }
 
+    /// Whether the keys stand for all ids of the request.
+    pub fn are_complete(&self) -> bool {
+        self.coverage == Coverage::Complete
+    }
+
     /// Whether the request has more ids than its keys stand for.
     pub fn has_too_many_ids(&self) -> bool {
         self.coverage == Coverage::TooMany

@@ -335,6 +335,19 @@ impl Catalog {
         }
     }
 
+    /// The membership of a device in the audience at an index. If the keys are not all of the
+    /// device's, another id may be a member, so an audience with none of them is unavailable.
+    ///
+    /// # Panics
+    ///
+    /// If there is no audience at `index`.
+    pub fn membership(&self, index: usize, keys: &DeviceKeys, are_all: bool) -> Membership {
+        match self.audiences[index].membership(keys) {
+            Membership::NotMember if !are_all => Membership::Unavailable,
+            membership => membership,
+        }
+    }
+
     /// Decides about a device with further ids that were not read, without counting. An unread id
     /// may be a member, or have a greater value: an audience with none of the keys is treated as
     /// unavailable, and values are unknown.
@@ -349,10 +362,7 @@ impl Catalog {
         keys: &DeviceKeys,
         attributes: &dyn Attributes,
     ) -> Decision {
-        let membership = |audience: usize| match self.audiences[audience].membership(keys) {
-            Membership::Member => Membership::Member,
-            Membership::NotMember | Membership::Unavailable => Membership::Unavailable,
-        };
+        let membership = |audience| self.membership(audience, keys, false);
         self.strategy(index).decide(attributes, membership, |_| Tier::Unknown)
     }
 

@@ -82,7 +82,7 @@ fn read(
     let key = key.ok();
     let keys = key.map(|key| keys_of(catalog, first, id, key)).unwrap_or_default();
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
-        .map(|index| explain_audience(catalog, index, &keys, history))
+        .map(|index| explain_audience(catalog, index, &keys, true, history))
         .collect();
     let (mut units, mut assignments) = (Units::default(), Assignments::new());
     for (kind, key) in kinds.iter().zip(key.iter().cycle()) {
@@ -91,7 +91,7 @@ fn read(
     catalog.experiments().assign(None, &units, &mut assignments);
     let facts = RequestFacts { attributes: &NoAttributes, assignments: &assignments };
     let unit = |experiment: &Experiment| experiment.unit_of(None, &units).map(|(kind, _)| *kind);
-    let device = DeviceFacts { keys: &keys, attributes: &facts, unit: &unit };
+    let device = DeviceFacts { keys: &keys, are_all: true, attributes: &facts, unit: &unit };
     let decide = |(index, strategy): (usize, &Strategy)| {
         let decision = catalog.decide_uncounted(index, &keys, &facts);
         let at = Instant::now();

@@ -9,7 +9,7 @@ use super::report::{
 use crate::catalog::{Audience, Catalog};
 use crate::platform::DeviceKeys;
 use crate::strategy::{
-    Attributes, Decision, Experiment, Membership, Reason, Rule, Tier, ValueEntry,
+    Assignment, Attributes, Decision, Experiment, Membership, Reason, Rule, Tier, ValueEntry,
 };
 use crate::sync::SyncHistory;
 use rtad_core::clock::{now_unix_seconds, unix_seconds};
@@ -24,15 +24,18 @@ pub(super) fn answer_of(audience: &Audience, keys: &DeviceKeys) -> (Membership, 
     }
 }
 
-/// The state of an audience, and its answer for a device with these keys, if any.
+/// The state of an audience, and its answer for a device with these keys, if any. If they are not
+/// all of the device's, those of the audience prove membership alone.
 pub(super) fn explain_audience(
     catalog: &Catalog,
     index: usize,
     keys: &DeviceKeys,
+    are_all: bool,
     history: &SyncHistory,
 ) -> AudienceExplained {
     let audience = &catalog.audiences()[index];
-    let answer = (!keys.is_empty()).then(|| answer_of(audience, keys));
+    let answer_of = || (catalog.membership(index, keys, are_all), answer_of(audience, keys).1);
+    let answer = (!keys.is_empty()).then(answer_of);
     let age = audience.age_seconds(now_unix_seconds());
     let snapshot = audience.snapshot.as_ref().map(|snapshot| {
         let manifest = snapshot.manifest();
@@ -119,6 +122,8 @@ fn explain_unknown(catalog: &Catalog, unknown: Vec<Rule>) -> UnknownExplained {
 /// The device and the request that a decision is about.
 pub(super) struct DeviceFacts<'d> {
     pub(super) keys: &'d DeviceKeys,
+    /// Whether the keys are all of the device's.
+    pub(super) are_all: bool,
     pub(super) attributes: &'d dyn Attributes,
     /// The kind of id that is the unit of an experiment.
     pub(super) unit: &'d dyn Fn(&Experiment) -> Option<IdKind>,
@@ -132,11 +137,11 @@ pub(super) fn explain_strategy(
     decision: Decision,
     device: &DeviceFacts<'_>,
 ) -> StrategyExplained {
-    let DeviceFacts { keys, attributes, unit } = *device;
+    let DeviceFacts { keys, are_all, attributes, unit } = *device;
     let strategy = catalog.strategy(index);
     let name = |index: usize| catalog.audiences()[index].name.to_string();
     let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
-    let membership = |index: usize| catalog.audiences()[index].membership(keys);
+    let membership = |index: usize| catalog.membership(index, keys, are_all);
     let change = |(index, answer)| OtherMembership { audience: name(index), answer: Some(answer) };
     let when = strategy.rule.as_ref().map(|rule| WhenExplained {
         rule: rule.to_text(&name, catalog.experiments().list()),
@@ -164,16 +169,17 @@ pub(super) fn explain_strategy(
     };
     let bucket = |index: &usize| {
         let experiment = &catalog.experiments().list()[*index];
-        BucketExplained {
+        let part = attributes.assignment(*index);
+        (part != Assignment::Unknown).then(|| BucketExplained {
             experiment: experiment.name.clone(),
-            bucket: experiment.part_name(attributes.assignment(*index)).to_owned(),
+            bucket: experiment.part_name(part).to_owned(),
             unit: unit(experiment).map(IdKind::as_str),
-        }
+        })
     };
     StrategyExplained {
         id,
         device: None,
-        buckets: strategy.experiments.iter().map(bucket).collect(),
+        buckets: strategy.experiments.iter().filter_map(bucket).collect(),
         strategy: Some(strategy.name.clone()),
         exclude: names(&strategy.exclude),
         include: names(&strategy.include),

@@ -156,10 +156,10 @@ pub(super) struct StrategyExplained {
     pub(super) when: Option<WhenExplained>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) schedule: Option<ScheduleExplained>,
-    /// Of an `unavailable` decision that no failure caused.
+    /// Of an `unavailable` decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown: Option<UnknownExplained>,
-    /// The device's parts in the experiments of its condition.
+    /// The device's parts in the experiments of its condition, as far as they are known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) buckets: Vec<BucketExplained>,
     /// The values of its bids.

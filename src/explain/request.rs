@@ -103,9 +103,12 @@ pub fn explain(
     };
     // The ids of several devices have no membership as a whole.
     let none = DeviceKeys::default();
-    let keys = if is_of_devices { &none } else { trace.keys.keys() };
-    let audiences: Vec<AudienceExplained> =
-        indexes.iter().map(|index| explain_audience(catalog, *index, keys, history)).collect();
+    let (keys, are_all) = match is_of_devices {
+        true => (&none, true),
+        false => (trace.keys.keys(), trace.keys.are_complete()),
+    };
+    let of_audience = |index: &usize| explain_audience(catalog, *index, keys, are_all, history);
+    let audiences: Vec<AudienceExplained> = indexes.iter().map(of_audience).collect();
     let of_id = |id: &TracedId, key: DeviceKey| {
         let keys = keys_of(catalog, id.field.kind(), &id.value, key);
         let answer = |index: &usize| answer_of(&catalog.audiences()[*index], &keys);
@@ -186,7 +189,8 @@ fn explain_strategies(
         let unit = trace.keys.unit(experiment, read.cached_kind)?;
         Some(unit.0)
     };
-    let device = DeviceFacts { keys: trace.keys.keys(), attributes: &facts, unit: &unit };
+    let (keys, are_all) = (trace.keys.keys(), trace.keys.are_complete());
+    let device = DeviceFacts { keys, are_all, attributes: &facts, unit: &unit };
     let decided = |(id, index): (String, usize)| {
         let decision = verdicts.iter().find(|verdict| verdict.strategy == index)?.decision;
         Some(explain_strategy(catalog, id, index, decision, &device))

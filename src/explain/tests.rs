@@ -89,8 +89,9 @@ fn catalog(config: &str, telemetry: &Telemetry) -> Catalog {
     let assembly = Assembly::read(Some(("rtad.toml", config)), |_| None, &Vec::new()).unwrap();
     let plan = assembly.plan();
     let now = now_unix_seconds();
-    Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry).with_audiences(
-        |audience| {
+    Catalog::new(plan.audiences, plan.strategies, plan.platforms, telemetry)
+        .with_experiments(plan.experiments, telemetry)
+        .with_audiences(|audience| {
             let (ids, age) = match audience.name.as_str() {
                 "old" | "scores" => ([OAID], 60),
                 "vip" => (["somebody"], 60),
@@ -99,8 +100,7 @@ fn catalog(config: &str, telemetry: &Telemetry) -> Catalog {
             };
             let snapshot = Arc::new(snapshot(audience.name.as_str(), &ids, now - age));
             Some(Audience { snapshot: Some(snapshot), is_stale: age > 7200, ..audience.clone() })
-        },
-    )
+        })
 }
 
 struct Fixture {

@@ -108,6 +108,8 @@ fn batch_has_a_limit_of_devices() {
         assert_eq!(explained["answer"]["hex"], fixture.served(platform, body.as_bytes()));
         let failures = format!(
             "rtad_platform_failures_total{{platform=\"{platform}\",cause=\"too_many_ids\"}} 1"
+        let audience = if platform == "batch" { json!(["old"]) } else { json!(["gone", "stale"]) };
+        assert_eq!(explained["strategies"][MAX_IDS]["unknown"]["audiences"], audience);
         );
         assert!(telemetry.render().contains(&failures), "{}", telemetry.render());
     }

@@ -52,6 +52,47 @@ fn access_is_shown_and_secrets_are_not() {
     }
 }
 
+/// An id that is not read may be in any audience, and be the unit of any experiment.
+#[test]
+fn parts_that_too_many_ids_leave_open_are_unknown() {
+    let open = r#"
+[[experiment]]
+name = "test"
+buckets = [{ name = "all", slots = "0..10000" }]
+[[strategy]]
+name = "open"
+when = { bucket = "test:all", none = ["old"] }
+[[strategy]]
+name = "member"
+when = { any = ["scores", { bucket = "test:all" }] }
+[[audience]]
+name = "scores"
+[[platform]]
+kind = "tencent"
+name = "many"
+path = "/many"
+strategies = { M1 = "open", M2 = "member", M3 = "new" }
+"#;
+    let fixture = fixture_of(&format!("{RULES}{open}"));
+    let mut device = openids(MAX_IDS + 1);
+    let explained = fixture.json("many", &tencent(device.clone()));
+    assert_eq!(explained["failure"]["cause"], "too_many_ids");
+    let open = &explained["strategies"][0];
+    let unknown = json!({ "audiences": ["old"], "attributes": [], "experiments": ["test"] });
+    assert_eq!((&open["reason"], &open["unknown"]), (&json!("unavailable"), &unknown));
+    assert_eq!((&open["when"]["truth"], &open["buckets"]), (&json!("unknown"), &Value::Null));
+    assert_eq!(explained["strategies"][2]["unknown"]["audiences"], json!(["old"]));
+    assert_eq!(listed(&explained, "audiences", &["answer"]), ["unavailable", "unavailable"]);
+    // An id that was read proves membership.
+    device.oaid = Some(OAID.into());
+    let explained = fixture.json("many", &tencent(device));
+    assert_eq!(explained["strategies"][1]["when"]["truth"], "true");
+    assert_eq!(explained["strategies"][2]["reason"], "member");
+    // Nothing of an unreadable body is known.
+    let explained = fixture.json("many", b"{}");
+    assert_eq!(explained["strategies"][0]["unknown"], unknown);
+}
+
 #[test]
 fn explanation_of_a_hostile_body_is_bounded() {
     let rta_ids = (0..600).map(|n| n % 128).collect();
