@@ -109,8 +109,8 @@ impl Explanation {
         let outcome = if one.bid { "bid" } else { "no bid" };
         let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == one.reason);
         match reason.expect("a decision's reason") {
-            Reason::Member if one.bid => self.member_of(&one.include, "includes"),
-            Reason::Member => self.member_of(&one.exclude, "excludes"),
+            Reason::Member if one.bid => self.member_of(one, &one.include, "includes"),
+            Reason::Member => self.member_of(one, &one.exclude, "excludes"),
             Reason::NotMember if one.bid => {
                 format!("no id is in {}", listed(&one.exclude, "or"))
             }
@@ -187,19 +187,23 @@ impl Explanation {
         }
     }
 
-    fn member_of(&self, audiences: &[String], verb: &str) -> String {
-        let is_member = |audience: &&AudienceExplained| {
-            audiences.contains(&audience.name) && audience.answer == Some(Membership::Member)
-        };
-        let Some(audience) = self.audiences.iter().find(is_member) else {
-            return "the device is a member".to_owned();
-        };
-        let is_in_it = |id: &&IdExplained| {
+    fn member_of(&self, one: &StrategyExplained, audiences: &[String], verb: &str) -> String {
+        let is_of_device =
+            |id: &&IdExplained| one.device.as_ref().is_none_or(|device| *device == id.value);
+        let of_id = |id: &IdExplained, audience: &AudienceExplained| {
             let mut found = id.audiences.iter().filter(|one| one.name == audience.name);
             found.any(|one| one.answer == Some(Membership::Member))
         };
-        let path = self.ids.iter().find(is_in_it).map_or("the device", |id| id.path.as_str());
-        format!("{path} is in {}, which it {verb}", audience.name)
+        for audience in self.audiences.iter().filter(|it| audiences.contains(&it.name)) {
+            let mut ids = self.ids.iter().filter(is_of_device);
+            let path = match ids.find(|id| of_id(id, audience)) {
+                Some(id) => id.path.as_str(),
+                None if audience.answer == Some(Membership::Member) => "the device",
+                None => continue,
+            };
+            return format!("{path} is in {}, which it {verb}", audience.name);
+        }
+        "the device is a member".to_owned()
     }
 
     /// The reason of the whole answer, in one sentence.

@@ -47,6 +47,9 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
     );
     let text = explanation.to_string();
     assert!(text.contains("  1 of somebody  "), "{text}");
+    for sentence in ["users is in old, which it excludes", "users is in vip, which it includes"] {
+        assert_eq!(text.matches(sentence).count(), 1, "{sentence}\n{text}");
+    }
     assert!(
         text.ends_with("\nAccepts 2 of 4 different ids, each a device of its own.\n"),
         "{text}"
@@ -105,11 +108,11 @@ fn batch_has_a_limit_of_devices() {
         assert_eq!(explained["failure"]["cause"], "too_many_ids");
         let results = listed(&explained, "ids", &["result"]);
         assert_eq!((&*results[MAX_IDS - 1], &*results[MAX_IDS]), ("usable", "not_looked_at"));
+        let audience = if platform == "batch" { json!(["old"]) } else { json!(["gone", "stale"]) };
+        assert_eq!(explained["strategies"][MAX_IDS]["unknown"]["audiences"], audience);
         assert_eq!(explained["answer"]["hex"], fixture.served(platform, body.as_bytes()));
         let failures = format!(
             "rtad_platform_failures_total{{platform=\"{platform}\",cause=\"too_many_ids\"}} 1"
-        let audience = if platform == "batch" { json!(["old"]) } else { json!(["gone", "stale"]) };
-        assert_eq!(explained["strategies"][MAX_IDS]["unknown"]["audiences"], audience);
         );
         assert!(telemetry.render().contains(&failures), "{}", telemetry.render());
     }
