@@ -242,7 +242,8 @@ impl Catalog {
             self.served(strategy).count_reach(decision, &device);
             experiments.count(strategy, decision, &assignments, &device);
             let tag = experiments.tag(strategy, &assignments);
-            Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
+            let changes_in = self.changes_in(strategy, decision, at);
+            Verdict { strategy, decision, changes_in, tag }
         });
         if self.has_values {
             for verdict in &*verdicts {
@@ -269,7 +270,8 @@ impl Catalog {
             let decision =
                 self.caps().admit_uncounted(strategy, decision, keys.keys().counted(), at);
             let tag = self.experiments().tag(strategy, &assignments);
-            Verdict { strategy, decision, changes_in: self.changes_in(strategy, at), tag }
+            let changes_in = self.changes_in(strategy, decision, at);
+            Verdict { strategy, decision, changes_in, tag }
         });
         verdicts
     }

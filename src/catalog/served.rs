@@ -12,7 +12,9 @@ use super::experiments::ServedExperiments;
 use super::served_strategy::ServedStrategy;
 use crate::cap::Cap;
 use crate::platform::{Access, DeviceKeys, Failure, Platform, Verdicts};
-use crate::strategy::{Attributes, Decision, Experiment, Membership, Strategy, Tier, ValueEntry};
+use crate::strategy::{
+    Attributes, Decision, Experiment, Membership, Reason, Strategy, Tier, ValueEntry,
+};
 use crate::telemetry::{DecisionCounters, FailureCounter, ReachedDevice, RouteMetrics, Telemetry};
 use rtad_core::device::KeyDigest;
 
@@ -288,21 +290,22 @@ impl Catalog {
         &self.experiments
     }
 
-    /// Time from `at` until the strategy may decide otherwise about the same device: its cap counts
-    /// anew, or its schedule changes. `None` without both, zero if another request may differ.
+    /// Time from `at` until the strategy may decide otherwise than by this decision about the same
+    /// device: its cap counts anew, or its schedule changes. `None` without both, zero if another
+    /// request may differ. Outside its schedule, only that matters.
     ///
     /// # Panics
     ///
     /// If there is no strategy at `index`.
     #[inline]
-    pub fn changes_in(&self, index: usize, at: Instant) -> Option<Duration> {
+    pub fn changes_in(&self, index: usize, decision: Decision, at: Instant) -> Option<Duration> {
         let ServedStrategy { strategy, is_per_request, .. } = &self.strategies[index];
-        if *is_per_request {
-            return Some(Duration::ZERO);
+        let schedule = || strategy.schedule.as_ref()?.changes_in(at);
+        match decision.reason {
+            Reason::NotScheduled => schedule(),
+            _ if *is_per_request => Some(Duration::ZERO),
+            _ => self.caps.ends_in(index, at).into_iter().chain(schedule()).min(),
         }
-        let schedule = strategy.schedule.as_ref();
-        let schedule = schedule.and_then(|schedule| schedule.changes_in(at));
-        self.caps.ends_in(index, at).into_iter().chain(schedule).min()
     }
 
     /// Removes the verdicts that no answer contains: those of strategies in shadow.

@@ -140,6 +140,15 @@ exclude = ["gone"]
 valid_from = "2100-01-01T00:00:00+08:00"
 unavailable = "bid"
 no_device = "bid"
+[[strategy]]
+name = "slots"
+when = { slot = "7" }
+valid_from = "2100-01-01T00:00:00+08:00"
+[[platform]]
+kind = "tencent"
+name = "slots"
+path = "/slots"
+strategies = { S1 = "slots" }
 [[platform]]
 kind = "tencent"
 name = "rules"
@@ -171,6 +180,9 @@ strategies = { R1 = "refused", R2 = "held", R3 = "unknown", R4 = "later" }
         json!({ "holds": false, "next_change_unix_seconds": 4_102_416_000_u64 })
     );
     assert_eq!(fixture.served("rules", &body), json["answer"]["hex"].as_str().unwrap());
+    // Another slot changes nothing outside the schedule.
+    let cached = fixture.with_headers("slots", &[], &body).to_string();
+    assert!(cached.contains("response_cache_time: 3600 s"), "{cached}");
     // A schedule refuses a request without ids, and one that is unreadable.
     for body in [&tencent(Device::default())[..], b"not a message"] {
         let reasons = fixture.json("rules", body)["strategies"].clone();
