@@ -41,9 +41,16 @@ pub(super) async fn decide(
     let mut decisions = Vec::with_capacity(indexes.len());
     let mut decided: SmallVec<[(usize, Decision); 8]> = SmallVec::new();
     for index in indexes {
-        let decision = catalog.decide(index, &keys, &facts, arrival.started);
-        experiments.count(index, decision, &assignments, &device);
-        decided.push((index, decision));
+        let decision = match decided.iter().find(|(known, _)| *known == index) {
+            // A name that comes twice is answered twice, and counted once.
+            Some((_, decision)) => *decision,
+            None => {
+                let decision = catalog.decide(index, &keys, &facts, arrival.started);
+                experiments.count(index, decision, &assignments, &device);
+                decided.push((index, decision));
+                decision
+            }
+        };
         let strategy = catalog.strategy(index);
         if !strategy.is_shadow {
             let buckets = experiments.named(index, &assignments);

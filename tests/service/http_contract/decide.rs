@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::fixture::{FixtureServer, NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, key};
-use testkit::client::Client;
+use testkit::client::{Client, metric};
 use testkit::store::hex;
 
 const ROUTE: &str = "/v1/decide";
@@ -83,6 +83,10 @@ fn strategies_are_answered_in_request_or_config_order() {
     assert_eq!(two, ["+member", "+not_member"]);
     let twice = decide(&mut client, &["new-users", "vip-only", "new-users"], &device);
     assert_eq!(twice, ["+not_member", "+member", "+not_member"]);
+    // One decision about each strategy and request.
+    let labels = r#"platform="api",strategy="new-users",decision="bid",reason="not_member""#;
+    let series = format!("rtad_decisions_total{{{labels}}}");
+    assert_eq!(metric(&server.metrics(), &series), 2.0);
     for body in [r#"{"strategies":[]}"#, r#"{"strategies":null}"#, "{}"] {
         let all = client.post(ROUTE, body).ok();
         let names: Vec<_> =
