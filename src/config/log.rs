@@ -129,6 +129,11 @@ impl LogConfig {
                 d.reject(&format!("log.always[{index}]"), &format!("one of {}", words.join(", ")));
             }
         }
+        for index in (0..self.request_ids.len()).filter(|index| self.request_ids[*index].is_empty())
+        {
+            // It would be the id of every request without one.
+            d.reject(&format!("log.request_ids[{index}]"), "a string that is not empty");
+        }
         let is_directory = Folder::directory(&self.to).is_some();
         if self.spool.is_none() && !is_directory {
             match cache_dir {
