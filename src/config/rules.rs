@@ -83,7 +83,9 @@ pub struct StrategyConfig {
     /// Decision for a request without a usable id.
     #[serde(default = "no_bid")]
     pub no_device: Outcome,
-    /// Decision if a needed audience is missing or too old, or the service is overloaded.
+    /// Decision if a needed audience is missing or too old, the request lacks a needed attribute,
+    /// or a platform's request is not read: its body is invalid or too large, or the service is
+    /// overloaded.
     #[serde(default = "no_bid")]
     pub unavailable: Outcome,
     /// Numbers that bids carry; see `[[strategy.value]]`. The first entry that fits counts.
