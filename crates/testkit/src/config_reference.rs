@@ -31,8 +31,12 @@ pub struct ConfigReference<'a> {
 
 /// Values that hardly any key accepts: a date, and texts where a date says too little.
 const DATE: &str = "1979-05-27";
-const PROBES: [(&str, &str); 3] =
-    [("a string", "\"?\""), ("a list", "[\"?\"]"), ("a table", "{ \"?\" = \"?\" }")];
+const PROBES: [(&str, &str); 4] = [
+    ("a string", "\"?\""),
+    ("a string or a list of strings", "\"?\""),
+    ("a list", "[\"?\"]"),
+    ("a table", "{ \"?\" = \"?\" }"),
+];
 
 impl ConfigReference<'_> {
     /// The tables, with a section for each key.
@@ -56,7 +60,9 @@ impl ConfigReference<'_> {
                 let given = places.iter().map(path).find(is_given);
                 let path = given.clone().unwrap_or_else(|| path(&places[0]));
                 let removed = self.findings(&example, &path, None);
-                let is_required = removed.iter().any(|finding| finding.found == "is missing");
+                // A key that another such table of the example lacks is needed beside others.
+                let is_required = removed.iter().any(|finding| finding.found == "is missing")
+                    && places.iter().all(|place| is_given(&join(place, key)));
                 let default = match is_required {
                     true => "none, required".to_owned(),
                     false => self.default_of(&example, &path),
@@ -114,6 +120,8 @@ impl ConfigReference<'_> {
             _ => None,
         });
         match (general.as_str(), special) {
+            // A finding about the whole list.
+            ("a list", Some(list)) if list.starts_with("a list ") => list,
             ("a list", Some(each)) => format!("a list, each {each}"),
             ("a table", Some(keys)) if !keys.starts_with('{') => format!("a table: {keys}"),
             (_, Some(special)) => special,
