@@ -17,6 +17,8 @@ use crate::node::{Node, Path, Step, Value};
 
 const NAMED: &str = "$rtad_config::Named";
 const ONE_OR_MANY: &str = "$rtad_config::OneOrMany";
+/// The accepted values of `OneOrMany<String>`.
+const STRINGS: &str = "a string or a list of strings";
 
 /// A text of the configuration with its location, for checks after reading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,6 +122,17 @@ impl Error {
 
     fn at(mut self, path: &Path) -> Self {
         self.path.get_or_insert_with(|| path.clone());
+        self
+    }
+
+    /// Adds that the string at `path` may be a list.
+    fn or_list_at(mut self, path: &Path) -> Self {
+        if let Fault::Wrong { accepted, .. } = &mut self.fault
+            && accepted == "a string"
+            && self.path.as_ref() == Some(path)
+        {
+            STRINGS.clone_into(accepted);
+        }
         self
     }
 }
@@ -320,7 +333,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             }
             (NAMED, _) => self.invalid_type(&visitor),
             (ONE_OR_MANY, Value::List(list)) => self.items(list, visitor),
-            (ONE_OR_MANY, _) => visitor.visit_seq(Single(Some(self))),
+            (ONE_OR_MANY, _) => {
+                let item = visitor.visit_seq(Single(Some(self)));
+                item.map_err(|error: Error| error.or_list_at(&path))
+            }
             _ => visitor.visit_newtype_struct(self),
         };
         result.map_err(|error: Error| error.at(&path))

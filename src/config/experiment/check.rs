@@ -115,8 +115,10 @@ fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig, h
         let bucket_table = format!("{key}[{index}]");
         let name = format!("{bucket_table}.name");
         let before = || config.buckets[..index].iter().enumerate();
-        if [NO_BUCKET, HOLDOUT].contains(&bucket.name.as_str()) {
+        if bucket.name == NO_BUCKET {
             d.reject(&name, "another name: this one stands for devices without a bucket");
+        } else if bucket.name == HOLDOUT {
+            d.reject(&name, "another name: this one stands for devices in the holdout");
         } else if before().any(|(other, it)| it.name == bucket.name && is_given(d, other, "name")) {
             d.reject(&name, "a name that no other bucket of the experiment has");
         }
