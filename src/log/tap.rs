@@ -97,18 +97,17 @@ pub struct LoggedAnswer<'a> {
 pub struct PendingRow<'t> {
     tap: &'t LogTap,
     /// Why the request may be logged, and the bytes of its facts in the ring's record.
-    chosen: Option<(Cause, usize)>,
+    chosen: Option<(Causes, usize)>,
 }
 
-/// Why a request is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+/// Why a request is logged. Without a cause it is undecided until the answer: it is logged if it
+/// fails with a failure of the filter.
+#[derive(Debug, Clone, Copy, Default)]
+struct Causes {
     /// Its device is in the sample.
-    Sample,
-    /// Its id, or the reason of a decision.
-    Always,
-    /// Undecided until the answer: it is logged if it fails with a failure of the filter.
-    IfItFails,
+    is_sampled: bool,
+    /// Its id, a failure that leaves the answer unchanged, or the reason of a decision.
+    is_always: bool,
 }
 
 impl LogTap {
@@ -150,15 +149,11 @@ impl PendingRow<'_> {
         let tolerated = self.tap.filter.tolerated_failures;
         let is_always = read.observed.is_some_and(|it| tolerated[it as usize])
             || keys.has_too_many_ids() && tolerated[Failure::TooManyIds as usize];
-        let cause = match is_always {
-            true => Some(Cause::Always),
-            false => self.tap.cause(request_id, keys, decisions.clone()),
-        };
-        if let Some(cause) = cause {
+        if let Some(causes) = self.tap.causes(is_always, request_id, keys, decisions.clone()) {
             let mut numbers = Numbers::default();
             let request = &LoggedRequest::of_read(read, &mut numbers);
             let decided = Decided { catalog, request, keys, assignments, at };
-            self.chosen = self.tap.encode(&decided, decisions).map(|size| (cause, size));
+            self.chosen = self.tap.encode(&decided, decisions).map(|size| (causes, size));
         }
     }
 
@@ -169,8 +164,8 @@ impl PendingRow<'_> {
         decisions: impl Iterator<Item = (usize, Decision)> + Clone,
     ) {
         let request_id = decided.request.request_id.unwrap_or_default().as_bytes();
-        let cause = self.tap.cause(request_id, decided.keys, decisions.clone());
-        self.chosen = cause.and_then(|cause| Some((cause, self.tap.encode(decided, decisions)?)));
+        let causes = self.tap.causes(false, request_id, decided.keys, decisions.clone());
+        self.chosen = causes.and_then(|it| Some((it, self.tap.encode(decided, decisions)?)));
     }
 
     /// Logs a device of a batch that has been decided. The next one has a row of its own.
@@ -184,21 +179,22 @@ impl PendingRow<'_> {
         let LoggedAnswer { platform, failure, raw, arrival } = *answer;
         let filter = &*self.tap.filter;
         let is_failure = failure.is_some_and(|it| filter.failures[it as usize]);
-        let (cause, facts) = match self.chosen {
-            Some((cause, size)) if is_failure || cause != Cause::IfItFails => (cause, Some(size)),
-            None if is_failure => (Cause::IfItFails, None),
-            _ => return,
+        let (Causes { is_sampled, is_always }, facts) = match self.chosen {
+            Some((causes, size)) => (causes, Some(size)),
+            None => (Causes::default(), None),
         };
+        if !(is_failure || is_sampled || is_always) {
+            return;
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let end = RowEnd {
             time: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
             latency: u32::try_from(arrival.started.elapsed().as_micros()).unwrap_or(u32::MAX),
             platform,
             failure: failure.map(Failure::as_str),
-            probability: match cause {
-                Cause::Sample if !is_failure => filter.sample,
-                _ => 1.0,
-            },
+            // A sampled row may be one of `always` too: such a row is certain to be in the log.
+            probability: if is_failure || is_always { 1.0 } else { filter.sample },
+            sampled: is_sampled,
             config: catalog.config_id(),
             raw: raw.filter(|_| filter.has_raw),
         };
@@ -213,30 +209,28 @@ impl PendingRow<'_> {
 }
 
 impl LogTap {
-    /// Why a request may be logged; `None` if it is not.
+    /// Why a request may be logged; `None` if it is not. `is_always` if something else than its id
+    /// and its decisions makes it one of `log.always`.
     #[inline]
-    fn cause(
+    fn causes(
         &self,
+        is_always: bool,
         request_id: &[u8],
         keys: &RequestKeys,
         mut decisions: impl Iterator<Item = (usize, Decision)>,
-    ) -> Option<Cause> {
+    ) -> Option<Causes> {
         let filter = &*self.filter;
         let mut has_reason = || decisions.any(|(_, it)| filter.reasons[it.reason as usize]);
         let is_sampled = || match keys.device() {
             Some(device) => self.key.load().is_sampled(device, filter.threshold),
             None => self.ring.lock().is_next(filter.threshold),
         };
-        if filter.request_ids.iter().any(|id| id.as_bytes() == request_id)
-            || filter.has_reasons && has_reason()
-        {
-            Some(Cause::Always)
-        } else if filter.threshold > 0 && is_sampled() {
-            Some(Cause::Sample)
-        } else {
-            let may_fail = keys.is_unreadable() && filter.failures.contains(&true);
-            may_fail.then_some(Cause::IfItFails)
-        }
+        let is_always = is_always
+            || filter.request_ids.iter().any(|id| id.as_bytes() == request_id)
+            || filter.has_reasons && has_reason();
+        let is_sampled = filter.threshold > 0 && is_sampled();
+        let may_fail = || keys.is_unreadable() && filter.failures.contains(&true);
+        (is_always || is_sampled || may_fail()).then_some(Causes { is_sampled, is_always })
     }
 
     /// Encodes the facts of a request into the record, and returns their size. They wait there for

@@ -1,5 +1,6 @@
 //! The decision log: rows of real requests, and what happens to them when something fails.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -254,8 +255,38 @@ fn sample_is_by_device_and_some_requests_are_always_logged() {
         .collect();
     assert_eq!(named, ["r7", "bad_body", "bare", "many"]);
     assert_eq!(rows[3]["facts"]["ids"], "TooMany");
-    assert!(rows.iter().all(|row| row["probability"] == 1.0));
+    assert!(rows.iter().all(|row| row["probability"] == 1.0 && row["sampled"] == false));
     assert_eq!(rows[1]["raw"], json!({ "query": "a=1", "body": [255] }));
+}
+
+#[test]
+fn row_of_the_sample_says_so_whatever_else_logs_it() {
+    let store = TestStore::with_everything();
+    // Whether each device is in the sample, and the probability of its row.
+    let logged = |always: &str| -> BTreeMap<String, (bool, f64)> {
+        let lines = format!("sample = 0.5\nalways = [{always}]");
+        let file = store.config_file("api = { public = true }", &log(&store, &lines));
+        let rtad = Rtad::serve(&file, &[]);
+        let mut client = rtad.connect();
+        for number in 0..100 {
+            let device = json!({ "oaid": format!("device-{number}") });
+            decide(&mut client, &json!({ "request_id": format!("{number}"), "device": device }));
+        }
+        let (rows, stderr) = stop(rtad, &store);
+        fs::remove_dir_all(store.path().join("log")).unwrap();
+        let row = |row: &Value| {
+            let id = row["facts"]["request_id"].as_str().unwrap().to_owned();
+            (id, (row["sampled"].as_bool().unwrap(), row["probability"].as_f64().unwrap()))
+        };
+        assert!(!rows.is_empty(), "{stderr}");
+        rows.iter().map(row).collect()
+    };
+    let (few, all) = (logged(""), logged("\"not_member\""));
+    assert!((20..80).contains(&few.len()) && few.values().all(|row| *row == (true, 0.5)));
+    assert_eq!(all.len(), 100);
+    for (id, (is_sampled, probability)) in all {
+        assert_eq!((is_sampled, probability), (few.contains_key(&id), 1.0), "{id}");
+    }
 }
 
 #[test]

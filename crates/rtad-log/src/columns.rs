@@ -19,6 +19,7 @@ pub(crate) struct GroupColumns {
     platform: Texts,
     failure: Texts,
     probability: Numbers<DoubleType>,
+    sampled: Numbers<BoolType>,
     config: Texts,
     facts: FactColumns,
     query: Texts,
@@ -101,6 +102,7 @@ impl GroupColumns {
         self.platform.push(from.text().expect("each row has a platform"));
         self.failure.push_at(Level::ROW, from.text());
         self.probability.push(from.f64());
+        self.sampled.push(from.byte() != 0);
         self.config.push(from.text().expect("each row has a configuration"));
         self.query.push_at(Level::ROW, from.text());
         self.body.push_at(Level::ROW, from.text());
@@ -111,12 +113,13 @@ impl GroupColumns {
         &mut self,
         mut to: SerializedRowGroupWriter<'_, W>,
     ) -> Result<()> {
-        let first: [&mut dyn WriteColumn; 6] = [
+        let first: [&mut dyn WriteColumn; 7] = [
             &mut self.time,
             &mut self.latency,
             &mut self.platform,
             &mut self.failure,
             &mut self.probability,
+            &mut self.sampled,
             &mut self.config,
         ];
         let last: [&mut dyn WriteColumn; 2] = [&mut self.query, &mut self.body];

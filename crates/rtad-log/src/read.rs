@@ -125,6 +125,7 @@ struct ReadColumns {
     platform: Texts,
     failure: Texts,
     probability: Cursor<DoubleType>,
+    sampled: Cursor<BoolType>,
     config: Texts,
     request_id: Texts,
     device: Cursor<FixedLenByteArrayType>,
@@ -163,6 +164,7 @@ impl ReadColumns {
             platform: text("platform")?,
             failure: text("failure")?,
             probability: Cursor::open(group, "probability")?,
+            sampled: Cursor::open(group, "sampled")?,
             config: text("config")?,
             request_id: text("request_id")?,
             device: Cursor::open(group, "device")?,
@@ -233,7 +235,7 @@ impl ReadColumns {
             &mut self.layer_slot,
             &mut self.bucket_slot,
         ];
-        let bools = [&mut self.bid, &mut self.shadow, &mut self.scheduled];
+        let bools = [&mut self.sampled, &mut self.bid, &mut self.shadow, &mut self.scheduled];
         let filled = texts
             .map(Cursor::fill)
             .chain(doubles.map(Cursor::fill))
@@ -257,6 +259,7 @@ impl ReadColumns {
             platform: self.platform.required_text()?,
             failure: self.failure.text()?,
             probability: *self.probability.required()?,
+            sampled: *self.sampled.required()?,
             config: self.config.required_text()?,
             raw: body.map(|body| Raw { query, body: body.data() }),
         };

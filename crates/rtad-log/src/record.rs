@@ -160,6 +160,7 @@ impl RowEnd<'_> {
         to.text(Some(self.platform.as_bytes()));
         to.text(self.failure.map(str::as_bytes));
         to.put(&self.probability.to_le_bytes());
+        to.byte(self.sampled.into());
         to.text(Some(self.config.as_bytes()));
         to.text(self.raw.and_then(|raw| raw.query).map(str::as_bytes));
         to.text(self.raw.map(|raw| raw.body));

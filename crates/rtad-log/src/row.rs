@@ -35,6 +35,8 @@ pub struct RowEnd<'a> {
     pub failure: Option<&'a str>,
     /// Probability with which a row of this kind is in the log.
     pub probability: f64,
+    /// Whether it is in the sample, whatever else it is logged for.
+    pub sampled: bool,
     /// The first 16 hex digits of the SHA-256 of the configuration file.
     pub config: &'a str,
     /// The request itself, where the configuration asks for it.

@@ -18,6 +18,7 @@ message decision {
   required binary platform (STRING);
   optional binary failure (STRING);
   required double probability;
+  required boolean sampled;
   required binary config (STRING);
   optional binary request_id (STRING);
   optional fixed_len_byte_array(16) device;

@@ -49,6 +49,7 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
         platform: "tencent",
         failure: Some("unauthorized"),
         probability: 1.0,
+        sampled: false,
         config: "0123456789abcdef",
         raw: None,
     };
@@ -87,7 +88,7 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
     let with_body = |query, body| RowEnd { raw: Some(Raw { query, body }), ..end };
     [
         LogRow { facts: None, end },
-        LogRow { facts: Some(empty), end: RowEnd { failure: None, ..end } },
+        LogRow { facts: Some(empty), end: RowEnd { failure: None, sampled: true, ..end } },
         LogRow { facts: Some(full), end: with_body(Some("a=1"), b"\xff\0") },
         LogRow { facts: Some(one), end: with_body(None, b"") },
     ]

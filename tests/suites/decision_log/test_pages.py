@@ -40,8 +40,9 @@ def folder(tmp_path_factory):
     unauthorized one."""
     folder = tmp_path_factory.mktemp("pages")
     make_store(folder, {"old_users": map(imei, OLD), "high_value": map(imei, HIGH)})
-    # The requests of the page, whatever their devices.
-    lines = {"sample": SAMPLE, "request_ids": sorted(set(re.findall(r"'(r-\d+)'", GUIDE)))}
+    # The requests of the page and those that a bucket decides, whatever their devices.
+    named = sorted(set(re.findall(r"'(r-\d+)'", GUIDE)))
+    lines = {"sample": SAMPLE, "request_ids": named, "always": ["failure", "bucket"]}
     with Pod(folder, **lines) as pod:
         pod.decide(*about("r", range(DEVICES)), *about("again", range(DEVICES)))
         pod.decide({"request_id": "nobody", "device": {}, "attributes": {"os": "ios"}})
@@ -137,7 +138,8 @@ def test_requests_are_counted_with_their_weights(log):
     # A device has two requests.
     assert near(found["api", None]["requests"] / 2, DEVICES)
     assert all(row["p99_us"] > 0 for row in found.values())
-    again = log.execute("SELECT count(*) FROM log WHERE request_id LIKE 'again-%'").fetchone()[0]
+    again = "SELECT count(*) FROM log WHERE sampled AND request_id LIKE 'again-%'"
+    again = log.execute(again).fetchone()[0]
     assert near(again / SAMPLE, DEVICES) and again < DEVICES
 
 
