@@ -284,8 +284,8 @@ pub(super) struct Tried {
 struct Tries<'r> {
     /// Attributes, the values that the rule names, and the state.
     states: Vec<(Attribute, Vec<&'r Accepted>, usize)>,
-    /// Experiments, their parts that are tried, and the state.
-    parts: Vec<(usize, Vec<Assignment>, usize)>,
+    /// Experiments of each layer, their parts that are tried together, and the state.
+    layers: Vec<(Vec<usize>, Vec<Vec<Assignment>>, usize)>,
 }
 
 /// Stands for the parts that a rule does not name.
@@ -303,26 +303,29 @@ impl<'r> Tries<'r> {
             }
         }
         let states = named.into_iter().map(|(attribute, values)| (attribute, values, 0));
-        let mut parts: BTreeMap<usize, Vec<Assignment>> = BTreeMap::new();
-        for (experiment, part) in rule.map_or_else(Vec::new, Rule::buckets) {
-            let parts = parts.entry(experiment).or_default();
-            if !parts.contains(&part) {
-                parts.push(part);
+        let named = rule.map_or_else(Vec::new, Rule::buckets);
+        let layer = |experiments: Vec<usize>| {
+            let mut tried = Vec::new();
+            for mut parts in names.together(&experiments) {
+                for (experiment, part) in experiments.iter().zip(&mut parts) {
+                    if !named.contains(&(*experiment, *part)) {
+                        *part = OTHER_PART;
+                    }
+                }
+                if !tried.contains(&parts) {
+                    tried.push(parts);
+                }
             }
-        }
-        let with_other = |(experiment, mut parts): (usize, Vec<_>)| {
-            if parts.len() < names.count(experiment) {
-                parts.push(OTHER_PART);
-            }
-            (experiment, parts, 0)
+            (experiments, tried, 0)
         };
-        let parts = parts.into_iter().map(with_other).collect();
-        Self { states: states.collect(), parts }
+        let layers = names.by_layer(rule.map_or_else(Vec::new, Rule::experiments));
+        let layers = layers.into_iter().map(layer).collect();
+        Self { states: states.collect(), layers }
     }
 
     fn combinations(&self) -> usize {
         let values = self.states.iter().map(|(_, values, _)| values.len() + 2);
-        let parts = self.parts.iter().map(|(_, parts, _)| parts.len());
+        let parts = self.layers.iter().map(|(_, tried, _)| tried.len());
         values.chain(parts).fold(1, usize::saturating_mul)
     }
 
@@ -331,9 +334,9 @@ impl<'r> Tries<'r> {
             *state = combination % (values.len() + 2);
             combination /= values.len() + 2;
         }
-        for (_, parts, state) in &mut self.parts {
-            *state = combination % parts.len();
-            combination /= parts.len();
+        for (_, tried, state) in &mut self.layers {
+            *state = combination % tried.len();
+            combination /= tried.len();
         }
     }
 }
@@ -349,8 +352,11 @@ impl Attributes for Tries<'_> {
     }
 
     fn assignment(&self, experiment: usize) -> Assignment {
-        let known = self.parts.iter().find(|(known, ..)| *known == experiment);
-        known.map_or(Assignment::Unknown, |(_, parts, state)| parts[*state])
+        let mut found = self.layers.iter().filter_map(|(experiments, tried, state)| {
+            let index = experiments.iter().position(|known| *known == experiment)?;
+            Some(tried[*state][index])
+        });
+        found.next().unwrap_or(Assignment::Unknown)
     }
 }
 
