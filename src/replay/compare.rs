@@ -22,8 +22,23 @@ struct Side<'s> {
 }
 
 impl Side<'_> {
+    /// A strategy without a decision answers nothing, like one in shadow.
     const ABSENT: Self =
-        Self { bid: false, shadow: false, reason: "absent", numbers: [None; ValueKey::ALL.len()] };
+        Self { bid: false, shadow: true, reason: "absent", numbers: [None; ValueKey::ALL.len()] };
+}
+
+/// A row on both sides, and the changes that were found in it.
+struct RowPair<'r, 'l, 'b> {
+    row: &'r LogRow<'l>,
+    logged: &'r LoggedFacts<'l>,
+    /// Facts of its body, on which the decisions after depend in place of the logged ones.
+    from_body: Option<&'r LoggedFacts<'b>>,
+    /// Requests that it stands for.
+    weight: f64,
+    /// Whether an answer, a value or a bucket changes.
+    is_changed: bool,
+    /// Whether a decision in shadow changes.
+    is_changed_in_shadow: bool,
 }
 
 /// A platform's strategy id that names another strategy before than after, or none.
@@ -86,7 +101,7 @@ impl<'s> Comparer<'s> {
         };
         let weight = if row.end.probability > 0.0 { 1.0 / row.end.probability } else { 1.0 };
         found.estimated += weight;
-        let noted = found.gaps.noted;
+        let open = found.gaps.open;
         let from_body = self.snapshots.and_then(|snapshots| snapshots.facts(row, facts));
         if self.snapshots.is_some() && from_body.is_none() {
             found.gaps.note(NO_BODY.to_owned());
@@ -100,23 +115,36 @@ impl<'s> Comparer<'s> {
             let mut gaps = Gaps::default();
             before.decide(row, facts, &mut gaps, &mut self.decided_before);
             for (gap, _) in gaps.sentences {
-                found.gaps.note(format!("{gap} (--against)"));
+                *found.gaps.sentences.entry(format!("{gap} (--against)")).or_default() += 1;
             }
+            found.gaps.open += gaps.open;
         }
-        let mut is_changed = self.compare_buckets(facts);
+        let is_changed = self.compare_buckets(facts);
+        let mut pair = RowPair {
+            row,
+            logged: facts,
+            from_body: from_body.as_ref(),
+            weight,
+            is_changed,
+            is_changed_in_shadow: false,
+        };
         for index in 0..self.decided_after.decisions.len() {
             let name = &self.after.strategy(&self.decided_after.decisions[index]).name.clone();
-            is_changed |= self.compare(row, facts, weight, name);
+            self.compare(&mut pair, name);
         }
-        is_changed |= self.compare_missing(row, facts, weight);
+        self.compare_missing(&mut pair);
         // Seen above if a strategy's decision changes as well.
-        is_changed = is_changed || self.compare_moved(row, facts, weight);
+        let is_changed = pair.is_changed || self.compare_moved(&pair);
         let found = &mut self.found;
         if is_changed {
             found.changed_rows += 1;
             found.estimated_changed += weight;
         }
-        let has_gap = found.gaps.noted > noted;
+        if pair.is_changed_in_shadow {
+            found.shadow_changed_rows += 1;
+            found.estimated_shadow_changed += weight;
+        }
+        let has_gap = found.gaps.open > open;
         found.incomplete_rows += u64::from(has_gap);
         if is_changed || has_gap {
             found.estimated_open += weight;
@@ -124,7 +152,7 @@ impl<'s> Comparer<'s> {
     }
 
     /// Compares the strategies that decided before, and do not any more.
-    fn compare_missing(&mut self, row: &LogRow<'_>, facts: &LoggedFacts<'_>, weight: f64) -> bool {
+    fn compare_missing(&mut self, pair: &mut RowPair<'_, '_, '_>) {
         let is_missing = |name: &&str| self.after_of(name).is_none();
         let names: Vec<String> = match &self.before {
             Some(before) => {
@@ -133,21 +161,21 @@ impl<'s> Comparer<'s> {
                 names.filter(is_missing).map(str::to_owned).collect()
             }
             None => {
-                let names = facts.decisions.iter().map(|fact| fact.strategy);
+                let names = pair.logged.decisions.iter().map(|fact| fact.strategy);
                 names.filter(is_missing).map(str::to_owned).collect()
             }
         };
-        let mut is_changed = false;
         for name in names {
-            is_changed |= self.compare(row, facts, weight, &name);
+            self.compare(pair, &name);
         }
-        is_changed
     }
 
-    /// Compares the answers of strategy ids that name other strategies.
-    fn compare_moved(&mut self, row: &LogRow<'_>, facts: &LoggedFacts<'_>, weight: f64) -> bool {
+    /// Compares the answers of strategy ids that name other strategies. Returns whether one
+    /// changes.
+    fn compare_moved(&mut self, pair: &RowPair<'_, '_, '_>) -> bool {
+        let &RowPair { row, logged, weight, .. } = pair;
         let Some(before) = &self.before else { return false };
-        let is_asked = |id: &str| facts.asked.as_ref().is_none_or(|asked| asked.contains(&id));
+        let is_asked = |id: &str| logged.asked.as_ref().is_none_or(|asked| asked.contains(&id));
         let mut is_changed = false;
         for moved in
             self.moved.iter().filter(|it| it.platform == row.end.platform && is_asked(&it.id))
@@ -172,7 +200,7 @@ impl<'s> Comparer<'s> {
                 before: words(before_side, &moved.before),
                 after: words(after_side, &moved.after),
             };
-            add_change(&mut self.found.changes, key, weight, facts.request_id);
+            add_change(&mut self.found.changes, key, weight, logged.request_id);
             is_changed = true;
         }
         is_changed
@@ -182,21 +210,16 @@ impl<'s> Comparer<'s> {
         side(&self.after, &self.decided_after, strategy)
     }
 
-    /// Compares the decisions of a strategy; returns whether the answer changes.
-    fn compare(
-        &mut self,
-        row: &LogRow<'_>,
-        facts: &LoggedFacts<'_>,
-        weight: f64,
-        strategy: &str,
-    ) -> bool {
+    /// Compares the decisions of a strategy.
+    fn compare(&mut self, pair: &mut RowPair<'_, '_, '_>, strategy: &str) {
+        let &mut RowPair { row, logged, from_body, weight, .. } = pair;
         let after = self.after_of(strategy).unwrap_or(Side::ABSENT);
         let before = match &self.before {
             Some(rules) => side(rules, &self.decided_before, strategy),
-            None => facts.decisions.iter().find(|fact| fact.strategy == strategy).map(of_fact),
+            None => logged.decisions.iter().find(|fact| fact.strategy == strategy).map(of_fact),
         };
         let before = before.unwrap_or(Side::ABSENT);
-        // A strategy in shadow before and after answers nothing, but its bids are of interest.
+        // A strategy that answers nothing, before and after: its bids are of interest.
         let is_shadow = before.shadow && after.shadow;
         let bids = |side: &Side<'_>| side.bid && (is_shadow || !side.shadow);
         let (was_bid, is_bid) = (bids(&before), bids(&after));
@@ -210,50 +233,23 @@ impl<'s> Comparer<'s> {
         line.values_changed += u64::from(has_other_value);
         if was_bid == is_bid && !has_other_value {
             line.reasons_changed += u64::from(before.reason != after.reason);
-            return false;
+            return;
         }
+        match is_shadow {
+            true => pair.is_changed_in_shadow = true,
+            false => pair.is_changed = true,
+        }
+        let rules = Some(&self.after);
         let key = ChangeKey {
             platform: row.end.platform.to_owned(),
             strategy: strategy.to_owned(),
-            before: self.words(
-                &before,
-                self.before.as_ref(),
-                &self.decided_before,
-                facts,
-                strategy,
-            ),
-            after: self.words(&after, Some(&self.after), &self.decided_after, facts, strategy),
+            before: words(&before, self.before.as_ref(), &self.decided_before, logged, strategy),
+            after: match from_body {
+                Some(facts) => words(&after, rules, &self.decided_after, facts, strategy),
+                None => words(&after, rules, &self.decided_after, logged, strategy),
+            },
         };
-        add_change(&mut self.found.changes, key, weight, facts.request_id);
-        true
-    }
-
-    /// A side in words: the outcome, the reason, the leaf that decides, and the value.
-    fn words(
-        &self,
-        side: &Side<'_>,
-        rules: Option<&Rules>,
-        decided: &RowDecisions,
-        facts: &LoggedFacts<'_>,
-        strategy: &str,
-    ) -> String {
-        let outcome = match side {
-            Side { reason: "absent", .. } => return "absent".to_owned(),
-            Side { shadow: true, .. } => "in shadow",
-            Side { bid: true, .. } => "bid",
-            Side { .. } => "no bid",
-        };
-        let leaf = rules.and_then(|rules| {
-            let mut found = decided.decisions.iter();
-            let found = found.find(|decided| rules.strategy(decided).name == strategy)?;
-            Some(rules.leaf(found, facts, &decided.parts)).filter(|leaf| !leaf.is_empty())
-        });
-        let leaf = leaf.map(|leaf| format!(" {leaf}")).unwrap_or_default();
-        let numbers = ValueKey::ALL.into_iter().zip(side.numbers);
-        let numbers = numbers.filter_map(|(key, number)| Some((key, number?)));
-        let numbers: String =
-            numbers.map(|(key, number)| format!(", {} {number}", key.as_str())).collect();
-        format!("{outcome}: {}{leaf}{numbers}", side.reason)
+        add_change(&mut self.found.changes, key, weight, logged.request_id);
     }
 
     /// Compares the device's buckets; returns whether one changes.
@@ -300,4 +296,31 @@ fn side(rules: &Rules, decided: &RowDecisions, strategy: &str) -> Option<Side<'s
 fn of_fact<'f>(fact: &DecisionFact<'f>) -> Side<'f> {
     let DecisionFact { bid, shadow, reason, numbers, .. } = *fact;
     Side { bid, shadow, reason, numbers }
+}
+
+/// A side in words: the outcome, the reason, the leaf that decides, and the value. `facts` are
+/// those on which it decided.
+fn words(
+    side: &Side<'_>,
+    rules: Option<&Rules>,
+    decided: &RowDecisions,
+    facts: &LoggedFacts<'_>,
+    strategy: &str,
+) -> String {
+    if side.reason == Side::ABSENT.reason {
+        return side.reason.to_owned();
+    }
+    let outcome = if side.bid { "bid" } else { "no bid" };
+    let shadow = if side.shadow { " in shadow" } else { "" };
+    let leaf = rules.and_then(|rules| {
+        let mut found = decided.decisions.iter();
+        let found = found.find(|decided| rules.strategy(decided).name == strategy)?;
+        Some(rules.leaf(found, facts, &decided.parts)).filter(|leaf| !leaf.is_empty())
+    });
+    let leaf = leaf.map(|leaf| format!(" {leaf}")).unwrap_or_default();
+    let numbers = ValueKey::ALL.into_iter().zip(side.numbers);
+    let numbers = numbers.filter_map(|(key, number)| Some((key, number?)));
+    let numbers: String =
+        numbers.map(|(key, number)| format!(", {} {number}", key.as_str())).collect();
+    format!("{outcome}{shadow}: {}{leaf}{numbers}", side.reason)
 }

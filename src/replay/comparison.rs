@@ -54,10 +54,13 @@ pub(super) struct Comparison {
     /// Rows without decisions: unauthorized callers.
     pub(super) undecided: u64,
     pub(super) changed_rows: u64,
-    /// Rows that lack a fact.
+    /// Rows in which a decision in shadow changes.
+    pub(super) shadow_changed_rows: u64,
+    /// Rows that lack a fact which leaves an answer or a bucket open.
     pub(super) incomplete_rows: u64,
     pub(super) estimated: f64,
     pub(super) estimated_changed: f64,
+    pub(super) estimated_shadow_changed: f64,
     /// Requests of rows that change, or lack a fact.
     pub(super) estimated_open: f64,
     pub(super) times: Option<[i64; 2]>,
@@ -76,8 +79,10 @@ impl Comparison {
         self.rows += other.rows;
         self.undecided += other.undecided;
         self.changed_rows += other.changed_rows;
+        self.shadow_changed_rows += other.shadow_changed_rows;
         self.estimated += other.estimated;
         self.estimated_changed += other.estimated_changed;
+        self.estimated_shadow_changed += other.estimated_shadow_changed;
         self.incomplete_rows += other.incomplete_rows;
         self.estimated_open += other.estimated_open;
         let times = self.times.into_iter().chain(other.times);

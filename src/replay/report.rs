@@ -19,10 +19,14 @@ pub struct Report {
     undecided: u64,
     /// Rows whose answer, value or bucket changes.
     changed_rows: u64,
-    /// Rows that lack a fact which the configuration reads.
+    /// Rows in which a decision in shadow changes, which answers nothing.
+    shadow_changed_rows: u64,
+    /// Rows that lack a fact which leaves an answer or a bucket open.
     incomplete_rows: u64,
     /// The share of requests that the changed rows stand for.
     changed_share: f64,
+    /// That of the rows with a change in shadow.
+    shadow_changed_share: f64,
     /// That of requests which change or lack a fact.
     open_share: f64,
     /// Times of the first and the last row, in microseconds since 1970.
@@ -110,8 +114,10 @@ impl Report {
             rows: found.rows,
             undecided: found.undecided,
             changed_rows: found.changed_rows,
+            shadow_changed_rows: found.shadow_changed_rows,
             incomplete_rows: found.incomplete_rows,
             changed_share: share(found.estimated_changed),
+            shadow_changed_share: share(found.estimated_shadow_changed),
             open_share: share(found.estimated_open),
             times: found.times,
             configs: found
@@ -153,6 +159,10 @@ impl Display for Report {
         }
         let share = 100.0 * self.changed_share;
         writeln!(f, "\nchanged: {changed_rows} rows, {share:.4} % of requests\n")?;
+        if self.shadow_changed_rows > 0 {
+            let (rows, share) = (self.shadow_changed_rows, 100.0 * self.shadow_changed_share);
+            writeln!(f, "changed in shadow: {rows} rows, {share:.4} % of requests\n")?;
+        }
         if self.incomplete_rows > 0 {
             writeln!(
                 f,

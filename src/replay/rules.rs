@@ -10,7 +10,7 @@ use super::clock::RowClock;
 use crate::log::API;
 use crate::strategy::{
     Assignment, Assignments, Attribute, AttributeValue, Attributes, Decision, Experiment,
-    Membership, Strategy, Tier, ValueKey,
+    Membership, Reason, Rule, Strategy, Tier, ValueKey,
 };
 use crate::sync::CatalogPlan;
 
@@ -19,15 +19,21 @@ use crate::sync::CatalogPlan;
 pub(super) struct Gaps {
     /// Sentences, and how often each was noted.
     pub(super) sentences: BTreeMap<String, u64>,
-    /// Number of all notes.
-    pub(super) noted: u64,
+    /// Number of notes that leave an answer or a bucket open.
+    pub(super) open: u64,
 }
 
 impl Gaps {
     /// Notes a missing fact.
     pub(super) fn note(&mut self, sentence: String) {
         *self.sentences.entry(sentence).or_default() += 1;
-        self.noted += 1;
+        self.open += 1;
+    }
+
+    /// Notes a fact that a strategy's decision lacks. A strategy in shadow leaves no answer open.
+    fn note_for(&mut self, strategy: &Strategy, sentence: String) {
+        *self.sentences.entry(sentence).or_default() += 1;
+        self.open += u64::from(!strategy.is_shadow);
     }
 }
 
@@ -155,7 +161,8 @@ impl Rules {
         let micros = u64::try_from(row.end.time).unwrap_or_default();
         let at = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
         for index in asked {
-            let name = self.strategies[index].name.as_str();
+            let strategy = &self.strategies[index];
+            let name = strategy.name.as_str();
             let logged = facts.decisions.iter().find(|fact| fact.strategy == name);
             if let Some(clock) = &mut self.clocks[index] {
                 clock.set(at, logged.and_then(|fact| fact.scheduled));
@@ -168,14 +175,14 @@ impl Rules {
                     Some(CapState::Capped) => Decision::CAPPED,
                     Some(CapState::NoLease) => Decision::NO_LEASE,
                     None => {
-                        gaps.note(format!("the cap of {name} is not in the rows"));
+                        gaps.note_for(strategy, format!("the cap of {name} is not in the rows"));
                         decision
                     }
                 }
             } else {
                 decision
             };
-            let value = self.strategies[index].value_of(decision);
+            let value = strategy.value_of(decision);
             let numbers = ValueKey::ALL.map(|key| value?.get(key));
             to.decisions.push(Decided { strategy: index, decision, numbers });
         }
@@ -194,8 +201,48 @@ impl Rules {
             LookedUpIds::None => strategy.without_device(),
             LookedUpIds::Unread => strategy.when_unavailable(),
             LookedUpIds::All | LookedUpIds::TooMany => {
-                let membership = |audience| self.membership(audience, facts, gaps);
-                strategy.decide(&attributes, membership, |audience| self.tier(audience, facts))
+                let mut lacks_any = false;
+                let membership = |audience| {
+                    let logged = self.membership(audience, facts);
+                    lacks_any |= logged.is_none();
+                    logged.unwrap_or(Membership::Unavailable)
+                };
+                let tier = |audience| self.tier(audience, facts);
+                let decision = strategy.decide(&attributes, membership, tier);
+                if lacks_any {
+                    self.note_lacking(strategy, decision, &attributes, facts, gaps);
+                }
+                decision
+            }
+        }
+    }
+
+    /// Notes the audiences that the row lacks and that leave a decision, or its value, open.
+    fn note_lacking(
+        &self,
+        strategy: &Strategy,
+        decision: Decision,
+        attributes: &RowAttributes<'_>,
+        facts: &LoggedFacts<'_>,
+        gaps: &mut Gaps,
+    ) {
+        let of = |audience| self.membership(audience, facts).unwrap_or(Membership::Unavailable);
+        let mut open = Vec::new();
+        if decision.reason == Reason::Unavailable {
+            open = strategy.unknown(attributes, &mut |audience| of(audience));
+        }
+        if decision.value.is_fallback {
+            // The first unavailable audience leads to the fallback.
+            let mut audiences = strategy.values.iter().filter_map(|entry| entry.audience);
+            let first = audiences.find(|audience| of(*audience) == Membership::Unavailable);
+            open.extend(first.map(Rule::Audience));
+        }
+        for rule in open {
+            if let Rule::Audience(audience) = rule
+                && self.membership(audience, facts).is_none()
+            {
+                let name = &self.audiences[audience];
+                gaps.note_for(strategy, format!("audience {name} is not in the rows"));
             }
         }
     }
@@ -211,8 +258,8 @@ impl Rules {
         if !matches!(facts.ids, LookedUpIds::All | LookedUpIds::TooMany) {
             return String::new();
         }
-        let mut gaps = Gaps::default();
-        let mut membership = |audience: usize| self.membership(audience, facts, &mut gaps);
+        let mut membership =
+            |audience| self.membership(audience, facts).unwrap_or(Membership::Unavailable);
         let name = |audience: usize| self.audiences[audience].clone();
         let attributes = RowAttributes { attributes: &facts.attributes, parts };
         strategy
@@ -232,22 +279,20 @@ impl Rules {
         guess.or_else(|| facts.audiences.iter().find(|fact| fact.name == name))
     }
 
-    fn membership(&self, audience: usize, facts: &LoggedFacts<'_>, gaps: &mut Gaps) -> Membership {
+    /// The membership of a row's device in an audience; `None` if the row lacks it.
+    fn membership(&self, audience: usize, facts: &LoggedFacts<'_>) -> Option<Membership> {
         let Some(fact) = self.fact(audience, facts) else {
-            if facts.ids == LookedUpIds::TooMany && facts.audiences.is_empty() {
-                // No id that was read was usable: the pod looked nothing up.
-                return Membership::Unavailable;
-            }
-            gaps.note(format!("audience {} is not in the rows", self.audiences[audience]));
-            return Membership::Unavailable;
+            // No id that was read was usable: the pod looked nothing up.
+            let is_known = facts.ids == LookedUpIds::TooMany && facts.audiences.is_empty();
+            return is_known.then_some(Membership::Unavailable);
         };
-        match fact.member {
+        Some(match fact.member {
             InAudience::Yes => Membership::Member,
             // An id that was not read may be a member.
             InAudience::No if facts.ids == LookedUpIds::TooMany => Membership::Unavailable,
             InAudience::No => Membership::NotMember,
             InAudience::Unavailable => Membership::Unavailable,
-        }
+        })
     }
 
     fn tier(&self, audience: usize, facts: &LoggedFacts<'_>) -> Tier {

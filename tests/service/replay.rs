@@ -156,6 +156,13 @@ fn line<'r>(report: &'r Value, platform: &str, strategy: &str) -> &'r Value {
     lines.iter().find(is_it).unwrap()
 }
 
+/// The decisions after all changes of a strategy that had this decision before.
+fn change<'r>(report: &'r Value, platform: &str, strategy: &str, before: &str) -> Vec<&'r str> {
+    let changes = report["changes"].as_array().unwrap().iter();
+    let changes = changes.filter(|it| it["platform"] == platform && it["strategy"] == strategy);
+    changes.filter(|it| it["before"] == before).map(|it| it["after"].as_str().unwrap()).collect()
+}
+
 #[test]
 fn same_config_changes_nothing_and_others_just_what_they_change() {
     let logged = Logged::new();
@@ -275,7 +282,84 @@ fn bodies_are_looked_up_in_other_snapshots() {
     // The former old users are not any more.
     let old = 1 + 1;
     assert_eq!((&new_users["lost"], &new_users["gained"]), (&json!(20), &json!(20 * old)));
+    // The audience that decides is that of the body, not of the row.
+    let found = change(&report, "tencent", "new-users", "bid: not_member");
+    assert_eq!(found, ["no bid: member old_users"], "{report:#}");
     assert_eq!(logged.report(&same)["changed_rows"], 0);
+}
+
+#[test]
+fn changes_in_shadow_are_counted_apart() {
+    let logged = Logged::new();
+    let trial = "exclude = [\"vip\"]\nshadow = true";
+    let other = logged.config(trial, "include = [\"vip\"]\nshadow = true");
+    let Outcome { status, stdout, stderr } = logged.replay(&other, &["--assert", "unchanged"]);
+    assert_eq!(status, Some(0), "{stdout} {stderr}");
+    assert!(stdout.contains("changed: 0 rows, 0.0000 % of requests"), "{stdout}");
+    assert!(stdout.contains("\nchanged in shadow: "), "{stdout}");
+    let report = logged.report(&other);
+    let lost = &line(&report, "api", "trial")["lost"];
+    assert!(lost.as_u64() > Some(0) && report["shadow_changed_rows"].as_u64() > lost.as_u64());
+    let found = change(&report, "api", "trial", "bid in shadow: not_member");
+    assert_eq!(found, ["no bid in shadow: not_member"], "{report:#}");
+
+    let added = format!("[[strategy]]\nname = \"second\"\n{trial}\n[[experiment]]");
+    let report = logged.report(&logged.config("[[experiment]]", &added));
+    let second = line(&report, "api", "second");
+    let (before, after, gained) =
+        (&second["bids_before"], &second["bids_after"], &second["gained"]);
+    assert!(*before == 0 && after.as_u64() > Some(0) && gained == after, "{report:#}");
+    assert_eq!(report["changed_rows"], 0, "{report:#}");
+    let found = change(&report, "api", "second", "absent");
+    assert_eq!(found, ["bid in shadow: not_member"], "{report:#}");
+
+    // The answers of a strategy that leaves the shadow change.
+    let report = logged.report(&logged.config(trial, "exclude = [\"vip\"]"));
+    let found = change(&report, "api", "trial", "bid in shadow: not_member");
+    assert_eq!(found, ["bid: not_member"], "{report:#}");
+    assert!(report["changed_rows"].as_u64() > Some(0), "{report:#}");
+    assert_eq!(report["shadow_changed_rows"], 0, "{report:#}");
+
+    // A fact that only a strategy in shadow lacks leaves no answer open.
+    let unlogged = logged.config(trial, "exclude = [\"payers\"]\nshadow = true");
+    let audience = "\n[[audience]]\nname = \"payers\"\nrequired = false\n";
+    fs::write(&unlogged, fs::read_to_string(&unlogged).unwrap() + audience).unwrap();
+    let Outcome { status, stdout, .. } = logged.replay(&unlogged, &["--assert", "unchanged"]);
+    assert_eq!(status, Some(0), "{stdout}");
+    assert!(stdout.contains("audience payers is not in the rows"), "{stdout}");
+}
+
+#[test]
+fn fact_that_no_decision_needs_is_no_gap() {
+    let logged = Logged::new();
+    let report = |from: &str, to: &str| {
+        let audience = "[[audience]]\nname = \"payers\"\nrequired = false\n";
+        logged.report(&logged.config(from, &format!("{audience}{to}")))
+    };
+    // An old user is excluded in either order.
+    let [one, other] = ["\"old_users\", \"payers\"", "\"payers\", \"old_users\""].map(|names| {
+        let strategy = "[[strategy]]\nname = \"new-users\"\nexclude = ";
+        report(&format!("{strategy}[\"old_users\"]"), &format!("{strategy}[{names}]"))
+    });
+    assert_eq!(one, other);
+    let (missing, rows) = (one["incomplete_rows"].as_u64(), one["rows"].as_u64());
+    assert!(missing > Some(0) && missing < rows, "{one:#}");
+    // The value of a bid needs it: each bid of this strategy, and no other decision.
+    let value = "[[strategy.value]]\naudience = \"vip\"\nweight = 2.0";
+    let payers = value.replace("vip", "payers");
+    let added = "\n[[audience]]\nname = \"payers\"\nrequired = false\n";
+    let file = logged.config(value, &format!("{payers}\n{value}"));
+    fs::write(&file, fs::read_to_string(&file).unwrap() + added).unwrap();
+    let report = logged.report(&file);
+    let bids: u64 = ["api", "tencent"]
+        .map(|platform| line(&report, platform, "ios-vip")["bids_after"].as_u64().unwrap())
+        .iter()
+        .sum();
+    assert_eq!(
+        report["gaps"],
+        json!([{ "gap": "audience payers is not in the rows", "times": bids }])
+    );
+    assert_eq!(report["incomplete_rows"], bids, "{report:#}");
 }
 
 #[test]
