@@ -79,6 +79,15 @@ const DEFAULT_STRATEGY: &str = "new-users";
 /// Values of the command line, by key: `("server.listen", "0.0.0.0:80")`.
 pub type Flags = Vec<(&'static str, String)>;
 
+/// Purpose for which a configuration is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigUse {
+    /// To serve, or to check it.
+    All,
+    /// For its rules alone: files of secrets and keys may be missing.
+    Rules,
+}
+
 /// The whole configuration.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -121,10 +130,14 @@ impl Config {
         environment: impl Fn(&str) -> Option<String>,
         flags: &Flags,
         vocabulary: &Vocabulary<'_>,
+        uses: ConfigUse,
     ) -> (Self, Mistakes) {
         let (path, text) = file.unwrap_or(("", ""));
         let mut document = Document::parse(path, text, EXAMPLE);
         let d = &mut document;
+        if uses == ConfigUse::Rules {
+            d.ignore_missing_files();
+        }
         d.overlay::<Self>(&["server", "store"], |key| outside(key, flags, &environment));
         let mut config: Self = d.read();
         config.server.check(d);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use rtad_core::device::KeyMaker;
 
-use crate::config::{ConfigError, Flags};
+use crate::config::{ConfigError, ConfigUse, Flags};
 use crate::explain::input::{self, Encoding};
 use crate::explain::{Captured, Explanation, audiences_of, explain};
 use crate::platform::{IdReader, RequestHead};
@@ -65,12 +65,27 @@ pub struct OfflineRequest {
 ///
 /// [`OfflineError::Usage`] for an unreadable file, [`OfflineError::Config`] for mistakes in it.
 pub fn read_config(file: Option<&Path>, flags: &Flags) -> Result<Assembly, OfflineError> {
+    read_config_for(ConfigUse::All, file, flags)
+}
+
+/// As [`read_config`], for some use.
+///
+/// # Errors
+///
+/// Those of [`read_config`].
+pub fn read_config_for(
+    uses: ConfigUse,
+    file: Option<&Path>,
+    flags: &Flags,
+) -> Result<Assembly, OfflineError> {
     let environment = |name: &str| std::env::var(name).ok();
-    let Some(path) = file else { return Ok(Assembly::read(None, environment, flags)?) };
+    let Some(path) = file else {
+        return Ok(Assembly::read_for(uses, None, environment, flags)?);
+    };
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| OfflineError::Usage(format!("{name}: {error}")))?;
-    Ok(Assembly::read(Some((&name, &text)), environment, flags)?)
+    Ok(Assembly::read_for(uses, Some((&name, &text)), environment, flags)?)
 }
 
 /// Explains the answer of a config's platform to a request.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use rtad::catalog::{Audience, Catalog};
+use rtad::config::ConfigUse;
+use rtad::offline::read_config_for;
 use rtad::platform::IdReader;
 use rtad::replay::{Replay, Snapshots};
 use rtad::serve::{Assembly, find_audiences};
@@ -14,7 +16,6 @@ use rtad::strategy::Strategy;
 use rtad::sync::{Shared, SyncHistory, Syncer};
 use rtad_core::device::KeyMaker;
 
-use super::config::read_config;
 use super::failure::CommandFailure;
 
 #[derive(Args)]
@@ -58,8 +59,11 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
-    let after = read_rules(&arguments.config)?;
-    let before = arguments.against.as_ref().map(read_rules).transpose()?;
+    // A lookup reads the store, whose snapshots may be signed.
+    let uses = if arguments.lookup { ConfigUse::All } else { ConfigUse::Rules };
+    let after = read_rules(&arguments.config, uses)?;
+    let before = arguments.against.as_ref().map(|file| read_rules(file, ConfigUse::Rules));
+    let before = before.transpose()?;
     let replay = Replay::open(&arguments.logs)?;
     let bar = progress_bar(replay.rows());
     let snapshots = arguments.lookup.then(|| load(after.clone())).transpose()?;
@@ -85,8 +89,8 @@ pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
 }
 
 /// A config with strategies.
-fn read_rules(file: &PathBuf) -> Result<Assembly, CommandFailure> {
-    let assembly = read_config(Some(file), &Vec::new())?;
+fn read_rules(file: &Path, uses: ConfigUse) -> Result<Assembly, CommandFailure> {
+    let assembly = read_config_for(uses, Some(file), &Vec::new())?;
     if assembly.config.strategies.is_empty() {
         let file = file.display();
         return Err(CommandFailure::Usage(format!(

@@ -70,12 +70,11 @@ impl LeasesConfig {
         self.redis.namespace.clone_from(&self.namespace);
         self.redis.ca_file = self.backend_ca_file.as_ref().map(|file| d.beside(file));
         if let Some(file) = &self.backend_ca_file {
-            self.ca = d.read_file("cap_leases.backend_ca_file", file).unwrap_or_default();
+            let Some(ca) = d.read_file("cap_leases.backend_ca_file", file) else { return };
+            self.ca = ca;
         }
         // Connects only when used, but reads the CA file. Its message shows no password.
-        if let Err(error) = RedisLeases::connect(&self.redis)
-            && !d.has_mistake("cap_leases.backend_ca_file")
-        {
+        if let Err(error) = RedisLeases::connect(&self.redis) {
             let found = format!("is not accepted: {error}");
             d.mistake(TABLE, &found, "backend, or backend_file with the path of a file");
         }

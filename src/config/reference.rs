@@ -47,7 +47,7 @@ fn read(text: &str) -> (Config, Mistakes) {
     let kinds = crate::platform::KINDS.map(|kind| kind.rules);
     let failures = crate::platform::Failure::ALL.map(crate::platform::Failure::as_str);
     let vocabulary = Vocabulary { kinds: &kinds, reserved_names: &["decide"], failures: &failures };
-    Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new(), &vocabulary)
+    Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new(), &vocabulary, ConfigUse::All)
 }
 
 /// The doc comment of the field that holds a key.

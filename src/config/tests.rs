@@ -12,8 +12,13 @@ fn read_under(
     flags: &Flags,
 ) -> Result<Config, ConfigError> {
     let vocabulary = Vocabulary { kinds: &[], reserved_names: &[], failures: &[] };
-    let (config, mistakes) =
-        Config::read(text.map(|text| ("rtad.toml", text)), environment, flags, &vocabulary);
+    let (config, mistakes) = Config::read(
+        text.map(|text| ("rtad.toml", text)),
+        environment,
+        flags,
+        &vocabulary,
+        ConfigUse::All,
+    );
     mistakes.into_result(config)
 }
 

@@ -10,8 +10,8 @@ use http::header::AUTHORIZATION;
 
 use crate::catalog::{ApiAccess, Audience};
 use crate::config::{
-    AudienceConfig, Config, ConfigError, Flags, KindRules, Mistake, PartNames, PlatformConfig,
-    StrategyConfig, ValueConfig, Vocabulary, experiments,
+    AudienceConfig, Config, ConfigError, ConfigUse, Flags, KindRules, Mistake, PartNames,
+    PlatformConfig, StrategyConfig, ValueConfig, Vocabulary, experiments,
 };
 use crate::platform::{Access, Failure, KINDS, Platform};
 use crate::strategy::{Rule, Scheduled, Strategy, ValueEntry};
@@ -40,9 +40,23 @@ impl Assembly {
         environment: impl Fn(&str) -> Option<String>,
         flags: &Flags,
     ) -> Result<Self, ConfigError> {
+        Self::read_for(ConfigUse::All, file, environment, flags)
+    }
+
+    /// As [`Self::read`], for some use.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with every mistake.
+    pub fn read_for(
+        uses: ConfigUse,
+        file: Option<(&str, &str)>,
+        environment: impl Fn(&str) -> Option<String>,
+        flags: &Flags,
+    ) -> Result<Self, ConfigError> {
         let kinds = KINDS.map(|kind| kind.rules);
         let (mut config, mut mistakes) =
-            Config::read(file, environment, flags, &vocabulary(&kinds));
+            Config::read(file, environment, flags, &vocabulary(&kinds), uses);
         let mut fingerprint = DefaultHasher::new();
         config.fingerprint.hash(&mut fingerprint);
         let mut platforms = Vec::with_capacity(config.platforms.len());

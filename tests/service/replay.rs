@@ -363,6 +363,19 @@ fn fact_that_no_decision_needs_is_no_gap() {
 }
 
 #[test]
+fn files_of_secrets_may_be_missing() {
+    let logged = Logged::new();
+    let secret = "key_secret = \"0123456789abcdef\"";
+    let file = logged.config(secret, "key_secret_file = \"/nowhere/log.key\"");
+    let unchanged = ["--against", file.to_str().unwrap(), "--assert", "unchanged"];
+    let Outcome { status, stderr, .. } = logged.replay(&file, &unchanged);
+    assert_eq!(status, Some(0), "{stderr}");
+    // The store of a lookup may need one.
+    let Outcome { status, stderr, .. } = logged.replay(&file, &["--lookup"]);
+    assert!(status == Some(2) && stderr.contains("log.key_secret_file"), "{stderr}");
+}
+
+#[test]
 fn limits_of_a_change_and_gaps_are_reported() {
     let logged = Logged::new();
     let vip = logged.config(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::ErrorKind;
 use std::path::{Path as FilePath, PathBuf};
 
 use rtad_core::files::read_regular;
@@ -26,6 +27,7 @@ pub struct Document<'a> {
     has_syntax: bool,
     mistakes: Mistakes,
     contents: DefaultHasher,
+    ignores_missing_files: bool,
 }
 
 impl<'a> Document<'a> {
@@ -49,9 +51,16 @@ impl<'a> Document<'a> {
             has_syntax,
             mistakes,
             contents: DefaultHasher::new(),
+            ignores_missing_files: false,
         };
         document.saw(text.as_bytes());
         document
+    }
+
+    /// From now on, a file that the document names may be missing: for readers that do not need its
+    /// content, such as a secret.
+    pub const fn ignore_missing_files(&mut self) {
+        self.ignores_missing_files = true;
     }
 
     /// Puts values of flags and variables over keys of some tables of `T`. `find` returns the name
@@ -285,7 +294,8 @@ impl<'a> Document<'a> {
     }
 
     /// Reads a file that `key` names, notes a mistake if that fails, and adds the contents to the
-    /// fingerprint. A pipe is refused: it would block every later reload.
+    /// fingerprint. A pipe is refused: it would block every later reload. `None` also for a missing
+    /// file that is ignored.
     pub fn read_file(&mut self, key: &str, path: impl AsRef<FilePath>) -> Option<Vec<u8>> {
         let path = self.beside(path);
         match read_regular(&path) {
@@ -293,6 +303,7 @@ impl<'a> Document<'a> {
                 self.saw(&contents);
                 Some(contents)
             }
+            Err(error) if self.ignores_missing_files && error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
                 let found = format!("is {:?}: {error}", path.display().to_string());
                 self.mistake(key, &found, "a file that can be read");

@@ -85,7 +85,7 @@ impl Document<'_> {
     }
 
     /// The text of the first key of a table, or of the file that the second one names; `None` after
-    /// a mistake.
+    /// a mistake, and for a missing file that is ignored.
     pub fn either(
         &mut self,
         table: &str,

@@ -1,4 +1,4 @@
-use crate::config::{Config, ConfigError, Vocabulary};
+use crate::config::{Config, ConfigError, ConfigUse, Vocabulary};
 
 const A: &str = include_str!("../../../tests/minisign/a.pub");
 const B: &str = include_str!("../../../tests/minisign/b.pub");
@@ -15,7 +15,7 @@ fn config(
 ) -> Result<Config, ConfigError> {
     let vocabulary = Vocabulary { kinds: &[], reserved_names: &[], failures: &[] };
     let (config, mistakes) =
-        Config::read(Some((path, text)), environment, &Vec::new(), &vocabulary);
+        Config::read(Some((path, text)), environment, &Vec::new(), &vocabulary, ConfigUse::All);
     mistakes.into_result(config)
 }
 
