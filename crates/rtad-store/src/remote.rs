@@ -11,6 +11,8 @@
 //!
 //! A request is tried three times within seconds. Later retries are up to the caller.
 
+mod environment;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +42,14 @@ pub(crate) fn bucket(
     name: &str,
     prefix: &Path,
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
+    environment::check(kind).map_err(|source| object_store::Error::Generic {
+        store: match kind {
+            BucketKind::S3 => "S3",
+            BucketKind::Google => "Google",
+            BucketKind::Azure => "Azure",
+        },
+        source: source.into(),
+    })?;
     let connector = SameHost::default();
     let bucket: Arc<dyn ObjectStore> = match kind {
         BucketKind::S3 => {
@@ -76,7 +86,8 @@ fn check_endpoint(builder: &AmazonS3Builder) -> object_store::Result<()> {
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint]
         .iter()
         .find_map(|key| builder.get_config_value(key));
-    let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let endpoint = endpoint.and_then(|endpoint| endpoint.parse::<url::Url>().ok());
+    let is_plain = endpoint.is_some_and(|endpoint| endpoint.scheme() == "http");
     if !is_plain || allowed.is_some_and(|allowed| is_true(&allowed)) {
         return Ok(());
     }

@@ -85,6 +85,31 @@ fn plain_http_endpoint_needs_permission() {
     }
 }
 
+#[test]
+fn unusable_variables_are_named_without_their_secrets() {
+    let sandbox = Sandbox::new();
+    for (store, variable, value, found) in [
+        ("s3://bucket", "AWS_ENDPOINT_URL", "minio:9000", "found \"minio:9000\""),
+        ("s3://bucket", "AWS_ENDPOINT_URL", "", "found \"\""),
+        ("s3://bucket", "AWS_ENDPOINT_URL_S3", "https://host\n", "found \"https://host\\n\""),
+        ("s3://bucket", "AWS_ENDPOINT_URL", "http://me:hush@host", "found a URL with a user"),
+        ("s3://bucket", "AWS_SESSION_TOKEN", "hush\n", "the newline at the end of a file"),
+        ("s3://bucket", "AWS_ACCESS_KEY_ID", "hush\n", "the newline at the end of a file"),
+        ("az://container", "AZURE_STORAGE_ENDPOINT", "foo:1", "found \"foo:1\""),
+    ] {
+        let environment = [
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_SECRET_ACCESS_KEY", "hush"),
+            ("AZURE_STORAGE_ACCOUNT_NAME", "name"),
+            (variable, value),
+        ];
+        let refused = with_credentials(&sandbox, &format!("list --store {store}"), &environment);
+        refused.fails(5, "cannot be opened").fails(5, &format!("{variable}: expected "));
+        refused.fails(5, found);
+        assert!(!refused.stderr.contains("hush"), "{refused:?}");
+    }
+}
+
 /// Nothing is sent before the credentials are complete, and no message quotes a key.
 #[test]
 fn missing_or_damaged_credentials_are_reported() {
