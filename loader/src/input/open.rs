@@ -60,7 +60,8 @@ impl Source {
         }
     }
 
-    /// Fingerprint of its content without reading it: size and version. `None` for a stream.
+    /// Fingerprint of its content without reading it: size and version. `None` for a stream, or if
+    /// the server names no version.
     pub(crate) fn identity(&self) -> Result<Option<String>, InputError> {
         match self {
             Self::Stdin | Self::Batches(_) => Ok(None),
@@ -79,7 +80,8 @@ impl Source {
             Self::Remote(url) => {
                 let found =
                     Remote::open(url).map_err(|error| InputError::open(&self.name(), error))?;
-                Ok(Some(format!("{} bytes, version {}", found.size_bytes(), found.version())))
+                let size = found.size_bytes();
+                Ok(found.version().map(|version| format!("{size} bytes, version {version}")))
             }
         }
     }

@@ -32,8 +32,8 @@ impl Remote {
         self.object.size_bytes()
     }
 
-    /// Version of the object at its URL.
-    pub(super) fn version(&self) -> &str {
+    /// Version of the object at its URL, if the server names one.
+    pub(super) fn version(&self) -> Option<&str> {
         self.object.version()
     }
 

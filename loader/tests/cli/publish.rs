@@ -6,6 +6,7 @@ use std::process::Command;
 use rtad_core::device::IdKind;
 use testkit::process::{Outcome, outcome, run, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
+use testkit::server::FileServer;
 use testkit::store::{Files, files};
 use testkit::wait_until;
 
@@ -93,9 +94,10 @@ fn rollback_keeps_generation_numbers_increasing() {
     assert_eq!(back.stdout, "a: generation 1 is live, replacing 2\n");
     assert_eq!(answers()["answers"][0], "member");
     let before = sandbox.store();
-    sandbox
-        .run("rollback --store {}/s --audience a")
-        .fails(5, "no generation is older than the live one, 1");
+    sandbox.run("rollback --store {}/s --audience a").fails(
+        5,
+        "no generation is older than the live one, 1",
+    );
     sandbox
         .run("rollback --store {}/s --audience a --to 1")
         .fails(2, "audience a: generation 1 is already live");
@@ -362,8 +364,22 @@ fn build_of_unchanged_inputs_is_skipped() {
     assert!(!is_skipped("{}/one"), "another generation is live");
 
     let build = "build --store {}/s --audience a --if-changed";
-    sandbox.run(&format!("{build} -")).fails(2, "input - is a stream");
+    sandbox.run(&format!("{build} -")).fails(2, "changes of input - cannot be known before it is read");
     assert_eq!(sandbox.run(&format!("{build} --expires 1d {{}}/one")).status, Some(2));
+}
+
+#[test]
+fn input_without_a_version_is_refused_where_changes_count() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
+    let web = FileServer::serve(sandbox.path());
+    let build = format!("build --store {{}}/s --audience a --if-changed {}/ids --json", web.url());
+    sandbox.run(&build).json();
+    assert_eq!(sandbox.run(&build).json()["unchanged"], true);
+    web.hide_tags();
+    let refused = "sends ETag or Last-Modified; found neither";
+    sandbox.run(&build).fails(2, refused);
+    assert_eq!(sandbox.run(&build.replace(" --if-changed", "")).json()["generation"], 2);
 }
 
 #[test]

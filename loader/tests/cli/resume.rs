@@ -9,6 +9,7 @@ use rtad_core::device::IdKind;
 use serde_json::Value;
 use testkit::process::{Outcome, outcome, run, signal, spawn};
 use testkit::sandbox::{Sandbox, command, ids, lines};
+use testkit::server::FileServer;
 use testkit::wait_until;
 
 use crate::support::{LOADER, chunks};
@@ -301,6 +302,22 @@ fn build_of_other_inputs_starts_over() {
     let built = sandbox.run(&resume).json_with_warning("another version or is damaged; the build");
     assert_eq!(built["stages"]["resumed"], false);
     assert!(is_clean(&sandbox));
+}
+
+#[test]
+fn url_without_a_version_is_not_resumed() {
+    let sandbox = Sandbox::new();
+    sandbox.file("dump", lines(&ids(IdKind::Md5, 0..2000)));
+    let web = FileServer::serve(sandbox.path());
+    web.hide_tags();
+    let arguments = format!("{BUILD} {}/dump - --max-reject-ratio 1", web.url());
+    let mut child = start(&sandbox, &arguments);
+    assert!(wait_for(&mut child, || sandbox.path().join("spill/rtad-state.json").exists()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sandbox
+        .run(&format!("{arguments} --resume"))
+        .fails(2, "/dump: expected neither ETag nor Last-Modified, read by run ");
 }
 
 /// The limits are those of all inputs, of completed ones too.

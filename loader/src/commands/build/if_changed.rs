@@ -20,12 +20,16 @@ use super::{BuildArgs, Facts, shape};
 use crate::input::{Input, Source};
 
 #[derive(Debug, thiserror::Error)]
-#[error("--if-changed: input {input} is a stream, whose changes cannot be known before it is read")]
-struct StreamInput {
+#[error(
+    "--if-changed: changes of input {input} cannot be known before it is read: expected a file, or \
+     a URL whose server sends ETag or Last-Modified; found {found}"
+)]
+struct UnversionedInput {
+    found: &'static str,
     input: String,
 }
 
-impl CommandFailure for StreamInput {
+impl CommandFailure for UnversionedInput {
     fn exit(&self) -> ExitStatus {
         ExitStatus::Usage
     }
@@ -47,7 +51,7 @@ impl Unchanged {
 }
 
 /// Digest of everything that the result depends on, but for the store's deltas; `None` if an input
-/// is a stream. Inputs that cannot be opened are reported by their reader.
+/// is a stream or has no version. Inputs that cannot be opened are reported by their reader.
 pub(super) fn digest(args: &BuildArgs, input: &Input) -> Option<Digest> {
     let tool = ("tool".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let mut facts: Facts = vec![tool];
@@ -61,9 +65,10 @@ pub(super) fn digest(args: &BuildArgs, input: &Input) -> Option<Digest> {
 /// The live generation, if a build would repeat it.
 pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> {
     let input = args.input.resolve_with_value(&args.inputs, args.value.as_deref())?;
-    let is_stream = |source: &&Source| matches!(source.identity(), Ok(None));
-    if let Some(stream) = input.sources.iter().find(is_stream) {
-        return Err(StreamInput { input: stream.name() }.into());
+    let is_unversioned = |source: &&Source| matches!(source.identity(), Ok(None));
+    if let Some(source) = input.sources.iter().find(is_unversioned) {
+        let found = if matches!(source, Source::Remote(_)) { "neither" } else { "a stream" };
+        return Err(UnversionedInput { found, input: source.name() }.into());
     }
     let store = args.target.open()?;
     let audience = &args.target.audience;

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit;
 use rtad_core::device::DeviceKey;
+use rtad_core::random;
 use rtad_store::StoreError;
 use rtad_store::write::Base;
 
@@ -78,7 +79,14 @@ impl BuildBase {
 /// The inputs' part of the fingerprint.
 pub(super) fn describe(sources: &[Source]) -> Result<Facts, CommandError> {
     let describe = |source: &Source| {
-        let identity = source.identity()?.unwrap_or_else(|| STREAM.to_owned());
+        let identity = match (source.identity()?, source) {
+            (Some(identity), _) => identity,
+            // Different in every run, so that none resumes over content that may have changed.
+            (None, Source::Remote(_)) => {
+                format!("neither ETag nor Last-Modified, read by run {:016x}", random::number())
+            }
+            (None, _) => STREAM.to_owned(),
+        };
         Ok((format!("input {}", source.name()), identity))
     };
     sources.iter().map(describe).collect()
