@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use minisign::{PublicKey, SecretKey, SecretKeyBox};
+use minisign::{SecretKey, SecretKeyBox};
 
 use parking_lot::RwLock;
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_store::Trust;
 use rtad_store::write::{Sign, check_signer};
+use rtad_store::{PublicKey, Trust};
 
 /// Environment variable with the password of a protected key.
 const PASSWORD: &str = "RTAD_SIGN_PASSWORD";
@@ -126,7 +126,7 @@ fn unprotected(key: SecretKeyBox) -> Option<SecretKey> {
         return None;
     }
     let key = SecretKey::from_bytes(&bytes).ok()?;
-    let public = PublicKey::from_secret_key(&key).ok()?;
+    let public = minisign::PublicKey::from_secret_key(&key).ok()?;
     let signature = minisign::sign(None, &key, &b"a test"[..], Some(""), Some("")).ok()?;
     minisign::verify(&public, &signature, std::io::Cursor::new(b"a test"), true, false, false)
         .ok()?;
@@ -142,6 +142,12 @@ impl Sign for Signer {
         let comment = concat!("signature by rtad ", env!("CARGO_PKG_VERSION"));
         Ok(minisign::sign(None, &self.key.read(), bytes, Some(trusted_comment), Some(comment))?
             .into_string())
+    }
+
+    fn public_key(&self) -> PublicKey {
+        let public = minisign::PublicKey::from_secret_key(&self.key.read());
+        let public = public.expect("a secret key ends with its public half");
+        public.to_base64().parse().expect("minisign writes a public key")
     }
 }
 

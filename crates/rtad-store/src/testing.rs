@@ -31,4 +31,8 @@ impl Sign for Key {
             minisign::sign(None, &self.pair.sk, bytes, Some(trusted_comment), Some("a test"))?;
         Ok(signed.into_string())
     }
+
+    fn public_key(&self) -> PublicKey {
+        self.public.clone()
+    }
 }

@@ -88,6 +88,10 @@ impl Sign for Key {
             minisign::sign(None, &self.secret, bytes, Some(trusted_comment), Some("a test"))?;
         Ok(signed.into_string())
     }
+
+    fn public_key(&self) -> PublicKey {
+        self.public.clone()
+    }
 }
 
 /// File contents by relative path.

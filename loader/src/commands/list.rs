@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use rtad_cli::command_error::CommandError;
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::snapshot::{AudienceName, DeltaReport, GenerationReport, Lineage, Manifest};
+use rtad_core::snapshot::{
+    AudienceName, DeltaReport, GenerationReport, Lineage, Manifest, Overlay,
+};
 use rtad_sign::TrustArgs;
 use rtad_store::{Store, StoreError};
 
@@ -20,8 +22,8 @@ use super::lineage_args::{labels_text, rfc3339};
 
 /// List the generations of audiences: the live one, age, keys, size and false-positive rate.
 ///
-/// Ends with 4 if the signature of a live generation is refused, after the list; with --json, the
-/// error stands in place of the list.
+/// Ends with 4 if the signature of a live generation or of one of its deltas is refused, after the
+/// list; with --json, the error stands in place of the list.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct ListArgs {
@@ -49,7 +51,7 @@ struct Audience {
     /// Deltas over the live generation.
     over: Option<DeltaReport>,
     generations: Vec<Generation>,
-    /// The error of the live manifest, if pods refuse its signature.
+    /// The error of the live manifest or a delta, if pods refuse its signature.
     #[serde(skip)]
     refused: Option<StoreError>,
 }
@@ -156,6 +158,13 @@ async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience
             }
         };
         generations.push(Generation { generation, live, fault, facts });
+    }
+    if refused.is_none()
+        && store.trust().is_required()
+        && let Some(live) = &live
+    {
+        let read = store.overlay(&audience, &live.current, &Overlay::default()).await;
+        refused = read.err().filter(|error| matches!(error, StoreError::Signature { .. }));
     }
     let rolled_back_from = live.as_ref().and_then(|live| live.current.rolled_back_from);
     let over = live.map(|live| DeltaReport::of(&live.current));

@@ -360,3 +360,28 @@ async fn first_signed_build_signs_retained_deltas() {
         signing.read_by(&[&key]).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn build_with_a_new_key_signs_retained_deltas_anew() {
+    for fixture in StoreFixture::all() {
+        let [old, new] = [(), ()].map(|()| Key::new());
+        let fixture = fixture.with_key(&old);
+        fixture.publish(&keys("member", 100)).await.unwrap();
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", Change::add)).await.unwrap();
+        ledger.append(changing("member", Change::entomb)).await.unwrap();
+        let over = |keys: &[&Arc<Key>]| {
+            let keys: Vec<_> = keys.iter().map(|key| key.public.clone()).collect();
+            StoreFixture::over(fixture.store().clone().with_public_keys(keys)).signed_by(&new)
+        };
+        // Files of the old key are not signed anew unless it is accepted.
+        let error = over(&[&new]).publish(&keys("member", 100)).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::Signature { source: SignatureError::UnknownKey, .. }),
+            "{error:?}"
+        );
+        fixture.read_by(&[&old]).await.unwrap();
+        over(&[&old, &new]).publish(&keys("member", 100)).await.unwrap();
+        fixture.read_by(&[&new]).await.unwrap();
+    }
+}

@@ -1,12 +1,13 @@
 //! Deltas: writing them, and merging them when a `CURRENT` would name too many.
 
-use object_store::{ObjectStoreExt as _, PutMode};
+use object_store::PutMode;
 
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::error::StoreError;
 use crate::layout::{delta_path, delta_sequence, deltas_path, signature_path};
-use crate::read::Store;
+use crate::read::{Store, read_small};
+use crate::trust::{MAX_SIGNATURE_BYTES, PublicKey};
 use rtad_core::snapshot::{AudienceName, BuiltDelta, DeltaEntry, MAX_DELTA_KEYS, MAX_DELTAS};
 
 /// Unmerged deltas that a rollback leaves at most. The other entries of `CURRENT` are for appends.
@@ -75,17 +76,19 @@ pub(super) async fn merged(
     Ok(Some(entry))
 }
 
-/// Whether a delta has a signature, valid or not.
-pub(super) async fn has_signature(
+/// Whether a delta has a signature that names this key, valid or not.
+pub(super) async fn is_signed_by(
     writer: &StoreWriter,
     audience: &AudienceName,
     entry: &DeltaEntry,
+    key: &PublicKey,
 ) -> Result<bool, StoreError> {
     let path = signature_path(&delta_path(audience, entry));
-    match writer.store().objects(&path).await?.head(&path).await {
-        Ok(_) => Ok(true),
-        Err(object_store::Error::NotFound { .. }) => Ok(false),
-        Err(source) => Err(StoreError::backend("look up", &path, source)),
+    let objects = writer.store().objects(&path).await?;
+    match read_small(&*objects, &path, MAX_SIGNATURE_BYTES, "the signature").await {
+        Ok((signature, _)) => Ok(key.is_named_by(&signature)),
+        Err(StoreError::NotFound { .. } | StoreError::Manifest { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -23,11 +23,12 @@ use object_store::{ObjectStoreExt, PutMode, PutPayload};
 
 use super::base::Base;
 use super::chunks::{holds_chunk, put_unless_held, safe_chunks, sync_chunks};
-use super::deltas::{has_signature, in_order, merged, put_delta};
+use super::deltas::{in_order, is_signed_by, merged, put_delta};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
 use super::lock::{lock, lock_current};
 use super::probe::check_conditions;
+use super::sign::Sign;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::{current_path, manifest_path, signature_path};
@@ -147,13 +148,13 @@ impl Publication<'_> {
         );
         let manifest = &self.with_folded_deltas(manifest).await?;
         sync_chunks(self.writer.backend(), manifest).await?;
+        self.sign_retained_deltas(manifest).await?;
         let bytes = manifest.to_bytes();
         let path = manifest_path(self.audience(), generation);
         // Written once: a second writer of the same generation loses here.
         self.writer.put_signed(self.audience(), &path, bytes.clone(), PutMode::Create).await?;
         let done = async {
             self.check_not_withdrawn(&path).await?;
-            self.sign_retained_deltas().await?;
             guard::check_manifest(self.writer.backend(), manifest).await?;
             let deltas = RetainedDeltas::over(manifest);
             let candidate =
@@ -171,18 +172,19 @@ impl Publication<'_> {
         }
     }
 
-    /// Signs the unsigned deltas that `CURRENT` will still name, from before signing was enabled.
-    async fn sign_retained_deltas(&self) -> Result<(), StoreError> {
-        let Some(current) = self.base.current().filter(|_| self.writer.signs()) else {
-            return Ok(());
-        };
-        let unsigned = self.writer.store().clone().with_public_keys(Vec::new());
-        let audience = self.audience();
-        for entry in current.deltas.iter().chain(&current.tombstones) {
-            if has_signature(self.writer, audience, entry).await? {
+    /// Signs the deltas that `CURRENT` or the manifest will still name and that another key signed,
+    /// or none. The public keys of the writer decide whether it may.
+    async fn sign_retained_deltas(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let Some(key) = self.writer.signer().map(Sign::public_key) else { return Ok(()) };
+        let (store, audience) = (self.writer.store(), self.audience());
+        let live = self.base.current().into_iter();
+        let named = live.flat_map(|current| current.deltas.iter().chain(&current.tombstones));
+        let named: HashSet<_> = named.chain(manifest.folded_deltas()).collect();
+        for entry in named {
+            if is_signed_by(self.writer, audience, entry, &key).await? {
                 continue;
             }
-            match unsigned.delta_and_file(audience, entry).await {
+            match store.delta_and_file(audience, entry).await {
                 Ok((_, file)) => {
                     let _lock = lock_current(self.writer.backend(), audience).await?;
                     put_delta(self.writer, audience, entry, file.bytes).await?;

@@ -3,7 +3,7 @@
 use object_store::path::Path;
 
 use crate::error::StoreError;
-use crate::trust::{Trust, trusted_comment};
+use crate::trust::{PublicKey, Trust, trusted_comment};
 
 /// A signer. The secret key stays in the implementation.
 pub trait Sign: Send + Sync {
@@ -17,6 +17,9 @@ pub trait Sign: Send + Sync {
         bytes: &[u8],
         trusted_comment: &str,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// The public half of the key.
+    fn public_key(&self) -> PublicKey;
 }
 
 /// Checks that the public keys, if any, accept the signer, before any work is done.

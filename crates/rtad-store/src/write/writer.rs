@@ -53,6 +53,10 @@ impl StoreWriter {
         Self { signer, ..self }
     }
 
+    pub(super) fn signer(&self) -> Option<&dyn Sign> {
+        self.signer.as_deref()
+    }
+
     /// Whether published files are signed.
     pub const fn signs(&self) -> bool {
         self.signer.is_some()
