@@ -72,7 +72,7 @@ impl CommandFailure for StoreError {
     fn exit(&self) -> ExitStatus {
         match self {
             Self::Url { .. } | Self::ReadOnly { .. } | Self::NoListing { .. } => ExitStatus::Usage,
-            Self::Signature { .. } => ExitStatus::VerificationFailed,
+            Self::Signature { .. } | Self::Unsigned { .. } => ExitStatus::VerificationFailed,
             Self::Conflict { .. } => ExitStatus::Conflict,
             Self::Sign { .. } => ExitStatus::Unexpected,
             _ => ExitStatus::Store,

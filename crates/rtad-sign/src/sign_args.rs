@@ -1,4 +1,4 @@
-//! `--sign-key`: opens a store for writing, with the signer of manifests.
+//! `--sign-key` and `--allow-unsigned`: opens a store for writing, with the signer of manifests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,19 +7,25 @@ use clap::Args;
 
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_store::Store;
 use rtad_store::write::{Sign, StoreWriter, check_signer};
+use rtad_store::{Store, Trust};
 
 use crate::signer::Signer;
 use crate::trust_args::TrustArgs;
 
-/// `--sign-key`.
+/// `--sign-key` and `--allow-unsigned`.
 #[derive(Debug, Args)]
 pub struct SignArgs {
     /// Sign the publication with this minisign secret key; the password of a protected key is read
     /// from the environment variable RTAD_SIGN_PASSWORD
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
+    /// Without --sign-key: write unsigned files over a signed generation, or roll back to an
+    /// unsigned one, although pods with public keys refuse both. With --sign-key and without
+    /// --public-key: sign also the content of files that this key has not signed, as at the first
+    /// signed build
+    #[arg(long)]
+    allow_unsigned: bool,
 }
 
 /// `--public-key` without `--sign-key`.
@@ -37,44 +43,64 @@ impl CommandFailure for Unsigned {
 }
 
 impl SignArgs {
-    /// Opens the store for writing.
+    /// Whether files without a signature are allowed.
+    pub const fn allows_unsigned(&self) -> bool {
+        self.allow_unsigned
+    }
+
+    /// Opens the store for writing. A signer without public keys reads only files that it has
+    /// signed: it would sign the content of others, such as a delta by an intruder, in its own
+    /// name.
     ///
     /// # Errors
     ///
-    /// If the store is read-only, or the signer is not usable.
+    /// If the store is read-only, the signer is not usable, or there are only public keys.
     pub fn writer(&self, store: Store, trust: &TrustArgs) -> Result<StoreWriter, CommandError> {
-        let signer = self.signer(&store, trust)?;
-        Ok(StoreWriter::new(store)?.with_signer(signer))
+        Ok(self.reloadable_writer(store, trust)?.0)
     }
 
     /// As [`Self::writer`], with the signer, whose key a process that runs for long can reread.
     ///
     /// # Errors
     ///
-    /// If the store is read-only, or the signer is not usable.
+    /// Those of [`Self::writer`].
     pub fn reloadable_writer(
         &self,
         store: Store,
         trust: &TrustArgs,
     ) -> Result<(StoreWriter, Option<Arc<Signer>>), CommandError> {
-        let signer = self.required_signer(&store, trust)?;
-        let writer = StoreWriter::new(store)?.with_signer(signer.clone().map(as_sign));
-        Ok((writer, signer))
+        let (store, signer) = self.signer(store, trust)?;
+        Ok((self.writer_by(store, signer.clone())?, signer))
     }
 
-    /// Opens the store for writing; allows `--public-key` without `--sign-key`, for commands that
-    /// rarely sign.
+    /// As [`Self::writer`]; allows `--public-key` without `--sign-key`, for commands that rarely
+    /// sign.
     ///
     /// # Errors
     ///
-    /// If the store is read-only, or the signer is not usable.
+    /// Those of [`Self::writer`].
     pub fn writer_or_plain(&self, store: Store) -> Result<StoreWriter, CommandError> {
-        let signer = self.optional_signer(&store)?.map(as_sign);
-        Ok(StoreWriter::new(store)?.with_signer(signer))
+        let (store, signer) = self.optional_signer(store)?;
+        self.writer_by(store, signer)
     }
 
-    /// The signer, if there is one, checked against the store's public keys now rather than after
-    /// an hour of reading.
+    /// The writer of a store and signer of [`Self::signer`].
+    ///
+    /// # Errors
+    ///
+    /// If the store is read-only.
+    pub fn writer_by(
+        &self,
+        store: Store,
+        signer: Option<Arc<Signer>>,
+    ) -> Result<StoreWriter, CommandError> {
+        let signer = signer.map(|signer| signer as Arc<dyn Sign>);
+        let writer = StoreWriter::new(store)?.with_signer(signer);
+        Ok(writer.refusing_unsigned(!self.allow_unsigned))
+    }
+
+    /// The store as the signer reads it, and the signer, if there is one, checked against the
+    /// store's public keys now rather than after an hour of reading.
     ///
     /// # Errors
     ///
@@ -82,31 +108,23 @@ impl SignArgs {
     /// only public keys.
     pub fn signer(
         &self,
-        store: &Store,
+        store: Store,
         trust: &TrustArgs,
-    ) -> Result<Option<Arc<dyn Sign>>, CommandError> {
-        Ok(self.required_signer(store, trust)?.map(as_sign))
-    }
-
-    fn required_signer(
-        &self,
-        store: &Store,
-        trust: &TrustArgs,
-    ) -> Result<Option<Arc<Signer>>, CommandError> {
+    ) -> Result<(Store, Option<Arc<Signer>>), CommandError> {
         if self.sign_key.is_none() && trust.is_given() {
             return Err(Unsigned.into());
         }
         self.optional_signer(store)
     }
 
-    fn optional_signer(&self, store: &Store) -> Result<Option<Arc<Signer>>, CommandError> {
-        let Some(key) = &self.sign_key else { return Ok(None) };
+    fn optional_signer(&self, store: Store) -> Result<(Store, Option<Arc<Signer>>), CommandError> {
+        let Some(key) = &self.sign_key else { return Ok((store, None)) };
         let signer = Signer::read(key)?;
         check_signer(&*signer, store.trust())?;
-        Ok(Some(signer))
+        let store = match store.trust().is_required() || self.allow_unsigned {
+            true => store,
+            false => store.with_trust(Trust::of_signer(signer.public_key())),
+        };
+        Ok((store, Some(signer)))
     }
-}
-
-fn as_sign(signer: Arc<Signer>) -> Arc<dyn Sign> {
-    signer
 }

@@ -106,6 +106,18 @@ pub enum StoreError {
         #[source]
         source: SignatureError,
     },
+    /// An unsigned write over a signed generation.
+    #[error(
+        "{audience}: live generation {generation} is signed, and pods with public keys refuse \
+         unsigned changes to it; nothing was changed; --sign-key signs them, --allow-unsigned \
+         makes them nevertheless"
+    )]
+    Unsigned {
+        /// The audience.
+        audience: AudienceName,
+        /// The live generation.
+        generation: u64,
+    },
     /// A file could not be signed.
     #[error("could not sign {path}")]
     Sign {
@@ -231,7 +243,7 @@ impl StoreError {
             | Self::Conflict { .. } => "store",
             Self::Replaced { .. } | Self::Checkpoint { .. } => Fault::Digest.as_str(),
             Self::NotFound { .. } => "not_found",
-            Self::Signature { .. } => "signature",
+            Self::Signature { .. } | Self::Unsigned { .. } => "signature",
             Self::Manifest { source, .. } => source.fault().as_str(),
             Self::Chunk { source, .. } => source.fault().as_str(),
             Self::Delta { source, .. } => source.fault().as_str(),

@@ -40,17 +40,26 @@ pub struct Signed {
 
 /// The accepted public keys. Cheap to clone. The default has no keys and requires no signature.
 #[derive(Debug, Clone, Default)]
-pub struct Trust(Arc<[PublicKey]>);
+pub struct Trust {
+    keys: Arc<[PublicKey]>,
+    /// Whether the only key is the signer's own, because no public key was named.
+    is_signers: bool,
+}
 
 impl Trust {
     /// Requires signatures by any one of these keys; none if there are no keys.
     pub fn new(keys: impl Into<Arc<[PublicKey]>>) -> Self {
-        Self(keys.into())
+        Self { keys: keys.into(), is_signers: false }
+    }
+
+    /// Requires signatures by the writer's own key: a signer must not sign the content of others.
+    pub fn of_signer(key: PublicKey) -> Self {
+        Self { keys: [key].into(), is_signers: true }
     }
 
     /// Whether files must be signed.
     pub fn is_required(&self) -> bool {
-        !self.0.is_empty()
+        !self.keys.is_empty()
     }
 
     /// Verifies a manifest's signature. Costs a hash of the bytes and about 0.1 ms.
@@ -95,11 +104,25 @@ impl Trust {
         if !self.is_required() {
             return Ok(());
         }
+        self.verify(path, bytes, signature).map_err(|error| match error {
+            SignatureError::Missing | SignatureError::UnknownKey if self.is_signers => {
+                SignatureError::NotBySigner
+            }
+            error => error,
+        })
+    }
+
+    fn verify(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        signature: Option<&[u8]>,
+    ) -> Result<(), SignatureError> {
         let text = signature.ok_or(SignatureError::Missing)?;
         let text = str::from_utf8(text).map_err(|_| SignatureError::Malformed)?;
         let signature = Signature::decode(text).map_err(|_| SignatureError::Malformed)?;
         let mut refused = SignatureError::UnknownKey;
-        for key in self.0.iter() {
+        for key in self.keys.iter() {
             match key.verify(bytes, &signature) {
                 Ok(()) => return check_path(path, &signature),
                 // Key ids may collide: another key may still verify it.
@@ -152,6 +175,12 @@ pub enum SignatureError {
     /// The signer's key is not accepted.
     #[error("is signed by a key that is not among the public keys")]
     UnknownKey,
+    /// The signer's own key is the only one accepted, and has not signed it.
+    #[error(
+        "is not signed by the key of --sign-key, which must not sign it unread: name the keys that \
+         may have signed it with --public-key; --allow-unsigned accepts it as it is"
+    )]
+    NotBySigner,
     /// The file, the signature or the trusted comment was changed.
     #[error("its signature is wrong: the file or its signature was changed")]
     Invalid,

@@ -144,6 +144,7 @@ fn run(
     let input = args.input.resolve_with_value(&inputs, value)?;
     let store = args.sign.writer(args.target.open()?, &args.target.trust)?;
     let runtime = runtime()?;
+    runtime.block_on(store.check_unsigned_write(&args.target.audience))?;
     let mut writer =
         runtime.block_on(AppendWriter::open(&store, &args.target.audience, operation))?;
     let digest = input.key_digest;

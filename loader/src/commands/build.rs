@@ -279,6 +279,7 @@ impl Prepared {
         let budget = args.memory.budget(&args.input)?;
         let runtime = runtime()?;
         let base = runtime.block_on(args.gate.base(&writer, &args.target.audience))?;
+        runtime.block_on(writer.check_unsigned_write(base.audience()))?;
         if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
@@ -393,6 +394,7 @@ fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
     let compacted = runtime.block_on(async {
         let base = writer.base(&args.target.audience).await?;
+        writer.check_unsigned_write(base.audience()).await?;
         let facts = (args.expiry, args.lineage.labels());
         compact::run(&writer, base, &args.gate, facts, args.dry_run, &progress).await
     })?;

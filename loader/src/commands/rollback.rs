@@ -24,10 +24,6 @@ pub(super) struct RollbackArgs {
     /// are therefore unknown. Those deltas are lost, including removals. Tombstones are kept
     #[arg(long)]
     lose_deltas: bool,
-    /// Roll back to a generation without a signature, although the live one has one: pods with
-    /// public keys refuse it
-    #[arg(long)]
-    allow_unsigned: bool,
     /// Generation to make live; a newer one undoes a rollback
     #[arg(long, value_name = "G")]
     to: Option<u64>,
@@ -114,7 +110,7 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
             return Err(CommonError::Expired { audience: audience.clone(), generation: to }.into());
         }
         let signed = store.has_signature(audience, to).await?;
-        if !signed && !args.allow_unsigned && store.has_signature(audience, live).await? {
+        if !signed && !args.sign.allows_unsigned() && store.has_signature(audience, live).await? {
             let (audience, generation) = (audience.clone(), to);
             return Err(RollbackError::Unsigned { audience, generation, live }.into());
         }

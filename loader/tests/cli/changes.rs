@@ -94,7 +94,7 @@ fn deltas_are_signed_and_unsigned_ones_are_rejected() {
     assert_eq!(query().json()["answers"][0], "member");
     target.over(&format!("append --public-key {keys}/a.pub"), &all[20..]).fails(2, "--sign-key");
     // A writer without the key.
-    target.over("append", &all[20..]).json();
+    target.over("append --allow-unsigned", &all[20..]).json();
     query().fails(4, "is not signed");
     target.over(&format!("build {sign} --max-shrink 1"), &all[..10]).fails(4, "is not signed");
 }

@@ -115,7 +115,7 @@ fn changed_or_unsigned_manifest_exits_with_4() {
     sandbox
         .run(inspect)
         .fails(4, "a/manifests/1.json: is not signed, and public keys are configured");
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned")).json();
     sandbox.run(inspect).succeeds();
     let path = sandbox.path().join("s/a/manifests/2.json");
     let text = std::fs::read_to_string(&path).expect("it was published");
@@ -182,7 +182,8 @@ fn protected_key_takes_its_password_from_the_environment() {
     for (generation, name) in [(2, "a"), (3, "checked")] {
         std::fs::copy(key(&format!("{name}.key")), sandbox.path().join("key"))
             .expect("a writable folder");
-        with_password(&sandbox, &format!("{BUILD} --sign-key {{}}/key"), "whatever").json();
+        let build = format!("{BUILD} --sign-key {{}}/key --allow-unsigned");
+        with_password(&sandbox, &build, "whatever").json();
         assert_eq!(
             python(&sandbox, &format!("{name}.pub"), &format!("a/manifests/{generation}.json")),
             Ok(())
@@ -201,10 +202,107 @@ fn dry_run_checks_the_key_and_signs_nothing() {
 fn rollback_to_an_unsigned_generation_is_refused() {
     let sandbox = sandbox();
     sandbox.run(BUILD).json();
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned")).json();
     let rollback = "rollback --store {}/s --audience a --json";
     sandbox.run(rollback).fails(4, "generation 1 has no signature, but the live one, 2, has");
     let done = sandbox.run(&format!("{rollback} --allow-unsigned")).json();
     assert_eq!((&done["generation"], &done["signed"]), (&1.into(), &false.into()));
     assert_eq!(sandbox.run(&format!("{rollback} --to 2")).json()["signed"], true);
+}
+
+/// `rtad serve` with the new key alone reads what a rotation leaves.
+#[test]
+fn rotation_signs_tombstones_anew() {
+    let sandbox = sandbox();
+    sandbox.file("gone", lines(&ids(IdKind::Md5, 0..3)));
+    std::fs::copy(key("checked.key"), sandbox.path().join("new.key")).expect("a writable folder");
+    std::fs::copy(key("checked.pub"), sandbox.path().join("new.pub")).expect("a writable folder");
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox
+        .run("remove --store {}/s --audience a --tombstone --sign-key {}/a.key {}/gone --quiet")
+        .succeeds();
+    let rotate = format!("{BUILD} --sign-key {{}}/new.key");
+    sandbox.run(&rotate).fails(4, "is not signed by the key of --sign-key");
+    sandbox.run("list --store {}/s --public-key {}/a.pub").succeeds();
+    let both = "--public-key {}/a.pub --public-key {}/new.pub";
+    sandbox.run(&format!("{rotate} {both}")).json();
+    sandbox.run("list --store {}/s --public-key {}/new.pub").succeeds();
+    sandbox.run("verify --store {}/s --audience a --public-key {}/new.pub").succeeds();
+    // Deltas are verified as the manifest is.
+    sandbox.file("more", lines(&ids(IdKind::Md5, 5..6)));
+    sandbox
+        .run(&format!(
+            "remove --store {{}}/s --audience a --tombstone --sign-key {{}}/a.key {both} {{}}/more"
+        ))
+        .succeeds();
+    sandbox
+        .run("list --store {}/s --public-key {}/new.pub --json")
+        .fails(4, ".delta: is signed by a key that is not among the public keys");
+}
+
+#[test]
+fn signing_run_refuses_what_others_wrote() {
+    let sandbox = sandbox();
+    sandbox.file("evil", lines(&ids(IdKind::Md5, 5000..5001)));
+    let sign = "--sign-key {}/a.key";
+    sandbox.run(&format!("{BUILD} {sign}")).json();
+    // An intruder with write access has no key.
+    sandbox.run("append --store {}/s --audience a --allow-unsigned {}/evil --quiet").succeeds();
+    let refused = ".delta: is not signed by the key of --sign-key";
+    for command in [
+        format!("{BUILD} {sign}"),
+        format!("build --compact --store {{}}/s --audience a {sign}"),
+        format!("append --store {{}}/s --audience a {sign} {{}}/evil"),
+        format!("remove --store {{}}/s --audience a {sign} {{}}/evil"),
+    ] {
+        sandbox.run(&command).fails(4, refused);
+    }
+    sandbox.run("list --store {}/s").succeeds();
+    sandbox
+        .run("list --store {}/s --public-key {}/a.pub --json")
+        .fails(4, "is not signed, and public keys are configured");
+    sandbox
+        .run("begin --store {}/s --audience a --changes {}/changes")
+        .fails(4, "live generation 1 is signed: expected --public-key");
+    // The way out signs it after a look at it.
+    sandbox.run(&format!("{BUILD} {sign} --allow-unsigned")).json();
+    sandbox.run("list --store {}/s --public-key {}/a.pub").succeeds();
+}
+
+#[test]
+fn unsigned_generation_is_signed_only_if_allowed() {
+    let sandbox = sandbox();
+    sandbox.run(BUILD).json();
+    let compact = "build --compact --store {}/s --audience a --sign-key {}/a.key";
+    for command in [format!("{BUILD} --sign-key {{}}/a.key"), compact.to_owned()] {
+        sandbox.run(&command).fails(4, "manifests/1.json: is not signed by the key of --sign-key");
+    }
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned")).json();
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+}
+
+#[test]
+fn unsigned_change_of_a_signed_audience_is_refused() {
+    let sandbox = sandbox();
+    sandbox.file("some", lines(&ids(IdKind::Md5, 0..9)));
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    let refused = "a: live generation 1 is signed, and pods with public keys refuse unsigned \
+                   changes to it; nothing was changed; --sign-key signs them";
+    for command in [
+        BUILD,
+        "build --store {}/s --audience a --compact",
+        "append --store {}/s --audience a {}/some",
+        "remove --store {}/s --audience a --tombstone {}/some",
+    ] {
+        sandbox.run(command).fails(4, refused);
+    }
+    sandbox.run("verify --store {}/s --audience a --public-key {}/a.pub").succeeds();
+    // A rollback that writes no delta needs no key.
+    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox.run("rollback --store {}/s --audience a --quiet").succeeds();
+    for (command, flags) in [("remove", "{}/some"), ("build", "{}/ids")] {
+        let command = format!("{command} --store {{}}/s --audience a --allow-unsigned {flags}");
+        sandbox.run(&command).succeeds();
+    }
+    sandbox.run(BUILD).json_with_warning("9 that were removed");
 }

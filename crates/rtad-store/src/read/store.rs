@@ -76,7 +76,13 @@ impl Store {
     /// verification.
     #[must_use]
     pub fn with_public_keys(self, keys: impl Into<Arc<[PublicKey]>>) -> Self {
-        Self { trust: Trust::new(keys), ..self }
+        self.with_trust(Trust::new(keys))
+    }
+
+    /// The same store, with other public keys.
+    #[must_use]
+    pub fn with_trust(self, trust: Trust) -> Self {
+        Self { trust, ..self }
     }
 
     /// The limit on the time that a read makes no progress.

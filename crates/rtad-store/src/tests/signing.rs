@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::Key;
 use crate::write::{Change, Retention, Sign as _, check_signer};
+use rtad_core::snapshot::State;
 use testkit::faulty_store::LostAnswer;
 
 impl StoreFixture {
@@ -383,5 +384,60 @@ async fn build_with_a_new_key_signs_retained_deltas_anew() {
         fixture.read_by(&[&old]).await.unwrap();
         over(&[&old, &new]).publish(&keys("member", 100)).await.unwrap();
         fixture.read_by(&[&new]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn signer_without_public_keys_reads_only_its_own_files() {
+    for fixture in StoreFixture::all() {
+        let [ours, theirs] = [(), ()].map(|()| Key::new());
+        let plain = || StoreFixture::over(fixture.store().clone());
+        let trust = Trust::of_signer(ours.public.clone());
+        let signing =
+            StoreFixture::over(fixture.store().clone().with_trust(trust)).signed_by(&ours);
+        signing.publish(&keys("member", 100)).await.unwrap();
+        for intruder in [plain(), plain().signed_by(&theirs)] {
+            let mut ledger = intruder.writer.ledger(&audience()).await.unwrap();
+            ledger.append(changing("evil", Change::add)).await.unwrap();
+            let current = intruder.current().await;
+            let error = signing.store().delta(&audience(), &current.deltas[0]).await.unwrap_err();
+            assert!(
+                matches!(error, StoreError::Signature { source: SignatureError::NotBySigner, .. }),
+                "{error:?}"
+            );
+            let before = fixture.files().await;
+            let mut ledger = signing.writer.ledger(&audience()).await.unwrap();
+            // It would be merged with the intruder's delta.
+            let error = ledger.append(changing("good", Change::add)).await.unwrap_err();
+            assert_eq!(error.cause(), "signature");
+            assert_eq!(fixture.files().await, before);
+        }
+    }
+}
+
+#[tokio::test]
+async fn unsigned_writes_over_a_signed_generation_are_refused() {
+    for fixture in StoreFixture::all() {
+        let key = Key::new();
+        let plain = || StoreFixture::over(fixture.store().clone());
+        let refusing = || {
+            let StoreFixture { writer, folder } = plain();
+            StoreFixture { writer: writer.refusing_unsigned(true), folder }
+        };
+        // Over an unsigned generation they are not.
+        refusing().publish(&keys("member", 100)).await.unwrap();
+        let mut open = refusing().writer.ledger(&audience()).await.unwrap();
+        open.append(changing("first", Change::add)).await.unwrap();
+        plain().signed_by(&key).publish(&keys("member", 100)).await.unwrap();
+        let refuse = |error: StoreError| {
+            assert!(matches!(error, StoreError::Unsigned { generation: 2, .. }), "{error:?}");
+        };
+        refuse(refusing().publish(&keys("member", 100)).await.unwrap_err());
+        open.refresh().await.unwrap();
+        refuse(open.append(changing("second", Change::entomb)).await.unwrap_err());
+        fixture.read_by(&[&key]).await.unwrap();
+        // The state of the audience is in `CURRENT`, which has no signature.
+        open.set(State::Disabled, None).await.unwrap();
+        plain().publish(&keys("member", 100)).await.unwrap();
     }
 }

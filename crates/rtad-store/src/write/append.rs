@@ -73,6 +73,8 @@ pub struct Ledger {
     audience: AudienceName,
     live: Live,
     held: HashMap<Digest, Arc<Delta>>,
+    /// The generation over which this writer is known to be allowed to write.
+    checked: Option<u64>,
 }
 
 impl StoreWriter {
@@ -83,7 +85,8 @@ impl StoreWriter {
     /// A store error, or [`StoreError::NotFound`] if nothing of the audience was ever published.
     pub async fn ledger(&self, audience: &AudienceName) -> Result<Ledger, StoreError> {
         let live = self.store().require_live(audience, None).await?;
-        Ok(Ledger { writer: self.clone(), audience: audience.clone(), live, held: HashMap::new() })
+        let (writer, audience) = (self.clone(), audience.clone());
+        Ok(Ledger { writer, audience, live, held: HashMap::new(), checked: None })
     }
 }
 
@@ -128,7 +131,7 @@ impl Ledger {
     ///
     /// [`StoreError::Conflict`] if another writer was faster: call [`Ledger::refresh`] and retry.
     /// [`StoreError::TooManyDeltas`] if a build must come first, [`StoreError::TooManyTombstones`],
-    /// [`StoreError::NotLive`] if the audience is disabled or deleted.
+    /// [`StoreError::NotLive`] if the audience is disabled or deleted, [`StoreError::Unsigned`].
     pub async fn append(&mut self, change: Change) -> Result<Appended, StoreError> {
         let current = self.live.current.clone();
         if current.state != State::Live {
@@ -283,6 +286,11 @@ impl Ledger {
 
     /// Writes the files, then `CURRENT`.
     async fn publish(&mut self, next: &Current, files: Vec<BuiltDelta>) -> Result<(), StoreError> {
+        let generation = Some(next.generation);
+        if !files.is_empty() && self.checked != generation {
+            self.writer.check_unsigned_write(&self.audience).await?;
+            self.checked = generation;
+        }
         let _lock = lock_current(self.writer.backend(), &self.audience).await?;
         if self.writer.backend().is_directory() {
             // Checked under the lock, because a rename is unconditional.

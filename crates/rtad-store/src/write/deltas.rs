@@ -62,6 +62,7 @@ pub(super) async fn merged(
         [entry] => return Ok(Some(entry.clone())),
         [.., newest] => newest.last,
     };
+    writer.check_unsigned_write(audience).await?;
     let mut deltas = Vec::with_capacity(entries.len());
     for entry in &entries {
         deltas.push(writer.store().delta(audience, entry).await?);

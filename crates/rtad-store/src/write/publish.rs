@@ -129,7 +129,7 @@ impl Publication<'_> {
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if another loader published meanwhile, or a gc removed a file that
-    /// this generation needs: the live generation is untouched.
+    /// this generation needs; [`StoreError::Unsigned`]: the live generation is untouched.
     ///
     /// # Panics
     ///
@@ -146,6 +146,7 @@ impl Publication<'_> {
             generation,
             "the manifest is of the publication's generation"
         );
+        self.writer.check_unsigned_write(self.audience()).await?;
         let manifest = &self.with_folded_deltas(manifest).await?;
         sync_chunks(self.writer.backend(), manifest).await?;
         self.sign_retained_deltas(manifest).await?;

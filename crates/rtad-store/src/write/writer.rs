@@ -19,6 +19,8 @@ use rtad_core::snapshot::AudienceName;
 pub struct StoreWriter {
     store: Store,
     signer: Option<Arc<dyn Sign>>,
+    /// Whether unsigned files over a signed generation are refused.
+    refuses_unsigned: bool,
 }
 
 impl std::fmt::Debug for StoreWriter {
@@ -35,7 +37,7 @@ impl StoreWriter {
     /// [`StoreError::ReadOnly`].
     pub fn new(store: Store) -> Result<Self, StoreError> {
         store.backend.check_writable()?;
-        Ok(Self { store, signer: None })
+        Ok(Self { store, signer: None, refuses_unsigned: false })
     }
 
     /// The write side of the store at a URL, without public keys.
@@ -51,6 +53,31 @@ impl StoreWriter {
     #[must_use]
     pub fn with_signer(self, signer: Option<Arc<dyn Sign>>) -> Self {
         Self { signer, ..self }
+    }
+
+    /// Sets whether a writer without a signer refuses to write over a signed generation. Readers
+    /// with public keys would refuse the unsigned file, and with it all later changes.
+    #[must_use]
+    pub fn refusing_unsigned(self, refuses_unsigned: bool) -> Self {
+        Self { refuses_unsigned, ..self }
+    }
+
+    /// Checks that this writer may write over the live generation: see
+    /// [`Self::refusing_unsigned`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unsigned`], or a store error.
+    pub async fn check_unsigned_write(&self, audience: &AudienceName) -> Result<(), StoreError> {
+        if self.signs() || !self.refuses_unsigned {
+            return Ok(());
+        }
+        let Some(live) = self.store.live(audience).await? else { return Ok(()) };
+        let generation = live.current.generation;
+        match self.store.has_signature(audience, generation).await? {
+            true => Err(StoreError::Unsigned { audience: audience.clone(), generation }),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn signer(&self) -> Option<&dyn Sign> {

@@ -12,8 +12,10 @@ use super::super::carried::Carried;
 use super::super::context::{Output, Target, runtime};
 use super::super::error::CommonError;
 use super::super::value_parsers::parse_output_file;
+use super::error::JobError;
 use super::spec::{CarriedJob, ChangedKeys, Job};
-use rtad_store::write::StoreWriter;
+use rtad_store::Store;
+use rtad_store::write::{Base, StoreWriter};
 
 use crate::frames::{self, FrameContent};
 use crate::input::open_private;
@@ -58,6 +60,7 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
         if args.require_live && base.with_generation().is_none() {
             return Err(CommonError::not_published(&args.target.audience));
         }
+        check_public_keys(writer.store(), &base).await?;
         // Read now, as in `build`: a merge and a gc may remove these files while the job runs.
         let mut merged = MergedDeltas::read(writer.store(), &base).await?;
         let flags = (args.keep_carried, false);
@@ -72,6 +75,19 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     let carried = CarriedJob { report: carried.map(|carried| carried.unchecked()), folded };
     let job = Job::new(&base, &filter, args.fpr, (changes, carried));
     output.step_data(&job)
+}
+
+/// Refuses a signed generation without public keys: `publish --sign-key` would sign the changes of
+/// deltas whose signatures no step has verified.
+async fn check_public_keys(store: &Store, base: &Base) -> Result<(), CommandError> {
+    let Some(current) = base.with_generation().filter(|_| !store.trust().is_required()) else {
+        return Ok(());
+    };
+    let (audience, generation) = (base.audience(), current.generation);
+    match store.has_signature(audience, generation).await? {
+        true => Err(JobError::NoPublicKey { audience: audience.clone(), generation }.into()),
+        false => Ok(()),
+    }
 }
 
 fn write_changes(

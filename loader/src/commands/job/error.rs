@@ -3,7 +3,7 @@
 use std::io;
 
 use rtad_cli::exit::{CommandFailure, ExitStatus};
-use rtad_core::snapshot::{Digest, ManifestError};
+use rtad_core::snapshot::{AudienceName, Digest, ManifestError};
 
 use crate::frames::BUCKETS;
 
@@ -11,6 +11,11 @@ use crate::frames::BUCKETS;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum JobError {
+    #[error(
+        "{audience}: live generation {generation} is signed: expected --public-key, to verify the \
+         deltas that the job takes over"
+    )]
+    NoPublicKey { audience: AudienceName, generation: u64 },
     #[error("stdin: could not read it")]
     Stdin(#[source] io::Error),
     #[error(
@@ -112,6 +117,7 @@ if found < expected { "a chunk is missing" } else { "a key is in two chunks" })]
 impl CommandFailure for JobError {
     fn exit(&self) -> ExitStatus {
         match self {
+            Self::NoPublicKey { .. } => ExitStatus::VerificationFailed,
             Self::MissingChunks { .. } => ExitStatus::Store,
             _ => ExitStatus::BadInput,
         }

@@ -9,7 +9,7 @@ use rtad_core::device::KeyDigest;
 use rtad_core::snapshot::{BuildReport, ChunkRecord, Digest};
 use rtad_core::snapshot::{FilterCheck, Manifest, ManifestBuilder, shards_per_chunk};
 use rtad_sign::{SignArgs, TrustArgs};
-use rtad_store::write::{Base, Publication, StoreWriter};
+use rtad_store::write::{Base, Publication};
 use rtad_store::{Store, StoreError};
 
 use super::super::carried::{CarriedLimitArgs, CarriedReport};
@@ -100,12 +100,12 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     let lines: Vec<_> = args.lines.iter().cloned().map(Source::File).collect();
     args.carried.check_metrics_file(&lines)?;
     let store = args.trust.applied_to(Store::open(&args.store)?);
-    let signer = args.sign.signer(&store, &args.trust)?;
+    let (store, signer) = args.sign.signer(store, &args.trust)?;
     let is_signed = signer.is_some();
     // A dry run also works on a read-only store.
     let writer = match args.dry_run {
         true => None,
-        false => Some(StoreWriter::new(store.clone())?.with_signer(signer)),
+        false => Some(args.sign.writer_by(store.clone(), signer)?),
     };
     let reported = StepReports::read(args)?;
     reported.check(args)?;
@@ -115,7 +115,10 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     let summary = runtime()?.block_on(async {
         // First, because the gate compares with the live generation.
         let publication = match &writer {
-            Some(writer) => Some(writer.publish(base.clone()).await?),
+            Some(writer) => {
+                writer.check_unsigned_write(base.audience()).await?;
+                Some(writer.publish(base.clone()).await?)
+            }
             None => {
                 base.check_is_live(store.live(base.audience()).await?.as_ref())?;
                 None
