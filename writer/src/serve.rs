@@ -182,7 +182,7 @@ pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
     if let Some(name) = args.take_over.iter().find(|name| !config.take_over(name)) {
         return Err(ServeError::TakeOver { name: name.clone() }.into());
     }
-    let store = args.trust.applied_to(Store::open(&args.store)?);
+    let store = args.trust.applied_to(Store::open(&args.store)?)?;
     let (store, signer) = args.sign.reloadable_writer(store, &args.trust)?;
     init_logging(args.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()

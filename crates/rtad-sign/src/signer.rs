@@ -17,6 +17,8 @@ use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_store::write::{Sign, check_signer};
 use rtad_store::{PublicKey, Trust};
 
+use crate::shown::shown;
+
 /// Environment variable with the password of a protected key.
 const PASSWORD: &str = "RTAD_SIGN_PASSWORD";
 /// Largest key file that is read; a key file has 262 bytes.
@@ -71,7 +73,7 @@ impl Signer {
     /// Reads and unlocks the key. A protected key takes about a second and the memory its
     /// parameters name: 1 GiB by minisign's default.
     pub(crate) fn read(path: &Path) -> Result<Arc<Self>, SignError> {
-        let shown = path.display().to_string();
+        let shown = shown(&path.display().to_string()).to_owned();
         let mut text = String::new();
         let read = std::fs::File::open(path)
             .and_then(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text));

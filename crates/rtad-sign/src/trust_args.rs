@@ -2,19 +2,34 @@
 
 use clap::Args;
 
+use rtad_cli::exit::{CommandFailure, ExitStatus};
 use rtad_store::{PublicKey, Store};
+
+use crate::shown::shown;
 
 /// `--public-key`, repeatable.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
     /// Accept only manifests signed by this minisign key, or by a key of this file, as a pod with
     /// this key in its config does; repeatable, one valid signature is enough
-    #[arg(long = "public-key", value_name = "KEY|FILE", value_parser = keys)]
-    public_keys: Vec<PublicKeys>,
+    // Parsed after clap, which would repeat a refused value: it may be the secret key.
+    #[arg(long = "public-key", value_name = "KEY|FILE")]
+    public_keys: Vec<String>,
 }
 
-#[derive(Debug, Clone)]
-struct PublicKeys(Vec<PublicKey>);
+/// A value of `--public-key` that is no key and no file of keys.
+#[derive(Debug, thiserror::Error)]
+#[error("--public-key {value}: accepted: a key or a file of keys: {reason}")]
+pub struct PublicKeysError {
+    value: String,
+    reason: String,
+}
+
+impl CommandFailure for PublicKeysError {
+    fn exit(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
 
 impl TrustArgs {
     pub(crate) const fn is_given(&self) -> bool {
@@ -22,18 +37,25 @@ impl TrustArgs {
     }
 
     /// The store with these keys.
-    pub fn applied_to(&self, store: Store) -> Store {
-        let keys = self.public_keys.iter().flat_map(|PublicKeys(keys)| keys);
-        store.with_public_keys(keys.cloned().collect::<Vec<_>>())
+    ///
+    /// # Errors
+    ///
+    /// If a value is no key and no file of keys.
+    pub fn applied_to(&self, store: Store) -> Result<Store, PublicKeysError> {
+        let mut all = Vec::new();
+        for text in &self.public_keys {
+            let refuse = |reason| PublicKeysError { value: shown(text).to_owned(), reason };
+            all.extend(keys(text).map_err(refuse)?);
+        }
+        Ok(store.with_public_keys(all))
     }
 }
 
 /// Parses a key, or reads a file of keys.
-fn keys(text: &str) -> Result<PublicKeys, String> {
+fn keys(text: &str) -> Result<Vec<PublicKey>, String> {
     if let Ok(key) = text.parse() {
-        return Ok(PublicKeys(vec![key]));
+        return Ok(vec![key]);
     }
-    let file = std::fs::read_to_string(text)
-        .map_err(|error| format!("accepted: a key or a file of keys: {error}"))?;
-    PublicKey::all_of(&file).map(PublicKeys).map_err(|error| error.to_string())
+    let file = std::fs::read_to_string(text).map_err(|error| error.to_string())?;
+    PublicKey::all_of(&file).map_err(|error| error.to_string())
 }

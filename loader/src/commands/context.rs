@@ -151,7 +151,7 @@ impl CommandFailure for TargetError {
 
 impl Target {
     pub(crate) fn open(&self) -> Result<Store, CommandError> {
-        Ok(self.trust.applied_to(Store::open(&self.store)?))
+        Ok(self.trust.applied_to(Store::open(&self.store)?)?)
     }
 
     /// The manifest of `generation`, or of the live one, which is checked against `CURRENT`.

@@ -113,7 +113,7 @@ impl Facts {
 }
 
 pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
-    let store = args.trust.applied_to(Store::open(&args.store)?);
+    let store = args.trust.applied_to(Store::open(&args.store)?)?;
     let mut report = runtime()?.block_on(async {
         let names = match &args.audience {
             Some(name) => vec![name.clone()],

@@ -165,6 +165,15 @@ fn unusable_key_fails_before_input_is_read() {
         "{usage:?}"
     );
     assert!(!usage.stderr.contains(&secret[60..100]), "{usage:?}");
+    // The secret itself in place of its file.
+    for command in [
+        format!("inspect --store {{}}/s --audience a --public-key {secret}"),
+        format!("build --store {{}}/s --audience a --sign-key {secret} {{}}/never-read"),
+    ] {
+        let failed = sandbox.run(&command);
+        failed.fails(2, "(the text of a key, which is not repeated)");
+        assert!(!failed.stderr.contains(&secret[60..100]), "{failed:?}");
+    }
     assert!(sandbox.store().is_empty());
 }
 

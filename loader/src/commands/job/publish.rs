@@ -99,7 +99,7 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
     let job = &args.job;
     let lines: Vec<_> = args.lines.iter().cloned().map(Source::File).collect();
     args.carried.check_metrics_file(&lines)?;
-    let store = args.trust.applied_to(Store::open(&args.store)?);
+    let store = args.trust.applied_to(Store::open(&args.store)?)?;
     let (store, signer) = args.sign.signer(store, &args.trust)?;
     let is_signed = signer.is_some();
     // A dry run also works on a read-only store.
