@@ -325,6 +325,9 @@ class Manifest:
         top = read_json(file, data, "rtad-snapshot")
         top.exactly("audience", audience)
         top.exactly("generation", generation)
+        if "base_generation" in top.rest:
+            # Only writers use the generation that was live before.
+            top.integer("base_generation", 0, generation - 1)
         created = top.integer("created_unix_seconds")
         if "expires_unix_seconds" in top.rest:
             # The reader ignores expiry.

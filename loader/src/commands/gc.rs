@@ -19,9 +19,9 @@ use super::error::CommonError;
 
 /// Remove old generations, and chunks that no kept generation uses.
 ///
-/// Keeps the live generation, all newer ones (as after a rollback), the newest --keep generations,
-/// and all files younger than --min-age. A removed generation is no longer available for a
-/// rollback.
+/// Keeps the live generation and those that were live before it, --keep in all, every generation
+/// above the oldest of them, and all files younger than --min-age. A removed generation is no
+/// longer available for a rollback.
 ///
 /// May run while a build publishes. In a directory, the second to start exits with code 6. In a
 /// bucket both proceed; a build that reused an old chunk just removed exits with code 6, and the
@@ -31,7 +31,7 @@ use super::error::CommonError;
 pub(super) struct GcArgs {
     #[command(flatten)]
     target: Target,
-    /// Number of newest generations to keep
+    /// Number of generations to keep: the live one, and those that were live before it
     #[arg(long, value_name = "N", default_value = "3")]
     keep: NonZeroUsize,
     /// Keep files younger than this; should exceed the duration of a publish

@@ -13,7 +13,8 @@ use rtad_store::StoreError;
 use super::context::{Output, Target, runtime};
 use super::error::CommonError;
 
-/// Make an older generation live again; by default the one before the live generation.
+/// Make an older generation live again; by default the one that was live before the live
+/// generation was published.
 #[derive(Debug, Args)]
 pub(super) struct RollbackArgs {
     #[command(flatten)]
@@ -33,7 +34,10 @@ pub(super) struct RollbackArgs {
 enum RollbackError {
     #[error("audience {audience}: generation {generation} is already live")]
     LiveAlready { audience: AudienceName, generation: u64 },
-    #[error("audience {audience}: no generation is older than the live one, {live}")]
+    #[error(
+        "audience {audience}: the store has no generation that was live before {live}; --to makes \
+         another one live"
+    )]
     NoOlderGeneration { audience: AudienceName, live: u64 },
     #[error(
         "audience {audience}: generation {generation} has no signature, but the live one, {live}, \
@@ -97,8 +101,7 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
             }
             Some(generation) => generation,
             None => {
-                let older =
-                    store.generations(audience).await?.into_iter().rfind(|found| *found < live);
+                let older = store.generation_before(audience, live).await?;
                 older.ok_or_else(|| RollbackError::NoOlderGeneration {
                     audience: audience.clone(),
                     live,

@@ -96,7 +96,7 @@ fn rollback_keeps_generation_numbers_increasing() {
     let before = sandbox.store();
     sandbox.run("rollback --store {}/s --audience a").fails(
         5,
-        "no generation is older than the live one, 1",
+        "the store has no generation that was live before 1; --to makes another one live",
     );
     sandbox
         .run("rollback --store {}/s --audience a --to 1")

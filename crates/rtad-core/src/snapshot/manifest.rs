@@ -97,6 +97,8 @@ struct ManifestFields {
     version: u32,
     audience: AudienceName,
     generation: u64,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    base_generation: Option<u64>,
     created_unix_seconds: u64,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     expires_unix_seconds: Option<u64>,
@@ -153,6 +155,7 @@ impl Manifest {
             version: VERSION,
             audience,
             generation,
+            base_generation: None,
             created_unix_seconds,
             expires_unix_seconds: None,
             from_window: false,
@@ -218,6 +221,10 @@ impl Manifest {
         if fields.generation != generation {
             return Err(ManifestError::field("generation", fields.generation, generation));
         }
+        if let Some(base) = fields.base_generation.filter(|base| *base >= generation) {
+            let expected = format!("less than generation, {generation}");
+            return Err(ManifestError::field("base_generation", base, expected));
+        }
         let FilterFields { kind, hashes, millibits_per_key, target_fpr, expected_fpr, .. } =
             &fields.filter;
         let known: FilterKind = kind
@@ -271,6 +278,19 @@ impl Manifest {
     /// The generation; at least 1.
     pub const fn generation(&self) -> u64 {
         self.fields.generation
+    }
+
+    /// Sets the generation that was live when this one was published; 0 if there was none.
+    #[must_use]
+    pub const fn over_generation(mut self, base: u64) -> Self {
+        self.fields.base_generation = Some(base);
+        self
+    }
+
+    /// The generation that was live when this one was published; 0 if there was none, `None` if the
+    /// writer did not say.
+    pub const fn base_generation(&self) -> Option<u64> {
+        self.fields.base_generation
     }
 
     /// When it was built, in seconds since 1970 UTC.

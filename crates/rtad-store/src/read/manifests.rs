@@ -58,6 +58,37 @@ impl Store {
         Ok((manifest, bytes))
     }
 
+    /// The generation that was live before another one, if it is among the `listed` ones, which
+    /// ascend. Generations in between were never live: their publishes failed. If the manifest is
+    /// unreadable or does not say, the next lower one.
+    pub(crate) async fn live_before(
+        &self,
+        audience: &AudienceName,
+        generation: u64,
+        listed: &[u64],
+    ) -> Option<u64> {
+        let manifest = self.manifest_of(audience, generation).await;
+        match manifest.ok().and_then(|(manifest, _)| manifest.base_generation()) {
+            Some(base) => listed.contains(&base).then_some(base),
+            None => listed.iter().rfind(|listed| **listed < generation).copied(),
+        }
+    }
+
+    /// The generation that was live before another one; `None` if there was none, or if it was
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// A store error.
+    pub async fn generation_before(
+        &self,
+        audience: &AudienceName,
+        generation: u64,
+    ) -> Result<Option<u64>, StoreError> {
+        let listed = self.generations(audience).await?;
+        Ok(self.live_before(audience, generation, &listed).await)
+    }
+
     /// Whether the manifest of a generation has a signature, which is not verified.
     ///
     /// # Errors

@@ -306,3 +306,43 @@ async fn killed_gc_blocks_only_publishes_of_its_files() {
         fixture.read().await.unwrap();
     }
 }
+
+/// A killed publish, or one whose put of `CURRENT` fails, leaves a manifest that was never live.
+#[tokio::test]
+async fn never_live_generation_takes_no_place_in_a_rollback_or_a_gc() {
+    for fixture in StoreFixture::all() {
+        fixture.publish(&keys("first", 50)).await.unwrap();
+        let orphan = build(2, &keys("orphan", 50)).0.over_generation(1).to_bytes();
+        fixture.write("old_users/manifests/2.json", orphan).await;
+        fixture.publish(&keys("third", 50)).await.unwrap();
+        let before =
+            async |generation| fixture.store().generation_before(&audience(), generation).await;
+        assert_eq!(before(3).await.unwrap(), Some(1));
+        assert_eq!(before(1).await.unwrap(), None);
+
+        let collected = collect(&fixture, 2, NO_MIN_AGE).await.unwrap();
+        // A rollback to 1 reads the manifests above it.
+        assert_eq!(collected.kept_generations, [1, 2, 3], "{}", fixture.name());
+        assert_eq!(collect(&fixture, 1, NO_MIN_AGE).await.unwrap().kept_generations, [3]);
+        assert_eq!(before(3).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn generation_that_was_rolled_back_from_is_not_returned_to() {
+    for fixture in StoreFixture::all() {
+        for seed in ["a", "b"] {
+            fixture.publish(&keys(seed, 50)).await.unwrap();
+        }
+        fixture.roll_back(1).await.unwrap();
+        fixture.publish(&keys("c", 50)).await.unwrap();
+        let before = fixture.store().generation_before(&audience(), 3).await.unwrap();
+        assert_eq!(before, Some(1), "{}", fixture.name());
+        // Manifests of writers that do not name it, and unreadable ones, follow by number.
+        for manifest in [build(3, &keys("c", 50)).0.to_bytes(), b"{".to_vec()] {
+            fixture.write("old_users/manifests/3.json", manifest).await;
+            let before = fixture.store().generation_before(&audience(), 3).await.unwrap();
+            assert_eq!(before, Some(2), "{}", fixture.name());
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! Kept files:
 //!
 //! * the live generation, and all above it: running publishes, and generations rolled back from;
-//! * the newest few generations;
+//! * the few generations that were live last, and those in between;
 //! * all files younger than a minimum age.
 //!
 //! Probes of conditional puts (`write/probe.rs`) are removed at that age too.

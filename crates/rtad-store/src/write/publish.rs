@@ -147,7 +147,8 @@ impl Publication<'_> {
             "the manifest is of the publication's generation"
         );
         self.writer.check_unsigned_write(self.audience()).await?;
-        let manifest = &self.with_folded_deltas(manifest).await?;
+        let replaced = self.base.with_generation().map_or(0, |current| current.generation);
+        let manifest = &self.with_folded_deltas(manifest).await?.over_generation(replaced);
         sync_chunks(self.writer.backend(), manifest).await?;
         self.sign_retained_deltas(manifest).await?;
         let bytes = manifest.to_bytes();

@@ -56,6 +56,8 @@ fn invalid_fields_are_rejected_by_name() {
 /generation 0 => Field: generation is 0, expected 7
 /generation -7 => Json: ~ invalid value: integer `-7`
 /generation 7.5 => Json: ~ invalid type: floating point `7.5`
+/base_generation 7 => Field: base_generation is 7, expected less than generation, 7
+/base_generation -1 => Json: ~ invalid value: integer `-1`
 /keys 401 => Field: keys is 401, expected 400, the sum over its chunks
 /keys 0 => Field: keys is 0, expected 400
 /keys 18446744073709551615 => Field: keys is 18446744073709551615, expected 400

@@ -16,7 +16,7 @@ use rtad_core::snapshot::{AudienceName, Current, State};
 /// Files that a gc keeps besides the live ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// Number of newest generations.
+    /// Number of generations that were live last, with the live one.
     pub keep: usize,
     /// All files younger than this.
     pub min_age: Duration,
@@ -155,14 +155,30 @@ impl Survey<'_> {
         }
     }
 
+    /// The oldest of the generations that are kept for rollbacks: the live one, and those that were
+    /// live before it.
+    async fn oldest_kept(&self, listed: &[u64]) -> u64 {
+        if self.is_deleted() {
+            return u64::MAX;
+        }
+        let mut oldest = self.current.generation;
+        for _ in 1..self.retention.keep {
+            match self.store.live_before(self.audience, oldest, listed).await {
+                Some(before) => oldest = before,
+                None => break,
+            }
+        }
+        oldest
+    }
+
     async fn add_generations(&self, plan: &mut GcPlan) -> Result<(), StoreError> {
         let (live, kept_from) = (self.current.generation, self.kept_from());
         let ListedManifests { manifests, signatures } =
             self.store.listed_manifests(self.audience).await?;
-        let keep = if self.is_deleted() { 0 } else { self.retention.keep };
-        let newest = manifests.len().saturating_sub(keep);
-        for (index, (generation, meta)) in manifests.iter().enumerate() {
-            if *generation >= kept_from || index >= newest || self.is_young(meta) {
+        let listed: Vec<u64> = manifests.iter().map(|(generation, _)| *generation).collect();
+        let kept_from = kept_from.min(self.oldest_kept(&listed).await);
+        for (generation, meta) in &manifests {
+            if *generation >= kept_from || self.is_young(meta) {
                 plan.kept.push(*generation);
             } else {
                 plan.generations.insert(*generation);
