@@ -364,7 +364,9 @@ fn build_of_unchanged_inputs_is_skipped() {
     assert!(!is_skipped("{}/one"), "another generation is live");
 
     let build = "build --store {}/s --audience a --if-changed";
-    sandbox.run(&format!("{build} -")).fails(2, "changes of input - cannot be known before it is read");
+    sandbox
+        .run(&format!("{build} -"))
+        .fails(2, "changes of input - cannot be known before it is read");
     assert_eq!(sandbox.run(&format!("{build} --expires 1d {{}}/one")).status, Some(2));
 }
 
