@@ -31,10 +31,10 @@ pub(super) struct ReplayCommand {
     #[arg(long)]
     lookup: bool,
     /// Exit with 3 if more of the requests change, such as 0.5%; those whose rows lack what the
-    /// config reads count too
+    /// answer depends on count too
     #[arg(long, value_name = "SHARE", value_parser = share)]
     max_change: Option<f64>,
-    /// Exit with 3 if any request changes, or the rows lack what the config reads
+    /// Exit with 3 if any request changes, or its row lacks what the answer depends on
     #[arg(long, value_enum, conflicts_with = "max_change")]
     assert: Option<Assertion>,
     /// Print one JSON object
