@@ -198,7 +198,7 @@ function showRequest(explanation) {
       ],
     ]),
     strategies.length > 0
-      ? strategiesTable(strategies, audiences, failure)
+      ? strategiesTable(strategies, audiences, failure, ids)
       : el("p", {}, isPing ? "ping" : t("no-strategies")),
     el("h4", {}, t("ids-in-it")),
     ids.length > 0 ? idsTable(ids) : el("p", { class: "quiet" }, t("no-ids")),
@@ -222,7 +222,10 @@ function filled(caption, heads, items, keyOf, cellsOf) {
   return made;
 }
 
-function strategiesTable(strategies, audiences, failure) {
+function strategiesTable(strategies, audiences, failure, ids = []) {
+  // Each id of a batch is a device of its own.
+  const audiencesOf = ({ device }) =>
+    (device !== undefined && ids.find(({ value }) => value === device)?.audiences) || audiences;
   return filled(
     t("by-strategy"),
     [t("strategy"), t("decision"), t("because")],
@@ -232,7 +235,7 @@ function strategiesTable(strategies, audiences, failure) {
       (one.device === undefined ? "" : `${one.device}: `) +
         (one.strategy === null || one.strategy === one.id ? one.id : `${one.id} = ${one.strategy}`),
       pill(one.bid ? "good" : "no", t(one.bid ? "bid" : "no-bid")),
-      [because(one, audiences, failure), ...bucketsOf(one), ...valueOf(one), ...(one.shadow ? [t("in-shadow")] : [])].join("; "),
+      [because(one, audiencesOf(one), failure), ...bucketsOf(one), ...valueOf(one), ...(one.shadow ? [t("in-shadow")] : [])].join("; "),
     ],
   );
 }

@@ -1,6 +1,7 @@
 """Console: figures, lookups, failures, languages and accessibility."""
 
 import base64
+import json
 import re
 import time
 
@@ -268,6 +269,11 @@ class TestLookups(Console):
         # This platform requires a header, which the pasted body lacks.
         self.look_up("ff", "platform ocean")
         expect(answer).to_contain_text("not checked: none were given")
+
+    def test_member_of_a_batch_is_explained_by_its_audience(self):
+        body = json.dumps({"devices": [md5(MEMBERS[3]), md5("somebody")]}).encode()
+        answer = self.look_up(body.hex(), "platform batch")
+        expect(answer).to_contain_text("it is in old_users")
 
     def test_pasted_request_is_recognized(self):
         request, device = tencent(MEMBERS[3]).hex(), MEMBERS[3]
