@@ -45,7 +45,7 @@ async fn damaged_files_are_refused_with_path_and_cause() {
     let (manifest, chunks) = build(1, &members);
     let chunk = chunk_path(&audience(), &chunks[3].entry).to_string();
     let chunk_size = chunks[3].bytes.len();
-    let manifest_size = manifest.to_bytes().len();
+    let manifest_size = manifest.over_generation(0).to_bytes().len();
     let (manifest, current) =
         ("old_users/manifests/1.json".to_owned(), "old_users/CURRENT".to_owned());
     let sizes = |found: usize, expected: usize| format!(": has {found} bytes, expected {expected}");
