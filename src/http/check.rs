@@ -104,6 +104,12 @@ struct CheckBatch<'a> {
     kind: Option<Text<'a>>,
 }
 
+/// The answers for a non-member, a member and an unusable id, with their lengths. All take the same
+/// room: copies of a length that depends on the id would cost a mispredicted jump each.
+const MEMBER_TEXTS: [([u8; 6], usize); 3] = [(*b"false,", 6), (*b"true, ", 5), (*b"null, ", 5)];
+/// The index of the answer for an unusable id.
+const NULL: usize = 2;
+
 fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody, ApiError> {
     let CheckBatch { ids, kind } = parse_object(body, "ids and kind")?;
     let (digest, kind) = kind_in(snapshot, kind.as_ref().map(|Text(kind)| &**kind))?;
@@ -116,16 +122,15 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody,
     let mut answer = Vec::with_capacity(16 + 6 * ids.len());
     answer.extend_from_slice(br#"{"members":["#);
     let (mut usable, mut members) = (usable.into_iter(), members.into_iter());
-    for (index, id) in ids.iter().enumerate() {
-        if index > 0 {
-            answer.push(b',');
-        }
+    for id in &ids {
         let is_usable = id.is_some() && usable.next() == Some(true);
-        answer.extend_from_slice(match is_usable.then(|| members.next()).flatten() {
-            Some(true) => b"true",
-            Some(false) => b"false",
-            None => b"null",
-        });
+        let answered = if is_usable { usize::from(members.next() == Some(true)) } else { NULL };
+        let (text, length) = MEMBER_TEXTS[answered];
+        answer.extend_from_slice(&text);
+        answer.truncate(answer.len() - text.len() + length);
+    }
+    if !ids.is_empty() {
+        answer.pop();
     }
     answer.extend_from_slice(b"]}");
     Ok(AnswerBody::json(answer))
