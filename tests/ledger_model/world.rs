@@ -338,9 +338,9 @@ impl World {
     /// deletion, and not at all while the audience is disabled.
     async fn poll(&mut self, chunk_reads: Option<usize>) {
         let members = self.model.members();
-        self.faults.limit_chunk_reads(chunk_reads);
+        self.faults.limit_reads(chunk_reads.map(|reads| ("/chunks/", reads)));
         self.pod.sync.poll_all().await;
-        self.faults.limit_chunk_reads(None);
+        self.faults.limit_reads(None);
         self.model.polled(false);
         let catalog = self.pod.sync.serving().load_full();
         let audience = &catalog.audiences()[0];

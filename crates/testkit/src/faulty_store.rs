@@ -57,8 +57,8 @@ pub struct FaultyStore {
     /// How far the store's clock is ahead of this host's.
     ahead: Mutex<Duration>,
     lost: Mutex<Option<Lost>>,
-    /// Reads of chunks until they fail.
-    chunk_reads: Mutex<Option<usize>>,
+    /// A folder, and the number of its reads until they fail.
+    reads: Mutex<Option<(&'static str, usize)>>,
     condition_fault: Mutex<Option<ConditionFault>>,
 }
 
@@ -74,9 +74,9 @@ impl FaultyStore {
         *self.lost.lock().unwrap() = lost;
     }
 
-    /// Lets `reads` reads of chunks succeed; `None` for all.
-    pub fn limit_chunk_reads(&self, reads: Option<usize>) {
-        *self.chunk_reads.lock().unwrap() = reads;
+    /// Lets so many reads in a folder such as `/chunks/` succeed; `None` for all.
+    pub fn limit_reads(&self, reads: Option<(&'static str, usize)>) {
+        *self.reads.lock().unwrap() = reads;
     }
 
     /// Makes all files two hours old.
@@ -114,10 +114,11 @@ impl FaultyStore {
     }
 
     fn admits_read(&self, path: &Path) -> bool {
-        let mut left = self.chunk_reads.lock().unwrap();
-        let Some(left) = left.as_mut().filter(|_| path.as_ref().contains("/chunks/")) else {
+        let mut reads = self.reads.lock().unwrap();
+        let Some((folder, left)) = reads.as_mut() else { return true };
+        if !path.as_ref().contains(*folder) {
             return true;
-        };
+        }
         let admits = *left > 0;
         *left = left.saturating_sub(1);
         admits

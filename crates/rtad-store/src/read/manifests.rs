@@ -59,19 +59,27 @@ impl Store {
     }
 
     /// The generation that was live before another one, if it is among the `listed` ones, which
-    /// ascend. Generations in between were never live: their publishes failed. If the manifest is
-    /// unreadable or does not say, the next lower one.
+    /// ascend. Those in between were never live, as their publishes failed, or were rolled back
+    /// from. If the manifest is damaged, refused or does not say, the next lower one.
+    ///
+    /// # Errors
+    ///
+    /// An outage of the store. A guess by number could remove the last generation that was live.
     pub(crate) async fn live_before(
         &self,
         audience: &AudienceName,
         generation: u64,
         listed: &[u64],
-    ) -> Option<u64> {
-        let manifest = self.manifest_of(audience, generation).await;
-        match manifest.ok().and_then(|(manifest, _)| manifest.base_generation()) {
+    ) -> Result<Option<u64>, StoreError> {
+        let base = match self.manifest_of(audience, generation).await {
+            Ok((manifest, _)) => manifest.base_generation(),
+            Err(error) if error.is_outage() => return Err(error),
+            Err(_) => None,
+        };
+        Ok(match base {
             Some(base) => listed.contains(&base).then_some(base),
             None => listed.iter().rfind(|listed| **listed < generation).copied(),
-        }
+        })
     }
 
     /// The generation that was live before another one; `None` if there was none, or if it was
@@ -86,7 +94,7 @@ impl Store {
         generation: u64,
     ) -> Result<Option<u64>, StoreError> {
         let listed = self.generations(audience).await?;
-        Ok(self.live_before(audience, generation, &listed).await)
+        self.live_before(audience, generation, &listed).await
     }
 
     /// Whether the manifest of a generation has a signature, which is not verified.

@@ -328,6 +328,18 @@ async fn never_live_generation_takes_no_place_in_a_rollback_or_a_gc() {
     }
 }
 
+/// A guess by number would count the generation that was never live, and remove the one that was.
+#[tokio::test]
+async fn outage_is_no_reason_to_guess_the_generation_before() {
+    let (faulty, fixture) = faulty_fixture();
+    fixture.publish(&keys("first", 50)).await.unwrap();
+    let orphan = build(2, &keys("orphan", 50)).0.over_generation(1).to_bytes();
+    fixture.write("old_users/manifests/2.json", orphan).await;
+    fixture.publish(&keys("third", 50)).await.unwrap();
+    faulty.limit_reads(Some(("/manifests/3.json", 0)));
+    assert!(fixture.store().generation_before(&audience(), 3).await.unwrap_err().is_outage());
+}
+
 #[tokio::test]
 async fn generation_that_was_rolled_back_from_is_not_returned_to() {
     for fixture in StoreFixture::all() {

@@ -157,18 +157,18 @@ impl Survey<'_> {
 
     /// The oldest of the generations that are kept for rollbacks: the live one, and those that were
     /// live before it.
-    async fn oldest_kept(&self, listed: &[u64]) -> u64 {
+    async fn oldest_kept(&self, listed: &[u64]) -> Result<u64, StoreError> {
         if self.is_deleted() {
-            return u64::MAX;
+            return Ok(u64::MAX);
         }
         let mut oldest = self.current.generation;
         for _ in 1..self.retention.keep {
-            match self.store.live_before(self.audience, oldest, listed).await {
+            match self.store.live_before(self.audience, oldest, listed).await? {
                 Some(before) => oldest = before,
                 None => break,
             }
         }
-        oldest
+        Ok(oldest)
     }
 
     async fn add_generations(&self, plan: &mut GcPlan) -> Result<(), StoreError> {
@@ -176,7 +176,7 @@ impl Survey<'_> {
         let ListedManifests { manifests, signatures } =
             self.store.listed_manifests(self.audience).await?;
         let listed: Vec<u64> = manifests.iter().map(|(generation, _)| *generation).collect();
-        let kept_from = kept_from.min(self.oldest_kept(&listed).await);
+        let kept_from = kept_from.min(self.oldest_kept(&listed).await?);
         for (generation, meta) in &manifests {
             if *generation >= kept_from || self.is_young(meta) {
                 plan.kept.push(*generation);
