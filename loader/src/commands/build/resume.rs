@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use rtad_cli::command_error::CommandError;
 use rtad_cli::exit;
 use rtad_core::device::DeviceKey;
-use rtad_core::random;
 use rtad_store::StoreError;
 use rtad_store::write::Base;
 
@@ -36,8 +35,10 @@ pub(super) const CHUNKS: &str = "rtad-chunks.jsonl";
 const VERSION: u32 = 1;
 /// In place of the size and time of an input that cannot be read again.
 const STREAM: &str = "a stream";
+/// In place of the version of an input whose server names none.
+const UNVERSIONED: &str = "neither ETag nor Last-Modified";
 
-/// What identifies a build. Only the same build may resume.
+/// Identity of a build. Only the same build may resume.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Fingerprint {
     pub(super) flags: Facts,
@@ -79,14 +80,8 @@ impl BuildBase {
 /// The inputs' part of the fingerprint.
 pub(super) fn describe(sources: &[Source]) -> Result<Facts, CommandError> {
     let describe = |source: &Source| {
-        let identity = match (source.identity()?, source) {
-            (Some(identity), _) => identity,
-            // Different in every run, so that none resumes over content that may have changed.
-            (None, Source::Remote(_)) => {
-                format!("neither ETag nor Last-Modified, read by run {:016x}", random::number())
-            }
-            (None, _) => STREAM.to_owned(),
-        };
+        let unknown = if matches!(source, Source::Remote(_)) { UNVERSIONED } else { STREAM };
+        let identity = source.identity()?.unwrap_or_else(|| unknown.to_owned());
         Ok((format!("input {}", source.name()), identity))
     };
     sources.iter().map(describe).collect()
@@ -120,9 +115,11 @@ impl ResumeState {
         if let Some(what) = difference(&state.fingerprint.flags, &fingerprint.flags) {
             return Err(differs(what).into());
         }
-        if let Some(what) = difference(&state.fingerprint.inputs, &fingerprint.inputs) {
-            let mut inputs = state.fingerprint.inputs.iter().chain(&fingerprint.inputs);
-            if inputs.any(|(_, identity)| identity == STREAM) {
+        let inputs = &fingerprint.inputs;
+        if let Some(what) = difference(&state.fingerprint.inputs, inputs).or_else(|| doubt(inputs))
+        {
+            let mut both = state.fingerprint.inputs.iter().chain(inputs);
+            if both.any(|(_, identity)| identity == STREAM) {
                 return Err(differs(what).into());
             }
             start_over(dir, &format!("holds an interrupted build of other inputs: {what}"));
@@ -157,6 +154,12 @@ fn start_over(dir: &SpillDir, why: &str) {
     exit::write_warning(&format!("spill directory {}: {why}; the build starts over", dir.shown()));
     dir.clear_files();
     dir.keep(false);
+}
+
+/// The first input whose content may have changed without a trace.
+fn doubt(inputs: &Facts) -> Option<String> {
+    let (name, _) = inputs.iter().find(|(_, identity)| identity == UNVERSIONED)?;
+    Some(format!("{name} may have changed: its server sends {UNVERSIONED}"))
 }
 
 /// The first difference between two parts of fingerprints.
