@@ -1,6 +1,6 @@
 //! Limits: timeouts, connections, and requests in flight.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::fixture::{FixtureServer, OLD_USERS};
 use testkit::client::{Client, metric};
@@ -39,23 +39,25 @@ fn slow_connections_are_closed() {
 
 /// Kubernetes restarts a pod whose probes fail for a minute.
 #[test]
-fn incomplete_requests_fail_no_second_probe() {
-    let server = FixtureServer::with_everything("");
-    let half = |_| {
+fn idle_connections_fail_no_second_probe() {
+    let server = FixtureServer::with_everything("idle_timeout = \"1h\"");
+    let holding = |number| {
         let mut client = server.connect_admin();
-        client.send("GET /livez HTTP/1.1\r\nHost: x\r\n");
+        match number % 3 {
+            0 => client.send("GET /livez HTTP/1.1\r\nHost: x\r\n"),
+            1 => assert_eq!(client.get("/livez").text(), "ok\n"),
+            _ => {}
+        }
         client
     };
-    let held: Vec<_> = (0..256).map(half).collect();
+    let held: Vec<_> = (0..256).map(holding).collect();
     let probe = || {
         let mut client = server.connect_admin();
         client.send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
         client.next().map(|answer| answer.status)
     };
     assert_ne!(probe(), Some(200), "the port is full");
-    let begun = Instant::now();
     wait_until("a probe is answered", || probe() == Some(200));
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     drop(held);
 }
 
