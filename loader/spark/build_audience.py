@@ -312,6 +312,7 @@ def build(spark, args, changes):
         for flag, given in (
             ("--allow-empty", args.allow_empty),
             ("--allow-lookalikes", args.allow_lookalikes),
+            ("--allow-unsigned", args.allow_unsigned),
             ("--json", args.json),
         )
         if given
@@ -373,6 +374,9 @@ def parse():
     )
     parser.add_argument("--allow-empty", action="store_true")
     parser.add_argument("--allow-lookalikes", action="store_true")
+    parser.add_argument(
+        "--allow-unsigned", action="store_true", help="as in rtad-loader build"
+    )
     parser.add_argument(
         "--keep-carried", action="store_true", help="as in rtad-loader build"
     )
