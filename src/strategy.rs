@@ -25,6 +25,7 @@ pub use schedule::Scheduled;
 pub use tier::{Tier, TierSet, Tiers, reach};
 pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
 
+use attribute::NotedParts;
 use value::Lookups;
 
 /// Membership of a device in an audience.
@@ -272,10 +273,12 @@ impl Strategy {
         mut membership: impl FnMut(usize) -> Membership,
     ) -> Decision {
         let has_lists = !self.exclude.is_empty() || !self.include.is_empty();
-        let truth = rule.truth(attributes, &mut membership);
+        let noted = NotedParts::new(attributes);
+        let truth = rule.truth(&noted, &mut membership);
+        // Without a part read, no part decides.
         let mut reason = || {
-            let is_by_bucket = !self.experiments.is_empty()
-                && rule.is_decided_by_bucket(attributes, &mut membership);
+            let is_by_bucket =
+                noted.has_read() && rule.is_decided_by_bucket(attributes, &mut membership);
             if is_by_bucket { Reason::Bucket } else { Reason::Rule }
         };
         match truth {

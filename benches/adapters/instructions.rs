@@ -31,7 +31,7 @@ const OPERATIONS: [(&str, &str); 3] = [
     ("batch", "one key of a batch of 1,000"),
 ];
 
-/// Prints the table for the audience in `store`.
+/// Prints the tables for the audiences in `store`.
 pub(crate) fn table(store: &Path, lanes: &[Lane]) {
     println!("| | instructions |\n|---|---|");
     for (operation, name) in OPERATIONS {
@@ -40,12 +40,15 @@ pub(crate) fn table(store: &Path, lanes: &[Lane]) {
             each(store, operation) / if operation == "batch" { BATCH as f64 } else { 1.0 }
         );
     }
+    println!(
+        "\n| body → answer | one audience excluded | \
+         with three nested rules, a value and an experiment | ratio |\n|---|---|---|---|"
+    );
     for lane in lanes.iter().filter(|lane| lane.path.starts_with("/rta/")) {
-        println!("| {}: body → answer | {:.0} |", lane.name, each(store, lane.path));
+        let plain = each(store, lane.path);
+        let steered = each(store, &format!("{STEERED}{}", lane.path));
+        println!("| {} | {plain:.0} | {steered:.0} | {:.2} |", lane.name, steered / plain);
     }
-    let (name, path) = (lanes[0].name, lanes[0].path);
-    let steered = each(store, &format!("{STEERED}{path}"));
-    println!("| {name}, with three nested rules, a value and an experiment | {steered:.0} |");
 }
 
 fn each(store: &Path, operation: &str) -> f64 {

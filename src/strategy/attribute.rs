@@ -1,5 +1,7 @@
 //! Attributes of a request that conditions read.
 
+use std::cell::Cell;
+
 use serde::{Deserialize, Serialize};
 
 use super::experiment::Assignment;
@@ -79,6 +81,34 @@ impl Attributes for RequestFacts<'_> {
 
     fn assignment(&self, experiment: usize) -> Assignment {
         self.assignments.get(experiment).copied().unwrap_or(Assignment::Unknown)
+    }
+}
+
+/// Attributes and parts that note whether a part was read.
+pub(super) struct NotedParts<'f> {
+    attributes: &'f dyn Attributes,
+    has_read: Cell<bool>,
+}
+
+impl<'f> NotedParts<'f> {
+    pub(super) const fn new(attributes: &'f dyn Attributes) -> Self {
+        Self { attributes, has_read: Cell::new(false) }
+    }
+
+    /// Whether a part was read.
+    pub(super) const fn has_read(&self) -> bool {
+        self.has_read.get()
+    }
+}
+
+impl Attributes for NotedParts<'_> {
+    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
+        self.attributes.attribute(attribute)
+    }
+
+    fn assignment(&self, experiment: usize) -> Assignment {
+        self.has_read.set(true);
+        self.attributes.assignment(experiment)
     }
 }
 

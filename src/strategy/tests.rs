@@ -159,3 +159,31 @@ fn only_bids_have_values_and_share_lookups_with_the_rule() {
     rule.no_device = Outcome::NoBid;
     assert_eq!(rule.without_device().value.index, None);
 }
+
+#[test]
+fn bucket_decides_only_if_another_one_would_decide_otherwise() {
+    let mut rule = strategy(&[], &[]);
+    rule.experiments = vec![0];
+    let bucket = Rule::Bucket(0, Assignment::Bucket(1));
+    rule.rule = Some(Rule::Any(vec![
+        Rule::None(vec![Rule::Audience(0)]),
+        Rule::All(vec![Rule::Audience(1), bucket]),
+    ]));
+    let decide = |answers: [Membership; 2], part| {
+        let mut seen = Vec::new();
+        let membership = |audience| {
+            seen.push(audience);
+            answers[audience]
+        };
+        let facts = RequestFacts { attributes: &NoAttributes, assignments: &[part] };
+        (rule.decide(&facts, membership, NO_TIER), seen)
+    };
+    let [a, b] = [Assignment::Bucket(0), Assignment::Bucket(1)];
+    // Without a look at the bucket, no audience is looked up again.
+    assert_eq!(decide([N, M], b), (Decision::bid(Reason::Rule), vec![0]));
+    assert_eq!(decide([M, N], b), (Decision::no_bid(Reason::Rule), vec![0, 1]));
+    assert_eq!(decide([M, M], b).0, Decision::bid(Reason::Bucket));
+    assert_eq!(decide([M, M], a).0, Decision::no_bid(Reason::Bucket));
+    assert_eq!(decide([M, U], a).0, Decision::no_bid(Reason::Bucket));
+    assert_eq!(decide([M, U], b).0, Decision::no_bid(Reason::Unavailable));
+}
