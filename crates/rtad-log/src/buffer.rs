@@ -1,16 +1,20 @@
 //! Values of one column, with the levels of Parquet that say where values are missing and where
 //! lists begin.
 
+use std::iter;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::slice;
 
 use bytes::Bytes;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType};
 use parquet::errors::Result;
 use parquet::file::writer::SerializedColumnWriter;
 
-/// Levels that are written at a time.
+/// Levels that are written at a time: all values of a column at once would take megabytes.
 const PART: usize = 1024;
+/// Texts that a column compares a new one with.
+const RECENT: usize = 4;
 
 /// Numbers of a column of one row group.
 pub(crate) struct Numbers<T: DataType> {
@@ -18,21 +22,35 @@ pub(crate) struct Numbers<T: DataType> {
     levels: Levels,
 }
 
-/// Texts or bytes of a column: one allocation for all of them.
+/// Texts or bytes of a column: one allocation for all of them, in which a repeated one is kept
+/// once, unless many others are between.
 pub(crate) struct Texts<T = ByteArrayType> {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    spans: Vec<Span>,
+    recent: [Span; RECENT],
     levels: Levels,
     /// The definition level of a text that exists.
     definition: i16,
     of: PhantomData<T>,
 }
 
-/// Definition levels, and repetition levels of lists.
+/// The place of a text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// Definition and repetition levels, as runs of equal ones.
 #[derive(Debug, Default)]
-struct Levels {
-    definition: Vec<i16>,
-    repetition: Vec<i16>,
+struct Levels(Vec<Run>);
+
+#[derive(Debug)]
+struct Run {
+    definition: i16,
+    /// 1 in a list, but for its first element.
+    repetition: i16,
+    length: usize,
 }
 
 /// The levels of a value that exists.
@@ -59,28 +77,54 @@ pub(crate) trait WriteColumn {
 }
 
 impl Levels {
+    #[inline]
     fn push(&mut self, level: Level, exists: bool) {
-        self.definition.push(level.definition - i16::from(!exists));
-        self.repetition.push(level.is_continuation.into());
+        self.add(level.definition - i16::from(!exists), level.is_continuation.into());
     }
 
     fn push_empty(&mut self) {
-        self.definition.push(0);
-        self.repetition.push(0);
+        self.add(0, 0);
     }
 
-    /// The levels; `None` for a column that every row has.
-    fn of_column(&self) -> (Option<&[i16]>, Option<&[i16]>) {
-        if self.definition.is_empty() {
-            (None, None)
-        } else {
-            (Some(&self.definition), Some(&self.repetition))
+    #[inline]
+    fn add(&mut self, definition: i16, repetition: i16) {
+        match self.0.last_mut() {
+            Some(run) if (run.definition, run.repetition) == (definition, repetition) => {
+                run.length += 1;
+            }
+            _ => self.0.push(Run { definition, repetition, length: 1 }),
         }
     }
 
-    fn clear(&mut self) {
-        self.definition.clear();
-        self.repetition.clear();
+    /// Whether it is of a column that every row has.
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Calls `write` with the levels of parts: definition levels, then repetition levels. A part
+    /// ends at the end of a row.
+    fn write(&self, mut write: impl FnMut(&[i16], &[i16]) -> Result<usize>) -> Result<()> {
+        let (mut definition, mut repetition) = (Vec::with_capacity(PART), Vec::with_capacity(PART));
+        for run in &self.0 {
+            let mut left = run.length;
+            while left > 0 {
+                let begins_row = run.repetition == 0;
+                if begins_row && definition.len() >= PART {
+                    write(&definition, &repetition)?;
+                    definition.clear();
+                    repetition.clear();
+                }
+                let room = if begins_row { PART - definition.len() } else { left };
+                let taken = left.min(room);
+                definition.extend(iter::repeat_n(run.definition, taken));
+                repetition.extend(iter::repeat_n(run.repetition, taken));
+                left -= taken;
+            }
+        }
+        if !definition.is_empty() {
+            write(&definition, &repetition)?;
+        }
+        Ok(())
     }
 }
 
@@ -97,6 +141,7 @@ impl<T: DataType> Numbers<T> {
     }
 
     /// A value that may be missing, or is in a list.
+    #[inline]
     pub(crate) fn push_at(&mut self, level: Level, value: Option<T::T>) {
         self.levels.push(level, value.is_some());
         self.values.extend(value);
@@ -109,30 +154,54 @@ impl<T: DataType> WriteColumn for Numbers<T> {
     }
 
     fn write(&mut self, mut to: SerializedColumnWriter<'_>) -> Result<()> {
-        let (definition, repetition) = self.levels.of_column();
-        to.typed::<T>().write_batch(&self.values, definition, repetition)?;
+        let writer = to.typed::<T>();
+        if self.levels.is_empty() {
+            writer.write_batch(&self.values, None, None)?;
+        }
+        let mut values = &self.values[..];
+        self.levels.write(|definition, repetition| {
+            let written = writer.write_batch(values, Some(definition), Some(repetition))?;
+            values = &values[written..];
+            Ok(written)
+        })?;
         to.close()?;
         self.values.clear();
-        self.levels.clear();
+        self.levels.0.clear();
         Ok(())
     }
 }
 
 impl<T> Default for Texts<T> {
     fn default() -> Self {
-        let (bytes, ends, levels, definition) = <_>::default();
-        Self { bytes, ends, levels, definition, of: PhantomData }
+        let (bytes, spans, recent, levels, definition) = <_>::default();
+        Self { bytes, spans, recent, levels, definition, of: PhantomData }
+    }
+}
+
+impl Span {
+    fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
     }
 }
 
 impl<T> Texts<T> {
     /// A text of a column outside of lists that every row has.
     pub(crate) fn push(&mut self, text: &[u8]) {
-        self.bytes.extend_from_slice(text);
-        self.ends.push(self.bytes.len());
+        let known = self.recent.iter().find(|known| self.bytes[known.range()] == *text);
+        let span = known.copied().unwrap_or_else(|| {
+            let at = |end: usize| u32::try_from(end).expect("a row group is smaller");
+            let start = at(self.bytes.len());
+            self.bytes.extend_from_slice(text);
+            let span = Span { start, end: at(self.bytes.len()) };
+            self.recent.rotate_right(1);
+            self.recent[0] = span;
+            span
+        });
+        self.spans.push(span);
     }
 
     /// A text that may be missing, or is in a list.
+    #[inline]
     pub(crate) fn push_at(&mut self, level: Level, text: Option<&[u8]>) {
         self.levels.push(level, text.is_some());
         self.definition = level.definition;
@@ -142,12 +211,33 @@ impl<T> Texts<T> {
     }
 }
 
-impl Levels {
-    /// The end of a part of at least [`PART`] levels from `start`, at the end of a row.
-    fn end_of_part(&self, start: usize) -> usize {
-        let least = (start + PART).min(self.repetition.len());
-        let more = self.repetition[least..].iter().take_while(|level| **level > 0).count();
-        least + more
+/// The texts of one part after another.
+struct Parts<'t, T> {
+    bytes: Bytes,
+    spans: slice::Iter<'t, Span>,
+    /// The texts of the last part, and their places. One that is the same in the next part is kept,
+    /// as each new one costs a counted reference.
+    part: Vec<T>,
+    places: Vec<Span>,
+}
+
+impl<T: From<ByteArray>> Parts<'_, T> {
+    fn next(&mut self, count: usize) -> &[T] {
+        let count = count.min(self.spans.len());
+        for (index, span) in self.spans.by_ref().take(count).enumerate() {
+            if self.places.get(index) == Some(span) {
+                continue;
+            }
+            let text = ByteArray::from(self.bytes.slice(span.range())).into();
+            match self.part.get_mut(index) {
+                Some(kept) => (*kept, self.places[index]) = (text, *span),
+                None => {
+                    self.part.push(text);
+                    self.places.push(*span);
+                }
+            }
+        }
+        &self.part[..count]
     }
 }
 
@@ -157,43 +247,29 @@ impl<T: DataType<T: From<ByteArray>>> WriteColumn for Texts<T> {
     }
 
     fn write(&mut self, mut to: SerializedColumnWriter<'_>) -> Result<()> {
-        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
-        let mut start = 0;
-        let range = |end: &usize| -> Range<usize> { std::mem::replace(&mut start, *end)..*end };
-        let value = |range| T::T::from(ByteArray::from(bytes.slice(range)));
-        let mut values = self.ends.iter().map(range).map(value);
-        // In parts, as all values of a column at once would take megabytes.
-        let mut part = Vec::with_capacity(PART);
-        let (definition, repetition) = (&self.levels.definition, &self.levels.repetition);
+        let mut parts = Parts {
+            bytes: std::mem::take(&mut self.bytes).into(),
+            spans: self.spans.iter(),
+            part: Vec::with_capacity(PART),
+            places: Vec::with_capacity(PART),
+        };
         let writer = to.typed::<T>();
-        let mut from = 0;
-        loop {
-            let of_part = from..self.levels.end_of_part(from);
-            let (count, levels) = match definition.is_empty() {
-                true => (PART, None),
-                false => {
-                    let levels = (&definition[of_part.clone()], &repetition[of_part.clone()]);
-                    (
-                        levels.0.iter().filter(|level| **level == self.definition).count(),
-                        Some(levels),
-                    )
-                }
-            };
-            part.extend(values.by_ref().take(count));
-            if part.is_empty() && of_part.is_empty() {
-                break;
-            }
-            writer.write_batch(&part, levels.map(|it| it.0), levels.map(|it| it.1))?;
-            part.clear();
-            from = of_part.end;
+        while self.levels.is_empty() && parts.spans.len() > 0 {
+            writer.write_batch(parts.next(PART), None, None)?;
         }
+        self.levels.write(|definition, repetition| {
+            let count = definition.iter().filter(|level| **level == self.definition).count();
+            writer.write_batch(parts.next(count), Some(definition), Some(repetition))
+        })?;
         to.close()?;
-        drop((values, part));
         // Its allocation is used again.
+        let Parts { bytes, part, .. } = parts;
+        drop(part);
         self.bytes = Vec::from(bytes);
         self.bytes.clear();
-        self.ends.clear();
-        self.levels.clear();
+        self.spans.clear();
+        self.recent = <_>::default();
+        self.levels.0.clear();
         Ok(())
     }
 }

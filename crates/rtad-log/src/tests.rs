@@ -29,15 +29,25 @@ fn decision(strategy: &str, bid: bool) -> DecisionFact<'_> {
     }
 }
 
+/// More texts than a column compares a new one with.
+const IDS: [&str; 7] = ["", "r-1", "r-2", "r-3", "r-4", "r-5", "request 6"];
+
 /// The row of an index in the file.
 fn row<'a>(index: usize) -> LogRow<'a> {
     let [a, b, c, d] = rows();
-    let row = match index % 4 {
+    let mut row = match index % 4 {
         0 => a,
         1 => b,
         2 => c,
         _ => d,
     };
+    if let Some(facts) = &mut row.facts {
+        facts.request_id = facts.request_id.map(|_| IDS[index % IDS.len()]);
+        // More than the levels of one write.
+        if index % 1_001 == 2 && facts.asked.is_some() {
+            facts.asked = Some(smallvec!["T4"; 1_100]);
+        }
+    }
     LogRow { end: RowEnd { time: index as i64, ..row.end }, ..row }
 }
 
@@ -126,7 +136,7 @@ fn encode(row: &LogRow<'_>, buffer: &mut [u8]) -> Result<usize, TooLarge> {
 }
 
 fn push(file: &mut LogFile, index: usize) {
-    let mut buffer = [0; 1024];
+    let mut buffer = [0; 8 << 10];
     let size = encode(&row(index), &mut buffer).unwrap();
     let name = |key: &DeviceKey| {
         assert_eq!(key.as_bytes(), &[1; 16]);
