@@ -11,7 +11,7 @@
 //! | `put` | one object, conditionally or not; `CURRENT` | `probe` |
 //! | `sign` | making signatures | |
 //! | `writer` | [`StoreWriter`]; signed files | `put`, `sign` |
-//! | `deltas` | writing and joining deltas | `writer` |
+//! | `deltas` | writing, signing and joining deltas | `sign`, `writer` |
 //! | `chunks` | writing chunks, also before a publication | `writer`, `put`, `lock` |
 //! | `gc/plan` | finding unneeded files | |
 //! | `gc/mark` | `{audience}/GC`: the files that a gc is removing | `probe`, `gc/plan` |

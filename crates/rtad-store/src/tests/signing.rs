@@ -388,6 +388,45 @@ async fn build_with_a_new_key_signs_retained_deltas_anew() {
 }
 
 #[tokio::test]
+async fn signed_build_signs_deltas_that_were_appended_during_it() {
+    for fixture in StoreFixture::all() {
+        let members = keys("member", 100);
+        fixture.publish(&members).await.unwrap();
+        let key = Key::new();
+        let signing = StoreFixture::over(fixture.store().clone()).signed_by(&key);
+        let base = signing.writer.base(&audience()).await.unwrap();
+        let publication = signing.writer.publish(base).await.unwrap();
+        put_chunks(&publication, &members).await.unwrap();
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", Change::add)).await.unwrap();
+        ledger.append(changing("member", Change::entomb)).await.unwrap();
+        publication.commit(&build(2, &members).0).await.unwrap();
+        signing.read_by(&[&key]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn signer_appends_to_no_generation_of_another_key() {
+    for fixture in StoreFixture::all() {
+        let [ours, theirs] = [(), ()].map(|()| Key::new());
+        let trust = Trust::of_signer(ours.public.clone());
+        let signing =
+            StoreFixture::over(fixture.store().clone().with_trust(trust)).signed_by(&ours);
+        signing.publish(&keys("member", 100)).await.unwrap();
+        let mut ledger = signing.writer.ledger(&audience()).await.unwrap();
+        let plain = StoreFixture::over(fixture.store().clone()).signed_by(&theirs);
+        plain.publish(&keys("member", 100)).await.unwrap();
+        let before = fixture.files().await;
+        for apply in [Change::add as fn(&mut Change, DeviceKey), Change::entomb] {
+            ledger.refresh().await.unwrap();
+            let error = ledger.append(changing("second", apply)).await.unwrap_err();
+            assert_eq!(error.cause(), "signature", "{error:?}");
+        }
+        assert_eq!(fixture.files().await, before);
+    }
+}
+
+#[tokio::test]
 async fn signer_without_public_keys_reads_only_its_own_files() {
     for fixture in StoreFixture::all() {
         let [ours, theirs] = [(), ()].map(|()| Key::new());

@@ -289,6 +289,10 @@ impl Ledger {
         let generation = Some(next.generation);
         if !files.is_empty() && self.checked != generation {
             self.writer.check_unsigned_write(&self.audience).await?;
+            if self.writer.signs() {
+                // Pods that accept the key of the generation refuse deltas of another one.
+                self.writer.store().manifest_of(&self.audience, next.generation).await?;
+            }
             self.checked = generation;
         }
         let _lock = lock_current(self.writer.backend(), &self.audience).await?;

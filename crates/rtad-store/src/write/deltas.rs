@@ -2,6 +2,7 @@
 
 use object_store::PutMode;
 
+use super::sign::Sign;
 use super::writer::StoreWriter;
 use crate::blocking::blocking;
 use crate::error::StoreError;
@@ -78,7 +79,7 @@ pub(super) async fn merged(
 }
 
 /// Whether a delta has a signature that names this key, valid or not.
-pub(super) async fn is_signed_by(
+async fn is_signed_by(
     writer: &StoreWriter,
     audience: &AudienceName,
     entry: &DeltaEntry,
@@ -91,6 +92,28 @@ pub(super) async fn is_signed_by(
         Err(StoreError::NotFound { .. } | StoreError::Manifest { .. }) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Signs the deltas that another key signed, or none, if the writer signs. Its public keys decide
+/// whether it may. The caller holds the lock of `CURRENT`.
+pub(super) async fn sign_deltas(
+    writer: &StoreWriter,
+    audience: &AudienceName,
+    entries: impl IntoIterator<Item = &DeltaEntry>,
+) -> Result<(), StoreError> {
+    let Some(key) = writer.signer().map(Sign::public_key) else { return Ok(()) };
+    for entry in entries {
+        if is_signed_by(writer, audience, entry, &key).await? {
+            continue;
+        }
+        match writer.store().delta_and_file(audience, entry).await {
+            Ok((_, file)) => put_delta(writer, audience, entry, file.bytes).await?,
+            // Merged into another delta meanwhile, which is signed now or by the next build.
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Writes a delta's file, durably. Readers find it once a `CURRENT` names it.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::base::Base;
-use super::deltas::{highest_sequence, merge_groups};
+use super::deltas::{highest_sequence, merge_groups, sign_deltas};
 use super::lock::lock_current;
 use super::put::replace_current;
 use super::writer::StoreWriter;
@@ -82,6 +82,8 @@ pub(super) async fn go_live(
         }
         base.check_is_live(live.as_ref())?;
         let current = next(writer, base, candidate, live.as_ref()).await?;
+        // Also those that were appended since the base, without this writer's key.
+        sign_deltas(writer, audience, current.delta_entries()).await?;
         match replace_current(writer.backend(), audience, live.as_ref(), &current).await {
             // Replaced by an append or by another loader: the next read shows which.
             Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => tried = Some(current),

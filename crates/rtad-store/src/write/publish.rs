@@ -23,18 +23,17 @@ use object_store::{ObjectStoreExt, PutMode, PutPayload};
 
 use super::base::Base;
 use super::chunks::{holds_chunk, put_unless_held, safe_chunks, sync_chunks};
-use super::deltas::{in_order, is_signed_by, merged, put_delta};
+use super::deltas::{in_order, merged, put_delta, sign_deltas};
 use super::gc::guard;
 use super::live::{Candidate, RetainedDeltas, go_live};
 use super::lock::{lock, lock_current};
 use super::probe::check_conditions;
-use super::sign::Sign;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
 use crate::layout::{current_path, manifest_path, signature_path};
 use rtad_core::files::FileLock;
 use rtad_core::snapshot::{
-    AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Digest, Folded, Manifest,
+    AudienceName, BuiltChunk, BuiltDelta, ChunkEntry, Current, Digest, Folded, Manifest,
 };
 
 /// Deltas that a generation carries on from earlier ones. More are merged into one.
@@ -174,29 +173,13 @@ impl Publication<'_> {
         }
     }
 
-    /// Signs the deltas that `CURRENT` or the manifest will still name and that another key signed,
-    /// or none. The public keys of the writer decide whether it may.
+    /// Signs the deltas that `CURRENT` or the manifest will still name: early, so that nothing is
+    /// written if the writer may not. Later ones are signed when the generation goes live.
     async fn sign_retained_deltas(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        let Some(key) = self.writer.signer().map(Sign::public_key) else { return Ok(()) };
-        let (store, audience) = (self.writer.store(), self.audience());
-        let live = self.base.current().into_iter();
-        let named = live.flat_map(|current| current.deltas.iter().chain(&current.tombstones));
-        let named: HashSet<_> = named.chain(manifest.folded_deltas()).collect();
-        for entry in named {
-            if is_signed_by(self.writer, audience, entry, &key).await? {
-                continue;
-            }
-            match store.delta_and_file(audience, entry).await {
-                Ok((_, file)) => {
-                    let _lock = lock_current(self.writer.backend(), audience).await?;
-                    put_delta(self.writer, audience, entry, file.bytes).await?;
-                }
-                // Merged into another delta meanwhile, which is signed now or by the next build.
-                Err(StoreError::NotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        let live = self.base.current().into_iter().flat_map(Current::delta_entries);
+        let named: HashSet<_> = live.chain(manifest.folded_deltas()).collect();
+        let _lock = lock_current(self.writer.backend(), self.audience()).await?;
+        sign_deltas(self.writer, self.audience(), named).await
     }
 
     /// The manifest with the folded deltas as they are live now: those that the build read may have
