@@ -26,6 +26,8 @@ pub(super) struct Session {
     pub(super) ledger: Option<Ledger>,
     /// Manifest of the generation last asked about, and its facts.
     facts: Option<(Digest, GenerationFacts)>,
+    /// Hash of the ids of all generations, once a manifest has said so.
+    pub(super) digest: Option<KeyDigest>,
     /// Manifest of the generation with values that a warning was logged for.
     warned: Option<Digest>,
 }
@@ -36,7 +38,8 @@ impl Session {
         audience: AudienceName,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        Self { store, audience, telemetry, ledger: None, facts: None, warned: None }
+        let (ledger, facts, digest, warned) = (None, None, None, None);
+        Self { store, audience, telemetry, ledger, facts, digest, warned }
     }
 
     /// Opens the ledger unless it is open. Returns whether this call opened it.
@@ -78,7 +81,15 @@ impl Session {
         let has_values = manifest.filter().value_bits() > 0;
         let facts = GenerationFacts { has_values, digest: manifest.key_digest() };
         self.facts = Some((current.manifest_sha256, facts));
+        self.digest = Some(facts.digest);
         Ok(facts)
+    }
+
+    /// The hash of the audience's ids, which no build changes: that of an earlier generation, if
+    /// the manifest is unreadable.
+    pub(super) async fn digest(&mut self, current: &Current) -> Result<KeyDigest, StoreError> {
+        let facts = self.facts(current).await;
+        facts.map(|facts| facts.digest).or_else(|error| self.digest.ok_or(error))
     }
 
     /// Logs once per generation that devices lost their values.

@@ -24,7 +24,7 @@ use rtad_store::write::Ledger;
 use super::batch::{Coalesced, coalesce};
 use super::commands::{AudienceChange, Command, Write, Written};
 use super::members::Members;
-use super::session::{GenerationFacts, Session};
+use super::session::Session;
 use crate::error::ApiError;
 use crate::op::Op;
 
@@ -215,7 +215,13 @@ impl Writer {
         let ledger = self.session.ledger.as_mut().expect("it was just opened");
         match ledger.current().state {
             State::Live => Ok(ledger),
-            state => Err(ApiError::not_live(state)),
+            state => {
+                if state == State::Deleted {
+                    // A later audience of the name may have another hash.
+                    self.session.digest = None;
+                }
+                Err(ApiError::not_live(state))
+            }
         }
     }
 
@@ -236,7 +242,7 @@ impl Writer {
         ledger: &mut Ledger,
         batch: &mut Vec<Write>,
     ) -> Result<(), StoreError> {
-        self.refuse_other_digests(ledger, batch).await;
+        self.refuse_other_digests(ledger, batch).await?;
         let has_values = self.has_values(ledger, batch).await?;
         let needs_members = |write: &Write| write.request.op == Op::AddIfAbsent;
         let mut members = None;
@@ -287,17 +293,23 @@ impl Writer {
     }
 
     /// Refuses requests with ids of another hash than those of the audience, which it has for good.
-    /// An unreadable manifest stops no request.
-    async fn refuse_other_digests(&mut self, ledger: &Ledger, batch: &mut Vec<Write>) {
-        let Ok(GenerationFacts { digest, .. }) = self.session.facts(ledger.current()).await else {
-            return;
-        };
+    /// An unknown hash is an error: the requests could have no effect.
+    async fn refuse_other_digests(
+        &mut self,
+        ledger: &Ledger,
+        batch: &mut Vec<Write>,
+    ) -> Result<(), StoreError> {
+        if batch.iter().all(|write| write.request.digest.is_none()) {
+            return Ok(());
+        }
+        let digest = self.session.digest(ledger.current()).await?;
         let is_other = |write: &mut Write| write.request.digest.is_some_and(|it| it != digest);
         Self::refuse(batch.extract_if(.., is_other).collect(), &ApiError::OtherDigest(digest));
+        Ok(())
     }
 
     /// Whether the generation has values that additions of the batch replace. Refuses requests with
-    /// values if it has none. An unreadable manifest does not stop other requests.
+    /// values if it has none.
     async fn has_values(
         &mut self,
         ledger: &mut Ledger,
@@ -306,17 +318,15 @@ impl Writer {
         if !batch.iter().any(|write| write.request.op.adds()) {
             return Ok(false);
         }
-        let has_values = |facts: GenerationFacts| facts.has_values;
-        let mut found = self.session.facts(ledger.current()).await.map(has_values);
+        let mut has_values = self.session.facts(ledger.current()).await?.has_values;
         let is_valued = |write: &mut Write| !write.request.values.is_empty();
-        if !batch.iter_mut().any(is_valued) {
-            return Ok(found.unwrap_or(false));
+        if has_values || !batch.iter_mut().any(is_valued) {
+            return Ok(has_values);
         }
         // A build may have published values since.
-        if matches!(found, Ok(false)) && ledger.refresh().await? {
-            found = self.session.facts(ledger.current()).await.map(has_values);
+        if ledger.refresh().await? {
+            has_values = self.session.facts(ledger.current()).await?.has_values;
         }
-        let has_values = found?;
         if !has_values {
             Self::refuse(batch.extract_if(.., is_valued).collect(), &ApiError::NoValues);
         }
