@@ -93,6 +93,10 @@ pub(crate) mod tests {
             self.broken.store(syncs, Ordering::Release);
         }
 
+        pub(crate) fn has_failed_syncs(&self) -> bool {
+            self.broken.load(Ordering::Acquire) == 0
+        }
+
         pub(crate) fn hang_syncs(&self, hang: bool) {
             *self.hangs.lock().unwrap() = hang;
             self.resumed.notify_all();

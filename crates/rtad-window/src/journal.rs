@@ -136,23 +136,7 @@ impl Journal {
     ///
     /// The sync failed; `restart` must follow.
     pub(crate) fn keep_synced(&mut self) -> io::Result<()> {
-        if let Some(Syncing { until, result }) = &self.syncing {
-            let ended = match self.unsynced_bytes > MAX_UNSYNCED {
-                true => result.recv().map_err(|_| mpsc::TryRecvError::Disconnected),
-                false => result.try_recv(),
-            };
-            match ended {
-                Err(mpsc::TryRecvError::Empty) => return Ok(()),
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    return Err(io::Error::other("the thread of a sync has ended"));
-                }
-                Ok(synced) => {
-                    let until = *until;
-                    synced?;
-                    self.set_synced(until);
-                }
-            }
-        }
+        self.end_sync(self.unsynced_bytes > MAX_UNSYNCED)?;
         if self.sync_due().is_some_and(|due| due.is_zero()) {
             let (send, result) = mpsc::channel();
             let (file, queue) = (self.segment.file()?, Arc::clone(&self.queue));
@@ -165,6 +149,27 @@ impl Journal {
             self.syncing = Some(Syncing { until: self.segment.next_group, result });
         }
         Ok(())
+    }
+
+    /// Takes the result of the sync in the other thread, if it has ended or `waits`.
+    fn end_sync(&mut self, waits: bool) -> io::Result<()> {
+        let Some(Syncing { until, result }) = &self.syncing else { return Ok(()) };
+        let ended = match waits {
+            true => result.recv().map_err(|_| mpsc::TryRecvError::Disconnected),
+            false => result.try_recv(),
+        };
+        match ended {
+            Err(mpsc::TryRecvError::Empty) => Ok(()),
+            Err(mpsc::TryRecvError::Disconnected) => {
+                Err(io::Error::other("the thread of a sync has ended"))
+            }
+            Ok(synced) => {
+                let until = *until;
+                synced?;
+                self.set_synced(until);
+                Ok(())
+            }
+        }
     }
 
     /// Groups before this number are durable.
@@ -182,6 +187,8 @@ impl Journal {
     ///
     /// The sync failed; `restart` must follow.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
+        // The file system reports a failure once: the sync below would not find it.
+        self.end_sync(true)?;
         if !self.unsynced.is_empty() {
             self.segment.sync()?;
             self.set_synced(self.segment.next_group);

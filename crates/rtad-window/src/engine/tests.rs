@@ -4,6 +4,7 @@ mod driven;
 mod model;
 
 use tempfile::TempDir;
+use testkit::wait_until;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -128,6 +129,35 @@ fn failed_sync_of_an_interval_loses_nothing() {
     drop(driven);
     let mut restarted = Driven::open(copy.path(), SPEC, LONG, 0);
     assert_eq!(restarted.counts(keys([1, 2])), [1, 1]);
+}
+
+/// The file system reports a failure once: a later sync of the same file succeeds.
+#[test]
+fn failure_of_a_running_sync_is_found_by_the_next_sync() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut driven = open(&dir, D::Interval(Duration::from_millis(2)));
+    driven.observe(keys([1])).unwrap();
+    driven.disk.hang_syncs(true);
+    wait_until("a sync has begun", || {
+        driven.engine.run_cycle(Duration::ZERO);
+        driven.disk.is_syncing()
+    });
+    driven.disk.fail_syncs(1);
+    driven.disk.hang_syncs(false);
+    wait_until("the sync has failed", || driven.disk.has_failed_syncs());
+    // The sync of a checkpoint, or of the end.
+    driven.engine.journal.as_mut().unwrap().sync().unwrap_err();
+    assert!(driven.engine.end());
+    // The group is in the next segment, whose sync did not fail.
+    let path = crate::log::segment_path(dir.path(), 2);
+    assert_eq!(driven.disk.synced_bytes(&path), path.metadata().unwrap().len());
+    std::fs::write(
+        crate::log::segment_path(dir.path(), 1),
+        &std::fs::read(crate::log::segment_path(dir.path(), 1)).unwrap()[..40],
+    )
+    .unwrap();
+    let (mut restarted, _dir) = driven.crash(SPEC, LONG);
+    assert_eq!(restarted.counts(keys([1])), [1]);
 }
 
 #[test]
