@@ -64,7 +64,8 @@ impl ServedWindow {
         match self.handle.checkpoint(mark.unix_seconds).await {
             Ok(Some(saved)) => {
                 tracing::debug!(window, "checkpoint of the window written");
-                self.add_upload(&saved, mark);
+                // The next one follows at its time.
+                let _ = self.add_upload(&saved, mark);
             }
             Ok(None) => tracing::warn!(window, "no checkpoint: the window's log failed meanwhile"),
             Err(error) => {
@@ -74,13 +75,16 @@ impl ServedWindow {
         }
     }
 
-    fn add_upload(&self, saved: &SavedCheckpoint, mark: CheckpointMark) {
-        let Some(owner) = &self.owner else { return };
+    /// Keeps a checkpoint for the next upload, if the store has the window; whether it is kept.
+    pub(super) fn add_upload(&self, saved: &SavedCheckpoint, mark: CheckpointMark) -> bool {
+        let Some(owner) = &self.owner else { return true };
         let mark = CheckpointMark { changes: saved.changes, ..mark };
-        if let Err(error) = owner.add(saved, mark) {
+        let added = owner.add(saved, mark);
+        if let Err(error) = &added {
             let (window, error) = (self.config.name.as_str(), error.to_string());
             tracing::warn!(window, error, "checkpoint of the window not read");
         }
+        added.is_ok()
     }
 
     /// Keeps the lease, and a checkpoint in the store, until `stop` or another owner.
@@ -188,14 +192,11 @@ impl ServedWindow {
         *counted = (stats.failures, stats.answers_evicted);
     }
 
-    /// Writes what is queued, and a last checkpoint; whether it is written.
+    /// Writes what is queued, and a last checkpoint; whether it is written and kept for the upload.
     async fn close(&self) -> bool {
         let mark = self.checkpoint_mark();
         let error = match self.handle.close(mark.unix_seconds).await {
-            Ok(Some(saved)) => {
-                self.add_upload(&saved, mark);
-                return true;
-            }
+            Ok(Some(saved)) => return self.add_upload(&saved, mark),
             // A window that is not kept has none.
             Ok(None) if self.owner.is_none() => return true,
             Ok(None) => "the log of the window has failed".to_owned(),

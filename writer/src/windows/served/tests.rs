@@ -195,6 +195,18 @@ async fn lease_is_given_back_only_with_the_last_checkpoint() {
     }
 }
 
+/// A stop gives the lease back by this answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoint_whose_file_cannot_be_opened_is_not_kept_for_an_upload() {
+    let owner = Owned::start(FSYNC).await;
+    let saved = owner.window.handle.checkpoint(now_unix_seconds()).await.unwrap().unwrap();
+    assert!(owner.window.add_upload(&saved, owner.window.checkpoint_mark()));
+    owner.store().await;
+    std::fs::remove_file(&saved.path).unwrap();
+    assert!(!owner.window.add_upload(&saved, owner.window.checkpoint_mark()));
+    assert!(!owner.window.owner.as_ref().unwrap().has_pending());
+}
+
 /// Two that end at the same time, as at a stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn older_checkpoint_does_not_replace_a_newer_one() {
