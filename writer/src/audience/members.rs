@@ -61,6 +61,12 @@ impl Members {
         }
     }
 
+    /// Stands for a load in progress.
+    #[cfg(test)]
+    pub(super) fn hold(&mut self) {
+        self.loading = Some(tokio::spawn(std::future::pending()));
+    }
+
     /// Waits for the running load, or forever without one. Cancel-safe.
     pub(super) async fn loaded(&mut self) -> Result<(), StoreError> {
         let Some(loading) = &mut self.loading else { return std::future::pending().await };

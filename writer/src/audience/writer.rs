@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -79,6 +80,7 @@ impl Writer {
             while let Ok(command) = self.queue.try_recv() {
                 self.pending.push_back(command);
             }
+            self.check_load();
             match self.pending.pop_front() {
                 Some(Command::Write(first)) => {
                     next = Instant::now() + self.pace.every;
@@ -127,6 +129,15 @@ impl Writer {
             }
         }
         true
+    }
+
+    /// Ends a load that has finished, also while the queue is never empty. Writes that were already
+    /// answered with `no_answer` leave their permits to others.
+    fn check_load(&mut self) {
+        self.waiting.retain(|write| !write.reply.is_closed());
+        if let Some(loaded) = self.members.loaded().now_or_never() {
+            self.on_loaded(loaded);
+        }
     }
 
     fn on_loaded(&mut self, loaded: Result<(), StoreError>) {

@@ -7,6 +7,7 @@ use rtad_core::snapshot::{AudienceName, ManifestBuilder, Overlay};
 
 use rtad_store::Store;
 use rtad_store::write::{Change, StoreWriter};
+use testkit::client::metric;
 use testkit::faulty_store::FaultyStore;
 use tokio::sync::oneshot;
 
@@ -318,7 +319,8 @@ async fn changes_and_writes_are_applied_in_order() {
     assert_eq!(request.await.unwrap().unwrap().new, [false, true, true]);
     assert_eq!(exists.await.unwrap(), Err(ApiError::Exists));
 
-    let queue = Queue::new(&store, 1000);
+    let mut queue = Queue::new(&store, 1000);
+    queue.writer.members.hold();
     let waiting = queue.ask(Op::AddIfAbsent, &[4]);
     let deleted = queue.change(AudienceChange::Delete);
     let late = queue.ask(Op::Add, &[5]);
@@ -394,4 +396,35 @@ async fn additions_are_refused_without_the_manifest() {
     queue.run().await;
     assert_eq!(added.await.unwrap().unwrap_err(), ApiError::Store);
     assert_eq!(sequence(&store).await, 1);
+}
+
+#[tokio::test]
+async fn loaded_filters_are_used_while_other_requests_wait() {
+    let store = store().await;
+    let queue = Queue::new(&store, 1);
+    let absent = queue.ask(Op::AddIfAbsent, &[1000]);
+    let others: Vec<_> = (0..200).map(|number| queue.ask(Op::Add, &[number])).collect();
+    queue.run().await;
+    let absent = absent.await.unwrap().unwrap().sequence;
+    let mut last = 0;
+    for other in others {
+        last = other.await.unwrap().unwrap().sequence;
+    }
+    assert!(absent < last, "{absent} {last}");
+}
+
+#[tokio::test]
+async fn unanswered_request_that_waits_for_filters_gives_its_permit_back() {
+    let store = store().await;
+    let mut queue = Queue::new(&store, 1000);
+    queue.writer.members.hold();
+    let idle = Queue::new(&store, 1000).writer;
+    let absent = queue.ask(Op::AddIfAbsent, &[1]);
+    tokio::spawn(std::mem::replace(&mut queue.writer, idle).run());
+    let requests = || metric(&queue.telemetry.render(), "rtad_writer_queue");
+    queue.ask(Op::Add, &[2]).await.unwrap().unwrap();
+    assert_eq!(requests(), 1.0);
+    drop(absent);
+    queue.ask(Op::Add, &[3]).await.unwrap().unwrap();
+    assert_eq!(requests(), 0.0);
 }
