@@ -9,6 +9,7 @@ use std::process::Command;
 
 use bytes::Bytes;
 use rtad::catalog::Serving;
+use rtad::log::LogTap;
 use rtad::platform::{DeviceKeys, IdReader};
 use rtad::strategy::NoAttributes;
 use rtad_core::device::{DeviceKey, IdKind};
@@ -23,6 +24,8 @@ const BATCH: usize = 1_000;
 
 /// Prefix of an operation under the rules of [`super::STEERED`].
 pub(crate) const STEERED: &str = "steered ";
+/// Prefix of an operation whose request is logged.
+pub(crate) const LOGGED: &str = "logged ";
 
 /// Operations besides those of the platforms.
 const OPERATIONS: [(&str, &str); 3] = [
@@ -41,13 +44,15 @@ pub(crate) fn table(store: &Path, lanes: &[Lane]) {
         );
     }
     println!(
-        "\n| body → answer | one audience excluded | \
-         with three nested rules, a value and an experiment | ratio |\n|---|---|---|---|"
+        "\n| body → answer | one audience excluded | the same, logged | \
+         with three nested rules, a value and an experiment | ratio |\n|---|---|---|---|---|"
     );
     for lane in lanes.iter().filter(|lane| lane.path.starts_with("/rta/")) {
         let plain = each(store, lane.path);
-        let steered = each(store, &format!("{STEERED}{}", lane.path));
-        println!("| {} | {plain:.0} | {steered:.0} | {:.2} |", lane.name, steered / plain);
+        let [logged, steered] =
+            [LOGGED, STEERED].map(|prefix| each(store, &format!("{prefix}{}", lane.path)));
+        let ratio = steered / plain;
+        println!("| {} | {plain:.0} | {logged:.0} | {steered:.0} | {ratio:.2} |", lane.name);
     }
 }
 
@@ -75,7 +80,13 @@ fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
 
 /// Runs under valgrind.
 #[inline(never)]
-pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &str, count: u64) {
+pub(crate) fn repeat(
+    (serving, ids): (&Serving, &IdReader),
+    keys: u64,
+    operation: &str,
+    tap: Option<&LogTap>,
+    count: u64,
+) {
     let device = |number: u64| {
         lanes::member(if number.is_multiple_of(2) { number % keys } else { keys + number })
     };
@@ -107,7 +118,7 @@ pub(crate) fn repeat(serving: &Serving, ids: &IdReader, keys: u64, operation: &s
                 ids,
                 path,
                 bodies.next().expect("a lane has bodies").clone(),
-                None,
+                tap,
             ))),
         }
     }

@@ -156,7 +156,12 @@ fn counted(store: &Path) {
         None => (PLAIN, &*operation),
     };
     let (serving, ids) = loaded(store, strategies);
-    instructions::repeat(&serving, &ids, COUNTED_KEYS, operation, count.parse().expect("a number"));
+    let (log, operation) = match operation.strip_prefix(instructions::LOGGED) {
+        Some(operation) => (Some(Log::start()), operation),
+        None => (None, operation),
+    };
+    let (tap, count) = (log.as_ref().map(|log| &log.tap), count.parse().expect("a number"));
+    instructions::repeat((&serving, &ids), COUNTED_KEYS, operation, tap, count);
 }
 
 /// Time and allocations from request body to answer body, without HTTP.
