@@ -62,8 +62,8 @@ impl AppendWriter {
         Ok(Self { ledger, operation })
     }
 
-    /// Refuses ids of another hash than those of the live generation. An unreadable one does not
-    /// stop an erasure.
+    /// Refuses ids of another hash than those of the live generation. A damaged or lost manifest
+    /// does not stop an erasure, an outage does: the ids could have no effect.
     pub(super) async fn check_digest(
         &self,
         store: &Store,
@@ -72,7 +72,8 @@ impl AppendWriter {
     ) -> Result<(), CommandError> {
         match store.manifest(audience, self.current()).await {
             Ok(live) => Ok(OtherDigest::check(&live, digest)?),
-            Err(_) => Ok(()),
+            Err(StoreError::Manifest { .. } | StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
