@@ -36,6 +36,8 @@ REPORT = -1  # in place of a bucket number: marks the report of a step
 PART_KEYS = 4 << 20  # keys per `distinct` step: about 130 MB
 LINES_PER_WRITE = 4096
 FRAMES_PER_BATCH = 256
+MALFORMED_ROWS = "_rtad_malformed"  # Spark's column of malformed rows
+MALFORMED = "malformed row"  # an id of no kind, as it has a space
 STEP_ERROR = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
 PUBLISH_FLAGS = (
     "max_reject_ratio",
@@ -228,7 +230,8 @@ def read_keys(spark, args):
         reader = spark.read.options(header=True, escape='"', sep=args.delimiter)
         table = reader.csv(args.inputs)
     elif args.format == "json":
-        table = spark.read.json(args.inputs)
+        # Spark gives a malformed row nulls, which would be blank ids.
+        table = spark.read.json(args.inputs, columnNameOfCorruptRecord=MALFORMED_ROWS)
     elif args.format == "parquet":
         table = spark.read.parquet(*args.inputs)
     else:
@@ -241,8 +244,12 @@ def read_keys(spark, args):
         if kind == "md5" and dict(table.select(cell.alias("c")).dtypes)["c"] == "binary":
             # 16 bytes are a digest; other values are text.
             cell = F.when(F.length(cell) == 16, F.lower(F.hex(cell))).otherwise(cell.cast("string"))
+        cell = cell.cast("string")
+        # Spark has this column only if there is a malformed row.
+        if number == 0 and args.format == "json" and MALFORMED_ROWS in table.columns:
+            cell = F.when(F.col(MALFORMED_ROWS).isNull(), cell).otherwise(MALFORMED)
         names.append(f"c{number}")
-        columns.append(cell.cast("string").alias(names[-1]))
+        columns.append(cell.alias(names[-1]))
         flags += ["--column", f"{names[-1]}={kind}"]
     flags += ["--format", "csv"]
     step = functools.partial(make_keys_of_batches, loader=args.loader, flags=flags, columns=names)
