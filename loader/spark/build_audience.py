@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark import SparkFiles, StorageLevel
 from pyspark.sql import SparkSession
@@ -38,6 +39,7 @@ LINES_PER_WRITE = 4096
 FRAMES_PER_BATCH = 256
 MALFORMED_ROWS = "_rtad_malformed"  # Spark's column of malformed rows
 MALFORMED = "malformed row"  # an id of no kind, as it has a space
+FILES_AT_ONCE = 16  # files whose headers are read at once
 STEP_ERROR = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
 PUBLISH_FLAGS = (
     "max_reject_ratio",
@@ -214,6 +216,55 @@ def frames_of(records):
     return records.filter(lambda record: record[0] != REPORT)
 
 
+def refuse(message):
+    """Ends the job as the loader refuses an input."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(3)
+
+
+def first_lines(spark, files):
+    """The first line of each file that is not blank; None of an empty file."""
+    java, hadoop = spark._jvm.java, spark._jvm.org.apache.hadoop
+    new_path, new_uri, new_reader = hadoop.fs.Path, java.net.URI, java.io.InputStreamReader
+    buffered, conf = java.io.BufferedReader, spark._jsc.hadoopConfiguration()
+    codecs = hadoop.io.compress.CompressionCodecFactory(conf)
+
+    def first_line(file):
+        path = new_path(new_uri(file))
+        stream = path.getFileSystem(conf).open(path)
+        codec = codecs.getCodec(path)
+        lines = buffered(new_reader(codec.createInputStream(stream) if codec else stream, "UTF-8"))
+        try:
+            texts = (line.removeprefix("\ufeff") for line in iter(lines.readLine, None))
+            return next((text for text in texts if text.strip()), None)
+        finally:
+            lines.close()
+
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        return list(pool.map(first_line, files))
+
+
+def check_headers(spark, table, args):
+    """Refuses files with another header than the first: Spark would read their cells by position.
+    Spark's own errors quote headers, and the first line of a file without one has ids."""
+    files = table.inputFiles()
+    headers = [(file, line) for file, line in zip(files, first_lines(spark, files)) if line]
+    for file, line in headers:
+        if line != headers[0][1]:
+            refuse(f"input {file}: has another header than {headers[0][0]}: expected the same")
+    fold = str if spark.conf.get("spark.sql.caseSensitive") == "true" else str.lower
+    found = [fold(name) for name in table.columns]
+    for column in args.column:
+        name, _ = column_and_kind(args, column)
+        if fold(name.strip("`")) not in found:
+            refuse(f"no input has a column {json.dumps(name)}: expected a header row with it")
+
+
+def column_and_kind(args, column):
+    name, equals, kind = column.rpartition("=")
+    return (name, kind) if equals else (column, args.id_kind)
+
+
 def read_keys(spark, args):
     """The keys of all inputs as frames, and a report of each partition."""
     flags = ["--id-kind", args.id_kind, "--threads", str(args.threads)]
@@ -228,7 +279,8 @@ def read_keys(spark, args):
         )
     if args.format == "csv":
         reader = spark.read.options(header=True, escape='"', sep=args.delimiter)
-        table = reader.csv(args.inputs)
+        table = reader.options(enforceSchema=False).csv(args.inputs)
+        check_headers(spark, table, args)
     elif args.format == "json":
         # Spark gives a malformed row nulls, which would be blank ids.
         table = spark.read.json(args.inputs, columnNameOfCorruptRecord=MALFORMED_ROWS)
@@ -238,8 +290,7 @@ def read_keys(spark, args):
         table = functools.reduce(lambda a, b: a.unionByName(b), map(spark.table, args.inputs))
     columns, names = [], []
     for number, column in enumerate(args.column):
-        name, equals, kind = column.rpartition("=")
-        name, kind = (name, kind) if equals else (column, args.id_kind)
+        name, kind = column_and_kind(args, column)
         cell = F.col(name)
         if kind == "md5" and dict(table.select(cell.alias("c")).dtypes)["c"] == "binary":
             # 16 bytes are a digest; other values are text.

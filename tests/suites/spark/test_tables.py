@@ -1,8 +1,10 @@
 """Tables that Spark's readers would take in part, in a session of this process."""
 
+import gzip
 import importlib.util
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -72,3 +74,28 @@ def test_malformed_json_rows_are_malformed_ids(read, tmp_path):
     # The second cell of a malformed row is blank.
     found = read("json", *columns, tmp_path)
     assert found == {"keys": 6, "malformed": 3, "blank": 3}
+
+
+def test_other_headers_are_refused_without_their_names(read, tmp_path, capfd):
+    ids = synth(6, "--id-kind", "oaid")
+    columns = ["--column", "oaid=oaid", tmp_path]
+    rows = [f"{one},{number}" for number, one in enumerate(ids)]
+    # Files of any name, also compressed; a header may end with a delimiter.
+    (tmp_path / "a [1] 100%.csv").write_text("\n".join(["\ufeffoaid,note,", *rows[:3]]))
+    with gzip.open(tmp_path / "b.csv.gz", "wt") as file:
+        file.write("\n".join(["", "oaid,note,", *rows[3:]]))
+    (tmp_path / "empty.csv").touch()
+    assert read("csv", *columns) == {"keys": 6}
+    other = tmp_path / "other.csv"
+    for lines in (["note,oaid,", "1,2"], rows):
+        other.write_text("\n".join(lines))
+        with pytest.raises(SystemExit, match="^3$"):
+            read("csv", *columns)
+    with pytest.raises(SystemExit, match="^3$"):
+        read("csv", "--column", "oaid=oaid", other)
+    written = "".join(capfd.readouterr())
+    assert re.findall("^error: .*", written, re.MULTILINE)[2:] == [
+        'error: no input has a column "oaid": expected a header row with it'
+    ]
+    assert written.count(": has another header than ") == 2
+    assert not any(one in written for one in ids)
