@@ -277,15 +277,16 @@ def read_keys(spark, args):
         return lines.mapPartitions(
             functools.partial(make_keys_of_lines, loader=args.loader, flags=flags)
         )
+    reader = spark.read.options(recursiveFileLookup=True)
     if args.format == "csv":
-        reader = spark.read.options(header=True, escape='"', sep=args.delimiter)
-        table = reader.options(enforceSchema=False).csv(args.inputs)
+        reader = reader.options(header=True, escape='"', sep=args.delimiter, enforceSchema=False)
+        table = reader.csv(args.inputs)
         check_headers(spark, table, args)
     elif args.format == "json":
         # Spark gives a malformed row nulls, which would be blank ids.
-        table = spark.read.json(args.inputs, columnNameOfCorruptRecord=MALFORMED_ROWS)
+        table = reader.json(args.inputs, columnNameOfCorruptRecord=MALFORMED_ROWS)
     elif args.format == "parquet":
-        table = spark.read.parquet(*args.inputs)
+        table = reader.parquet(*args.inputs)
     else:
         table = functools.reduce(lambda a, b: a.unionByName(b), map(spark.table, args.inputs))
     columns, names = [], []

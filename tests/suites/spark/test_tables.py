@@ -7,6 +7,8 @@ import os
 import re
 import sys
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from suites.testkit.ports import HOST
@@ -99,3 +101,16 @@ def test_other_headers_are_refused_without_their_names(read, tmp_path, capfd):
     ]
     assert written.count(": has another header than ") == 2
     assert not any(one in written for one in ids)
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_files_in_subfolders_are_read(read, tmp_path, format):
+    ids = synth(4, "--id-kind", "oaid")
+    for one, folder in zip(ids, ("", "part", "dt=2026-11-21/hour=07", "_temporary")):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        file = tmp_path / folder / f"a.{format}"
+        if format == "parquet":
+            pyarrow.parquet.write_table(pyarrow.table({"oaid": [one]}), file)
+        else:
+            file.write_text(f"oaid\n{one}\n" if format == "csv" else json.dumps({"oaid": one}))
+    assert read(format, "--column", "oaid=oaid", tmp_path) == {"keys": 3}
