@@ -39,7 +39,9 @@ LINES_PER_WRITE = 4096
 FRAMES_PER_BATCH = 256
 MALFORMED_ROWS = "_rtad_malformed"  # Spark's column of malformed rows
 MALFORMED = "malformed row"  # an id of no kind, as it has a space
-FILES_AT_ONCE = 16  # files whose headers are read at once
+PATH = re.compile(r"`([^`]+)`|([^.`]+)")  # names of a column's path
+STRICT = ("ignoreCorruptFiles", "ignoreMissingFiles")  # off: Spark would skip the rest of files
+FILES_AT_ONCE = 16  # files whose headers or footers are read at once
 STEP_ERROR = re.compile(r"rtad-loader (\w+) ended with (-?\d+): ([^\n]*)")
 PUBLISH_FLAGS = (
     "max_reject_ratio",
@@ -222,8 +224,15 @@ def refuse(message):
     sys.exit(3)
 
 
-def first_lines(spark, files):
-    """The first line of each file that is not blank; None of an empty file."""
+def of_files(table, read):
+    """Files of a table, each with the result of `read`."""
+    files = table.inputFiles()
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        return list(zip(files, pool.map(read, files)))
+
+
+def first_line_reader(spark):
+    """A function that reads a file's first line that is not blank; None of an empty file."""
     java, hadoop = spark._jvm.java, spark._jvm.org.apache.hadoop
     new_path, new_uri, new_reader = hadoop.fs.Path, java.net.URI, java.io.InputStreamReader
     buffered, conf = java.io.BufferedReader, spark._jsc.hadoopConfiguration()
@@ -240,24 +249,56 @@ def first_lines(spark, files):
         finally:
             lines.close()
 
-    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        return list(pool.map(first_line, files))
+    return first_line
+
+
+def paths_reader(spark):
+    """A function that reads the paths of a Parquet file's columns, as the text `[[a, b], [c]]`."""
+    java, apache = spark._jvm.java, spark._jvm.org.apache
+    new_path, new_uri, as_text = apache.hadoop.fs.Path, java.net.URI, java.util.Arrays.deepToString
+    input_of = apache.parquet.hadoop.util.HadoopInputFile.fromPath
+    open_file = apache.parquet.hadoop.ParquetFileReader.open
+    conf = spark._jsc.hadoopConfiguration()
+
+    def paths(file):
+        opened = open_file(input_of(new_path(new_uri(file)), conf))
+        try:
+            return as_text(opened.getFooter().getFileMetaData().getSchema().getPaths().toArray())
+        finally:
+            opened.close()
+
+    return paths
+
+
+def comparable_name(spark):
+    """A function that changes a column's name as Spark does to compare it."""
+    return str if spark.conf.get("spark.sql.caseSensitive").lower() == "true" else str.lower
 
 
 def check_headers(spark, table, args):
     """Refuses files with another header than the first: Spark would read their cells by position.
     Spark's own errors quote headers, and the first line of a file without one has ids."""
-    files = table.inputFiles()
-    headers = [(file, line) for file, line in zip(files, first_lines(spark, files)) if line]
+    headers = [(file, line) for file, line in of_files(table, first_line_reader(spark)) if line]
     for file, line in headers:
         if line != headers[0][1]:
             refuse(f"input {file}: has another header than {headers[0][0]}: expected the same")
-    fold = str if spark.conf.get("spark.sql.caseSensitive") == "true" else str.lower
-    found = [fold(name) for name in table.columns]
+    comparable = comparable_name(spark)
+    found = [comparable(name) for name in table.columns]
     for column in args.column:
         name, _ = column_and_kind(args, column)
-        if fold(name.strip("`")) not in found:
+        if comparable(name.strip("`")) not in found:
             refuse(f"no input has a column {json.dumps(name)}: expected a header row with it")
+
+
+def check_paths(spark, table, args):
+    """Refuses Parquet files without one of the columns: Spark would read nulls, which are blank."""
+    names = [column_and_kind(args, column)[0] for column in args.column]
+    comparable = comparable_name(spark)
+    for file, found in of_files(table, paths_reader(spark)):
+        for name in names:
+            path = ", ".join(quoted or part for quoted, part in PATH.findall(name))
+            if comparable(f"[{path}]") not in comparable(found):
+                refuse(f"input {file}: has no column {json.dumps(name)} of ids")
 
 
 def column_and_kind(args, column):
@@ -287,6 +328,7 @@ def read_keys(spark, args):
         table = reader.json(args.inputs, columnNameOfCorruptRecord=MALFORMED_ROWS)
     elif args.format == "parquet":
         table = reader.parquet(*args.inputs)
+        check_paths(spark, table, args)
     else:
         table = functools.reduce(lambda a, b: a.unionByName(b), map(spark.table, args.inputs))
     columns, names = [], []
@@ -464,9 +506,21 @@ def parse():
     return args
 
 
+def start_session(args):
+    builder = SparkSession.builder.appName(f"rtad {args.audience}")
+    for name in STRICT:
+        builder.config(f"spark.files.{name}", "false").config(f"spark.sql.files.{name}", "false")
+    spark = builder.getOrCreate()
+    # The context of a session that ran before keeps its settings.
+    for name in STRICT:
+        if spark.sparkContext.getConf().get(f"spark.files.{name}", "false") != "false":
+            refuse(f"spark.files.{name}: expected false in the session")
+    return spark
+
+
 def main():
     args = parse()
-    spark = SparkSession.builder.appName(f"rtad {args.audience}").getOrCreate()
+    spark = start_session(args)
     # Private folder for the keys of deltas, removed at the end.
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -3,9 +3,9 @@
 import gzip
 import importlib.util
 import json
-import os
 import re
 import sys
+from types import SimpleNamespace
 
 import pyarrow
 import pyarrow.parquet
@@ -33,18 +33,19 @@ def job():
 
 @pytest.fixture(scope="module")
 def spark(job):
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = job.SparkSession.builder.master("local[2]")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.driver.bindAddress": HOST,
-        "spark.driver.host": HOST,
-        "spark.driver.memory": "512m",
-    }.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+    """A session of the job on a cluster that skips damaged files."""
+    settings = ["spark.ui.enabled=false"]
+    settings += [f"spark.driver.host={HOST}", f"spark.driver.bindAddress={HOST}"]
+    for name in job.STRICT:
+        settings += [f"spark.files.{name}=true", f"spark.sql.files.{name}=true"]
+    words = ["--master", "local[2]", "--driver-memory", "512m"]
+    words += [word for setting in settings for word in ("--conf", setting)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_SUBMIT_ARGS", " ".join([*words, "pyspark-shell"]))
+        session = job.start_session(SimpleNamespace(audience="users"))
+        yield session
+        session.stop()
 
 
 @pytest.fixture
@@ -114,3 +115,49 @@ def test_files_in_subfolders_are_read(read, tmp_path, format):
         else:
             file.write_text(f"oaid\n{one}\n" if format == "csv" else json.dumps({"oaid": one}))
     assert read(format, "--column", "oaid=oaid", tmp_path) == {"keys": 3}
+
+
+def test_parquet_files_without_the_column_are_refused(read, tmp_path, capfd):
+    ids = synth(3, "--id-kind", "oaid")
+
+    def write(name, columns):
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / name)
+
+    write("a 1.parquet", {"device": [{"oaid": ids[0]}], "note": [ids[0]]})
+    # Spark's names of columns have no case.
+    write("b.parquet", {"Device": [{"OAID": ids[1]}]})
+    columns = ["--column", "device.`oaid`=oaid", tmp_path]
+    assert read("parquet", *columns) == {"keys": 2}
+    write("c.parquet", {"device": [{"imei": ids[2]}], "oaid": [ids[2]]})
+    with pytest.raises(SystemExit, match="^3$"):
+        read("parquet", *columns)
+    expected = r"^error: input \S+/c\.parquet: has no column .* of ids$"
+    assert re.search(expected, "".join(capfd.readouterr()), re.MULTILINE)
+
+
+@pytest.mark.parametrize("format", ["lines", "csv", "json"])
+def test_damaged_files_fail_where_the_cluster_skips_them(read, tmp_path, format):
+    ids = synth(20_000, "--id-kind", "oaid")
+    rows = [json.dumps({"oaid": one}) for one in ids] if format == "json" else ["oaid", *ids]
+    whole = gzip.compress("\n".join(rows).encode())
+    (tmp_path / "rows.gz").write_bytes(whole[: len(whole) // 2])
+    columns = ["--id-kind", "oaid"] if format == "lines" else ["--column", "oaid=oaid"]
+    with pytest.raises(Exception, match="EOFException|FAILED_READ_FILE"):
+        read(format, *columns, tmp_path)
+
+
+def test_damaged_parquet_fails_where_the_cluster_skips_it(read, tmp_path):
+    table = pyarrow.table({"oaid": synth(20_000, "--id-kind", "oaid")})
+    file = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(table, file, compression="snappy", use_dictionary=False)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:1000] + b"\xff" * 50_000 + whole[51_000:])
+    with pytest.raises(Exception, match="FAILED_READ_FILE|Parquet"):
+        read("parquet", "--column", "oaid=oaid", tmp_path)
+
+
+def test_session_that_skips_damaged_files_is_refused(job, spark, monkeypatch):
+    conf = spark.sparkContext.getConf().set("spark.files.ignoreCorruptFiles", "true")
+    monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _: conf)
+    with pytest.raises(SystemExit, match="^3$"):
+        job.start_session(SimpleNamespace(audience="users"))
