@@ -140,6 +140,10 @@ def _write(
         files = [files]
     if source is not None and files:
         raise TypeError("source and files: expected one of them")
+    # Batches are prepared for the columns and kinds of these arguments.
+    for flag, argument in ("column", "columns"), ("id_kind", "kind"):
+        if flag in flags:
+            raise TypeError(f"{flag}: expected as {argument}=")
     kinds = _kinds(columns)
     wanted = [(column, of_ids or kind) for column, of_ids in kinds.items()]
     if value is not None:

@@ -113,7 +113,9 @@ impl<'py> Tables<'py> {
             return Ok(TableBatch { columns: vec![Some(texts)], rows: array.len() });
         };
         let texts = |(index, field): (usize, &FieldRef)| {
-            let wanted = self.wanted.iter().find(|(name, _)| name == field.name());
+            // As the loader finds a column of the header: by its trimmed name.
+            let name = field.name().trim_ascii();
+            let wanted = self.wanted.iter().find(|(wanted, _)| wanted.trim_ascii() == name);
             let is_only = self.wanted.is_empty() && fields.len() == 1;
             let kind = wanted.map(|(_, kind)| *kind).or(is_only.then_some(self.kind));
             let Some(kind) = kind else { return Ok(None) };
@@ -140,6 +142,7 @@ impl Rows for TableBatch {
     }
 
     fn text(&self, column: usize, row: usize) -> &[u8] {
-        self.columns[column].as_ref().map_or(&[], |texts| texts.text(row))
+        // Empty text would be a blank id in each row.
+        self.columns[column].as_ref().expect("the column is wanted").text(row)
     }
 }

@@ -103,6 +103,15 @@ def test_columns_of_a_table_are_those_of_csv(rtad, tmp_path):
     assert found["keys"] == 2 * size
 
 
+def test_header_of_a_table_is_trimmed_as_that_of_csv(rtad, tmp_path):
+    store, ids = str(tmp_path / "store"), synth(100, "--id-kind", "oaid")
+    table = pyarrow.table({" oaid": ids, "note": ids, "score\t": [3] * len(ids)})
+    flags = {"columns": {"oaid": "oaid"}}
+    report = rtad.build(store, "users", table, value="score", filter="ribbon", **flags)
+    assert (report["keys"], report["blank"]) == (100, 0)
+    assert rtad.remove(store, "users", table, tombstone=True, **flags)["tombstones"] == 100
+
+
 def test_files_are_those_of_the_command_line(rtad, tmp_path):
     ids = synth(1000)
     for index in range(2):
@@ -285,6 +294,8 @@ def test_warning_that_is_an_error_does_not_hide_the_publication(rtad, tmp_path, 
     [
         ("ids.txt", {}, "source: a text or a path: expected rows; files= takes paths"),
         (["a"], {"files": "ids.txt"}, "source and files: expected one of them"),
+        (["a"], {"columns": "a", "column": "b"}, "column: expected as columns="),
+        (["a"], {"id_kind": "oaid"}, "id_kind: expected as kind="),
     ],
 )
 def test_sources_that_contradict_are_refused(rtad, source, flags, expected):
