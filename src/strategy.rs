@@ -275,7 +275,7 @@ impl Strategy {
         let has_lists = !self.exclude.is_empty() || !self.include.is_empty();
         let noted = NotedParts::new(attributes);
         let truth = rule.truth(&noted, &mut membership);
-        // Without a part read, no part decides.
+        // A part that was not read does not decide.
         let mut reason = || {
             let is_by_bucket =
                 noted.has_read() && rule.is_decided_by_bucket(attributes, &mut membership);

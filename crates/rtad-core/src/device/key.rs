@@ -65,8 +65,8 @@ impl KeyDigest {
 ///
 /// Two devices collide with probability 2⁻¹²⁸ per pair, so the key stands for the device.
 ///
-/// It has the alignment of a word. Unaligned, beside a flag, it is copied in parts that overlap,
-/// and a part of it that is read soon after waits for all of them: 10 ns for each copy.
+/// It has the alignment of a word. Unaligned, beside a flag, it is copied as two words that
+/// overlap, and the next copy waits until both are written: 19 ns for each id of a JSON batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(align(8))]
 pub struct DeviceKey([u8; 16]);
