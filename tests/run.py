@@ -55,6 +55,7 @@ LONGEST = "console stores monitoring k8s fleet streams docs python openapi".spli
 NO_TESTS = 5
 # Sizes of random tests in a long run.
 LONG = {
+    "EVENTS": "10000000",
     "LEDGER_SCHEDULES": "3000",
     "MUTANTS": "1000000",
     "RACES": "400",

@@ -147,7 +147,10 @@ fn empty_input_needs_allow_empty() {
     assert!(sandbox.store().is_empty());
     let built = sandbox.build("--allow-empty {}/blank");
     assert_eq!((counts(&built), &built["chunks"]), ([3, 0, 0, 3, 0], &0.into()));
-    assert_eq!(sandbox.run("verify --store {}/s --audience a --json").json()["keys"], 0);
+    assert_eq!(
+        sandbox.run("verify --store {}/s --audience a --probes 1000 --json").json()["keys"],
+        0
+    );
 }
 
 #[test]

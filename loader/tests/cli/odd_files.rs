@@ -1,5 +1,6 @@
-//! Odd files that warehouses, spreadsheets and archives produce, each alone and beside a good file,
-//! for every command that reads inputs: all of its ids are used, or the command ends with 3.
+//! Odd files that warehouses, spreadsheets and archives produce, each alone for one command, and
+//! beside a good file for every command that reads inputs: all of its ids are used, or the command
+//! ends with 3.
 
 use rtad_core::device::IdKind;
 use serde_json::Value;
@@ -353,24 +354,18 @@ fn hex(digits: &[u8]) -> u8 {
     u8::from_str_radix(digits, 16).expect("hex digits")
 }
 
-/// Runs every command on the inputs; gives its name, and the number of ids that it used.
-fn commands(
-    sandbox: &Sandbox,
-    flags: &str,
-    inputs: &str,
-    mut each: impl FnMut(&str, testkit::process::Outcome, fn(&Value) -> Option<u64>),
-) {
-    let dry = "--store {}/s --audience a --dry-run --json";
-    let usable = |report: &Value| report["usable"].as_u64();
-    for command in ["build --max-shrink 1", "append", "remove --tombstone"] {
-        each(command, sandbox.run(&format!("{command} {dry} {flags} {inputs}")), usable);
-    }
-    let verify =
-        format!("verify --store {{}}/s --audience a --probes 10 --json {flags} --against {inputs}");
-    each("verify", sandbox.run(&verify), |report| report["against"]["checked"].as_u64());
-    let dedup = format!("dedup --count --json {flags} {inputs}");
-    each("dedup", sandbox.run(&dedup), |report| report["first_seen"].as_u64());
-}
+/// A command, and the member of its report with the number of ids that it used.
+const COMMANDS: [(&str, &str); 5] = [
+    ("build --max-shrink 1 {DRY} {FLAGS} {INPUTS}", "/usable"),
+    ("append {DRY} {FLAGS} {INPUTS}", "/usable"),
+    ("remove --tombstone {DRY} {FLAGS} {INPUTS}", "/usable"),
+    (
+        "verify --store {}/s --audience a --probes 10 --json {FLAGS} --against {INPUTS}",
+        "/against/checked",
+    ),
+    ("dedup --count --json {FLAGS} {INPUTS}", "/first_seen"),
+];
+const DRY: &str = "--store {}/s --audience a --dry-run --json";
 
 fn check(odd_files: fn(&[String]) -> Vec<Odd>) {
     let sandbox = Sandbox::new();
@@ -378,7 +373,7 @@ fn check(odd_files: fn(&[String]) -> Vec<Odd>) {
     let (good, ids) = all.split_at(GOOD);
     sandbox.file("all", lines(&all));
     sandbox.build("{}/all");
-    for Odd { name, bytes, flags, expected } in odd_files(ids) {
+    for (n, Odd { name, bytes, flags, expected }) in odd_files(ids).into_iter().enumerate() {
         sandbox.file("odd", bytes);
         let good = match flags {
             flags if flags.starts_with(CSV) => format!(
@@ -389,30 +384,27 @@ fn check(odd_files: fn(&[String]) -> Vec<Odd>) {
             _ => lines(good),
         };
         sandbox.file("good", good);
-        for (inputs, beside) in [("{}/odd", 0), ("{}/good {}/odd", GOOD)] {
-            commands(&sandbox, flags, inputs, |command, outcome, used| match expected {
+        let run = |(command, used): (&str, &str), inputs: &str, usable: usize| {
+            let command =
+                command.replace("{DRY}", DRY).replace("{FLAGS}", flags).replace("{INPUTS}", inputs);
+            let outcome = sandbox.run(&command);
+            match expected {
                 Read => {
                     let report = outcome.json();
-                    assert_eq!(
-                        used(&report),
-                        Some((ODD + beside) as u64),
-                        "{name}, {command} {inputs}"
-                    );
+                    let used = report.pointer(used).and_then(Value::as_u64);
+                    assert_eq!(used, Some(usable as u64), "{name}: {command}");
                 }
                 Refused(error) => {
-                    assert_eq!(
-                        outcome.status,
-                        Some(3),
-                        "{name}, {command} {inputs}: {}",
-                        outcome.stderr
-                    );
-                    assert!(
-                        outcome.stderr.contains(error),
-                        "{name}, {command}: {}",
-                        outcome.stderr
-                    );
+                    let stderr = &outcome.stderr;
+                    assert_eq!(outcome.status, Some(3), "{name}: {command}: {stderr}");
+                    assert!(stderr.contains(error), "{name}: {command}: {stderr}");
                 }
-            });
+            }
+        };
+        // All commands read alike: alone, each file is read by one of them.
+        run(COMMANDS[n % COMMANDS.len()], "{}/odd", ODD);
+        for command in COMMANDS {
+            run(command, "{}/good {}/odd", GOOD + ODD);
         }
     }
 }

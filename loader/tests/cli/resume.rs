@@ -15,7 +15,7 @@ use testkit::wait_until;
 use crate::support::{LOADER, chunks};
 
 const FILES: u64 = 10;
-const PER_FILE: u64 = 200_000;
+const PER_FILE: u64 = 150_000;
 /// More keys than fit into 64 MiB, and seconds of work to interrupt.
 const KEYS: u64 = FILES * PER_FILE - 1000 * (FILES - 1);
 
@@ -182,7 +182,7 @@ fn journal_of_another_set_is_ignored() {
     killed_while_building(&sandbox);
     std::fs::remove_file(sandbox.path().join("spill/rtad-state.json")).unwrap();
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump[0-7]")).json();
-    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_593_000.into(), &false.into()));
+    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_193_000.into(), &false.into()));
     let verify = "verify --store {}/s --audience a --probes 1000 --json --against {}/dump[0-7]";
     assert_eq!(sandbox.run(verify).json()["against"]["false_negatives"], 0);
     assert!(is_clean(&sandbox));
@@ -293,7 +293,7 @@ fn build_of_other_inputs_starts_over() {
     let done = sandbox.run(&resume);
     let built = done.json_with_warning("holds an interrupted build of other inputs: input ");
     assert!(done.stderr.contains("/dump8: expected "), "{}", done.stderr);
-    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_793_000.into(), &false.into()));
+    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_343_000.into(), &false.into()));
     std::fs::remove_file(sandbox.path().join("spill/theirs")).unwrap();
     assert!(is_clean(&sandbox));
 
@@ -425,8 +425,8 @@ fn with_small_files(sandbox: &Sandbox, kib: u64, arguments: &str, stdin: &str) -
 #[test]
 fn build_resumes_after_a_full_disk() {
     let (sandbox, expected) = dumps();
-    // The final size of a partition's file is 125 kB.
-    let full = with_small_files(&sandbox, 60, &format!("{BUILD} {{}}/dump*"), "");
+    // The final size of a partition's file is 93 kB.
+    let full = with_small_files(&sandbox, 40, &format!("{BUILD} {{}}/dump*"), "");
     full.fails(1, "no room left after");
     assert_eq!(full.stderr.contains("with --resume continues it"), !is_clean(&sandbox), "{full:?}");
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
@@ -434,7 +434,7 @@ fn build_resumes_after_a_full_disk() {
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
     assert!(is_clean(&sandbox));
     let unnamed = "build --store {}/t --audience a --threads 2 --memory 64MiB {}/dump*";
-    with_small_files(&sandbox, 60, unnamed, "").fails(1, "no room left after");
+    with_small_files(&sandbox, 40, unnamed, "").fails(1, "no room left after");
 }
 
 #[test]

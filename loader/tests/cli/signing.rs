@@ -236,7 +236,9 @@ fn rotation_signs_tombstones_anew() {
     let both = "--public-key {}/a.pub --public-key {}/new.pub";
     sandbox.run(&format!("{rotate} {both}")).json();
     sandbox.run("list --store {}/s --public-key {}/new.pub").succeeds();
-    sandbox.run("verify --store {}/s --audience a --public-key {}/new.pub").succeeds();
+    sandbox
+        .run("verify --store {}/s --audience a --probes 1000 --public-key {}/new.pub")
+        .succeeds();
     // Deltas are verified as the manifest is.
     sandbox.file("more", lines(&ids(IdKind::Md5, 5..6)));
     sandbox
@@ -305,7 +307,7 @@ fn unsigned_change_of_a_signed_audience_is_refused() {
     ] {
         sandbox.run(command).fails(4, refused);
     }
-    sandbox.run("verify --store {}/s --audience a --public-key {}/a.pub").succeeds();
+    sandbox.run("verify --store {}/s --audience a --probes 1000 --public-key {}/a.pub").succeeds();
     // A rollback that writes no delta needs no key.
     sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
     sandbox.run("rollback --store {}/s --audience a --quiet").succeeds();

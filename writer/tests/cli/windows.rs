@@ -119,11 +119,6 @@ fn distinct_of(events: u64) -> u64 {
     events - events / 10_000 * 745
 }
 
-/// The number of events: `EVENTS`, or the given one.
-fn events_or(default: u64) -> u64 {
-    std::env::var("EVENTS").map_or(default, |text| text.parse().unwrap())
-}
-
 /// The members of an audience among keys, in the sandbox's directory.
 fn members(sandbox: &Sandbox, audience: &str, keys: &[DeviceKey]) -> HashSet<usize> {
     members_in(&sandbox.path().join("s").display().to_string(), audience, keys)

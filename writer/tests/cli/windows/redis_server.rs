@@ -7,7 +7,7 @@ use testkit::redis::Redis;
 use testkit::sandbox::Sandbox;
 use testkit::wait_until;
 
-use super::{events_or, info, path, race, serve};
+use super::{info, path, race, serve};
 use crate::process::{Api, Serve, TOKEN};
 
 /// Two owners share a window in Redis: each of the events is new once. `EVENTS` sets the number.
@@ -21,7 +21,7 @@ fn owners_share_a_window_in_redis() {
          backend_timeout = \"10s\"\n"
     );
     let serves = [serve(&sandbox, &window), serve(&sandbox, &window)];
-    race(&[&serves[0], &serves[1]], 8, events_or(400_000));
+    race(&[&serves[0], &serves[1]], 8, 400_000);
 
     let [mut one, mut other] = [serves[0].connect(), serves[1].connect()];
     let ids = json!({ "kind": "text", "ids": ["a", "b", ""] });
