@@ -108,14 +108,14 @@ pub enum StoreError {
     },
     /// An unsigned write over a signed generation.
     #[error(
-        "{audience}: live generation {generation} is signed, and pods with public keys refuse \
+        "{audience}: generation {generation} is signed, and pods with public keys refuse \
          unsigned changes to it; nothing was changed; --sign-key signs them, --allow-unsigned \
          makes them nevertheless"
     )]
     Unsigned {
         /// The audience.
         audience: AudienceName,
-        /// The live generation.
+        /// The generation that is live, or would be.
         generation: u64,
     },
     /// A file could not be signed.

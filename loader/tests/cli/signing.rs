@@ -297,7 +297,7 @@ fn unsigned_change_of_a_signed_audience_is_refused() {
     let sandbox = sandbox();
     sandbox.file("some", lines(&ids(IdKind::Md5, 0..9)));
     sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
-    let refused = "a: live generation 1 is signed, and pods with public keys refuse unsigned \
+    let refused = "a: generation 1 is signed, and pods with public keys refuse unsigned \
                    changes to it; nothing was changed; --sign-key signs them";
     for command in [
         BUILD,

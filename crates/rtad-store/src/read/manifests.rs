@@ -1,6 +1,7 @@
 //! Manifests, of the live generation or of any other.
 
 use object_store::ObjectStoreExt as _;
+use object_store::path::Path;
 
 use super::store::Store;
 use crate::error::StoreError;
@@ -107,7 +108,12 @@ impl Store {
         audience: &AudienceName,
         generation: u64,
     ) -> Result<bool, StoreError> {
-        let path = signature_path(&manifest_path(audience, generation));
+        self.is_signed(&manifest_path(audience, generation)).await
+    }
+
+    /// Whether a file has a signature, which is not verified.
+    pub(crate) async fn is_signed(&self, path: &Path) -> Result<bool, StoreError> {
+        let path = signature_path(path);
         match self.objects(&path).await?.head(&path).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),

@@ -8,8 +8,9 @@ use super::lock::lock_current;
 use super::put::replace_current;
 use super::writer::StoreWriter;
 use crate::error::StoreError;
+use crate::layout::delta_path;
 use crate::read::Live;
-use rtad_core::snapshot::{Current, DeltaEntry, Manifest, State};
+use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State};
 
 /// Tries to write `CURRENT` against concurrent appends.
 const MAX_TRIES: u32 = 100;
@@ -21,6 +22,8 @@ pub(super) struct Candidate<'a> {
     pub(super) manifest: &'a [u8],
     pub(super) rolled_back_from: Option<u64>,
     pub(super) deltas: RetainedDeltas,
+    /// Whether an earlier signer signed the manifest.
+    pub(super) has_signature: bool,
 }
 
 /// The deltas that stay live with a generation.
@@ -61,7 +64,8 @@ impl RetainedDeltas {
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`] if another loader published since `base`, or a store error.
+/// [`StoreError::Conflict`] if another loader published since `base`, [`StoreError::Unsigned`] if
+/// deltas over an earlier signer's generation would be unsigned, or a store error.
 pub(super) async fn go_live(
     writer: &StoreWriter,
     base: &Base,
@@ -84,6 +88,9 @@ pub(super) async fn go_live(
         let current = next(writer, base, candidate, live.as_ref()).await?;
         // Also those that were appended since the base, without this writer's key.
         sign_deltas(writer, audience, current.delta_entries()).await?;
+        if candidate.has_signature && writer.refuses_unsigned() {
+            check_signed(writer, audience, candidate.generation, &current).await?;
+        }
         match replace_current(writer.backend(), audience, live.as_ref(), &current).await {
             // Replaced by an append or by another loader: the next read shows which.
             Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => tried = Some(current),
@@ -93,6 +100,25 @@ pub(super) async fn go_live(
     unreachable!("the last try is returned")
 }
 
+/// Checks that readers with public keys accept the deltas over a signed generation.
+///
+/// # Errors
+///
+/// [`StoreError::Unsigned`], or a store error.
+async fn check_signed(
+    writer: &StoreWriter,
+    audience: &AudienceName,
+    generation: u64,
+    current: &Current,
+) -> Result<(), StoreError> {
+    for delta in current.delta_entries() {
+        if !writer.store().is_signed(&delta_path(audience, delta)).await? {
+            return Err(StoreError::Unsigned { audience: audience.clone(), generation });
+        }
+    }
+    Ok(())
+}
+
 /// The `CURRENT` that makes the candidate live after `live`. Writes merged deltas.
 async fn next(
     writer: &StoreWriter,
@@ -100,7 +126,7 @@ async fn next(
     candidate: &Candidate<'_>,
     live: Option<&Live>,
 ) -> Result<Current, StoreError> {
-    let Candidate { generation, manifest, rolled_back_from, deltas } = candidate;
+    let Candidate { generation, manifest, rolled_back_from, deltas, .. } = candidate;
     let old = live.map(|live| &live.current);
     let sequence = match old {
         Some(current) => current.sequence,

@@ -158,8 +158,13 @@ impl Publication<'_> {
             self.check_not_withdrawn(&path).await?;
             guard::check_manifest(self.writer.backend(), manifest).await?;
             let deltas = RetainedDeltas::over(manifest);
-            let candidate =
-                Candidate { generation, manifest: &bytes, rolled_back_from: None, deltas };
+            let candidate = Candidate {
+                generation,
+                manifest: &bytes,
+                rolled_back_from: None,
+                deltas,
+                has_signature: false,
+            };
             go_live(self.writer, &self.base, &candidate).await
         };
         match done.await {

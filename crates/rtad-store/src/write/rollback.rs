@@ -25,7 +25,8 @@ impl Publication<'_> {
     ///
     /// [`StoreError::NotFound`] or [`StoreError::Chunk`] if a chunk is missing or cut short,
     /// [`StoreError::Conflict`] if another loader published meanwhile or a gc is removing the
-    /// generation, [`StoreError::NotLive`] if the audience was deleted.
+    /// generation, [`StoreError::NotLive`] if the audience was deleted, [`StoreError::Unsigned`] if
+    /// the generation is signed, a delta or tombstone over it is not, and the writer does not sign.
     pub async fn roll_back(self, generation: u64) -> Result<(), StoreError> {
         self.roll_back_to(generation, true).await
     }
@@ -59,7 +60,13 @@ impl Publication<'_> {
         let from = current.map(Current::highest_generation).filter(|from| *from > generation);
         let deltas = self.retained_deltas(&manifest, takes_deltas, from.is_some()).await?;
         guard::check_deltas(self.writer.backend(), audience, deltas.older.iter().flatten()).await?;
-        let candidate = Candidate { generation, manifest: &bytes, rolled_back_from: from, deltas };
+        let candidate = Candidate {
+            generation,
+            manifest: &bytes,
+            rolled_back_from: from,
+            deltas,
+            has_signature: store.has_signature(audience, generation).await?,
+        };
         go_live(self.writer, &self.base, &candidate).await
     }
 

@@ -69,7 +69,7 @@ impl StoreWriter {
     ///
     /// [`StoreError::Unsigned`], or a store error.
     pub async fn check_unsigned_write(&self, audience: &AudienceName) -> Result<(), StoreError> {
-        if self.signs() || !self.refuses_unsigned {
+        if !self.refuses_unsigned() {
             return Ok(());
         }
         let Some(live) = self.store.live(audience).await? else { return Ok(()) };
@@ -78,6 +78,11 @@ impl StoreWriter {
             true => Err(StoreError::Unsigned { audience: audience.clone(), generation }),
             false => Ok(()),
         }
+    }
+
+    /// Whether an unsigned write is refused that readers with public keys would refuse.
+    pub(super) const fn refuses_unsigned(&self) -> bool {
+        self.refuses_unsigned && !self.signs()
     }
 
     pub(super) fn signer(&self) -> Option<&dyn Sign> {

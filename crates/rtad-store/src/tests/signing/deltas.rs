@@ -180,3 +180,32 @@ async fn unsigned_writes_over_a_signed_generation_are_refused() {
         plain().publish(&keys("member", 100)).await.unwrap();
     }
 }
+
+/// A delta over an unsigned generation is unsigned; a rollback would carry it over a signed one.
+#[tokio::test]
+async fn rollback_without_a_key_carries_no_unsigned_change_over_a_signed_generation() {
+    for fixture in StoreFixture::all() {
+        let key = Key::new();
+        let signing = StoreFixture::over(fixture.store().clone()).signed_by(&key);
+        signing.publish(&keys("member", 100)).await.unwrap();
+        fixture.publish(&keys("other", 100)).await.unwrap();
+        let plain = fixture.writer.clone().refusing_unsigned(true);
+        let roll_back = async |writer: &StoreWriter, generation| {
+            let publication = writer.publish(writer.base(&audience()).await.unwrap()).await?;
+            publication.roll_back(generation).await
+        };
+        roll_back(&plain, 1).await.unwrap();
+        roll_back(&plain, 2).await.unwrap();
+
+        let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
+        ledger.append(changing("new", Change::add)).await.unwrap();
+        let error = roll_back(&plain, 1).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unsigned { generation: 1, .. }), "{error:?}");
+        assert_eq!(fixture.current().await.generation, 2, "{}", fixture.name());
+        roll_back(&plain.clone().refusing_unsigned(false), 1).await.unwrap();
+        fixture.assert_refused_by(&[&key], SignatureError::Missing).await;
+        roll_back(&plain, 2).await.unwrap();
+        roll_back(&signing.writer, 1).await.unwrap();
+        fixture.read_by(&[&key]).await.unwrap();
+    }
+}
