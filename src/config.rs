@@ -70,8 +70,8 @@ pub use rtad_config::{ConfigError, Location, Mistake, Mistakes, Named, Secret, S
 
 use crate::strategy::Outcome;
 
-/// A configuration with every key, none of which has its default: wrong values are replaced by
-/// these, so that reading goes on, and the reference is generated from it.
+/// A configuration with every key that has an example, none with its default: wrong values are
+/// replaced by these, so that reading goes on, and the reference is generated from it.
 const EXAMPLE: &str = include_str!("config/example.toml");
 /// The strategy of a configuration without audiences and strategies.
 const DEFAULT_STRATEGY: &str = "new-users";
@@ -82,9 +82,9 @@ pub type Flags = Vec<(&'static str, String)>;
 /// Purpose for which a configuration is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigUse {
-    /// To serve, or to check it.
+    /// It is served or checked.
     All,
-    /// For its rules alone: files of secrets and keys may be missing.
+    /// Only its rules are read: files of secrets and keys may be missing.
     Rules,
 }
 

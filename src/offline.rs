@@ -160,6 +160,6 @@ async fn explained(
     sync.poll_matching(|audience| needed.iter().any(|name| name == audience.as_str())).await;
     let ids =
         IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
-    let explained = explain(&serving.load(), &platform, &ids, &shared.history, captured);
+    let explained = explain(&serving.load(), &platform, &ids, &shared.polls, captured);
     Ok(explained.without_caps(&capped))
 }

@@ -116,7 +116,7 @@ fn load(assembly: Assembly) -> Result<Snapshots, CommandFailure> {
         let sync = Syncer::new(store, plan, shared.clone());
         sync.poll_matching(|_| true).await;
         let catalog = sync.serving().load_full();
-        let missing = missing(&catalog, &shared.history);
+        let missing = missing(&catalog, &shared.polls);
         if !missing.is_empty() {
             return Err(CommandFailure::NotLoaded(missing.join("\n")));
         }

@@ -279,12 +279,12 @@ pub(super) struct Tried {
     pub(super) reached: Vec<bool>,
 }
 
-/// The state of each attribute in a combination: one of the values that a rule names, another
-/// value, or none.
+/// A combination of the values of attributes and of the parts of experiments.
 struct Tries<'r> {
-    /// Attributes, the values that the rule names, and the state.
+    /// Attributes, the values that the rule names, and the state: the index of one of these values,
+    /// or after them another value, or none.
     states: Vec<(Attribute, Vec<&'r Accepted>, usize)>,
-    /// Experiments of each layer, their parts that are tried together, and the state.
+    /// Experiments of each layer, their parts that are tried together, and the index of the latter.
     layers: Vec<(Vec<usize>, Vec<Vec<Assignment>>, usize)>,
 }
 

@@ -221,7 +221,8 @@ impl BucketConfig {
     }
 }
 
-/// The experiments. Their tags are counted through, as [`super::PlatformConfig::tags`] has them.
+/// The experiments. Their tags have the indexes 0, 1 and so on, in the order of
+/// [`super::PlatformConfig::tags`].
 pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
     let mut tags = 0..u16::MAX;
     let experiments = configs.iter().map(|config| {

@@ -159,7 +159,7 @@ impl LogConfig {
         self.secret = Secret::new(secret);
     }
 
-    /// Whether a change from `other` takes a restart: any does but that of the secret.
+    /// Whether a change from `other` takes a restart: any does but that of a secret's file.
     pub(super) fn needs_restart(log: Option<&Self>, other: Option<&Self>) -> bool {
         let settings = |log: Option<&Self>| {
             let secret = Secret::default();

@@ -108,7 +108,8 @@ pub struct PlatformConfig {
     pub response: Option<ResponseConfig>,
     /// Signature of the request, see `[platform.signature]`; unset = signatures are not checked.
     pub signature: Option<SignatureConfig>,
-    /// Whether the keys of `custom` have no mistakes so far.
+    /// Whether all keys of `custom` were read without a mistake: a schema can be compiled, and its
+    /// mistakes noted. Later checks may have noted others.
     #[serde(skip)]
     pub is_whole: bool,
 }
@@ -300,24 +301,42 @@ pub(super) fn check_values(
     }
 }
 
-/// Keys of a mapping, and what their tables have.
-const KEYS: [(&str, &str); 7] = [
-    ("body", "protobuf, json or form"),
-    ("proto", "a .proto file, beside this one"),
-    ("request_message", "a message's full name"),
-    ("response_message", "a message's full name"),
-    ("request", "[platform.request] with request_id, strategies, ids and so on"),
-    ("response", "[platform.response] with code, verdicts, accepted and so on"),
-    ("signature", "[platform.signature] with algorithm, template and so on"),
-];
-/// Indices of the keys that messages of Protocol Buffers need.
-const PROTOBUF: std::ops::Range<usize> = 1..4;
-const RESPONSE: usize = 5;
+/// A key of a mapping.
+struct MappingKey {
+    name: &'static str,
+    /// Its accepted value, as messages describe it.
+    accepted: &'static str,
+    need: Need,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Always,
+    /// With messages of Protocol Buffers; otherwise it is refused.
+    Protobuf,
+    Optional,
+}
+
+const KEYS: [MappingKey; 7] = {
+    const fn key(name: &'static str, need: Need, accepted: &'static str) -> MappingKey {
+        MappingKey { name, accepted, need }
+    }
+    use Need::{Always, Optional, Protobuf};
+    [
+        key("body", Always, "protobuf, json or form"),
+        key("proto", Protobuf, "a .proto file, beside this one"),
+        key("request_message", Protobuf, "a message's full name"),
+        key("response_message", Protobuf, "a message's full name"),
+        key("request", Always, "[platform.request] with request_id, strategies, ids and so on"),
+        key("response", Always, "[platform.response] with code, verdicts, accepted and so on"),
+        key("signature", Optional, "[platform.signature] with algorithm, template and so on"),
+    ]
+};
 
 /// Refuses the keys in the table of another kind.
 fn refuse_custom(d: &mut Document<'_>, table: &str, kind: &str) {
-    for (key, _) in KEYS {
-        let key = format!("{table}.{key}");
+    for MappingKey { name, .. } in KEYS {
+        let key = format!("{table}.{name}");
         if d.has(&key) {
             let found = format!("is not known for kind = {kind:?}");
             d.mistake(&key, &found, "the keys of every kind");
@@ -329,19 +348,20 @@ fn refuse_custom(d: &mut Document<'_>, table: &str, kind: &str) {
 fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig) {
     let body_key = format!("{table}.body");
     let body = platform.body.filter(|_| !d.has_mistake(&body_key));
-    for (index, (name, accepted)) in KEYS.into_iter().enumerate().take(RESPONSE + 1) {
+    for MappingKey { name, accepted, need } in KEYS {
         let key = format!("{table}.{name}");
-        match body {
-            _ if !PROTOBUF.contains(&index) => d.require(&key, accepted),
-            Some(BodyFormat::Protobuf) => d.require(&key, accepted),
-            Some(format) if d.has(&key) => {
+        match (need, body) {
+            (Need::Always, _) | (Need::Protobuf, Some(BodyFormat::Protobuf)) => {
+                d.require(&key, accepted);
+            }
+            (Need::Protobuf, Some(format)) if d.has(&key) => {
                 let found = format!("is not known for body = {:?}", format.as_str());
                 d.mistake(&key, &found, "body = \"protobuf\" with it");
             }
             _ => {}
         }
     }
-    platform.is_whole = KEYS.iter().all(|(key, _)| !d.has_mistake(&format!("{table}.{key}")));
+    platform.is_whole = KEYS.iter().all(|key| !d.has_mistake(&format!("{table}.{}", key.name)));
     platform.body = body;
     if let Some(proto) = &platform.proto {
         platform.proto_path = d.beside(&proto.text);

@@ -190,7 +190,7 @@ pub(super) fn check(
             d.mistake(&table, "names no audience", "exclude, include or when with at least one");
         }
         value::check(d, &table, &strategy.values, &audiences);
-        // Without a part, a condition is another one.
+        // A condition without its unknown parts would be another one.
         let is_known = strategy.when.as_ref().is_none_or(|when| !when.has_unknown_part(parts));
         if is_known && !d.has_mistake(&table) {
             check_constant(d, &table, strategy, &audiences, parts);

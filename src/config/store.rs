@@ -19,8 +19,8 @@ pub struct StoreConfig {
     #[serde(deserialize_with = "url")]
     pub url: String,
     /// Time between polls, with jitter of up to 10 %. While the store fails, backoff extends it up
-    /// to sixfold. The audience of an event window is polled four times as often, but at most once
-    /// a second.
+    /// to sixfold, with jitter of up to 25 %. The audience of an event window is polled four times
+    /// as often, but at most once a second.
     #[serde(deserialize_with = "time::<_, _, 100, HOUR>", serialize_with = "as_time")]
     pub poll_interval: Duration,
     /// Largest snapshot that is loaded. A larger one is rejected.

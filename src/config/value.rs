@@ -114,7 +114,8 @@ pub(super) fn falls_back(
         let membership = |audience: usize| {
             of(used.binary_search(&audience).expect("an audience of the strategy") as u32)
         };
-        // An id that was not read leaves values open, and no audience without the device.
+        // A tier is unknown only if an id was not read: then no audience certainly lacks the
+        // device.
         let is_certain =
             (0..used.len() as u32).any(|position| of(position) == Membership::NotMember);
         let unknown = (!is_certain).then_some(Tier::Unknown);
@@ -174,7 +175,7 @@ pub(super) fn check(
         }
         let is_same = |earlier: &&&ValueConfig| earlier.audience == value.audience;
         let same: Vec<_> = before.iter().filter(is_same).collect();
-        let covered = same.iter().fold(TierSet::default(), |set, earlier| set.and(earlier.tiers()));
+        let covered = same.iter().fold(TierSet::default(), |set, earlier| set.or(earlier.tiers()));
         if !covered.covers(value.tiers()) {
             continue;
         }

@@ -46,7 +46,7 @@ pub(super) async fn explained(
         encoding,
         max_body: app.max_body,
     };
-    let explanation = explain(&catalog, platform, &app.ids, &app.shared.history, captured);
+    let explanation = explain(&catalog, platform, &app.ids, &app.shared.polls, captured);
     Ok(json_of(StatusCode::OK, &explanation))
 }
 
@@ -77,6 +77,6 @@ pub(super) async fn id_explained(
     let body = body::read(request.into_body(), app.body_limits(app.max_body), || Some(())).await?;
     let Asked { id, kind } = parse_object(&body, "id and kind")?;
     let kind = kind.map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind)).transpose()?;
-    let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.history, kind, &id);
+    let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.polls, kind, &id);
     Ok(json_of(StatusCode::OK, &explanation))
 }

@@ -252,8 +252,8 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
                 expires_unix_seconds: manifest.expires_unix_seconds(),
             }
         }),
-        last_sync: app.shared.history.last(&audience.name),
-        syncs: app.shared.history.runs(&audience.name),
+        last_sync: app.shared.polls.last(&audience.name),
+        syncs: app.shared.polls.runs(&audience.name),
     });
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),

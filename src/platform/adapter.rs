@@ -78,7 +78,7 @@ pub struct Kind {
     /// Its word in the config, and its strategy ids.
     pub rules: KindRules,
     /// Builds an adapter for the config's strategy ids, the values of all strategies, and the tags
-    /// of all buckets: without content if no strategy of the platform reads the experiment.
+    /// of all buckets. A tag has no content if no strategy of the platform reads its experiment.
     ///
     /// # Errors
     ///
@@ -100,11 +100,11 @@ type Build = fn(
 /// The way a caller is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// By the headers that the platform sends.
+    /// The headers that the platform sends admit it.
     ByHeaders,
-    /// By access to the config: a captured body is explained. Headers are not checked. A signature
-    /// is, if the captured parts of the request suffice. Its time is reported only: a captured
-    /// request is old.
+    /// It has access to the config: a captured body is explained. Headers are not checked. A
+    /// signature is, if the captured parts of the request suffice. Its time is reported only: a
+    /// captured request is old.
     Granted,
 }
 

@@ -12,7 +12,7 @@ pub type StrategyValues = [Vec<BidValue>];
 #[derive(Debug)]
 pub(super) struct ValueTable<T>(Vec<Vec<Option<T>>>);
 
-/// Without values.
+/// A table without values.
 impl<T> Default for ValueTable<T> {
     fn default() -> Self {
         Self(Vec::new())

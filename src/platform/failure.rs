@@ -1,4 +1,4 @@
-//! Causes of answers that are not based on a request's ids.
+//! Causes of answers that are not based on a request's ids, or not on all of them.
 
 use super::ids::MAX_ASKED;
 
@@ -45,7 +45,7 @@ impl From<Failure> for ReadError {
     }
 }
 
-/// Cause of an answer that is not based on the request's ids.
+/// Cause of an answer that is not based on the request's ids, or not on all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The body does not parse.

@@ -42,11 +42,12 @@ impl DeviceKeys {
             return add(&mut self.sha1, key);
         }
         let is_new = add(&mut self.md5, key)?;
-        // Also of an id whose md5 came before it: that one has no SHA-1.
-        Ok(has_sha1 && self.add_sha1_of(kind, id)? || is_new)
+        // Even if its md5 is known: that may have come as an md5, which has no SHA-1.
+        let is_new_sha1 = has_sha1 && self.add_sha1_of(kind, id)?;
+        Ok(is_new || is_new_sha1)
     }
 
-    /// Apart, as nearly no pod has an audience of SHA-1.
+    /// Adds the SHA-1 of an id. Nearly no pod has an audience of SHA-1.
     #[cold]
     fn add_sha1_of(&mut self, kind: IdKind, id: &[u8]) -> Result<bool, TooManyIds> {
         KeyMaker::sha1_key(kind, id).map_or(Ok(false), |key| add(&mut self.sha1, key))
@@ -93,6 +94,7 @@ fn add(keys: &mut Keys, key: DeviceKey) -> Result<bool, TooManyIds> {
 #[derive(Debug)]
 pub struct IdReader {
     keys: KeyMaker,
+    /// By index of the field. A field of raw ids has the index of its kind.
     counters: [IdCounters; IdField::ALL.len()],
 }
 

@@ -41,7 +41,7 @@ pub struct Read<'a> {
     pub notes: SmallVec<[Note<'a>; 4]>,
     /// The first ids whose types the config does not map.
     pub skipped: SmallVec<[SkippedId<'a>; 2]>,
-    /// A failed check that does not change the answer.
+    /// A failed check that is counted beside the answer.
     pub observed: Option<Failure>,
     /// The body.
     pub(super) body: Option<&'a Bytes>,
@@ -78,7 +78,8 @@ pub enum Purpose {
     Devices,
     /// A sign of life.
     Ping,
-    /// Every strategy's `unavailable` answer, as the request is unreadable.
+    /// Every strategy's `unavailable` answer: the request is unreadable, or the device is one of
+    /// too many.
     Fallback,
 }
 

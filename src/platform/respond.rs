@@ -130,7 +130,7 @@ fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut V
     let mut decided = SmallVec::with_capacity(ids.len());
     let mut verdicts = Verdicts::new();
     if ids.is_empty() {
-        // Counts the failed check alone.
+        // Without asked strategies, `decide` counts the failed check alone.
         let asked = std::mem::take(&mut read.asked);
         decide(read, &mut verdicts);
         read.asked = asked;
@@ -147,6 +147,7 @@ fn decide_each<'a>(read: &mut Read<'a>, decide: &mut dyn FnMut(&Read<'a>, &mut V
         read.ids.push(id);
         verdicts.clear();
         decide(read, &mut verdicts);
+        // A failed check is counted once per request.
         read.observed = None;
         for mut id in read.ids.drain(..) {
             id.is_accepted = verdicts.iter().any(Verdict::bids);

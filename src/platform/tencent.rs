@@ -81,7 +81,7 @@ pub struct Tencent {
     strategies: StrategyIds,
     cache: CacheTimes,
     values: ValueTable<TargetValue>,
-    /// By index of the tag.
+    /// Tags of buckets, by their indexes.
     tags: Vec<TargetTag>,
 }
 
@@ -357,11 +357,11 @@ fn os(number: i32) -> Value<'static> {
 
 /// Adds every id, and marks those that the platform lists as unreliable.
 fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
-    // One pass over the list: a body can hold thousands of marks and ids.
+    // One pass over the list into a bit per kind: a body can hold thousands of marks and ids.
     let kinds = device.doubtful_ids.iter().filter(|kind| (0..8).contains(*kind));
     let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);
     let is_doubtful = |kind: DoubtfulId| doubts >> kind as i32 & 1 == 1;
-    let mut read = |path, field, value: Option<&'a [u8]>, doubtful: Option<DoubtfulId>| {
+    let mut add = |path, field, value: Option<&'a [u8]>, doubtful: Option<DoubtfulId>| {
         let Some(value) = value else { return };
         let is_doubtful = doubtful.is_some_and(is_doubtful);
         let value = Value::Bytes(value);
@@ -376,16 +376,16 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
     const CAID: IdField = IdField::at("caid");
     const CAID_MD5: IdField = IdField::at("caid_md5");
     const OPENID: IdField = IdField::at("openid");
-    read("device.idfa_md5sum", IDFA_MD5, device.idfa_md5sum, Some(DoubtfulId::DoubtfulIdfaMd5));
-    read("device.imei_md5sum", IMEI_MD5, device.imei_md5sum, Some(DoubtfulId::DoubtfulImeiMd5));
+    add("device.idfa_md5sum", IDFA_MD5, device.idfa_md5sum, Some(DoubtfulId::DoubtfulIdfaMd5));
+    add("device.imei_md5sum", IMEI_MD5, device.imei_md5sum, Some(DoubtfulId::DoubtfulImeiMd5));
     let doubtful = Some(DoubtfulId::DoubtfulAndroididMd5);
-    read("device.android_id_md5sum", ANDROID_ID_MD5, device.android_id_md5sum, doubtful);
-    read("device.mac_md5sum", MAC_MD5, device.mac_md5sum, Some(DoubtfulId::DoubtfulMacMd5));
-    read("device.oaid_md5sum", OAID_MD5, device.oaid_md5sum, Some(DoubtfulId::DoubtfulOaidMd5));
-    read("device.oaid", OAID, device.oaid, Some(DoubtfulId::DoubtfulOaid));
+    add("device.android_id_md5sum", ANDROID_ID_MD5, device.android_id_md5sum, doubtful);
+    add("device.mac_md5sum", MAC_MD5, device.mac_md5sum, Some(DoubtfulId::DoubtfulMacMd5));
+    add("device.oaid_md5sum", OAID_MD5, device.oaid_md5sum, Some(DoubtfulId::DoubtfulOaidMd5));
+    add("device.oaid", OAID, device.oaid, Some(DoubtfulId::DoubtfulOaid));
     for qaid in &device.qaids {
-        read("device.qaid_infos.qaid", CAID, qaid.qaid, Some(DoubtfulId::DoubtfulQaid));
-        read(
+        add("device.qaid_infos.qaid", CAID, qaid.qaid, Some(DoubtfulId::DoubtfulQaid));
+        add(
             "device.qaid_infos.qaid_md5sum",
             CAID_MD5,
             qaid.qaid_md5sum,
@@ -393,7 +393,7 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
         );
     }
     for openid in &device.openids {
-        read("device.wx_openid.openid", OPENID, *openid, None);
+        add("device.wx_openid.openid", OPENID, *openid, None);
     }
 }
 

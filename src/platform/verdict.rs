@@ -62,9 +62,9 @@ impl Verdict {
 /// Seconds for which the platform may cache an answer; `None` = the platform decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheTimes {
-    /// For an answer with a bid.
+    /// Seconds of an answer with a bid.
     pub bid: Option<u32>,
-    /// For an answer without a bid.
+    /// Seconds of an answer without a bid.
     pub no_bid: Option<u32>,
 }
 
@@ -77,15 +77,15 @@ impl From<&PlatformConfig> for CacheTimes {
     }
 }
 
-/// Cache time of an answer without a bid that a cap or a schedule refuses, if none is configured,
-/// unless that ends before.
+/// Cache time of an answer without a bid that a cap or a schedule refuses, if none is configured:
+/// at most until the cap's period ends or the schedule changes.
 const REFUSED_CACHE: u32 = 3600;
 
 impl CacheTimes {
     /// The cache time of an answer with these verdicts. An answer that depends on a missing
-    /// audience or lease carries none: a short outage would be cached for a day. So does a default
-    /// value in place of one that depends on a missing audience. An answer without a decision
-    /// carries none either, as it does not depend on the device.
+    /// audience or lease carries none: a short outage would be cached for a day. Nor
+    /// does one with a default value in place of one that depends on a missing audience. An answer
+    /// without a decision carries none either, as it does not depend on the device.
     ///
     /// The time in an answer of a strategy with a cap ends with the cap's period: a bid cached for
     /// longer would not be counted in the next one, a cached `capped` would refuse a device that it

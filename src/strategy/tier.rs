@@ -67,7 +67,7 @@ impl TierSet {
 
     /// The values of either.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -90,9 +90,9 @@ pub fn reach(
             continue;
         }
         let same = entries[..index].iter().filter(|(other, _)| other == audience);
-        let before = same.fold(TierSet::default(), |set, (_, tiers)| set.and(*tiers));
+        let before = same.fold(TierSet::default(), |set, (_, tiers)| set.or(*tiers));
         reached[index] |= !before.covers(*tiers);
-        if before.and(*tiers) == TierSet::of(None) {
+        if before.or(*tiers) == TierSet::of(None) {
             return;
         }
     }
@@ -187,10 +187,10 @@ mod tests {
     fn members_are_in_the_set_of_their_value_alone() {
         let tiers = [Tiers::Range(0, 7), Tiers::Range(8, 15), Tiers::None];
         let [low, high, none] = tiers.map(|tiers| TierSet::of(Some(tiers)));
-        assert!(low.and(high).and(none) == TierSet::of(None));
-        assert!(low.and(high).covers(TierSet::of(Some(Tiers::Range(7, 8)))));
+        assert!(low.or(high).or(none) == TierSet::of(None));
+        assert!(low.or(high).covers(TierSet::of(Some(Tiers::Range(7, 8)))));
         assert!(!low.covers(TierSet::of(Some(Tiers::Range(7, 8)))));
-        assert!(!low.and(high).covers(TierSet::of(None)));
+        assert!(!low.or(high).covers(TierSet::of(None)));
         use Membership::{Member as M, NotMember as N, Unavailable as U};
         for (tier, expected) in [
             (Tier::Value(7), [M, N, N]),

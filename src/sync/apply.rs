@@ -262,7 +262,6 @@ impl Syncer {
     /// Follows `CURRENT` while its generation is loaded. Returns when it names another one.
     async fn follow(&self, name: &AudienceName, loading: &Mutex<Loading>, mut live: Option<Live>) {
         let lock = || loading.lock();
-        let mut known = lock().current.clone();
         loop {
             tokio::time::sleep(Pace::default().delay(self.settings().poll_interval)).await;
             match self.read_current(name, live.as_ref()).await {
@@ -277,6 +276,7 @@ impl Syncer {
                     continue;
                 }
             }
+            let known = lock().current.clone();
             let newer = live.as_ref().map(|live| &live.current);
             let Some(current) = newer.filter(|newer| newer.sequence > known.sequence) else {
                 continue;
@@ -295,7 +295,6 @@ impl Syncer {
                 Ok(overlay) => {
                     self.apply_deltas(name, current, &overlay).await;
                     *lock() = Loading { current: current.clone(), overlay };
-                    known = current.clone();
                 }
                 Err(error) => {
                     let error = error_chain(&error);

@@ -129,7 +129,7 @@ impl SyncError {
         }
     }
 
-    /// Whether the snapshot itself is refused: an early retry would fail again.
+    /// Whether an early retry would fail again: the snapshot is refused, or does not fit this pod.
     pub const fn is_refusal(&self) -> bool {
         match self {
             Self::Store(error) => matches!(

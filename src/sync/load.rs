@@ -252,7 +252,8 @@ fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
     memory_of(current.delta_entries().filter(is_missing))
 }
 
-/// Memory for deltas: each one's file, its keys, and an index of an eighth of them.
+/// Memory for deltas: nine quarters of their files, as the file and its keys are in memory, each
+/// with an eighth for an index.
 fn memory_of<'a>(entries: impl Iterator<Item = &'a DeltaEntry>) -> u64 {
     entries.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
 }

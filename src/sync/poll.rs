@@ -23,7 +23,7 @@ use super::state::Syncer;
 use crate::catalog::Audience;
 use rtad_core::clock::now_unix_seconds;
 use rtad_core::error_chain::error_chain;
-use rtad_core::snapshot::{AudienceName, Current, Snapshot};
+use rtad_core::snapshot::{AudienceName, Current, Snapshot, State};
 use rtad_store::Live;
 
 /// Most time that a start waits for the store before it serves the cache.
@@ -54,6 +54,7 @@ impl Syncer {
         let begun = Instant::now();
         let unloaded = Audience { snapshot: None, ..audience.clone() };
         let name = &unloaded.name;
+        let before = self.served(name).as_deref().map(identity);
         let result = loop {
             // A panic fails this poll, not the audience's task.
             let polled = AssertUnwindSafe(self.poll_store(audience, progress)).catch_unwind().await;
@@ -83,7 +84,7 @@ impl Syncer {
             Err(error) => self.load_from_cache(name, progress).await.ok_or(error)?,
         };
         progress.pace.record_source(snapshot.manifest().is_from_window());
-        log_loaded(self.served(name).as_deref(), &snapshot, begun.elapsed());
+        log_loaded(before, &snapshot, begun.elapsed());
         Ok(Some(snapshot))
     }
 
@@ -94,9 +95,9 @@ impl Syncer {
         mut audience: Audience,
         progress: &mut Progress,
     ) -> Result<Option<Polled>, SyncError> {
-        let is_start = audience.snapshot.is_none() && self.cache.is_some();
-        let current = self.read_first(&audience.name, is_start, progress).await?;
-        if is_start
+        let may_serve_cache = audience.snapshot.is_none() && self.cache.is_some();
+        let current = self.read_first(&audience.name, may_serve_cache, progress).await?;
+        if may_serve_cache
             && let Some(snapshot) = self.serve_cached(&audience.name, progress, &current).await
         {
             if progress.is_accepted(&current) {
@@ -114,10 +115,10 @@ impl Syncer {
     async fn read_first(
         &self,
         name: &AudienceName,
-        is_start: bool,
+        may_serve_cache: bool,
         progress: &mut Progress,
     ) -> Result<Current, SyncError> {
-        let is_cached = match self.cache.as_ref().filter(|_| is_start) {
+        let is_cached = match self.cache.as_ref().filter(|_| may_serve_cache) {
             Some(cache) => cache.remember_state(name).await && !progress.is_cache_unusable,
             None => false,
         };
@@ -133,7 +134,7 @@ impl Syncer {
         let current = live.ok_or_else(not_published)?.current.clone();
         // Nothing is served yet that would hold the restriction, and the next start may lack the
         // store.
-        if let Some(cache) = self.cache.as_ref().filter(|_| is_start) {
+        if let Some(cache) = self.cache.as_ref().filter(|_| may_serve_cache) {
             cache.restrict(name, &current).await;
         }
         Ok(current)
@@ -164,7 +165,7 @@ impl Syncer {
                 Ok(Polled::Loaded(snapshot)) => Some(snapshot.manifest().generation()),
                 _ => None,
             };
-            self.shared.history.record(name, last, generation, took);
+            self.shared.polls.record(name, last, generation, took);
         }
         self.shared.telemetry.sync(name.as_str(), word, took);
         if let Some(error) = &error {
@@ -179,14 +180,18 @@ impl Syncer {
     }
 }
 
+/// The generation of a snapshot, and whether it is in use.
+fn identity(snapshot: &Snapshot) -> (u64, State) {
+    (snapshot.manifest().generation(), snapshot.overlay().state())
+}
+
 /// Logs what is served from now on. Deltas alone are for `debug`: an audience that follows a window
 /// has new ones at every poll.
-fn log_loaded(before: Option<&Snapshot>, snapshot: &Snapshot, took: Duration) {
+fn log_loaded(before: Option<(u64, State)>, snapshot: &Snapshot, took: Duration) {
     let manifest = snapshot.manifest();
     let audience = manifest.audience().as_str();
     let [added, removed, tombstones] = snapshot.overlay().keys();
-    let identity = |it: &Snapshot| (it.manifest().generation(), it.overlay().state());
-    if before.map(identity) == Some(identity(snapshot)) {
+    if before == Some(identity(snapshot)) {
         let sequence = snapshot.overlay().sequence();
         tracing::debug!(audience, sequence, added, removed, tombstones, "deltas loaded");
         return;

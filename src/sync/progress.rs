@@ -33,7 +33,8 @@ pub(super) struct Progress {
 /// A refused `CURRENT`, and its backoff.
 #[derive(Debug)]
 pub(super) struct Refused {
-    /// Whole, as the accepted one. Later ones with the same refused generation take its place.
+    /// The whole `CURRENT`, as in `accepted`. Later ones with the same refused generation take its
+    /// place.
     current: Current,
     part: RefusedPart,
     polls_to_skip: u32,

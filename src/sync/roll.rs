@@ -3,10 +3,10 @@
 //! 1. All missing chunks are fetched into the cache and verified there, without loading their
 //!    filters. Nothing changes until all are on disk.
 //! 2. Chunks are read from the disk in shard order and verified again. The catalog is swapped, and
-//!    the replaced chunks are freed before the next step (`snapshot/mixed.rs`).
+//!    the replaced chunks are freed before the next step ([`Snapshot::with_chunks`]).
 //!
 //! Memory holds one snapshot and one or two chunks more. Each key is answered by one generation at
-//! any time. The new manifest is reported with the last chunk.
+//! any time. The new manifest is reported after the last chunk.
 //!
 //! If step 2 finds a damaged file and the store is unavailable, the audience stays mixed and the
 //! failure is counted. The next poll continues from there, to a newer generation or back to the old
@@ -46,7 +46,7 @@ struct RollStep {
 #[derive(Debug)]
 struct RollPlan {
     steps: Vec<RollStep>,
-    /// Chunks of the new generation.
+    /// Chunks of the new generation that are in memory already.
     held: Chunks,
     /// Peak memory use above that before the roll.
     peak_bytes: u64,
@@ -72,6 +72,7 @@ impl RollPlan {
             });
             begin = end;
         }
+        // Held chunks after the last step are served with the whole generation.
         let peak_bytes = peak_bytes(&steps, manifest.filter().kind(), served, &held);
         Self { steps, held, peak_bytes }
     }

@@ -68,7 +68,7 @@ impl Syncer {
         tasks.spawn_local(async move {
             loop {
                 tokio::time::sleep(STALE_CHECK).await;
-                sync.mark_stale();
+                sync.follow_time();
             }
         });
         let mut polled = HashMap::new();
@@ -113,7 +113,8 @@ impl Syncer {
         }
     }
 
-    /// Waits until required audiences are served or were polled once, and briefly for others.
+    /// Registers for the first poll of each audience; call it before the polls start. The future
+    /// waits until required audiences are served or were polled once, and briefly for others.
     fn first_polls(&self) -> impl Future<Output = ()> + use<> {
         let (mut required, mut optional) = (Vec::new(), Vec::new());
         for audience in self.serving.load().audiences() {
@@ -187,10 +188,10 @@ impl Syncer {
 
     /// Polls the audiences that match.
     pub async fn poll_matching(&self, is_wanted: impl Fn(&AudienceName) -> bool) {
-        self.mark_stale();
+        self.follow_time();
         let names: Vec<AudienceName> = self.names().into_iter().filter(is_wanted).collect();
         join_all(names.iter().map(|name| self.poll_audience(name))).await;
-        self.mark_stale();
+        self.follow_time();
         if self.serving.load().is_complete() {
             self.shared.readiness.complete();
         }
@@ -201,6 +202,7 @@ impl Syncer {
     async fn reload(&self, plan: CatalogPlan, deadline: Instant) -> Result<(), SyncError> {
         let settings = Settings::from(&plan);
         let old_settings = self.settings();
+        // New audiences are loaded under the new limit.
         self.set(Settings { max_snapshot_bytes: plan.max_snapshot_bytes, ..old_settings });
         let mut audiences = plan.audiences;
         let served = self.names();

@@ -157,7 +157,7 @@ pub struct Shared {
     /// Readiness of the pod.
     pub readiness: Arc<Readiness>,
     /// Recent polls.
-    pub history: Arc<SyncHistory>,
+    pub polls: Arc<SyncHistory>,
     /// Caps of the strategies.
     pub caps: Arc<Caps>,
     /// The last hour, and two days.

@@ -33,6 +33,7 @@ impl Syncer {
         };
         let CachedGeneration { state, snapshot } = self.read_cached(name, is_wanted).await?;
         progress.accept(&state.current);
+        progress.pace.record_source(snapshot.manifest().is_from_window());
         let overlay = Overlay::over(snapshot.overlay(), Newer::Current(current));
         let snapshot = Arc::new(snapshot.with_overlay(overlay));
         self.serve(name, &snapshot);
@@ -51,7 +52,8 @@ impl Syncer {
         let CachedGeneration { state, mut snapshot } = cached?;
         let current = state.current;
         progress.accept(&current);
-        // Read from the store, but its files cannot be.
+        // A later `CURRENT` was read, though its files cannot be: it restricts the cached
+        // generation.
         let later = progress.live.as_ref().map(|live| &live.current);
         if let Some(later) = later.filter(|later| later.sequence > current.sequence) {
             let overlay = Overlay::over(snapshot.overlay(), Newer::Current(later));

@@ -191,10 +191,10 @@ impl Syncer {
         self.serving.load().audience(name.as_str())?.snapshot.clone()
     }
 
-    /// Takes audiences out of service that exceed their `max_age` or have expired, and serves the
-    /// caps' new tables. Call every second: a cap's next table exists for ten seconds before it is
-    /// needed.
-    pub(super) fn mark_stale(&self) {
+    /// Follows the clock: schedules of strategies, audiences that exceed their `max_age` or have
+    /// expired, and the caps' new tables. Call every second: a cap's next table exists for ten
+    /// seconds before it is needed.
+    pub(super) fn follow_time(&self) {
         let catalog = self.serving.load();
         for strategy in catalog.strategies() {
             strategy.follow_schedule(SystemTime::now(), Instant::now());
@@ -203,6 +203,7 @@ impl Syncer {
         let is_outdated =
             |audience: &Audience| audience.is_stale != stale_reason(audience, now).is_some();
         if catalog.audiences().iter().any(is_outdated) || !catalog.caps().are_current() {
+            // The swap marks the audiences.
             self.swap(catalog.with_audiences(|_| None));
         }
     }

@@ -109,9 +109,9 @@ pub(super) struct RequestPlan {
     /// The value of each slot if its field is absent.
     pub(super) absent: Vec<Value<'static>>,
     pub(super) list: Option<IdList>,
-    pub(super) separator: Option<String>,
+    pub(super) strategies_separator: Option<String>,
     pub(super) ids_separator: Option<String>,
-    /// Between a CAID and its version.
+    /// The separator of a CAID and its version.
     pub(super) caid_separator: Option<String>,
     pub(super) request_id: Option<usize>,
     pub(super) ping: Option<usize>,
@@ -197,7 +197,7 @@ impl<'a> Planner<'a> {
             roles: Vec::new(),
             absent: Vec::new(),
             list: None,
-            separator: mapping.strategies_separator.clone(),
+            strategies_separator: mapping.strategies_separator.clone(),
             ids_separator: mapping.ids_separator.clone(),
             caid_separator: mapping.caid_separator.clone(),
             request_id: None,

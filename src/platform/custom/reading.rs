@@ -142,7 +142,7 @@ impl<'r, 'a> Reading<'r, 'a> {
     /// Adds a requested strategy, or several with separators between them.
     fn request(&mut self, value: Value<'a>) -> Result<(), Malformed> {
         let plan = self.plan;
-        each_part(plan.separator.as_deref(), value, |part| self.request_one(part))
+        each_part(plan.strategies_separator.as_deref(), value, |part| self.request_one(part))
     }
 
     fn request_one(&mut self, value: Value<'a>) -> Result<(), Malformed> {

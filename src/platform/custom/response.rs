@@ -1,7 +1,7 @@
 //! The plan for writing a response: a tree of its mapped fields, compiled when the platform is
 //! built.
 //!
-//! [`super::writer`] writes it. It omits empty messages.
+//! [`super::writer`] writes it. In Protocol Buffers, messages without a field are omitted.
 
 use std::fmt::Debug;
 
@@ -192,6 +192,7 @@ impl Compiler<'_> {
             self.mistakes.push(mapping.list.mistake("it is not repeated", "a list of messages"));
             return;
         }
+        // The fields of an entry are collected in place of those of the answer.
         let outer = std::mem::take(&mut self.fields);
         let entry = list.message.as_ref();
         let ids = self.ids;
@@ -305,7 +306,7 @@ pub(super) fn contains(ids: &[&[u8]], separator: &str) -> bool {
     ids.iter().any(|id| id.windows(separator.len()).any(|part| part == separator))
 }
 
-/// Inserts an content under its parent messages.
+/// Inserts a content under its parent messages.
 fn insert(
     mut fields: &mut Vec<AnswerField>,
     named: &Named,
@@ -314,12 +315,13 @@ fn insert(
     content: AnswerContent,
 ) -> Result<(), Mistake> {
     let twice = || Err(named.mistake("it is mapped twice", "a field of its own for each"));
-    for step in above {
-        let index = fields.iter().position(|field| field.name == step.name).unwrap_or_else(|| {
-            let content = AnswerContent::Message(Vec::new());
-            fields.push(AnswerField::of(step, content));
-            fields.len() - 1
-        });
+    for parent in above {
+        let index =
+            fields.iter().position(|field| field.name == parent.name).unwrap_or_else(|| {
+                let content = AnswerContent::Message(Vec::new());
+                fields.push(AnswerField::of(parent, content));
+                fields.len() - 1
+            });
         match &mut fields[index].content {
             AnswerContent::Message(inner) => fields = inner,
             _ => return twice(),

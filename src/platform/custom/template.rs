@@ -228,6 +228,10 @@ pub(super) fn signs_itself(parts: &[Part], source: &Source) -> Option<&'static s
         Part::Body if matches!(source, Source::Body { .. }) => {
             Some("the template has {body}, which contains it")
         }
+        // A parameter of its own is left out of them.
+        Part::Parameters if matches!(source, Source::Body { path, .. } if path.contains('.')) => {
+            Some("the template has {parameters}, one of which contains it")
+        }
         Part::Value(value) if value.is_same(source) => Some("the template contains it"),
         _ => None,
     })

@@ -13,7 +13,7 @@ use rtad_store::Trust;
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Removes all files but those of `served` and of a later generation that is being loaded: the
-/// highest one whose manifest is young. Deltas that `current` does not name are removed once they
+/// highest one, if its manifest is young. Deltas that `current` does not name are removed once they
 /// are old.
 pub(super) fn prune(
     folder: &Path,
@@ -21,7 +21,7 @@ pub(super) fn prune(
     current: &Current,
     trust: &Trust,
 ) -> io::Result<()> {
-    let (mut chunks, mut manifests, mut staged) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut chunks, mut manifests, mut removed_when_old) = (Vec::new(), Vec::new(), Vec::new());
     let mut signatures = Vec::new();
     let named = || current.delta_entries().map(|entry| entry.sha256.to_string());
     let deltas: HashSet<String> = named().collect();
@@ -34,8 +34,8 @@ pub(super) fn prune(
             Some((digest, "delta")) if deltas.contains(digest) => {}
             Some((delta, "minisig"))
                 if delta.strip_suffix(".delta").is_some_and(|digest| deltas.contains(digest)) => {}
-            Some((delta, "minisig")) if delta.ends_with(".delta") => staged.push(path),
-            Some((_, "tmp" | "delta")) => staged.push(path),
+            Some((delta, "minisig")) if delta.ends_with(".delta") => removed_when_old.push(path),
+            Some((_, "tmp" | "delta")) => removed_when_old.push(path),
             Some((manifest, "minisig")) => {
                 let generation =
                     manifest.strip_suffix(".json").and_then(|digits| digits.parse::<u64>().ok());
@@ -72,7 +72,7 @@ pub(super) fn prune(
     needed.extend(later.iter().flat_map(names_of));
     let unneeded =
         chunks.into_iter().filter(|(digest, _)| !needed.contains(digest)).map(|(_, path)| path);
-    let abandoned = staged.into_iter().filter(|path| is_abandoned(path));
+    let abandoned = removed_when_old.into_iter().filter(|path| is_abandoned(path));
     let unneeded = unneeded.chain(unneeded_signatures);
     for path in unneeded.chain(manifests.into_iter().map(|(_, path)| path)).chain(abandoned) {
         match std::fs::remove_file(path) {

@@ -82,7 +82,7 @@ fn rolling_needs_disk_memory_for_chunks_only() {
         group.set_used(1_000_000_000 - leave_bytes);
         let results = syncs.each_mut().map(|(sync, shared)| {
             runtime.block_on(sync.poll_all());
-            shared.history.last(&AUDIENCE.parse().unwrap()).unwrap()
+            shared.polls.last(&AUDIENCE.parse().unwrap()).unwrap()
         });
         results.map(|last| (last.result, last.error.unwrap_or_default()))
     };

@@ -350,7 +350,7 @@ fn snapshot_larger_than_the_memory_limit_is_rejected() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let poll = || {
         runtime.block_on(sync.poll_all());
-        shared.history.last(&AUDIENCE.parse().unwrap()).unwrap()
+        shared.polls.last(&AUDIENCE.parse().unwrap()).unwrap()
     };
     assert_eq!((poll().result, generation()), ("ok", 1));
 

@@ -157,6 +157,9 @@ secrets = [{ value = "s" }]
     ] {
         assert_eq!(ask(&query, body), Err(Failure::BadSignature), "{query} {body}");
     }
+
+    let mistakes = refused("", &mapping.replace("query:sign", "body:device.sign"));
+    assert!(mistakes[0].contains("has {parameters}, one of which contains it"), "{mistakes:?}");
 }
 
 #[test]
