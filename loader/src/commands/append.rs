@@ -172,6 +172,8 @@ fn run(
     let (keys, values) = joined(parsers);
     let audience = &args.target.audience;
     let (appended, members) = runtime.block_on(async {
+        // Reading may have taken long.
+        writer.refresh().await?;
         let check = MemberCheck::read(store.store(), audience, writer.current(), &keys).await;
         let appended = match args.dry_run {
             true => None,

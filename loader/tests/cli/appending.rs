@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rtad_core::device::IdKind;
 use serde_json::Value;
-use testkit::process::{Outcome, signal, spawn};
+use testkit::process::{Outcome, outcome, signal, spawn};
 use testkit::sandbox::{Sandbox, command, directory_or_bucket, ids, lines};
 
 /// A folder for inputs, and the URL of a store.
@@ -227,6 +227,31 @@ fn reports_have_the_members_before_and_after() {
     target.sandbox.file("new", lines(&all[380..]));
     let text = target.run("append", "{}/new {}/new").stdout;
     assert!(text.contains("members     0 of 20 devices before, 20 after: 20 new"), "{text}");
+    // The members are those of the moment at which the input was read.
+    let mut slow = target.start("remove", "--json -");
+    let mut input = slow.stdin.take().unwrap();
+    // More than a pipe holds: it has begun to read.
+    input.write_all(&[b'\n'; 1 << 17]).unwrap();
+    target.over("append", &all[300..310]).json();
+    input.write_all(lines(&all[300..310]).as_bytes()).unwrap();
+    drop(input);
+    assert_eq!(outcome(slow).json()["members"]["before"], 10);
+}
+
+/// The deltas that a build merges lie over what the compaction before left of others: its removals,
+/// with the sequence of the newest of them.
+#[test]
+fn compactions_in_a_row_lose_no_appended_device() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..1002);
+    target.over("build", &all[..1000]).json();
+    target.over("remove", &all[..200]).json();
+    target.over("append", &all[1000..1001]).json();
+    target.run("build", "--compact --json").json();
+    target.over("append", &all[1001..]).json();
+    target.run("build", "--compact --json").json();
+    target.over("build --keep-carried --max-carried-loss 0", &all[..1000]).json();
+    assert_eq!((target.members(&all[1000..]), target.members(&all[..200])), (2, 0));
 }
 
 /// `kill -9` at many moments of an endless append: rows reported as durable are stored, and the

@@ -200,7 +200,10 @@ impl Publication<'_> {
             carried = Vec::from_iter(merged(self.writer, self.audience(), &carried).await?);
         }
         let deltas = live.into_iter().flat_map(|live| live.current.deltas);
-        let deltas = deltas.filter(|delta| delta.first <= folded.through);
+        // The residual of the base ends with a carried delta, and restates only its removals.
+        let ends: HashSet<u64> = carried.iter().map(|delta| delta.last).collect();
+        let deltas =
+            deltas.filter(|delta| delta.first <= folded.through && !ends.contains(&delta.last));
         let deltas = in_order(carried.into_iter().chain(deltas));
         Ok(manifest.clone().with_folded(Folded { deltas, ..folded }))
     }

@@ -134,7 +134,7 @@ pub(super) async fn run(
         };
         // A signal also publishes the batches read so far.
         if is_last {
-            drain(&mut batches, &mut totals, &mut waiting);
+            failed = failed.or(drain(&mut batches, &mut totals, &mut waiting));
         }
         let mut is_last = is_last;
         let end = async {
@@ -147,7 +147,7 @@ pub(super) async fn run(
         publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
         if is_last && !was_last {
             // Stopped during retries: take the batches read meanwhile.
-            drain(&mut batches, &mut totals, &mut waiting);
+            failed = failed.or(drain(&mut batches, &mut totals, &mut waiting));
             let end = std::future::pending();
             publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
         }
@@ -164,16 +164,19 @@ pub(super) async fn run(
     }
 }
 
-/// Takes all batches read so far.
+/// Takes all batches read so far. Returns the read error that ended them, if there is one.
 fn drain(
     batches: &mut mpsc::Receiver<LineBatch>,
     totals: &mut Totals,
     waiting: &mut Vec<DeviceKey>,
-) {
+) -> Option<io::Error> {
+    let mut failed = None;
     while let Ok(batch) = batches.try_recv() {
         totals.add(&batch);
         waiting.extend(batch.keys);
+        failed = batch.failed;
     }
+    failed
 }
 
 impl Totals {

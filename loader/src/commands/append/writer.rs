@@ -103,6 +103,11 @@ impl AppendWriter {
         Ok(())
     }
 
+    /// Reads `CURRENT` again.
+    pub(super) async fn refresh(&mut self) -> Result<(), StoreError> {
+        self.ledger.refresh().await.map(|_| ())
+    }
+
     /// The `CURRENT` that the next publish replaces.
     pub(super) const fn current(&self) -> &Current {
         self.ledger.current()
