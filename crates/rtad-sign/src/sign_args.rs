@@ -84,6 +84,17 @@ impl SignArgs {
         self.writer_by(store, signer)
     }
 
+    /// The store as readers will see it that know only the key of `--sign-key`; the same without
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// If the key cannot be read.
+    pub fn verifying(&self, store: Store) -> Result<Store, CommandError> {
+        let Some(key) = &self.sign_key else { return Ok(store) };
+        Ok(store.with_trust(Trust::of_signer(Signer::read(key)?.public_key())))
+    }
+
     /// The writer of a store and signer of [`Self::signer`].
     ///
     /// # Errors

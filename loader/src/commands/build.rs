@@ -222,6 +222,10 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         plan.build_spilled(&keys, sink)?
     };
     progress.clear();
+    if !args.dry_run {
+        // Published: a signal from now on interrupts no work that could be resumed.
+        let _ = dir.remove_note(STATE);
+    }
     let Distinct { found, left, .. } = done.distinct;
     let changes = Changes { added: merged.added().len() as u64, removed: found - left };
     Skew::of(&done.manifest).warn(args.target.audience.as_str());
@@ -234,8 +238,10 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let changes = (changes, carried, overlap);
     let summary =
         BuildSummary::new(&done, (&plan.counts, columns), changes, *gate, written, stages.end());
-    // Before the report, whose reader may be gone.
-    if !args.dry_run {
+    // Before the report, whose reader may be gone. A trial leaves an interrupted build as it is.
+    if args.dry_run {
+        dir.keep(build.state.is_some());
+    } else {
         args.carried.limit.write_metrics(args.target.audience.as_str(), carried)?;
     }
     output.report(&summary, BuildSummary::write_text)

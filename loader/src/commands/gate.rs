@@ -83,6 +83,7 @@ impl GateArgs {
 pub(super) struct Gate {
     live_generation: Option<u64>,
     live_keys: Option<u64>,
+    is_live_unreadable: bool,
     /// Keys that deltas added to the live generation.
     live_added: u64,
     max_shrink: f64,
@@ -188,6 +189,7 @@ impl Gate {
         let mut gate = Self {
             live_generation: None,
             live_keys: None,
+            is_live_unreadable: false,
             live_added: 0,
             max_shrink: args.max_shrink,
             max_growth: Some(args.max_growth).filter(|ratio| ratio.is_finite()),
@@ -210,7 +212,7 @@ impl Gate {
                 return Err(GateError::LiveUnreadable { generation, source });
             }
             // Nothing to compare with, which --max-shrink 1 accepts.
-            Err(_) => {}
+            Err(_) => gate.is_live_unreadable = true,
         }
         Ok(gate)
     }
@@ -221,6 +223,7 @@ impl Gate {
         Self {
             live_generation: None,
             live_keys: None,
+            is_live_unreadable: false,
             live_added: 0,
             max_shrink: 1.0,
             max_growth: None,
@@ -299,7 +302,8 @@ impl Gate {
 
     /// Whether a build without a known overlap is refused.
     pub(super) fn needs_overlap(&self) -> bool {
-        self.min_overlap > 0.0 && self.live_keys.is_some_and(|keys| keys > 0)
+        let may_have_keys = self.is_live_unreadable || self.live_keys.is_some_and(|keys| keys > 0);
+        self.min_overlap > 0.0 && may_have_keys
     }
 
     /// Checks shrinkage, also of an upper bound of the keys.

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::{Block, Pool};
 use super::cells::Cells;
-use super::content::hole;
+use super::content::{could_be_id, hole};
 use super::error::InputError;
 use super::layout::{CellSyntax, Column};
 use super::lines::without_mark;
@@ -266,11 +266,10 @@ pub(super) fn listed<N: AsRef<str>>(names: impl Iterator<Item = N>, count: usize
 
 /// A header's name, or a note instead of one that could be an id.
 fn shown(name: &str) -> &str {
-    let digits = name.bytes().filter(u8::is_ascii_digit).count();
-    let hex = name.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b':'));
-    // A base64 openid has 28 characters and may have no digit. Real column names are shorter.
-    let id_like = digits >= 4 || name.len() > 24 || hex && name.len() >= 12;
-    if id_like { "(hidden: looks like an id, is the header row missing?)" } else { name }
+    match could_be_id(name) {
+        true => "(hidden: looks like an id, is the header row missing?)",
+        false => name,
+    }
 }
 
 #[cfg(test)]

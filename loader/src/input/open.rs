@@ -16,7 +16,7 @@ use rtad_store::UrlError;
 use rtad_store::object::Object;
 
 use super::batches::Batches;
-use super::content::{Compression, HEAD_BYTES, foreign};
+use super::content::{Compression, HEAD_BYTES, could_be_id, foreign};
 use super::error::InputError;
 use super::line_ends::LineEnds;
 use super::pattern::{WILDCARDS, is_hidden, matches};
@@ -111,7 +111,9 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         }
         let pattern = input.to_str().filter(|text| text.contains(WILDCARDS));
         let Some(pattern) = pattern else {
-            return Err(InputError::Missing { input: shown });
+            let is_name = shown.contains(['/', '.']) || !could_be_id(&shown);
+            let input = if is_name { shown } else { "(hidden: looks like an id)".to_owned() };
+            return Err(InputError::Missing { input });
         };
         let before = sources.len();
         for found in matches(pattern)? {

@@ -115,6 +115,18 @@ fn fill_and_fpr_limits_are_enforced() {
     assert_eq!((&gate["max_fpr"], &gate["max_shrink"]), (&0.002.into(), &0.5.into()));
 }
 
+/// The flag asks for a comparison, which an override of another limit must not omit.
+#[test]
+fn minimal_overlap_with_an_unreadable_generation_is_unknown() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..1000)));
+    sandbox.build("{}/ids");
+    sandbox.file("s/a/manifests/1.json", "damaged");
+    let build = "build --store {}/s --audience a --max-shrink 1 {}/ids";
+    sandbox.run(&format!("{build} --min-overlap 0.9")).fails(5, "--min-overlap");
+    assert_eq!(sandbox.run(build).status, Some(0));
+}
+
 #[test]
 fn unreadable_live_generation_needs_an_override() {
     let sandbox = sandbox(1000);

@@ -333,6 +333,17 @@ fn case_and_blank_flags_are_applied() {
     assert_eq!(counts(&built), [2, 1, 0, 1, 0]);
 }
 
+/// An id in place of a file is not repeated.
+#[test]
+fn missing_file_is_named_unless_it_could_be_an_id() {
+    let sandbox = Sandbox::new();
+    sandbox.run("dedup --count old-users").fails(3, "input old-users: no such file");
+    let id = "727479405787894";
+    let refused = sandbox.run(&format!("dedup --count --json {id}"));
+    refused.fails(3, "looks like an id");
+    assert!(!refused.stderr.contains(id) && !refused.stdout.contains(id), "{refused:?}");
+}
+
 #[test]
 fn output_contains_no_id() {
     let sandbox = Sandbox::new();

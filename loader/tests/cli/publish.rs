@@ -371,6 +371,19 @@ fn build_of_unchanged_inputs_is_skipped() {
 }
 
 #[test]
+fn unchanged_build_that_keeps_carried_changes_is_skipped() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..30);
+    sandbox.file("one", lines(&all[..20]));
+    sandbox.file("two", lines(&all[20..]));
+    let build = "build --store {}/s --audience a --json --if-changed --keep-carried {}/one";
+    sandbox.run(build).json();
+    sandbox.run("append --store {}/s --audience a --json {}/two").json();
+    assert_eq!(sandbox.run(build).json()["generation"], 2);
+    assert_eq!(sandbox.run(build).json()["unchanged"], true);
+}
+
+#[test]
 fn input_without_a_version_is_refused_where_changes_count() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));

@@ -304,6 +304,26 @@ fn build_of_other_inputs_starts_over() {
     assert!(is_clean(&sandbox));
 }
 
+/// A trial, and a run with a wrong flag, leave an interrupted build to the next one.
+#[test]
+fn trial_and_refused_memory_keep_an_interrupted_build() {
+    let sandbox = Sandbox::new();
+    let all = ids(IdKind::Md5, 0..2000);
+    sandbox.file("dump", lines(&all[..1000]));
+    let mut child = waiting(&sandbox, "");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let resume = format!("{BUILD} {{}}/dump - --max-reject-ratio 1 --resume");
+    sandbox
+        .run(&format!("{resume} --memory 15TiB").replace("--memory 64MiB", ""))
+        .fails(2, "more than the system has");
+    let trial = sandbox.run_with(&format!("{resume} --dry-run"), lines(&all[1000..]).as_bytes());
+    assert_eq!(trial.json()["keys"], 2000);
+    let built = sandbox.run_with(&resume, lines(&all[1000..]).as_bytes()).json();
+    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&2000.into(), &true.into()));
+    assert!(is_clean(&sandbox));
+}
+
 #[test]
 fn url_without_a_version_is_not_resumed() {
     let sandbox = Sandbox::new();

@@ -42,6 +42,10 @@ impl CommandFailure for BuildError {
             _ => ExitStatus::Usage,
         }
     }
+
+    fn is_resumable(&self) -> bool {
+        matches!(self, Self::NoMemory { .. })
+    }
 }
 
 /// A failed build that `--resume` continues.

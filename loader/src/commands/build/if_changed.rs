@@ -70,7 +70,7 @@ pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> 
         let found = if matches!(source, Source::Remote(_)) { "neither" } else { "a stream" };
         return Err(UnversionedInput { found, input: source.name() }.into());
     }
-    let store = args.target.open()?;
+    let store = args.sign.verifying(args.target.open()?)?;
     let audience = &args.target.audience;
     let found = runtime()?.block_on(async {
         let Some(live) = store.live(audience).await? else { return Ok(None) };
@@ -83,7 +83,7 @@ pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> 
         }
         match store.manifest(audience, &current).await {
             Ok(manifest) => Ok(Some(manifest)),
-            // The build repairs it.
+            // The build repairs it, or signs it with this key.
             Err(
                 StoreError::NotFound { .. }
                 | StoreError::Manifest { .. }
@@ -92,10 +92,13 @@ pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> 
             Err(error) => Err(error),
         }
     })?;
-    // A repetition would no longer apply the deltas that this generation includes.
-    let has_deltas =
-        |manifest: &Manifest| manifest.folded().is_some_and(|folded| !folded.deltas.is_empty());
-    let Some(manifest) = found.filter(|manifest| !has_deltas(manifest)) else { return Ok(None) };
+    // Without --keep-carried, a repetition would no longer apply the deltas that this generation
+    // includes.
+    let loses_deltas = |manifest: &Manifest| {
+        let has_deltas = manifest.folded().is_some_and(|folded| !folded.deltas.is_empty());
+        has_deltas && !args.carried.keep_carried
+    };
+    let Some(manifest) = found.filter(|manifest| !loses_deltas(manifest)) else { return Ok(None) };
     let built_from = manifest.lineage().and_then(|lineage| lineage.inputs_sha256);
     if built_from.is_none() || built_from != digest(args, &input) {
         return Ok(None);

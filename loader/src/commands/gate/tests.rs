@@ -26,6 +26,7 @@ fn gate(filter: &FilterSpec, fpr: f64) -> Gate {
     Gate {
         live_generation: None,
         live_keys: None,
+        is_live_unreadable: false,
         live_added: 0,
         max_shrink: 0.5,
         max_growth: Some(1.0),
