@@ -76,6 +76,7 @@ impl Syncer {
                 drop(held);
                 progress.count_skipped();
                 self.apply_small_files(&name, &current).await?;
+                progress.apply(&current);
                 progress.record_deltas(&current);
                 return Ok(Some(Polled::Skipped(cause)));
             }
@@ -92,6 +93,7 @@ impl Syncer {
                 drop(held);
                 match self.apply_small_files(&name, &current).await {
                     Ok(files) => {
+                        progress.apply(&current);
                         part = RefusedPart::Chunks;
                         self.load_chunks(&name, &current, files, progress.live.clone()).await
                     }
@@ -211,9 +213,13 @@ impl Syncer {
         let SmallFiles { manifest, manifest_file, overlay } = files;
         let loading = Mutex::new(Loading { current: current.clone(), overlay });
         let held = self.served(name);
+        // A mixed snapshot looks up keys of one hash.
+        let can_roll =
+            |held: &Snapshot| self.rolls() && held.manifest().key_digest() == manifest.key_digest();
+        let rolls = held.as_deref().is_some_and(can_roll);
         let load = async {
             match held {
-                Some(held) if self.rolls() => self.roll(name, held, manifest, manifest_file).await,
+                Some(held) if rolls => self.roll(name, held, manifest, manifest_file).await,
                 held => self.loader().load(held.as_deref(), manifest, manifest_file).await,
             }
         };

@@ -42,8 +42,9 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`SyncError::Stale`] if `current` is older than the one read before, or another one with its
-    /// sequence, and [`SyncError::Deleted`] if the audience is deleted and not loaded.
+    /// [`SyncError::Stale`] if `current` is older than one that was accepted or applied in part, or
+    /// another one with the accepted sequence, and [`SyncError::Deleted`] if the audience is
+    /// deleted and not loaded.
     pub(super) fn new(
         audience: &AudienceName,
         current: &Current,
@@ -57,12 +58,13 @@ impl Plan {
             }
             // The same CURRENT over a mixed snapshot goes on with the unfinished roll.
             let is_later = may_replace(current, generation, progress.sequence, progress.highest);
-            if !is_same && !is_later {
+            // A stale copy could undo erasures of a `CURRENT` whose filters were refused.
+            if !is_same && (progress.is_older_than_applied(current) || !is_later) {
                 return Err(SyncError::Stale {
                     found: current.generation,
                     served: generation,
                     found_sequence: current.sequence,
-                    accepted_sequence: progress.sequence,
+                    accepted_sequence: progress.known_sequence(),
                 });
             }
         }
@@ -137,12 +139,28 @@ mod tests {
             (refused.deleted(), served(5), "Ok(Delete)"),
             (current(10, 9, "mended"), served(5), "Ok(Generation)"),
         ] {
-            let plan = Plan::new(&"a".parse().unwrap(), &current, served, &progress);
-            let plan = match plan {
-                Err(SyncError::Stale { .. }) => "Err(stale)".to_owned(),
-                plan => format!("{plan:?}"),
-            };
-            assert_eq!(plan, expected, "{current:?} over {served:?}");
+            assert_eq!(
+                planned(&progress, &current, served),
+                expected,
+                "{current:?} over {served:?}"
+            );
+        }
+        // The deltas of the refused one apply: those of an older one could undo erasures.
+        progress.apply(&refused);
+        for (current, expected) in [
+            (current(8, 9, "refused"), "Err(stale)"),
+            (current(8, 5, "a"), "Err(stale)"),
+            (current(5, 5, "a"), "Ok(Nothing)"),
+            (current(1, 10, "repaired"), "Ok(Generation)"),
+        ] {
+            assert_eq!(planned(&progress, &current, served(5)), expected, "{current:?}");
+        }
+    }
+
+    fn planned(progress: &Progress, current: &Current, served: Option<Served>) -> String {
+        match Plan::new(&"a".parse().unwrap(), current, served, progress) {
+            Err(SyncError::Stale { .. }) => "Err(stale)".to_owned(),
+            plan => format!("{plan:?}"),
         }
     }
 }

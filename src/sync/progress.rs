@@ -16,6 +16,9 @@ pub(super) struct Progress {
     pub(super) sequence: u64,
     /// Highest generation in any accepted `CURRENT`.
     pub(super) highest: u64,
+    /// Highest sequence and generation of the accepted `CURRENT` and of later ones that were
+    /// applied in part.
+    applied: (u64, u64),
     /// The accepted `CURRENT`, whole: the sequence is not unique, as a restored backup may repeat
     /// it.
     accepted: Option<Current>,
@@ -65,10 +68,29 @@ impl Refused {
 }
 
 impl Progress {
+    /// Records that the deltas of `current` apply to what is served.
+    pub(super) fn apply(&mut self, current: &Current) {
+        let (sequence, highest) = self.applied;
+        self.applied = (sequence.max(current.sequence), highest.max(current.highest_generation()));
+    }
+
+    /// Whether a later `CURRENT` was applied. One with a generation above all known ones is new,
+    /// whatever its sequence.
+    pub(super) fn is_older_than_applied(&self, current: &Current) -> bool {
+        let (sequence, highest) = self.applied;
+        current.sequence < sequence && current.generation <= highest
+    }
+
+    /// The highest sequence of any `CURRENT` that was accepted, or applied in part.
+    pub(super) fn known_sequence(&self) -> u64 {
+        self.sequence.max(self.applied.0)
+    }
+
     /// Records that `current` is served.
     pub(super) fn accept(&mut self, current: &Current) {
         self.sequence = current.sequence;
         self.highest = self.highest.max(current.highest_generation());
+        self.applied = (current.sequence, self.highest);
         self.accepted = Some(current.clone());
         self.refused = None;
     }

@@ -350,7 +350,6 @@ fn deltas_of_an_unloadable_generation_apply_to_the_served_one() {
     let missing = depot.manifest(AUDIENCE);
     let missing = missing.chunks().iter().find(|entry| !old.contains(&entry.digest)).unwrap();
     let file = format!("chunks/{}.chunk", missing.digest);
-    let bytes = depot.files(AUDIENCE)[&file].clone();
     depot.put(AUDIENCE, &file, None);
 
     depot.append(AUDIENCE, change(Change::entomb, &members[..10]));
@@ -364,9 +363,36 @@ fn deltas_of_an_unloadable_generation_apply_to_the_served_one() {
     assert_eq!(client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(&members[20]))).status, 503);
 
     depot.set(AUDIENCE, State::Live, None);
-    depot.put(AUDIENCE, &file, Some(&bytes));
     server.poll();
-    assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..10])), (2, 0));
+    // A stale copy must not undo an erasure.
+    let stale = depot.files(AUDIENCE)["CURRENT"].clone();
+    depot.append(AUDIENCE, change(Change::entomb, &members[10..20]));
+    server.poll();
+    let newest = depot.files(AUDIENCE)["CURRENT"].clone();
+    depot.put(AUDIENCE, "CURRENT", Some(&stale));
+    server.poll();
+    assert_eq!((server.sync_count(AUDIENCE, "stale"), count(&mut client, &members[..20])), (1, 0));
+    depot.put(AUDIENCE, "CURRENT", Some(&newest));
+
+    // The next generation has them merged, but cannot be loaded either.
+    depot.append(AUDIENCE, change(Change::remove, &members[20..30]));
+    server.poll();
+    let mut merged = [&members[30..1900], &new].concat();
+    merged.sort_unstable();
+    depot.publish_merged(AUDIENCE, &merged, &Spec::small());
+    let next = depot.manifest(AUDIENCE);
+    assert_eq!(next.generation(), 3);
+    let lost = next.chunks().iter().find(|entry| !old.contains(&entry.digest)).unwrap();
+    let lost = format!("chunks/{}.chunk", lost.digest);
+    let next_bytes = depot.files(AUDIENCE)[&lost].clone();
+    depot.put(AUDIENCE, &lost, None);
+    server.poll();
+    assert_eq!(server.generation(AUDIENCE), 1);
+    assert_eq!((count(&mut client, &members[..30]), count(&mut client, &new)), (0, 100));
+
+    depot.put(AUDIENCE, &lost, Some(&next_bytes));
+    server.poll();
+    assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..30])), (3, 0));
     assert_eq!(count(&mut client, &new), 100);
 }
 

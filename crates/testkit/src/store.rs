@@ -9,7 +9,7 @@ use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
-    AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current,
+    AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current, Folded,
     Manifest, ManifestBuilder, Overlay, Snapshot, State, chunk_runs,
 };
 use rtad_store::write::{Appended, Base, Change, Sign, StoreWriter};
@@ -249,9 +249,26 @@ impl Depot {
         self.runtime.block_on(self.writer().base(&name(audience))).unwrap()
     }
 
-    /// Publishes sorted keys; returns the generation.
+    /// Publishes sorted keys; returns the generation. The live deltas stay.
     pub fn publish(&self, audience: &str, keys: &[DeviceKey], spec: &Spec) -> u64 {
+        self.publish_over(self.base(audience), audience, keys, spec, None)
+    }
+
+    /// Publishes sorted keys into which the live deltas are merged, as the loader does.
+    pub fn publish_merged(&self, audience: &str, keys: &[DeviceKey], spec: &Spec) -> u64 {
         let base = self.base(audience);
+        let folded = base.folded();
+        self.publish_over(base, audience, keys, spec, folded)
+    }
+
+    fn publish_over(
+        &self,
+        base: Base,
+        audience: &str,
+        keys: &[DeviceKey],
+        spec: &Spec,
+        folded: Option<Folded>,
+    ) -> u64 {
         self.runtime.block_on(async {
             let writer = self.writer();
             let publication = writer.publish(base).await.unwrap();
@@ -262,6 +279,10 @@ impl Depot {
                 publication.put_chunk(chunk).await.unwrap();
             }
             let manifest = spec.manifest(builder, audience, publication.generation());
+            let manifest = match folded {
+                Some(folded) => manifest.with_folded(folded),
+                None => manifest,
+            };
             publication.commit(&manifest).await.unwrap()
         })
     }

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use super::current::{Current, State, Validity};
-use super::delta::{Delta, DeltaEntry};
+use super::delta::{BuiltDelta, Delta, DeltaEntry};
 use crate::device::DeviceKey;
 
 /// Verified deltas of one generation, in memory.
@@ -119,20 +119,28 @@ impl Overlay {
     }
 
     /// The deltas that the served filters need below those of `next`. The filters of `next` have
-    /// them merged, so that they change nothing there. Other deltas are dropped: otherwise the
-    /// layers would grow with every append, and with every generation that is refused.
+    /// them merged, so that they change nothing there.
+    ///
+    /// The number of layers does not grow: an append drops the deltas of the `CURRENT` before, and
+    /// those over a generation of which no filters were served are merged into one. That takes time
+    /// in proportion to their keys, at the publish after a refused one.
     fn needed_below(&self, next: &Self) -> Vec<Arc<Delta>> {
-        // The current deltas are dropped in two cases: `next` is of the same publish, and names
-        // those that still apply; or no filters of their generation are served.
+        // A `next` of the same publish names those of the current deltas that still apply.
         let is_same_publish = self.published_sequence == next.published_sequence;
-        let first = if is_same_publish || self.is_ahead {
-            self.current_layers
-        } else {
-            usize::from(self.has_tombstones)
+        let first = match is_same_publish {
+            true => self.current_layers,
+            false => usize::from(self.has_tombstones),
         };
         // The next CURRENT may drop a delta of `next`, but not one that served filters need.
         let is_needed = |delta: &&Arc<Delta>| next.is_ahead || next.find(delta.entry()).is_none();
-        self.layers[first..].iter().filter(is_needed).cloned().collect()
+        let needed: Vec<_> = self.layers[first..].iter().filter(is_needed).cloned().collect();
+        if is_same_publish || !self.is_ahead || needed.len() < 2 {
+            return needed;
+        }
+        let last = needed.iter().map(|delta| delta.entry().last).max().unwrap_or_default();
+        let oldest_first = needed.iter().rev().map(|delta| &**delta);
+        let merged = BuiltDelta::merged(last, oldest_first);
+        merged.map(|built| Arc::new(built.delta)).into_iter().collect()
     }
 
     /// Number of deltas, tombstones included.

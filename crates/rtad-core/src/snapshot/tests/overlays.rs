@@ -99,8 +99,8 @@ fn overlay_over_a_served_one_follows_the_table() {
         // Deltas of the next generation come above those of the served filters.
         (&first, Newer::Deltas(whole(&second, &[5])), (Live, true, vec![5, 3])),
         (&ahead, Newer::Deltas(whole(&later(Live), &[5, 6])), (Live, false, vec![6, 5, 3])),
-        // The filters of generation 2 are not served: its deltas go with it.
-        (&ahead, Newer::Deltas(whole(&third, &[7])), (Live, false, vec![7, 3])),
+        // No filters of generation 2 are served: its deltas and those below become one.
+        (&ahead, Newer::Deltas(whole(&third, &[7])), (Live, false, vec![7, 5])),
         // Some are served: they need its deltas, and the first ones need theirs.
         (&mixed, Newer::Deltas(whole(&third, &[7])), (Live, false, vec![7, 5, 3])),
         (&mixed, Newer::Deltas(whole(&later(Live), &[5, 6])), (Live, false, vec![6, 5, 3])),
