@@ -62,10 +62,12 @@ impl Audience {
         Some(self.snapshot.as_ref()?.manifest().key_digest())
     }
 
-    /// Whether a snapshot is served that was built without values.
+    /// Whether a snapshot is served that was built without values, and no delta has any.
     pub fn has_no_values(&self) -> bool {
-        let snapshot = self.snapshot.as_ref();
-        snapshot.is_some_and(|snapshot| snapshot.manifest().filter().value_bits() == 0)
+        self.snapshot.as_ref().is_some_and(|snapshot| {
+            snapshot.manifest().filter().value_bits() == 0
+                && !snapshot.overlay().deltas().any(|delta| delta.entry().has_values)
+        })
     }
 
     /// Whether the snapshot has expired at `now`, in seconds since 1970.
