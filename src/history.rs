@@ -214,11 +214,12 @@ impl History {
         let effect = "counts of days were not saved: a restart begins at zero";
         log_change(&self.has_failed, counts.and(sketches), effect);
         let Some(folder) = &self.reach_folder else { return };
-        let mut ended = self.ended.lock();
+        // Without the lock: a folder that hangs must not hold up who ends a day.
+        let ended = std::mem::take(&mut *self.ended.lock());
         let write = |day: &DaySketches| day.write(folder, &self.pod, &self.name);
         let written = ended.iter().chain([&today]).try_for_each(write);
-        if written.is_ok() {
-            ended.clear();
+        if written.is_err() {
+            self.ended.lock().splice(0..0, ended);
         }
         log_change(&self.has_reach_failed, written, "sketches of days were not written");
     }

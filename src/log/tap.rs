@@ -21,8 +21,6 @@ use crate::telemetry::{LogDrop, LogMetrics};
 
 /// Bytes of a record's length before it in the ring.
 pub(super) const LENGTH: usize = size_of::<u32>();
-/// Largest record without a body.
-const MOST: usize = 16 << 10;
 
 /// Which requests are logged.
 #[derive(Debug)]
@@ -119,8 +117,7 @@ impl LogTap {
         allowance: Arc<Allowance>,
         producer: Producer<u8>,
     ) -> Self {
-        let most = if filter.has_raw { producer.buffer().capacity() / 2 } else { MOST };
-        let record = vec![0; most].into_boxed_slice();
+        let record = vec![0; producer.buffer().capacity() / 2].into_boxed_slice();
         let ring = Mutex::new(Ring { producer, record, number: 0 });
         Self { filter, key, metrics, allowance, ring }
     }

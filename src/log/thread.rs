@@ -314,7 +314,7 @@ impl Files {
     /// Removes files of killed processes. A file that is written grows within its age.
     fn remove_remains(&self) {
         let unwritten = 3 * self.config.max_age;
-        match folder::remove_remains(&self.root, unwritten, self.open.as_ref()) {
+        match folder::remove_remains(&self.root, &self.pod, unwritten, self.open.as_ref()) {
             Ok(remains) if remains.files > 0 => {
                 let folder::Remains { files, bytes } = remains;
                 let most = self.config.max_age;

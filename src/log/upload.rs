@@ -125,12 +125,21 @@ impl Uploads {
     /// Uploads the oldest file of rows that waits. Returns whether none is left.
     fn upload_next(&self, spool: &Path) -> Result<bool, String> {
         let files = self.within_spool(spool)?;
-        let Some(file) = files.first() else { return Ok(true) };
-        let path = spool.join(file);
-        self.put(&path, &file.to_string_lossy())?;
-        // Killed before this, the next process puts the same file again.
-        std::fs::remove_file(&path).map_err(|error| error.to_string())?;
-        Ok(files.len() == 1)
+        let mut unreadable = None;
+        for file in &files {
+            let path = spool.join(file);
+            match std::fs::read(&path) {
+                // Files after it need not wait.
+                Err(error) => unreadable = Some(format!("{}: {error}", file.display())),
+                Ok(bytes) => {
+                    self.put(bytes, &file.to_string_lossy())?;
+                    // Killed before this, the next process puts the same file again.
+                    std::fs::remove_file(&path).map_err(|error| error.to_string())?;
+                    return Ok(files.len() == 1);
+                }
+            }
+        }
+        unreadable.map_or(Ok(true), Err)
     }
 
     /// Uploads the sketches of days. A file gets another name before, as the next version of its
@@ -143,15 +152,15 @@ impl Uploads {
         }
         for file in files_of(reach, CLAIMED).map_err(io)? {
             let name = format!("{REACH}/{}", file.with_extension(SKETCHES).display());
-            self.put(&reach.join(&file), &name)?;
-            std::fs::remove_file(reach.join(file)).map_err(io)?;
+            let path = reach.join(file);
+            self.put(std::fs::read(&path).map_err(io)?, &name)?;
+            std::fs::remove_file(&path).map_err(io)?;
         }
         Ok(())
     }
 
     /// Uploads a file.
-    fn put(&self, path: &Path, name: &str) -> Result<(), String> {
-        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    fn put(&self, bytes: Vec<u8>, name: &str) -> Result<(), String> {
         let put = async {
             let put = tokio::time::timeout(MOST_UPLOAD, self.folder.put(name, bytes)).await;
             put.map_err(|_| format!("{name}: not within {MOST_UPLOAD:?}"))?
@@ -180,7 +189,13 @@ impl Uploads {
         });
         for file in files.drain(..over.count()) {
             let path = spool.join(&file);
-            let rows = LogReader::open(&path).map_or(0, |file| file.rows());
+            let rows = match LogReader::open(&path) {
+                Ok(file) => file.rows(),
+                Err(_) => {
+                    self.metrics.failed(LogStep::Upload);
+                    0
+                }
+            };
             std::fs::remove_file(&path).map_err(io)?;
             self.metrics.dropped(LogDrop::Upload, rows);
             tracing::warn!(
@@ -314,6 +329,19 @@ mod tests {
             let waiting = format!("rtad_log_waiting_files {}\n", expected.len());
             assert!(telemetry.render().contains(&waiting), "{name}");
         }
+    }
+
+    /// A folder stands for a file that cannot be read.
+    #[test]
+    fn unreadable_file_holds_up_no_other() {
+        let (to, spool) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let uploads = uploads(to.path(), spool.path(), u64::MAX, &Telemetry::default());
+        let day = spool.path().join("day=2026-11-26");
+        std::fs::create_dir_all(day.join("a.parquet")).unwrap();
+        std::fs::write(day.join("b.parquet"), "rows").unwrap();
+        assert!(!uploads.upload(spool.path()).unwrap());
+        assert!(to.path().join("day=2026-11-26/b.parquet").exists());
+        assert!(uploads.upload(spool.path()).unwrap_err().contains("a.parquet"));
     }
 
     #[test]

@@ -27,6 +27,9 @@ const UNUSED: Duration = Duration::from_secs(1);
 /// Most time for the end of the decision log: its last file is written and uploaded.
 const LOG_TIME: Duration = Duration::from_secs(5);
 
+/// Most time for saving the counts of days.
+const SAVE_TIME: Duration = Duration::from_secs(5);
+
 /// A port that answers decisions: its accept loop and its workers.
 pub(super) struct OpenPort {
     pub(super) address: SocketAddr,
@@ -116,7 +119,9 @@ impl Running {
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
         let Shared { caps, counts, telemetry: all, .. } = self.shared.clone();
         let files = Arc::clone(&caps);
-        let _ = tokio::task::spawn_blocking(move || counts.save(&all, &files)).await;
+        // Leases are given back even if the folder of the log hangs.
+        let saved = tokio::task::spawn_blocking(move || counts.save(&all, &files));
+        let _ = tokio::time::timeout(SAVE_TIME, saved).await;
         caps.close(in_time).await;
         if let Some(log) = self.log.clone() {
             let _ = tokio::task::spawn_blocking(move || log.stop(LOG_TIME)).await;

@@ -12,6 +12,10 @@ use crate::write::{LogFile, OPEN, open_name};
 /// Extension of the files.
 const CLOSED: &str = "parquet";
 
+/// Three times the longest `log.max_age`: a file of another pod is older only if its process was
+/// killed.
+const OTHERS_UNWRITTEN: Duration = Duration::from_secs(3 * 3600);
+
 /// Files of killed processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Remains {
@@ -27,10 +31,14 @@ pub fn path_of(pod: &str, began: SystemTime, random: u32) -> PathBuf {
     let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let micros = i64::try_from(since.as_micros()).unwrap_or_default();
     let time = Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH);
-    let name = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
-    let pod: String = pod.chars().map(name).collect();
     let day = time.strftime("%Y-%m-%d");
-    PathBuf::from(format!("day={day}/{pod}-{micros}-{random:08x}.{CLOSED}"))
+    PathBuf::from(format!("day={day}/{}-{micros}-{random:08x}.{CLOSED}", in_names(pod)))
+}
+
+/// The name of a pod in names of files.
+fn in_names(pod: &str) -> String {
+    let name = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    pod.chars().map(name).collect()
 }
 
 /// The closed files below a folder, as relative paths in the order of their names.
@@ -55,18 +63,25 @@ pub fn files_of(root: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Removes files that were not written to for a time: their process was killed, and they cannot be
-/// read. The file that the caller writes to is kept: after a jump of the clock it looks old.
+/// Removes files of killed processes, which cannot be read: those of this pod that were not written
+/// to for a time, and those of others after three hours, as their setting may be another
+/// one. The file that the caller writes to is kept: after a jump of the clock it looks old.
 ///
 /// # Errors
 ///
 /// The folder cannot be read, or a file cannot be removed.
 pub fn remove_remains(
     root: &Path,
+    pod: &str,
     unwritten: Duration,
     written: Option<&LogFile>,
 ) -> io::Result<Remains> {
     let written = written.map(|file| open_name(file.path()));
+    let own = format!(".{}-", in_names(pod));
+    let is_own = |file: &Path| {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.strip_prefix(&own).is_some_and(|rest| rest.split('-').count() == 2)
+    };
     let mut remains = Remains::default();
     for file in files(root)? {
         if file.extension().is_none_or(|extension| extension != OPEN) {
@@ -76,14 +91,29 @@ pub fn remove_remains(
         if written.as_ref() == Some(&file) {
             continue;
         }
-        let found = fs::metadata(&file)?;
-        if found.modified()?.elapsed().is_ok_and(|age| age >= unwritten) {
-            fs::remove_file(&file)?;
-            remains.files += 1;
-            remains.bytes += found.len();
+        let limit = if is_own(&file) { unwritten } else { OTHERS_UNWRITTEN };
+        match remove_if_older(&file, limit) {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
+                remains.files += 1;
+                remains.bytes += bytes;
+            }
+            // Closed or removed by another pod.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(remains)
+}
+
+/// Removes a file that was not written to for this time. Returns its bytes.
+fn remove_if_older(file: &Path, limit: Duration) -> io::Result<Option<u64>> {
+    let found = fs::metadata(file)?;
+    if found.modified()?.elapsed().is_ok_and(|age| age >= limit) {
+        fs::remove_file(file)?;
+        return Ok(Some(found.len()));
+    }
+    Ok(None)
 }
 
 /// The files in the folders of days.
@@ -95,7 +125,7 @@ fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
     };
     for day in entries {
         let day = day?;
-        if !day.file_name().to_string_lossy().starts_with("day=") || !day.file_type()?.is_dir() {
+        if !day.file_name().to_string_lossy().starts_with("day=") || !day.path().is_dir() {
             continue;
         }
         for file in fs::read_dir(day.path())? {

@@ -231,15 +231,24 @@ fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
     assert_eq!(name.to_str(), Some("day=1970-01-02/pod-1-86401000000-00000abc.parquet"));
     let path = folder.path().join(&name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    drop(LogFile::create(path.clone(), "pod").unwrap());
+    drop(LogFile::create(path.clone(), "pod/1").unwrap());
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
     // A killed process drops nothing.
-    std::mem::forget(LogFile::create(path.clone(), "pod").unwrap());
+    std::mem::forget(LogFile::create(path.clone(), "pod/1").unwrap());
     LogFile::create(path_of_other(&path), "pod").unwrap().close().unwrap();
     let root = folder.path();
+    let others = root.join(path_of("pod/1/2", began, 1));
+    std::mem::forget(LogFile::create(others.clone(), "pod/1/2").unwrap());
+    let others = others.with_file_name(".pod-1-2-86401000000-00000001.parquet.open");
     let written = LogFile::create(path.with_file_name("written.parquet"), "pod").unwrap();
-    let remove = |age| remove_remains(root, age, Some(&written)).unwrap();
+    let remove = |age| remove_remains(root, "pod/1", age, Some(&written)).unwrap();
     assert_eq!(remove(Duration::from_secs(60)), Remains::default());
+    assert_eq!(remove(Duration::ZERO).files, 1);
+    // Another pod may write for an hour.
+    let file = fs::File::options().write(true).open(&others).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    assert_eq!(remove(Duration::ZERO), Remains::default());
+    file.set_modified(SystemTime::now() - Duration::from_secs(3 * 3600)).unwrap();
     assert_eq!(remove(Duration::ZERO).files, 1);
     drop(written);
     assert_eq!(closed(root).unwrap(), [path_of_other(&name)]);

@@ -156,16 +156,16 @@ impl LogFile {
         file.sync_all().map_err(io)?;
         let bytes = file.metadata().map_err(io)?.len();
         aside.publish(&path).map_err(io)?;
-        if let Some(folder) = path.parent() {
-            sync_dir(folder).map_err(io)?;
-        }
+        // The file has its name, and is read from now on. Some file systems sync no folders.
+        let _ = path.parent().map(sync_dir);
         Ok(Closed { path, rows, bytes })
     }
 }
 
-/// The name of a file while it is written.
+/// The name of a file while it is written: hidden, as programs that read a folder would read it.
 pub(crate) fn open_name(path: &Path) -> PathBuf {
-    path.with_added_extension(OPEN)
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{OPEN}"))
 }
 
 /// The extension of files that are written.

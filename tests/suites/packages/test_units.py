@@ -106,7 +106,7 @@ def test_memory_fits_the_sizes():
 def test_stop_waits_for_the_drain():
     config = tomllib.loads(checked(RTAD, ETC / "rtad.toml"))
     drain = int(config["server"]["drain_timeout"].removesuffix("s"))
-    assert int(Unit("rtad").one("TimeoutStopSec").removesuffix("s")) >= drain + 5
+    assert int(Unit("rtad").one("TimeoutStopSec").removesuffix("s")) >= drain + 15
 
 
 @pytest.mark.parametrize("name", ("rtad", "rtad-writer"))
