@@ -6,10 +6,11 @@ use std::path::Path;
 
 use rtad_log::folder::closed;
 use rtad_log::read::LogReader;
+use rtad_store::write::Change;
 use serde_json::{Value, json};
 use testkit::client::metric;
 use testkit::process::Outcome;
-use testkit::store::hex;
+use testkit::store::{Depot, hex};
 use testkit::wait_until;
 
 use crate::fixture::{NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, PLATFORMS, RULES, TestStore, key};
@@ -146,6 +147,35 @@ fn row_holds_the_facts_of_an_answer() {
     let text = fs::read_to_string(&file).unwrap();
     let sum = const_hex::encode(<sha2::Sha256 as sha2::Digest>::digest(text));
     assert_eq!(bare["config"], sum[..16]);
+}
+
+/// Deltas may have values over filters without any, as after a rollback.
+#[test]
+fn row_has_a_value_that_only_a_delta_has() {
+    let store = TestStore::with_everything();
+    let mut change = Change::default();
+    change.add_with_value(key("oaid", NEW_VIP), 3);
+    Depot::over(&store.path().display().to_string()).append("vip", change);
+    let file = store.config_file("api = { public = true }", &log(&store, "sample = 1.0"));
+    let rtad = Rtad::serve(&file, &[]);
+    decide(&mut rtad.connect(), &json!({ "device": { "oaid": NEW_VIP } }));
+    let (rows, _) = stop(rtad, &store);
+    let mut audiences = rows[0]["facts"]["audiences"].as_array().unwrap().iter();
+    assert_eq!(audiences.find(|audience| audience["name"] == "vip").unwrap()["value"], 3);
+}
+
+#[test]
+fn request_that_names_a_thousand_strategies_has_a_row() {
+    use prost::Message as _;
+    use rtad::platform::ocean::Req;
+    let store = TestStore::with_everything();
+    let file = store.config_file("", &log(&store, "sample = 1.0"));
+    let rtad = Rtad::serve(&file, &[]);
+    let rta_ids = (0..1000).map(|number| 100_000_000_000_000 + number).collect();
+    let request = Req { rta_ids, ..Req::default() }.encode_to_vec();
+    rtad.connect().request("POST", "/rta/ocean", "", request);
+    let (rows, _) = stop(rtad, &store);
+    assert_eq!(rows[0]["facts"]["asked"].as_array().unwrap().len(), 1000);
 }
 
 #[test]
