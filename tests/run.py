@@ -39,7 +39,7 @@ LAYERS = ["python3", "tests/layers.py"]
 # cargo runs its programs one after the other: without suites beside them, these kinds run at once.
 # `cli` and `ledger_model` take the longest.
 RUST_KINDS = [
-    *(["--test", name] for name in ("l*", "c*", "[!cl]*")),
+    *(["--test", name] for name in ("l*", "c*", "s*", "[!cls]*")),
     ["--lib", "--bins"],
     ["--doc"],
 ]
