@@ -157,8 +157,13 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     }
     let dir = Arc::new(args.memory.spill_dir()?);
     // The files stay until the directory is known to belong to this build.
-    dir.keep(dir.is_named() && dir.read_note(STATE)?.is_some());
-    run_in(&args, &dir, output).map_err(|error| match dir.is_named() && error.is_resumable() {
+    let was_interrupted = dir.is_named() && dir.read_note(STATE)?.is_some();
+    dir.keep(was_interrupted);
+    // A trial that fails leaves an interrupted build as it is, too.
+    let is_kept = |error: &CommandError| {
+        dir.is_named() && error.is_resumable() || was_interrupted && args.dry_run
+    };
+    run_in(&args, &dir, output).map_err(|error| match is_kept(&error) {
         true if matches!(dir.read_note(STATE), Ok(Some(_))) => {
             dir.keep(true);
             Resumable { dir: dir.shown(), cause: error }.into()

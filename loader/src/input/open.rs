@@ -111,7 +111,8 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         }
         let pattern = input.to_str().filter(|text| text.contains(WILDCARDS));
         let Some(pattern) = pattern else {
-            let is_name = shown.contains(['/', '.']) || !could_be_id(&shown);
+            // Ids have 12 characters or more.
+            let is_name = shown.len() < 12 || shown.contains(['/', '.']) || !could_be_id(&shown);
             let input = if is_name { shown } else { "(hidden: looks like an id)".to_owned() };
             return Err(InputError::Missing { input });
         };

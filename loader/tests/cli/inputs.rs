@@ -337,7 +337,9 @@ fn case_and_blank_flags_are_applied() {
 #[test]
 fn missing_file_is_named_unless_it_could_be_an_id() {
     let sandbox = Sandbox::new();
-    sandbox.run("dedup --count old-users").fails(3, "input old-users: no such file");
+    for name in ["old-users", "20261125", "dumps/0123456789ab"] {
+        sandbox.run(&format!("dedup --count {name}")).fails(3, &format!("input {name}: no such"));
+    }
     let id = "727479405787894";
     let refused = sandbox.run(&format!("dedup --count --json {id}"));
     refused.fails(3, "looks like an id");

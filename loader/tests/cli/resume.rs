@@ -317,11 +317,16 @@ fn trial_and_refused_memory_keep_an_interrupted_build() {
     sandbox
         .run(&format!("{resume} --memory 15TiB").replace("--memory 64MiB", ""))
         .fails(2, "more than the system has");
+    let refused = format!("{resume} --dry-run --max-fpr 0");
+    sandbox.run_with(&refused, lines(&all[1000..]).as_bytes()).fails(3, "--max-fpr");
     let trial = sandbox.run_with(&format!("{resume} --dry-run"), lines(&all[1000..]).as_bytes());
     assert_eq!(trial.json()["keys"], 2000);
     let built = sandbox.run_with(&resume, lines(&all[1000..]).as_bytes()).json();
     assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&2000.into(), &true.into()));
     assert!(is_clean(&sandbox));
+    sandbox.file("all", lines(&all));
+    let verify = "verify --store {}/s --audience a --probes 1000 --json --against {}/all";
+    assert_eq!(sandbox.run(verify).json()["against"]["false_negatives"], 0);
 }
 
 #[test]
