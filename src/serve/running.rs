@@ -27,8 +27,9 @@ const UNUSED: Duration = Duration::from_secs(1);
 /// Most time for the end of the decision log: its last file is written and uploaded.
 const LOG_TIME: Duration = Duration::from_secs(5);
 
-/// Most time for saving the counts of days.
-const SAVE_TIME: Duration = Duration::from_secs(5);
+/// Most time for saving the counts of days. With [`LOG_TIME`], it is less than the 10 s that pods
+/// have after the drain time-out.
+const SAVE_TIME: Duration = Duration::from_secs(3);
 
 /// A port that answers decisions: its accept loop and its workers.
 pub(super) struct OpenPort {

@@ -64,8 +64,8 @@ pub fn files_of(root: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Removes files of killed processes, which cannot be read: those of this pod that were not written
-/// to for a time, and those of others after three hours, as their setting may be another
-/// one. The file that the caller writes to is kept: after a jump of the clock it looks old.
+/// to for a time, and those of others after three hours, as their `max_age` may be longer. The file
+/// that the caller writes to is kept: after a jump of the clock it looks old.
 ///
 /// # Errors
 ///

@@ -139,7 +139,8 @@ impl LogFile {
         self.opened
     }
 
-    /// Writes the rest and the footer, syncs the file, and gives it its name, durably.
+    /// Writes the rest and the footer, syncs the file, and gives it its name: durably, if the file
+    /// system syncs folders.
     ///
     /// # Errors
     ///
