@@ -3,7 +3,8 @@
 //! - Unmapped names are skipped; null counts as absent; the last value of a repeated key wins.
 //! - Ids and strategies may be lists.
 //! - An object may be JSON in a text.
-//! - Objects may come in lists. Several in the path of a single value make the body bad.
+//! - Objects may come in lists. Several in the path of a single value make the body bad, as do
+//!   several within an entry of the id list.
 //! - A mapped object, or a number that is not a 64-bit integer, makes the body bad.
 //! - The recursion is as deep as the plan; skipped values use no stack at any depth.
 
@@ -151,8 +152,8 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
         {
             objects += 1;
         }
-        // Nothing says which of several objects has the single value.
-        if objects > 1 && node.slots.iter().any(|slot| reading.is_single(*slot)) {
+        // Nothing tells which of several objects has the value.
+        if objects > 1 && reading.has_single(node) {
             return Err(bad());
         }
         Ok(())

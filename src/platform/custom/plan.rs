@@ -35,6 +35,9 @@ pub(super) struct MessageNode {
     pub(super) fields: Vec<RequestField>,
     /// All slots under it.
     pub(super) slots: Vec<usize>,
+    /// Whether it has an id of the id list or its types, but not all of them: the rest comes from
+    /// elsewhere in the entry.
+    pub(super) splits_entry: bool,
 }
 
 /// A mapped field, or an ancestor of one.
@@ -147,6 +150,17 @@ impl MessageNode {
         self.fields.iter().find(|field| &*field.name == name)
     }
 
+    fn mark_parts_of_entries(&mut self, roles: &[Role]) {
+        let is_of_entry = |role: &&Role| matches!(role, Role::Listed | Role::Type);
+        let found = self.slots.iter().map(|slot| &roles[*slot]).filter(is_of_entry).count();
+        self.splits_entry = found > 0 && found < roles.iter().filter(is_of_entry).count();
+        for field in &mut self.fields {
+            if let RequestContent::Node(node) = &mut field.content {
+                node.mark_parts_of_entries(roles);
+            }
+        }
+    }
+
     /// Adds a slot. False if one path uses a field as a value, and another as an object.
     fn insert(&mut self, steps: &[PathStep], slot: usize) -> bool {
         self.slots.push(slot);
@@ -229,7 +243,10 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    pub(super) fn finish(self) -> RequestPlan {
+    pub(super) fn finish(mut self) -> RequestPlan {
+        if self.mistakes.is_empty() {
+            self.plan.root.mark_parts_of_entries(&self.plan.roles);
+        }
         self.plan
     }
 

@@ -53,9 +53,10 @@ impl<'r, 'a> Reading<'r, 'a> {
         Ok(())
     }
 
-    /// Whether a slot has a value that is used after the whole body is read.
-    pub(super) fn is_single(&self, slot: usize) -> bool {
-        matches!(self.plan.roles[slot], Role::Single)
+    /// Whether a node has a value of which the body, or an entry of the id list, has one.
+    pub(super) fn has_single(&self, node: &MessageNode) -> bool {
+        let is_single = |slot: &usize| matches!(self.plan.roles[*slot], Role::Single);
+        node.splits_entry || node.slots.iter().any(is_single)
     }
 
     /// Clears the slots under a node, as a new element of a list begins.
@@ -68,7 +69,11 @@ impl<'r, 'a> Reading<'r, 'a> {
     /// Takes ids and strategies from the slots under a node, as it has ended.
     pub(super) fn end(&mut self, node: &MessageNode) -> Result<(), Malformed> {
         for slot in &node.slots {
-            let is_kept = matches!(self.plan.roles[*slot], Role::Single | Role::Type);
+            let is_kept = match self.plan.roles[*slot] {
+                Role::Single | Role::Type => true,
+                Role::Listed => node.splits_entry,
+                Role::Asked | Role::Id { .. } => false,
+            };
             if !is_kept && !self.values[*slot].is_absent() {
                 let value = std::mem::replace(&mut self.values[*slot], Value::Absent);
                 self.use_value(*slot, value)?;

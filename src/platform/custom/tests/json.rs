@@ -183,6 +183,24 @@ response = { accepted = "hits", strategies_as = "number", verdicts = { list = "a
 }
 
 #[test]
+fn entry_of_the_id_list_is_read_whole_before_its_type_counts() {
+    let mapping = r#"
+body = "json"
+request = { id_list = { list = "dids", value = "id.did", type = "type", kinds = { "2" = "oaid" } } }
+response = { accepted = "hits" }
+"#;
+    let ids = |entry: &str| {
+        let body = format!(r#"{{"dids": [{{{entry}}}, {{"id": {{"did": "b"}}, "type": 2}}]}}"#);
+        let (answer, script) = asked(&platform("", mapping), body.as_bytes(), &[NO_BID, NO_BID]);
+        answer.map(|_| script.ids.join(", "))
+    };
+    let both = Ok("dids.id.did oaid a, dids.id.did oaid b".to_owned());
+    assert_eq!(ids(r#""type": 2, "id": [{"did": "a"}]"#), both);
+    assert_eq!(ids(r#""id": [{"did": "a"}], "type": 2"#), both);
+    assert_eq!(ids(r#""id": [{"did": "a"}, {"did": "c"}], "type": 2"#), Err(Failure::BadBody));
+}
+
+#[test]
 fn accepted_strategies_are_joined_with_a_separator() {
     let mapping = r#"
 body = "json"
