@@ -119,14 +119,11 @@ impl Replay {
     }
 }
 
-/// The files of a folder: those in its folders of days, or else those in it.
+/// The files of a folder: those in its folders of days, and those in it.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ReplayError> {
     let failed = |source| ReplayError::Folder { path: folder.to_owned(), source };
-    let files = closed(folder).map_err(failed)?;
-    if !files.is_empty() {
-        return Ok(files.into_iter().map(|file| folder.join(file)).collect());
-    }
-    let mut files = Vec::new();
+    let mut files = closed(folder).map_err(failed)?;
+    files.iter_mut().for_each(|file| *file = folder.join(&file));
     for file in std::fs::read_dir(folder).map_err(failed)? {
         let file = file.map_err(failed)?.path();
         if file.extension().is_some_and(|extension| extension == "parquet") {

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use prost::Message as _;
 use rtad::platform::MAX_READ_IDS;
 use rtad::platform::tencent::{Device, RtaRequest, device};
+use rtad_log::folder::closed;
 use serde_json::{Value, json};
 use testkit::process::Outcome;
 
@@ -170,7 +171,14 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
     let Outcome { status, stdout, stderr } = logged.replay(&same, &["--assert", "unchanged"]);
     assert_eq!(status, Some(0), "{stdout} {stderr}");
     assert!(stdout.contains("changed: 0 rows, 0.0000 % of requests"), "{stdout}");
-    assert_eq!(logged.report(&same)["rows"], logged.rows, "{stdout}");
+    let all = logged.report(&same);
+    assert_eq!(all["rows"], logged.rows, "{stdout}");
+    // A file beside the folders of days counts too.
+    let (day, loose) = (closed(&logged.log()).unwrap(), logged.log().join("loose.parquet"));
+    fs::copy(logged.log().join(&day[0]), &loose).unwrap();
+    let files = all["files"].as_u64().unwrap();
+    assert_eq!(logged.report(&same)["files"], files + 1);
+    fs::remove_file(&loose).unwrap();
     let before = ["--against", same.to_str().unwrap(), "--assert", "unchanged"];
     assert_eq!(logged.replay(&same, &before).status, Some(0));
 
