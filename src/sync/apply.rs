@@ -93,9 +93,8 @@ impl Syncer {
                 drop(held);
                 match self.apply_small_files(&name, &current).await {
                     Ok(files) => {
-                        progress.apply(&current);
                         part = RefusedPart::Chunks;
-                        self.load_chunks(&name, &current, files, progress.live.clone()).await
+                        self.load_chunks(&name, &current, files, progress).await
                     }
                     Err(error) => Err(error),
                 }
@@ -202,14 +201,17 @@ impl Syncer {
     }
 
     /// The generation that `current` names, with the `CURRENT` that was read last; `None` if that
-    /// one names another generation.
+    /// one names another generation. Records the newest `CURRENT` whose deltas are served, also if
+    /// the load fails.
     async fn load_chunks(
         &self,
         name: &AudienceName,
         current: &Current,
         files: SmallFiles,
-        live: Option<Live>,
+        progress: &mut Progress,
     ) -> Result<Option<Loaded>, SyncError> {
+        // Its deltas are served, also if the load panics.
+        progress.apply(current);
         let SmallFiles { manifest, manifest_file, overlay } = files;
         let loading = Mutex::new(Loading { current: current.clone(), overlay });
         let held = self.served(name);
@@ -223,12 +225,14 @@ impl Syncer {
                 held => self.loader().load(held.as_deref(), manifest, manifest_file).await,
             }
         };
-        let snapshot = tokio::select! {
-            loaded = load => loaded?,
-            () = self.follow(name, &loading, live) => return Ok(None),
+        let loaded = tokio::select! {
+            loaded = load => loaded.map(Some),
+            () = self.follow(name, &loading, progress.live.clone()) => Ok(None),
         };
         let Loading { current, overlay } = loading.into_inner();
-        Ok(Some(Loaded { current, snapshot: snapshot.with_overlay(overlay) }))
+        progress.apply(&current);
+        let snapshot = loaded?.map(|snapshot| snapshot.with_overlay(overlay));
+        Ok(snapshot.map(|snapshot| Loaded { current, snapshot }))
     }
 
     /// The manifest and the deltas of a new generation. Deltas of a refused one are not read.

@@ -96,6 +96,26 @@ fn slow_download_delays_no_kill_switch_no_erasure_and_no_other_audience() {
 }
 
 #[test]
+fn older_current_undoes_no_erasure_of_a_load_that_fails() {
+    let site = Site::new();
+    let mut server = site.start(None);
+    let old = members(1);
+    site.web.misbehave(Fault::Gate, "chunks/");
+    let loads = site.web.requests("old_users/manifests/");
+    site.depot.publish(AUDIENCE, &members(3), &Spec::small());
+    wait_until("the load", || site.web.requests("old_users/manifests/") > loads);
+    let before = site.depot.files(AUDIENCE)["CURRENT"].clone();
+    site.depot.append(AUDIENCE, change(Change::entomb, &old[..1]));
+    wait_until("the erasure", || answer(&server, AUDIENCE, &old[0]) == Some(false));
+
+    site.depot.put(AUDIENCE, "CURRENT", Some(&before));
+    site.web.misbehave(Fault::Status("404 Not Found", ""), "chunks/");
+    wait_until("the load fails", || server.sync_count(AUDIENCE, "not_found") > 0);
+    wait_until("the older one is read", || server.sync_count(AUDIENCE, "stale") > 0);
+    assert_eq!(answer(&server, AUDIENCE, &old[0]), Some(false));
+}
+
+#[test]
 fn generation_expires_between_polls() {
     let depot = Depot::new();
     let spec = Spec { expires_unix_seconds: Some(now_unix_seconds() + 4), ..Spec::small() };

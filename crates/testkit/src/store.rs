@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use minisign::{KeyPair, SecretKey};
 use rtad_core::clock::now_unix_seconds;
-use rtad_core::device::DeviceKey;
+use rtad_core::device::{DeviceKey, KeyDigest};
 use rtad_core::filter::{FilterKind, FilterSpec};
 use rtad_core::snapshot::{
     AudienceName, BuildReport, BuiltChunk, ChunkDecoder, ChunkEntry, ChunkReader, Current, Folded,
@@ -142,6 +142,8 @@ pub struct Spec {
     pub expires_unix_seconds: Option<u64>,
     /// Whether it follows a window of events.
     pub is_from_window: bool,
+    /// The hash that made its keys.
+    pub key_digest: KeyDigest,
 }
 
 impl Spec {
@@ -154,12 +156,15 @@ impl Spec {
             created_unix_seconds: now_unix_seconds(),
             expires_unix_seconds: None,
             is_from_window: false,
+            key_digest: KeyDigest::Md5,
         }
     }
 
     fn manifest(&self, chunks: ManifestBuilder, audience: &str, generation: u64) -> Manifest {
         let build = BuildReport { tool: "test".to_owned(), ..BuildReport::default() };
-        let manifest = chunks.finish(name(audience), generation, self.created_unix_seconds, build);
+        let manifest = chunks
+            .finish(name(audience), generation, self.created_unix_seconds, build)
+            .with_key_digest(self.key_digest);
         let manifest = if self.is_from_window { manifest.from_window() } else { manifest };
         match self.expires_unix_seconds {
             Some(expires) => manifest.expiring_at(expires),
