@@ -21,6 +21,7 @@
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
 //! | `value` | `[[strategy.value]]` |
+//! | `trial` | conditions that never hold, or always |
 //! | `condition` | `when` of a strategy |
 //! | `experiment` | `[[experiment]]` |
 //! | `leases` | `[cap_leases]` |
@@ -42,6 +43,7 @@ mod reference;
 mod rules;
 mod server;
 mod store;
+mod trial;
 mod trust;
 mod value;
 mod warnings;

@@ -10,18 +10,13 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::experiment::PartNames;
-use crate::strategy::{
-    Accepted, Assignment, Attribute, AttributeValue, Attributes, Membership, OS_WORDS, Rule,
-    TierSet, Truth, reach,
-};
+use crate::strategy::{Attribute, OS_WORDS, Rule};
 
 /// Longest value of an attribute.
 const MAX_VALUE: usize = 128;
 /// Deepest nesting, and most audiences, attributes and buckets of a condition.
 const MAX_DEPTH: usize = 8;
 const MAX_LEAVES: usize = 64;
-/// Most combinations of memberships and attributes that are tried: those of 12 audiences.
-pub(super) const MAX_TRIED: usize = 1 << 12;
 const FIELDS: &[&str] = &[
     "audience",
     "os",
@@ -259,151 +254,4 @@ pub(super) fn refuse_unknown(
         Some((_, known)) => d.reject(key, &format!("perhaps {known:?}; {all}")),
         None => d.reject(key, &all),
     }
-}
-
-/// A condition that no device meets, or that every device meets.
-pub(super) enum Constant {
-    /// `when` holds for no device.
-    WhenNever,
-    /// `when` holds for every device.
-    WhenAlways,
-    /// `when`, `exclude` and `include` together hold for no device.
-    Never,
-}
-
-/// Results of all combinations of memberships.
-pub(super) struct Tried {
-    /// `None` if the conditions depend on the device.
-    pub(super) constant: Option<Constant>,
-    /// Whether any bid has the value, by its index.
-    pub(super) reached: Vec<bool>,
-}
-
-/// A combination of the values of attributes and of the parts of experiments.
-struct Tries<'r> {
-    /// Attributes, the values that the rule names, and the state: the index of one of these values,
-    /// or after them another value, or none.
-    states: Vec<(Attribute, Vec<&'r Accepted>, usize)>,
-    /// Experiments of each layer, their parts that are tried together, and the index of the latter.
-    layers: Vec<(Vec<usize>, Vec<Vec<Assignment>>, usize)>,
-}
-
-/// Stands for the parts that a rule does not name.
-const OTHER_PART: Assignment = Assignment::Bucket(u8::MAX);
-
-impl<'r> Tries<'r> {
-    fn new(rule: Option<&'r Rule>, names: &PartNames) -> Self {
-        let mut named: BTreeMap<Attribute, Vec<&Accepted>> = BTreeMap::new();
-        for (attribute, accepted) in rule.map_or_else(Vec::new, Rule::attributes) {
-            let values = named.entry(attribute).or_default();
-            for value in accepted {
-                if !values.contains(&value) {
-                    values.push(value);
-                }
-            }
-        }
-        let states = named.into_iter().map(|(attribute, values)| (attribute, values, 0));
-        let named = rule.map_or_else(Vec::new, Rule::buckets);
-        let layer = |experiments: Vec<usize>| {
-            let mut tried = Vec::new();
-            for mut parts in names.together(&experiments) {
-                for (experiment, part) in experiments.iter().zip(&mut parts) {
-                    if !named.contains(&(*experiment, *part)) {
-                        *part = OTHER_PART;
-                    }
-                }
-                if !tried.contains(&parts) {
-                    tried.push(parts);
-                }
-            }
-            (experiments, tried, 0)
-        };
-        let layers = names.by_layer(rule.map_or_else(Vec::new, Rule::experiments));
-        let layers = layers.into_iter().map(layer).collect();
-        Self { states: states.collect(), layers }
-    }
-
-    fn combinations(&self) -> usize {
-        let values = self.states.iter().map(|(_, values, _)| values.len() + 2);
-        let parts = self.layers.iter().map(|(_, tried, _)| tried.len());
-        values.chain(parts).fold(1, usize::saturating_mul)
-    }
-
-    fn set(&mut self, mut combination: usize) {
-        for (_, values, state) in &mut self.states {
-            *state = combination % (values.len() + 2);
-            combination /= values.len() + 2;
-        }
-        for (_, tried, state) in &mut self.layers {
-            *state = combination % tried.len();
-            combination /= tried.len();
-        }
-    }
-}
-
-impl Attributes for Tries<'_> {
-    fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-        let (_, values, state) = self.states.iter().find(|(known, ..)| *known == attribute)?;
-        match values.get(*state) {
-            Some(value) => Some(AttributeValue::Text(value.as_str().as_bytes())),
-            // No value of a config is empty.
-            None => (*state == values.len()).then_some(AttributeValue::Text(b"")),
-        }
-    }
-
-    fn assignment(&self, experiment: usize) -> Assignment {
-        let mut found = self.layers.iter().filter_map(|(experiments, tried, state)| {
-            let index = experiments.iter().position(|known| *known == experiment)?;
-            Some(tried[*state][index])
-        });
-        found.next().unwrap_or(Assignment::Unknown)
-    }
-}
-
-/// Tries every combination of memberships, attributes and parts of experiments. `values` are the
-/// audiences of values, with the values of their members. `None` if there are too many to try.
-pub(super) fn try_all(
-    exclude: &[usize],
-    include: &[usize],
-    rule: Option<&Rule>,
-    values: &[(Option<usize>, TierSet)],
-    parts: &PartNames,
-) -> Option<Tried> {
-    let of_rule = rule.map_or_else(Vec::new, Rule::audiences);
-    let of_values = values.iter().filter_map(|(audience, _)| audience.as_ref());
-    let lists = exclude.iter().chain(include).chain(of_values).copied();
-    let mut used: Vec<usize> = lists.chain(of_rule).collect();
-    used.sort_unstable();
-    used.dedup();
-    let mut tries = Tries::new(rule, parts);
-    let memberships = 1_usize.checked_shl(used.len() as u32)?;
-    let combinations = memberships.saturating_mul(tries.combinations());
-    if combinations > MAX_TRIED {
-        return None;
-    }
-    let (mut when, mut bids, mut reached) = ([false; 2], false, vec![false; values.len()]);
-    for combination in 0..combinations {
-        let bits = combination % memberships;
-        tries.set(combination / memberships);
-        let is_member = |audience: &usize| {
-            used.binary_search(audience).is_ok_and(|position| bits >> position & 1 == 1)
-        };
-        let mut membership = |audience| {
-            if is_member(&audience) { Membership::Member } else { Membership::NotMember }
-        };
-        let holds = rule.is_none_or(|rule| rule.truth(&tries, &mut membership) == Truth::True);
-        when[usize::from(holds)] = true;
-        let is_included = include.is_empty() || include.iter().any(is_member);
-        if holds && is_included && !exclude.iter().any(is_member) {
-            bids = true;
-            reach(values, is_member, &mut reached);
-        }
-    }
-    let constant = match (rule, when) {
-        (Some(_), [true, false]) => Some(Constant::WhenNever),
-        (Some(_), [false, true]) => Some(Constant::WhenAlways),
-        _ if !bids => Some(Constant::Never),
-        _ => None,
-    };
-    Some(Tried { constant, reached })
 }

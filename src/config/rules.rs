@@ -10,8 +10,9 @@ use rtad_core::schedule::{Day, Hours, Moment, Schedule};
 use rtad_core::snapshot::AudienceName;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::condition::{Condition, Constant, refuse_unknown, try_all};
+use super::condition::{Condition, refuse_unknown};
 use super::experiment::PartNames;
+use super::trial::{Constant, try_all};
 use super::value::{self, ValueConfig};
 use super::zone::{time_zone, utc};
 use crate::strategy::{Outcome, ValueEntry};

@@ -5,7 +5,8 @@ use rtad_core::snapshot::AudienceName;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::condition::{MAX_TRIED, refuse_unknown};
+use super::condition::refuse_unknown;
+use super::trial::MAX_TRIED;
 use crate::strategy::{
     BidValue, MAX_VALUES, Membership, NoAttributes, Outcome, Rule, Strategy, Tier, TierSet, Tiers,
     ValueEntry, ValueKey,
