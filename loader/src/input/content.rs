@@ -192,7 +192,10 @@ mod tests {
     fn foreign_formats_have_names() {
         let mut tar = vec![b'a'; 512];
         tar[257..262].copy_from_slice(b"ustar");
-        let utf16: Vec<u8> = "8d3ebd36\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let text = "8d3ebd36\n";
+        let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big_endian: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let utf32: Vec<u8> = text.chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
         let mut state = 7_u32;
         let random: Vec<u8> = std::iter::repeat_with(|| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -202,13 +205,36 @@ mod tests {
         .collect();
         for (head, name) in [
             (&b"BZh91AY&SY\x01"[..], "bzip2"),
+            (b"\xfd7zXZ\0", "xz data"),
+            (b"\x5d\0\0\x80\0", "LZMA data"),
+            (b"LZIP\x01", "lzip data"),
+            (b"\x04\x22\x4d\x18", "LZ4 data"),
+            (b"\xff\x06\0\0sNaPpY", "snappy data"),
+            (b"\x1f\x9d\x90", "compress (.Z) data"),
             (b"PK\x03\x04\x14\0", "ZIP"),
+            (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+            (b"Rar!\x1a\x07\x01", "a RAR archive"),
             (b"\x1f\x8b\x08", "gzip data within"),
+            (b"\x28\xb5\x2f\xfd", "zstd data within"),
+            (b"PAR1\x15\0", "a Parquet file (--format parquet)"),
+            (b"ORC\x01", "an ORC file"),
+            (b"Obj\x01", "an Avro file"),
+            (b"ARROW1\0\0", "an Arrow file"),
+            (b"SEQ\x06", "a Hadoop SequenceFile"),
+            (b"SQLite format 3\0", "an SQLite database"),
+            (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel"),
+            (b"%PDF-1.7\n", "a PDF file"),
+            (b"\0\x05\x16\x07\0\x02", "an AppleDouble file"),
+            (b"age-encryption.org/v1\n", "an encrypted (age) file"),
+            (b"-----BEGIN PGP MESSAGE-----\n", "an encrypted (PGP)"),
             (b"  <!DOCTYPE html>", "markup"),
             (b"<html><body></body>", "markup"),
+            (b"<Error><Code>AccessDenied</Code></Error>", "markup"),
             (b"<?xml version='1.0'?>", "markup"),
             (&tar, "tar"),
             (&utf16, "UTF-16"),
+            (&big_endian, "UTF-16"),
+            (&utf32, "UTF-16 or UTF-32"),
             (b"\xff\xfea\0", "UTF-16"),
             (&random, "binary"),
         ] {

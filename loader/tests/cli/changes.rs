@@ -83,23 +83,6 @@ fn follow_with_a_closed_stdout_fails() {
 }
 
 #[test]
-fn deltas_are_signed_and_unsigned_ones_are_rejected() {
-    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/minisign");
-    let target = TestStore::directory();
-    let all = ids(IdKind::Md5, 0..30);
-    let sign = format!("--sign-key {keys}/a.key --public-key {keys}/a.pub");
-    target.over(&format!("build {sign}"), &all[..10]).json();
-    target.over(&format!("append {sign}"), &all[10..20]).json();
-    let query = || target.run("query", &format!("--public-key {keys}/a.pub --json {}", all[15]));
-    assert_eq!(query().json()["answers"][0], "member");
-    target.over(&format!("append --public-key {keys}/a.pub"), &all[20..]).fails(2, "--sign-key");
-    // A writer without the key.
-    target.over("append --allow-unsigned", &all[20..]).json();
-    query().fails(4, "is not signed");
-    target.over(&format!("build {sign} --max-shrink 1"), &all[..10]).fails(4, "is not signed");
-}
-
-#[test]
 fn follow_stops_on_a_signal_while_its_store_fails() {
     let target = TestStore::directory();
     let all = ids(IdKind::Md5, 0..20);

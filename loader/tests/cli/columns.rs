@@ -1,10 +1,8 @@
 //! Counts by column and by input, in the reports of every command that reads ids.
 
-use std::process::Stdio;
-
 use rtad_core::device::IdKind;
 use serde_json::{Value, json};
-use testkit::sandbox::{Sandbox, command, ids};
+use testkit::sandbox::{Sandbox, ids};
 
 const COLUMNS: &str = "--format csv --column idfa=idfa --column imei=imei";
 
@@ -96,22 +94,4 @@ fn column_of_malformed_values_is_warned_of() {
         "{built:?}"
     );
     assert_eq!(built.stderr.matches("column").count(), 1, "{built:?}");
-}
-
-#[test]
-fn steps_of_a_distributed_build_count_by_column() {
-    let sandbox = sandbox();
-    let keys = |file: &str| {
-        let command = &mut command(sandbox.path(), &format!("keys {COLUMNS} {{}}/{file}"));
-        // Stdout has the keys themselves.
-        let line = command.stdout(Stdio::null()).output().unwrap().stderr;
-        serde_json::from_slice::<Value>(&line).unwrap()["columns"].clone()
-    };
-    assert_eq!(
-        keys("other.csv"),
-        json!([
-            {"name": "idfa", "kinds": "idfa", "usable": 10, "blank": 0, "malformed": 10},
-            {"name": "imei", "kinds": "imei", "usable": 10, "blank": 10, "malformed": 0},
-        ])
-    );
 }

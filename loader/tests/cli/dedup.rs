@@ -78,9 +78,13 @@ fn closed_output_of_data_is_a_failure() {
         ("keys --report {}/report {}/ids", 1),
         ("distinct --report {}/report", 1),
         ("chunk --store {}/s --job {}/job --keys 3 --frames", 1),
+        ("chunk --cut --keys 2000 --job {}/job", 1),
+        // Every later step needs the job.
+        (&begin, 1),
         ("dedup --count {}/ids", 0),
         ("synth --count 3", 0),
         ("plan --keys 3", 0),
+        ("build --store {}/s --audience a --metrics-file {}/m {}/ids", 0),
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -92,6 +96,8 @@ fn closed_output_of_data_is_a_failure() {
         assert_eq!(outcome.stderr.contains("could not write to stdout"), status == 1);
         assert!(!sandbox.path().join("report").exists(), "{arguments}");
     }
+    let metrics = std::fs::read_to_string(sandbox.path().join("m")).unwrap();
+    assert!(metrics.contains("rtad_build_timestamp_seconds{audience=\"a\"} "), "{metrics}");
 }
 
 #[test]
@@ -262,6 +268,18 @@ fn inspect_draws_a_generation() {
 }
 
 #[test]
+fn report_is_written_whole_or_to_a_pipe() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.file("report", "old");
+    let link = sandbox.path().join("link");
+    std::fs::hard_link(&report, &link).unwrap();
+    sandbox.run_with("dedup --count --quiet --report {}/report -", b"").succeeds();
+    assert_eq!(std::fs::read_to_string(link).unwrap(), "old");
+    let piped = sandbox.run_with("dedup --count --report /dev/stderr -", b"");
+    assert!(piped.status == Some(0) && piped.stderr.contains("\"rows\":0"), "{piped:?}");
+}
+
+#[test]
 fn input_without_any_usable_id_is_an_error() {
     let sandbox = Sandbox::new();
     let ids: String = (0..10).map(|n| format!("not-an-md5-{n}\n")).collect();
@@ -273,16 +291,4 @@ fn input_without_any_usable_id_is_an_error() {
     }
     // Blank ids are valid.
     assert_eq!(sandbox.run_with("dedup --count -", b"\n\n").status, Some(0));
-}
-
-#[test]
-fn report_is_written_whole_or_to_a_pipe() {
-    let sandbox = Sandbox::new();
-    let report = sandbox.file("report", "old");
-    let link = sandbox.path().join("link");
-    std::fs::hard_link(&report, &link).unwrap();
-    sandbox.run_with("dedup --count --quiet --report {}/report -", b"").succeeds();
-    assert_eq!(std::fs::read_to_string(link).unwrap(), "old");
-    let piped = sandbox.run_with("dedup --count --report /dev/stderr -", b"");
-    assert!(piped.status == Some(0) && piped.stderr.contains("\"rows\":0"), "{piped:?}");
 }

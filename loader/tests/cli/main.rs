@@ -6,7 +6,6 @@ mod support;
 
 mod appending;
 mod changes;
-mod closed_stdout;
 mod columns;
 mod declared_kinds;
 mod dedup;

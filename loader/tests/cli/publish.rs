@@ -10,48 +10,7 @@ use testkit::server::FileServer;
 use testkit::store::{Files, files};
 use testkit::wait_until;
 
-use crate::support::{LOADER, chunks, gzip};
-
-#[test]
-fn equal_sets_give_equal_chunks() {
-    let all = ids(IdKind::Md5, 0..60_000);
-    let sandbox = Sandbox::new();
-    let plain = lines(&all);
-    let backwards = lines(&all.iter().rev().cloned().collect::<Vec<_>>());
-    // Every id three times, in another order: a layout by rows instead of keys would differ.
-    let thrice = [&plain, &backwards, &plain].map(String::as_str).concat();
-    sandbox.file("plain", &plain);
-    sandbox.file("backwards", &backwards);
-    sandbox.file("thrice", &thrice);
-    sandbox.file("packed", gzip(plain.to_uppercase().as_bytes()));
-    sandbox.file("half1", lines(&all[..30_000]));
-    sandbox.file("half2", lines(&all[30_000..]));
-    sandbox.file("table", format!("id\n{plain}"));
-    let mut expected = None;
-    for how in [
-        "--threads 1 {}/plain",
-        "--threads 2 {}/plain",
-        "--threads 8 {}/plain",
-        "--threads 8 {}/backwards",
-        "--threads 2 {}/thrice",
-        "--threads 3 {}/packed",
-        "--threads 4 {}/half2 {}/half1",
-        "--threads 2 --format csv --column id {}/table",
-    ] {
-        let built = sandbox.run(&format!("build --store {{}}/s --audience a --json {how}")).json();
-        let store = files(&sandbox.path().join("s"));
-        let names: Vec<String> = chunks(&store).into_iter().cloned().collect();
-        assert_eq!(built["keys"], 60_000, "{how}");
-        match &expected {
-            None => assert_eq!(built["chunks_written"], names.len()),
-            Some(expected) => {
-                assert_eq!(built["chunks_written"], 0, "{how}");
-                assert_eq!(&names, expected, "{how}");
-            }
-        }
-        expected = Some(names);
-    }
-}
+use crate::support::LOADER;
 
 #[test]
 fn dry_run_writes_nothing() {
@@ -119,16 +78,6 @@ fn rollback_keeps_generation_numbers_increasing() {
     assert_eq!(live, [(1, false), (2, false), (3, false), (4, true)]);
 }
 
-/// Verifies all files of the live generation; returns its number and keys.
-#[track_caller]
-fn verified(sandbox: &Sandbox, against: &str) -> (u64, u64) {
-    let arguments =
-        format!("verify --store {{}}/s --audience a --probes 1000 --json --against {{}}/{against}");
-    let verified = sandbox.run(&arguments).json();
-    let number = |field: &str| verified[field].as_u64().expect("a number");
-    (number("generation"), number("keys"))
-}
-
 /// The base is read before the input, so a publish during the read always fails the build.
 #[test]
 fn publish_during_a_build_fails_the_build() {
@@ -161,49 +110,6 @@ fn build_killed_while_reading_changes_nothing() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(sandbox.store(), before);
-}
-
-/// Kills at chosen moments: after the first chunk, the second, …, the manifest, `CURRENT`.
-#[test]
-fn build_killed_between_files_leaves_an_intact_generation() {
-    let sandbox = Sandbox::new();
-    let folder = sandbox.path().join("s/a");
-    let count = |part: &str| std::fs::read_dir(folder.join(part)).map_or(0, Iterator::count);
-    let mut keys = 20_000_u64;
-    let write = |keys: u64| sandbox.file("ids", lines(&ids(IdKind::Md5, 0..keys)));
-    write(keys);
-    sandbox.build("{}/ids");
-    std::fs::copy(sandbox.path().join("ids"), sandbox.path().join("live")).unwrap();
-    let (mut generation, mut live_keys, mut interrupted) = (1, keys, 0);
-    for moment in 1..=17 {
-        // 64 more ids change most of the 16 chunks.
-        keys += 64;
-        write(keys);
-        let (chunks_before, manifests_before) = (count("chunks"), count("manifests"));
-        let mut child = spawn(&mut command(
-            sandbox.path(),
-            "build --store {}/s --audience a --threads 1 {}/ids",
-        ));
-        while child.try_wait().unwrap().is_none() {
-            let reached = match moment {
-                17 => count("manifests") > manifests_before,
-                chunks => count("chunks") >= chunks_before + chunks,
-            };
-            if reached {
-                child.kill().unwrap();
-            }
-        }
-        let list = sandbox.run("list --store {}/s --audience a --json").json();
-        let now = list["audiences"][0]["live_generation"].as_u64().unwrap();
-        if now == generation {
-            interrupted += usize::from(count("chunks") > chunks_before);
-        } else {
-            (generation, live_keys) = (now, keys);
-            std::fs::copy(sandbox.path().join("ids"), sandbox.path().join("live")).unwrap();
-        }
-        assert_eq!(verified(&sandbox, "live"), (generation, live_keys), "moment {moment}");
-    }
-    assert!(interrupted > 0, "some builds were killed with chunks written and nothing published");
 }
 
 /// A file-size limit stands in for a full disk: the write fails in the middle of a chunk.
@@ -272,44 +178,6 @@ fn labels_and_inputs_are_in_the_manifest() {
     for label in ["x", "=1", "a/b=1"] {
         assert_eq!(sandbox.run(&format!("{build} --label {label} {{}}/one")).status, Some(2));
     }
-}
-
-/// A compaction reads no input, so these flags would have no effect.
-#[test]
-fn compaction_refuses_flags_of_inputs() {
-    let sandbox = Sandbox::new();
-    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..30)));
-    sandbox.build("{}/ids");
-    for flag in [
-        "--id-kind oaid",
-        "--format csv",
-        "--column id",
-        "--delimiter ;",
-        "--escape \\",
-        "--bad-rows skip",
-        "--max-bad-rows 1",
-        "--case all",
-        "--blank none",
-        "--threads 1",
-        "--rejects {}/rejects",
-        "--max-reject-ratio 1",
-        "--allow-lookalikes",
-        "--memory 1GiB",
-        "--spill-dir {}/spill",
-        "--spill-dir {}/spill --resume",
-        "--spill-dir {}/spill --checkpoint 1s",
-        "--keep-carried",
-        "--max-carried-loss 1",
-        "--metrics-file {}/metrics",
-        "--fpr 0.001",
-        "--if-changed",
-        "{}/ids",
-    ] {
-        let refused = sandbox.run(&format!("build --store {{}}/s --audience a --compact {flag}"));
-        assert_eq!(refused.status, Some(2), "{flag}: {refused:?}");
-        assert!(refused.stderr.contains("cannot be used with"), "{flag}: {refused:?}");
-    }
-    sandbox.build("--compact");
 }
 
 #[test]
@@ -409,4 +277,42 @@ fn ids_that_are_no_hashes_are_named() {
     let hashes = sandbox.build("{}/ids");
     assert_eq!(hashes["skewed"], false);
     assert!(hashes["largest_share"].as_f64().unwrap() < 1.5);
+}
+
+/// A compaction reads no input, so these flags would have no effect.
+#[test]
+fn compaction_refuses_flags_of_inputs() {
+    let sandbox = Sandbox::new();
+    sandbox.file("ids", lines(&ids(IdKind::Md5, 0..30)));
+    sandbox.build("{}/ids");
+    for flag in [
+        "--id-kind oaid",
+        "--format csv",
+        "--column id",
+        "--delimiter ;",
+        "--escape \\",
+        "--bad-rows skip",
+        "--max-bad-rows 1",
+        "--case all",
+        "--blank none",
+        "--threads 1",
+        "--rejects {}/rejects",
+        "--max-reject-ratio 1",
+        "--allow-lookalikes",
+        "--memory 1GiB",
+        "--spill-dir {}/spill",
+        "--spill-dir {}/spill --resume",
+        "--spill-dir {}/spill --checkpoint 1s",
+        "--keep-carried",
+        "--max-carried-loss 1",
+        "--metrics-file {}/metrics",
+        "--fpr 0.001",
+        "--if-changed",
+        "{}/ids",
+    ] {
+        let refused = sandbox.run(&format!("build --store {{}}/s --audience a --compact {flag}"));
+        assert_eq!(refused.status, Some(2), "{flag}: {refused:?}");
+        assert!(refused.stderr.contains("cannot be used with"), "{flag}: {refused:?}");
+    }
+    sandbox.build("--compact");
 }

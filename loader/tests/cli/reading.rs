@@ -227,34 +227,6 @@ fn synth_is_deterministic_and_accepts_a_closed_pipe() {
 }
 
 #[test]
-fn usage_is_exit_2_and_help_is_not() {
-    let sandbox = Sandbox::new();
-    for arguments in [
-        "",
-        "nonsense",
-        "build --store {}/s --audience a",
-        "build --store {}/s --audience A! x",
-        "build --store {}/s --audience a --id-kind phone x",
-        "build --store {}/s --audience a --threads 0 x",
-        "build --store {}/s --audience a --format csv --column id=phone x",
-        "query --store {}/s --audience a",
-        "synth",
-    ] {
-        let outcome = sandbox.run(arguments);
-        assert_eq!(
-            (outcome.status, outcome.stdout.as_str()),
-            (Some(2), ""),
-            "{arguments}: {outcome:?}"
-        );
-    }
-    let help = sandbox.run("build --help");
-    assert_eq!((help.status, help.stderr.as_str()), (Some(0), ""));
-    for text in ["--memory", "--resume", "--max-reject-ratio", "Duplicates are harmless"] {
-        assert!(help.stdout.contains(text), "{text} in {}", help.stdout);
-    }
-}
-
-#[test]
 fn man_page_of_every_command_has_examples_and_exit_codes() {
     let sandbox = Sandbox::new();
     sandbox.run("man {}/pages").succeeds();
@@ -267,18 +239,6 @@ fn man_page_of_every_command_has_examples_and_exit_codes() {
         assert_eq!(text.contains(".SH EXAMPLES\n.nf\n"), is_command, "{page:?}");
         assert!(text.contains(".SH \"EXIT STATUS\"\n"), "{page:?}");
     }
-}
-
-#[test]
-fn failure_with_json_is_a_json_object() {
-    let sandbox = Sandbox::new();
-    let failed = sandbox.run("list --json --store {}/s --audience a");
-    failed.fails(5, "audience a: no generation is published");
-    let failure: serde_json::Value = serde_json::from_str(&failed.stdout).unwrap();
-    assert_eq!((&failure["exit_code"], &failure["error"]), (&5.into(), &"store".into()));
-    assert_eq!(failure["message"], "audience a: no generation is published");
-    assert_eq!(failure["causes"], serde_json::json!([]));
-    assert_eq!(sandbox.run("list --store {}/s --audience a").stdout, "");
 }
 
 #[test]

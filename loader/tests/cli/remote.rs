@@ -5,10 +5,9 @@ use std::process::Child;
 use std::time::Instant;
 
 use rtad_core::device::IdKind;
-use testkit::process::{Outcome, outcome, spawn};
+use testkit::process::{Outcome, spawn};
 use testkit::sandbox::{Sandbox, command, directory_or_bucket, ids, lines};
 use testkit::server::FileServer;
-use testkit::wait_until;
 
 /// A folder for inputs, and the URL of a store.
 struct TestStore {
@@ -141,72 +140,6 @@ fn bucket_object_is_an_input() {
         if is_remote { 5 } else { 3 },
         if is_remote { "does not exist" } else { "no such file" },
     );
-}
-
-#[test]
-fn signatures_are_verified_on_every_store() {
-    let target = TestStore::new("signed");
-    let key = |name: &str| format!("{}/../tests/minisign/{name}", env!("CARGO_MANIFEST_DIR"));
-    let all = ids(IdKind::Md5, 0..2000);
-    for count in [1000, 1500, 2000] {
-        target.sandbox.file("ids", lines(&all[..count]));
-        let built = target
-            .run("build", &format!("--audience a --json --sign-key {} {{}}/ids", key("a.key")))
-            .json();
-        assert_eq!(built["signed"], true);
-    }
-    let trusting = format!("--audience a --public-key {}", key("a.pub"));
-    let live = |generation: u64| {
-        let inspected = target.run("inspect", &format!("{trusting} --json")).json();
-        assert_eq!(inspected["generation"], generation);
-    };
-    live(3);
-    let strange = format!("--audience a --public-key {}", key("b.pub"));
-    target
-        .run("inspect", &strange)
-        .fails(4, "is signed by a key that is not among the public keys");
-    target
-        .run("rollback", &strange)
-        .fails(4, "is signed by a key that is not among the public keys");
-    // Copied with its signature by a tool that does not know it.
-    target.run("rollback", "--audience a --to 1 --json").json();
-    live(1);
-    target.run("rollback", &format!("{trusting} --to 3 --json")).json();
-    let done = target.run("gc", &format!("{trusting} --keep 1 --min-age 0s --json")).json();
-    assert_eq!(done["removed_generations"], serde_json::json!([1, 2]));
-    live(3);
-    target
-        .run("inspect", "--audience a --generation 1")
-        .fails(5, "manifests/1.json does not exist");
-}
-
-#[test]
-fn concurrent_builds_have_one_winner_and_one_exit_6() {
-    let target = TestStore::new("two");
-    let all = ids(IdKind::Md5, 0..4000);
-    target.build(&all[..10]);
-    for round in 0..5_usize {
-        let start = 100 * round;
-        let sets = [&all[start..start + 1500], &all[start + 1..start + 2600]];
-        // Both read `CURRENT` before either reads an id, so exactly one can win.
-        let mut loaders = Vec::new();
-        for n in 0..2 {
-            loaders.push(target.start(&format!("--rejects {{}}/r{round}-{n} -")));
-        }
-        for n in 0..2 {
-            let rejects = target.sandbox.path().join(format!("r{round}-{n}"));
-            wait_until("the base is read", || rejects.exists());
-        }
-        for (loader, set) in loaders.iter_mut().zip(sets) {
-            use std::io::Write as _;
-            loader.stdin.take().unwrap().write_all(lines(set).as_bytes()).unwrap();
-        }
-        let outcomes: Vec<_> = loaders.into_iter().map(outcome).collect();
-        let winner =
-            outcomes.iter().position(|outcome| outcome.status == Some(0)).expect("one wins");
-        outcomes[1 - winner].fails(6, "nothing was changed");
-        assert_eq!(target.verified(sets[winner]), round as u64 + 2);
-    }
 }
 
 /// `kill -9` at many moments of a build and of a gc: the live generation is the old or the new one,

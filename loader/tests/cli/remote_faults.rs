@@ -85,31 +85,6 @@ fn plain_http_endpoint_needs_permission() {
     }
 }
 
-#[test]
-fn unusable_variables_are_named_without_their_secrets() {
-    let sandbox = Sandbox::new();
-    for (store, variable, value, found) in [
-        ("s3://bucket", "AWS_ENDPOINT_URL", "minio:9000", "found \"minio:9000\""),
-        ("s3://bucket", "AWS_ENDPOINT_URL", "", "found \"\""),
-        ("s3://bucket", "AWS_ENDPOINT_URL_S3", "https://host\n", "found \"https://host\\n\""),
-        ("s3://bucket", "AWS_ENDPOINT_URL", "http://me:hush@host", "found a URL with a user"),
-        ("s3://bucket", "AWS_SESSION_TOKEN", "hush\n", "the newline at the end of a file"),
-        ("s3://bucket", "AWS_ACCESS_KEY_ID", "hush\n", "the newline at the end of a file"),
-        ("az://container", "AZURE_STORAGE_ENDPOINT", "foo:1", "found \"foo:1\""),
-    ] {
-        let environment = [
-            ("AWS_ALLOW_HTTP", "true"),
-            ("AWS_SECRET_ACCESS_KEY", "hush"),
-            ("AZURE_STORAGE_ACCOUNT_NAME", "name"),
-            (variable, value),
-        ];
-        let refused = with_credentials(&sandbox, &format!("list --store {store}"), &environment);
-        refused.fails(5, "cannot be opened").fails(5, &format!("{variable}: expected "));
-        refused.fails(5, found);
-        assert!(!refused.stderr.contains("hush"), "{refused:?}");
-    }
-}
-
 /// Nothing is sent before the credentials are complete, and no message quotes a key.
 #[test]
 fn missing_or_damaged_credentials_are_reported() {
@@ -122,6 +97,7 @@ fn missing_or_damaged_credentials_are_reported() {
         r#"{"private_key": "hush-hush", "private_key_id": "1", "client_email": "me@host"}"#,
     );
     for (store, variable, value, reason) in [
+        ("s3://bucket", "AWS_SESSION_TOKEN", "hush\n", "AWS_SESSION_TOKEN: expected printable"),
         ("az://container/rtad", "AZURE_STORAGE_ACCOUNT_KEY", "", "Account must be specified"),
         ("gs://bucket/rtad", "GOOGLE_SERVICE_ACCOUNT", &nothing, "nothing.json: No such file"),
         ("gs://bucket/rtad", "GOOGLE_SERVICE_ACCOUNT", &incomplete, "missing field `"),

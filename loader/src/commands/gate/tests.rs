@@ -24,15 +24,11 @@ fn keys(count: u32, narrow: u16) -> Vec<DeviceKey> {
 fn gate(filter: &FilterSpec, fpr: f64) -> Gate {
     let max_fill = default_max_fill(filter);
     Gate {
-        live_generation: None,
-        live_keys: None,
-        is_live_unreadable: false,
-        live_added: 0,
         max_shrink: 0.5,
         max_growth: Some(1.0),
-        min_overlap: 0.0,
         max_fpr: 2.0 * fpr,
         max_fill: Some(max_fill),
+        ..Gate::without_limits()
     }
 }
 
