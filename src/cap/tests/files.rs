@@ -86,19 +86,6 @@ fn changed_periods_count_anew() {
     assert_eq!(started(cache.path(), &day).1.usage().devices, 0);
 }
 
-#[test]
-fn reload_keeps_the_counts_of_unchanged_caps() {
-    let cache = tempfile::tempdir().unwrap();
-    let day = at_noon(100, PeriodUnit::Day);
-    let (caps, cap) = started(cache.path(), &day);
-    assert!(admits(&cap, 1));
-    let same = caps.serve(&[strategy()], &[Some(day.clone())], None);
-    assert!(Arc::ptr_eq(same[0].as_ref().unwrap(), &cap));
-    let changed = caps.serve(&[strategy()], &[Some(at_noon(100, PeriodUnit::Hour))], None);
-    assert_eq!(changed[0].as_ref().unwrap().usage().devices, 0);
-    assert!(caps.serve(&[strategy()], &[None], None)[0].is_none());
-}
-
 /// The new limit is that of the whole period: by a reload, and by a restart.
 #[test]
 fn changed_limit_keeps_the_counts() {

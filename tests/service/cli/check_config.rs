@@ -28,31 +28,6 @@ fn errors(output: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn effective_config_is_printed_and_is_a_valid_config() {
-    let store = TestStore::empty();
-    let first =
-        check(&store.config_file("max_body = \"1500B\"\nidle_timeout = \"90s\"", RULES), &[]);
-    assert_eq!(first.status, Some(0), "{first:?}");
-    assert!(first.stderr.contains("rtad.toml: valid\n"), "{}", first.stderr);
-    let text = first.stdout;
-    for line in [
-        "listen = \"127.0.0.1:0\"",
-        "max_connections = 20000",
-        "idle_timeout = \"90s\"",
-        "drain_timeout = \"20s\"",
-        "max_age = \"2d\"",
-        "max_snapshot_size = \"8GiB\"",
-        "stall_timeout = \"30s\"",
-        "exclude = [\"old_users\"]",
-        "unavailable = \"bid\"",
-    ] {
-        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
-    }
-    let second = check(&write_file(&store, "printed.toml", &text), &[]);
-    assert_eq!((second.status, second.stdout), (Some(0), text));
-}
-
-#[test]
 fn valid_config_is_summarized() {
     let store = TestStore::empty();
     let platforms = r#"

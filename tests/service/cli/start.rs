@@ -139,23 +139,14 @@ fn without_config_all_audiences_are_served() {
     assert_eq!(decisions["decisions"][0]["strategy"], "new-users");
 }
 
+/// The unit tests of `config` have the precedence of all settings.
 #[test]
-fn flags_override_environment_and_environment_overrides_file() {
+fn flag_overrides_the_config_of_the_environment() {
     let store = TestStore::with_everything();
     let file = store.config_file("", RULES);
-    let file = file.to_str().unwrap();
-    let in_file = ["serve", "--config", file];
-    let with_flag = ["serve", "--config", file, "--workers", "3"];
-    let environment = [("RTAD_WORKERS", "2")];
-    for (arguments, variables, workers) in [
-        (&in_file[..], &[][..], 1),
-        (&in_file, &environment, 2),
-        (&with_flag, &environment, 3),
-        (&["serve", "--workers", "3"], &[("RTAD_CONFIG", file)], 3),
-    ] {
-        let rtad = Rtad::spawn(arguments, variables);
-        assert_eq!(rtad.log("decision port listens", 1)["workers"], workers);
-    }
+    let variables = [("RTAD_CONFIG", file.to_str().unwrap())];
+    let rtad = Rtad::spawn(&["serve", "--workers", "3"], &variables);
+    assert_eq!(rtad.log("decision port listens", 1)["workers"], 3);
 }
 
 #[test]

@@ -34,21 +34,6 @@ fn every_kind_matches_raw_and_hashed_in_either_case() {
 }
 
 #[test]
-fn canonical_case_applies_only_to_kinds_that_have_one() {
-    let server = FixtureServer::with_everything("");
-    let mut client = server.connect();
-    for (kind, id) in OLD_USERS {
-        let is_either = matches!(kind, "md5" | "idfa" | "imei" | "gaid");
-        for spelled in [id.to_lowercase(), id.to_uppercase()] {
-            let answer =
-                client.get(&format!("/v1/check/old_users/{}?kind={kind}", encoded(&spelled)));
-            let expected = if is_either || spelled == id { MEMBER } else { STRANGE };
-            assert_eq!(answer.text(), expected, "{kind}");
-        }
-    }
-}
-
-#[test]
 fn path_and_query_may_be_percent_encoded() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();

@@ -155,12 +155,4 @@ mod tests {
             assert_eq!(coalesced.change.len(), keys);
         }
     }
-
-    #[test]
-    fn op_names_match_the_api() {
-        for op in Op::ALL {
-            assert_eq!(Op::parse(op.as_str()), Some(op));
-        }
-        assert_eq!(Op::parse("delete"), None);
-    }
 }

@@ -58,18 +58,6 @@ fn concurrent_clients_see_each_id_as_new_once() {
     assert_eq!(metric(&serve.metrics(), "rtad_writer_conflicts_total{audience=\"a\"}"), 0.0);
 }
 
-#[test]
-fn concurrent_processes_see_each_id_as_new_once() {
-    let sandbox = Sandbox::new();
-    let serves = [Serve::start(&sandbox), Serve::start(&sandbox)];
-    serves[0].connect().create();
-    let all = ids(IdKind::Md5, 0..10_000);
-    let new = race(&[&serves[0], &serves[1]], &all);
-    assert_eq!(new.len(), all.len());
-    assert!(new.values().all(|times| *times == 1));
-    assert_eq!(count(&stored(&sandbox), &all), all.len());
-}
-
 /// A build publishes a generation while two processes write the same ids.
 #[test]
 fn concurrent_builds_keep_each_id_new_once() {

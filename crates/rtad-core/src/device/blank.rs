@@ -55,7 +55,7 @@ const JUNK: &[&str] = &[
 ];
 
 /// Names of macros in tracking links.
-const MACROS: &[&str] = &[
+pub(super) const MACROS: &[&str] = &[
     "IMEI",
     "IMEI1",
     "IMEI2",
@@ -95,7 +95,7 @@ const MACROS: &[&str] = &[
 ];
 
 /// Brackets of macros.
-const BRACKETS: &[(&str, &str)] =
+pub(super) const BRACKETS: &[(&str, &str)] =
     &[("__", "__"), ("{", "}"), ("{{", "}}"), ("%%", "%%"), ("$", "$"), ("${", "}"), ("[", "]")];
 
 /// Longest run of one decimal digit whose digest is listed.

@@ -1,5 +1,6 @@
 //! Published vectors of canonical forms, blank ids, and ids of invalid shape.
 
+use super::blank::{BRACKETS, MACROS};
 use super::*;
 
 mod properties;
@@ -188,48 +189,9 @@ fn md5_of_one_repeated_digit_is_blank() {
 #[test]
 fn digests_of_macros_and_of_runs_are_blank() {
     let keys = KeyMaker::default();
-    let names = [
-        "IMEI",
-        "IMEI1",
-        "IMEI2",
-        "IMEI3",
-        "IMEI_MD5",
-        "HASH_IMEI",
-        "MAC",
-        "MAC1",
-        "MAC2",
-        "MAC3",
-        "ANDROIDID",
-        "ANDROIDID1",
-        "ANDROIDID_MD5",
-        "HASH_ANDROIDID",
-        "OAID",
-        "OAID1",
-        "OAID_MD5",
-        "HASH_OAID",
-        "IDFA",
-        "IDFA_MD5",
-        "HASH_IDFA",
-        "CAID",
-        "CAID1",
-        "CAID2",
-        "GAID",
-        "UUID",
-        "OPENUDID",
-        "IDFV",
-        "DEVICEID",
-    ];
-    let macros = names.iter().flat_map(|name| {
-        [
-            format!("__{name}__"),
-            format!("{{{name}}}"),
-            format!("{{{{{name}}}}}"),
-            format!("%%{name}%%"),
-            format!("${name}$"),
-            format!("${{{name}}}"),
-            format!("[{name}]"),
-        ]
-    });
+    let macros = MACROS
+        .iter()
+        .flat_map(|name| BRACKETS.iter().map(move |(open, close)| format!("{open}{name}{close}")));
     let runs =
         (1..=40).flat_map(|length| (0..10).map(move |digit| digit.to_string().repeat(length)));
     for raw in macros.chain(runs).chain([r"\N".to_owned()]) {

@@ -161,23 +161,6 @@ fn failure_of_a_running_sync_is_found_by_the_next_sync() {
 }
 
 #[test]
-fn log_torn_at_each_byte_holds_whole_groups() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut driven = open(&dir, D::Fsync);
-    driven.observe(keys([1])).unwrap();
-    let before = std::fs::metadata(crate::log::segment_path(dir.path(), 1)).unwrap().len();
-    driven.observe(keys([2, 3])).unwrap();
-    drop(driven);
-    let whole = std::fs::read(crate::log::segment_path(dir.path(), 1)).unwrap();
-    for bytes in before as usize..whole.len() {
-        let copy = copy_dir(dir.path());
-        std::fs::write(crate::log::segment_path(copy.path(), 1), &whole[..bytes]).unwrap();
-        let mut restarted = Driven::open(copy.path(), SPEC, D::Fsync, 0);
-        assert_eq!(restarted.counts(keys(1..4)), [1, 0, 0], "{bytes} bytes");
-    }
-}
-
-#[test]
 fn retry_gets_the_first_answer_also_after_a_crash_and_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let mut driven = open(&dir, D::Fsync);

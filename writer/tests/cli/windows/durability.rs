@@ -127,47 +127,6 @@ fn serve_limited(sandbox: &Sandbox, windows: &str) -> Serve {
     Serve::spawn(&mut limited)
 }
 
-#[test]
-fn full_disk_refuses_events_and_loses_none() {
-    let sandbox = Sandbox::new();
-    let limited = serve_limited(&sandbox, FSYNC);
-    let mut api = limited.connect();
-    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
-    let mut next = 0;
-    while refused.is_empty() {
-        let batch = keys(next..next + 500);
-        next += 500;
-        let answer = api.binary(&path("w", "events"), &batch);
-        if answer.status == 200 {
-            acknowledged.extend(batch);
-        } else {
-            answer.problem(503, "not_durable");
-            refused = batch;
-        }
-        assert!(next < 100_000, "the log never reached the limit");
-    }
-    assert!(!acknowledged.is_empty());
-    let seen = |api: &mut Api, keys: &[DeviceKey]| {
-        let flags = keys
-            .chunks(10_000)
-            .flat_map(|keys| flags(&api.binary(&path("w", "check"), keys), keys.len()));
-        flags.filter(|seen| *seen).count()
-    };
-    let failures = "rtad_window_log_failures_total{window=\"w\"}";
-    wait_until("the failure shows", || metric(&limited.metrics(), failures) >= 1.0);
-    // The limit is per file: the next segment has room, as a disk after files were removed.
-    wait_until("the files are read", || api.binary(&path("w", "check"), &refused).status == 200);
-    assert_eq!((seen(&mut api, &acknowledged), seen(&mut api, &refused)), (acknowledged.len(), 0));
-    wait_until("events are accepted again", || {
-        api.binary(&path("w", "events"), &refused).status == 200
-    });
-    limited.kill();
-    let serve = serve(&sandbox, FSYNC);
-    let mut api = serve.connect();
-    assert_eq!(seen(&mut api, &acknowledged), acknowledged.len());
-    assert_eq!(seen(&mut api, &refused), refused.len());
-}
-
 /// The directory is moved away: no new segment can be begun after the first failure.
 #[test]
 fn failing_log_publishes_the_audience_once_and_without_refused_events() {
