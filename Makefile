@@ -24,8 +24,8 @@ check:
 test:
 	python3 tests/run.py
 
-# The long tests too, on release builds: 20 million ids end to end, ten million words, a Spark
-# master with two workers, the image, a fleet at 20,000 requests per second.
+# The long tests too, on release builds: 20 million ids end to end, a Spark master with two
+# workers, the image, a fleet at 20,000 requests per second.
 test-all:
 	python3 tests/run.py --long
 

@@ -1,2 +1,1 @@
-"""`rtad-loader dedup` and `plan --measure`, on ten million words: against sort and uniq, and
-against the formula."""
+"""`rtad-loader plan --measure` against the formula."""

@@ -36,11 +36,3 @@ class TestOwner:
         with sandbox.owner() as (process, _, address, _):
             process.wait_for("listening for writes")
             assert self.count(address).json()["new"] == [False]
-
-    def test_second_owner_ends_at_its_start(self, sandbox):
-        with sandbox.owner() as (first, _, address, _):
-            first.wait_for("listening for writes")
-            with sandbox.owner() as (second, _, _, _):
-                assert second.wait() == 1
-                assert "lock" in second.text()
-            assert self.count(address).json()["new"] == [True]

@@ -10,8 +10,8 @@ from suites.testkit.process import Rtad
 from suites.testkit.programs import loader
 
 HERE = Path(__file__).parent
-# The published example requests have these ids.
-IMEI, OAID = "868049039501257", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"
+# The published example requests have this id.
+IMEI = "868049039501257"
 
 
 def md5(raw):

@@ -16,8 +16,6 @@ import pytest
 
 from suites.testkit.programs import LOADER, synth
 
-# Facts of a run, not of its rows.
-TIMES = {"read_seconds", "total_seconds", "stages", "created", "created_unix_seconds"}
 ROWS = 30_000
 
 
@@ -32,10 +30,6 @@ def cli(command, store, *words, given=""):
         list(map(str, line)), input=given.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     return done.returncode, json.loads(done.stdout)
-
-
-def facts(report):
-    return {name: fact for name, fact in report.items() if name not in TIMES}
 
 
 def sources(ids):

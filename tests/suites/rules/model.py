@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 UNIT = ["oaid", "idfa", "gaid", "imei", "caid", "android_id", "openid", "md5"]
-ATTRIBUTES = ["os", "app", "slot", "region", "request_type"]
 
 
 @dataclass
