@@ -23,7 +23,7 @@ use rtad::catalog::{Audience, Catalog, Serving};
 use rtad::config::CapConfig;
 use rtad::http::api;
 use rtad::platform::{DeviceKeys, IdReader};
-use rtad::strategy::{NoAttributes, Outcome, Strategy};
+use rtad::strategy::{NoAttributes, Strategy};
 use rtad::telemetry::{Telemetry, count_as_worker};
 use rtad_core::cap::CapTable;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker, SHARDS};
@@ -63,18 +63,8 @@ fn main() {
         snapshot: Some(Arc::clone(&snapshot)),
         ..Audience::unloaded("old_users".parse().expect("a valid name"), true, None)
     };
-    let strategy = Strategy {
-        name: "new-users".to_owned(),
-        exclude: vec![0],
-        include: Vec::new(),
-        rule: None,
-        experiments: Vec::new(),
-        schedule: None,
-        values: Vec::new(),
-        is_shadow: false,
-        no_device: Outcome::NoBid,
-        unavailable: Outcome::NoBid,
-    };
+    let strategy =
+        Strategy { name: "new-users".to_owned(), exclude: vec![0], ..Strategy::default() };
     let capped = Strategy { name: "capped".to_owned(), ..strategy.clone() };
     let cap = Cap::new("capped", &cap_config(), SystemTime::now(), Instant::now());
     let catalog = Catalog::new(vec![audience], vec![strategy, capped], Vec::new(), &telemetry);

@@ -41,13 +41,24 @@ pub enum Membership {
 
 /// Bid or no bid: the two normal outcomes.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Show an ad.
     Bid,
     /// Do not.
+    #[default]
     NoBid,
 }
 
@@ -158,7 +169,7 @@ impl Decision {
 }
 
 /// A rule over audiences, which are named by their indexes in the catalog.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Strategy {
     /// Its name in requests and in platforms' mappings.
     pub name: String,

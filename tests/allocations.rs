@@ -59,14 +59,10 @@ fn lookups_and_decisions_do_not_allocate() {
     let strategy = Strategy {
         name: "new-users".to_owned(),
         exclude: vec![0],
-        include: Vec::new(),
         rule: Some(Rule::None(vec![Rule::All(vec![Rule::Audience(0)])])),
-        experiments: Vec::new(),
         schedule: Some(Scheduled::new(Schedule::default())),
         values: vec![value(Some(0), Some(Tiers::Range(8, 15))), value(None, None)],
-        is_shadow: false,
-        no_device: Outcome::NoBid,
-        unavailable: Outcome::NoBid,
+        ..Strategy::default()
     };
     let with_cap = Strategy { name: "capped".to_owned(), ..strategy.clone() };
     let config = CapConfig {
@@ -183,18 +179,8 @@ fn logged_requests_do_not_allocate() {
     let name = "old_users".parse().unwrap();
     let audience =
         Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
-    let strategy = Strategy {
-        name: "new-users".to_owned(),
-        exclude: vec![0],
-        include: Vec::new(),
-        rule: None,
-        experiments: Vec::new(),
-        schedule: None,
-        values: Vec::new(),
-        is_shadow: false,
-        no_device: Outcome::NoBid,
-        unavailable: Outcome::NoBid,
-    };
+    let strategy =
+        Strategy { name: "new-users".to_owned(), exclude: vec![0], ..Strategy::default() };
     let adapter = Tencent::new(vec![("T1001".to_owned(), 0)], CacheTimes::default());
     let platform = Platform {
         name: "tencent".to_owned(),

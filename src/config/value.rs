@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::condition::refuse_unknown;
 use super::trial::MAX_TRIED;
 use crate::strategy::{
-    BidValue, MAX_VALUES, Membership, NoAttributes, Outcome, Rule, Strategy, Tier, TierSet, Tiers,
+    BidValue, MAX_VALUES, Membership, NoAttributes, Rule, Strategy, Tier, TierSet, Tiers,
     ValueEntry, ValueKey,
 };
 
@@ -93,18 +93,7 @@ pub(super) fn falls_back(
         [Membership::Member, Membership::NotMember, Membership::Unavailable];
     let reads_more = |it: &Rule| !it.attributes().is_empty() || !it.buckets().is_empty();
     let reads_more = rule.as_ref().is_some_and(reads_more);
-    let strategy = Strategy {
-        name: String::new(),
-        exclude,
-        include,
-        rule,
-        experiments: Vec::new(),
-        schedule: None,
-        values,
-        is_shadow: false,
-        no_device: Outcome::NoBid,
-        unavailable: Outcome::NoBid,
-    };
+    let strategy = Strategy { exclude, include, rule, values, ..Strategy::default() };
     let mut used: Vec<_> = strategy.audiences().collect();
     used.sort_unstable();
     used.dedup();

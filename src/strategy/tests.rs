@@ -12,13 +12,7 @@ fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
         name: "new-users".to_owned(),
         exclude: exclude.to_vec(),
         include: include.to_vec(),
-        rule: None,
-        experiments: Vec::new(),
-        schedule: None,
-        values: Vec::new(),
-        is_shadow: false,
-        no_device: Outcome::NoBid,
-        unavailable: Outcome::NoBid,
+        ..Strategy::default()
     }
 }
 

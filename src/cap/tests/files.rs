@@ -1,21 +1,10 @@
 //! Tests of the files of caps, and of caps over reloads and restarts.
 
 use super::*;
-use crate::strategy::{Outcome, Strategy};
+use crate::strategy::Strategy;
 
 fn strategy() -> Strategy {
-    Strategy {
-        name: "s".to_owned(),
-        exclude: Vec::new(),
-        include: Vec::new(),
-        rule: None,
-        experiments: Vec::new(),
-        schedule: None,
-        values: Vec::new(),
-        is_shadow: false,
-        no_device: Outcome::NoBid,
-        unavailable: Outcome::NoBid,
-    }
+    Strategy { name: "s".to_owned(), ..Strategy::default() }
 }
 
 /// Whether a device gets a bid now.
