@@ -6,9 +6,7 @@
 //! - fields that rtad does not read are removed: they are skipped, so they cost no allocation and
 //!   fail no request;
 //! - messages with strings have no `Debug`, as they may hold device ids: nothing can print them.
-//!   Answers hold none;
-//! - `RequestInfo` is written by hand: prost replaces a known value of a proto2 enum by a later
-//!   unknown one.
+//!   Answers hold none.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use prost_types::field_descriptor_proto::Type;
@@ -36,14 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             messages.extend(message.nested_type.iter_mut().map(|nested| (name.clone(), nested)));
         }
     }
-    prost_build::Config::new()
-        .bytes(["."])
-        .skip_debug(hidden)
-        .extern_path(
-            ".tencent.ad.rta.RtaRequest.RequestInfo",
-            "crate::platform::tencent::RequestInfo",
-        )
-        .compile_fds(files)?;
+    prost_build::Config::new().bytes(["."]).skip_debug(hidden).compile_fds(files)?;
     Ok(())
 }
 

@@ -187,13 +187,9 @@ impl World {
                 name: name.to_owned(),
                 exclude: exclude.to_vec(),
                 include: include.to_vec(),
-                rule: None,
-                experiments: Vec::new(),
-                schedule: None,
-                values: Vec::new(),
-                is_shadow: false,
                 no_device,
                 unavailable,
+                ..Strategy::default()
             };
         let (bid, no_bid) = (Outcome::Bid, Outcome::NoBid);
         // Unknown devices get bids of some strategies, requests without ids of one, the known
@@ -349,6 +345,11 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
         return;
     }
     let bids = |strategy: usize| answer.bids[strategy].unwrap_or_default();
+    let request_type = request.request_info.and_then(|info| info.request_type);
+    if request_type.is_some_and(|number| RequestType::try_from(number).is_err()) {
+        // In prost, an unknown value of an enum replaces a known one.
+        return;
+    }
     if request.request_info.unwrap_or_default().request_type() == RequestType::AdList {
         let keeps = |ad: &AdInfo| {
             let mut known = OUT_TARGET_IDS.iter();

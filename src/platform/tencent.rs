@@ -6,7 +6,6 @@
 
 mod answer;
 mod request;
-mod request_info;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -27,8 +26,7 @@ mod wire {
     include!(concat!(env!("OUT_DIR"), "/tencent.ad.rta.rs"));
 }
 
-pub use request_info::RequestInfo;
-pub use wire::rta_request::{AdInfo, RequestType};
+pub use wire::rta_request::{AdInfo, RequestInfo, RequestType};
 pub use wire::{Device, RtaRequest, RtaResponse, device, rta_response};
 
 use answer::{
