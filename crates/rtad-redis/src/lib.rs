@@ -26,7 +26,7 @@
 //! | `cluster` | nodes of a cluster, reads of its slot map |
 //! | `command` | commands for one key |
 //! | `router` | commands for many keys: split by node, redirects, retries |
-//! | `capabilities` | product, version and eviction policy |
+//! | `eviction` | eviction policy of a server |
 //! | `window` | [`RedisWindow`] |
 //! | `lease` | [`RedisLeases`] |
 //!
@@ -51,7 +51,7 @@
 //! | `CLUSTER SLOTS`, `ASKING` | 3.0 | clusters |
 //! | `AUTH`, `SELECT` | 1.0; with a user 6.0 | if the URL has them |
 //! | `HINCRBY`, `EXPIRE` | 2.0 | leases |
-//! | `INFO`, `CONFIG GET` | 1.0, 2.0; may be denied | `capabilities` |
+//! | `INFO`, `CONFIG GET` | 1.0, 2.0; may be denied | `eviction` |
 //!
 //! Any Redis from 2.6.12 serves, and servers with the same commands: Valkey, Kvrocks, Dragonfly,
 //! managed ones. The tests run Redis 7.0 and Valkey 9.1; Kvrocks and Dragonfly are not tested. A
@@ -71,7 +71,7 @@
 //!   no caller got `New`. A hanging server executes requests later than their time-out.
 //! - **Eviction.** `maxmemory-policy` must be `noeviction`: then a full server refuses new keys
 //!   ([`RedisError::OutOfMemory`]). A server with any other policy, also a `volatile-` one, deletes
-//!   keys, whose next event is new again. [`RedisWindow::capabilities`] returns a warning.
+//!   keys, whose next event is new again. [`RedisWindow::eviction`] has a warning.
 //! - **Failover.** Replication is asynchronous: the replica that takes over may lack the last
 //!   writes, whose keys are new again. `min-replicas-to-write` and `min-replicas-max-lag` bound the
 //!   loss to some seconds: the primary refuses writes without replicas (`NOREPLICAS`).
@@ -135,12 +135,12 @@
 //! from a second event: after a lost answer, it counts twice. Exact counts need a record of each
 //! event, not of each key.
 
-mod capabilities;
 mod cluster;
 mod command;
 mod config;
 mod connection;
 mod error;
+mod eviction;
 mod lease;
 mod name;
 mod node;
@@ -148,8 +148,8 @@ mod router;
 mod slots;
 mod window;
 
-pub use capabilities::{Capabilities, Eviction};
 pub use config::{RedisConfig, redacted};
 pub use error::RedisError;
+pub use eviction::Eviction;
 pub use lease::{Lease, Member, Quota, RedisLeases};
 pub use window::{Lifetime, RedisWindow, Seen};

@@ -11,11 +11,11 @@ use redis::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use crate::capabilities::{Capabilities, Eviction};
 use crate::command::KeyCommand;
 use crate::config::RedisConfig;
 use crate::connection::Connector;
 use crate::error::RedisError;
+use crate::eviction::Eviction;
 use crate::name::Names;
 use crate::node::Limits;
 use crate::router::Router;
@@ -211,29 +211,17 @@ impl RedisWindow {
         Ok(())
     }
 
-    /// Product, version and eviction policy of the server. A cluster reports those of one primary,
-    /// with the worst eviction policy of all.
+    /// Eviction policy of the server: of a cluster, the worst of all primaries.
     ///
     /// # Errors
     ///
-    /// No answer. A server that denies `INFO` is no error: its properties are unknown.
-    pub async fn capabilities(&self) -> Result<Capabilities, RedisError> {
+    /// No answer. A server that denies `INFO` is no error: its policy is unknown.
+    pub async fn eviction(&self) -> Result<Eviction, RedisError> {
         let deadline = self.deadline();
         let nodes = self.router.primaries(deadline).await?;
-        let asked = nodes.iter().map(|node| Capabilities::of(node, deadline));
-        let mut found = try_join_all(asked).await?.into_iter();
-        let Some(mut merged) = found.next() else { return Err(self.unexpected("INFO")) };
-        for other in found {
-            let is_worse = matches!(
-                (&merged.eviction, &other.eviction),
-                (Eviction::Never, Eviction::Evicts { .. } | Eviction::Unknown)
-                    | (Eviction::Unknown, Eviction::Evicts { .. })
-            );
-            if is_worse {
-                merged.eviction = other.eviction;
-            }
-        }
-        Ok(merged)
+        let asked = nodes.iter().map(|node| Eviction::of(node, deadline));
+        let worst = try_join_all(asked).await?.into_iter().max();
+        worst.ok_or_else(|| self.unexpected("INFO"))
     }
 
     async fn run_counted(

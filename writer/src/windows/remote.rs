@@ -209,10 +209,10 @@ impl RemoteWindow {
             self.is_writable.store(is_writable, Ordering::Relaxed);
             if is_writable
                 && !has_warned
-                && let Ok(capabilities) = self.redis.capabilities().await
+                && let Ok(eviction) = self.redis.eviction().await
             {
                 has_warned = true;
-                if let Some(warning) = capabilities.warning() {
+                if let Some(warning) = eviction.warning() {
                     tracing::warn!(window = self.name.as_str(), warning, "backend of a window");
                 }
             }

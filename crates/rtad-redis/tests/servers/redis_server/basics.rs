@@ -36,8 +36,8 @@ with_both!(
     periods_are_separate_and_keys_outlive_theirs,
     forgotten_keys_are_new_again,
     namespaces_windows_and_databases_are_separate,
-    capabilities_name_product_and_eviction,
-    denied_info_leaves_capabilities_unknown,
+    eviction_is_read,
+    eviction_is_unknown_if_info_is_denied,
     probe_writes_no_lasting_key,
     keys_of_any_bytes_are_distinct,
 );
@@ -143,30 +143,21 @@ async fn namespaces_windows_and_databases_are_separate(start: Start) {
     assert_eq!(server.size(), 30);
 }
 
-async fn capabilities_name_product_and_eviction(start: Start) {
+async fn eviction_is_read(start: Start) {
     let server = start(&["--maxmemory", "100mb"]);
     let window = window(&server.url());
-    let found = window.capabilities().await.unwrap();
-    let product: String = server.command("INFO server");
-    let is_valkey = product.contains("valkey_version");
-    assert_eq!(found.product, Some(if is_valkey { "valkey" } else { "redis" }));
-    assert!(found.version.is_some(), "{found:?}");
-    assert_eq!(found.max_memory, Some(100 << 20));
-    assert_eq!((&found.eviction, found.warning()), (&Eviction::Never, None));
+    assert_eq!(window.eviction().await.unwrap(), Eviction::Never);
     server.command::<()>("CONFIG SET maxmemory-policy volatile-lru");
-    let found = window.capabilities().await.unwrap();
-    assert_eq!(found.eviction, Eviction::Evicts { policy: "volatile-lru".to_owned() });
-    assert!(found.warning().unwrap().contains("volatile-lru"));
+    let found = window.eviction().await.unwrap();
+    assert_eq!(found, Eviction::Evicts { policy: "volatile-lru".to_owned() });
 }
 
-async fn denied_info_leaves_capabilities_unknown(start: Start) {
+async fn eviction_is_unknown_if_info_is_denied(start: Start) {
     let server = start(&[]);
     // The documented ACL.
     server.command::<()>("ACL SETUSER rtad on >secret ~rtad:* -@all +set +get +exists +del");
     let window = window(&server.url().replace("://", "://rtad:secret@"));
-    let found = window.capabilities().await.unwrap();
-    assert_eq!((found.product, &found.eviction), (None, &Eviction::Unknown));
-    assert!(found.warning().is_some());
+    assert_eq!(window.eviction().await.unwrap(), Eviction::Unknown);
     all(&window.observe(&keys(1, 10), HOUR, 1).await.unwrap(), NEW);
     assert_eq!(window.check(&[[0; 16]], None).await.unwrap(), [false]);
     window.forget(&keys(1, 10), None).await.unwrap();

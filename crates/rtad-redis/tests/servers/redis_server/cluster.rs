@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use rtad_redis::{RedisError, RedisWindow, Seen};
+use rtad_redis::{Eviction, RedisError, RedisWindow, Seen};
 use testkit::port::free_port;
 use testkit::wait_until;
 
@@ -134,8 +134,7 @@ async fn keys_spread_evenly_over_the_nodes() {
         assert!(window.check(batch, None).await.unwrap().into_iter().all(|seen| seen));
     }
     window.probe().await.unwrap();
-    let found = window.capabilities().await.unwrap();
-    assert_eq!((found.product, found.warning()), (Some("redis"), None));
+    assert_eq!(window.eviction().await.unwrap(), Eviction::Never);
     assert!(window.forget(&keys, None).await.unwrap().into_iter().all(|seen| seen));
     // The keys of the probe may be there.
     assert!(cluster.sizes().iter().sum::<u64>() <= 3);

@@ -239,7 +239,7 @@ async fn wrong_credentials_are_denied() {
             assert!(!error.is_transient() && !error.to_string().contains("wrong-password"));
         }
         assert!(matches!(window.probe().await, Err(RedisError::Denied { .. })));
-        assert!(matches!(window.capabilities().await, Ok(_) | Err(RedisError::Denied { .. })));
+        assert!(matches!(window.eviction().await, Ok(_) | Err(RedisError::Denied { .. })));
     }
     let window = window(&format!("redis://:right@{address}"));
     all(&window.observe(&keys(1, 1), HOUR, 1).await.unwrap(), Seen::New);
