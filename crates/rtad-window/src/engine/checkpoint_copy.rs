@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError};
 use std::thread::JoinHandle;
 use std::{io, mem};
 
@@ -33,8 +33,8 @@ pub(super) struct CheckpointCopy {
     jobs: Option<SyncSender<Job>>,
     /// Buffers of written copies.
     empty: Receiver<Vec<u8>>,
-    helper: Option<JoinHandle<io::Result<PathBuf>>>,
-    result: Receiver<()>,
+    helper: Option<JoinHandle<()>>,
+    result: Receiver<io::Result<PathBuf>>,
     /// A job for which the helper had no room.
     held: Option<Job>,
     next_region: usize,
@@ -51,8 +51,8 @@ pub(super) enum CopyProgress {
     Copied,
     /// All is copied: the log must be synced, and `publish` follows.
     AllCopied,
-    /// The file is written, or an attempt failed.
-    Ended,
+    /// The file is written to this path, or an attempt failed.
+    Ended(io::Result<PathBuf>),
 }
 
 impl CheckpointCopy {
@@ -73,9 +73,8 @@ impl CheckpointCopy {
                 queue.nudge();
             });
             drop(taken);
-            let _ = ended.send(());
+            let _ = ended.send(path);
             queue.nudge();
-            path
         };
         let helper =
             std::thread::Builder::new().name("window-checkpoint".to_owned()).spawn(helper)?;
@@ -104,8 +103,13 @@ impl CheckpointCopy {
     }
 
     pub(super) fn advance(&mut self, window: &mut Window) -> CopyProgress {
-        if self.result.try_recv().is_ok() {
-            return CopyProgress::Ended;
+        match self.result.try_recv() {
+            Ok(result) => return CopyProgress::Ended(result),
+            Err(TryRecvError::Disconnected) => {
+                let failed = io::Error::other("the thread of a checkpoint failed");
+                return CopyProgress::Ended(Err(failed));
+            }
+            Err(TryRecvError::Empty) => {}
         }
         let job = match self.held.take() {
             Some(job) => job,
@@ -140,13 +144,6 @@ impl CheckpointCopy {
     pub(super) fn publish(&mut self) {
         self.is_published = true;
         self.send(Job::Publish);
-    }
-
-    /// Path of the file, after `CopyProgress::Ended`.
-    pub(super) fn finish(&mut self) -> io::Result<PathBuf> {
-        let helper = self.helper.take().map(JoinHandle::join);
-        let panicked = || io::Error::other("the thread of a checkpoint failed");
-        helper.and_then(Result::ok).unwrap_or_else(|| Err(panicked()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Steps at the end of a cycle: expiry, lists of keys, checkpoints, syncs.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -134,8 +135,8 @@ impl Engine {
                 }
                 false
             }
-            CopyProgress::Ended => {
-                self.finish_checkpoint();
+            CopyProgress::Ended(path) => {
+                self.finish_checkpoint(path);
                 true
             }
         }
@@ -188,10 +189,9 @@ impl Engine {
         true
     }
 
-    fn finish_checkpoint(&mut self) {
+    fn finish_checkpoint(&mut self, path: io::Result<PathBuf>) {
         let Some(ended) = self.running_checkpoint.take() else { return };
-        let RunningCheckpoint { mut copy, reply, saved, log, unix_seconds } = ended;
-        let path = copy.finish();
+        let RunningCheckpoint { reply, saved, log, unix_seconds, .. } = ended;
         self.checkpoint_failed_at = path.is_err().then(Instant::now);
         if let (Ok(_), Some(journal)) = (&path, &mut self.journal) {
             journal.bytes.changes -= log.changes;
