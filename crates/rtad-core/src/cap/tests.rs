@@ -16,8 +16,9 @@ fn device(n: u64) -> DeviceKey {
     DeviceKey::from_bytes(bytes)
 }
 
+/// A table with a fixed seed: with a random one, rare runs take a new device for a counted one.
 fn table(limit: u64) -> CapTable {
-    CapTable::new(limit, CapSeed::random())
+    CapTable::new(limit, CapSeed::from_words([7, 11]))
 }
 
 #[test]
