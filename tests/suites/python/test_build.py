@@ -213,15 +213,17 @@ def test_exception_of_the_source_publishes_nothing(rtad, tmp_path):
 def test_ctrl_c_ends_a_build_and_publishes_nothing(rtad, tmp_path):
     ids = synth(10_000)
 
+    # Programs that a shell starts in the background ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+
     def endless():
+        # The build has begun.
+        timer.start()
         begun = time.monotonic()
         while time.monotonic() < begun + 120:
             yield ids
 
-    # Programs that a shell starts in the background ignore the signal.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             rtad.build(str(tmp_path / "store"), "users", endless())
@@ -233,12 +235,16 @@ def test_ctrl_c_ends_a_build_and_publishes_nothing(rtad, tmp_path):
 
 
 def test_progress_is_told_of_each_phase(rtad, tmp_path):
-    seen = []
+    seen, ids = [], synth(10_000)
 
     def slow():
-        for start in range(0, 10_000, 1000):
+        # Small batches, until the phase of reading was told.
+        sent = 0
+        while not any(phase == "reading rows" for phase, _, _ in seen) and sent < 9000:
+            yield ids[sent : sent + 1]
+            sent += 1
             time.sleep(0.02)
-            yield synth(1000, "--offset", start)
+        yield ids[sent:]
 
     report = rtad.build(
         str(tmp_path / "store"), "users", slow(), progress=lambda *now: seen.append(now)
