@@ -11,11 +11,12 @@ use rtad::platform::tencent::{Device, RtaRequest, device};
 use rtad_log::folder::closed;
 use serde_json::{Value, json};
 use testkit::process::Outcome;
+use testkit::wait_until;
 
 use crate::fixture::{NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, RULES, TestStore, key};
 use crate::rtad_process::{Rtad, run};
 
-/// Every thing on which decisions depend. `AT` is a time within the run.
+/// Every thing on which decisions depend. `AT` is a time, and `LOG` a directory.
 const MORE: &str = r#"
 [[strategy]]
 name = "ios-vip"
@@ -106,18 +107,32 @@ impl Logged {
     /// As [`Self::new`], with other lines of `[log]`.
     fn with(lines: &str) -> Self {
         let store = TestStore::with_everything();
-        let at = SystemTime::now() + Duration::from_secs(3);
-        let at = humantime::format_rfc3339_seconds(at).to_string();
         let folder = store.path().join("log").display().to_string();
-        let rules = format!(
-            "{RULES}{}",
-            MORE.replace("AT", &at).replace("LOG", &folder).replace("sample = 1.0", lines)
-        );
-        let file = store.config_file("api = { public = true }", &rules);
-        let rtad = Rtad::serve(&file, &[]);
+        let more = MORE.replace("LOG", &folder).replace("sample = 1.0", lines);
+        let rules = |at: SystemTime| {
+            let at = humantime::format_rfc3339_seconds(at).to_string();
+            format!("{RULES}{}", more.replace("AT", &at))
+        };
+        let write = |rules: &str| store.config_file("api = { public = true }", rules);
+        let day = Duration::from_secs(86_400);
+        let rtad = Rtad::serve(&write(&rules(SystemTime::now() + day)), &[]);
         send(&rtad, 10);
-        // The schedule changes.
-        rtad.log("schedule of the strategy has changed", 1);
+        // The schedule's time is after the first answers, however long the start took.
+        let at = SystemTime::now() + Duration::from_secs(3);
+        let rules = rules(at);
+        write(&rules);
+        rtad.signal("HUP");
+        rtad.log("config reloaded", 1);
+        // The time in the config has whole seconds.
+        if SystemTime::now() + Duration::from_secs(1) < at {
+            rtad.log("schedule of the strategy has changed", 1);
+        }
+        let mut admin = rtad.connect_admin();
+        wait_until("the schedule holds", || {
+            let rules = admin.get("/v1/status").ok()["rules"].clone();
+            let mut rules = rules.as_array().unwrap().iter();
+            rules.any(|rule| rule["strategy"] == "scheduled" && rule["schedule"]["holds"] == true)
+        });
         send(&rtad, 10);
         rtad.signal("TERM");
         let Outcome { status, stderr, .. } = rtad.wait();

@@ -6,7 +6,7 @@ use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::DeviceKey;
 use rtad_core::snapshot::{State, shards_per_chunk};
 use rtad_store::write::Change;
-use testkit::client::Client;
+use testkit::client::{Client, metric_sum};
 use testkit::server::FileServer;
 use testkit::store::{Depot, Spec, hex, keys};
 use testkit::wait_until;
@@ -90,9 +90,17 @@ fn audience_of_a_window_is_polled_more_often() {
     depot.publish("nightly", &members, &Spec::small());
     depot.publish("clicked", &members, &Spec { is_from_window: true, ..Spec::small() });
     let names = "[[audience]]\nname = \"nightly\"\n[[audience]]\nname = \"clicked\"\n";
-    let mut server = Server::start(config(depot.url(), names, Duration::from_secs(4)));
-    wait_until("six polls", || server.sync_count("clicked", "unchanged") >= 6);
-    assert!(server.sync_count("nightly", "unchanged") <= 3);
+    let server = Server::start(config(depot.url(), names, Duration::from_secs(4)));
+    let polls = |metrics: &str, audience: &str| {
+        let polls = format!("rtad_sync_total{{audience=\"{audience}\",result=\"unchanged\"}}");
+        metric_sum(metrics, &polls)
+    };
+    // One reading has both counts.
+    let metrics = wait_until("six polls", || {
+        let metrics = server.metrics();
+        (polls(&metrics, "clicked") >= 6).then_some(metrics)
+    });
+    assert!(polls(&metrics, "nightly") <= 3);
 }
 
 /// Full-size version of `append_fetches_only_the_delta_and_shares_filters`, with a polling pod.

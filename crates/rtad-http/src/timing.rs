@@ -127,12 +127,14 @@ mod tests {
         ready_at.reset();
         assert_eq!(ready_at.start(UNKNOWN_PEER).queued, Duration::ZERO);
 
-        // Called during sleep: the delay starts when the worker wakes up.
+        // Called during sleep: the delay starts when the worker wakes up. The sleep is long, as a
+        // busy machine may delay this thread.
+        let sleep = Duration::from_millis(500);
         park();
-        std::thread::sleep(pause);
+        std::thread::sleep(sleep);
         waker.wake_by_ref();
         unpark();
-        assert!(ready_at.start(UNKNOWN_PEER).queued < pause);
+        assert!(ready_at.start(UNKNOWN_PEER).queued < sleep);
         std::thread::sleep(pause);
         assert!(ready_at.start(UNKNOWN_PEER).queued >= pause);
     }

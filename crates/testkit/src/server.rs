@@ -69,6 +69,8 @@ struct State {
     /// Path and range of each GET.
     gets: Vec<(String, Option<String>)>,
     alternations: u32,
+    /// Number of requests that wait at a gate.
+    waiting: u32,
     hides_tags: bool,
 }
 
@@ -142,6 +144,11 @@ impl FileServer {
     /// Number of requests for paths that contain `word`.
     pub fn requests(&self, word: &str) -> usize {
         self.state.lock().unwrap().log.iter().filter(|(path, _)| path.contains(word)).count()
+    }
+
+    /// Whether a request waits at the [`Fault::Gate`].
+    pub fn is_gate_used(&self) -> bool {
+        self.state.lock().unwrap().waiting > 0
     }
 
     /// Stops sending entity tags.
@@ -254,8 +261,14 @@ fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io:
         if state.lock().unwrap().hides_tags {
             head = head.replace("ETag: ", "X-No-ETag: ");
         }
-        while matches!(state.lock().unwrap().fault_on(&request.path), Some(Fault::Gate)) {
-            std::thread::sleep(Duration::from_millis(2));
+        let is_gated =
+            || matches!(state.lock().unwrap().fault_on(&request.path), Some(Fault::Gate));
+        if is_gated() {
+            state.lock().unwrap().waiting += 1;
+            while is_gated() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            state.lock().unwrap().waiting -= 1;
         }
         let status = head.split(' ').nth(1).unwrap_or_default();
         let fault = take_fault(&mut state.lock().unwrap(), &request, status);

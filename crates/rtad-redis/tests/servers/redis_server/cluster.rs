@@ -13,12 +13,17 @@ use testkit::wait_until;
 use crate::redis_server::server::{Server, redis_program};
 use crate::redis_server::{HOUR, all, keys, window};
 
+/// `cluster-node-timeout` in milliseconds: a busy machine may delay a node for seconds.
+const PATIENT: &str = "5000";
+/// The same for a failover, which takes longer than this.
+const IMPATIENT: &str = "1000";
+
 /// Three primaries. A test that fails over adds a replica.
 pub(crate) struct Cluster {
     nodes: Vec<Server>,
 }
 
-fn node() -> Server {
+fn node(timeout: &str) -> Server {
     let bus = free_port().to_string();
     Server::redis(&[
         "--cluster-enabled",
@@ -26,7 +31,7 @@ fn node() -> Server {
         "--cluster-port",
         &bus,
         "--cluster-node-timeout",
-        "1000",
+        timeout,
         // Slots of the nodes that are well stay available.
         "--cluster-require-full-coverage",
         "no",
@@ -35,7 +40,11 @@ fn node() -> Server {
 
 impl Cluster {
     pub(crate) fn start() -> Self {
-        let nodes: Vec<Server> = (0..3).map(|_| node()).collect();
+        Self::start_with(PATIENT)
+    }
+
+    fn start_with(node_timeout: &str) -> Self {
+        let nodes: Vec<Server> = (0..3).map(|_| node(node_timeout)).collect();
         let created = Command::new(redis_program("redis-cli"))
             .args(["--cluster", "create"])
             .args(nodes.iter().map(Server::address))
@@ -265,11 +274,11 @@ async fn each_key_is_new_once_while_slots_move() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failover_to_a_replica_is_followed() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::start_with(IMPATIENT);
     let window = cluster.window();
     let keys = keys(1, 5000);
     all(&window.observe(&keys, HOUR, 1).await.unwrap(), Seen::New);
-    let replica = node();
+    let replica = node(IMPATIENT);
     let bus: Vec<String> = {
         let nodes: String = cluster.nodes[1].command("CLUSTER NODES");
         let own = nodes.lines().find(|line| line.contains("myself")).unwrap();
@@ -299,7 +308,7 @@ async fn failover_to_a_replica_is_followed() {
                 assert!(error.is_transient(), "{error}");
             }
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "no failover");
+        assert!(begun.elapsed() < Duration::from_secs(60), "no failover");
     };
     all(&seen, Seen::New);
     all(&window.observe(&keys, HOUR, 2).await.unwrap(), Seen::Duplicate);
@@ -316,7 +325,7 @@ async fn lost_node_fails_only_its_keys() {
         let begun = Instant::now();
         let error = window.observe(&keys, HOUR, 1).await.unwrap_err();
         assert!(matches!(error, RedisError::Unreachable { .. }), "{error:?}");
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
         assert!(window.probe().await.is_err());
     }
     let mut answered = 0;
