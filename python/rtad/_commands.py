@@ -145,6 +145,10 @@ def _write(
         if flag in flags:
             raise TypeError(f"{flag}: expected as {argument}=")
     kinds = _kinds(columns)
+    for column, of_ids in kinds.items():
+        # The loader would take the rest for a kind.
+        if "=" in column and not of_ids:
+            raise ValueError(f"columns: {column}: expected a name, or {{name: kind}}")
     wanted = [(column, of_ids or kind) for column, of_ids in kinds.items()]
     if value is not None:
         # The text of a value is its digits, whatever the kind of the ids.
