@@ -3,11 +3,26 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::time::Duration;
 
+use rtad_core::clock::now_unix_seconds;
 use rtad_core::device::IdKind;
 use testkit::process::signal;
 use testkit::sandbox::{ids, lines};
+use testkit::store::{Depot, Spec, keys};
 
 use crate::appending::{TestStore, line};
+
+#[test]
+fn compaction_refuses_an_expiry_before_the_time_of_the_build() {
+    let target = TestStore::directory();
+    let all = ids(IdKind::Md5, 0..20);
+    // Built on a machine whose clock is two hours ahead.
+    let spec = Spec { created_unix_seconds: now_unix_seconds() + 2 * 3600, ..Spec::small() };
+    Depot::at(target.sandbox.path().join("s")).publish("a", &keys(1, 10, |it| it), &spec);
+    target.over("append", &all[10..]).json();
+    let early = "--expires: audience a: expected an end after the live generation was built, at ";
+    target.run("build", "--compact --expires 1h").fails(2, early);
+    assert_eq!(target.run("build", "--compact --expires 3h --json").json()["generation"], 2);
+}
 
 #[test]
 fn tombstone_holds_until_it_is_lifted() {

@@ -22,6 +22,7 @@ use rtad_store::{Store, StoreError};
 use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
+use super::super::lineage_args::rfc3339;
 use super::error::BuildError;
 use crate::progress::Progress;
 
@@ -71,6 +72,11 @@ pub(super) async fn run(
     if expires().is_some_and(|end| end <= now_unix_seconds()) {
         return Err(CommonError::Expired { audience, generation: old.generation() }.into());
     }
+    let created = old.created_unix_seconds();
+    if let Some(end) = expires().filter(|end| *end <= created) {
+        let (created, end) = (rfc3339(created), rfc3339(end));
+        return Err(BuildError::ExpiresEarly { audience, created, end }.into());
+    }
     // Not the sequence of `CURRENT`: the generation must be known to contain exactly these deltas.
     let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta));
@@ -94,7 +100,7 @@ pub(super) async fn run(
         tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION"), " --compact").to_owned(),
         ..old.build().clone()
     };
-    let manifest = grown.chunks.finish(audience, generation, old.created_unix_seconds(), build);
+    let manifest = grown.chunks.finish(audience, generation, created, build);
     let mut lineage = old.lineage().cloned().unwrap_or_default();
     lineage.labels.extend(labels.labels);
     let manifest = manifest.with_lineage(lineage).with_key_digest(old.key_digest());

@@ -21,6 +21,12 @@ pub(super) enum BuildError {
          which includes the deltas, or stay with deltas until then; block512 can be compacted"
     )]
     CompactRibbon { audience: AudienceName },
+    #[error(
+        "--expires: audience {audience}: expected an end after the live generation was built, at \
+         {created} by a clock that is ahead of this one, found {end}; give a longer time, or run a \
+         full build"
+    )]
+    ExpiresEarly { audience: AudienceName, created: String, end: String },
     #[error("--memory: more than the system has")]
     NoMemory { source: io::Error },
     #[error(
