@@ -5,7 +5,7 @@
 //! an append, also calls for a new build, and so does an age of `--rebuild-after` or an expiry.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -103,10 +103,11 @@ pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> 
     if built_from.is_none() || built_from != digest(args, &input) {
         return Ok(None);
     }
-    let created = UNIX_EPOCH + Duration::from_secs(manifest.created_unix_seconds());
-    let age = SystemTime::now().duration_since(created).unwrap_or_default();
+    let now = now_unix_seconds();
+    // A damaged manifest may have any time.
+    let age = Duration::from_secs(now.saturating_sub(manifest.created_unix_seconds()));
     let is_old = args.rebuild_after.is_some_and(|limit| age >= limit);
-    if is_old || manifest.is_expired(now_unix_seconds()) {
+    if is_old || manifest.is_expired(now) {
         return Ok(None);
     }
     Ok(Some(Unchanged {
