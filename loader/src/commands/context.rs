@@ -154,13 +154,26 @@ impl Target {
         Ok(self.trust.applied_to(Store::open(&self.store)?)?)
     }
 
-    /// The manifest of `generation`, or of the live one, which is checked against `CURRENT`.
-    pub(super) async fn manifest(
+    /// The manifest of `generation`, or of the live one, which is checked against `CURRENT`; and
+    /// the state whose deltas belong to it.
+    pub(super) async fn manifest_and_current(
         &self,
         store: &Store,
         generation: Option<u64>,
-    ) -> Result<Manifest, TargetError> {
-        Ok(self.manifest_and_overlay(store, generation).await?.0)
+    ) -> Result<(Manifest, Current), TargetError> {
+        if let Some(generation) = generation {
+            let (manifest, bytes) = store.manifest_of(&self.audience, generation).await?;
+            // Removals that filters cannot express stay with their generation.
+            let residual = manifest.folded().and_then(|folded| folded.residual.clone());
+            let sequence = residual.as_ref().map_or(1, |residual| residual.last);
+            let mut current = Current::new(sequence, generation, &bytes, None);
+            current.deltas = residual.into_iter().collect();
+            return Ok((manifest, current));
+        }
+        let live = store.live(&self.audience).await?;
+        let live =
+            live.ok_or_else(|| CommonError::NotPublished { audience: self.audience.clone() })?;
+        Ok((store.manifest(&self.audience, &live.current).await?, live.current))
     }
 
     /// The manifest and its overlay: all deltas of `CURRENT` for the live generation, the residual
@@ -170,21 +183,8 @@ impl Target {
         store: &Store,
         generation: Option<u64>,
     ) -> Result<(Manifest, Overlay), TargetError> {
-        if let Some(generation) = generation {
-            let (manifest, bytes) = store.manifest_of(&self.audience, generation).await?;
-            // Removals that filters cannot express stay with their generation.
-            let residual = manifest.folded().and_then(|folded| folded.residual.clone());
-            let sequence = residual.as_ref().map_or(1, |residual| residual.last);
-            let mut current = Current::new(sequence, generation, &bytes, None);
-            current.deltas = residual.into_iter().collect();
-            let overlay = store.overlay(&self.audience, &current, &Overlay::default()).await?;
-            return Ok((manifest, overlay));
-        }
-        let live = store.live(&self.audience).await?;
-        let live =
-            live.ok_or_else(|| CommonError::NotPublished { audience: self.audience.clone() })?;
-        let manifest = store.manifest(&self.audience, &live.current).await?;
-        let overlay = store.overlay(&self.audience, &live.current, &Overlay::default()).await?;
+        let (manifest, current) = self.manifest_and_current(store, generation).await?;
+        let overlay = store.overlay(&self.audience, &current, &Overlay::default()).await?;
         Ok((manifest, overlay))
     }
 }

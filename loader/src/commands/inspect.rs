@@ -97,7 +97,7 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
     progress.phase("reading chunks");
     let mut map = ShardMap::new(args.plot_of);
     let (manifest, survey) = runtime()?.block_on(async {
-        let manifest = args.target.manifest(&store, args.generation).await?;
+        let (manifest, _) = args.target.manifest_and_current(&store, args.generation).await?;
         let kind = manifest.filter().kind();
         if args.plot.is_some() && !args.plot_of.is_of(kind) {
             let figure = args.plot_of.to_possible_value().expect("no figure is hidden");
