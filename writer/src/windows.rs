@@ -137,7 +137,8 @@ impl Windows {
         Ok(read)
     }
 
-    /// Claims all windows that were read, which takes them from their owners.
+    /// Claims all windows that were read, which takes them from their owners; if that fails, gives
+    /// back those that it has claimed.
     pub(super) async fn claim(
         config: &Config,
         read: Vec<ReadWindow>,
@@ -164,7 +165,14 @@ impl Windows {
                 .map(|audience| (audience.clone(), Arc::new(Reports::new(audience.min_count))))
                 .collect();
             let reports = audiences.iter().map(|(_, reports)| Arc::clone(reports)).collect();
-            let served = Arc::new(read.claim(reports, telemetry).await?);
+            let served = match read.claim(reports, telemetry).await {
+                Ok(served) => Arc::new(served),
+                Err(error) => {
+                    // The previous owners of the windows claimed so far are fenced.
+                    windows.finish().await;
+                    return Err(error);
+                }
+            };
             for (audience, reports) in audiences {
                 let followed = (window.name.clone(), Arc::clone(&reports));
                 windows.followed_audiences.insert(audience.name.clone(), followed);
@@ -306,6 +314,7 @@ async fn join_all(mut tasks: JoinSet<()>) {
 #[cfg(test)]
 mod tests {
     use rtad_store::Store;
+    use rtad_store::write::WindowFolder;
     use testkit::cgroup::Cgroup;
     use testkit::wait_until;
 
@@ -388,6 +397,37 @@ mod tests {
         b.confirm().await;
         assert!(windows.are_fenced());
         assert!(!windows_of([("c", &unclaimed)]).are_fenced());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failed_claim_gives_back_the_windows_claimed_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = StoreWriter::new(Store::in_memory()).unwrap();
+        let config = |process: &str, windows: &[&str]| {
+            let state = folder.path().join(process);
+            let window =
+                |name| format!("[[window]]\nname = {name:?}\nlength = \"1h\"\ncapacity = 1000\n");
+            let windows: String = windows.iter().map(window).collect();
+            let file = folder.path().join("writer.toml");
+            std::fs::write(&file, format!("state_dir = {state:?}\n{windows}")).unwrap();
+            Config::read(&file).unwrap()
+        };
+        let claim = async |config: &Config, read| {
+            let telemetry = Telemetry::default();
+            Windows::claim(config, read, &store, Duration::ZERO, &telemetry).await
+        };
+        let both = config("one", &["a", "b"]);
+        let read = Windows::read(&both, &store).await.unwrap();
+        // Another process claims the second window after this one has read it.
+        let later = config("two", &["b"]);
+        let _later = claim(&later, Windows::read(&later, &store).await.unwrap()).await.unwrap();
+        assert!(claim(&both, read).await.is_err());
+        let lease = async |name: &str| {
+            let folder = WindowFolder::new(store.clone(), name.parse().unwrap());
+            folder.current().await.unwrap().unwrap().lease_seconds
+        };
+        assert_eq!(lease("a").await, 0);
+        assert!(lease("b").await > 0);
     }
 
     #[tokio::test(flavor = "multi_thread")]
