@@ -5,8 +5,8 @@
 #
 #   bash tests/setup.sh [GROUP...]
 #
-# Groups: test (the default), docs, long, dist, deny, fleet, loadtest, events, s3, peers, windows,
-# fuzz, screenshots.
+# Groups: test (the default), docs, long, dist, deny, fleet, loadtest, events, s3, peers, fuzz,
+# screenshots.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -67,10 +67,6 @@ for group in "${@:-test}"; do
             need redis-server
             need wrk
             requirements+=(tests/requirements.txt benches/peers/requirements.txt)
-            ;;
-        windows)
-            need redis-server
-            requirements+=(loadtest/windows/requirements.txt)
             ;;
         fuzz)
             # libFuzzer is C++.
