@@ -93,7 +93,7 @@ async fn read(flags: &LoadFlags, progress: &Progress) -> Result<Snapshot, Comman
         progress.add(1);
     };
     let entries = manifest.chunks();
-    store.chunks(&target.audience, &manifest, entries, PARALLEL_READS, arrived).await?;
+    store.chunks(&manifest, entries, PARALLEL_READS, arrived).await?;
     let chunks = chunks.into_iter().flatten().collect();
     Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rtad_core::device::DeviceKey;
-use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Manifest};
+use rtad_core::snapshot::{Chunk, ChunkEntry, Manifest};
 use rtad_store::{Store, StoreError};
 
 use crate::keys::ShardFilters;
@@ -27,7 +27,6 @@ impl LiveFilters {
     /// A store error, or a refused chunk.
     pub(crate) async fn read(
         store: &Store,
-        audience: &AudienceName,
         manifest: Manifest,
         entries: &[ChunkEntry],
         parallel: usize,
@@ -36,7 +35,7 @@ impl LiveFilters {
         let arrived = |entry: &ChunkEntry, chunk| {
             chunks.insert(entry.first_shard, chunk);
         };
-        store.chunks(audience, &manifest, entries, parallel, arrived).await?;
+        store.chunks(&manifest, entries, parallel, arrived).await?;
         Ok(Self { manifest, chunks })
     }
 

@@ -210,7 +210,7 @@ impl Loader<'_> {
         entry: &ChunkEntry,
     ) -> Result<Chunk, StoreError> {
         let Some(cache) = self.cache else {
-            let chunk = self.store.chunk(manifest.audience(), manifest, entry).await?;
+            let chunk = self.store.chunk(manifest, entry).await?;
             self.telemetry.chunk_read(ChunkSource::Store);
             return Ok(chunk);
         };

@@ -385,7 +385,7 @@ impl World {
         let mut chunks = std::collections::BTreeMap::new();
         let arrived =
             |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
-        store.chunks(&audience(), &manifest, manifest.chunks(), 2, arrived).await.unwrap();
+        store.chunks(&manifest, manifest.chunks(), 2, arrived).await.unwrap();
         let overlay = store.overlay(&audience(), current, &Overlay::default()).await.unwrap();
         Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay)
     }

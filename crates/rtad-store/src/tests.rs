@@ -153,7 +153,7 @@ impl StoreFixture {
         let mut chunks = BTreeMap::new();
         let arrived =
             |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
-        self.store().chunks(&audience(), &manifest, manifest.chunks(), 3, arrived).await?;
+        self.store().chunks(&manifest, manifest.chunks(), 3, arrived).await?;
         let overlay = self.store().overlay(&audience(), &live.current, &Overlay::default()).await?;
         Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
     }

@@ -122,7 +122,7 @@ async fn read_snapshot(store: &Store, audience: &AudienceName) -> Result<Snapsho
     let mut chunks = BTreeMap::new();
     let arrived =
         |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
-    store.chunks(audience, &manifest, manifest.chunks(), 2, arrived).await?;
+    store.chunks(&manifest, manifest.chunks(), 2, arrived).await?;
     let overlay = store.overlay(audience, &live.current, &Overlay::default()).await?;
     Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
 }

@@ -51,7 +51,7 @@ impl LiveSample {
             let manifest = store.manifest(base.audience(), current).await?;
             let entries = sampled(&manifest);
             let threads = default_threads();
-            LiveFilters::read(store, base.audience(), manifest, &entries, threads).await
+            LiveFilters::read(store, manifest, &entries, threads).await
         };
         match read.await {
             Ok(filters) if filters.manifest().keys() == 0 => Ok(None),

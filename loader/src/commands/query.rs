@@ -4,6 +4,7 @@
 //! not repeat the ids, because the output may end up in a log.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use clap::Args;
 use indicatif::HumanCount;
@@ -15,7 +16,7 @@ use rtad_core::device::{DeviceKey, KeyDigest, KeyMaker, Unusable};
 
 use super::context::{Output, Target, default_threads, runtime};
 use super::error::OtherDigest;
-use crate::input::{Counts, Kinds, each_stdin_line};
+use crate::input::{Counts, Ends, Kinds, Source, each_line};
 use crate::live_filters::{LiveFilters, chunks_of};
 
 /// Check whether devices are members. One line per id: its position on the command line or in the
@@ -80,7 +81,10 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     let is_list = args.ids == ["-"];
     let mut keys: Vec<_> = Vec::new();
     match is_list {
-        true => each_stdin_line(|line| keys.push(key(line)))?,
+        true => each_line(&Source::Stdin, Ends::Converted, &Arc::default(), |line| {
+            keys.push(key(line));
+            true
+        })?,
         false => keys.extend(args.ids.iter().map(|id| key(id.as_bytes()))),
     }
     warn_of_lookalikes(&counts);
@@ -88,9 +92,7 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
         let is_open = |key: &DeviceKey| overlay.membership(key).is_none();
         let open: Vec<_> = keys.iter().filter_map(|key| key.ok()).filter(is_open).collect();
         let needed = chunks_of(&manifest, &open, u64::MAX);
-        let audience = &args.target.audience;
-        let filters =
-            LiveFilters::read(&store, audience, manifest, &needed, default_threads()).await?;
+        let filters = LiveFilters::read(&store, manifest, &needed, default_threads()).await?;
         // Deltas take precedence over filters.
         let is_member = |key: &DeviceKey| overlay.membership(key).or_else(|| filters.contains(key));
         let answer = |key: &Result<DeviceKey, Unusable>| match key {
@@ -104,7 +106,7 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
         };
         let has_values = filters.manifest().filter().value_bits() > 0;
         Ok::<_, CommandError>(QueryReport {
-            audience: audience.as_str().to_owned(),
+            audience: args.target.audience.as_str().to_owned(),
             generation: filters.manifest().generation(),
             answers: keys.iter().map(answer).collect(),
             values: has_values.then(|| keys.iter().map(value).collect()),

@@ -200,8 +200,7 @@ async fn load(
         chunks.insert(entry.first_shard, Arc::new(chunk));
         progress.add(1);
     };
-    let read =
-        store.chunks(&args.target.audience, &manifest, manifest.chunks(), threads, arrived).await;
+    let read = store.chunks(&manifest, manifest.chunks(), threads, arrived).await;
     read.map_err(fault)?;
     check_statistics(&manifest, &survey)?;
     let in_order =

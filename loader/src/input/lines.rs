@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::block::{BLOCK_BYTES, Block, MAX_ROW_BYTES, Pool, Rows};
 use super::error::InputError;
 use super::open::{Ends, Opened, Source};
+use crate::progress::Bytes;
 
 /// Reads all of `reader` and sends blocks of whole lines, until `send` returns false.
 pub(super) fn read_blocks(
@@ -65,17 +66,25 @@ pub(super) fn read_blocks(
     }
 }
 
-/// Calls `each` with the lines of stdin, decompressed, without their line ends. A line longer than
-/// the limit is cut just beyond it.
-pub(crate) fn each_stdin_line(mut each: impl FnMut(&[u8])) -> Result<(), InputError> {
-    let mut stdin = Opened::open(&Source::Stdin, Ends::Converted, &Arc::default())?;
+/// Calls `each` with the lines of a source, decompressed, without their line ends, until it returns
+/// false. With [`Ends::Converted`] also without byte order marks. A line longer than the limit may
+/// be cut just beyond it.
+pub(crate) fn each_line(
+    source: &Source,
+    ends: Ends,
+    bytes: &Arc<Bytes>,
+    mut each: impl FnMut(&[u8]) -> bool,
+) -> Result<(), InputError> {
+    let mut opened = Opened::open(source, ends, bytes)?;
     let pool = Pool::default();
-    let read = read_blocks(&mut stdin, 0, &pool, |block| {
-        lines(&block.bytes[..block.len]).for_each(|line| each(without_mark(line)));
+    let is_text = ends == Ends::Converted;
+    let read = read_blocks(&mut opened, 0, &pool, |block| {
+        let goes_on = lines(&block.bytes[..block.len])
+            .all(|line| each(if is_text { without_mark(line) } else { line }));
         pool.give_back(block.bytes);
-        true
+        goes_on
     });
-    read.map_err(|error| stdin.failed(error))
+    read.map_err(|error| opened.failed(error))
 }
 
 /// Strips a byte order mark, which files that were joined have within them.

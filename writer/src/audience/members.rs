@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::task::JoinHandle;
 
 use rtad_core::snapshot::{AudienceName, Chunk, ChunkEntry, Current, Digest, Overlay, Snapshot};
@@ -107,15 +106,8 @@ async fn load(
         .filter(|entry| !chunks.contains_key(&entry.digest))
         .cloned()
         .collect();
-    let mut reads = Vec::new();
-    for entry in &missing {
-        reads.push(store.chunk(&audience, &manifest, entry));
-    }
-    let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
-    while let Some(chunk) = reads.try_next().await? {
-        chunks.insert(*chunk.digest(), Arc::new(chunk));
-    }
-    drop(reads);
+    let arrived = |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.digest, Arc::new(chunk)));
+    store.chunks(&manifest, &missing, PARALLEL_CHUNKS, arrived).await?;
     let in_order =
         manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
     Ok(LoadedGeneration {

@@ -1,6 +1,7 @@
 //! Chunks: read block by block, and verified on the way.
 
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use object_store::ObjectStoreExt;
 
 use super::store::Store;
@@ -38,12 +39,11 @@ impl Store {
     /// A store error, or a refused chunk.
     pub async fn chunk(
         &self,
-        audience: &AudienceName,
         manifest: &Manifest,
         entry: &ChunkEntry,
     ) -> Result<Chunk, StoreError> {
         let decoder = ChunkDecoder::new(manifest.filter(), entry);
-        Ok(self.chunk_copied(audience, entry, decoder, ()).await?.0)
+        Ok(self.chunk_copied(manifest.audience(), entry, decoder, ()).await?.0)
     }
 
     /// The file of one chunk, verified. Takes its size in memory twice.
@@ -113,20 +113,22 @@ impl Store {
     /// The first that occurs; the other reads are then abandoned.
     pub async fn chunks(
         &self,
-        audience: &AudienceName,
         manifest: &Manifest,
         entries: &[ChunkEntry],
         parallel: usize,
         mut arrived: impl FnMut(&ChunkEntry, Chunk),
     ) -> Result<(), StoreError> {
-        let reads = entries
-            .iter()
-            .map(|entry| async move { Ok((entry, self.chunk(audience, manifest, entry).await?)) });
-        let mut reads = stream::iter(reads).buffer_unordered(parallel.max(1));
-        while let Some(read) = reads.next().await {
+        let (mut waiting, mut reads) = (entries.iter(), FuturesUnordered::new());
+        loop {
+            // No stream of a closure: its future could not be spawned.
+            while reads.len() < parallel.max(1)
+                && let Some(entry) = waiting.next()
+            {
+                reads.push(async move { Ok((entry, self.chunk(manifest, entry).await?)) });
+            }
+            let Some(read) = reads.next().await else { return Ok(()) };
             let (entry, chunk) = read?;
             arrived(entry, chunk);
         }
-        Ok(())
     }
 }

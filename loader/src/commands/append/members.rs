@@ -48,8 +48,7 @@ impl MemberCheck {
         keys.sort_unstable();
         keys.dedup();
         let entries = chunks_of(&manifest, &keys, MAX_FILTER_BYTES);
-        let filters =
-            LiveFilters::read(store, audience, manifest, &entries, default_threads()).await?;
+        let filters = LiveFilters::read(store, manifest, &entries, default_threads()).await?;
         keys.retain(|key| filters.contains(key).is_some());
         let before = store.overlay(audience, current, &Overlay::default()).await?;
         Ok(Self { keys, filters, before })

@@ -1,20 +1,17 @@
 //! Line reader of `dedup`: keys and text of each line. The parsers of `input` give keys only.
 
-use std::io::{BufRead, BufReader};
-
 use rtad_cli::command_error::CommandError;
 use rtad_core::device::{Case, DeviceKey, Unusable};
 
 use super::first_seen::FirstSeen;
 use crate::input::{
-    Counts, Ends, Input, InputCounts, InputError, Kinds, Layout, Opened, Reason, Source, expect,
+    Counts, Ends, Input, InputCounts, Kinds, Layout, Reason, Source, each_line, expect,
 };
 use crate::progress::Progress;
 
 /// Longest line; longer ones are malformed.
 const MAX_LINE_BYTES: usize = 64 << 10;
-const BUFFER_BYTES: usize = 1 << 20;
-/// Rows between two updates of the progress and checks for errors.
+/// Rows between two updates of the progress.
 const ROWS_PER_UPDATE: u64 = 1 << 16;
 
 pub(super) struct LineKeys<'a> {
@@ -43,26 +40,21 @@ impl<'a> LineKeys<'a> {
         for (index, source) in sources.iter().enumerate() {
             // Every byte counts with --text.
             let ends = if self.kinds.is_some() { Ends::Converted } else { Ends::Kept };
-            let opened = Opened::open(source, ends, progress.bytes())?;
-            let mut reader = BufReader::with_capacity(BUFFER_BYTES, opened);
-            counts.add_to(index, &self.read_one(&mut reader, first, progress)?);
+            counts.add_to(index, &self.read_one((source, ends), first, progress)?);
         }
         Ok(counts)
     }
 
     fn read_one(
         &self,
-        reader: &mut BufReader<Opened>,
+        (source, ends): (&Source, Ends),
         first: &mut FirstSeen,
         progress: &Progress,
     ) -> Result<Counts, CommandError> {
-        let mut counts = Counts::default();
-        let (mut line, mut keys) = (Vec::new(), Vec::new());
-        while let Some(is_whole) = next_line(reader, &mut line)? {
-            let text = line.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.kinds.is_some());
-            let text = text.unwrap_or(&line);
+        let (mut counts, mut keys) = (Counts::default(), Vec::new());
+        each_line(source, ends, progress.bytes(), |text| {
             keys.clear();
-            match self.keys(text, is_whole, &mut keys) {
+            match self.keys(text, &mut keys) {
                 Ok(()) => {
                     self.kinds.inspect(|kinds| counts.accept(kinds.of(text), None, text));
                     // An id with several spellings is new if any spelling is; all of them become
@@ -79,16 +71,14 @@ impl<'a> LineKeys<'a> {
             counts.keys += keys.len() as u64;
             if counts.rows.is_multiple_of(ROWS_PER_UPDATE) {
                 progress.add(ROWS_PER_UPDATE);
-                if let Some(error) = first.failed.take() {
-                    return Err(error);
-                }
             }
-        }
-        Ok(counts)
+            first.failed.is_none()
+        })?;
+        first.failed.take().map_or(Ok(counts), Err)
     }
 
-    fn keys(&self, text: &[u8], is_whole: bool, keys: &mut Vec<DeviceKey>) -> Result<(), Reason> {
-        if !is_whole {
+    fn keys(&self, text: &[u8], keys: &mut Vec<DeviceKey>) -> Result<(), Reason> {
+        if text.len() > MAX_LINE_BYTES {
             return Err(Reason::TooLong);
         }
         let Some(kinds) = self.kinds else {
@@ -101,35 +91,5 @@ impl<'a> LineKeys<'a> {
             Unusable::Blank => Reason::Blank,
             Unusable::Malformed => Reason::Malformed,
         })
-    }
-}
-
-/// Reads a line, without its line end, into `line`. `Some(false)`: the line is too long and `line`
-/// holds its start. `None`: end of input.
-fn next_line(
-    reader: &mut BufReader<Opened>,
-    line: &mut Vec<u8>,
-) -> Result<Option<bool>, InputError> {
-    line.clear();
-    let (mut is_whole, mut is_any) = (true, false);
-    loop {
-        let buffer = match reader.fill_buf() {
-            Ok(buffer) => buffer,
-            Err(error) => return Err(reader.get_ref().failed(error)),
-        };
-        if buffer.is_empty() {
-            return Ok(is_any.then_some(is_whole));
-        }
-        is_any = true;
-        let end = memchr::memchr(b'\n', buffer);
-        let part = &buffer[..end.unwrap_or(buffer.len())];
-        let room = MAX_LINE_BYTES + 1 - line.len();
-        line.extend_from_slice(&part[..part.len().min(room)]);
-        is_whole &= line.len() <= MAX_LINE_BYTES;
-        let used = end.map_or(part.len(), |end| end + 1);
-        reader.consume(used);
-        if end.is_some() {
-            return Ok(Some(is_whole));
-        }
     }
 }
