@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::file::FileError;
 use super::folder::Folder;
@@ -56,7 +56,7 @@ impl Caps {
             // A strategy that returns reads its file.
             self.save();
         }
-        let old = self.served().clone();
+        let old = self.served.lock().clone();
         let started = |(index, strategy): (usize, &Strategy)| {
             let config = caps.get(index)?.as_ref()?;
             let old = old.iter().find(|cap| cap.strategy() == strategy.name);
@@ -65,7 +65,7 @@ impl Caps {
         };
         let started: Vec<_> = strategies.iter().enumerate().map(started).collect();
         // Nothing is granted to a cap while it changes.
-        let mut served = self.served();
+        let mut served = self.served.lock();
         let cap = |(index, started): (usize, Option<Arc<Cap>>)| {
             let config = caps.get(index)?.as_ref()?;
             let old = || old.iter().find(|cap| cap.strategy() == strategies[index].name);
@@ -130,7 +130,7 @@ impl Caps {
     /// Adds devices that were leased for a table. A reload during the call may have replaced its
     /// cap, or ended it: the retired cap then gives them back.
     pub(super) fn grant(&self, counted: &PeriodTable, devices: u64) {
-        if !self.served().iter().any(|cap| cap.add_leased(counted, devices)) {
+        if !self.served.lock().iter().any(|cap| cap.add_leased(counted, devices)) {
             counted.add_leased(devices, true);
         }
     }
@@ -139,7 +139,7 @@ impl Caps {
     /// not used.
     pub async fn close(self: Arc<Self>, is_idle: bool) {
         if is_idle {
-            let caps = [self.served().clone(), self.retired.lock().clone()].concat();
+            let caps = [self.served.lock().clone(), self.retired.lock().clone()].concat();
             self.leases.close(&caps).await;
         }
         let _ = tokio::task::spawn_blocking(move || {
@@ -180,7 +180,7 @@ impl Caps {
     pub async fn run(self: Arc<Self>) {
         let lease = async {
             loop {
-                let served = self.served().clone();
+                let served = self.served.lock().clone();
                 self.leases.renew(&served, |counted, devices| self.grant(counted, devices)).await;
                 self.end_retired().await;
                 tokio::time::sleep(lease::TICK).await;
@@ -208,7 +208,7 @@ impl Caps {
         let mut saving: Option<tokio::task::JoinHandle<Duration>> = None;
         loop {
             tokio::time::sleep(FOLLOW_INTERVAL).await;
-            let served = self.served().clone();
+            let served = self.served.lock().clone();
             for cap in served {
                 cap.follow(SystemTime::now(), Instant::now());
             }
@@ -234,7 +234,7 @@ impl Caps {
         if *is_closed {
             return;
         }
-        let mut caps = self.served().clone();
+        let mut caps = self.served.lock().clone();
         for old in self.retired.lock().iter().rev() {
             // The file of a strategy is that of its last cap.
             if caps.iter().all(|cap| cap.strategy() != old.strategy()) {
@@ -259,9 +259,5 @@ impl Caps {
             let folder = folder.path().display();
             tracing::warn!(%folder, error, "caps were not saved: a restart counts devices anew");
         }
-    }
-
-    fn served(&self) -> MutexGuard<'_, Vec<Arc<Cap>>> {
-        self.served.lock()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::error::StartError;
@@ -27,7 +27,7 @@ impl Priority {
     /// Gives present and future threads the lowest priority, so that hashing delays no request by a
     /// time slice. Has no effect on kernels without thread priorities.
     pub(super) fn lower(&self) {
-        let mut threads = self.threads();
+        let mut threads = self.0.lock();
         threads.is_low = true;
         #[cfg(target_os = "linux")]
         for thread in &threads.running {
@@ -37,7 +37,7 @@ impl Priority {
 
     /// Called by each thread first.
     fn enter(&self) {
-        let mut threads = self.threads();
+        let mut threads = self.0.lock();
         #[cfg(target_os = "linux")]
         {
             if threads.is_low {
@@ -49,13 +49,9 @@ impl Priority {
 
     /// Called by each thread last: another thread may get its id.
     fn leave(&self) {
-        let mut threads = self.threads();
+        let mut threads = self.0.lock();
         #[cfg(target_os = "linux")]
         threads.running.retain(|thread| Some(*thread) != this_thread());
-    }
-
-    fn threads(&self) -> MutexGuard<'_, PriorityState> {
-        self.0.lock()
     }
 }
 

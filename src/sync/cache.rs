@@ -31,7 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use copy::ChunkCopy;
 use errors::CacheErrors;
@@ -192,7 +192,8 @@ impl Cache {
         change: impl FnOnce(&Path, Option<CachedState>) -> Option<CachedState> + Send + 'static,
     ) -> Option<CachedState> {
         let (folder, errors) = (self.folder(audience), Arc::clone(&self.errors));
-        let (last_seen, sequence) = (self.last_seen().get(audience).cloned(), current.sequence);
+        let (last_seen, sequence) =
+            (self.last_seen.lock().get(audience).cloned(), current.sequence);
         let state = on_disk(move || {
             let found = CachedState::read(&folder).ok();
             let is_later = found.as_ref().is_some_and(|found| found.newest().sequence > sequence);
@@ -208,7 +209,7 @@ impl Cache {
             Some(state)
         });
         let state = state.await.flatten()?;
-        self.last_seen().insert(audience.clone(), state.clone());
+        self.last_seen.lock().insert(audience.clone(), state.clone());
         Some(state)
     }
 
@@ -243,7 +244,7 @@ impl Cache {
         .await
         .flatten();
         if let Some((state, _)) = &last {
-            self.last_seen().insert(audience.clone(), state.clone());
+            self.last_seen.lock().insert(audience.clone(), state.clone());
         }
         last
     }
@@ -254,13 +255,9 @@ impl Cache {
         let state = on_disk(move || CachedState::read(&folder).ok()).await.flatten();
         let is_cached = state.is_some();
         if let Some(state) = state {
-            self.last_seen().insert(audience.clone(), state);
+            self.last_seen.lock().insert(audience.clone(), state);
         }
         is_cached
-    }
-
-    fn last_seen(&self) -> MutexGuard<'_, HashMap<AudienceName, CachedState>> {
-        self.last_seen.lock()
     }
 }
 

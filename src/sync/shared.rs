@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::cap::Caps;
 use crate::history::History;
@@ -107,12 +107,12 @@ pub struct SyncHistory(Mutex<BTreeMap<AudienceName, VecDeque<SyncRun>>>);
 impl SyncHistory {
     /// Result of the last poll of the audience; `None` before the first.
     pub fn last(&self, audience: &AudienceName) -> Option<LastSync> {
-        Some(self.audiences().get(audience)?.front()?.last.clone())
+        Some(self.0.lock().get(audience)?.front()?.last.clone())
     }
 
     /// Recent polls of the audience, newest first.
     pub fn runs(&self, audience: &AudienceName) -> Vec<SyncRun> {
-        self.audiences().get(audience).map_or_else(Vec::new, |runs| runs.iter().cloned().collect())
+        self.0.lock().get(audience).map_or_else(Vec::new, |runs| runs.iter().cloned().collect())
     }
 
     pub(super) fn record(
@@ -123,7 +123,7 @@ impl SyncHistory {
         took: Duration,
     ) {
         let seconds = took.as_secs_f64();
-        let mut audiences = self.audiences();
+        let mut audiences = self.0.lock();
         let runs = audiences.entry(audience.clone()).or_default();
         match runs.front_mut() {
             Some(same) if generation.is_none() && same.last.result == last.result => {
@@ -142,10 +142,6 @@ impl SyncHistory {
                 runs.truncate(MAX_RUNS);
             }
         }
-    }
-
-    fn audiences(&self) -> MutexGuard<'_, BTreeMap<AudienceName, VecDeque<SyncRun>>> {
-        self.0.lock()
     }
 }
 

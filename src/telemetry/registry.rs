@@ -8,7 +8,7 @@ use metrics::{Counter, Gauge, Label};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use rtad_http::budget::ByteBudget;
 use rtad_http::refusals::{RefusalLabels, RefusalLog, Refusals};
@@ -104,7 +104,7 @@ impl Telemetry {
 
     /// Metrics of a platform's route.
     pub fn platform_route(&self, platform: &str) -> RouteMetrics {
-        let mut labeled = self.labeled();
+        let mut labeled = self.labeled.lock();
         let route = labeled.platform_routes.entry(platform.to_owned());
         route.or_insert_with(|| RouteMetrics::new(platform)).clone()
     }
@@ -125,7 +125,7 @@ impl Telemetry {
             })
         };
         let key = (platform.to_owned(), strategy.to_owned());
-        let mut labeled = self.labeled();
+        let mut labeled = self.labeled.lock();
         let labeled = &mut *labeled;
         let counters =
             if is_shadow { &mut labeled.shadow_decisions } else { &mut labeled.decisions };
@@ -146,7 +146,7 @@ impl Telemetry {
             })
         };
         let key = [strategy, experiment, bucket].map(str::to_owned);
-        self.labeled().buckets.entry(key).or_insert_with(new).clone()
+        self.labeled.lock().buckets.entry(key).or_insert_with(new).clone()
     }
 
     /// Counter of a strategy's bids with the value of a row, counted from 0. The default has no
@@ -164,7 +164,7 @@ impl Telemetry {
             [("strategy", strategy), ("row", &row), ("audience", audience), ("tier", tiers)];
         let new = || ValueCounter::new(self.counter("rtad_bid_values_total", &labels));
         let key = [strategy, &row, audience, tiers].map(str::to_owned);
-        self.labeled().values.entry(key).or_insert_with(new).clone()
+        self.labeled.lock().values.entry(key).or_insert_with(new).clone()
     }
 
     /// Distinct devices with a bid.
@@ -179,7 +179,7 @@ impl Telemetry {
                 self.counter("rtad_ids_total", &[("kind", kind), ("result", result)])
             })
         };
-        self.labeled().ids.entry(kind.to_owned()).or_insert_with(new).clone()
+        self.labeled.lock().ids.entry(kind.to_owned()).or_insert_with(new).clone()
     }
 
     /// Counts a finished request.
@@ -207,7 +207,7 @@ impl Telemetry {
                 let labels = [("platform", platform), ("cause", cause)];
                 FailureCounter::new(self.counter("rtad_platform_failures_total", &labels))
             };
-            let mut labeled = self.labeled();
+            let mut labeled = self.labeled.lock();
             labeled.failures.entry((platform.to_owned(), cause)).or_insert_with(new).clone()
         })
     }
@@ -296,7 +296,7 @@ impl Telemetry {
             self.gauge("rtad_buffered_bytes", &[]).set(budget.taken() as f64);
             self.shed.increment(budget.take_refusals());
         }
-        let labeled = self.labeled();
+        let labeled = self.labeled.lock();
         let routes = || self.routes.iter().chain(labeled.platform_routes.values());
         for route in routes() {
             self.requests(&route.route, "200").absolute(route.ok());
@@ -315,7 +315,7 @@ impl Telemetry {
 
     /// Decisions since the start, those in shadow too.
     pub fn decision_totals(&self) -> BTreeMap<DecisionLabels, u64> {
-        let labeled = self.labeled();
+        let labeled = self.labeled.lock();
         let counters = [(&labeled.decisions, false), (&labeled.shadow_decisions, true)];
         let totals = counters.into_iter().flat_map(|(counters, is_shadow)| {
             let of = move |((platform, strategy), it): (&(String, String), &DecisionCounters)| {
@@ -328,7 +328,7 @@ impl Telemetry {
 
     /// Requests since the start by route, and whether they were answered with 200.
     pub fn request_totals(&self) -> BTreeMap<(String, bool), u64> {
-        let labeled = self.labeled();
+        let labeled = self.labeled.lock();
         let routes = self.routes.iter().chain(labeled.platform_routes.values());
         let totals = routes.flat_map(|route| {
             let ok = route.ok();
@@ -346,7 +346,7 @@ impl Telemetry {
     /// Logs failures of platforms' requests and problems of rtad's own routes, at most once a
     /// minute for each cause.
     pub fn log_refusals(&self, log: &mut RefusalLog) {
-        let labeled = self.labeled();
+        let labeled = self.labeled.lock();
         let totals = labeled.failures.iter().map(|(labels, it)| (labels.clone(), it.total()));
         for ((platform, cause), requests) in log.due(totals, Instant::now()) {
             tracing::warn!(platform, cause, requests, "requests not answered by their ids");
@@ -357,11 +357,7 @@ impl Telemetry {
 
     /// Ids since the start.
     pub fn id_totals(&self) -> BTreeMap<IdLabels, u64> {
-        self.labeled().ids.iter().flat_map(|(kind, ids)| ids.totals(kind)).collect()
-    }
-
-    fn labeled(&self) -> MutexGuard<'_, LabeledCounters> {
-        self.labeled.lock()
+        self.labeled.lock().ids.iter().flat_map(|(kind, ids)| ids.totals(kind)).collect()
     }
 
     /// Drains the exporter's histograms: without it, memory grows until a scrape.

@@ -8,7 +8,7 @@ use metrics::{Counter, Gauge, Label, Unit};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use rtad_core::snapshot::AudienceName;
 use rtad_http::refusals::{RefusalLog, Refusals};
@@ -79,7 +79,7 @@ impl Telemetry {
 
     /// Counts a write by result, if the audience was ever opened.
     pub(super) fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
-        if self.known().contains(audience) {
+        if self.known.lock().contains(audience) {
             self.writes(audience, op, result).increment(1);
         }
     }
@@ -87,7 +87,7 @@ impl Telemetry {
     /// Enables counting for the audience. Failure counters start at 0: Prometheus does not see an
     /// increase in a counter that first appears with a nonzero value.
     pub(super) fn opened(&self, audience: &AudienceName) {
-        if !self.known().insert(audience.clone()) {
+        if !self.known.lock().insert(audience.clone()) {
             return;
         }
         for op in Op::ALL {
@@ -103,10 +103,6 @@ impl Telemetry {
                 let _ = self.writes(audience, op, failure.code());
             }
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashSet<AudienceName>> {
-        self.known.lock()
     }
 
     fn writes(&self, audience: &AudienceName, op: Op, result: &'static str) -> Counter {

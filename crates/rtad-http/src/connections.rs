@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use socket2::TcpKeepalive;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -111,30 +111,27 @@ impl<S> Connections<S> {
                 () = closing(&mut phase), if !is_closing => is_closing = true,
                 () = tokio::time::sleep(self.idle_timeout / INSPECTIONS) => {}
             }
-            self.open().retain_mut(|watched| inspect(watched, is_closing));
+            self.open.lock().retain_mut(|watched| inspect(watched, is_closing));
         }
     }
 
     /// Closes all connections, each after the request that it is answering or has sent.
     pub(crate) fn end_after_request(&self) {
-        for connection in self.open().iter().filter_map(|watched| watched.connection.upgrade()) {
+        for connection in self.open.lock().iter().filter_map(|watched| watched.connection.upgrade())
+        {
             connection.give_order(END_AFTER_REQUEST);
         }
     }
 
     /// Adds a connection to the watch. Removes ended ones before the list grows.
     fn add(&self, watched: Watched) {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         if open.len() == open.capacity() {
             open.retain(|watched| watched.connection.strong_count() > 0);
             let additional = open.len().max(16);
             open.reserve(additional);
         }
         open.push(watched);
-    }
-
-    fn open(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.open.lock()
     }
 
     fn prepare(&self, stream: StdStream) -> io::Result<TcpStream> {
@@ -271,6 +268,6 @@ mod tests {
             drop(client);
             Arc::clone(&connections).serve(server, ()).await;
         }
-        assert!(connections.open().capacity() < 64, "{}", connections.open().capacity());
+        assert!(connections.open.lock().capacity() < 64, "{}", connections.open.lock().capacity());
     }
 }

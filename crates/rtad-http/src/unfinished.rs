@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// Counts requests that wait for the rest of their bodies.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Unfinished {
     /// A permit to wait; `None` at a limit. The 2^64 addresses of an IPv6 network are one peer.
     pub fn permit(&self, peer: IpAddr) -> Option<UnfinishedPermit<'_>> {
         let peer = network_of(peer);
-        let mut peers = self.peers();
+        let mut peers = self.peers.lock();
         let of_peer = peers.by_peer.get(&peer).copied().unwrap_or(0);
         if peers.total >= self.limit || of_peer >= self.limit.div_ceil(2) {
             return None;
@@ -35,10 +35,6 @@ impl Unfinished {
         peers.total += 1;
         peers.by_peer.insert(peer, of_peer + 1);
         Some(UnfinishedPermit { unfinished: self, peer })
-    }
-
-    fn peers(&self) -> MutexGuard<'_, Peers> {
-        self.peers.lock()
     }
 }
 
@@ -51,7 +47,7 @@ pub struct UnfinishedPermit<'a> {
 
 impl Drop for UnfinishedPermit<'_> {
     fn drop(&mut self) {
-        let mut peers = self.unfinished.peers();
+        let mut peers = self.unfinished.peers.lock();
         peers.total -= 1;
         match peers.by_peer.get_mut(&self.peer) {
             Some(count) if *count > 1 => *count -= 1,
@@ -91,7 +87,7 @@ mod tests {
         assert!(permit("2001:db8:0:0:ffff::").is_none(), "the same network");
         assert!(permit("2001:db8:0:1::").is_some());
         drop(others);
-        assert!(unfinished.peers().by_peer.is_empty());
+        assert!(unfinished.peers.lock().by_peer.is_empty());
         assert!(Unfinished::new(1).permit(peer("10.0.0.1")).is_some());
     }
 }

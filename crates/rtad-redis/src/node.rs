@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -111,7 +111,7 @@ impl Node {
 
     /// The open connection, or a new one.
     async fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, RedisError> {
-        if let Some(connection) = self.state().connection.clone() {
+        if let Some(connection) = self.state.lock().connection.clone() {
             return Ok(connection);
         }
         let begun = Instant::now();
@@ -119,7 +119,7 @@ impl Node {
         let connecting = timeout_at(deadline, self.connecting.lock());
         let _connecting = connecting.await.map_err(|_| timed_out())?;
         let resume = {
-            let state = self.state();
+            let state = self.state.lock();
             if let Some(connection) = &state.connection {
                 return Ok(Arc::clone(connection));
             }
@@ -134,7 +134,7 @@ impl Node {
         let until = deadline.min(Instant::now() + self.limits.connect);
         let opened = timeout_at(until, self.connector.open(&self.address)).await;
         let opened = opened.unwrap_or_else(|_| Err(timed_out()));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match opened {
             Ok(connection) => {
                 let connection = Arc::new(connection);
@@ -151,14 +151,10 @@ impl Node {
     /// Gives up a connection, unless another request has replaced it already. Requests in flight
     /// keep it open until they end.
     fn close(&self, failed: &Arc<Connection>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.connection.as_ref().is_some_and(|open| Arc::ptr_eq(open, failed)) {
             state.connection = None;
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, NodeState> {
-        self.state.lock()
     }
 }
 

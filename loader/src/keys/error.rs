@@ -4,7 +4,6 @@ use std::io;
 
 /// Failure of a spill directory, or of a shard or chunk that does not fit memory.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum SpillError {
     #[error("spill directory {dir}: another build uses it; choose another with --spill-dir")]
     InUse { dir: String },

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use rtad_core::device::DeviceKey;
 
@@ -39,10 +39,6 @@ impl<'m, 'd> Keys<'m, 'd> {
         }
     }
 
-    fn partition(&self, partition: usize) -> MutexGuard<'_, Vec<Segment<'m>>> {
-        self.full[partition].lock()
-    }
-
     /// Takes a full segment and returns an empty one, with no capacity if spilling failed.
     fn exchange(&self, partition: usize, segment: Segment<'m>) -> Segment<'m> {
         self.add(partition, segment);
@@ -59,7 +55,7 @@ impl<'m, 'd> Keys<'m, 'd> {
 
     fn add(&self, partition: usize, segment: Segment<'m>) {
         if !segment.keys().is_empty() {
-            self.partition(partition).push(segment);
+            self.full[partition].lock().push(segment);
             self.counts[partition].fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -77,7 +73,7 @@ impl<'m, 'd> Keys<'m, 'd> {
     /// Returns false if the partition had nothing to spill.
     fn spill_partition(&self, partition: usize) -> bool {
         let segments = self.spill.write(partition, || {
-            let segments = std::mem::take(&mut *self.partition(partition));
+            let segments = std::mem::take(&mut *self.full[partition].lock());
             self.counts[partition].fetch_sub(segments.len(), Ordering::Relaxed);
             segments
         });
@@ -121,10 +117,10 @@ impl<'m, 'd> Keys<'m, 'd> {
     }
 
     fn partition_keys(&self) -> Vec<u64> {
-        let count = |partition| {
-            self.partition(partition).iter().map(|segment| segment.keys().len() as u64).sum()
+        let count = |segments: &Mutex<Vec<Segment<'_>>>| {
+            segments.lock().iter().map(|segment| segment.keys().len() as u64).sum()
         };
-        (0..PARTITIONS).map(count).collect()
+        self.full.iter().map(count).collect()
     }
 
     /// All keys, sorted in place and deduplicated.
@@ -162,7 +158,7 @@ impl<'k, 'm> Filler<'k, 'm> {
 
     /// Adds keys, with the value of each or without any.
     pub(crate) fn take(&self, keys: &[DeviceKey], values: &[u8]) {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let mut values = values.iter();
         for key in keys {
             let partition = usize::from(key.as_bytes()[0]);
@@ -177,7 +173,7 @@ impl<'k, 'm> Filler<'k, 'm> {
 
     /// Adds the open segments to the shared keys.
     pub(crate) fn flush(&self) {
-        for (partition, segment) in self.open().iter_mut().enumerate() {
+        for (partition, segment) in self.open.lock().iter_mut().enumerate() {
             self.keys.add(partition, std::mem::take(segment));
         }
     }
@@ -185,9 +181,5 @@ impl<'k, 'm> Filler<'k, 'm> {
     /// Whether spilling has failed.
     pub(crate) fn is_closed(&self) -> bool {
         self.keys.spill.has_failed()
-    }
-
-    fn open(&self) -> MutexGuard<'_, Vec<Segment<'m>>> {
-        self.open.lock()
     }
 }

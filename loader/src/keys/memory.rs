@@ -4,11 +4,10 @@
 //! independent of the allocator. Pages of segments never handed out stay untouched.
 
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::slice::ChunksExactMut;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use rtad_core::memory::{Pages, Region};
 
@@ -21,10 +20,10 @@ pub(crate) type KeyBytes = [u8; 16];
 pub(crate) const KEY_BYTES: usize = size_of::<KeyBytes>();
 
 /// Unit and alignment of direct I/O. Most disks would accept an eighth of it.
-pub(super) const PAGE_BYTES: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
-/// Pages per read. Smaller reads are slower.
-pub(super) const BLOCK_PAGES: usize = 256;
+/// Bytes per read. Smaller reads are slower.
+const BLOCK_BYTES: usize = 256 * PAGE_BYTES;
 
 /// Memory for all keys.
 pub(crate) struct Slab(Region);
@@ -78,35 +77,8 @@ impl Segment<'_> {
 }
 
 /// Page-aligned buffer for direct reads.
-#[derive(Debug)]
-pub(super) struct AlignedBuffer {
-    bytes: Vec<u8>,
-    begin: usize,
-    len: usize,
-}
-
-impl AlignedBuffer {
-    /// A buffer of whole pages.
-    pub(super) fn of(pages: usize) -> Self {
-        let len = pages * PAGE_BYTES;
-        let bytes = vec![0; len + PAGE_BYTES];
-        let begin = bytes.as_ptr().addr().next_multiple_of(PAGE_BYTES) - bytes.as_ptr().addr();
-        Self { bytes, begin, len }
-    }
-}
-
-impl Deref for AlignedBuffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes[self.begin..self.begin + self.len]
-    }
-}
-
-impl DerefMut for AlignedBuffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.begin..self.begin + self.len]
-    }
+pub(super) fn block() -> Region {
+    Region::zeroed(BLOCK_BYTES, Pages::Small).expect("there is a mebibyte of addresses")
 }
 
 /// Free segments.
@@ -130,7 +102,7 @@ impl<'m> Pool<'m> {
 
     /// Takes a free segment; used ones first.
     pub(super) fn take(&self) -> Option<Segment<'m>> {
-        let mut free = self.lock();
+        let mut free = self.free.lock();
         if let Some(segment) = free.used.pop() {
             return Some(segment);
         }
@@ -141,22 +113,18 @@ impl<'m> Pool<'m> {
 
     pub(super) fn give_back(&self, segments: impl IntoIterator<Item = Segment<'m>>) {
         let emptied = |segment: Segment<'m>| Segment { len: 0, ..segment };
-        self.lock().used.extend(segments.into_iter().map(emptied));
+        self.free.lock().used.extend(segments.into_iter().map(emptied));
         self.returned.notify_all();
     }
 
     /// Waits until a segment is returned, at most [`MAX_WAIT`]: another thread may take it first.
     pub(super) fn wait(&self) {
-        let mut free = self.lock();
+        let mut free = self.free.lock();
         self.returned.wait_while_for(&mut free, |free| free.used.is_empty(), MAX_WAIT);
     }
 
     /// Number of segments ever handed out, which are resident.
     pub(super) fn touched(&self) -> usize {
-        self.lock().handed_out
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Free<'m>> {
-        self.free.lock()
+        self.free.lock().handed_out
     }
 }

@@ -3,23 +3,24 @@
 use std::ops::Range;
 
 use parking_lot::Mutex;
+use rtad_core::memory::Region;
 
 use super::distinct::Distinct;
 use super::error::SpillError;
-use super::memory::{AlignedBuffer, BLOCK_PAGES, KEY_BYTES};
+use super::memory::{KEY_BYTES, block};
 
 /// One thread's reusable buffers for reading keys.
 #[derive(Debug)]
 pub(crate) struct Worker {
     /// Keys as numbers: compared in one step, in the same order as byte by byte.
     pub(super) unit: Vec<u128>,
-    pub(super) block: AlignedBuffer,
+    pub(super) block: Region,
 }
 
 impl Worker {
     /// Reserves `unit_bytes` for keys. Keys in memory may need more later.
     pub(crate) fn new(unit_bytes: usize) -> Self {
-        Self { unit: vec![0; unit_bytes / KEY_BYTES], block: AlignedBuffer::of(BLOCK_PAGES) }
+        Self { unit: vec![0; unit_bytes / KEY_BYTES], block: block() }
     }
 }
 

@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 
 use super::dir::SpillDir;
 use super::error::SpillError;
-use super::memory::{AlignedBuffer, BLOCK_PAGES, KEY_BYTES, Segment};
+use super::memory::{KEY_BYTES, Segment, block};
 use super::partition::{PARTITIONS, SHARDS_PER_PARTITION};
 
 /// Number of keys per shard of a partition.
@@ -56,7 +56,7 @@ impl SpillFile {
     /// Reads all keys through `block` and passes them to `each`.
     pub(super) fn read(
         &self,
-        block: &mut AlignedBuffer,
+        block: &mut [u8],
         mut each: impl FnMut(&[[u8; KEY_BYTES]]),
     ) -> io::Result<()> {
         let (mut offset, end) = (0, self.keys * KEY_BYTES as u64);
@@ -191,7 +191,7 @@ impl<'d> Spill<'d> {
     /// keys.
     pub(super) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
         let read = |source| SpillError::Read { dir: self.dir.shown(), source };
-        let mut block = AlignedBuffer::of(BLOCK_PAGES);
+        let mut block = block();
         let mut reopened = |(partition, bytes): (usize, &u64)| {
             let mut file = SpillFile::empty(self.dir.reopen(partition, *bytes)?);
             direct(&file.file, true);

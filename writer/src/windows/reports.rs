@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use rtad_window::Key;
@@ -46,14 +46,10 @@ impl Reports {
         reports
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Blocks the window's thread at its next report.
     #[cfg(test)]
     pub(super) fn hold(&self) -> impl Sized {
-        self.state()
+        self.state.lock()
     }
 
     pub(super) fn add<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
@@ -61,7 +57,7 @@ impl Reports {
         if keys.peek().is_none() {
             return;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.renews {
             state.keys.extend(keys);
         }
@@ -76,7 +72,7 @@ impl Reports {
 
     /// Asks for a publication of the whole audience.
     pub(super) fn renew(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.keys = Vec::new();
         state.renews = true;
         state.waiting.get_or_insert_with(Instant::now);
@@ -86,7 +82,7 @@ impl Reports {
 
     /// Takes what is due.
     pub(super) fn take(&self) -> Option<Due> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.writing = state.writing.or(state.waiting);
         state.waiting = None;
         if std::mem::take(&mut state.renews) {
@@ -102,12 +98,12 @@ impl Reports {
 
     /// Removes the reports taken, which are published.
     pub(super) fn done(&self) {
-        self.state().writing = None;
+        self.state.lock().writing = None;
     }
 
     /// Returns the reports taken, which are not published: they wait again.
     pub(super) fn retry(&self, due: Due) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.waiting = state.writing.take().or(state.waiting);
         match due {
             Due::Changes(keys) if !state.renews => state.keys.extend(keys),
@@ -123,7 +119,7 @@ impl Reports {
 
     /// Age of the oldest report that is not published.
     pub(super) fn lag(&self) -> Duration {
-        let state = self.state();
+        let state = self.state.lock();
         let oldest = state.writing.or(state.waiting);
         oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed())
     }

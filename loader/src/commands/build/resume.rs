@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use rtad_cli::command_error::CommandError;
@@ -239,19 +239,15 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    fn ledger(&self) -> MutexGuard<'_, ReadProgress> {
-        self.ledger.lock()
-    }
-
     /// Counts of completed inputs, by index.
     pub(super) fn ended(&self) -> BTreeMap<usize, Counts> {
-        self.ledger().ended.clone()
+        self.ledger.lock().ended.clone()
     }
 
     /// Counts of all completed inputs.
     pub(super) fn counts(&self, sources: usize) -> InputCounts {
         let mut sum = InputCounts::new(sources);
-        self.ledger().ended.iter().for_each(|(source, counts)| sum.add_to(*source, counts));
+        self.ledger.lock().ended.iter().for_each(|(source, counts)| sum.add_to(*source, counts));
         sum
     }
 
@@ -340,13 +336,13 @@ impl KeySink for CheckpointSink<'_, '_, '_> {
     }
 
     fn parsed(&mut self, source: usize, counts: &Counts) {
-        self.checkpoints.ledger().update(source, |open| {
+        self.checkpoints.ledger.lock().update(source, |open| {
             open.parsed_blocks += 1;
             open.counts.add(counts);
         });
     }
 
     fn ended(&mut self, source: usize, blocks: u64) {
-        self.checkpoints.ledger().update(source, |open| open.all_blocks = Some(blocks));
+        self.checkpoints.ledger.lock().update(source, |open| open.all_blocks = Some(blocks));
     }
 }
