@@ -299,12 +299,7 @@ impl Probe {
 
     fn hex(&self, random: u64, hit: bool) -> [u8; 32] {
         let mut hex = [0; 32];
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        for (pair, byte) in
-            hex.as_chunks_mut::<2>().0.iter_mut().zip(self.key(random, hit).as_bytes())
-        {
-            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-        }
+        const_hex::encode_to_slice(self.key(random, hit).as_bytes(), &mut hex).expect("32 digits");
         hex
     }
 }

@@ -115,9 +115,7 @@ struct Device([String; 3]);
 impl Device {
     /// Every other device is a member by its last id; members are spread over the audience.
     fn number(index: u64, keys: u64) -> Self {
-        let hex = |key: DeviceKey| {
-            key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-        };
+        let hex = |key: DeviceKey| const_hex::encode(key.as_bytes());
         let other = |n: u64| hex(DeviceKey::of_canonical(format!("other-{index}-{n}").as_bytes()));
         let last = match index % 2 {
             0 => hex(member(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys)),
@@ -178,7 +176,7 @@ fn ocean_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
 /// By `profiles/kuaishou.proto`: one hashed id, and two raw ones of non-members.
 fn kuaishou_body(Device([imei, oaid, last]): &Device) -> Vec<u8> {
     let sign = DeviceKey::of_canonical(b"Jo825w_uEe2xLlJUAFwvSQ1795000000000bench");
-    let sign: String = sign.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sign = const_hex::encode(sign.as_bytes());
     let mut device = Vec::new();
     text(1, &imei[..15], &mut device);
     text(2, last, &mut device);

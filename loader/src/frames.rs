@@ -42,7 +42,6 @@ pub(crate) enum FrameContent {
 
 /// Invalid frames. The message gives the offset, never a key.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum FrameError {
     #[error("{input}: could not read it after byte {offset}")]
     Read { input: String, offset: u64, source: io::Error },

@@ -119,7 +119,7 @@ fn name() -> AudienceName {
 }
 
 fn hex(key: DeviceKey) -> String {
-    key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    const_hex::encode(key.as_bytes())
 }
 
 /// A request of Tencent for the device with this IDFA, for `printf`: POSIX has octal escapes only.

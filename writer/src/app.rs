@@ -122,34 +122,22 @@ impl Drop for CountedRequest<'_> {
     }
 }
 
-/// Scope that a route needs.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Needed {
-    Admin,
-    /// The area, for the window or audience in the path.
-    Area(Area),
-}
-
-impl Needed {
-    /// A path without a valid name needs the scope of all names.
-    fn scope(self, path: Option<&RawPathParams>) -> Scope {
-        let name = || path?.iter().next().and_then(|(_, name)| name.parse().ok());
-        match self {
-            Self::Admin => Scope::Admin,
-            Self::Area(area) => Scope::Area(area, name()),
-        }
-    }
+/// Scope that a route needs: that of the area for the window or audience in the path, or of an
+/// admin. A path without a valid name needs the scope of all names.
+fn scope(area: Option<Area>, path: Option<&RawPathParams>) -> Scope {
+    let name = || path?.iter().next().and_then(|(_, name)| name.parse().ok());
+    area.map_or(Scope::Admin, |area| Scope::Area(area, name()))
 }
 
 /// Admits requests of one route by their scope, and runs them with its label in metrics.
 pub(super) async fn authorize(
-    State((app, route, needed)): State<(Arc<App>, &'static str, Needed)>,
+    State((app, route, area)): State<(Arc<App>, &'static str, Option<Area>)>,
     // A path that is not UTF-8 names nothing. axum would answer it before the token is checked.
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
     next: Next,
 ) -> Response {
-    let needed = needed.scope(path.as_ref().ok());
+    let needed = scope(area, path.as_ref().ok());
     let admitted = app.admit(request.method(), request.headers(), Some(&needed));
     let admitted = admitted.and_then(|()| match has_encoding(request.headers()) {
         true => Err(ApiError::BadEncoding),

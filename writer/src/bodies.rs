@@ -66,3 +66,8 @@ pub(super) async fn with_body<T: Send + 'static>(
     let worked = tokio::task::spawn_blocking(move || work(bytes)).await;
     worked.unwrap_or(Err(ApiError::Internal))
 }
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(super) const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

@@ -13,7 +13,7 @@ use rtad_core::device::{DeviceKey, IdKind, KeyDigest, KeyMaker, Unusable};
 
 use super::app::{App, NamedAudience};
 use super::audience::{WriteRequest, Written};
-use super::bodies::{parameter, refuse_kind, refuse_parameter, with_body};
+use super::bodies::{is_zero, parameter, refuse_kind, refuse_parameter, with_body};
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::op::Op;
@@ -77,11 +77,6 @@ pub(super) async fn write(
     let new = (op == Op::AddIfAbsent).then(|| flags_per_id(&new, ids, &rejected));
     let answer = Answer { sequence, generation, accepted, rejected, entombed, without_value, new };
     Ok(json_of(StatusCode::OK, &answer))
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Maps flags per key to flags per id; a rejected id is not new.

@@ -17,7 +17,9 @@ use rtad_core::device::{DeviceKey, KeyDigest, KeyMaker};
 use rtad_window::{Key, Observed, RequestKey, Seen};
 
 use super::app::App;
-use super::bodies::{check_unix_seconds, parameter, refuse_kind, refuse_parameter, with_body};
+use super::bodies::{
+    check_unix_seconds, is_zero, parameter, refuse_kind, refuse_parameter, with_body,
+};
 use super::error::ApiError;
 use super::ids::{Ids, Text, keys_of};
 use super::windows::config::WhenFull;
@@ -217,11 +219,6 @@ struct EventsAnswer {
     /// Events of a time whose entries have expired.
     #[serde(skip_serializing_if = "is_zero")]
     late: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 pub(super) async fn events(

@@ -14,19 +14,19 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 use rtad_http::origin::is_cross_site;
 use rtad_http::problem::ProblemCode;
 
-use super::app::{App, Needed, authorize};
+use super::app::{App, authorize};
 use super::error::ApiError;
 use super::scopes::Area;
 use super::{audiences, callbacks, console, devices, events};
 
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
-    let authorized = |label: &'static str, needed, route: MethodRouter<Arc<App>>| {
-        route.route_layer(from_fn_with_state((Arc::clone(&app), label, needed), authorize))
+    let authorized = |label: &'static str, area: Option<Area>, route: MethodRouter<Arc<App>>| {
+        route.route_layer(from_fn_with_state((Arc::clone(&app), label, area), authorize))
     };
-    let admin = |label, route| authorized(label, Needed::Admin, route);
-    let of_audience = |label, route| authorized(label, Needed::Area(Area::Devices), route);
-    let of_window = |label, route| authorized(label, Needed::Area(Area::Events), route);
+    let admin = |label, route| authorized(label, None, route);
+    let of_audience = |label, route| authorized(label, Some(Area::Devices), route);
+    let of_window = |label, route| authorized(label, Some(Area::Events), route);
     let audience = of_audience("info", get(audiences::info))
         .merge(admin("create", put(audiences::create)))
         .merge(admin("delete", delete(audiences::delete)));

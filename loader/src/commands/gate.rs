@@ -97,7 +97,6 @@ pub(super) struct Gate {
 
 /// A build that exceeds a limit.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum GateError {
     #[error(
         "{keys} keys: expected at least {least} by --max-shrink {max_shrink}, as live generation \

@@ -10,7 +10,6 @@ use crate::progress::Stopped;
 
 /// An input that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum InputError {
     #[error("input {input}: no such file, and no file matches it as a pattern")]
     Missing { input: String },

@@ -69,7 +69,6 @@ impl From<Unusable> for Reason {
 
 /// A file of a flag cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum OutputFileError {
     #[error("{path}: is one of the inputs and would be overwritten")]
     IsInput { path: String },
@@ -148,10 +147,8 @@ pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), Output
 pub(crate) fn open_private(path: &Path, append: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).append(append).truncate(!append);
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
-    #[cfg(unix)]
     if file.metadata()?.is_file() {
         // An existing file keeps its mode otherwise. The mode of a pipe or /dev/stdout stays.
         use std::os::unix::fs::PermissionsExt;

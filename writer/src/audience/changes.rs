@@ -18,16 +18,15 @@ impl Session {
     pub(super) async fn apply(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
         match change {
             AudienceChange::Create(filter, fpr) => self.create(filter, fpr).await,
-            AudienceChange::State(state) => self.set(|_| Some(state), |expires| expires).await,
-            AudienceChange::Expires(expires) => self.set(|_| None, |_| expires).await,
+            AudienceChange::State(state) => self.set(|_, expires| (state, expires)).await,
+            AudienceChange::Expires(expires) => self.set(|state, _| (state, expires)).await,
             AudienceChange::Delete => self.delete().await,
         }
     }
 
     async fn set(
         &mut self,
-        state: impl Fn(State) -> Option<State>,
-        expires: impl Fn(Option<u64>) -> Option<u64>,
+        change: impl Fn(State, Option<u64>) -> (State, Option<u64>),
     ) -> Result<u64, ApiError> {
         for _ in 0..MAX_TRIES {
             self.open().await?;
@@ -37,10 +36,7 @@ impl Session {
             if current.state == State::Deleted {
                 return Err(ApiError::Deleted);
             }
-            let wanted = (
-                state(current.state).unwrap_or(current.state),
-                expires(current.expires_unix_seconds),
-            );
+            let wanted = change(current.state, current.expires_unix_seconds);
             if wanted == (current.state, current.expires_unix_seconds) {
                 return Ok(current.sequence);
             }

@@ -108,7 +108,7 @@ pub(super) struct AudienceConfig {
 }
 
 /// A valid config.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Config {
     pub(super) state_dir: PathBuf,
     /// Time that the owner acknowledges events without word from the store.
@@ -119,20 +119,6 @@ pub(crate) struct Config {
     /// Click callbacks, each with its window.
     pub(super) callbacks: Vec<(AudienceName, CallbackConfig)>,
     pub(super) audiences: Vec<AudienceConfig>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            state_dir: PathBuf::new(),
-            lease: File::default().lease,
-            tokens: Vec::new(),
-            windows: Vec::new(),
-            remote: Vec::new(),
-            callbacks: Vec::new(),
-            audiences: Vec::new(),
-        }
-    }
 }
 
 /// Tokens, windows and audiences, a line each.

@@ -13,7 +13,7 @@ use super::super::telemetry::Telemetry;
 use super::config::WindowConfig;
 
 /// Results of events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(in super::super) struct Results {
     pub(in super::super) new: u64,
     pub(in super::super) duplicate: u64,
@@ -49,19 +49,8 @@ pub(super) struct EventCounters {
     failed: Counter,
     pub(super) checks: Counter,
     pub(super) forgotten: Counter,
-    /// The same, for `GET /v1/windows`.
-    totals: Mutex<EventTotals>,
-}
-
-/// Events since the start of the process.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct EventTotals {
-    new: u64,
-    duplicate: u64,
-    full: u64,
-    unusable: u64,
-    late: u64,
-    failed: u64,
+    /// Results since the start of the process, for `GET /v1/windows`.
+    totals: Mutex<Results>,
 }
 
 fn label(window: &AudienceName) -> Label {
@@ -110,7 +99,7 @@ impl EventCounters {
         totals.failed += results.failed;
     }
 
-    pub(super) fn totals(&self) -> EventTotals {
+    pub(super) fn totals(&self) -> Results {
         *self.totals.lock()
     }
 }

@@ -17,7 +17,7 @@ use rtad_window::{Key, Observed, RequestKey, Retry, Seen};
 use super::super::error::ApiError;
 use super::super::telemetry::Telemetry;
 use super::config::{Length, RemoteConfig};
-use super::counters::{EventCounters, EventTotals, Results};
+use super::counters::{EventCounters, Results};
 
 /// Time between probes of the server.
 const PROBE: Duration = Duration::from_secs(5);
@@ -243,7 +243,7 @@ pub(in super::super) struct RemoteInfo<'a> {
     count: u16,
     backend: &'static str,
     writable: bool,
-    events: EventTotals,
+    events: Results,
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use rtad_store::write::Publication;
 use super::super::carried::{Carried, CarriedLimitArgs};
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::Gate;
-use super::super::new_manifest::new_manifest;
+use super::super::new_manifest::{NO_GENERATION, new_manifest};
 use super::super::overlap::LiveSample;
 use super::chunks::{ChunkPipeline, MemoryPool, PipelineItem};
 use super::error::BuildError;
@@ -35,8 +35,6 @@ use crate::progress::Progress;
 
 /// Concurrent chunk uploads, to hide the latency of a remote store.
 const PARALLEL_PUTS: usize = 4;
-/// Generation in the manifest of a dry run, which is never written.
-const NO_GENERATION: u64 = 0;
 
 /// Shards per chunk for a number of keys.
 pub(super) type ChunkRule = fn(&FilterSpec, u64) -> u32;

@@ -9,7 +9,6 @@ use crate::frames::BUCKETS;
 
 /// Inconsistent input or reports of the steps.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum JobError {
     #[error(
         "{audience}: live generation {generation} is signed: expected --public-key, to verify the \

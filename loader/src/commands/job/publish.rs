@@ -18,7 +18,7 @@ use super::super::error::CommonError;
 use super::super::expiry_args::ExpiryArgs;
 use super::super::gate::{Gate, GateArgs};
 use super::super::lineage_args::LineageArgs;
-use super::super::new_manifest::new_manifest;
+use super::super::new_manifest::{NO_GENERATION, new_manifest};
 use super::super::overlap::{Overlap, sampled};
 use super::super::reject_args::RejectLimit;
 use super::super::skew::Skew;
@@ -28,9 +28,6 @@ use super::publish_report::PublishReport;
 use super::spec::{ChangedKeys, Job};
 use crate::frames::BUCKETS;
 use crate::input::{InputError, Source};
-
-/// Generation in the manifest of a dry run, which is never written.
-const NO_GENERATION: u64 = 0;
 
 /// Publish the chunks of a distributed build: the last step, run once.
 ///

@@ -7,7 +7,6 @@ use super::probe::MeasuredFpr;
 
 /// A generation that failed verification.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum VerifyError {
     #[error("verification failed")]
     File(#[source] StoreError),

@@ -15,13 +15,8 @@ const WINDOW_BYTES: u64 = 8 << 20;
 /// Source of a Parquet file. May be used from any number of threads.
 #[derive(Debug)]
 pub(super) enum FileSource {
-    File {
-        file: File,
-        len: u64,
-    },
+    File { file: File, len: u64 },
     Remote(Box<Mutex<Window>>),
-    #[cfg(test)]
-    Memory(Vec<u8>),
 }
 
 /// A buffered range of a remote file.
@@ -41,8 +36,6 @@ impl FileSource {
         match self {
             Self::File { len, .. } => *len,
             Self::Remote(window) => window.lock().remote.size_bytes(),
-            #[cfg(test)]
-            Self::Memory(bytes) => bytes.len() as u64,
         }
     }
 
@@ -66,11 +59,6 @@ impl FileSource {
                 }
                 let from = (part.start - window.start) as usize;
                 let bytes = window.bytes.get(from..from + len);
-                Ok(bytes.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec())
-            }
-            #[cfg(test)]
-            Self::Memory(bytes) => {
-                let bytes = bytes.get(part.start as usize..part.end as usize);
                 Ok(bytes.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec())
             }
         }

@@ -4,7 +4,6 @@ use std::io;
 
 /// A Parquet file that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum ParquetFault {
     #[error(
         "a Parquet file is read from its end, and a pipe cannot be; \

@@ -4,6 +4,7 @@ mod hostile;
 mod write;
 
 use crate::progress::Bytes;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
@@ -57,7 +58,9 @@ fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError
         }
         true
     };
-    let access = Arc::new(FileSource::Memory(bytes.to_vec()));
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let access = Arc::new(FileSource::File { file, len: bytes.len() as u64 });
     OpenFile { name: "file".to_owned(), access, columns, value: None }.read(
         0,
         (&Pool::default(), &Bytes::default()),

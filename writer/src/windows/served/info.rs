@@ -10,7 +10,7 @@ use rtad_window::Durability;
 
 use super::super::clock::Clock;
 use super::super::config::WhenFull;
-use super::super::counters::EventTotals;
+use super::super::counters::Results;
 use super::ServedWindow;
 
 impl ServedWindow {
@@ -84,5 +84,5 @@ pub(in super::super::super) struct WindowInfo<'a> {
     checkpoint_unix_seconds: u64,
     answers_bytes: u64,
     answers_evicted: u64,
-    events: EventTotals,
+    events: Results,
 }
