@@ -15,8 +15,7 @@
 //! | `requests` | request counts and durations | `sharded_counter` |
 //! | `coupon` | registers of devices in sketches | |
 //! | `reach` | distinct devices with a bid | `coupon`, `sharded_counter` |
-//! | `decisions` | decisions and ids | `sharded_counter` |
-//! | `failures` | failures of platforms' requests | |
+//! | `decisions` | decisions, ids and failures of platforms' requests | `sharded_counter` |
 //! | `registry` | [`Telemetry`] | all above |
 //! | `cache`, `snapshots`, `pod` | metrics of sync and of the pod | `registry` |
 //! | `log` | metrics of the decision log | `registry` |
@@ -26,7 +25,6 @@ mod connections;
 mod coupon;
 mod decisions;
 mod describe;
-mod failures;
 mod log;
 mod pod;
 mod reach;
@@ -39,9 +37,8 @@ pub use cache::ChunkSource;
 pub use connections::ConnectionPermit;
 pub use coupon::ReachedDevice;
 pub use decisions::{
-    BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, ValueCounter,
+    BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, PlainCounter,
 };
-pub use failures::FailureCounter;
 pub use log::{LogDrop, LogMetrics, LogStep};
 pub use reach::{MAX_SKETCHES, PartLabels, Reach, ReachLabels, ReachSketch, devices};
 pub use registry::{InFlight, Telemetry};

@@ -15,7 +15,7 @@ use crate::platform::{Access, DeviceKeys, Failure, Platform, Verdicts};
 use crate::strategy::{
     Attributes, Decision, Experiment, Membership, Reason, Strategy, Tier, ValueEntry,
 };
-use crate::telemetry::{DecisionCounters, FailureCounter, ReachedDevice, RouteMetrics, Telemetry};
+use crate::telemetry::{DecisionCounters, PlainCounter, ReachedDevice, RouteMetrics, Telemetry};
 use rtad_core::device::KeyDigest;
 
 /// Shared pointer to the catalog: requests load it, `sync` replaces it.
@@ -57,7 +57,7 @@ pub struct ServedPlatform {
     pub route: RouteMetrics,
     /// One per strategy of the catalog; `None` for those that the platform does not map.
     decisions: Vec<Option<DecisionCounters>>,
-    failures: [FailureCounter; Failure::ALL.len()],
+    failures: [PlainCounter; Failure::ALL.len()],
 }
 
 impl ServedPlatform {

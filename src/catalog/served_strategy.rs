@@ -3,8 +3,8 @@
 use super::audience::Audience;
 use crate::strategy::{Decision, Strategy, ValueEntry};
 use crate::telemetry::{
-    DecisionCounters, MAX_SKETCHES, ReachLabels, ReachSketch, ReachedDevice, Telemetry,
-    ValueCounter,
+    DecisionCounters, MAX_SKETCHES, PlainCounter, ReachLabels, ReachSketch, ReachedDevice,
+    Telemetry,
 };
 
 /// A strategy and its counters, which are created once, not looked up per request.
@@ -16,7 +16,7 @@ pub(super) struct ServedStrategy {
     /// Counters of `/v1/decide`.
     decisions: DecisionCounters,
     /// Counters of its values, by index.
-    values: Vec<ValueCounter>,
+    values: Vec<PlainCounter>,
     /// The devices with a bid; `None` beyond the limit of sketches.
     pub(super) reach: Option<ReachSketch>,
 }

@@ -129,16 +129,16 @@ impl BucketCounters {
     }
 }
 
-/// Counter of the bids with one value.
+/// Counter of the bids with one value, or of a platform's failures with one cause.
 #[derive(Debug, Clone)]
-pub struct ValueCounter(Counts<1>);
+pub struct PlainCounter(Counts<1>);
 
-impl ValueCounter {
+impl PlainCounter {
     pub(super) fn new(counter: Counter) -> Self {
         Self(Counts::new([counter]))
     }
 
-    /// Counts a bid.
+    /// Counts one.
     #[inline]
     pub fn increment(&self) {
         self.0.counted.add(0, 1);
@@ -146,6 +146,10 @@ impl ValueCounter {
 
     pub(super) fn publish(&self) {
         self.0.publish();
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.0.counted.sum(0)
     }
 }
 
@@ -186,6 +190,7 @@ impl IdCounters {
     pub(super) fn publish(&self) {
         self.0.publish();
     }
+
     /// The counters that are not zero.
     pub(super) fn totals(&self, kind: &str) -> impl Iterator<Item = (IdLabels, u64)> {
         let sums = RESULTS.iter().enumerate().map(|(index, result)| {

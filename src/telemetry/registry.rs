@@ -15,10 +15,9 @@ use rtad_http::refusals::{RefusalLabels, RefusalLog, Refusals};
 
 use super::connections::{ConnectionPermit, OpenConnections};
 use super::decisions::{
-    BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, ValueCounter,
+    BucketCounters, DecisionCounters, DecisionLabels, IdCounters, IdLabels, PlainCounter,
 };
 use super::describe::{describe, set_initial_values};
-use super::failures::FailureCounter;
 use super::reach::Reach;
 use super::requests::{self, Route, RouteMetrics};
 use super::sharded_counter::ShardedCounter;
@@ -48,14 +47,13 @@ pub struct Telemetry {
 #[derive(Default)]
 struct LabeledCounters {
     platform_routes: BTreeMap<String, RouteMetrics>,
-    /// The counters by platform and strategy.
-    decisions: BTreeMap<(String, String), DecisionCounters>,
-    shadow_decisions: BTreeMap<(String, String), DecisionCounters>,
+    /// The counters by platform, strategy, and whether it is in shadow.
+    decisions: BTreeMap<(String, String, bool), DecisionCounters>,
     /// The counters by strategy, experiment and bucket.
     buckets: BTreeMap<[String; 3], BucketCounters>,
     /// The counters by strategy, row and audience.
-    values: BTreeMap<[String; 4], ValueCounter>,
-    failures: BTreeMap<RefusalLabels, FailureCounter>,
+    values: BTreeMap<[String; 4], PlainCounter>,
+    failures: BTreeMap<RefusalLabels, PlainCounter>,
     /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
 }
@@ -124,12 +122,8 @@ impl Telemetry {
                 self.counter(name, &labels)
             })
         };
-        let key = (platform.to_owned(), strategy.to_owned());
-        let mut labeled = self.labeled.lock();
-        let labeled = &mut *labeled;
-        let counters =
-            if is_shadow { &mut labeled.shadow_decisions } else { &mut labeled.decisions };
-        counters.entry(key).or_insert_with(new).clone()
+        let key = (platform.to_owned(), strategy.to_owned(), is_shadow);
+        self.labeled.lock().decisions.entry(key).or_insert_with(new).clone()
     }
 
     /// Counters of a strategy's decisions about the devices of a bucket.
@@ -157,12 +151,12 @@ impl Telemetry {
         row: usize,
         audience: Option<&str>,
         tiers: Option<&str>,
-    ) -> ValueCounter {
+    ) -> PlainCounter {
         let row = row.to_string();
         let (audience, tiers) = (audience.unwrap_or_default(), tiers.unwrap_or_default());
         let labels =
             [("strategy", strategy), ("row", &row), ("audience", audience), ("tier", tiers)];
-        let new = || ValueCounter::new(self.counter("rtad_bid_values_total", &labels));
+        let new = || PlainCounter::new(self.counter("rtad_bid_values_total", &labels));
         let key = [strategy, &row, audience, tiers].map(str::to_owned);
         self.labeled.lock().values.entry(key).or_insert_with(new).clone()
     }
@@ -201,11 +195,11 @@ impl Telemetry {
         &self,
         platform: &str,
         causes: [&'static str; N],
-    ) -> [FailureCounter; N] {
+    ) -> [PlainCounter; N] {
         causes.map(|cause| {
             let new = || {
                 let labels = [("platform", platform), ("cause", cause)];
-                FailureCounter::new(self.counter("rtad_platform_failures_total", &labels))
+                PlainCounter::new(self.counter("rtad_platform_failures_total", &labels))
             };
             let mut labeled = self.labeled.lock();
             labeled.failures.entry((platform.to_owned(), cause)).or_insert_with(new).clone()
@@ -302,9 +296,8 @@ impl Telemetry {
             self.requests(&route.route, "200").absolute(route.ok());
         }
         labeled.decisions.values().for_each(DecisionCounters::publish);
-        labeled.shadow_decisions.values().for_each(DecisionCounters::publish);
         labeled.buckets.values().for_each(BucketCounters::publish);
-        labeled.values.values().for_each(ValueCounter::publish);
+        labeled.values.values().chain(labeled.failures.values()).for_each(PlainCounter::publish);
         labeled.ids.values().for_each(IdCounters::publish);
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);
@@ -316,12 +309,8 @@ impl Telemetry {
     /// Decisions since the start, those in shadow too.
     pub fn decision_totals(&self) -> BTreeMap<DecisionLabels, u64> {
         let labeled = self.labeled.lock();
-        let counters = [(&labeled.decisions, false), (&labeled.shadow_decisions, true)];
-        let totals = counters.into_iter().flat_map(|(counters, is_shadow)| {
-            let of = move |((platform, strategy), it): (&(String, String), &DecisionCounters)| {
-                it.totals(platform, strategy, is_shadow).collect::<Vec<_>>()
-            };
-            counters.iter().flat_map(of)
+        let totals = labeled.decisions.iter().flat_map(|((platform, strategy, is_shadow), it)| {
+            it.totals(platform, strategy, *is_shadow)
         });
         totals.collect()
     }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::registry::Telemetry;
 use crate::cap::LeaseState;
-use rtad_core::snapshot::{AudienceName, Overlay, Snapshot};
+use rtad_core::snapshot::{AudienceName, Snapshot};
 
 impl Telemetry {
     /// Sets the gauges of a served audience, and its `max_age`.
     pub fn snapshot(&self, snapshot: &Snapshot, max_age: Option<Duration>) {
         let manifest = snapshot.manifest();
+        let overlay = snapshot.overlay();
         // NaN for a ribbon filter, which has no fill.
         let fill = manifest.fill_ratio();
         let fill = fill.map_or([f64::NAN; 3], |fill| [fill.min, fill.mean, fill.max]);
@@ -24,10 +25,11 @@ impl Telemetry {
             manifest.target_fpr(),
             manifest.expected_fpr(),
             f64::from(u8::from(snapshot.is_mixed())),
+            overlay.deltas().count() as f64,
+            overlay.appended_unix_seconds().map_or(f64::NAN, |seconds| seconds as f64),
         ];
-        let audience = manifest.audience().as_str();
-        self.set_snapshot(audience, values, fill);
-        self.deltas(audience, snapshot.overlay());
+        let keys = overlay.keys().map(|keys| keys as f64);
+        self.set_snapshot(manifest.audience().as_str(), values, fill, keys);
     }
 
     /// Sets the gauge of an audience that is served without the values that strategies ask for.
@@ -69,13 +71,12 @@ impl Telemetry {
 
     /// Sets the gauges of an audience that is not served to NaN.
     pub fn no_snapshot(&self, audience: &str) {
-        self.set_snapshot(audience, [f64::NAN; 9], [f64::NAN; 3]);
+        self.set_snapshot(audience, [f64::NAN; 11], [f64::NAN; 3], [f64::NAN; 3]);
         self.gauge("rtad_tiers_missing", &[("audience", audience)]).set(f64::NAN);
-        self.no_deltas(audience);
     }
 
-    fn set_snapshot(&self, audience: &str, values: [f64; 9], fill: [f64; 3]) {
-        const NAMES: [&str; 9] = [
+    fn set_snapshot(&self, audience: &str, values: [f64; 11], fill: [f64; 3], keys: [f64; 3]) {
+        const NAMES: [&str; 11] = [
             "rtad_snapshot_generation",
             "rtad_snapshot_keys",
             "rtad_snapshot_size_bytes",
@@ -85,6 +86,8 @@ impl Telemetry {
             "rtad_snapshot_target_fpr",
             "rtad_snapshot_expected_fpr",
             "rtad_snapshot_mixed",
+            "rtad_deltas",
+            "rtad_delta_appended_timestamp_seconds",
         ];
         for (name, value) in NAMES.into_iter().zip(values) {
             self.gauge(name, &[("audience", audience)]).set(value);
@@ -93,24 +96,8 @@ impl Telemetry {
             self.gauge("rtad_snapshot_fill_ratio", &[("audience", audience), ("stat", stat)])
                 .set(value);
         }
-    }
-
-    fn deltas(&self, audience: &str, overlay: &Overlay) {
-        let appended = overlay.appended_unix_seconds().map_or(f64::NAN, |seconds| seconds as f64);
-        let keys = overlay.keys().map(|keys| keys as f64);
-        self.set_deltas(audience, overlay.deltas().count() as f64, keys, appended);
-    }
-
-    fn no_deltas(&self, audience: &str) {
-        self.set_deltas(audience, f64::NAN, [f64::NAN; 3], f64::NAN);
-    }
-
-    fn set_deltas(&self, audience: &str, deltas: f64, keys: [f64; 3], appended: f64) {
-        let audience = ("audience", audience);
-        self.gauge("rtad_deltas", &[audience]).set(deltas);
         for (change, keys) in ["added", "removed", "tombstone"].into_iter().zip(keys) {
-            self.gauge("rtad_delta_keys", &[audience, ("change", change)]).set(keys);
+            self.gauge("rtad_delta_keys", &[("audience", audience), ("change", change)]).set(keys);
         }
-        self.gauge("rtad_delta_appended_timestamp_seconds", &[audience]).set(appended);
     }
 }
