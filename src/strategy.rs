@@ -10,7 +10,6 @@ mod schedule;
 mod tier;
 mod value;
 
-use std::fmt;
 use std::time::{Instant, SystemTime};
 
 pub use attribute::{
@@ -403,12 +402,6 @@ impl Strategy {
         let of_rule = self.rule.as_ref().map_or_else(Vec::new, Rule::audiences);
         let of_values = self.values.iter().filter_map(|entry| entry.audience);
         self.exclude.iter().chain(&self.include).copied().chain(of_rule).chain(of_values)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

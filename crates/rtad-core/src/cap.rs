@@ -131,7 +131,7 @@ impl std::fmt::Debug for CapSeed {
 
 /// Both halves of a 128-bit product, combined.
 #[inline]
-fn fold(a: u64, b: u64) -> u64 {
+pub fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }

@@ -132,11 +132,6 @@ impl Calendar {
         Ok(Self { unit, zone })
     }
 
-    /// Its unit.
-    pub const fn unit(&self) -> PeriodUnit {
-        self.unit
-    }
-
     /// The zone's name in the database's spelling.
     pub fn zone_name(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")

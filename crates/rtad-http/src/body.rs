@@ -14,9 +14,7 @@ use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
 use crate::budget::OverBudget;
-
-/// A client that sends nothing for this long is waiting for its answer.
-const SEND_PAUSE: Duration = Duration::from_millis(100);
+use crate::metered::SEND_PAUSE;
 
 /// Reason why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,16 +13,14 @@ use tokio::time::timeout;
 use tokio_util::io::poll_read_buf;
 
 use crate::connection::Connection;
+use crate::listener::REFUSAL;
 
-/// Answer to a head that exceeds the budget.
-const REFUSAL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 /// Most unread bytes that are received after the last answer.
 const MAX_LINGER_BYTES: usize = 1 << 20;
 /// Most time for them.
 const MAX_LINGER: Duration = Duration::from_secs(2);
 /// A client that sends nothing for this long is waiting for its answer.
-const SEND_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const SEND_PAUSE: Duration = Duration::from_millis(100);
 
 /// The stream of a connection.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 //! The hash is two folded 64 × 64-bit products under a secret, as in wyhash. Clients do not know
 //! the secret, so they cannot choose keys that share buckets or fingerprints.
 
+use rtad_core::cap::fold;
+
 use crate::Key;
 use crate::spec::Layout;
 
@@ -34,11 +36,6 @@ impl Position {
         // `a` depends on the high bits of its half; its low bits are free for the fingerprint.
         Self { region, buckets: [a, b], head: (second as u32) & !0xff, tail: first as u16 }
     }
-}
-
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product as u64) ^ ((product >> 64) as u64)
 }
 
 /// Maps 32 bits onto `0..n`.
