@@ -85,7 +85,7 @@ pub(super) struct BuildArgs {
     #[arg(long, value_name = "P", default_value_t = 0.0001)]
     fpr: f64,
     /// Kind of filter: block512 (one cache line per lookup), ribbon (two fifths smaller; built a
-    /// third as fast, not for --compact; rates from 1.6e-5 to 2.5e-4)
+    /// quarter as fast, not for --compact; rates from 1.6e-5 to 2.5e-4)
     #[arg(long, value_name = "KIND", default_value = "block512")]
     filter: FilterKind,
     /// csv, ndjson, parquet: the column with the devices' value, a whole number from 0 to 15, which
