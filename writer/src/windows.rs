@@ -168,8 +168,7 @@ impl Windows {
             let served = match read.claim(reports, telemetry).await {
                 Ok(served) => Arc::new(served),
                 Err(error) => {
-                    // The previous owners of the windows claimed so far are fenced.
-                    windows.finish().await;
+                    windows.undo_claims().await;
                     return Err(error);
                 }
             };
@@ -285,6 +284,15 @@ impl Windows {
         join_all(tasks).await;
     }
 
+    /// Gives back the windows that were claimed, after a start that failed.
+    async fn undo_claims(&self) {
+        for window in self.windows.values() {
+            if let AnyWindow::Local(window) = window {
+                window.undo_claim().await;
+            }
+        }
+    }
+
     /// Says of each window that its last checkpoint and lease are given up.
     pub(super) fn give_up(&self) {
         for window in self.windows.values() {
@@ -325,17 +333,23 @@ mod tests {
     fn windows_beyond_the_memory_limit_are_refused_with_the_figures() {
         let folder = tempfile::tempdir().unwrap();
         let group = Cgroup::with_limit(4 << 30);
-        let check = |capacity: &str| {
-            let text = format!(
+        let check = |capacity: &str, audiences: &[&str]| {
+            let window = format!(
                 "state_dir = \"s\"\n[[window]]\nname = \"clicks\"\nlength = \"1h\"\ncapacity = \
-                 {capacity}\n[[audience]]\nname = \"a\"\nfrom_window = \"clicks\"\n"
+                 {capacity}\n"
             );
+            let audience =
+                |name| format!("[[audience]]\nname = {name:?}\nfrom_window = \"clicks\"\n");
+            let text: String =
+                std::iter::once(window).chain(audiences.iter().map(audience)).collect();
             let file = folder.path().join("writer.toml");
             std::fs::write(&file, text).unwrap();
             memory_shortage(&Config::read(&file).unwrap(), &group.headroom())
         };
-        assert!(check("80_000_000").is_none());
-        let error = check("100_000_000").unwrap().to_string();
+        assert!(check("80_000_000", &["a"]).is_none());
+        // Each audience has a list of keys.
+        assert!(check("80_000_000", &["a", "b"]).is_some());
+        let error = check("100_000_000", &["a"]).unwrap().to_string();
         let expected = "expected at most 4.0 GiB, found 4.7 GiB (clicks 4.7 GiB)";
         assert!(error.contains(expected), "{error}");
     }
@@ -428,6 +442,15 @@ mod tests {
         };
         assert_eq!(lease("a").await, 0);
         assert!(lease("b").await > 0);
+
+        // A start that fails after its claim, as on a full disk.
+        let [first, second] = ["three", "four"].map(|process| config(process, &["c"]));
+        let read = Windows::read(&first, &store).await.unwrap();
+        claim(&first, read).await.unwrap().finish().await;
+        let read = Windows::read(&second, &store).await.unwrap();
+        std::fs::remove_file(folder.path().join("four/c/download.tmp")).unwrap();
+        assert!(claim(&second, read).await.is_err());
+        assert_eq!(lease("c").await, 0);
     }
 
     #[tokio::test(flavor = "multi_thread")]

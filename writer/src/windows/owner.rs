@@ -57,6 +57,8 @@ pub(super) struct Owner {
     folder: WindowFolder,
     /// Text of the claim, which never changes.
     claim: String,
+    /// Lease of the claim before; 0 if it was given back, or there was none.
+    earlier_lease_seconds: u64,
     lease: Mutex<Lease>,
     /// `CURRENT` as this owner wrote it last. Held during an upload.
     current: tokio::sync::Mutex<WindowCurrent>,
@@ -71,6 +73,7 @@ impl Owner {
         window: AudienceName,
         folder: WindowFolder,
         current: WindowCurrent,
+        earlier_lease_seconds: u64,
         lease: Lease,
         counters: UploadCounters,
     ) -> Self {
@@ -80,6 +83,7 @@ impl Owner {
             window,
             folder,
             claim: current.owner.clone(),
+            earlier_lease_seconds,
             lease: Mutex::new(lease),
             current: tokio::sync::Mutex::new(current),
             checkpoints: Mutex::default(),
@@ -223,6 +227,23 @@ impl Owner {
         };
         if !is_released {
             tracing::warn!(window = self.window.as_str(), "lease of the window not given back");
+        }
+    }
+
+    /// Gives back a window whose start failed after its claim, if it had no owner before: there was
+    /// no event since. The claim stays the last one: a directory of an earlier owner is refused.
+    pub(super) async fn undo_claim(&self) {
+        if self.earlier_lease_seconds > 0 {
+            return;
+        }
+        let mut current = self.current.lock().await;
+        let next = WindowCurrent { lease_seconds: 0, ..self.next(&current) };
+        match self.folder.replace(&next, Expected::Own).await {
+            Ok(()) => *current = next,
+            Err(error) => {
+                let (window, error) = (self.window.as_str(), error_chain(&error));
+                tracing::warn!(window, error, "lease of the window not given back");
+            }
         }
     }
 

@@ -162,7 +162,8 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// [`ClaimError`]. Unless the store's answer was lost, the previous owner is still the owner.
+    /// [`ClaimError`]. Unless the store's answer was lost, the previous owner is still the owner,
+    /// or a window that had been given back is so again.
     pub(in super::super) async fn claim(
         self,
         mut content: ReadFiles,
@@ -188,14 +189,26 @@ impl Candidate {
                 Err(error) => return Err(self.store()(error)),
             }
         };
-        self.dir.set_claims(std::slice::from_ref(&claimed.owner)).map_err(self.files())?;
-        if let Some(stored) = claimed.checkpoint.as_ref().filter(|_| content.is_downloaded) {
-            self.dir.install(stored.number).map_err(self.files())?;
-        }
         log_claim(&self.window, &claimed, &content);
+        let installed = self.install(&claimed, content.is_downloaded);
         let lease = Lease::claimed(self.lease, began, claimed.wait_seconds);
-        let owner = Owner::new(self.window, self.folder, claimed, lease, counters);
-        Ok((owner, self.dir, content.loaded))
+        let earlier = content.found.map_or(0, |found| found.lease_seconds);
+        let Self { window, folder, dir, .. } = self;
+        let owner = Owner::new(window, folder, claimed, earlier, lease, counters);
+        if let Err(source) = installed {
+            owner.undo_claim().await;
+            return Err(ClaimError::Files { dir: dir.path().to_owned(), source });
+        }
+        Ok((owner, dir, content.loaded))
+    }
+
+    /// Makes the directory that of the claim.
+    fn install(&self, claimed: &WindowCurrent, is_downloaded: bool) -> std::io::Result<()> {
+        self.dir.set_claims(std::slice::from_ref(&claimed.owner))?;
+        match claimed.checkpoint.as_ref().filter(|_| is_downloaded) {
+            Some(stored) => self.dir.install(stored.number),
+            None => Ok(()),
+        }
     }
 
     /// The claim after the found one. Its text is in the directory before the store has it: the

@@ -82,10 +82,16 @@ impl ReadWindow {
                 let counters = UploadCounters::new(telemetry, &config);
                 let claimed = candidate.claim(content, counters).await;
                 let (claimed, dir, loaded) = claimed.map_err(WindowError::Claim)?;
-                owner = Some(claimed);
                 let (clock, settings) = start(loaded.tick(), loaded.wall_offset_millis());
-                let started = WindowHandle::start(dir, loaded, settings);
-                (clock, started.map_err(WindowError::Files)?)
+                let handle = match WindowHandle::start(dir, loaded, settings) {
+                    Ok(handle) => handle,
+                    Err(error) => {
+                        claimed.undo_claim().await;
+                        return Err(WindowError::Files(error));
+                    }
+                };
+                owner = Some(claimed);
+                (clock, handle)
             }
         };
         let counters = Counters::new(telemetry, &config, handle.state().window.memory_bytes);

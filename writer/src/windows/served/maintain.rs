@@ -148,6 +148,13 @@ impl ServedWindow {
         }
     }
 
+    /// Gives the window back, after a start that failed before any event.
+    pub(in super::super) async fn undo_claim(&self) {
+        if let Some(owner) = &self.owner {
+            owner.undo_claim().await;
+        }
+    }
+
     /// Says that a stop does not wait for the last checkpoint.
     pub(in super::super) fn give_up(&self) {
         let state = self.owner.as_ref().map(|owner| owner.state());
