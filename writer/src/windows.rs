@@ -67,14 +67,16 @@ pub(crate) enum WindowError {
 /// The error of windows whose memory does not fit the limits of the process.
 fn memory_shortage(config: &Config, headroom: &Headroom) -> Option<WindowError> {
     let available = headroom.available_bytes()?;
-    let needed = config.windows.iter().map(WindowConfig::memory_bytes).sum();
+    let bytes_of =
+        |window: &WindowConfig| window.memory_bytes(config.audiences_of(&window.name).count());
+    let needed = config.windows.iter().map(bytes_of).sum();
     if needed <= available {
         return None;
     }
-    let figures = config.windows.iter().map(|window| {
-        let bytes = ByteSize(window.memory_bytes());
-        format!("{} {bytes}", window.name)
-    });
+    let figures = config
+        .windows
+        .iter()
+        .map(|window| format!("{} {}", window.name, ByteSize(bytes_of(window))));
     let windows = figures.collect::<Vec<_>>().join(", ");
     let (needed, available) = (ByteSize(needed), ByteSize(available));
     Some(WindowError::Memory { needed, available, windows })

@@ -82,9 +82,10 @@ pub(super) struct WindowConfig {
 }
 
 impl WindowConfig {
-    /// Memory of the table, the kept answers, and the list of an audience's keys.
-    pub(super) fn memory_bytes(&self) -> u64 {
-        let listed = if self.spec.whole_keys { size_of::<Key>() as u64 } else { 0 };
+    /// Memory of the table, the kept answers, and the lists of keys of the audiences that follow
+    /// it, which may be published at once.
+    pub(super) fn memory_bytes(&self, audiences: usize) -> u64 {
+        let listed = (audiences * size_of::<Key>()) as u64;
         self.spec.memory_bytes() + self.answers.memory_bytes + self.spec.capacity * listed
     }
 }
