@@ -78,7 +78,7 @@ pub struct CapTables {
 /// A table, and the end of its period in monotonic time.
 #[derive(Debug, Clone)]
 struct Dated {
-    counted: Arc<PeriodTable>,
+    period_table: Arc<PeriodTable>,
     ends: Instant,
 }
 
@@ -152,9 +152,11 @@ impl PeriodTable {
         }
     }
 
-    /// The same table with the limit of another configuration, or a new one if it has no room.
-    /// Leased units stay leased, also while the cap has a share.
-    fn under(this: &Arc<Self>, config: &CapConfig) -> Arc<Self> {
+    /// Changes a table to another configuration: its limit, or the table if it has no room for it.
+    /// Then the old one is closed, as requests use it until the new one is in the catalog. Leased
+    /// units stay leased, also while the cap has a share. If the table is in use, the caller holds
+    /// the lock of the served caps.
+    fn reconfigured(this: &Arc<Self>, config: &CapConfig) -> Arc<Self> {
         let (capacity, leased) = (config.capacity(), this.leased());
         let limit = if config.leased { leased } else { capacity };
         if this.table.has_room(capacity) {
@@ -163,7 +165,6 @@ impl PeriodTable {
         }
         let larger = CapTable::new(capacity, CapSeed::random());
         larger.set_limit(limit);
-        // Requests use the old table until the new one is in the catalog: it must not count on.
         this.table.close();
         let table = larger.with_carried(this.table.count());
         let (leased, leases) = (AtomicU64::new(leased), Arc::clone(&this.leases));
@@ -205,7 +206,7 @@ impl CapTables {
     /// call it before other work, beside which the wait for the table's memory passes.
     #[inline]
     pub fn seek(&self, keys: &[DeviceKey], at: Instant) -> Applicant<'_> {
-        let table = &self.at(at).counted.table;
+        let table = &self.at(at).period_table.table;
         match keys.iter().min() {
             Some(key) => Applicant::Device(table.seek(key)),
             None => Applicant::Unknown(table),
@@ -214,7 +215,7 @@ impl CapTables {
 
     /// The answer that [`Applicant::admit`] would give, without counting.
     pub fn would_admit(&self, keys: &[DeviceKey], at: Instant) -> bool {
-        let table = &self.at(at).counted.table;
+        let table = &self.at(at).period_table.table;
         match keys.iter().min() {
             Some(key) => table.look_up(key) != Counted::Full,
             None => !table.is_full(),
@@ -224,7 +225,7 @@ impl CapTables {
     /// The decision about a device that is not admitted at the time `at`.
     pub fn refusal(&self, at: Instant) -> Decision {
         match self.leased_of {
-            Some(total) if self.at(at).counted.leased_by_all() < total => Decision::NO_LEASE,
+            Some(total) if self.at(at).period_table.leased_by_all() < total => Decision::NO_LEASE,
             _ => Decision::CAPPED,
         }
     }
@@ -240,17 +241,17 @@ impl Cap {
     /// An empty cap at the time `wall`, which is `now` in monotonic time.
     pub fn new(strategy: &str, config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let calendar = config.calendar();
-        let counted = PeriodTable::new(calendar.at(wall), config);
-        Self::with_table(strategy, config, counted, (wall, now))
+        let period_table = PeriodTable::new(calendar.at(wall), config);
+        Self::with_table(strategy, config, period_table, (wall, now))
     }
 
     fn with_table(
         strategy: &str,
         config: &CapConfig,
-        counted: Arc<PeriodTable>,
+        period_table: Arc<PeriodTable>,
         (wall, now): (SystemTime, Instant),
     ) -> Self {
-        let current = Dated::new(counted, wall, now);
+        let current = Dated::new(period_table, wall, now);
         Self {
             strategy: strategy.to_owned(),
             config: config.clone(),
@@ -276,7 +277,7 @@ impl Cap {
     fn changed(&self, config: &CapConfig, wall: SystemTime, now: Instant) -> Self {
         let old = self.state.load_full();
         let under = |dated: &Dated| Dated {
-            counted: PeriodTable::under(&dated.counted, config),
+            period_table: PeriodTable::reconfigured(&dated.period_table, config),
             ends: dated.ends,
         };
         let state = CapTables {
@@ -309,17 +310,18 @@ impl Cap {
     /// The devices counted in the current period.
     pub fn usage(&self) -> Usage {
         let state = self.state.load();
-        let PeriodTable { period, table, .. } = &*state.at(Instant::now()).counted;
+        let PeriodTable { period, table, .. } = &*state.at(Instant::now()).period_table;
         Usage { devices: table.count(), limit: table.limit(), period: *period }
     }
 
-    /// Adds devices that were leased for `counted`, if the cap has that table or its successor.
-    /// They raise the limit, unless the cap has a share. Returns whether it has the table.
-    fn add_leased(&self, counted: &PeriodTable, devices: u64) -> bool {
+    /// Adds devices that were leased for a table, if the cap has it or its successor. They raise
+    /// the limit, unless the cap has a share. Returns whether it has the table.
+    fn add_leased(&self, period_table: &PeriodTable, devices: u64) -> bool {
         let state = self.state.load();
         let mut tables = [Some(&state.current), state.next.as_ref()].into_iter().flatten();
-        let own = tables.find(|dated| Arc::ptr_eq(&dated.counted.leases, &counted.leases));
-        own.inspect(|own| own.counted.add_leased(devices, self.config.leased)).is_some()
+        let own =
+            tables.find(|dated| Arc::ptr_eq(&dated.period_table.leases, &period_table.leases));
+        own.inspect(|own| own.period_table.add_leased(devices, self.config.leased)).is_some()
     }
 
     /// The tables that requests use until they change.
@@ -333,8 +335,8 @@ impl Cap {
     /// once per period.
     pub fn follow(&self, wall: SystemTime, now: Instant) {
         let old = self.state.load_full();
-        let mut current = Arc::clone(&old.current.counted);
-        let mut next = old.next.as_ref().map(|next| Arc::clone(&next.counted));
+        let mut current = Arc::clone(&old.current.period_table);
+        let mut next = old.next.as_ref().map(|next| Arc::clone(&next.period_table));
         let period = self.calendar.at(wall);
         let is_wrong = current.period.start > wall + MAX_SET_BACK;
         if period.number > current.period.number || is_wrong {
@@ -388,14 +390,14 @@ impl CapTables {
 }
 
 impl Dated {
-    fn new(counted: Arc<PeriodTable>, wall: SystemTime, now: Instant) -> Self {
-        let left = counted.period.end.duration_since(wall).unwrap_or_default();
-        Self { counted, ends: now + left }
+    fn new(period_table: Arc<PeriodTable>, wall: SystemTime, now: Instant) -> Self {
+        let left = period_table.period.end.duration_since(wall).unwrap_or_default();
+        Self { period_table, ends: now + left }
     }
 
     fn is_nearly(&self, other: &Self, tolerance: Duration) -> bool {
         let apart = self.ends.max(other.ends) - self.ends.min(other.ends);
-        Arc::ptr_eq(&self.counted, &other.counted) && apart < tolerance
+        Arc::ptr_eq(&self.period_table, &other.period_table) && apart < tolerance
     }
 }
 

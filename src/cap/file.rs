@@ -96,9 +96,9 @@ impl Cap {
     /// Writes the cap's file, if devices were counted since the last time. Blocks.
     pub(super) fn save(&self, folder: &Path) -> io::Result<()> {
         let state = self.state.load_full();
-        let counted = &*state.at(Instant::now()).counted;
-        let PeriodTable { period, table, .. } = counted;
-        let content = [period.number, table.count(), counted.leased()];
+        let period_table = &*state.at(Instant::now()).period_table;
+        let PeriodTable { period, table, .. } = period_table;
+        let content = [period.number, table.count(), period_table.leased()];
         let mut saved = self.saved.lock();
         if *saved == Some(content) {
             return Ok(());
@@ -111,7 +111,7 @@ impl Cap {
             number: period.number,
             start_unix_seconds: unix_seconds(period.start),
             seed: table.seed().words(),
-            leased: counted.leased(),
+            leased: period_table.leased(),
         };
         write(folder, self.strategy(), &header, table)?;
         *saved = Some(content);
@@ -162,7 +162,7 @@ impl Cap {
         // The rest of the lease was given back, or stays unused.
         let leased = header.leased.min(table.count());
         let restored = Arc::new(PeriodTable::with_leased(period, table, leased));
-        let table = PeriodTable::under(&restored, config);
+        let table = PeriodTable::reconfigured(&restored, config);
         Ok(Some(Self::with_table(strategy, config, table, (wall, now))))
     }
 }

@@ -32,7 +32,7 @@ pub struct Caps {
     retired: Mutex<Vec<Arc<Cap>>>,
     leases: Leases,
     /// Held while files are written. Whether it was the last time.
-    pub(super) saving: Mutex<bool>,
+    pub(super) is_closed: Mutex<bool>,
     /// A failure is logged once.
     failed: AtomicBool,
 }
@@ -87,7 +87,7 @@ impl Caps {
         self.retired.lock().extend(old.iter().filter(|old| !goes_on(old)).cloned());
         if let Some(folder) = &self.folder {
             // A file that is being written must not be removed.
-            let _saving = self.saving.lock();
+            let _saving = self.is_closed.lock();
             folder.clean(|strategy| caps.iter().flatten().any(|cap| cap.strategy() == strategy));
         }
         caps
@@ -115,7 +115,7 @@ impl Caps {
     ///
     /// The file cannot be written.
     pub fn write_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let is_closed = self.saving.lock();
+        let is_closed = self.is_closed.lock();
         match &self.folder {
             Some(folder) if !*is_closed => folder.write(name, bytes).map_err(io::Error::other),
             _ => Ok(()),
@@ -129,9 +129,9 @@ impl Caps {
 
     /// Adds devices that were leased for a table. A reload during the call may have replaced its
     /// cap, or ended it: the retired cap then gives them back.
-    pub(super) fn grant(&self, counted: &PeriodTable, devices: u64) {
-        if !self.served.lock().iter().any(|cap| cap.add_leased(counted, devices)) {
-            counted.add_leased(devices, true);
+    pub(super) fn grant(&self, period_table: &PeriodTable, devices: u64) {
+        if !self.served.lock().iter().any(|cap| cap.add_leased(period_table, devices)) {
+            period_table.add_leased(devices, true);
         }
     }
 
@@ -144,7 +144,7 @@ impl Caps {
         }
         let _ = tokio::task::spawn_blocking(move || {
             self.save();
-            let mut is_closed = self.saving.lock();
+            let mut is_closed = self.is_closed.lock();
             *is_closed = true;
             if let Some(folder) = &self.folder {
                 folder.unlock();
@@ -181,7 +181,9 @@ impl Caps {
         let lease = async {
             loop {
                 let served = self.served.lock().clone();
-                self.leases.renew(&served, |counted, devices| self.grant(counted, devices)).await;
+                self.leases
+                    .renew(&served, |period_table, devices| self.grant(period_table, devices))
+                    .await;
                 self.end_retired().await;
                 tokio::time::sleep(lease::TICK).await;
             }
@@ -230,7 +232,7 @@ impl Caps {
     /// Writes the files of all caps that have changed. A failure is logged. Blocks.
     pub fn save(&self) {
         let Some(folder) = &self.folder else { return };
-        let is_closed = self.saving.lock();
+        let is_closed = self.is_closed.lock();
         if *is_closed {
             return;
         }

@@ -37,7 +37,8 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     backend: Mutex<Option<Backend>>,
-    /// The last one, once there is none: caps that a reload removed with it still give back.
+    /// The backend of the config before the current one without leases: caps that a reload removed
+    /// with it still give back.
     former: Mutex<Option<Backend>>,
     /// The accounts by strategy. They stay when a cap ends: counters of calls do not fall.
     accounts: Mutex<HashMap<String, Account>>,
@@ -70,23 +71,23 @@ pub struct LeaseState {
 /// A call for a cap's period.
 struct PendingCall {
     cap: Arc<Cap>,
-    counted: Arc<PeriodTable>,
+    period_table: Arc<PeriodTable>,
     units: u64,
 }
 
 impl PendingCall {
     fn name(&self) -> String {
-        let since = self.counted.period.start.duration_since(UNIX_EPOCH);
+        let since = self.period_table.period.start.duration_since(UNIX_EPOCH);
         let start = since.map_or(0, |since| since.as_secs());
         format!("{}:{}:{start}", self.cap.strategy(), self.cap.config().per.as_str())
     }
 
     fn member(&self) -> Member {
-        self.counted.record().member()
+        self.period_table.record().member()
     }
 
     fn quota<'a>(&self, name: &'a str) -> Quota<'a> {
-        let (total, end) = (self.cap.config().unique_devices, self.counted.period.end);
+        let (total, end) = (self.cap.config().unique_devices, self.period_table.period.end);
         Quota { name, total, end }
     }
 }
@@ -138,7 +139,7 @@ impl Leases {
         for (pending, answer) in pending.iter().zip(answers) {
             let granted = self.record(&config, pending, &answer);
             if granted > 0 {
-                grant(&pending.counted, granted);
+                grant(&pending.period_table, granted);
             }
         }
     }
@@ -150,13 +151,13 @@ impl Leases {
             let account =
                 accounts.entry(cap.strategy().to_owned()).or_insert_with(|| Account::new(now));
             let state = cap.tables();
-            account.measure_rate(&state.current.counted, now);
+            account.measure_rate(&state.current.period_table, now);
             let total = cap.config().unique_devices;
-            account.state.all_devices = state.current.counted.leased_by_all().min(total);
+            account.state.all_devices = state.current.period_table.leased_by_all().min(total);
             for dated in [Some(&state.current), state.next.as_ref()].into_iter().flatten() {
-                if let Some(units) = account.units(&dated.counted, total, now) {
-                    let (cap, counted) = (Arc::clone(cap), Arc::clone(&dated.counted));
-                    pending.push(PendingCall { cap, counted, units });
+                if let Some(units) = account.units(&dated.period_table, total, now) {
+                    let (cap, period_table) = (Arc::clone(cap), Arc::clone(&dated.period_table));
+                    pending.push(PendingCall { cap, period_table, units });
                 }
             }
         }
@@ -183,14 +184,14 @@ impl Leases {
                         "the server of leases lost data: the cap may be exceeded"
                     );
                 }
-                let (granted, had_failed) = account.answered(&pending.counted, lease, now);
+                let (granted, had_failed) = account.answered(&pending.period_table, lease, now);
                 if had_failed {
                     tracing::info!(strategy, server, "the cap is leased again");
                 }
                 granted
             }
             Err(error) => {
-                if account.failed(&pending.counted, error, now) {
+                if account.failed(&pending.period_table, error, now) {
                     let error = error.to_string();
                     tracing::warn!(
                         strategy,
@@ -203,22 +204,23 @@ impl Leases {
         }
     }
 
-    /// Leased devices that these caps have not used. Their tables admit no further device.
-    fn unused(&self, caps: &[Arc<Cap>]) -> Vec<PendingCall> {
+    /// Closes the tables of these caps, which admit no further device, and returns what they have
+    /// leased and not used.
+    fn close_and_take_unused(&self, caps: &[Arc<Cap>]) -> Vec<PendingCall> {
         let mut unused = Vec::new();
         for cap in caps.iter().filter(|cap| cap.config().leased) {
             let state = cap.tables();
             for dated in [Some(&state.current), state.next.as_ref()].into_iter().flatten() {
-                let (cap, counted) = (Arc::clone(cap), Arc::clone(&dated.counted));
-                let units = counted.table.close();
-                let record = counted.record();
-                // Restored devices are of the process before.
+                let (cap, period_table) = (Arc::clone(cap), Arc::clone(&dated.period_table));
+                let units = period_table.table.close();
+                let record = period_table.record();
+                // More than recorded are those of the process before, and not ours to give back.
                 let is_leased = (1..=record.member().recorded).contains(&units);
                 let units = if is_leased { units } else { 0 };
                 let is_owed = units > 0 || record.is_unanswered();
                 drop(record);
                 if is_owed {
-                    unused.push(PendingCall { cap, counted, units });
+                    unused.push(PendingCall { cap, period_table, units });
                 }
             }
         }
@@ -236,7 +238,7 @@ impl Leases {
         let _calling = self.calling.lock().await;
         let backend = self.backend.lock().clone().or_else(|| self.former.lock().clone());
         let Some(Backend { client, .. }) = backend else { return };
-        let left = self.unused(caps);
+        let left = self.close_and_take_unused(caps);
         let calls = left.iter().map(async |pending| {
             let name = pending.name();
             client.give_back(pending.quota(&name), pending.member(), pending.units).await

@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::device::DeviceKey;
+use crate::hash::fold;
 use crate::random;
 
 /// Bytes of a bucket: a cache line.
@@ -127,13 +128,6 @@ impl std::fmt::Debug for CapSeed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("CapSeed(hidden)")
     }
-}
-
-/// Both halves of a 128-bit product, combined.
-#[inline]
-pub fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
 }
 
 /// A table's answer about a device.

@@ -5,6 +5,7 @@
 //! | [`error_chain`] | messages of an error and its causes in one line |
 //! | [`clock`] | Unix time |
 //! | [`random`] | random numbers |
+//! | [`hash`] | mixing step of keyed hashes |
 //! | [`files`] | files that appear whole, and files opened without blocking |
 //! | [`device`] | device ids and the 16-byte keys made of them |
 //! | [`period`] | calendar days and hours in a time zone |
@@ -66,6 +67,7 @@ pub mod error_chain;
 pub mod experiment;
 pub mod files;
 pub mod filter;
+pub mod hash;
 pub mod headroom;
 pub mod memory;
 pub mod period;

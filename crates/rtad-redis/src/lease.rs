@@ -185,7 +185,7 @@ impl RedisLeases {
         let units = -signed(units);
         let own = self.increment(quota, vec![field_of(member)], units, deadline).await?;
         // A negative record is that of a server that has lost the units meanwhile.
-        if own[..] >= [0][..] {
+        if own.first().is_some_and(|own| *own >= 0) {
             self.increment(quota, vec![ALL.to_owned()], units, deadline).await?;
         }
         Ok(())

@@ -5,6 +5,8 @@
 //! then for each region: tick u64, swept u64, bytes u32, crc u32, zstd frame
 //! ```
 //!
+//! Checkpoint N is followed by segment N of the log.
+//!
 //! The image is not of one moment. The log from the segment that the head names onward holds every
 //! change since its beginning; replayed, it completes the image. The file gets its name after all
 //! changes that the image holds are durable in the log.

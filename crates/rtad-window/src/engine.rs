@@ -80,7 +80,7 @@ struct GroupBuffers {
     changes: Vec<Change>,
     /// Keys that reached each threshold.
     reached: Vec<(u16, Vec<Key>)>,
-    left: Vec<Key>,
+    departed: Vec<Key>,
     has_changed: bool,
 }
 
@@ -107,7 +107,7 @@ impl GroupBuffers {
     fn refuse(&mut self) {
         self.replies.clear();
         self.reached.iter_mut().for_each(|(_, keys)| keys.clear());
-        self.left.clear();
+        self.departed.clear();
     }
 }
 
@@ -137,7 +137,7 @@ impl Engine {
             running_checkpoint: None,
             queued_checkpoints: VecDeque::new(),
             checkpoint_failed_at: None,
-            sweep: Sweep { next: 0, left: 0 },
+            sweep: Sweep { next: 0, remaining: 0 },
             lists: VecDeque::new(),
             is_busy: true,
             buffers: GroupBuffers { reached, ..GroupBuffers::default() },
@@ -294,7 +294,7 @@ impl Engine {
     }
 
     fn forget(&mut self, keys: &[Key], group: &mut LogGroup) -> Vec<bool> {
-        let GroupBuffers { changes, left, has_changed, .. } = &mut self.buffers;
+        let GroupBuffers { changes, departed, has_changed, .. } = &mut self.buffers;
         changes.clear();
         let mut forgotten = Vec::with_capacity(keys.len());
         for key in keys {
@@ -306,23 +306,23 @@ impl Engine {
             group.add_changes(self.window.tick(), changes, self.window.lanes(), true);
         }
         // An erased key may have expired, and be in an audience still.
-        left.extend(keys);
+        departed.extend(keys);
         *has_changed = true;
         forgotten
     }
 
     /// Reports the changes of a group that is written.
     fn report(&mut self) {
-        let GroupBuffers { reached, left, .. } = &mut self.buffers;
+        let GroupBuffers { reached, departed, .. } = &mut self.buffers;
         for (threshold, keys) in reached {
             if !keys.is_empty() {
                 report(&mut self.settings.listener, Changed::Reached(*threshold, keys));
                 keys.clear();
             }
         }
-        if !left.is_empty() {
-            report(&mut self.settings.listener, Changed::Left(left));
-            left.clear();
+        if !departed.is_empty() {
+            report(&mut self.settings.listener, Changed::Left(departed));
+            departed.clear();
         }
     }
 

@@ -60,11 +60,11 @@ impl Journal {
         durability: Durability,
         queue: Arc<Queue>,
     ) -> io::Result<Self> {
-        let (id, number, group) = (loaded.head.id, loaded.last + 1, loaded.next_group);
-        if loaded.last >= loaded.head.segment {
+        let (id, number, group) = (loaded.head.id, loaded.last_segment + 1, loaded.next_group);
+        if loaded.last_segment >= loaded.head.segment {
             // A process that was killed may have left groups that only the page cache has. Retries
             // are answered from them without a write, and the next segment continues them.
-            dir.disk.sync(&File::open(segment_path(&dir.dir, loaded.last))?)?;
+            dir.disk.sync(&File::open(segment_path(&dir.dir, loaded.last_segment))?)?;
         }
         Ok(Self {
             segment: Segment::create(&dir.disk, &dir.dir, id, number, group, [].iter())?,

@@ -77,8 +77,7 @@ pub struct Loaded {
     pub(crate) answers: Answers,
     /// Whether the first checkpoint is still to be written.
     pub(crate) is_new: bool,
-    /// Number of the last segment.
-    pub(crate) last: u64,
+    pub(crate) last_segment: u64,
     pub(crate) next_group: u64,
     pub(crate) log: LogBytes,
 }
@@ -120,7 +119,7 @@ impl Loaded {
             answers: Answers::new(shape.answers),
             shape,
             is_new: false,
-            last: head.segment.saturating_sub(1),
+            last_segment: head.segment.saturating_sub(1),
             next_group: head.next_group,
             log: LogBytes::default(),
             head,
@@ -255,7 +254,7 @@ fn replay(loaded: &mut Loaded, dir: &Path, segments: &[u64]) -> Result<(), OpenE
         let end =
             log::read_segment(&path, id, *number, group, until, |payload| apply(loaded, payload))?;
         loaded.next_group = end.next_group;
-        loaded.last = *number;
+        loaded.last_segment = *number;
         if end.torn_bytes > 0 {
             cut(&path, end.torn_bytes)?;
         }

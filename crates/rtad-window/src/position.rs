@@ -3,7 +3,7 @@
 //! The hash is two folded 64 × 64-bit products under a secret, as in wyhash. Clients do not know
 //! the secret, so they cannot choose keys that share buckets or fingerprints.
 
-use rtad_core::cap::fold;
+use rtad_core::hash::fold;
 
 use crate::Key;
 use crate::spec::Layout;

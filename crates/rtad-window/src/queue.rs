@@ -61,9 +61,9 @@ pub struct SavedCheckpoint {
     pub changes: u64,
 }
 
-/// Receiver of an answer. Dropping it refuses the request.
+/// Where an answer goes. Dropping it refuses the request.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Failure>>;
-/// Receiver of a checkpoint; `None` for a window that is not kept, or if the log fails meanwhile.
+/// Where a checkpoint goes; `None` for a window that is not kept, or if the log fails meanwhile.
 pub(crate) type CheckpointReply = oneshot::Sender<io::Result<Option<SavedCheckpoint>>>;
 
 pub(crate) enum Request {

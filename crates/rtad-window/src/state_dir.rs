@@ -20,8 +20,7 @@ pub struct StateDir {
     _lock: FileLock,
 }
 
-/// Free space without which a log that failed does not go on: the next failure reads the table
-/// again.
+/// With less free space, a log that failed is not restarted: each failure reads the table again.
 const SPARE_BYTES: u64 = 16 << 20;
 
 impl StateDir {

@@ -128,13 +128,14 @@ impl Table {
     }
 
     /// A region, moved to `tick` if that is later than its own.
-    pub(crate) fn region(&mut self, region: usize, tick: u64) -> RegionMut<'_> {
-        let mut region = self.region_unmoved(region);
+    pub(crate) fn region_at(&mut self, region: usize, tick: u64) -> RegionMut<'_> {
+        let mut region = self.region(region);
         region.advance(tick);
         region
     }
 
-    fn region_unmoved(&mut self, region: usize) -> RegionMut<'_> {
+    /// A region, at its own tick.
+    pub(crate) fn region(&mut self, region: usize) -> RegionMut<'_> {
         let first = region as u64 * (self.layout.buckets * SLOTS) as u64;
         let lanes = bytemuck::cast_slice_mut(&mut self.memory);
         let length = self.layout.buckets * SLOTS * self.layout.format.lanes();

@@ -131,7 +131,7 @@ impl Window {
             }
             black_box(read);
             for (key, position) in keys.iter().zip(positions.iter().flatten()) {
-                let mut region = self.table.region(position.region, self.tick);
+                let mut region = self.table.region_at(position.region, self.tick);
                 match region.observe(position, key, self.spec.count) {
                     Stored::New(change) => {
                         news += 1;
@@ -148,7 +148,7 @@ impl Window {
     /// Takes back the last events at this tick, whose changes these are.
     pub(crate) fn undo(&mut self, changes: &[Change]) {
         for change in changes.iter().rev() {
-            if self.table.region(self.table.region_of(change.slot), self.tick).undo(change) {
+            if self.table.region_at(self.table.region_of(change.slot), self.tick).undo(change) {
                 self.by_tick[(change.words[0] & 0xff) as usize - 1] -= 1;
             }
         }
@@ -158,7 +158,7 @@ impl Window {
     pub fn counts(&mut self, keys: &[Key]) -> Vec<u16> {
         let count = |key| {
             let position = self.table.position(key);
-            let count = self.table.region(position.region, self.tick).count_of(&position, key);
+            let count = self.table.region_at(position.region, self.tick).count_of(&position, key);
             count.min(self.spec.count)
         };
         keys.iter().map(count).collect()
@@ -170,7 +170,7 @@ impl Window {
     /// false positive.
     pub(crate) fn forget(&mut self, key: &Key) -> Option<Change> {
         let position = self.table.position(key);
-        let forgotten = self.table.region(position.region, self.tick).forget(&position, key)?;
+        let forgotten = self.table.region_at(position.region, self.tick).forget(&position, key)?;
         self.by_tick[(forgotten.words[0] & 0xff) as usize - 1] -= 1;
         Some(forgotten)
     }
@@ -186,7 +186,7 @@ impl Window {
 
     /// Replays a change of a log, at the tick of its frame. `recount` must follow the last one.
     pub(crate) fn redo(&mut self, change: &Change, tick: u64, is_forget: bool) {
-        let mut region = self.table.region(self.table.region_of(change.slot), tick);
+        let mut region = self.table.region_at(self.table.region_of(change.slot), tick);
         if is_forget { region.redo_forget(change) } else { region.redo(change, tick) }
     }
 
@@ -217,7 +217,7 @@ impl Window {
     pub(crate) fn recount(&mut self) {
         self.by_tick = [0; TICKS as usize];
         for region in 0..self.regions() {
-            let region = self.table.region(region, self.tick);
+            let region = self.table.region_at(region, self.tick);
             let (tick, by_tick) = (self.tick, &mut self.by_tick);
             region.for_each_live(|_, age| by_tick[((tick - age) % TICKS) as usize] += 1);
         }
@@ -227,7 +227,7 @@ impl Window {
     /// the key may be in the window again.
     pub(crate) fn expire_region(&mut self, region: usize, mut expired: impl FnMut(Key, u16)) {
         let is_whole = self.spec.whole_keys;
-        self.table.region(region, 0).sweep(self.tick, |words| {
+        self.table.region(region).sweep(self.tick, |words| {
             if is_whole {
                 expired(key_of(&words), count_of(&words));
             }
@@ -247,7 +247,7 @@ impl Window {
     /// keys to list.
     pub(crate) fn list_region(&mut self, region: usize, mut each: impl FnMut(Key, u16)) {
         if self.spec.whole_keys {
-            let region = self.table.region(region, self.tick);
+            let region = self.table.region_at(region, self.tick);
             region.for_each_live(|words, _| each(key_of(&words), count_of(&words)));
         }
     }

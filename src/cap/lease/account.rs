@@ -20,11 +20,18 @@ const LOSS_PAUSE: Duration = Duration::from_secs(10);
 /// Pause after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
+/// A poll of a table's count.
+#[derive(Debug)]
+struct Poll {
+    period: u64,
+    count: u64,
+    at: Instant,
+}
+
 /// Rate of a strategy's new devices, and the state of its calls.
 #[derive(Debug)]
 pub(super) struct Account {
-    /// Period and count at the last poll, and its time.
-    last_count: (u64, u64, Instant),
+    last_poll: Poll,
     /// New devices per second: follows a rise at once, a fall within seconds.
     rate: f64,
     pub(super) state: LeaseState,
@@ -70,30 +77,34 @@ impl Default for Record {
 
 impl Account {
     pub(super) fn new(now: Instant) -> Self {
-        let (last_count, state) = ((0, 0, now), LeaseState::default());
-        Self { last_count, rate: 0.0, state }
+        let last_poll = Poll { period: 0, count: 0, at: now };
+        Self { last_poll, rate: 0.0, state: LeaseState::default() }
     }
 
     /// Measures the rate.
-    pub(super) fn measure_rate(&mut self, counted: &PeriodTable, now: Instant) {
-        let (period, count, at) = self.last_count;
-        let found = (counted.period.number, counted.table.count());
-        let passed = now.duration_since(at).as_secs_f64();
-        if found.0 == period && passed > 0.0 {
-            let rate = found.1.saturating_sub(count) as f64 / passed;
+    pub(super) fn measure_rate(&mut self, period_table: &PeriodTable, now: Instant) {
+        let (period, count) = (period_table.period.number, period_table.table.count());
+        let before = std::mem::replace(&mut self.last_poll, Poll { period, count, at: now });
+        let passed = now.duration_since(before.at).as_secs_f64();
+        if period == before.period && passed > 0.0 {
+            let rate = count.saturating_sub(before.count) as f64 / passed;
             let kept = self.rate * (-passed / AHEAD.as_secs_f64()).exp();
             self.rate = rate.max(kept);
         }
-        self.last_count = (found.0, found.1, now);
     }
 
     /// Units to lease for a period now; 0 only asks, `None` makes no call.
-    pub(super) fn units(&self, counted: &PeriodTable, total: u64, now: Instant) -> Option<u64> {
-        let record = counted.record();
+    pub(super) fn units(
+        &self,
+        period_table: &PeriodTable,
+        total: u64,
+        now: Instant,
+    ) -> Option<u64> {
+        let record = period_table.record();
         if record.next_call.is_some_and(|at| now < at) {
             return None;
         }
-        let (count, limit) = (counted.table.count(), counted.table.limit());
+        let (count, limit) = (period_table.table.count(), period_table.table.limit());
         let mut ahead = (total / MIN_BLOCK).max((self.rate * AHEAD.as_secs_f64()) as u64).max(1);
         if count >= limit {
             // The rate is that of the lease, not of the requests.
@@ -101,7 +112,7 @@ impl Account {
         }
         let wanted = (count + ahead).saturating_sub(limit);
         // A server that lost its data may know of less than this pod has.
-        let left = total.saturating_sub(counted.leased_by_all().max(limit));
+        let left = total.saturating_sub(period_table.leased_by_all().max(limit));
         let units = if wanted * 2 > ahead { wanted.min(left) } else { 0 };
         let is_due = record.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_INTERVAL);
         if record.last_call != LastCall::Answered {
@@ -114,12 +125,12 @@ impl Account {
     /// before had failed.
     pub(super) fn answered(
         &mut self,
-        counted: &PeriodTable,
+        period_table: &PeriodTable,
         lease: &Lease,
         now: Instant,
     ) -> (u64, bool) {
-        counted.set_leased_by_all(lease.all);
-        let mut record = counted.record();
+        period_table.set_leased_by_all(lease.all);
+        let mut record = period_table.record();
         let granted = lease.granted;
         *record = Record {
             id: record.id,
@@ -136,11 +147,11 @@ impl Account {
     /// Keeps a failure. Returns whether the call before had not failed.
     pub(super) fn failed(
         &mut self,
-        counted: &PeriodTable,
+        period_table: &PeriodTable,
         error: &RedisError,
         now: Instant,
     ) -> bool {
-        let mut record = counted.record();
+        let mut record = period_table.record();
         let is_unanswered =
             matches!(error, RedisError::Unreachable { .. } | RedisError::Timeout { .. });
         if !is_unanswered {

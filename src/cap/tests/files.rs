@@ -34,7 +34,7 @@ fn started(cache: &std::path::Path, config: &CapConfig) -> (Caps, Arc<Cap>) {
 
 /// The devices were leased for the cap's current table.
 fn grant(caps: &Caps, cap: &Cap, devices: u64) {
-    caps.grant(&cap.tables().current.counted, devices);
+    caps.grant(&cap.tables().current.period_table, devices);
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn changed_limit_keeps_what_was_leased() {
     let (caps, cap) = started(cache.path(), &leased(100));
     grant(&caps, &cap, 50);
     (0..30).for_each(|n| assert!(admits(&cap, n)));
-    let record = |cap: &Cap| Arc::clone(&cap.tables().current.counted.leases);
+    let record = |cap: &Cap| Arc::clone(&cap.tables().current.period_table.leases);
     for limit in [90, 10_000] {
         let new = caps.serve(&[strategy()], &[Some(leased(limit))], None)[0].clone().unwrap();
         assert_eq!((new.usage().devices, new.usage().limit), (30, 50));
@@ -338,13 +338,13 @@ fn reload_waits_for_a_save_before_it_cleans() {
     let cache = tempfile::tempdir().unwrap();
     let (caps, _) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
     let staged = cache.path().join("_caps/s.tmp");
-    let saving = caps.saving.lock();
+    let is_closed = caps.is_closed.lock();
     std::fs::write(&staged, "half").unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| caps.serve(&[strategy()], &[None], None));
         testkit::wait_until("the reload", || caps.served.lock().is_empty());
         assert!(staged.exists());
-        drop(saving);
+        drop(is_closed);
     });
     assert!(!staged.exists());
 }

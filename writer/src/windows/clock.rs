@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rtad_core::period::{Calendar, Period};
 use rtad_window::Now;
 
-use super::config::{Length, TICKS};
+use super::config::{Length, TICKS_PER_LENGTH};
 
 /// A step back over midnight by more comes from a clock that was wrong.
 const LARGEST_CORRECTION: Duration = Duration::from_secs(2 * 3600);
@@ -53,7 +53,7 @@ pub(super) fn since_epoch(now: SystemTime) -> Duration {
 /// The tick at a time, for a window that is opened.
 pub(super) fn tick_at(length: &Length, wall_offset_millis: i64, now: SystemTime) -> u64 {
     match length {
-        Length::Sliding(length) => ticks_in(time_at(wall_offset_millis, now), tick_of(*length)),
+        Length::Sliding(length) => ticks_in(time_at(wall_offset_millis, now), tick_length(*length)),
         Length::Day(calendar) => calendar.at(now).number,
     }
 }
@@ -67,8 +67,9 @@ fn is_far_before(now: SystemTime, midnight: SystemTime) -> bool {
     midnight.duration_since(now).is_ok_and(|left| left > LARGEST_CORRECTION)
 }
 
-fn tick_of(length: Duration) -> Duration {
-    length / u32::from(TICKS)
+/// Length of a tick of a sliding window.
+fn tick_length(length: Duration) -> Duration {
+    length / u32::from(TICKS_PER_LENGTH)
 }
 
 impl Clock {
@@ -83,7 +84,7 @@ impl Clock {
         let started = Instant::now();
         match length {
             Length::Sliding(length) => {
-                let length = tick_of(*length);
+                let length = tick_length(*length);
                 let first = length.as_nanos().saturating_mul(u128::from(tick));
                 at_start = at_start.max(Duration::from_nanos_u128(first));
                 Self::Sliding { time: WindowTime { started, at_start }, tick: length }

@@ -26,8 +26,8 @@ use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
 /// A configuration with every key. Wrong values are replaced by these, so that reading goes on, and
 /// the reference is generated from it.
 const EXAMPLE: &str = include_str!("config/example.toml");
-/// Ticks of a sliding window's length: an entry may live this part longer.
-pub(super) const TICKS: u16 = 128;
+/// Ticks in the length of a sliding window: an entry may live 1/128 longer.
+pub(super) const TICKS_PER_LENGTH: u16 = 128;
 /// Keys that Redis decides about.
 const LOCAL_KEYS: [&str; 8] = [
     "capacity",
@@ -286,7 +286,7 @@ fn window(
         count: table.count,
         whole_keys: is_followed,
         lifetime: match length {
-            Length::Sliding(_) => TICKS + 1,
+            Length::Sliding(_) => TICKS_PER_LENGTH + 1,
             Length::Day(_) => 1,
         },
     };

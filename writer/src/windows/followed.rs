@@ -30,20 +30,20 @@ use super::served::ServedWindow;
 /// if that is more.
 const MAX_DELTA_KEYS: u64 = 200_000;
 /// Keys whose counts are read at a time.
-const COUNTED: usize = 10_000;
+const COUNT_BATCH: usize = 10_000;
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time between reads of an idle audience.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// Content of an audience, as this task wrote it last. Tombstones are of other writers.
+/// Version of an audience that this task wrote last. Tombstones are of other writers.
 #[derive(Default)]
-struct Content {
+struct WrittenVersion {
     generation: u64,
     deltas: Vec<DeltaEntry>,
 }
 
-impl Content {
+impl WrittenVersion {
     fn of(current: &Current) -> Self {
         Self { generation: current.generation, deltas: current.deltas.clone() }
     }
@@ -68,7 +68,7 @@ enum WriteError {
 struct Session {
     /// `None` after an error: it may be stale.
     ledger: Option<Ledger>,
-    written: Content,
+    written: WrittenVersion,
     /// The tombstones that applied to the last delta: it lacks these devices.
     tombstones: Option<Arc<Delta>>,
     /// Members of the generation.
@@ -262,7 +262,7 @@ impl Follower {
             }
             appended => appended?,
         };
-        *written = Content::of(ledger.current());
+        *written = WrittenVersion::of(ledger.current());
         self.counters.writes.increment(1);
         if appended.delta_keys > MAX_DELTA_KEYS.max(session.generation_keys / 2) {
             self.reports.renew();
@@ -272,7 +272,7 @@ impl Follower {
 
     async fn change(&self, keys: &[Key]) -> Result<Change, WriteError> {
         let mut change = Change::default();
-        for keys in keys.chunks(COUNTED) {
+        for keys in keys.chunks(COUNT_BATCH) {
             for (key, count) in keys.iter().zip(self.window.handle.counts(keys.to_vec()).await?) {
                 let key = DeviceKey::from_bytes(*key);
                 if count >= self.config.min_count { change.add(key) } else { change.remove(key) }
@@ -324,7 +324,7 @@ impl Follower {
         let generation = publication.commit(&manifest).await?;
         self.counters.generations.increment(1);
         // Deltas that another process appended meanwhile are not among the written.
-        let written = Content { generation, deltas: Vec::new() };
+        let written = WrittenVersion { generation, deltas: Vec::new() };
         let failure = session.failure.take();
         // The generation contains the devices with a tombstone too.
         let (ledger, tombstones, generation_keys) = (None, None, keys.len() as u64);

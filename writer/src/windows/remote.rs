@@ -22,14 +22,14 @@ use super::counters::{EventCounters, Results};
 /// Time between probes of the server.
 const PROBE: Duration = Duration::from_secs(5);
 /// Requests whose repetitions are recognized: some 5 MB.
-const MAX_COUNTED: usize = 1 << 16;
+const MAX_RECENT: usize = 1 << 16;
 
 pub(in super::super) struct RemoteWindow {
     name: AudienceName,
     length: Length,
     redis: RedisWindow,
     counters: EventCounters,
-    counted: Mutex<Counted>,
+    recent: Mutex<RecentRequests>,
     writable: Gauge,
     is_writable: AtomicBool,
     health: Health,
@@ -61,20 +61,20 @@ impl Health {
 /// The last requests with an idempotency key. The server gives a repetition the first answer and
 /// does not mark it as one.
 #[derive(Default)]
-struct Counted {
+struct RecentRequests {
     requests: HashSet<Retry>,
     /// Oldest first.
     order: VecDeque<Retry>,
 }
 
-impl Counted {
+impl RecentRequests {
     /// Adds a request; whether it is none of the last.
     fn insert(&mut self, request: Retry) -> bool {
         if !self.requests.insert(request) {
             return false;
         }
         self.order.push_back(request);
-        if self.order.len() > MAX_COUNTED
+        if self.order.len() > MAX_RECENT
             && let Some(oldest) = self.order.pop_front()
         {
             self.requests.remove(&oldest);
@@ -94,7 +94,7 @@ impl RemoteWindow {
             name: config.name.clone(),
             length: config.length.clone(),
             counters,
-            counted: Mutex::default(),
+            recent: Mutex::default(),
             writable,
             is_writable: AtomicBool::new(false),
             health: Health::default(),
@@ -140,7 +140,7 @@ impl RemoteWindow {
         };
         match self.redis.observe(keys, lifetime, token).await {
             Ok(seen) => {
-                let is_repeated = retry.is_some_and(|request| !self.counted.lock().insert(request));
+                let is_repeated = retry.is_some_and(|request| !self.recent.lock().insert(request));
                 let seen = seen.iter().map(|seen| match seen {
                     rtad_redis::Seen::New => Seen::New,
                     rtad_redis::Seen::Duplicate => Seen::Duplicate(1),
@@ -262,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn counted_requests_are_bounded_and_the_oldest_go_first() {
+    fn recent_requests_are_bounded_and_the_oldest_go_first() {
         let request = |n: u64| (RequestKey([1; 16]), u128::from(n).to_le_bytes());
-        let mut counted = Counted::default();
-        let last = MAX_COUNTED as u64;
-        assert!((0..=last).all(|n| counted.insert(request(n))));
-        assert_eq!((counted.requests.len(), counted.order.len()), (MAX_COUNTED, MAX_COUNTED));
-        assert!(!counted.insert(request(1)) && !counted.insert(request(last)));
-        assert!(counted.insert(request(0)));
-        assert!(counted.insert(request(1)));
+        let mut recent = RecentRequests::default();
+        let last = MAX_RECENT as u64;
+        assert!((0..=last).all(|n| recent.insert(request(n))));
+        assert_eq!((recent.requests.len(), recent.order.len()), (MAX_RECENT, MAX_RECENT));
+        assert!(!recent.insert(request(1)) && !recent.insert(request(last)));
+        assert!(recent.insert(request(0)));
+        assert!(recent.insert(request(1)));
     }
 }

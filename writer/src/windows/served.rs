@@ -32,10 +32,18 @@ pub(in super::super) struct ServedWindow {
     counters: Counters,
     probes: AtomicU64,
     false_positives: AtomicU64,
-    /// Failures of the log and evicted answers, as the metrics have them.
-    counted: Mutex<(u64, u64)>,
+    exported: Mutex<Exported>,
     /// The clock that was days ahead is logged.
-    is_late: AtomicBool,
+    has_logged_clock_ahead: AtomicBool,
+    /// A checkpoint was asked for, and has not ended.
+    is_checkpointing: AtomicBool,
+}
+
+/// Counts of the window that its metrics have.
+#[derive(Default)]
+struct Exported {
+    log_failures: u64,
+    evicted_answers: u64,
 }
 
 /// Reports changes of a window to the audiences that follow it.
@@ -104,7 +112,7 @@ impl ServedWindow {
             Failure::NoRoom => {
                 (Results { full: events, ..Results::default() }, ApiError::WindowFull)
             }
-            // Events alone have a time.
+            // `observe` has answered late events; no other request has a time.
             Failure::Late => (Results::default(), ApiError::Internal),
             Failure::NotWritable => {
                 (Results { failed: events, ..Results::default() }, ApiError::NotDurable)

@@ -18,7 +18,7 @@ use crate::settings::Changed;
 pub(super) struct Sweep {
     pub(super) next: usize,
     /// Regions that have not been swept at the current tick.
-    pub(super) left: usize,
+    pub(super) remaining: usize,
 }
 
 /// A list of keys that is being made.
@@ -58,7 +58,7 @@ impl Engine {
             self.recover(&error, false);
         }
         let has_copied = self.advance_checkpoint();
-        has_copied || self.sweep.left > 0 || !self.lists.is_empty()
+        has_copied || self.sweep.remaining > 0 || !self.lists.is_empty()
     }
 
     /// The tick has moved: entries expire.
@@ -71,12 +71,12 @@ impl Engine {
             report(&mut self.settings.listener, Changed::All);
         }
         // All regions, from the next one of a sweep that is under way.
-        self.sweep.left = self.window.regions();
+        self.sweep.remaining = self.window.regions();
     }
 
     fn sweep_region(&mut self) {
-        let Sweep { next: region, left } = self.sweep;
-        if left == 0 {
+        let Sweep { next: region, remaining } = self.sweep;
+        if remaining == 0 {
             return;
         }
         let least = self.buffers.reached.iter().map(|(threshold, _)| *threshold).min().unwrap_or(1);
@@ -89,11 +89,11 @@ impl Engine {
         };
         self.window.expire_region(region, &mut add);
         let next = (region + 1) % self.window.regions();
-        let ends_round = left == 1 || next == 0;
+        let ends_round = remaining == 1 || next == 0;
         let are_all_reported = if ends_round { self.window.take_evicted(&mut add) } else { true };
         // The next checkpoint is without them, although there was no event.
         self.changes += u64::from(has_expired);
-        self.sweep = Sweep { next, left: left - 1 };
+        self.sweep = Sweep { next, remaining: remaining - 1 };
         if !are_all_reported {
             report(&mut self.settings.listener, Changed::All);
         } else if !expired.is_empty() && self.window.spec().lifetime > 1 {

@@ -252,7 +252,7 @@ fn day_leaves_memory_and_checkpoints_at_midnight() {
     driven.set_tick(1);
     let saved = driven.begin_checkpoint();
     let path = driven.finish(saved).unwrap().unwrap().path;
-    while driven.engine.sweep.left > 0 {
+    while driven.engine.sweep.remaining > 0 {
         driven.engine.run_cycle(Duration::ZERO);
     }
     assert_eq!(driven.heard.lock().unwrap().lists, lists + 1);

@@ -9,7 +9,7 @@ use crate::Key;
 impl Table {
     /// Copies a region, in the layout of `load`, without what has expired at `tick`.
     pub(crate) fn copy(&mut self, region: usize, tick: u64, into: &mut Vec<u8>) -> RegionClock {
-        let region = self.region(region, tick);
+        let region = self.region_at(region, tick);
         into.clear();
         for bucket in region.lanes.chunks(SLOTS * region.layout.format.lanes()) {
             let heads = bucket.first_chunk::<SLOTS>().expect("a whole bucket");
@@ -31,7 +31,7 @@ impl Table {
     #[cfg(test)]
     pub(crate) fn holds(&mut self, key: &Key) -> bool {
         (0..self.layout.regions).any(|region| {
-            let region = self.region_unmoved(region);
+            let region = self.region(region);
             let slots = region.first..region.first + (region.layout.buckets * SLOTS) as u64;
             slots.into_iter().any(|slot| key_of(&region.words(region.lane_of(slot))) == *key)
         })
@@ -39,7 +39,7 @@ impl Table {
 
     /// Replaces a region by a copy of `region_bytes()` bytes.
     pub(crate) fn load(&mut self, region: usize, clock: RegionClock, copy: &[u8]) {
-        let region = self.region_unmoved(region);
+        let region = self.region(region);
         for (lane, bytes) in region.lanes.iter_mut().zip(copy.as_chunks().0) {
             *lane = u32::from_le_bytes(*bytes);
         }

@@ -95,7 +95,8 @@ impl ReadWindow {
             }
         };
         let counters = Counters::new(telemetry, &config, handle.state().window.memory_bytes);
-        let (probes, false_positives, counted, is_late) = Default::default();
+        let (probes, false_positives, exported, has_logged_clock_ahead, is_checkpointing) =
+            Default::default();
         let window = ServedWindow {
             config,
             handle,
@@ -104,8 +105,9 @@ impl ReadWindow {
             counters,
             probes,
             false_positives,
-            counted,
-            is_late,
+            exported,
+            has_logged_clock_ahead,
+            is_checkpointing,
         };
         window.update_gauges(true);
         Ok(window)

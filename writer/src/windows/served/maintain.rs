@@ -13,7 +13,7 @@ use rtad_core::clock::now_unix_seconds;
 use rtad_core::random;
 
 use super::super::owner::{CheckpointMark, Owner, Ownership};
-use super::ServedWindow;
+use super::{Exported, ServedWindow};
 
 /// Time between maintenance runs.
 const MAINTENANCE: Duration = Duration::from_secs(1);
@@ -37,19 +37,23 @@ impl ServedWindow {
 
     pub(super) async fn maintain_once(self: &Arc<Self>) {
         let state = self.handle.state();
-        self.report_late_clock();
-        if state.is_checkpoint_due {
+        self.log_clock_ahead();
+        // One at a time: a disk that hangs must not get one for each second afterwards.
+        if state.is_checkpoint_due && !self.is_checkpointing.swap(true, Ordering::Relaxed) {
             let window = Arc::clone(self);
-            tokio::spawn(async move { window.checkpoint().await });
+            tokio::spawn(async move {
+                window.checkpoint().await;
+                window.is_checkpointing.store(false, Ordering::Relaxed);
+            });
         }
         let is_answering = tokio::time::timeout(HANGS, self.probe()).await.is_ok();
         self.update_gauges(is_answering);
     }
 
     /// Logs once that the wall clock was days ahead.
-    fn report_late_clock(&self) {
+    fn log_clock_ahead(&self) {
         let days = self.clock.days_ahead();
-        if days > 0 && !self.is_late.swap(true, Ordering::Relaxed) {
+        if days > 0 && !self.has_logged_clock_ahead.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 window = self.config.name.as_str(),
                 days,
@@ -192,11 +196,10 @@ impl ServedWindow {
         counters.checkpoint.set(stats.checkpoint_unix_seconds as f64);
         let is_writable = is_answering && stats.is_writable && self.is_held();
         counters.writable.set(f64::from(u8::from(is_writable)));
-        let mut counted = self.counted.lock();
-        let (failures, evicted) = *counted;
-        counters.log_failures.increment(stats.failures - failures);
-        counters.answers_evicted.increment(stats.answers_evicted - evicted);
-        *counted = (stats.failures, stats.answers_evicted);
+        let now = Exported { log_failures: stats.failures, evicted_answers: stats.answers_evicted };
+        let before = std::mem::replace(&mut *self.exported.lock(), now);
+        counters.log_failures.increment(stats.failures - before.log_failures);
+        counters.answers_evicted.increment(stats.answers_evicted - before.evicted_answers);
     }
 
     /// Writes what is queued, and a last checkpoint; whether it is written and kept for the upload.
