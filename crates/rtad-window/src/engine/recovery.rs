@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 
+use super::steps::Sweep;
 use super::{Engine, RETRY, report};
 use crate::WindowSpec;
 use crate::settings::Changed;
@@ -57,6 +58,8 @@ impl Engine {
         // Leaves memory for one table, not two.
         let least = WindowSpec { capacity: 1, ..self.shape.spec };
         self.window = Window::with_secret(least, tick, secret)?;
+        // Its regions are fewer.
+        self.sweep = Sweep { next: 0, remaining: 0 };
         let mut loaded = journal.load(&self.shape, tick)?;
         if loaded.next_group != journal.end().1 {
             return Err("the log lacks groups that were written".into());
@@ -65,6 +68,8 @@ impl Engine {
         self.window = loaded.window;
         self.answers = loaded.answers;
         self.wall_offset_millis = loaded.head.wall_offset_millis;
+        // As at a start: the files may hold entries that have expired.
+        self.begin_sweep();
         // Keys that had expired are not in the files, and were perhaps not reported.
         report(&mut self.settings.listener, Changed::All);
         Ok(())
