@@ -15,19 +15,22 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
 use percent_encoding::percent_decode_str;
 
-use rtad_core::device::{DeviceKey, KeyMaker, Unusable};
+use rtad_core::device::{DeviceKey, KeyMaker, Unusable, is_macro};
 use rtad_core::snapshot::AudienceName;
 use rtad_window::{RequestKey, Retry, Seen};
 
 use super::app::App;
 use super::bodies::check_unix_seconds;
 use super::error::ApiError;
+use super::events::MAX_TEXT;
 use super::scopes::{Area, Scope};
 use super::windows::config::{CallbackConfig, TimeUnit};
 use super::windows::counters::Results;
 
 const MAX_QUERY: usize = 8 << 10;
 const MAX_PARAMETERS: usize = 100;
+/// Begin of the year 2000 in seconds since 1970.
+const YEAR_2000: u64 = 946_684_800;
 /// Parameter with the token.
 const TOKEN: &str = "token";
 
@@ -99,7 +102,12 @@ async fn answer(
         return Ok(accepted(&callback.config));
     }
     let key = match usable_id(&app.keys, &callback.config, query) {
-        Ok(key) => *key.as_bytes(),
+        Ok((key, is_text)) => {
+            if is_text {
+                app.windows.warn_of_text(window);
+            }
+            *key.as_bytes()
+        }
         Err(unusable) => {
             callback.counters.unusable(unusable);
             window.count(Results { unusable: 1, ..Results::default() });
@@ -114,7 +122,7 @@ async fn answer(
         }
         None => None,
     };
-    let retry = retry(&app.keys, &callback.config, query, &key);
+    let retry = retry(&callback.config, query, &key);
     let observed = match window.observe(vec![key], at, retry).await {
         // For each value of `when_full`: a platform repeats a 503, and never a 200.
         Ok(Some(observed)) if observed.seen.contains(&Seen::Full) => {
@@ -154,19 +162,23 @@ fn accepted(config: &CallbackConfig) -> Response {
     response
 }
 
-/// The key of the first usable id. Without one, `Malformed` if an id has not the form of its kind:
-/// the configuration or the link is wrong.
+/// The key of the first usable id, and whether it is a text. Without one, `Malformed` if an id has
+/// not the form of its kind: the configuration or the link is wrong.
 fn usable_id(
     keys: &KeyMaker,
     config: &CallbackConfig,
     query: Query<'_>,
-) -> Result<DeviceKey, Unusable> {
+) -> Result<(DeviceKey, bool), Unusable> {
     let mut cause = Unusable::Blank;
     for id in &config.id {
         // A link may have a parameter twice, once with a macro that was not replaced.
         for value in query.values(&id.parameter) {
-            match keys.key(id.kind, &value) {
-                Ok(key) => return Ok(key),
+            let key = match id.kind {
+                Some(kind) => keys.key(kind, &value),
+                None => text_key(&value),
+            };
+            match key {
+                Ok(key) => return Ok((key, id.kind.is_none())),
                 Err(Unusable::Malformed) => cause = Unusable::Malformed,
                 Err(Unusable::Blank) => {}
             }
@@ -175,31 +187,40 @@ fn usable_id(
     Err(cause)
 }
 
-/// A time in seconds or milliseconds since 1970, up to the year 9999.
+/// The key of an id of kind text, as `POST …/events` takes it; none of a macro that was not
+/// replaced.
+fn text_key(text: &[u8]) -> Result<DeviceKey, Unusable> {
+    if text.is_empty() || is_macro(text) {
+        return Err(Unusable::Blank);
+    }
+    if text.len() > MAX_TEXT {
+        return Err(Unusable::Malformed);
+    }
+    Ok(DeviceKey::of_canonical(text))
+}
+
+/// A time in seconds or milliseconds since 1970, of the years 2000 to 9999: seconds that are read
+/// as milliseconds are in 1970.
 fn time(text: &[u8], unit: TimeUnit) -> Option<SystemTime> {
     let number: u64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
     let since = match unit {
         TimeUnit::Seconds => Duration::from_secs(number),
         TimeUnit::Milliseconds => Duration::from_millis(number),
     };
-    check_unix_seconds(since.as_secs()).ok()?;
-    Some(UNIX_EPOCH + since)
+    let seconds = check_unix_seconds(since.as_secs()).ok()?;
+    (seconds >= YEAR_2000).then(|| UNIX_EPOCH + since)
 }
 
-/// Identity of a callback with an id of the click, which is usable as a device id is.
-fn retry(
-    keys: &KeyMaker,
-    config: &CallbackConfig,
-    query: Query<'_>,
-    key: &[u8; 16],
-) -> Option<Retry> {
+/// Identity of a callback with an id of the click. It is kept after an erasure, so it holds no key.
+fn retry(config: &CallbackConfig, query: Query<'_>, key: &[u8; 16]) -> Option<Retry> {
     let id = query.value(config.request_id.as_ref()?)?;
     let id = id.trim_ascii();
-    if id.is_empty() || keys.key(rtad_core::device::IdKind::Openid, id) == Err(Unusable::Blank) {
+    if id.is_empty() || is_macro(id) {
         return None;
     }
     let digest = *DeviceKey::of_canonical(id).as_bytes();
     // Apart from the tokens of `Idempotency-Key`.
     let token = [&b"callback"[..], &digest, key].concat();
-    Some((RequestKey(*DeviceKey::of_canonical(&token).as_bytes()), *key))
+    let token = *DeviceKey::of_canonical(&token).as_bytes();
+    Some((RequestKey(token), token))
 }

@@ -29,7 +29,7 @@ use super::windows::{AnyWindow, FollowedInfo, Info};
 /// Ids in one request.
 const MAX_IDS: usize = 10_000;
 /// Bytes of an id of kind `text`.
-const MAX_TEXT: usize = 1024;
+pub(super) const MAX_TEXT: usize = 1024;
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Time of the events, a parameter of binary bodies.

@@ -18,7 +18,7 @@ mod key_maker;
 mod kind;
 mod md5_lanes;
 
-pub use blank::BlankIds;
+pub use blank::{BlankIds, is_macro};
 pub use field::IdField;
 pub use key::{DeviceKey, KeyDigest, SHARDS};
 pub use key_batch::KeyBatch;

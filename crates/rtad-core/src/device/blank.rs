@@ -237,7 +237,7 @@ fn is_punctuation(id: &[u8]) -> bool {
 
 /// Whether the id is a name in the brackets of a macro: `__NAME__`, `{NAME}`, `%%NAME%%` and so on,
 /// also nested. An id in brackets is not a macro: its shape is wrong, and it counts as malformed.
-fn is_macro(id: &[u8]) -> bool {
+pub fn is_macro(id: &[u8]) -> bool {
     let is_bracket = |byte: &&u8| b"_{[$%]}".contains(*byte);
     let open = id.iter().take_while(is_bracket).count();
     let close = id.iter().rev().take_while(is_bracket).count();

@@ -50,7 +50,8 @@ pub(in super::super::super) enum TimeUnit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super::super) struct CallbackId {
     pub(in super::super::super) parameter: String,
-    pub(in super::super::super) kind: IdKind,
+    /// `None` for text.
+    pub(in super::super::super) kind: Option<IdKind>,
     /// As configured.
     text: String,
 }
@@ -59,9 +60,8 @@ impl CallbackId {
     fn parse(text: &str) -> Option<Self> {
         let (parameter, kind) = text.rsplit_once('=').unwrap_or((text, text));
         let kind = match kind {
-            // The key of a text and of an id as issued is the same; an unexpanded macro is blank.
-            "text" => IdKind::Openid,
-            kind => IdKind::from_str(kind).ok().filter(|kind| KeyDigest::Md5.accepts(*kind))?,
+            "text" => None,
+            kind => Some(IdKind::from_str(kind).ok().filter(|kind| KeyDigest::Md5.accepts(*kind))?),
         };
         let parameter = parameter.to_owned();
         (!parameter.is_empty()).then(|| Self { parameter, kind, text: text.to_owned() })

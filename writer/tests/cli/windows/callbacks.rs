@@ -123,6 +123,41 @@ fn links_of_the_guide_count_clicks_of_ocean_engine() {
 }
 
 #[test]
+fn texts_and_click_ids_are_any_but_macros() {
+    let sandbox = Sandbox::new();
+    let config = "[[token]]\nfile = \"tencent-token\"\nscopes = [\"callbacks:clicks\"]\n\
+                  [[window]]\nname = \"clicks\"\nlength = \"1h\"\ncapacity = 100\ncount = 9\n\
+                  [window.callback]\nid = \"user=text\"\nrequest_id = \"click\"\ntime = \"ts\"\n\
+                  time_unit = \"ms\"\n";
+    let serve = start(&sandbox, config);
+    let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
+    let events = path("clicks", "events");
+    let mut send = |query: &str| {
+        let url = format!("{events}?{query}&token={LINK_TOKEN}");
+        assert_eq!(get(&mut client, &url).status, 200, "{query}");
+    };
+    let long = "x".repeat(1000);
+    for (query, text) in [(&*long, &*long), ("7777", "7777"), ("%E7%94%A8%20%E6%88%B7", "用 户")]
+    {
+        send(&format!("user={query}"));
+        assert_eq!(seen(&mut api, "text", text), 1, "{text}");
+    }
+    for unusable in ["__USER__", "", &"x".repeat(1025)] {
+        send(&format!("user={unusable}"));
+    }
+    assert_eq!(["blank", "malformed"].map(|result| callbacks(&serve, result)), [2.0, 1.0]);
+    // A click whose id looks like a placeholder counts once, too.
+    for _ in 0..2 {
+        send("user=a&click=7");
+    }
+    assert_eq!(seen(&mut api, "text", "a"), 1);
+    // A time in seconds is not one of 1970.
+    send(&format!("user=b&ts={}", now_unix_seconds()));
+    assert_eq!(seen(&mut api, "text", "b"), 1);
+    assert_eq!(callbacks(&serve, "late"), 0.0);
+}
+
+#[test]
 fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
     let sandbox = Sandbox::new();
     let (_, config) = example("Tencent");
