@@ -146,8 +146,8 @@ def _write(
             raise TypeError(f"{flag}: expected as {argument}=")
     kinds = _kinds(columns)
     for column, of_ids in kinds.items():
-        # The loader would take the rest for a kind.
-        if "=" in column and not of_ids:
+        # The loader would take the rest for a kind, and ask for a column that is not prepared.
+        if source is not None and "=" in column and not of_ids:
             raise ValueError(f"columns: {column}: expected a name, or {{name: kind}}")
     wanted = [(column, of_ids or kind) for column, of_ids in kinds.items()]
     if value is not None:

@@ -141,6 +141,10 @@ fn run(
     if args.follow && args.inputs.first().is_some_and(|input| input != "-") {
         return Err(FollowError::Inputs.into());
     }
+    // It would read the stdin of the host, and take its signals.
+    if args.follow && output.is_hosted() {
+        return Err(FollowError::Hosted.into());
+    }
     let input = args.input.resolve_with_value(&inputs, value)?;
     let store = args.sign.writer(args.target.open()?, &args.target.trust)?;
     let runtime = runtime()?;

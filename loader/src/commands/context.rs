@@ -114,7 +114,8 @@ impl Output {
         value: &T,
         text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CommandError> {
-        if self.quiet && !self.json { Ok(()) } else { self.data(value, text) }
+        let is_quiet = self.quiet && !self.json && self.host.is_none();
+        if is_quiet { Ok(()) } else { self.data(value, text) }
     }
 }
 

@@ -71,6 +71,8 @@ struct Totals {
 pub(super) enum FollowError {
     #[error("--follow reads stdin only: expected no INPUT, or `-`")]
     Inputs,
+    #[error("--follow reads the stdin of a program of its own: expected no host")]
+    Hosted,
     #[error("could not read stdin; all earlier rows are published")]
     Stdin(#[source] io::Error),
 }
@@ -78,7 +80,7 @@ pub(super) enum FollowError {
 impl CommandFailure for FollowError {
     fn exit(&self) -> ExitStatus {
         match self {
-            Self::Inputs => ExitStatus::Usage,
+            Self::Inputs | Self::Hosted => ExitStatus::Usage,
             Self::Stdin(_) => ExitStatus::BadInput,
         }
     }
