@@ -156,8 +156,10 @@ impl Queue {
             return Err(Failure::NotWritable);
         }
         let weight = state.weight + request.weight();
-        // A request that finds the queue empty is accepted, however large it is.
-        if weight > MAX_WAITING && state.weight > 0 {
+        // A request that finds the queue empty is accepted, however large it is. A checkpoint is
+        // small, and a stop needs it.
+        let is_checkpoint = matches!(request, Request::Checkpoint { .. });
+        if weight > MAX_WAITING && state.weight > 0 && !is_checkpoint {
             return Err(Failure::Overloaded);
         }
         state.weight = weight;
