@@ -31,7 +31,7 @@ pub struct Caps {
     /// their leases given back.
     retired: Mutex<Vec<Arc<Cap>>>,
     leases: Leases,
-    /// Held while files are written. Whether it was the last time.
+    /// Whether files were written for the last time. Held while they are written.
     pub(super) is_closed: Mutex<bool>,
     /// A failure is logged once.
     failed: AtomicBool,
@@ -87,7 +87,7 @@ impl Caps {
         self.retired.lock().extend(old.iter().filter(|old| !goes_on(old)).cloned());
         if let Some(folder) = &self.folder {
             // A file that is being written must not be removed.
-            let _saving = self.is_closed.lock();
+            let _held = self.is_closed.lock();
             folder.clean(|strategy| caps.iter().flatten().any(|cap| cap.strategy() == strategy));
         }
         caps

@@ -214,7 +214,7 @@ impl Leases {
                 let (cap, period_table) = (Arc::clone(cap), Arc::clone(&dated.period_table));
                 let units = period_table.table.close();
                 let record = period_table.record();
-                // More than recorded are those of the process before, and not ours to give back.
+                // A restored table has units of the process before, which are not ours to return.
                 let is_leased = (1..=record.member().recorded).contains(&units);
                 let units = if is_leased { units } else { 0 };
                 let is_owed = units > 0 || record.is_unanswered();

@@ -141,7 +141,7 @@ fn run(
     if args.follow && args.inputs.first().is_some_and(|input| input != "-") {
         return Err(FollowError::Inputs.into());
     }
-    // It would read the stdin of the host, and take its signals.
+    // It would read the stdin of another program, and take its signals.
     if args.follow && output.is_hosted() {
         return Err(FollowError::Hosted.into());
     }

@@ -66,7 +66,7 @@ def test_quiet_run_has_a_report_and_none_follows_stdin(rtad, tmp_path):
     store, ids = str(tmp_path / "store"), synth(10)
     assert rtad.build(store, "users", ids, quiet=True)["keys"] == 10
     for rows in [(), (ids,)]:
-        with pytest.raises(rtad.Error, match="--follow reads the stdin of a program of its own"):
+        with pytest.raises(rtad.Error, match="--follow reads the stdin of the command rtad-loader"):
             rtad.append(store, "users", *rows, follow=True)
 
 

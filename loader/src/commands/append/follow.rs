@@ -71,7 +71,9 @@ struct Totals {
 pub(super) enum FollowError {
     #[error("--follow reads stdin only: expected no INPUT, or `-`")]
     Inputs,
-    #[error("--follow reads the stdin of a program of its own: expected no host")]
+    #[error(
+        "--follow reads the stdin of the command rtad-loader: expected none in another program"
+    )]
     Hosted,
     #[error("could not read stdin; all earlier rows are published")]
     Stdin(#[source] io::Error),
