@@ -14,27 +14,46 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     let mut files = protox::compile(["tencent.proto", "ocean.proto"], ["proto"])?;
     let mut hidden = Vec::new();
-    for file in files.file.iter_mut().filter(|file| !file.package().starts_with("google.")) {
+    for file in files
+        .file
+        .iter_mut()
+        .filter(|file| !file.package().starts_with("google."))
+    {
         let package = file.package().to_owned();
-        let mut messages: Vec<_> =
-            file.message_type.iter_mut().map(|message| (package.clone(), message)).collect();
+        let mut messages: Vec<_> = file
+            .message_type
+            .iter_mut()
+            .map(|message| (package.clone(), message))
+            .collect();
         while let Some((parent, message)) = messages.pop() {
             let name = format!("{parent}.{}", message.name());
             message
                 .field
                 .retain(|field| !UNREAD.contains(&format!("{name}.{}", field.name()).as_str()));
             let mut has_string = false;
-            for field in message.field.iter_mut().filter(|field| field.r#type() == Type::String) {
+            for field in message
+                .field
+                .iter_mut()
+                .filter(|field| field.r#type() == Type::String)
+            {
                 field.set_type(Type::Bytes);
                 has_string = true;
             }
             if has_string && !ANSWERS.iter().any(|answer| name.starts_with(answer)) {
                 hidden.push(format!(".{name}"));
             }
-            messages.extend(message.nested_type.iter_mut().map(|nested| (name.clone(), nested)));
+            messages.extend(
+                message
+                    .nested_type
+                    .iter_mut()
+                    .map(|nested| (name.clone(), nested)),
+            );
         }
     }
-    prost_build::Config::new().bytes(["."]).skip_debug(hidden).compile_fds(files)?;
+    prost_build::Config::new()
+        .bytes(["."])
+        .skip_debug(hidden)
+        .compile_fds(files)?;
     Ok(())
 }
 

@@ -63,11 +63,22 @@ fn main() {
         snapshot: Some(Arc::clone(&snapshot)),
         ..Audience::unloaded("old_users".parse().expect("a valid name"), true, None)
     };
-    let strategy =
-        Strategy { name: "new-users".to_owned(), exclude: vec![0], ..Strategy::default() };
-    let capped = Strategy { name: "capped".to_owned(), ..strategy.clone() };
+    let strategy = Strategy {
+        name: "new-users".to_owned(),
+        exclude: vec![0],
+        ..Strategy::default()
+    };
+    let capped = Strategy {
+        name: "capped".to_owned(),
+        ..strategy.clone()
+    };
     let cap = Cap::new("capped", &cap_config(), SystemTime::now(), Instant::now());
-    let catalog = Catalog::new(vec![audience], vec![strategy, capped], Vec::new(), &telemetry);
+    let catalog = Catalog::new(
+        vec![audience],
+        vec![strategy, capped],
+        Vec::new(),
+        &telemetry,
+    );
     let serving = Serving::from_pointee(catalog.with_caps(vec![None, Some(Arc::new(cap))]));
     let probe = Probe { per_shard };
 
@@ -89,37 +100,57 @@ fn main() {
     row("lookup, each key given by the last answer", &|hit, salt| {
         chain(salt, |i| u64::from(snapshot.contains(&probe.key(i, hit))))
     });
-    row("lookup in batches of 10,000, per key", &|hit, salt| batched(&snapshot, &probe, hit, salt));
-    row("decision on 1 md5: hex → key → strategy → counters, dependent", &|hit, salt| {
-        chain(salt, |i| decide(&serving, &ids, &[probe.hex(i, hit)], begun))
+    row("lookup in batches of 10,000, per key", &|hit, salt| {
+        batched(&snapshot, &probe, hit, salt)
     });
-    row("decision on 3 md5s, the last one known or none, dependent", &|hit, salt| {
-        chain(salt, |i| {
-            decide(
-                &serving,
-                &ids,
-                &[probe.hex(i, false), probe.hex(i ^ 0x55, false), probe.hex(i ^ 0xaa, hit)],
-                begun,
-            )
-        })
-    });
-    row("body of /v1/decide with 3 md5s to its answer's bytes, dependent", &|hit, salt| {
-        chain(salt, |i| {
-            let [a, b, c] =
-                [probe.hex(i, false), probe.hex(i ^ 0x55, false), probe.hex(i ^ 0xaa, hit)];
-            let text = |hex: &[u8; 32]| String::from_utf8_lossy(hex).into_owned();
-            let body = format!(
-                concat!(
-                    r#"{{"request_id":"r1","strategies":["new-users"],"#,
-                    r#""device":{{"imei_md5":"{}","oaid_md5":"{}","idfa_md5":"{}"}}}}"#
-                ),
-                text(&a),
-                text(&b),
-                text(&c)
-            );
-            api_round_trip(&serving, &ids, body.as_bytes(), begun)
-        })
-    });
+    row(
+        "decision on 1 md5: hex → key → strategy → counters, dependent",
+        &|hit, salt| {
+            chain(salt, |i| {
+                decide(&serving, &ids, &[probe.hex(i, hit)], begun)
+            })
+        },
+    );
+    row(
+        "decision on 3 md5s, the last one known or none, dependent",
+        &|hit, salt| {
+            chain(salt, |i| {
+                decide(
+                    &serving,
+                    &ids,
+                    &[
+                        probe.hex(i, false),
+                        probe.hex(i ^ 0x55, false),
+                        probe.hex(i ^ 0xaa, hit),
+                    ],
+                    begun,
+                )
+            })
+        },
+    );
+    row(
+        "body of /v1/decide with 3 md5s to its answer's bytes, dependent",
+        &|hit, salt| {
+            chain(salt, |i| {
+                let [a, b, c] = [
+                    probe.hex(i, false),
+                    probe.hex(i ^ 0x55, false),
+                    probe.hex(i ^ 0xaa, hit),
+                ];
+                let text = |hex: &[u8; 32]| String::from_utf8_lossy(hex).into_owned();
+                let body = format!(
+                    concat!(
+                        r#"{{"request_id":"r1","strategies":["new-users"],"#,
+                        r#""device":{{"imei_md5":"{}","oaid_md5":"{}","idfa_md5":"{}"}}}}"#
+                    ),
+                    text(&a),
+                    text(&b),
+                    text(&c)
+                );
+                api_round_trip(&serving, &ids, body.as_bytes(), begun)
+            })
+        },
+    );
     caps(&serving, &ids, &probe);
     let making = best_of_three(|salt| loop_over(salt, |i| u64::from(probe.hex(i, true)[0])));
     println!();
@@ -164,9 +195,14 @@ fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
     // Devices from 0 are counted before, those from `BEYOND` are not.
     const BEYOND: u64 = 1 << 36;
     let decide = |strategy, n, at| {
-        let keys: DeviceKeys =
-            ids.key(IdKind::Md5.into(), &probe.hex(n, false)).into_iter().collect();
-        serving.load().decide(strategy, &keys, &NoAttributes, at).reason as u64
+        let keys: DeviceKeys = ids
+            .key(IdKind::Md5.into(), &probe.hex(n, false))
+            .into_iter()
+            .collect();
+        serving
+            .load()
+            .decide(strategy, &keys, &NoAttributes, at)
+            .reason as u64
     };
     let begun = Instant::now();
     for n in 0..limit {
@@ -175,7 +211,10 @@ fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
     let counting = begun.elapsed().as_nanos() as f64 / limit as f64;
     // Some devices are drawn twice.
     let cap = |catalog: &Catalog| {
-        let cap = catalog.caps().named("capped").expect("a strategy with a cap");
+        let cap = catalog
+            .caps()
+            .named("capped")
+            .expect("a strategy with a cap");
         (cap.usage().devices, cap.usage().limit)
     };
     let drawn_until = (limit..).find(|n| {
@@ -222,7 +261,9 @@ fn caps(serving: &Serving, ids: &IdReader, probe: &Probe) {
 fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
     // Devices in no filter, uniformly distributed.
     let of = |range: std::ops::Range<u64>| -> Vec<DeviceKey> {
-        range.map(|n| key((mix(n) >> 48) as usize, n | 1 << 38)).collect()
+        range
+            .map(|n| key((mix(n) >> 48) as usize, n | 1 << 38))
+            .collect()
     };
     let begun = Instant::now();
     let built = BuiltDelta::new(1, 1, of(0..keys), Vec::new()).expect("it has keys");
@@ -282,7 +323,9 @@ fn deltas(snapshot: &Snapshot, probe: &Probe, keys: u64) {
 
 fn argument(name: &str) -> Option<u64> {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
-    arguments.nth(1).map(|value| value.parse().expect("a number"))
+    arguments
+        .nth(1)
+        .map(|value| value.parse().expect("a number"))
 }
 
 /// Members and non-members by a random number.
@@ -294,7 +337,10 @@ impl Probe {
     fn key(&self, random: u64, hit: bool) -> DeviceKey {
         let random = mix(random);
         let index = (random & 0xffff_ffff) % self.per_shard;
-        key((random >> 48) as usize, if hit { index } else { index | 1 << 39 })
+        key(
+            (random >> 48) as usize,
+            if hit { index } else { index | 1 << 39 },
+        )
     }
 
     fn hex(&self, random: u64, hit: bool) -> [u8; 32] {
@@ -333,7 +379,10 @@ fn build(keys: u64, per_shard: u64) -> Snapshot {
                     decoder.feed(&chunk.bytes).expect("a good chunk");
                     let read = decoder.finish().expect("a good chunk");
                     chunk.bytes = Vec::new();
-                    built.lock().expect("no thread panicked").push((chunk, Arc::new(read)));
+                    built
+                        .lock()
+                        .expect("no thread panicked")
+                        .push((chunk, Arc::new(read)));
                 }
             });
         }
@@ -346,7 +395,10 @@ fn build(keys: u64, per_shard: u64) -> Snapshot {
         manifest.add(&described);
         chunks.push(chunk);
     }
-    Snapshot::assemble(manifest.finish(name(), 1, 0, BuildReport::default()), chunks)
+    Snapshot::assemble(
+        manifest.finish(name(), 1, 0, BuildReport::default()),
+        chunks,
+    )
 }
 
 fn name() -> AudienceName {
@@ -380,8 +432,9 @@ fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
     let mut nanoseconds = 0;
     let mut members = vec![false; 10_000];
     for batch in 0..DECISIONS / 10_000 {
-        let keys: Vec<DeviceKey> =
-            (0..10_000).map(|i| probe.key((batch * 10_000 + i) ^ salt << 40, hit)).collect();
+        let keys: Vec<DeviceKey> = (0..10_000)
+            .map(|i| probe.key((batch * 10_000 + i) ^ salt << 40, hit))
+            .collect();
         let begun = Instant::now();
         snapshot.contains_many(&keys, &mut members);
         nanoseconds += begun.elapsed().as_nanos();
@@ -391,8 +444,10 @@ fn batched(snapshot: &Snapshot, probe: &Probe, hit: bool, salt: u64) -> f64 {
 }
 
 fn decide(serving: &Serving, ids: &IdReader, hex: &[[u8; 32]], at: Instant) -> u64 {
-    let keys: DeviceKeys =
-        hex.iter().filter_map(|hex| ids.key(IdKind::Md5.into(), hex).ok()).collect();
+    let keys: DeviceKeys = hex
+        .iter()
+        .filter_map(|hex| ids.key(IdKind::Md5.into(), hex).ok())
+        .collect();
     let catalog = serving.load();
     catalog.decide(0, &keys, &NoAttributes, at).reason as u64
 }
@@ -420,5 +475,8 @@ fn memory_floor(bytes: u64) -> (f64, f64) {
     let read = |random: u64| {
         u64::from(memory[((u128::from(mix(random)) * u128::from(bytes)) >> 64) as usize])
     };
-    (best_of_three(|salt| loop_over(salt, read)), best_of_three(|salt| chain(salt, read)))
+    (
+        best_of_three(|salt| loop_over(salt, read)),
+        best_of_three(|salt| chain(salt, read)),
+    )
 }

@@ -53,7 +53,10 @@ fn main() {
             missing_members(&filter.snapshot, &counts) + wrong_values(&filter.snapshot, &counts);
         let positives = positives(&filter.snapshot, &counts, probes);
         let (manifest, measured) = (filter.snapshot.manifest(), positives as f64 / probes as f64);
-        let (keys, bytes) = (manifest.keys() as f64, filter.snapshot.filter_bytes() as f64);
+        let (keys, bytes) = (
+            manifest.keys() as f64,
+            filter.snapshot.filter_bytes() as f64,
+        );
         println!(
             "| {} | {:.3} | {:.3} | {keys} | {missing} | {measured:.4e} | {:.4e} | {:.3} | \
              {:.1} | {:.1} |",
@@ -79,7 +82,9 @@ fn main() {
 }
 
 fn argument(name: &str) -> Option<String> {
-    std::env::args().skip_while(|argument| argument != name).nth(1)
+    std::env::args()
+        .skip_while(|argument| argument != name)
+        .nth(1)
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -88,7 +93,9 @@ fn number(name: &str) -> Option<u64> {
 
 /// The value of a key.
 fn value(key: &DeviceKey) -> u8 {
-    (mix(u64::from_le_bytes(key.as_bytes()[4..12].try_into().expect("8 bytes"))) >> 60) as u8
+    (mix(u64::from_le_bytes(
+        key.as_bytes()[4..12].try_into().expect("8 bytes"),
+    )) >> 60) as u8
 }
 
 /// Shard sizes vary as with md5s: their standard deviation is the square root of their mean.
@@ -106,7 +113,14 @@ fn shard_sizes(keys: u64) -> Vec<u64> {
 fn probe(counts: &[u64], random: u64, hit: bool) -> DeviceKey {
     let shard = (random >> 48) as usize;
     let index = ((random & 0xffff_ffff) * counts[shard]) >> 32;
-    key(shard, if hit { index } else { random & 0xffff_ffff | 1 << 39 })
+    key(
+        shard,
+        if hit {
+            index
+        } else {
+            random & 0xffff_ffff | 1 << 39
+        },
+    )
 }
 
 struct Filter {
@@ -135,18 +149,25 @@ fn spec(name: &str) -> FilterSpec {
 
 fn build(names: &[&str], counts: &[u64]) -> Vec<Filter> {
     let specs: Vec<FilterSpec> = names.iter().map(|name| spec(name)).collect();
-    let mut manifests: Vec<_> =
-        specs.iter().map(|spec| ManifestBuilder::new(*spec, 1e-4)).collect();
+    let mut manifests: Vec<_> = specs
+        .iter()
+        .map(|spec| ManifestBuilder::new(*spec, 1e-4))
+        .collect();
     let mut times = vec![(Duration::ZERO, Duration::ZERO); specs.len()];
     let mut chunks: Vec<Vec<Arc<_>>> = vec![Vec::new(); specs.len()];
     let mut keys: Vec<DeviceKey> = Vec::new();
     for first in (0..SHARDS).step_by(SHARDS_PER_CHUNK) {
         let shards = first..first + SHARDS_PER_CHUNK;
         let bytes = |spec: &FilterSpec| -> u64 {
-            counts[shards.clone()].iter().map(|count| spec.filter_bytes(*count as u32)).sum()
+            counts[shards.clone()]
+                .iter()
+                .map(|count| spec.filter_bytes(*count as u32))
+                .sum()
         };
-        let mut builders: Vec<_> =
-            specs.iter().map(|spec| ChunkBuilder::new(spec, bytes(spec))).collect();
+        let mut builders: Vec<_> = specs
+            .iter()
+            .map(|spec| ChunkBuilder::new(spec, bytes(spec)))
+            .collect();
         for shard in shards {
             keys.clear();
             keys.extend((0..counts[shard]).map(|index| key(shard, index)));
@@ -179,7 +200,12 @@ fn build(names: &[&str], counts: &[u64]) -> Vec<Filter> {
             let audience = "bench".parse().expect("a name");
             let manifest = manifest.finish(audience, 1, 0, BuildReport::default());
             let snapshot = Snapshot::assemble(manifest, chunks);
-            Filter { name: (*name).to_owned(), snapshot, building, loading }
+            Filter {
+                name: (*name).to_owned(),
+                snapshot,
+                building,
+                loading,
+            }
         })
         .collect()
 }
@@ -189,9 +215,15 @@ fn missing_members(snapshot: &Snapshot, counts: &[u64]) -> u64 {
     let mut missing = 0;
     for (shard, count) in counts.iter().enumerate() {
         for first in (0..*count).step_by(4096) {
-            let keys: Vec<_> = (first..*count).take(4096).map(|index| key(shard, index)).collect();
+            let keys: Vec<_> = (first..*count)
+                .take(4096)
+                .map(|index| key(shard, index))
+                .collect();
             snapshot.contains_many(&keys, &mut members);
-            missing += members[..keys.len()].iter().filter(|member| !**member).count() as u64;
+            missing += members[..keys.len()]
+                .iter()
+                .filter(|member| !**member)
+                .count() as u64;
         }
     }
     missing
@@ -203,24 +235,34 @@ fn wrong_values(snapshot: &Snapshot, counts: &[u64]) -> u64 {
         return 0;
     }
     let keys = (0..SHARDS).flat_map(|shard| (0..counts[shard]).map(move |i| key(shard, i)));
-    keys.filter(|key| snapshot.value(&[*key]) != Some(value(key))).count() as u64
+    keys.filter(|key| snapshot.value(&[*key]) != Some(value(key)))
+        .count() as u64
 }
 
 fn positives(snapshot: &Snapshot, counts: &[u64], probes: u64) -> u64 {
     let mut members = vec![false; 4096];
     let mut positives = 0;
     for first in (0..probes).step_by(4096) {
-        let keys: Vec<_> =
-            (first..probes).take(4096).map(|i| probe(counts, mix(i ^ 1 << 50), false)).collect();
+        let keys: Vec<_> = (first..probes)
+            .take(4096)
+            .map(|i| probe(counts, mix(i ^ 1 << 50), false))
+            .collect();
         snapshot.contains_many(&keys, &mut members);
-        positives += members[..keys.len()].iter().filter(|member| **member).count() as u64;
+        positives += members[..keys.len()]
+            .iter()
+            .filter(|member| **member)
+            .count() as u64;
     }
     positives
 }
 
 type Mode = fn(&Snapshot, &[u64], bool, u64) -> f64;
-const MODES: [(&str, Mode); 4] =
-    [("latency", latency), ("batch", batch), ("single", single), ("value", single_value)];
+const MODES: [(&str, Mode); 4] = [
+    ("latency", latency),
+    ("batch", batch),
+    ("single", single),
+    ("value", single_value),
+];
 
 /// Prints the median over the rounds of each figure, and of its ratio to the first filter's in the
 /// same round.
@@ -246,7 +288,9 @@ fn time(filters: &[Filter], counts: &[u64], rounds: usize) {
          the value if the filter has values.\n",
         filters[0].name
     );
-    let head = MODES.map(|(name, _)| format!(" {name}, miss | {name}, hit |")).concat();
+    let head = MODES
+        .map(|(name, _)| format!(" {name}, miss | {name}, hit |"))
+        .concat();
     println!("| filter |{head}\n|{}", "---|".repeat(figures + 1));
     for (filter, own) in filters.iter().zip(&found) {
         let cells: String = own
@@ -254,7 +298,11 @@ fn time(filters: &[Filter], counts: &[u64], rounds: usize) {
             .zip(&found[0])
             .map(|(own, base)| {
                 let ratios = own.iter().zip(base).map(|(own, base)| own / base);
-                format!(" {:.0} [{:.2}] |", median(own.clone()), median(ratios.collect()))
+                format!(
+                    " {:.0} [{:.2}] |",
+                    median(own.clone()),
+                    median(ratios.collect())
+                )
             })
             .collect();
         println!("| {} |{cells}", filter.name);
@@ -332,13 +380,18 @@ fn measure_memory(bytes: u64, pages: Pages) {
     black_box((0..LOOKUPS).fold(0, |sum, i| sum + u64::from(read(mix(i)))));
     let independent = nanos_each(begun, LOOKUPS);
     let begun = Instant::now();
-    let last =
-        (0..LOOKUPS).fold(0_u64, |state, _| state.wrapping_add(1 + u64::from(read(mix(state)))));
+    let last = (0..LOOKUPS).fold(0_u64, |state, _| {
+        state.wrapping_add(1 + u64::from(read(mix(state))))
+    });
     black_box(last);
     println!(
         "| {:.1} GB | {} | {independent:.0} | {:.0} |",
         bytes as f64 / 1e9,
-        if pages == Pages::Large { "2 MiB" } else { "4 KiB" },
+        if pages == Pages::Large {
+            "2 MiB"
+        } else {
+            "4 KiB"
+        },
         nanos_each(begun, LOOKUPS),
     );
 }

@@ -26,16 +26,24 @@ fn main() {
     println!("| strategies with a bid | ns per request | ns per decision |\n|---|---|---|");
     for strategies in [1, 10, 64] {
         let reach = Reach::default();
-        let sketches: Vec<_> = (0..strategies).map(|it| sketch(&reach, &it.to_string())).collect();
+        let sketches: Vec<_> = (0..strategies)
+            .map(|it| sketch(&reach, &it.to_string()))
+            .collect();
         let requests = DEVICES / strategies;
         let count = |device: &ReachedDevice<'_>| sketches.iter().for_each(|it| it.count(device));
         let with = time(requests, count);
         let cost = with - time(requests, |device| _ = black_box(device));
-        println!("| {strategies} | {cost:.1} | {:.1} |", cost / strategies as f64);
+        println!(
+            "| {strategies} | {cost:.1} | {:.1} |",
+            cost / strategies as f64
+        );
         if strategies == 64 {
             let begun = Instant::now();
             black_box(reach.counts());
-            println!("\nscrape of 64 sketches of one worker: {:.1?}", begun.elapsed());
+            println!(
+                "\nscrape of 64 sketches of one worker: {:.1?}",
+                begun.elapsed()
+            );
         }
     }
     println!("\n| devices, over {PODS} pods | error, root mean square | largest of {SETS} sets |");
@@ -55,7 +63,10 @@ fn main() {
         let errors: Vec<_> = (0..SETS).map(error).collect();
         let squares: f64 = errors.iter().map(|error| error * error).sum();
         let largest = errors.iter().copied().fold(0.0, f64::max);
-        println!("| {count} | {:.2} % | {largest:.2} % |", (squares / SETS as f64).sqrt());
+        println!(
+            "| {count} | {:.2} % | {largest:.2} % |",
+            (squares / SETS as f64).sqrt()
+        );
     }
 }
 

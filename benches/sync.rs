@@ -41,7 +41,11 @@ const SWAPPED_KEYS: u64 = 108_000_000;
 const QUIET: Duration = Duration::from_secs(20);
 
 fn main() {
-    let argument = |name: &str| std::env::args().skip_while(|argument| argument != name).nth(1);
+    let argument = |name: &str| {
+        std::env::args()
+            .skip_while(|argument| argument != name)
+            .nth(1)
+    };
     if let Some(url) = argument("--load") {
         return load(&url, argument("--cache").map(PathBuf::from));
     }
@@ -65,7 +69,13 @@ fn main() {
     let cache = folder.path().join("cache");
     let cache = cache.to_str().expect("UTF-8");
     row("a directory", bytes, &directory, None, false);
-    row("a directory, and into the cache", bytes, &directory, Some(cache), true);
+    row(
+        "a directory, and into the cache",
+        bytes,
+        &directory,
+        Some(cache),
+        true,
+    );
     row("the cache", bytes, &directory, Some(cache), false);
     if let Ok(url) = std::env::var("RTAD_TEST_BUCKET") {
         block_on(publish(&url, keys, 1));
@@ -93,8 +103,10 @@ fn name() -> AudienceName {
 async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
     let writer = StoreWriter::open(url).expect("a store");
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
-    let publication =
-        writer.publish(writer.base(&name()).await.expect("a store")).await.expect("a lock");
+    let publication = writer
+        .publish(writer.base(&name()).await.expect("a store"))
+        .await
+        .expect("a lock");
     let run = shards_per_chunk(&spec, keys) as usize;
     let per_shard = keys / SHARDS as u64;
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
@@ -109,14 +121,24 @@ async fn publish(url: &str, keys: u64, seed: u64) -> u64 {
             BuiltChunk::build(&spec, &keys)
         })
     };
-    let mut built = stream::iter((0..SHARDS).step_by(run)).map(build).buffered(2);
+    let mut built = stream::iter((0..SHARDS).step_by(run))
+        .map(build)
+        .buffered(2);
     while let Some(chunk) = built.try_next().await.expect("no panic") {
         manifest.add(&chunk);
         publication.put_chunk(chunk).await.expect("room");
     }
     let generation = publication.generation();
-    let manifest = manifest.finish(name(), generation, now_unix_seconds(), BuildReport::default());
-    publication.commit(&manifest).await.expect("no concurrent publish");
+    let manifest = manifest.finish(
+        name(),
+        generation,
+        now_unix_seconds(),
+        BuildReport::default(),
+    );
+    publication
+        .commit(&manifest)
+        .await
+        .expect("no concurrent publish");
     manifest.size_bytes()
 }
 
@@ -138,12 +160,19 @@ fn assembly(store: &str, swap: SwapMode) -> Assembly {
 /// Runs in a child process: loads a generation and prints time and memory.
 fn load(url: &str, cache: Option<PathBuf>) {
     let store = Store::open(url).expect("a store");
-    let sync = Syncer::new(store, assembly(url, SwapMode::Whole).plan(), Shared::default())
-        .with_cache(cache);
+    let sync = Syncer::new(
+        store,
+        assembly(url, SwapMode::Whole).plan(),
+        Shared::default(),
+    )
+    .with_cache(cache);
     let begun = Instant::now();
     block_on(sync.poll_all());
     let seconds = begun.elapsed().as_secs_f64();
-    assert!(sync.serving().load().is_complete(), "the snapshot was loaded");
+    assert!(
+        sync.serving().load().is_complete(),
+        "the snapshot was loaded"
+    );
     println!("{seconds} {} {}", cpu_seconds(), peak_bytes());
 }
 
@@ -161,8 +190,10 @@ fn row(name: &str, bytes: u64, url: &str, cache: Option<&str>, is_empty: bool) {
         }
         let output = command.output().expect("command runs");
         let text = String::from_utf8(output.stdout).expect("numbers");
-        let numbers: Vec<f64> =
-            text.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+        let numbers: Vec<f64> = text
+            .split_whitespace()
+            .map(|number| number.parse().expect("a number"))
+            .collect();
         numbers.try_into().expect("three numbers")
     };
     let best = (0..3).map(run).min_by(|a, b| a[0].total_cmp(&b[0]));
@@ -178,15 +209,28 @@ fn row(name: &str, bytes: u64, url: &str, cache: Option<&str>, is_empty: bool) {
 /// User and system time of this process so far.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields: Vec<&str> = text.rsplit(')').next().expect("a name").split_whitespace().collect();
+    let fields: Vec<&str> = text
+        .rsplit(')')
+        .next()
+        .expect("a name")
+        .split_whitespace()
+        .collect();
     // Times are hundredths of a second.
     (fields[11].parse::<f64>().expect("utime") + fields[12].parse::<f64>().expect("stime")) / 100.0
 }
 
 fn peak_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = text.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");
-    line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") * 1024
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .expect("a peak");
+    line.split_whitespace()
+        .nth(1)
+        .expect("a number")
+        .parse::<u64>()
+        .expect("a number")
+        * 1024
 }
 
 /// Latency of requests of one connection, without and with swaps.
@@ -208,11 +252,15 @@ fn swaps() {
         }
         let mut assembly = assembly(url, swap);
         assembly.config.store.cache_dir = Some(folder.path().join("cache"));
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
         let runtime = runtime.expect("a runtime");
         let never = Box::new(|| Err("no reload".to_owned()));
-        let running = runtime.block_on(rtad::serve::start(assembly, never)).expect("rtad starts");
+        let running = runtime
+            .block_on(rtad::serve::start(assembly, never))
+            .expect("rtad starts");
         if swap == SwapMode::Whole {
             let stop = Arc::new(AtomicBool::new(false));
             let client = send_requests(running.decision_address, &stop);
@@ -229,8 +277,15 @@ fn swaps() {
             count += 1;
         }
         stop.store(true, Ordering::Relaxed);
-        let words = if swap == SwapMode::Whole { "whole" } else { "rolling" };
-        print(&format!("{count} swaps, {words}"), client.join().expect("no panic"));
+        let words = if swap == SwapMode::Whole {
+            "whole"
+        } else {
+            "rolling"
+        };
+        print(
+            &format!("{count} swaps, {words}"),
+            client.join().expect("no panic"),
+        );
         drop(running);
         runtime.shutdown_background();
     }
@@ -269,7 +324,9 @@ fn send_requests(address: SocketAddr, stop: &Arc<AtomicBool>) -> std::thread::Jo
                 body.len()
             );
             let begun = Instant::now();
-            stream.write_all(request.as_bytes()).expect("rtad reads the request");
+            stream
+                .write_all(request.as_bytes())
+                .expect("rtad reads the request");
             let read = stream.read(&mut answer).expect("rtad answers");
             took.push(begun.elapsed().as_nanos().min(u32::MAX.into()) as u32);
             assert!(

@@ -16,9 +16,13 @@ const SCHEMA_BYTES: usize = 4 << 20;
 ///
 /// If a property does not hold.
 pub fn check_config(text: &[u8]) {
-    let Ok(text) = std::str::from_utf8(text) else { return };
+    let Ok(text) = std::str::from_utf8(text) else {
+        return;
+    };
     let mut root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let root = root.find(|folder| folder.join("proto").is_dir()).expect("the project's root");
+    let root = root
+        .find(|folder| folder.join("proto").is_dir())
+        .expect("the project's root");
     let file = root.join("rtad.toml").display().to_string();
     let read = |text: &str| Assembly::read(Some((&file, text)), |_| None, &Vec::new());
     let bytes = SCHEMA_BYTES + text.len();
@@ -28,7 +32,10 @@ pub fn check_config(text: &[u8]) {
             assert!(!error.mistakes.is_empty());
             for mistake in error.mistakes {
                 let is_located = mistake.starts_with(&format!("{file}:"));
-                assert!(is_located && mistake.contains("; accepted: "), "{mistake:?}");
+                assert!(
+                    is_located && mistake.contains("; accepted: "),
+                    "{mistake:?}"
+                );
                 assert!(!mistake.contains('\n'), "{mistake:?}");
             }
             return;

@@ -40,7 +40,10 @@ fn accepted<T, E: Error>(read: Result<T, E>) -> Option<T> {
     let mut cause: Option<&dyn Error> = Some(&error);
     while let Some(error) = cause {
         let text = error.to_string();
-        assert!(!text.is_empty() && !text.contains('\n') && text.len() < 4000, "{text:?}");
+        assert!(
+            !text.is_empty() && !text.contains('\n') && text.len() < 4000,
+            "{text:?}"
+        );
         cause = error.source();
     }
     None
@@ -57,8 +60,15 @@ fn audience() -> AudienceName {
 /// If a property does not hold.
 pub fn check_current(text: &[u8]) {
     let read = bounded("CURRENT", text.len(), 12, || Current::parse(text));
-    let Some(current) = accepted(read) else { return };
-    for written in [&current, &current.next(), &current.deleted(), &current.next().deleted()] {
+    let Some(current) = accepted(read) else {
+        return;
+    };
+    for written in [
+        &current,
+        &current.next(),
+        &current.deleted(),
+        &current.next().deleted(),
+    ] {
         let again = Current::parse(&written.to_bytes()).expect("a written CURRENT is readable");
         assert_eq!(&again, written);
     }
@@ -66,7 +76,13 @@ pub fn check_current(text: &[u8]) {
     assert!(current.highest_generation() >= current.generation);
     assert!(current.next().sequence >= current.sequence);
     assert_eq!(current.clone().restricted_by(&current), current);
-    assert!(!current.clone().restricted_by(&current.deleted()).state.is_live());
+    assert!(
+        !current
+            .clone()
+            .restricted_by(&current.deleted())
+            .state
+            .is_live()
+    );
 }
 
 /// Checks the reader of manifests with this text, and with its totals repaired.
@@ -76,7 +92,9 @@ pub fn check_current(text: &[u8]) {
 /// If a property does not hold.
 pub fn check_manifest(text: &[u8]) {
     read_manifest(text);
-    let Ok(mut manifest) = serde_json::from_slice::<Value>(text) else { return };
+    let Ok(mut manifest) = serde_json::from_slice::<Value>(text) else {
+        return;
+    };
     if manifest.is_object() {
         repair_totals(&mut manifest);
         read_manifest(&serde_json::to_vec(&manifest).expect("a JSON value"));
@@ -85,10 +103,15 @@ pub fn check_manifest(text: &[u8]) {
 
 fn read_manifest(text: &[u8]) -> Option<Manifest> {
     let (audience, generation) = (audience(), 7);
-    let read = bounded("manifest", text.len(), 12, || Manifest::parse(text, &audience, generation));
+    let read = bounded("manifest", text.len(), 12, || {
+        Manifest::parse(text, &audience, generation)
+    });
     let manifest = accepted(read)?;
     let written = manifest.to_bytes();
-    assert_eq!(Manifest::parse(&written, &audience, generation).expect("readable"), manifest);
+    assert_eq!(
+        Manifest::parse(&written, &audience, generation).expect("readable"),
+        manifest
+    );
     let current = Current::new(9, generation, &written, None);
     let named = Manifest::parse_named(&written, &audience, &current).expect("named by CURRENT");
     assert_eq!(named, manifest);
@@ -98,7 +121,11 @@ fn read_manifest(text: &[u8]) -> Option<Manifest> {
     let shards = |entry: &ChunkEntry| entry.first_shard..entry.first_shard + entry.shard_count;
     let mut end = 0;
     for entry in manifest.chunks() {
-        let least = if manifest.filter().kind() == FilterKind::Ribbon { 4 } else { 8 };
+        let least = if manifest.filter().kind() == FilterKind::Ribbon {
+            4
+        } else {
+            8
+        };
         assert!(shards(entry).start >= end);
         assert!(entry.filter_bytes(manifest.filter().kind()) >= least);
         end = shards(entry).end;
@@ -112,7 +139,9 @@ fn repair_totals(manifest: &mut Value) {
     let none = Vec::new();
     let chunks = manifest["chunks"].as_array().unwrap_or(&none);
     let sum = |field: &str| {
-        let numbers = chunks.iter().map(|chunk| chunk[field].as_u64().unwrap_or(0));
+        let numbers = chunks
+            .iter()
+            .map(|chunk| chunk[field].as_u64().unwrap_or(0));
         numbers.fold(0_u64, u64::saturating_add)
     };
     let (keys, size_bytes) = (sum("keys"), sum("size_bytes"));

@@ -1,7 +1,12 @@
 //! Properties of the loader's readers. An input is read, or fails with an error of one line that
 //! names it, and every row is counted. Frames and journals encode to what was read. The loader's
 //! library has only its commands, so its files are compiled in here.
-#![allow(dead_code, unreachable_pub, unused_imports, reason = "only a part of the loader is used")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "only a part of the loader is used"
+)]
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -36,11 +41,17 @@ use source::progress::Progress;
 
 /// Columns of each kind with its own parsing; a missing column is an error.
 fn columns() -> Vec<Column> {
-    let column =
-        |(name, kind): (&str, IdKind)| Column { name: name.to_owned(), kinds: kind.into() };
-    [("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]
-        .map(column)
-        .to_vec()
+    let column = |(name, kind): (&str, IdKind)| Column {
+        name: name.to_owned(),
+        kinds: kind.into(),
+    };
+    [
+        ("id", IdKind::Md5),
+        ("device.idfa", IdKind::Idfa),
+        ("imei", IdKind::Imei),
+    ]
+    .map(column)
+    .to_vec()
 }
 
 pub(crate) fn check_ndjson(body: &[u8]) {
@@ -52,9 +63,19 @@ pub(crate) fn check_parquet(body: &[u8]) {
 }
 
 pub(crate) fn check_csv(body: &[u8]) {
-    let cells = CellSyntax { delimiter: b',', escape: Some(b'\\') };
+    let cells = CellSyntax {
+        delimiter: b',',
+        escape: Some(b'\\'),
+    };
     for bad_rows in [BadRows::Fail, BadRows::Skip { max: 10 }] {
-        check_input(Layout::Csv { columns: columns(), cells, bad_rows }, body);
+        check_input(
+            Layout::Csv {
+                columns: columns(),
+                cells,
+                bad_rows,
+            },
+            body,
+        );
     }
 }
 
@@ -107,7 +128,11 @@ fn check_input(layout: Layout, body: &[u8]) {
             let counts = counts.total();
             assert_eq!(counts.keys, sinks[0].keys);
             let rejected: u64 = Reason::ALL.iter().map(|reason| counts.of(*reason)).sum();
-            assert_eq!(counts.keys + rejected, counts.values, "every value is a key or rejected");
+            assert_eq!(
+                counts.keys + rejected,
+                counts.values,
+                "every value is a key or rejected"
+            );
             // A row without cells counts as one value, a list as many.
             assert!(counts.rows <= counts.values);
             assert!(has_lists || counts.values <= counts.rows * columns);
@@ -115,8 +140,10 @@ fn check_input(layout: Layout, body: &[u8]) {
         Err(error) => {
             let text = error.to_string();
             let names_input = text.contains(&FILE.display().to_string());
-            let is_of_all =
-                matches!(error, InputError::NoMember { .. } | InputError::NoObject { .. });
+            let is_of_all = matches!(
+                error,
+                InputError::NoMember { .. } | InputError::NoObject { .. }
+            );
             assert!(names_input || is_of_all, "{text:?}");
             assert!(!text.contains('\n') && text.len() < 8000, "{text:?}");
         }
@@ -137,7 +164,10 @@ pub(crate) fn check_frames(bytes: &[u8]) {
     let (found, result) = read(bytes);
     if let Err(error) = &result {
         let text = error.to_string();
-        assert!(text.starts_with("input: ") && !text.contains('\n'), "{text:?}");
+        assert!(
+            text.starts_with("input: ") && !text.contains('\n'),
+            "{text:?}"
+        );
     }
     let mut written = Vec::new();
     for (_, content, keys) in &found {
@@ -150,24 +180,47 @@ pub(crate) fn check_frames(bytes: &[u8]) {
 
 /// Checks the chunk journal of an interrupted build.
 pub(crate) fn check_journal(bytes: &[u8]) {
-    let head = JournalHead { shards_per_chunk: 4096, sequence: 9 };
+    let head = JournalHead {
+        shards_per_chunk: 4096,
+        sequence: 9,
+    };
     let groups = bounded("journal", bytes.len(), 16, || journal::parse(bytes, &head));
     let mut written = journal::line(&head);
-    groups.values().for_each(|group| written.extend(journal::line(group)));
+    groups
+        .values()
+        .for_each(|group| written.extend(journal::line(group)));
     let again = journal::parse(&written, &head);
-    assert!(again.values().map(journal::line).eq(groups.values().map(journal::line)));
+    assert!(
+        again
+            .values()
+            .map(journal::line)
+            .eq(groups.values().map(journal::line))
+    );
     let cut = journal::parse(&bytes[..bytes.len() / 2], &head);
-    assert!(cut.keys().all(|group| groups.contains_key(group)), "a prefix has no other groups");
-    let other = JournalHead { sequence: 10, ..head };
+    assert!(
+        cut.keys().all(|group| groups.contains_key(group)),
+        "a prefix has no other groups"
+    );
+    let other = JournalHead {
+        sequence: 10,
+        ..head
+    };
     assert!(groups.is_empty() || journal::parse(bytes, &other).is_empty());
 
     // The manifest of these groups is refused, or read as any other.
     let spec = FilterSpec::new(FilterKind::Block512, 10, 22_170).expect("a valid spec");
     let mut builder = ManifestBuilder::new(spec, 1e-4);
     let mut distinct = Distinct::default();
-    for Group { distinct: counts, chunks, .. } in groups.into_values() {
+    for Group {
+        distinct: counts,
+        chunks,
+        ..
+    } in groups.into_values()
+    {
         distinct = distinct.and(counts);
-        chunks.into_iter().for_each(|chunk| builder.add_record(chunk));
+        chunks
+            .into_iter()
+            .for_each(|chunk| builder.add_record(chunk));
     }
     let audience = "old".parse().expect("a name");
     let manifest = builder.finish(audience, 7, 1, BuildReport::default());

@@ -13,6 +13,9 @@ pub fn bounded<T>(name: &str, input_bytes: usize, factor: usize, read: impl FnOn
     let counted = allocation_counter::measure(|| result = Some(read()));
     let bound = (BASE + factor * input_bytes) as u64;
     let peak = counted.bytes_max;
-    assert!(peak <= bound, "{name} of {input_bytes} bytes took {peak}, expected at most {bound}");
+    assert!(
+        peak <= bound,
+        "{name} of {input_bytes} bytes took {peak}, expected at most {bound}"
+    );
     result.expect("the reader has run")
 }

@@ -130,8 +130,13 @@ const JSON_IDS: [(&str, usize); 4] = [("T1", 0), ("careful", 1), ("idless", 2), 
 const MAX_ASKED: usize = 1024;
 
 impl Protocol {
-    pub const ALL: [Self; 5] =
-        [Self::Tencent, Self::Ocean, Self::Api, Self::CustomProtobuf, Self::CustomJson];
+    pub const ALL: [Self; 5] = [
+        Self::Tencent,
+        Self::Ocean,
+        Self::Api,
+        Self::CustomProtobuf,
+        Self::CustomJson,
+    ];
 
     /// The name of the corpus.
     pub const fn corpus(self) -> &'static str {
@@ -200,13 +205,23 @@ impl World {
             strategy("idless", &[], &[1], bid, no_bid),
             strategy("hopeless", &[], &[1], no_bid, no_bid),
         ];
-        let cache = CacheTimes { bid: Some(3600), no_bid: Some(86400) };
-        let ids = OUT_TARGET_IDS.map(|(id, strategy)| (id.to_owned(), strategy)).to_vec();
+        let cache = CacheTimes {
+            bid: Some(3600),
+            no_bid: Some(86400),
+        };
+        let ids = OUT_TARGET_IDS
+            .map(|(id, strategy)| (id.to_owned(), strategy))
+            .to_vec();
         let tencent = Box::new(Tencent::new(ids, cache));
         let ocean = Box::new(Ocean::new(RTA_IDS.to_vec(), cache));
         let platform = |name: &str, adapter: Box<dyn Adapter>| {
             let (name, path) = (name.to_owned(), format!("/rta/{name}"));
-            Arc::new(Platform { name, path, access: Access::default(), adapter })
+            Arc::new(Platform {
+                name,
+                path,
+                access: Access::default(),
+                adapter,
+            })
         };
         let mut platforms = vec![platform("tencent", tencent), platform("ocean", ocean)];
         platforms.extend(custom_platforms());
@@ -227,33 +242,61 @@ impl World {
             Protocol::Api => return self.answer_api(&body),
         };
         let served = &self.catalog.platforms()[index];
-        let head = RequestHead { headers: &self.head, query: None };
+        let head = RequestHead {
+            headers: &self.head,
+            query: None,
+        };
         let (body, mut read) = (Ok(body), Read::default());
         let mut bids = [None; STRATEGIES];
         let platform = &served.platform;
-        let answered =
-            platform.respond(Admission::ByHeaders, head, &body, &mut read, |read, verdicts| {
+        let answered = platform.respond(
+            Admission::ByHeaders,
+            head,
+            &body,
+            &mut read,
+            |read, verdicts| {
                 let (reader, at) = (&self.reader, Instant::now());
-                let request = PlatformRequest { served, reader, read, at };
-                self.catalog.decide_request(&request, verdicts, |_, _, _| {});
+                let request = PlatformRequest {
+                    served,
+                    reader,
+                    read,
+                    at,
+                };
+                self.catalog
+                    .decide_request(&request, verdicts, |_, _, _| {});
                 bids = self.bids(read, verdicts);
-            });
-        assert_ne!(answered.failure(), Some(Failure::Internal), "nothing panics");
-        Answer { failure: answered.failure(), bytes: answered.bytes, bids }
+            },
+        );
+        assert_ne!(
+            answered.failure(),
+            Some(Failure::Internal),
+            "nothing panics"
+        );
+        Answer {
+            failure: answered.failure(),
+            bytes: answered.bytes,
+            bids,
+        }
     }
 
     /// Each strategy's decision; checks that unread ids are not taken for those of non-members.
     fn bids(&self, read: &Read<'_>, verdicts: &Verdicts) -> [Option<bool>; STRATEGIES] {
         let key = |id: &rtad::platform::Id<'_>| {
             let text = id.value.to_string();
-            self.reader.key_uncounted(id.field, text.as_bytes()).ok().filter(|_| !id.is_doubtful)
+            self.reader
+                .key_uncounted(id.field, text.as_bytes())
+                .ok()
+                .filter(|_| !id.is_doubtful)
         };
         let keys: HashSet<DeviceKey> = read.ids.iter().filter_map(key).collect();
         let are_too_many = keys.len() > MAX_IDS || read.ids.len() > MAX_READ_IDS;
         let mut bids = [None; STRATEGIES];
         for verdict in verdicts {
             assert_eq!(bids[verdict.strategy], None, "a strategy is decided once");
-            let is_proven = matches!(verdict.decision.reason, Reason::Member | Reason::Unavailable);
+            let is_proven = matches!(
+                verdict.decision.reason,
+                Reason::Member | Reason::Unavailable
+            );
             assert!(is_proven || !are_too_many, "an unread id might be a member");
             bids[verdict.strategy] = Some(verdict.decision.outcome == Outcome::Bid);
         }
@@ -279,17 +322,26 @@ impl World {
         };
         let indexes: Vec<usize> = match request.strategies.is_empty() {
             true => (0..known.len()).collect(),
-            false => request.strategies.iter().filter_map(|name| named(name.as_ref())).collect(),
+            false => request
+                .strategies
+                .iter()
+                .filter_map(|name| named(name.as_ref()))
+                .collect(),
         };
         let mut decide = |index: usize| {
             let decision =
-                self.catalog.decide(index, &request.keys, &request.attributes, Instant::now());
+                self.catalog
+                    .decide(index, &request.keys, &request.attributes, Instant::now());
             bids[index] = Some(decision.outcome == Outcome::Bid);
             api::NamedDecision::new(self.catalog.strategy(index), decision, std::iter::empty())
         };
         let decisions: Vec<_> = indexes.into_iter().map(&mut decide).collect();
         let bytes = api::encode(request.request_id.as_deref(), &decisions).into();
-        Answer { bytes, failure: None, bids }
+        Answer {
+            bytes,
+            failure: None,
+            bids,
+        }
     }
 
     /// Checks the properties of an answer.
@@ -317,8 +369,10 @@ impl World {
 /// The platforms of [`CUSTOM`], with paths relative to the project's root.
 fn custom_platforms() -> Vec<Arc<Platform>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let root =
-        root.into_iter().find(|folder| folder.join("proto").is_dir()).expect("the project's root");
+    let root = root
+        .into_iter()
+        .find(|folder| folder.join("proto").is_dir())
+        .expect("the project's root");
     let file = root.join("rtad.toml").display().to_string();
     let assembly =
         Assembly::read(Some((&file, CUSTOM)), |_| None, &Vec::new()).expect("a good config");
@@ -327,9 +381,14 @@ fn custom_platforms() -> Vec<Arc<Platform>> {
 
 fn check_tencent(body: &Bytes, answer: &Answer) {
     let response = RtaResponse::decode(&answer.bytes[..]).expect("the answer decodes");
-    let code = response.code.expect("`code` is present; without it every ad is accepted");
+    let code = response
+        .code
+        .expect("`code` is present; without it every ad is accepted");
     let request = RtaRequest::decode(body.clone());
-    if request.as_ref().is_err_and(|error| error.to_string().contains("recursion limit")) {
+    if request
+        .as_ref()
+        .is_err_and(|error| error.to_string().contains("recursion limit"))
+    {
         // The adapter counts nested groups from the message around them.
         return;
     }
@@ -339,7 +398,11 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
     let request = request.unwrap_or_default();
     assert_eq!(response.request_id, request.id);
     if request.is_ping == Some(true) {
-        let pong = RtaResponse { request_id: request.id, code: Some(0), ..RtaResponse::default() };
+        let pong = RtaResponse {
+            request_id: request.id,
+            code: Some(0),
+            ..RtaResponse::default()
+        };
         assert_eq!(response, pong);
         assert_eq!(answer.bids, [None; STRATEGIES], "a ping decides nothing");
         return;
@@ -358,15 +421,20 @@ fn check_tencent(body: &Bytes, answer: &Answer) {
         };
         assert_eq!(code == 0, request.ad_infos.iter().any(keeps));
         assert!(response.out_target_id.is_empty());
-        assert_eq!(response.ad_results.len(), if code == 0 { request.ad_infos.len() } else { 0 });
+        assert_eq!(
+            response.ad_results.len(),
+            if code == 0 { request.ad_infos.len() } else { 0 }
+        );
         for (ad, result) in request.ad_infos.iter().zip(&response.ad_results) {
             let ignored = (!keeps(ad)).then_some(true);
             assert_eq!((result.adgroup_id, result.ignore), (ad.adgroup_id, ignored));
         }
         return;
     }
-    let bidding =
-        OUT_TARGET_IDS.iter().filter(|(_, index)| bids(*index)).map(|(id, _)| id.as_bytes());
+    let bidding = OUT_TARGET_IDS
+        .iter()
+        .filter(|(_, index)| bids(*index))
+        .map(|(id, _)| id.as_bytes());
     assert!(
         bidding.eq(response.out_target_id.iter().map(|id| &id[..])),
         "only what bids is listed"
@@ -379,9 +447,16 @@ fn check_ocean(body: &Bytes, answer: &Answer) {
     let response = Rsp::decode(&answer.bytes[..]).expect("the answer decodes");
     let bid_type = response.bid_type.expect("bid_type is always written");
     let bids = |strategy: usize| answer.bids[strategy].unwrap_or_default();
-    let infos: Vec<_> =
-        response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
-    assert_eq!(bid_type == 0, answer.bids(), "bid_type is 0 if any strategy bids");
+    let infos: Vec<_> = response
+        .user_infos
+        .iter()
+        .map(|info| (info.rta_id, info.is_interested))
+        .collect();
+    assert_eq!(
+        bid_type == 0,
+        answer.bids(),
+        "bid_type is 0 if any strategy bids"
+    );
     let request = Req::decode(body.clone()).ok();
     let request = request.filter(|read| !body.is_empty() && read.rta_ids.len() <= MAX_ASKED);
     let Some(request) = request else {
@@ -396,24 +471,35 @@ fn check_ocean(body: &Bytes, answer: &Answer) {
         let strategy = RTA_IDS.iter().find(|(known, _)| known == id);
         (*id, strategy.is_some_and(|(_, index)| bids(*index)))
     };
-    assert!(request.rta_ids.iter().map(verdict).eq(infos), "every requested id is echoed");
+    assert!(
+        request.rta_ids.iter().map(verdict).eq(infos),
+        "every requested id is echoed"
+    );
 }
 
 fn check_custom_protobuf(body: &Bytes, answer: &Answer) {
     let response = Rsp::decode(&answer.bytes[..]).expect("the answer decodes");
     let bids = |strategy: usize| answer.bids[strategy].unwrap_or_default();
-    let infos: Vec<_> =
-        response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect();
+    let infos: Vec<_> = response
+        .user_infos
+        .iter()
+        .map(|info| (info.rta_id, info.is_interested))
+        .collect();
     let mut all = RTA_IDS.map(|(id, strategy)| (id, bids(strategy)));
     // Sorted as text, as in the config.
     all.sort_by_key(|(id, _)| id.to_string());
     assert_eq!(response.status_code, i32::from(answer.failure.is_some()));
     if answer.failure.is_some() {
-        assert_eq!((answer.failure, &infos[..]), (Some(Failure::BadBody), &all[..]));
+        assert_eq!(
+            (answer.failure, &infos[..]),
+            (Some(Failure::BadBody), &all[..])
+        );
         return;
     }
     // Ignores unmapped fields, so it may accept messages that the built-in adapter rejects.
-    let Ok(request) = Req::decode(body.clone()) else { return };
+    let Ok(request) = Req::decode(body.clone()) else {
+        return;
+    };
     assert_eq!(response.req_id, request.req_id);
     assert!(request.rta_ids.len() <= MAX_ASKED);
     let verdict = |id: &i64| {
@@ -431,17 +517,35 @@ fn check_custom_protobuf(body: &Bytes, answer: &Answer) {
 fn check_custom_json(body: &[u8], answer: &Answer) {
     let response: serde_json::Value =
         serde_json::from_slice(&answer.bytes).expect("the answer decodes");
-    let accepted = response["accepted"].as_array().expect("a list of strategies");
-    let accepted: Vec<&str> = accepted.iter().map(|id| id.as_str().expect("a string")).collect();
+    let accepted = response["accepted"]
+        .as_array()
+        .expect("a list of strategies");
+    let accepted: Vec<&str> = accepted
+        .iter()
+        .map(|id| id.as_str().expect("a string"))
+        .collect();
     let code = response["code"].as_i64().expect("a code is always written");
-    assert_eq!(code, if answer.failure.is_some() { 2 } else { i64::from(accepted.is_empty()) });
+    assert_eq!(
+        code,
+        if answer.failure.is_some() {
+            2
+        } else {
+            i64::from(accepted.is_empty())
+        }
+    );
     let bids = |id: &str| {
         JSON_IDS
             .iter()
             .any(|(known, strategy)| *known == id && answer.bids[*strategy] == Some(true))
     };
-    assert!(accepted.iter().all(|id| bids(id)), "only bidding strategies are accepted");
-    assert!(accepted.is_sorted() && accepted.windows(2).all(|two| two[0] != two[1]), "each once");
+    assert!(
+        accepted.iter().all(|id| bids(id)),
+        "only bidding strategies are accepted"
+    );
+    assert!(
+        accepted.is_sorted() && accepted.windows(2).all(|two| two[0] != two[1]),
+        "each once"
+    );
     if answer.failure.is_none() {
         serde_json::from_slice::<serde::de::IgnoredAny>(body).expect("an answered body is JSON");
     }
@@ -457,14 +561,19 @@ fn check_api(answer: &Answer) {
     assert!(decisions.len() <= MAX_STRATEGIES);
     let names = ["new-users", "careful", "idless", "hopeless"];
     for decision in decisions {
-        let index =
-            names.iter().position(|name| decision["strategy"] == *name).expect("a known strategy");
+        let index = names
+            .iter()
+            .position(|name| decision["strategy"] == *name)
+            .expect("a known strategy");
         assert_eq!(decision["bid"].as_bool(), answer.bids[index]);
     }
 }
 
 fn known_devices() -> Snapshot {
-    let keys: Vec<_> = KeyMaker::default().key(IdKind::Imei, KNOWN).into_iter().collect();
+    let keys: Vec<_> = KeyMaker::default()
+        .key(IdKind::Imei, KNOWN)
+        .into_iter()
+        .collect();
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a valid rate");
     let built = BuiltChunk::build(&spec, &keys);
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
@@ -472,5 +581,8 @@ fn known_devices() -> Snapshot {
     let manifest = manifest.finish("old".parse().expect("a name"), 1, 0, BuildReport::default());
     let mut decoder = ChunkDecoder::new(manifest.filter(), &built.entry);
     decoder.feed(&built.bytes).expect("a valid chunk");
-    Snapshot::assemble(manifest, vec![Arc::new(decoder.finish().expect("a complete chunk"))])
+    Snapshot::assemble(
+        manifest,
+        vec![Arc::new(decoder.finish().expect("a complete chunk"))],
+    )
 }

@@ -123,7 +123,12 @@ impl PeriodTable {
 
     /// A table of which this many devices were leased by a process that has ended.
     fn with_leased(period: Period, table: CapTable, devices: u64) -> Self {
-        Self { period, table, leased: AtomicU64::new(devices), leases: Arc::default() }
+        Self {
+            period,
+            table,
+            leased: AtomicU64::new(devices),
+            leases: Arc::default(),
+        }
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {
@@ -168,7 +173,12 @@ impl PeriodTable {
         this.table.close();
         let table = larger.with_carried(this.table.count());
         let (leased, leases) = (AtomicU64::new(leased), Arc::clone(&this.leases));
-        Arc::new(Self { period: this.period, table, leased, leases })
+        Arc::new(Self {
+            period: this.period,
+            table,
+            leased,
+            leases,
+        })
     }
 }
 
@@ -311,17 +321,24 @@ impl Cap {
     pub fn usage(&self) -> Usage {
         let state = self.state.load();
         let PeriodTable { period, table, .. } = &*state.at(Instant::now()).period_table;
-        Usage { devices: table.count(), limit: table.limit(), period: *period }
+        Usage {
+            devices: table.count(),
+            limit: table.limit(),
+            period: *period,
+        }
     }
 
     /// Adds devices that were leased for a table, if the cap has it or its successor. They raise
     /// the limit, unless the cap has a share. Returns whether it has the table.
     fn add_leased(&self, period_table: &PeriodTable, devices: u64) -> bool {
         let state = self.state.load();
-        let mut tables = [Some(&state.current), state.next.as_ref()].into_iter().flatten();
+        let mut tables = [Some(&state.current), state.next.as_ref()]
+            .into_iter()
+            .flatten();
         let own =
             tables.find(|dated| Arc::ptr_eq(&dated.period_table.leases, &period_table.leases));
-        own.inspect(|own| own.period_table.add_leased(devices, self.config.leased)).is_some()
+        own.inspect(|own| own.period_table.add_leased(devices, self.config.leased))
+            .is_some()
     }
 
     /// The tables that requests use until they change.
@@ -343,11 +360,16 @@ impl Cap {
             let strategy = self.strategy();
             let (devices, limit) = (current.table.count(), current.table.limit());
             if is_wrong {
-                tracing::warn!(strategy, "the clock was set back by days: the cap counts anew");
+                tracing::warn!(
+                    strategy,
+                    "the clock was set back by days: the cap counts anew"
+                );
             } else {
                 tracing::info!(strategy, devices, limit, "the cap's period ended");
             }
-            let prepared = next.take().filter(|next| next.period.number == period.number);
+            let prepared = next
+                .take()
+                .filter(|next| next.period.number == period.number);
             current = prepared.unwrap_or_else(|| PeriodTable::new(period, &self.config));
         }
         let left = current.period.end.duration_since(wall).unwrap_or_default();
@@ -366,7 +388,11 @@ impl Cap {
             leased_of: old.leased_of,
         };
         // Slow drift of the clocks matters at the end only.
-        let tolerance = if left <= 2 * LEAD { TOLERANCE } else { 100 * TOLERANCE };
+        let tolerance = if left <= 2 * LEAD {
+            TOLERANCE
+        } else {
+            100 * TOLERANCE
+        };
         if !state.is_nearly(&old, tolerance) {
             drop(old);
             let old = self.state.swap(Arc::new(state));
@@ -391,8 +417,15 @@ impl CapTables {
 
 impl Dated {
     fn new(period_table: Arc<PeriodTable>, wall: SystemTime, now: Instant) -> Self {
-        let left = period_table.period.end.duration_since(wall).unwrap_or_default();
-        Self { period_table, ends: now + left }
+        let left = period_table
+            .period
+            .end
+            .duration_since(wall)
+            .unwrap_or_default();
+        Self {
+            period_table,
+            ends: now + left,
+        }
     }
 
     fn is_nearly(&self, other: &Self, tolerance: Duration) -> bool {

@@ -63,9 +63,9 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::CheckConfig(arguments) => check_config::run(&arguments),
-        Command::Manual(manual) => {
-            manual.write(Cli::command(), REFERENCE).map_err(CommandFailure::from)
-        }
+        Command::Manual(manual) => manual
+            .write(Cli::command(), REFERENCE)
+            .map_err(CommandFailure::from),
         Command::Init(arguments) => init::run(arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

@@ -140,7 +140,9 @@ impl Config {
         if uses == ConfigUse::Rules {
             d.ignore_missing_files();
         }
-        d.overlay::<Self>(&["server", "store"], |key| outside(key, flags, &environment));
+        d.overlay::<Self>(&["server", "store"], |key| {
+            outside(key, flags, &environment)
+        });
         let mut config: Self = d.read();
         config.server.check(d);
         config.store.check(d);
@@ -152,13 +154,23 @@ impl Config {
         }
         experiment::check(d, &config.experiments);
         let parts = PartNames::read(d, &config.experiments);
-        rules::check(d, &mut config.strategies, config.cap_leases.is_some(), &parts);
+        rules::check(
+            d,
+            &mut config.strategies,
+            config.cap_leases.is_some(),
+            &parts,
+        );
         let mut strategies = d.texts("strategy", "name");
         if strategies.is_empty() && d.texts("audience", "name").is_empty() {
             strategies.push(DEFAULT_STRATEGY.to_owned());
         }
         platform::check(d, &mut config.platforms, &strategies, vocabulary);
-        let Self { platforms, strategies, experiments, .. } = &config;
+        let Self {
+            platforms,
+            strategies,
+            experiments,
+            ..
+        } = &config;
         platform::check_values(d, platforms, strategies, vocabulary);
         platform::check_tags(d, platforms, strategies, experiments, vocabulary);
         config.fingerprint = d.fingerprint();
@@ -190,7 +202,11 @@ impl Config {
             values: Vec::new(),
             cap: None,
         };
-        let required = |name| AudienceConfig { name, required: true, max_age: None };
+        let required = |name| AudienceConfig {
+            name,
+            required: true,
+            max_age: None,
+        };
         self.audiences = audiences.into_iter().map(required).collect();
         self.strategies = vec![strategy];
     }
@@ -200,13 +216,29 @@ impl Config {
         let changed = [
             ("server", self.server.needs_restart(&other.server)),
             ("store.url", self.store.url != other.store.url),
-            ("store.cache_dir", self.store.cache_dir != other.store.cache_dir),
-            ("store.stall_timeout", self.store.stall_timeout != other.store.stall_timeout),
-            ("store.public_keys", self.store.public_keys != other.store.public_keys),
+            (
+                "store.cache_dir",
+                self.store.cache_dir != other.store.cache_dir,
+            ),
+            (
+                "store.stall_timeout",
+                self.store.stall_timeout != other.store.stall_timeout,
+            ),
+            (
+                "store.public_keys",
+                self.store.public_keys != other.store.public_keys,
+            ),
             ("ids", self.ids != other.ids),
-            ("log", LogConfig::needs_restart(self.log.as_ref(), other.log.as_ref())),
+            (
+                "log",
+                LogConfig::needs_restart(self.log.as_ref(), other.log.as_ref()),
+            ),
         ];
-        changed.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+        changed
+            .into_iter()
+            .filter(|(_, differs)| *differs)
+            .map(|(key, _)| key)
+            .collect()
     }
 }
 

@@ -84,7 +84,9 @@ const fn is_zero(count: &usize) -> bool {
 
 /// Name of the pod; `None` outside containers without one.
 pub fn pod() -> Option<String> {
-    std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty())
+    std::env::var("HOSTNAME")
+        .ok()
+        .filter(|name| !name.is_empty())
 }
 
 impl Default for History {
@@ -102,7 +104,9 @@ impl History {
     /// If the zone is unknown. Reading the config rejects such a zone first.
     pub fn new(time_zone: &str, reach_folder: Option<PathBuf>, pod: &str) -> Self {
         let now = SystemTime::now();
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         Self {
             minutes: Mutex::default(),
             days: Mutex::new(Days::new(time_zone, now)),
@@ -128,7 +132,13 @@ impl History {
         let kept = caps.has_folder() && !self.has_failed.load(Ordering::Relaxed);
         let (today, yesterday) = days.counts(days.sketches(telemetry.reach().sketches()).counts());
         let time_zone = days.time_zone().to_owned();
-        DaysReport { time_zone, kept, reach_uncounted, today, yesterday }
+        DaysReport {
+            time_zone,
+            kept,
+            reach_uncounted,
+            today,
+            yesterday,
+        }
     }
 
     /// Reads the counters into the days.
@@ -184,7 +194,9 @@ impl History {
             self.days.lock().restore(&text, SystemTime::now())
         });
         let sketches = caps.read_file(REACH_FILE).and_then(|lines| {
-            let Some(day) = DaySketches::read(&lines.unwrap_or_default())? else { return Ok(()) };
+            let Some(day) = DaySketches::read(&lines.unwrap_or_default())? else {
+                return Ok(());
+            };
             if !self.days.lock().is_today(&day) {
                 self.keep(day);
                 return Ok(());
@@ -213,7 +225,9 @@ impl History {
         let sketches = caps.write_file(REACH_FILE, &today.to_lines(&self.pod));
         let effect = "counts of days were not saved: a restart begins at zero";
         log_change(&self.has_failed, counts.and(sketches), effect);
-        let Some(folder) = &self.reach_folder else { return };
+        let Some(folder) = &self.reach_folder else {
+            return;
+        };
         // Without the lock: a folder that hangs must not hold up who ends a day.
         let ended = std::mem::take(&mut *self.ended.lock());
         let write = |day: &DaySketches| day.write(folder, &self.pod, &self.name);
@@ -221,7 +235,11 @@ impl History {
         if written.is_err() {
             self.ended.lock().splice(0..0, ended);
         }
-        log_change(&self.has_reach_failed, written, "sketches of days were not written");
+        log_change(
+            &self.has_reach_failed,
+            written,
+            "sketches of days were not written",
+        );
     }
 }
 

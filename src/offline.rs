@@ -85,7 +85,12 @@ pub fn read_config_for(
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| OfflineError::Usage(format!("{name}: {error}")))?;
-    Ok(Assembly::read_for(uses, Some((&name, &text)), environment, flags)?)
+    Ok(Assembly::read_for(
+        uses,
+        Some((&name, &text)),
+        environment,
+        flags,
+    )?)
 }
 
 /// Explains the answer of a config's platform to a request.
@@ -97,30 +102,50 @@ pub fn explain_request(
     assembly: Assembly,
     request: OfflineRequest,
 ) -> Result<Explanation, OfflineError> {
-    let OfflineRequest { platform, body_name, body, encoding, headers, query } = request;
+    let OfflineRequest {
+        platform,
+        body_name,
+        body,
+        encoding,
+        headers,
+        query,
+    } = request;
     let config = &assembly.config;
     if !config.platforms.iter().any(|one| one.name == platform) {
-        let names: Vec<&str> =
-            config.platforms.iter().map(|platform| platform.name.as_str()).collect();
+        let names: Vec<&str> = config
+            .platforms
+            .iter()
+            .map(|platform| platform.name.as_str())
+            .collect();
         let accepted = if names.is_empty() {
             "none: the config has no [[platform]]".to_owned()
         } else {
             names.join(", ")
         };
-        return Err(OfflineError::Usage(format!("--platform {platform:?}; accepted: {accepted}")));
+        return Err(OfflineError::Usage(format!(
+            "--platform {platform:?}; accepted: {accepted}"
+        )));
     }
     let read = input::read(body.into(), encoding);
     let (body, encoding) =
         read.map_err(|error| OfflineError::Usage(format!("{body_name}: {error}")))?;
-    let headers: HeaderMap = headers.iter().map(|text| header(text)).collect::<Result<_, _>>()?;
+    let headers: HeaderMap = headers
+        .iter()
+        .map(|text| header(text))
+        .collect::<Result<_, _>>()?;
     let captured = Captured {
-        head: RequestHead { headers: &headers, query: query.as_deref() },
+        head: RequestHead {
+            headers: &headers,
+            query: query.as_deref(),
+        },
         has_headers: !headers.is_empty(),
         body,
         encoding,
         max_body: usize::try_from(config.server.max_body).unwrap_or(usize::MAX),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(OfflineError::Runtime)?;
     runtime.block_on(explained(assembly, &platform, captured))
 }
@@ -155,11 +180,16 @@ async fn explained(
     let catalog = serving.load_full();
     let served = catalog.platform_named(platform).expect("the config has it");
     let platform = Arc::clone(&served.platform);
-    let needed: Vec<String> =
-        audiences_of(&catalog, &platform).into_iter().map(str::to_owned).collect();
-    sync.poll_matching(|audience| needed.iter().any(|name| name == audience.as_str())).await;
-    let ids =
-        IdReader::new(KeyMaker::with_extra_blanks(&assembly.config.ids.blank), &shared.telemetry);
+    let needed: Vec<String> = audiences_of(&catalog, &platform)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    sync.poll_matching(|audience| needed.iter().any(|name| name == audience.as_str()))
+        .await;
+    let ids = IdReader::new(
+        KeyMaker::with_extra_blanks(&assembly.config.ids.blank),
+        &shared.telemetry,
+    );
     let explained = explain(&serving.load(), &platform, &ids, &shared.polls, captured);
     Ok(explained.without_caps(&capped))
 }

@@ -82,13 +82,34 @@ mod tests {
                 });
                 answers[0] != answers[1]
             };
-            let body = tencent::RtaRequest { id: Some("1".into()), ..Default::default() };
-            let is_carried =
-                carries(&tencent(), &tencent().with_values(&values), body.encode_to_vec());
-            assert_eq!((tencent::KIND.rules.carries)(key), is_carried, "tencent: {key:?}");
-            let body = ocean::Req { rta_ids: vec![1], ..Default::default() };
-            let is_carried = carries(&ocean(), &ocean().with_values(&values), body.encode_to_vec());
-            assert_eq!((ocean::KIND.rules.carries)(key), is_carried, "ocean: {key:?}");
+            let body = tencent::RtaRequest {
+                id: Some("1".into()),
+                ..Default::default()
+            };
+            let is_carried = carries(
+                &tencent(),
+                &tencent().with_values(&values),
+                body.encode_to_vec(),
+            );
+            assert_eq!(
+                (tencent::KIND.rules.carries)(key),
+                is_carried,
+                "tencent: {key:?}"
+            );
+            let body = ocean::Req {
+                rta_ids: vec![1],
+                ..Default::default()
+            };
+            let is_carried = carries(
+                &ocean(),
+                &ocean().with_values(&values),
+                body.encode_to_vec(),
+            );
+            assert_eq!(
+                (ocean::KIND.rules.carries)(key),
+                is_carried,
+                "ocean: {key:?}"
+            );
         }
     }
 }

@@ -77,7 +77,12 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let store = find_audiences(&mut assembly.config).await?;
     warn_of(&assembly);
     let (plan, config) = (assembly.plan(), assembly.config);
-    let Sockets { decision, api, admin, metrics } = Sockets::bind(&config.server)?;
+    let Sockets {
+        decision,
+        api,
+        admin,
+        metrics,
+    } = Sockets::bind(&config.server)?;
     let max_connections = permit_connections(config.server.max_connections);
 
     let (commands, received) = mpsc::channel(COMMANDS);
@@ -86,7 +91,11 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let reach_folder = config.log.as_ref().map(LogConfig::reach_directory);
     let counts = History::new(&config.server.time_zone, reach_folder, &pod_name());
     let counts = Arc::new(counts);
-    let shared = Shared { caps, counts, ..Shared::default() };
+    let shared = Shared {
+        caps,
+        counts,
+        ..Shared::default()
+    };
     let sync = Syncer::new(store.clone(), plan, shared.clone()).with_cache(cache_dir);
     let keys = KeyMaker::with_extra_blanks(&config.ids.blank);
     let telemetry = Arc::clone(&shared.telemetry);
@@ -105,7 +114,12 @@ pub async fn start(mut assembly: Assembly, reread: Reread) -> Result<Running, St
     let priority = Arc::new(Priority::default());
     let threads = Threads::default();
     let first_poll = start_sync(&threads, sync, received, &priority)?;
-    let Shared { caps, counts, telemetry, .. } = parts.shared.clone();
+    let Shared {
+        caps,
+        counts,
+        telemetry,
+        ..
+    } = parts.shared.clone();
     threads.spawn("caps", None, async move || {
         let counted = counts.run(telemetry, Arc::clone(&caps));
         tokio::join!(caps.run(), counted);
@@ -143,14 +157,19 @@ fn start_log(
     config: Option<&LogConfig>,
     telemetry: &Telemetry,
 ) -> Result<Option<Arc<DecisionLog>>, StartError> {
-    let Some(config) = config else { return Ok(None) };
+    let Some(config) = config else {
+        return Ok(None);
+    };
     let log = DecisionLog::start(config.clone(), pod_name(), telemetry);
     Ok(Some(Arc::new(log.map_err(StartError::Log)?)))
 }
 
 /// Name of the pod in the names of files.
 fn pod_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Logs access to the `/v1` routes, where it surprises: every client of the decision port may ask
@@ -248,11 +267,22 @@ impl Sockets {
             listener::listen(socket).map_err(listen_error(key, address))
         };
         let admin = listen(ADMIN_KEY, server.admin_listen)?;
-        let metrics =
-            server.metrics_listen.map(|address| listen(METRICS_KEY, address)).transpose()?;
+        let metrics = server
+            .metrics_listen
+            .map(|address| listen(METRICS_KEY, address))
+            .transpose()?;
         let decision = bind(DECISION_KEY, server.listen)?;
-        let api = server.api.listen.map(|address| bind(API_KEY, address)).transpose()?;
-        Ok(Self { decision, api, admin, metrics })
+        let api = server
+            .api
+            .listen
+            .map(|address| bind(API_KEY, address))
+            .transpose()?;
+        Ok(Self {
+            decision,
+            api,
+            admin,
+            metrics,
+        })
     }
 }
 
@@ -265,7 +295,11 @@ fn listen_error(
     key: &'static str,
     address: SocketAddr,
 ) -> impl FnOnce(std::io::Error) -> StartError {
-    move |source| StartError::Listen { key, address, source }
+    move |source| StartError::Listen {
+        key,
+        address,
+        source,
+    }
 }
 
 /// Starts the sync thread; the receiver gets a value when the first snapshots are served.
@@ -294,7 +328,9 @@ fn start_admin_port(
     max_connections: usize,
 ) -> Result<SocketAddr, StartError> {
     let configured = parts.server.admin_listen;
-    let address = listener.local_addr().map_err(listen_error(ADMIN_KEY, configured))?;
+    let address = listener
+        .local_addr()
+        .map_err(listen_error(ADMIN_KEY, configured))?;
     if let Some(Ok(address)) = metrics.as_ref().map(TcpListener::local_addr) {
         tracing::info!(metrics_address = %address, "metrics port listens");
     }
@@ -340,7 +376,10 @@ fn open_decision_ports(
         unfinished: Arc::new(Unfinished::new(parts.server.max_in_flight)),
         phases,
     };
-    parts.shared.telemetry.observe_budget(Arc::clone(&ports.budget));
+    parts
+        .shared
+        .telemetry
+        .observe_budget(Arc::clone(&ports.budget));
     let mut open = vec![ports.start(decision, Port::Decision)?];
     if let Some(api) = api {
         open.push(ports.start(api, Port::Api)?);
@@ -378,7 +417,10 @@ impl PortStarter<'_> {
                 count_as_worker(index);
             }
             let tap = log.as_ref().map(|log| Arc::new(log.tap()));
-            let app = App { log: tap, ..app.clone() };
+            let app = App {
+                log: tap,
+                ..app.clone()
+            };
             let service = DecisionService { app, port };
             Connections::new(service, idle_timeout, Arc::clone(&budget), closing.clone())
         };
@@ -386,7 +428,10 @@ impl PortStarter<'_> {
         let workers = Arc::new(workers);
         let (key, address) = match port {
             Port::Decision => (DECISION_KEY, parts.server.listen),
-            Port::Api => (API_KEY, parts.server.api.listen.unwrap_or(parts.server.listen)),
+            Port::Api => (
+                API_KEY,
+                parts.server.api.listen.unwrap_or(parts.server.listen),
+            ),
         };
         let listener = listener::listen(socket).map_err(listen_error(key, address))?;
         let address = listener.local_addr().map_err(listen_error(key, address))?;
@@ -397,6 +442,11 @@ impl PortStarter<'_> {
             let assign = |stream, permit| dispatch.assign(stream, permit);
             listener::accept(listener, phases, admit, assign).await
         });
-        Ok(OpenPort { address, port, acceptor, workers })
+        Ok(OpenPort {
+            address,
+            port,
+            acceptor,
+            workers,
+        })
     }
 }

@@ -157,7 +157,14 @@ impl Decision {
     }
 
     const fn of(outcome: Outcome, reason: Reason) -> Self {
-        Self { outcome, reason, value: ChosenValue { index: None, is_fallback: false } }
+        Self {
+            outcome,
+            reason,
+            value: ChosenValue {
+                index: None,
+                is_fallback: false,
+            },
+        }
     }
 
     /// Whether it is a bid.
@@ -289,7 +296,11 @@ impl Strategy {
         let mut reason = || {
             let is_by_bucket =
                 noted.has_read() && rule.is_decided_by_bucket(attributes, &mut membership);
-            if is_by_bucket { Reason::Bucket } else { Reason::Rule }
+            if is_by_bucket {
+                Reason::Bucket
+            } else {
+                Reason::Rule
+            }
         };
         match truth {
             Truth::False => Decision::no_bid(reason()),
@@ -315,9 +326,10 @@ impl Strategy {
                     .map(Rule::Audience)
             }
             Reason::Unavailable => self.unknown(attributes, membership).into_iter().next(),
-            Reason::Rule | Reason::Bucket => {
-                self.rule.as_ref().map(|it| it.deciding(attributes, membership).clone())
-            }
+            Reason::Rule | Reason::Bucket => self
+                .rule
+                .as_ref()
+                .map(|it| it.deciding(attributes, membership).clone()),
             _ => None,
         }
     }
@@ -332,7 +344,10 @@ impl Strategy {
         let mut unknown = Vec::new();
         for list in [&self.exclude, &self.include] {
             // One member settles a list.
-            if !list.iter().any(|audience| membership(*audience) == Membership::Member) {
+            if !list
+                .iter()
+                .any(|audience| membership(*audience) == Membership::Member)
+            {
                 let is_unknown = |it: &usize| membership(*it) == Membership::Unavailable;
                 unknown.extend(list.iter().copied().filter(is_unknown).map(Rule::Audience));
             }
@@ -374,12 +389,17 @@ impl Strategy {
 
     /// The numbers of a decision's value.
     pub fn value_of(&self, decision: Decision) -> Option<&BidValue> {
-        decision.value.index.map(|index| &self.values[usize::from(index)].value)
+        decision
+            .value
+            .index
+            .map(|index| &self.values[usize::from(index)].value)
     }
 
     /// Sets the bit of its schedule, and logs a change.
     pub fn follow_schedule(&self, wall: SystemTime, now: Instant) {
-        let Some(schedule) = &self.schedule else { return };
+        let Some(schedule) = &self.schedule else {
+            return;
+        };
         if schedule.follow(wall, now) {
             let (strategy, holds) = (self.name.as_str(), schedule.holds());
             tracing::info!(strategy, holds, "schedule of the strategy has changed");
@@ -394,14 +414,21 @@ impl Strategy {
     /// Whether one device's requests may get different answers by their attributes.
     pub fn is_per_request(&self) -> bool {
         let attributes = self.rule.as_ref().map_or_else(Vec::new, Rule::attributes);
-        attributes.iter().any(|(attribute, _)| attribute.is_of_request())
+        attributes
+            .iter()
+            .any(|(attribute, _)| attribute.is_of_request())
     }
 
     /// Its audiences, in the order in which they are looked up, some more than once.
     pub fn audiences(&self) -> impl Iterator<Item = usize> {
         let of_rule = self.rule.as_ref().map_or_else(Vec::new, Rule::audiences);
         let of_values = self.values.iter().filter_map(|entry| entry.audience);
-        self.exclude.iter().chain(&self.include).copied().chain(of_rule).chain(of_values)
+        self.exclude
+            .iter()
+            .chain(&self.include)
+            .copied()
+            .chain(of_rule)
+            .chain(of_values)
     }
 }
 

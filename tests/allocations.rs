@@ -53,9 +53,15 @@ fn lookups_and_decisions_do_not_allocate() {
     let telemetry = Telemetry::default();
     let ids = IdReader::new(KeyMaker::default(), &telemetry);
     let name = "old_users".parse().unwrap();
-    let audience =
-        Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
-    let value = |audience, tiers| ValueEntry { audience, tiers, value: weight() };
+    let audience = Audience {
+        snapshot: Some(Arc::new(members())),
+        ..Audience::unloaded(name, true, None)
+    };
+    let value = |audience, tiers| ValueEntry {
+        audience,
+        tiers,
+        value: weight(),
+    };
     let strategy = Strategy {
         name: "new-users".to_owned(),
         exclude: vec![0],
@@ -64,7 +70,10 @@ fn lookups_and_decisions_do_not_allocate() {
         values: vec![value(Some(0), Some(Tiers::Range(8, 15))), value(None, None)],
         ..Strategy::default()
     };
-    let with_cap = Strategy { name: "capped".to_owned(), ..strategy.clone() };
+    let with_cap = Strategy {
+        name: "capped".to_owned(),
+        ..strategy.clone()
+    };
     let config = CapConfig {
         unique_devices: 3,
         per: PeriodUnit::Day,
@@ -81,7 +90,12 @@ fn lookups_and_decisions_do_not_allocate() {
     // A thread's first load allocates, and so does the first bid of a strategy: its sketch.
     for strategy in [0, 1] {
         let first = DeviceKeys::from_iter([DeviceKey::from_bytes([9; 16])]);
-        assert!(serving.load().decide(strategy, &first, &NoAttributes, at).is_bid());
+        assert!(
+            serving
+                .load()
+                .decide(strategy, &first, &NoAttributes, at)
+                .is_bid()
+        );
     }
     let mut members = 0;
     let (mut outcome, mut chosen) = (None, None);
@@ -91,12 +105,17 @@ fn lookups_and_decisions_do_not_allocate() {
         let non_member = DeviceKeys::from_iter([DeviceKey::from_bytes([7; 16])]);
         let mut keys = non_member.clone();
         for (kind, id) in MEMBERS {
-            let key = ids.key_of_kind(KeyDigest::Md5, kind, id.as_bytes()).unwrap();
+            let key = ids
+                .key_of_kind(KeyDigest::Md5, kind, id.as_bytes())
+                .unwrap();
             members += u32::from(snapshot.contains(&key));
             keys.add((kind, id.as_bytes()), key, true).unwrap();
         }
         outcome = Some(catalog.decide(0, &keys, &NoAttributes, at).outcome);
-        chosen = catalog.decide(0, &non_member, &NoAttributes, at).value.index;
+        chosen = catalog
+            .decide(0, &non_member, &NoAttributes, at)
+            .value
+            .index;
         // New devices, counted ones, and those beyond the cap.
         for n in [1_u8, 2, 3, 1] {
             let device = DeviceKeys::from_iter([DeviceKey::from_bytes([n; 16])]);
@@ -109,8 +128,16 @@ fn lookups_and_decisions_do_not_allocate() {
             std::time::Duration::from_micros(3),
         );
     });
-    assert_eq!((members, outcome, chosen), (3, Some(Outcome::NoBid), Some(1)));
-    let expected = [Reason::NotMember, Reason::NotMember, Reason::Capped, Reason::NotMember];
+    assert_eq!(
+        (members, outcome, chosen),
+        (3, Some(Outcome::NoBid), Some(1))
+    );
+    let expected = [
+        Reason::NotMember,
+        Reason::NotMember,
+        Reason::Capped,
+        Reason::NotMember,
+    ];
     assert_eq!(capped[..], expected);
     assert_eq!(counted.count_total, 0, "{} bytes", counted.bytes_total);
     // The counter does count allocations.
@@ -124,35 +151,60 @@ fn lookups_and_decisions_do_not_allocate() {
 /// and writing from it allocate nothing else.
 #[test]
 fn answers_allocate_lists_and_bytes_only() {
-    let value = ChosenValue { index: Some(0), is_fallback: false };
-    let bid = Decision { value, ..Decision::bid(Reason::NotMember) };
+    let value = ChosenValue {
+        index: Some(0),
+        is_fallback: false,
+    };
+    let bid = Decision {
+        value,
+        ..Decision::bid(Reason::NotMember)
+    };
     let values = [vec![weight()]];
     let no_bid = Decision::no_bid(Reason::Member);
     let cache = CacheTimes::default();
     let tencent = Tencent::new(vec![("T1001".to_owned(), 0)], cache).with_values(&values);
     let ocean = Ocean::new(vec![(10003, 0)], cache).with_values(&values);
     let adapters = [
-        ("tencent", Box::new(tencent) as Box<dyn Adapter>, TENCENT_REQUEST, [1, 1]),
+        (
+            "tencent",
+            Box::new(tencent) as Box<dyn Adapter>,
+            TENCENT_REQUEST,
+            [1, 1],
+        ),
         ("ocean", Box::new(ocean), OCEAN_REQUEST, [3, 3]),
     ];
     let headers = HeaderMap::new();
     for (name, adapter, body, expected) in adapters {
         let path = "/rta".to_owned();
         let access = Access::default();
-        let platform = Platform { name: name.to_owned(), path, access, adapter };
+        let platform = Platform {
+            name: name.to_owned(),
+            path,
+            access,
+            adapter,
+        };
         let body = Ok(Bytes::from(const_hex::decode(body).unwrap()));
         for (decision, expected) in [bid, no_bid].into_iter().zip(expected) {
             let answer = || {
-                let (head, mut read) =
-                    (RequestHead { headers: &headers, query: None }, Read::default());
+                let (head, mut read) = (
+                    RequestHead {
+                        headers: &headers,
+                        query: None,
+                    },
+                    Read::default(),
+                );
                 let answered = platform.respond(
                     Admission::ByHeaders,
                     head,
                     &body,
                     &mut read,
                     |read, verdicts| {
-                        let verdict =
-                            |strategy| Verdict { strategy, decision, changes_in: None, tag: None };
+                        let verdict = |strategy| Verdict {
+                            strategy,
+                            decision,
+                            changes_in: None,
+                            tag: None,
+                        };
                         read.decide(verdicts, verdict);
                     },
                 );
@@ -173,14 +225,25 @@ fn logged_requests_do_not_allocate() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().to_str().unwrap().to_owned();
     let secret = Secret::new("0123456789abcdef");
-    let log = LogConfig { to, secret, sample: 1.0, max_rate: 10_000_000, ..LogConfig::default() };
+    let log = LogConfig {
+        to,
+        secret,
+        sample: 1.0,
+        max_rate: 10_000_000,
+        ..LogConfig::default()
+    };
     let log = DecisionLog::start(log, "pod".to_owned(), &telemetry).unwrap();
     let tap = log.tap();
     let name = "old_users".parse().unwrap();
-    let audience =
-        Audience { snapshot: Some(Arc::new(members())), ..Audience::unloaded(name, true, None) };
-    let strategy =
-        Strategy { name: "new-users".to_owned(), exclude: vec![0], ..Strategy::default() };
+    let audience = Audience {
+        snapshot: Some(Arc::new(members())),
+        ..Audience::unloaded(name, true, None)
+    };
+    let strategy = Strategy {
+        name: "new-users".to_owned(),
+        exclude: vec![0],
+        ..Strategy::default()
+    };
     let adapter = Tencent::new(vec![("T1001".to_owned(), 0)], CacheTimes::default());
     let platform = Platform {
         name: "tencent".to_owned(),
@@ -191,30 +254,53 @@ fn logged_requests_do_not_allocate() {
     let platforms = vec![Arc::new(platform)];
     let catalog = Catalog::new(vec![audience], vec![strategy], platforms, &telemetry);
     let reader = IdReader::new(KeyMaker::default(), &telemetry);
-    let (headers, body) =
-        (HeaderMap::new(), Bytes::from(const_hex::decode(TENCENT_REQUEST).unwrap()));
+    let (headers, body) = (
+        HeaderMap::new(),
+        Bytes::from(const_hex::decode(TENCENT_REQUEST).unwrap()),
+    );
     let (served, body) = (&catalog.platforms()[0], Ok(body));
     let answer = |tap: Option<&LogTap>| {
-        let (head, mut read) = (RequestHead { headers: &headers, query: None }, Read::default());
+        let (head, mut read) = (
+            RequestHead {
+                headers: &headers,
+                query: None,
+            },
+            Read::default(),
+        );
         let mut entry = tap.map(LogTap::begin);
         let admission = Admission::ByHeaders;
-        served.platform.respond(admission, head, &body, &mut read, |read, verdicts| {
-            let at = Instant::now();
-            let request = PlatformRequest { served, reader: &reader, read, at };
-            catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
-                if let Some(entry) = &mut entry {
-                    entry.decided(&catalog, &request, keys, parts, verdicts);
-                }
+        served
+            .platform
+            .respond(admission, head, &body, &mut read, |read, verdicts| {
+                let at = Instant::now();
+                let request = PlatformRequest {
+                    served,
+                    reader: &reader,
+                    read,
+                    at,
+                };
+                catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
+                    if let Some(entry) = &mut entry {
+                        entry.decided(&catalog, &request, keys, parts, verdicts);
+                    }
+                });
             });
-        });
         if let Some(entry) = entry {
             let arrival = Arrival {
                 peer: std::net::Ipv4Addr::LOCALHOST.into(),
                 started: Instant::now(),
                 queued: std::time::Duration::ZERO,
             };
-            let raw = Some(Raw { query: None, body: b"" });
-            let answer = LoggedAnswer { platform: "tencent", failure: None, raw, arrival };
+            let raw = Some(Raw {
+                query: None,
+                body: b"",
+            });
+            let answer = LoggedAnswer {
+                platform: "tencent",
+                failure: None,
+                raw,
+                arrival,
+            };
             entry.finish(&catalog, &answer);
         }
     };
@@ -226,5 +312,8 @@ fn logged_requests_do_not_allocate() {
     assert_eq!(count(Some(&tap)), count(None));
     log.stop(std::time::Duration::from_secs(60));
     let rows = telemetry.render();
-    assert!(rows.contains("rtad_log_rows_total 2"), "both are in the file: {rows}");
+    assert!(
+        rows.contains("rtad_log_rows_total 2"),
+        "both are in the file: {rows}"
+    );
 }

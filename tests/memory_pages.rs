@@ -21,7 +21,13 @@ fn region_remainder_uses_small_pages() {
         .collect();
     let taken = anonymous_bytes() - before;
     let needed = (regions.len() * LEN) as u64;
-    assert!(taken >= needed && taken < needed + needed / 10, "{taken} bytes for {needed}");
+    assert!(
+        taken >= needed && taken < needed + needed / 10,
+        "{taken} bytes for {needed}"
+    );
     drop(regions);
-    assert!(anonymous_bytes() < before + needed / 10, "returned to the kernel");
+    assert!(
+        anonymous_bytes() < before + needed / 10,
+        "returned to the kernel"
+    );
 }

@@ -36,8 +36,14 @@ fn memory_stays_flat_when_nobody_scrapes() {
     assert!(grown < PER_ROUND / 8, "requests: grew by {grown} bytes");
 
     let drain = || telemetry.drain();
-    let grown = growth(|duration| telemetry.sync("old_users", "ok", duration), drain);
-    assert!(grown < 2 * PER_ROUND * BYTES_EACH, "syncs: grew by {grown} bytes");
+    let grown = growth(
+        |duration| telemetry.sync("old_users", "ok", duration),
+        drain,
+    );
+    assert!(
+        grown < 2 * PER_ROUND * BYTES_EACH,
+        "syncs: grew by {grown} bytes"
+    );
 
     // No sample is lost.
     let text = telemetry.render();
@@ -46,12 +52,23 @@ fn memory_stays_flat_when_nobody_scrapes() {
         "rtad_request_duration_seconds_count{route=\"check_one\"}",
         "rtad_sync_duration_seconds_count{audience=\"old_users\"}",
     ] {
-        let count =
-            text.lines().find(|line| line.starts_with(name)).unwrap().rsplit(' ').next().unwrap();
+        let count = text
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap()
+            .rsplit(' ')
+            .next()
+            .unwrap();
         assert_eq!(count.parse::<u64>().unwrap(), ROUNDS * PER_ROUND, "{name}");
     }
 
     // Memory grows if nothing drains it: the measurement works.
-    let grown = growth(|duration| telemetry.sync("old_users", "ok", duration), || {});
-    assert!(grown > (ROUNDS - 3) * PER_ROUND * BYTES_EACH, "grew by {grown} bytes");
+    let grown = growth(
+        |duration| telemetry.sync("old_users", "ok", duration),
+        || {},
+    );
+    assert!(
+        grown > (ROUNDS - 3) * PER_ROUND * BYTES_EACH,
+        "grew by {grown} bytes"
+    );
 }

@@ -50,7 +50,13 @@ struct Population {
 
 impl Population {
     fn new() -> Self {
-        let below_last = |shard: u16| if shard >= LAST_CHUNK { shard - LAST_CHUNK } else { shard };
+        let below_last = |shard: u16| {
+            if shard >= LAST_CHUNK {
+                shard - LAST_CHUNK
+            } else {
+                shard
+            }
+        };
         Self {
             always: keys(1, 60_000, |shard| shard),
             even: keys(2, 140_000, below_last),
@@ -61,8 +67,14 @@ impl Population {
 
     /// The members of a generation, sorted.
     fn of(&self, generation: u64) -> Vec<DeviceKey> {
-        let sometimes = if generation.is_multiple_of(2) { &self.even } else { &self.odd };
-        let once = keys(1000 + generation, 500, |shard| shard % SHARDS_PER_CHUNK as u16);
+        let sometimes = if generation.is_multiple_of(2) {
+            &self.even
+        } else {
+            &self.odd
+        };
+        let once = keys(1000 + generation, 500, |shard| {
+            shard % SHARDS_PER_CHUNK as u16
+        });
         let mut all = [&self.always[..], sometimes, &once].concat();
         all.sort_unstable();
         all
@@ -72,7 +84,11 @@ impl Population {
 /// So many bits that no key of these seeds is a false positive.
 fn spec() -> Spec {
     let filter = FilterSpec::new(FilterKind::Block512, 10, 1_000_000).unwrap();
-    Spec { filter, shards_per_chunk: SHARDS_PER_CHUNK, ..Spec::small() }
+    Spec {
+        filter,
+        shards_per_chunk: SHARDS_PER_CHUNK,
+        ..Spec::small()
+    }
 }
 
 /// Sends requests to every route until stopped; counts the rounds.
@@ -97,11 +113,15 @@ fn send_requests(
 
         // 50 members, 50 non-members, and 400 of which those of one parity are members.
         let queried = [&always[..], &never, &even, &odd].concat();
-        for members in
-            [client.members(AUDIENCE, &queried), client.members_binary(AUDIENCE, &queried)]
-        {
+        for members in [
+            client.members(AUDIENCE, &queried),
+            client.members_binary(AUDIENCE, &queried),
+        ] {
             assert!(members[..50].iter().all(|member| *member), "false negative");
-            assert!(members[50..100].iter().all(|member| !*member), "false positive");
+            assert!(
+                members[50..100].iter().all(|member| !*member),
+                "false positive"
+            );
             let is_even = members[100];
             assert!(
                 members[100..300].iter().all(|member| *member == is_even),
@@ -114,8 +134,10 @@ fn send_requests(
         }
 
         let bids = |decisions: Vec<(bool, String)>| {
-            let decided: Vec<(bool, &str)> =
-                decisions.iter().map(|(bid, reason)| (*bid, reason.as_str())).collect();
+            let decided: Vec<(bool, &str)> = decisions
+                .iter()
+                .map(|(bid, reason)| (*bid, reason.as_str()))
+                .collect();
             match decided[..] {
                 [(false, "member"), (true, "member")] => true,
                 [(true, "not_member"), (false, "not_member")] => false,
@@ -186,9 +208,16 @@ impl Watch {
 
     /// Number of those still in memory.
     fn alive(&self) -> (usize, usize) {
-        let catalogs = self.catalogs.iter().filter(|catalog| catalog.strong_count() > 0).count();
-        let snapshots =
-            self.snapshots.iter().filter(|snapshot| snapshot.strong_count() > 0).count();
+        let catalogs = self
+            .catalogs
+            .iter()
+            .filter(|catalog| catalog.strong_count() > 0)
+            .count();
+        let snapshots = self
+            .snapshots
+            .iter()
+            .filter(|snapshot| snapshot.strong_count() > 0)
+            .count();
         (catalogs, snapshots)
     }
 }
@@ -202,8 +231,14 @@ fn swaps_cause_no_errors_and_release_old_snapshots() {
 
     let server = Server::start(depot.url());
     let filter_bytes = snapshot(&server.catalog()).filter_bytes();
-    assert!(filter_bytes > 20 << 20, "{filter_bytes} bytes of filters are too few to measure");
-    let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    assert!(
+        filter_bytes > 20 << 20,
+        "{filter_bytes} bytes of filters are too few to measure"
+    );
+    let (stop, rounds) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
     // Two clients nearly saturate two cores.
     let clients: Vec<_> = (0..2)
         .map(|seed| {
@@ -226,7 +261,10 @@ fn swaps_cause_no_errors_and_release_old_snapshots() {
     for generation in 2..=GENERATIONS {
         let old = server.catalog();
         watch.add(&old);
-        assert_eq!(depot.publish(AUDIENCE, &people.of(generation), &spec()), generation);
+        assert_eq!(
+            depot.publish(AUDIENCE, &people.of(generation), &spec()),
+            generation
+        );
         server.poll();
         let new = server.catalog();
         assert_eq!(snapshot(&new).manifest().generation(), generation);
@@ -243,7 +281,9 @@ fn swaps_cause_no_errors_and_release_old_snapshots() {
         wait_for_rounds();
     }
     stop.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.join().unwrap());
+    clients
+        .into_iter()
+        .for_each(|client| client.join().unwrap());
 
     wait_until("old generations are freed", || watch.alive() == (0, 0));
     let limit = held - filter_bytes * 7 / 10;

@@ -29,8 +29,14 @@ pub(crate) const LOGGED: &str = "logged ";
 
 /// Operations besides those of the platforms.
 const OPERATIONS: [(&str, &str); 3] = [
-    ("check", "an md5's hex digits → key → is it a member? (half are)"),
-    ("decide_uncounted", "the same → what does the strategy decide?"),
+    (
+        "check",
+        "an md5's hex digits → key → is it a member? (half are)",
+    ),
+    (
+        "decide_uncounted",
+        "the same → what does the strategy decide?",
+    ),
     ("batch", "one key of a batch of 1,000"),
 ];
 
@@ -40,7 +46,12 @@ pub(crate) fn table(store: &Path, lanes: &[Lane]) {
     for (operation, name) in OPERATIONS {
         println!(
             "| {name} | {:.0} |",
-            each(store, operation) / if operation == "batch" { BATCH as f64 } else { 1.0 }
+            each(store, operation)
+                / if operation == "batch" {
+                    BATCH as f64
+                } else {
+                    1.0
+                }
         );
     }
     println!(
@@ -52,7 +63,10 @@ pub(crate) fn table(store: &Path, lanes: &[Lane]) {
         let [logged, steered] =
             [LOGGED, STEERED].map(|prefix| each(store, &format!("{prefix}{}", lane.path)));
         let ratio = steered / plain;
-        println!("| {} | {plain:.0} | {logged:.0} | {steered:.0} | {ratio:.2} |", lane.name);
+        println!(
+            "| {} | {plain:.0} | {logged:.0} | {steered:.0} | {ratio:.2} |",
+            lane.name
+        );
     }
 }
 
@@ -69,11 +83,18 @@ fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
         "--callgrind-out-file=/dev/null",
         "--toggle-collect=*instructions::repeat*",
     ]);
-    valgrind.arg(std::env::current_exe().expect("a path")).arg("--counted").arg(store);
-    let ended =
-        valgrind.args([operation, &count.to_string()]).output().expect("valgrind is installed");
+    valgrind
+        .arg(std::env::current_exe().expect("a path"))
+        .arg("--counted")
+        .arg(store);
+    let ended = valgrind
+        .args([operation, &count.to_string()])
+        .output()
+        .expect("valgrind is installed");
     let said = String::from_utf8_lossy(&ended.stderr);
-    let collected = said.lines().find_map(|line| line.split_once("Collected : "));
+    let collected = said
+        .lines()
+        .find_map(|line| line.split_once("Collected : "));
     let collected = collected.and_then(|(_, number)| number.trim().parse().ok());
     collected.unwrap_or_else(|| panic!("valgrind did not count: {said}"))
 }
@@ -88,19 +109,31 @@ pub(crate) fn repeat(
     count: u64,
 ) {
     let device = |number: u64| {
-        lanes::member(if number.is_multiple_of(2) { number % keys } else { keys + number })
+        lanes::member(if number.is_multiple_of(2) {
+            number % keys
+        } else {
+            keys + number
+        })
     };
     let key = |hex: &str| ids.key(IdKind::Md5.into(), hex.as_bytes()).expect("an md5");
     // Prepared in advance, the same number for any count.
     let devices: Vec<DeviceKey> = (0..BATCH as u64).map(device).collect();
-    let hex: Vec<String> = devices.iter().map(|key| const_hex::encode(key.as_bytes())).collect();
+    let hex: Vec<String> = devices
+        .iter()
+        .map(|key| const_hex::encode(key.as_bytes()))
+        .collect();
     let mut hex = hex.iter().cycle();
     let mut next = || key(hex.next().expect("endless iterator"));
     let catalog = serving.load();
     let snapshot = catalog.audiences()[0].available().expect("loaded snapshot");
     let mut members = vec![false; BATCH];
-    let lane = lanes::all(keys).into_iter().find(|lane| lane.path == operation);
-    let bodies: Vec<Bytes> = lane.iter().flat_map(|lane| lane.bodies.iter().cloned()).collect();
+    let lane = lanes::all(keys)
+        .into_iter()
+        .find(|lane| lane.path == operation);
+    let bodies: Vec<Bytes> = lane
+        .iter()
+        .flat_map(|lane| lane.bodies.iter().cloned())
+        .collect();
     let mut bodies = bodies.iter().cycle();
     for _ in 0..count {
         match operation {

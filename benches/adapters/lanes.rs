@@ -116,7 +116,11 @@ impl Device {
     /// Every other device is a member by its last id; members are spread over the audience.
     fn number(index: u64, keys: u64) -> Self {
         let hex = |key: DeviceKey| const_hex::encode(key.as_bytes());
-        let other = |n: u64| hex(DeviceKey::of_canonical(format!("other-{index}-{n}").as_bytes()));
+        let other = |n: u64| {
+            hex(DeviceKey::of_canonical(
+                format!("other-{index}-{n}").as_bytes(),
+            ))
+        };
         let last = match index % 2 {
             0 => hex(member(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys)),
             _ => other(2),
@@ -127,15 +131,29 @@ impl Device {
 
 pub(crate) fn all(keys: u64) -> Vec<Lane> {
     let lane = |name, path, encode: fn(&Device) -> Vec<u8>| {
-        let bodies = (0..BODIES).map(|index| encode(&Device::number(index, keys)).into()).collect();
+        let bodies = (0..BODIES)
+            .map(|index| encode(&Device::number(index, keys)).into())
+            .collect();
         Lane { name, path, bodies }
     };
     vec![
         lane("Tencent Ads", "/rta/tencent", tencent_body),
         lane("Ocean Engine", "/rta/ocean", ocean_body),
-        lane("custom: Tencent's file, mapped", "/rta/custom-protobuf", tencent_body),
-        lane("custom: Kuaishou's profile, signed with md5", "/rta/custom-signed", kuaishou_body),
-        lane("custom: JSON like Alibaba's", "/rta/custom-json", alibaba_body),
+        lane(
+            "custom: Tencent's file, mapped",
+            "/rta/custom-protobuf",
+            tencent_body,
+        ),
+        lane(
+            "custom: Kuaishou's profile, signed with md5",
+            "/rta/custom-signed",
+            kuaishou_body,
+        ),
+        lane(
+            "custom: JSON like Alibaba's",
+            "/rta/custom-json",
+            alibaba_body,
+        ),
         lane("rtad's own JSON", "/v1/decide", json_body),
     ]
 }
@@ -150,7 +168,12 @@ fn tencent_body(Device([imei, oaid, android]): &Device) -> Vec<u8> {
         ..Default::default()
     };
     let id = Some("Jo825w_uEe2xLlJUAFwvSQ".into());
-    tencent::RtaRequest { id, device: Some(device), ..Default::default() }.encode_to_vec()
+    tencent::RtaRequest {
+        id,
+        device: Some(device),
+        ..Default::default()
+    }
+    .encode_to_vec()
 }
 
 /// The OAID is raw in this protocol, so one md5 is computed.

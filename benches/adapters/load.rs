@@ -13,15 +13,19 @@ use tokio::task::JoinSet;
 const CONNECTIONS: usize = 64;
 
 fn request(path: &str, body: &[u8]) -> Vec<u8> {
-    let head =
-        format!("POST {path} HTTP/1.1\r\nHost: rtad\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: rtad\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     [head.as_bytes(), body].concat()
 }
 
 /// Length of an answer's body.
 pub(crate) fn answer_length(address: SocketAddr, path: &str, body: &[u8]) -> usize {
     let mut stream = StdStream::connect(address).expect("the server accepts");
-    stream.write_all(&request(path, body)).expect("the server reads");
+    stream
+        .write_all(&request(path, body))
+        .expect("the server reads");
     let mut answer = vec![0; 4096];
     let count = stream.read(&mut answer).expect("the server answers");
     let (end, length) = framed(&answer[..count]).expect("a whole answer");
@@ -34,10 +38,13 @@ pub(crate) fn answer_length(address: SocketAddr, path: &str, body: &[u8]) -> usi
 fn framed(received: &[u8]) -> Option<(usize, usize)> {
     let head = received.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let name = b"content-length: ";
-    let at =
-        received[..head].windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))?
-            + name.len();
-    let digits = received[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    let at = received[..head]
+        .windows(name.len())
+        .position(|part| part.eq_ignore_ascii_case(name))?
+        + name.len();
+    let digits = received[at..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit());
     let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
     (received.len() >= head + length).then_some((head + length, length))
 }
@@ -64,15 +71,24 @@ async fn send_requests(
     number: usize,
     until: Instant,
 ) -> u64 {
-    let mut stream = TcpStream::connect(address).await.expect("the server accepts");
+    let mut stream = TcpStream::connect(address)
+        .await
+        .expect("the server accepts");
     stream.set_nodelay(true).expect("a live socket");
     let mut received = Vec::with_capacity(4096);
     let mut answers = 0;
-    for request in requests.iter().cycle().skip(number * requests.len() / CONNECTIONS) {
+    for request in requests
+        .iter()
+        .cycle()
+        .skip(number * requests.len() / CONNECTIONS)
+    {
         stream.write_all(request).await.expect("the server reads");
         received.clear();
         while framed(&received).is_none() {
-            let count = stream.read_buf(&mut received).await.expect("the server answers");
+            let count = stream
+                .read_buf(&mut received)
+                .await
+                .expect("the server answers");
             assert!(count > 0, "the server keeps the connection");
         }
         assert!(received.starts_with(b"HTTP/1.1 200"), "a 200");

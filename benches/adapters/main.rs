@@ -51,7 +51,11 @@ const COUNTED_KEYS: u64 = 100_000;
 const ROUND: Duration = Duration::from_secs(2);
 
 fn main() {
-    let argument = |name: &str| std::env::args().skip_while(|argument| argument != name).nth(1);
+    let argument = |name: &str| {
+        std::env::args()
+            .skip_while(|argument| argument != name)
+            .nth(1)
+    };
     if let Some(store) = argument("--serve-rtad") {
         return block_on(serve_rtad(Path::new(&store)));
     }
@@ -90,17 +94,25 @@ async fn publish(directory: &Path, name: &str, count: u64) {
     let mut keys: Vec<DeviceKey> = (0..count).map(lanes::member).collect();
     keys.sort_unstable();
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 1e-4).expect("a sensible rate");
-    let publication =
-        writer.publish(writer.base(&name).await.expect("an empty store")).await.expect("a lock");
+    let publication = writer
+        .publish(writer.base(&name).await.expect("an empty store"))
+        .await
+        .expect("a lock");
     let mut manifest = ManifestBuilder::new(spec, 1e-4);
     for run in chunk_runs(&keys, shards_per_chunk(&spec, count)) {
         let chunk = BuiltChunk::build(&spec, run);
         manifest.add(&chunk);
-        publication.put_chunk(chunk).await.expect("room on the disk");
+        publication
+            .put_chunk(chunk)
+            .await
+            .expect("room on the disk");
     }
     let generation = publication.generation();
     let manifest = manifest.finish(name, generation, now_unix_seconds(), BuildReport::default());
-    publication.commit(&manifest).await.expect("no concurrent publish");
+    publication
+        .commit(&manifest)
+        .await
+        .expect("no concurrent publish");
 }
 
 /// Excludes an audience.
@@ -142,9 +154,16 @@ fn loaded(directory: &Path, strategies: &str) -> (Arc<Serving>, IdReader) {
     count_as_worker(0);
     let shared = Shared::default();
     let store = Store::open(&directory.display().to_string()).expect("a directory");
-    let sync = Syncer::new(store, assembly(directory, strategies).plan(), shared.clone());
+    let sync = Syncer::new(
+        store,
+        assembly(directory, strategies).plan(),
+        shared.clone(),
+    );
     block_on(sync.poll_all());
-    (sync.serving(), IdReader::new(KeyMaker::default(), &shared.telemetry))
+    (
+        sync.serving(),
+        IdReader::new(KeyMaker::default(), &shared.telemetry),
+    )
 }
 
 /// `--counted STORE OPERATION COUNT`: see `instructions`.
@@ -160,7 +179,10 @@ fn counted(store: &Path) {
         Some(operation) => (Some(Log::start()), operation),
         None => (None, operation),
     };
-    let (tap, count) = (log.as_ref().map(|log| &log.tap), count.parse().expect("a number"));
+    let (tap, count) = (
+        log.as_ref().map(|log| &log.tap),
+        count.parse().expect("a number"),
+    );
     instructions::repeat((&serving, &ids), COUNTED_KEYS, operation, tap, count);
 }
 
@@ -211,7 +233,11 @@ fn thread_seconds() -> f64 {
 
 fn arrival() -> Arrival {
     let peer = std::net::IpAddr::from([127, 0, 0, 1]);
-    Arrival { peer, started: Instant::now(), queued: Duration::ZERO }
+    Arrival {
+        peer,
+        started: Instant::now(),
+        queued: Duration::ZERO,
+    }
 }
 
 /// A decision log of all requests, in a folder that is removed at the end.
@@ -227,11 +253,21 @@ impl Log {
         let to = folder.path().display().to_string();
         let secret = Secret::new("the secret of a benchmark");
         let ring = 16 << 20;
-        let config =
-            LogConfig { to, secret, sample: 1.0, max_rate: 10_000_000, ring, ..<_>::default() };
+        let config = LogConfig {
+            to,
+            secret,
+            sample: 1.0,
+            max_rate: 10_000_000,
+            ring,
+            ..<_>::default()
+        };
         let log = DecisionLog::start(config, "pod".to_owned(), &Telemetry::default());
         let log = log.expect("a directory");
-        Self { tap: log.tap(), _log: log, _folder: folder }
+        Self {
+            tap: log.tap(),
+            _log: log,
+            _folder: folder,
+        }
     }
 }
 
@@ -246,21 +282,42 @@ fn answered(
     let catalog = serving.load();
     let served = catalog.platform_at(path).expect("a configured platform");
     let headers = HeaderMap::new();
-    let head = RequestHead { headers: &headers, query: None };
+    let head = RequestHead {
+        headers: &headers,
+        query: None,
+    };
     let (body, mut read) = (Ok(body), Read::default());
     let (arrival, mut entry) = (arrival(), tap.map(LogTap::begin));
-    let answered =
-        served.platform.respond(Admission::ByHeaders, head, &body, &mut read, |read, verdicts| {
-            let request = PlatformRequest { served, reader: ids, read, at: arrival.started };
+    let answered = served.platform.respond(
+        Admission::ByHeaders,
+        head,
+        &body,
+        &mut read,
+        |read, verdicts| {
+            let request = PlatformRequest {
+                served,
+                reader: ids,
+                read,
+                at: arrival.started,
+            };
             catalog.decide_request(&request, verdicts, |keys, parts, verdicts| {
                 if let Some(entry) = &mut entry {
                     entry.decided(&catalog, &request, keys, parts, verdicts);
                 }
             });
-        });
+        },
+    );
     if let Some(entry) = entry {
         let platform = &*served.platform.name;
-        entry.finish(&catalog, &LoggedAnswer { platform, failure: None, raw: None, arrival });
+        entry.finish(
+            &catalog,
+            &LoggedAnswer {
+                platform,
+                failure: None,
+                raw: None,
+                arrival,
+            },
+        );
     }
     assert!(answered.error.is_none(), "a good body");
     answered.bytes
@@ -283,7 +340,9 @@ impl Server {
         let mut child = child.expect("this program runs");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("piped stdout");
-        BufReader::new(stdout).read_line(&mut line).expect("server prints its address");
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("server prints its address");
         let address = line.trim().parse().expect("an address");
         Self { child, address }
     }
@@ -293,8 +352,12 @@ impl Server {
     fn cpu_seconds(&self) -> [f64; 2] {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
             .expect("server is running");
-        let fields: Vec<&str> =
-            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
         [11, 12].map(|field| fields[field].parse::<f64>().expect("a number") / 100.0)
     }
 }
@@ -316,7 +379,9 @@ async fn until_alone(address: SocketAddr) {
 async fn serve_rtad(store: &Path) {
     let unchanged = assembly(store, PLAIN);
     let reread = Box::new(move || Ok(unchanged.clone()));
-    let running = rtad::serve::start(assembly(store, PLAIN), reread).await.expect("rtad starts");
+    let running = rtad::serve::start(assembly(store, PLAIN), reread)
+        .await
+        .expect("rtad starts");
     until_alone(running.decision_address).await;
 }
 
@@ -328,7 +393,9 @@ async fn serve_bare(length: usize) {
         black_box(body);
         answer.clone()
     });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port");
     let address = listener.local_addr().expect("an address");
     let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
         let _ = stream.set_nodelay(true);
@@ -359,7 +426,12 @@ fn over_http(store: &Path, lanes: &[Lane]) {
         let show =
             |[user, system]: [f64; 2]| format!("{:.2} ({user:.2} + {system:.2})", user + system);
         let ratio = ours.iter().sum::<f64>() / bare.iter().sum::<f64>();
-        println!("| {} | {} | {} | {ratio:.2} |", lane.name, show(ours), show(bare));
+        println!(
+            "| {} | {} | {} | {ratio:.2} |",
+            lane.name,
+            show(ours),
+            show(bare)
+        );
     }
 }
 

@@ -39,7 +39,13 @@ fn spec_of(file: &[u8]) -> Option<FilterSpec> {
 fn entry_of(file: &[u8]) -> Option<ChunkEntry> {
     let (first_shard, shard_count) = (u32_at(file, 24), u32_at(file, 28));
     let (keys, size_bytes) = (u64_at(file, 32), file.len() as u64);
-    let entry = ChunkEntry { digest: Digest::of(file), first_shard, shard_count, keys, size_bytes };
+    let entry = ChunkEntry {
+        digest: Digest::of(file),
+        first_shard,
+        shard_count,
+        keys,
+        size_bytes,
+    };
     let kind = spec_of(file)?.kind();
     let least = if kind == FilterKind::Ribbon { 4 } else { 8 };
     let is_valid = first_shard < 1 << 16
@@ -55,11 +61,18 @@ fn ribbon_bytes(spec: &FilterSpec, shard: u32, keys: u32, diverted: u32, listed:
         0..32 => 0,
         _ => ((200 * u64::from(keys) + load * slots) / (2 * load * slots)).max(2),
     };
-    let (bits, part) = (spec.millibits_per_key() / 1000, spec.millibits_per_key() % 1000);
+    let (bits, part) = (
+        spec.millibits_per_key() / 1000,
+        spec.millibits_per_key() % 1000,
+    );
     let longer = (shard & 0xffff).wrapping_mul(40_503) & 0xffff < part * 65_536 / 1000;
     let has_values = spec.value_bits() > 0;
     // Of 12 to 16 bits; those of the second tier have 15.
-    let slots = if has_values { [31, 30, 28, 26, 25] } else { [42, 39, 36, 34, 31] };
+    let slots = if has_values {
+        [31, 30, 28, 26, 25]
+    } else {
+        [42, 39, 36, 34, 31]
+    };
     let second = match lines(diverted, 94, slots[3]) {
         0 => 0,
         lines => lines + 1,
@@ -82,7 +95,9 @@ pub(super) fn repair_chunk(file: &mut Vec<u8>) {
     let arrays = if is_ribbon { 3 } else { 1 };
     let counts_end = CHUNK_HEADER_BYTES + 4 * arrays * shards;
     let body = counts_end.next_multiple_of(64);
-    let Some(padding) = file.get_mut(counts_end..body) else { return };
+    let Some(padding) = file.get_mut(counts_end..body) else {
+        return;
+    };
     padding.fill(0);
     let (mut keys, mut bytes) = (0, 0);
     for shard in 0..shards {
@@ -125,7 +140,9 @@ pub(super) fn feed<R: ChunkReader>(
 ///
 /// If a property does not hold.
 pub fn check_chunk(input: &[u8]) {
-    let Some(([mode, pieces], file)) = input.split_first_chunk::<2>() else { return };
+    let Some(([mode, pieces], file)) = input.split_first_chunk::<2>() else {
+        return;
+    };
     let mut file = file.to_vec();
     if file.len() < CHUNK_HEADER_BYTES {
         return;
@@ -133,7 +150,9 @@ pub fn check_chunk(input: &[u8]) {
     if mode & chunk_mode::REPAIR != 0 {
         repair_chunk(&mut file);
     }
-    let (Some(mut spec), Some(mut entry)) = (spec_of(&file), entry_of(&file)) else { return };
+    let (Some(mut spec), Some(mut entry)) = (spec_of(&file), entry_of(&file)) else {
+        return;
+    };
     if mode & chunk_mode::WRONG_KEYS != 0 {
         entry.keys = entry.keys.wrapping_add(1).max(1);
     }
@@ -154,7 +173,11 @@ pub fn check_chunk(input: &[u8]) {
         feed(ChunkDecoder::new(&spec, &entry), &file, piece_bytes)
     });
     let whole = feed(ChunkVerifier::new(&spec, &entry), &file, usize::MAX);
-    assert_eq!(read.is_ok(), whole.is_ok(), "pieces and filters change nothing");
+    assert_eq!(
+        read.is_ok(),
+        whole.is_ok(),
+        "pieces and filters change nothing"
+    );
     let Some(chunk) = accepted(read) else { return };
     let is_wrong = mode & chunk_mode::WRONG != 0;
     assert!(!is_wrong || (spec_of(&file), entry_of(&file)) == (Some(spec), Some(entry.clone())));
@@ -168,7 +191,10 @@ pub(super) fn check_accepted_chunk(
     chunk: &Chunk,
 ) {
     assert!(chunk.matches(spec, entry));
-    assert_eq!(chunk.filters().len() as u64, entry.filter_bytes(spec.kind()));
+    assert_eq!(
+        chunk.filters().len() as u64,
+        entry.filter_bytes(spec.kind())
+    );
     let is_growable = spec.kind().is_growable();
     if is_growable {
         let (written, inserted) = BuiltChunk::grown(spec, Some((entry, file)), &[]);
@@ -184,7 +210,10 @@ pub(super) fn check_accepted_chunk(
         bytes += filter.len();
     }
     assert_eq!(bytes, chunk.filters().len());
-    assert_eq!((chunk.shards().count(), keys), (entry.shard_count as usize, entry.keys));
+    assert_eq!(
+        (chunk.shards().count(), keys),
+        (entry.shard_count as usize, entry.keys)
+    );
     // Keys of its shards, with the bytes of the file as hashes.
     let mut new: Vec<DeviceKey> = file[CHUNK_HEADER_BYTES..]
         .chunks_exact(16)
@@ -209,11 +238,18 @@ pub(super) fn check_accepted_chunk(
     }
     let (grown, inserted) = BuiltChunk::grown(spec, Some((entry, file)), &new);
     assert!(inserted <= new.len() as u64);
-    let read = feed(ChunkDecoder::new(spec, &grown.entry), &grown.bytes, usize::MAX);
+    let read = feed(
+        ChunkDecoder::new(spec, &grown.entry),
+        &grown.bytes,
+        usize::MAX,
+    );
     let read = read.expect("a written chunk is readable");
     for key in &new {
         let held = chunk.filter(key.shard());
-        assert!(spec.contains(read.filter(key.shard()), key), "an inserted key is found");
+        assert!(
+            spec.contains(read.filter(key.shard()), key),
+            "an inserted key is found"
+        );
         assert!(held.is_empty() || held.len() == read.filter(key.shard()).len());
         let _ = spec.contains(held, key);
     }

@@ -20,7 +20,14 @@ mod delta_mode {
 pub(super) fn delta_entry_of(file: &[u8]) -> Option<DeltaEntry> {
     let [first, last, added, removed] = [16, 24, 32, 40].map(|offset| u64_at(file, offset));
     let has_values = u64_at(file, 48) > 0;
-    let entry = DeltaEntry { first, last, added, removed, has_values, sha256: Digest::of(file) };
+    let entry = DeltaEntry {
+        first,
+        last,
+        added,
+        removed,
+        has_values,
+        sha256: Digest::of(file),
+    };
     let is_valid = (!has_values || added > 0)
         && (1..=last).contains(&first)
         && (1..=MAX_DELTA_KEYS).contains(&entry.keys());
@@ -57,7 +64,9 @@ pub(super) fn repair_delta(file: &mut Vec<u8>, is_sorted: bool) {
 ///
 /// If a property does not hold.
 pub fn check_delta(input: &[u8]) {
-    let Some((mode, file)) = input.split_first() else { return };
+    let Some((mode, file)) = input.split_first() else {
+        return;
+    };
     let mut file = file.to_vec();
     if file.len() < DELTA_HEADER_BYTES {
         return;
@@ -65,7 +74,9 @@ pub fn check_delta(input: &[u8]) {
     if mode & delta_mode::REPAIR != 0 {
         repair_delta(&mut file, mode & delta_mode::SORT != 0);
     }
-    let Some(mut entry) = delta_entry_of(&file) else { return };
+    let Some(mut entry) = delta_entry_of(&file) else {
+        return;
+    };
     if mode & delta_mode::WRONG_COUNTS != 0 {
         (entry.added, entry.removed) = (entry.removed, entry.added);
     }
@@ -74,7 +85,10 @@ pub fn check_delta(input: &[u8]) {
     }
     let read = bounded("delta", file.len(), 8, || Delta::parse(&file, &entry));
     let Some(delta) = accepted(read) else { return };
-    let (added, removed) = (delta.members().collect::<Vec<_>>(), delta.removed().to_vec());
+    let (added, removed) = (
+        delta.members().collect::<Vec<_>>(),
+        delta.removed().to_vec(),
+    );
     let written = BuiltDelta::with_values(entry.first, entry.last, &added, removed);
     let written = written.expect("has keys");
     assert!(written.bytes == file && *written.delta.entry() == entry);

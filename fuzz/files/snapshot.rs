@@ -28,24 +28,32 @@ const SECTIONS: usize = 5;
 ///
 /// If a property does not hold.
 pub fn check_snapshot(input: &[u8]) {
-    let Some((mode, mut rest)) = input.split_first() else { return };
+    let Some((mode, mut rest)) = input.split_first() else {
+        return;
+    };
     let mut sections = [&[][..]; SECTIONS];
     for section in &mut sections {
-        let Some((length, after)) = rest.split_first_chunk::<2>() else { return };
+        let Some((length, after)) = rest.split_first_chunk::<2>() else {
+            return;
+        };
         let length = usize::from(u16::from_le_bytes(*length)).min(after.len());
         (*section, rest) = after.split_at(length);
     }
     let [chunk, other_chunk, delta, tombstones, manifest] = sections;
-    let (Ok(mut manifest), Ok(mut current)) =
-        (serde_json::from_slice::<Value>(manifest), serde_json::from_slice::<Value>(rest))
-    else {
+    let (Ok(mut manifest), Ok(mut current)) = (
+        serde_json::from_slice::<Value>(manifest),
+        serde_json::from_slice::<Value>(rest),
+    ) else {
         return;
     };
     if !manifest.is_object() || !current.is_object() {
         return;
     }
     let mut chunks = [chunk, other_chunk].map(<[u8]>::to_vec);
-    let entries = manifest["chunks"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let entries = manifest["chunks"]
+        .as_array_mut()
+        .map(std::mem::take)
+        .unwrap_or_default();
     chunks[entries.len().min(2)..].fill(Vec::new());
     let mut repaired = Vec::with_capacity(entries.len());
     for (file, mut entry) in chunks.iter_mut().zip(entries) {
@@ -63,7 +71,9 @@ pub fn check_snapshot(input: &[u8]) {
     manifest["chunks"] = json!(repaired);
     repair_totals(&mut manifest);
     let manifest = serde_json::to_vec(&manifest).expect("a JSON value");
-    let Some(manifest) = read_manifest(&manifest) else { return };
+    let Some(manifest) = read_manifest(&manifest) else {
+        return;
+    };
     let written = manifest.to_bytes();
 
     let mut changes = [delta, tombstones].map(<[u8]>::to_vec);
@@ -75,14 +85,19 @@ pub fn check_snapshot(input: &[u8]) {
         if mode & 2 != 0 {
             repair_delta(file, true);
         }
-        let Some(found) = delta_entry_of(file) else { return };
+        let Some(found) = delta_entry_of(file) else {
+            return;
+        };
         *entry = json!(found);
     }
     let [delta, tombstones] = entries;
     current["manifest_size_bytes"] = json!(written.len());
     current["manifest_sha256"] = json!(Digest::of(&written));
     current["generation"] = json!(manifest.generation());
-    for (field, value) in [("deltas", json!([delta])), ("tombstones", tombstones.clone())] {
+    for (field, value) in [
+        ("deltas", json!([delta])),
+        ("tombstones", tombstones.clone()),
+    ] {
         if value[0].is_null() && value["sha256"].is_null() {
             current.as_object_mut().expect("an object").remove(field);
         } else {
@@ -91,7 +106,9 @@ pub fn check_snapshot(input: &[u8]) {
     }
     let current = serde_json::to_vec(&current).expect("a JSON value");
     check_current(&current);
-    let Some(current) = accepted(Current::parse(&current)) else { return };
+    let Some(current) = accepted(Current::parse(&current)) else {
+        return;
+    };
     let named = Manifest::parse_named(&written, &audience(), &current);
     assert_eq!(named.expect("CURRENT names it"), manifest);
     read_snapshot(manifest, &chunks, &current, &changes);
@@ -109,7 +126,10 @@ fn read_snapshot(manifest: Manifest, files: &[Vec<u8>], current: &Current, chang
         chunks.push(Arc::new(chunk));
     }
     let mut layers = Vec::new();
-    for (file, entry) in changes.iter().zip([current.deltas.first(), current.tombstones.as_ref()]) {
+    for (file, entry) in changes
+        .iter()
+        .zip([current.deltas.first(), current.tombstones.as_ref()])
+    {
         let read = entry.map(|entry| accepted(Delta::parse(file, entry)).map(Arc::new));
         match read {
             Some(None) => return,
@@ -146,7 +166,10 @@ fn read_snapshot(manifest: Manifest, files: &[Vec<u8>], current: &Current, chang
         assert_eq!(snapshot.contains(key), *member);
         let named = |delta: &Option<Arc<Delta>>| delta.as_ref().and_then(|d| d.membership(key));
         let exact = named(&tombstones).or_else(|| named(&delta));
-        assert!(exact.is_none_or(|exact| exact == *member), "deltas are exact");
+        assert!(
+            exact.is_none_or(|exact| exact == *member),
+            "deltas are exact"
+        );
     }
     assert_eq!(snapshot.contains_any(&keys), members.contains(&true));
 }

@@ -37,7 +37,10 @@ fn main() {
         };
         return floor(Path::new(input), Path::new(output), kind == "md5");
     }
-    let ids = arguments.iter().skip_while(|argument| *argument != "--ids").nth(1);
+    let ids = arguments
+        .iter()
+        .skip_while(|argument| *argument != "--ids")
+        .nth(1);
     let ids: u64 = ids.map_or(50_000_000, |ids| ids.parse().expect("a number"));
     let folder = tempfile::tempdir().expect("a directory");
     let (input, output) = (folder.path().join("ids"), folder.path().join("output"));
@@ -50,8 +53,12 @@ fn main() {
         let mut builds = Vec::new();
         for _ in 0..ROUNDS {
             let mut command = Command::new(std::env::current_exe().expect("this program"));
-            floors
-                .push(Cost::of(command.arg("--floor").args([&input, &output]).arg(kind.as_str())));
+            floors.push(Cost::of(
+                command
+                    .arg("--floor")
+                    .args([&input, &output])
+                    .arg(kind.as_str()),
+            ));
             std::fs::remove_file(&output).expect("the floor's output");
             let mut command = Command::new(env!("CARGO_BIN_EXE_rtad-loader"));
             command.args([
@@ -63,11 +70,21 @@ fn main() {
                 kind.as_str(),
                 "--store",
             ]);
-            builds.push(Cost::of(command.arg(&output).arg("--memory").arg("256MiB").arg(&input)));
+            builds.push(Cost::of(
+                command
+                    .arg(&output)
+                    .arg("--memory")
+                    .arg("256MiB")
+                    .arg(&input),
+            ));
             std::fs::remove_dir_all(&output).expect("the build's output");
         }
         let (floor, build) = (Cost::median(floors), Cost::median(builds));
-        floor.print(&format!("{}: the floor, one core", kind.as_str()), ids, &floor);
+        floor.print(
+            &format!("{}: the floor, one core", kind.as_str()),
+            ids,
+            &floor,
+        );
         build.print(
             &format!("{}: `rtad-loader build --memory 256MiB`", kind.as_str()),
             ids,
@@ -91,8 +108,10 @@ fn hashing() {
             ends.push(text.len());
         }
         let case = kind.canonical_case();
-        let ids: Vec<&[u8]> =
-            ends.windows(2).map(|bounds| &text.as_bytes()[bounds[0]..bounds[1]]).collect();
+        let ids: Vec<&[u8]> = ends
+            .windows(2)
+            .map(|bounds| &text.as_bytes()[bounds[0]..bounds[1]])
+            .collect();
         let mut best = [f64::INFINITY; 3];
         let mut keys = [const { Vec::new() }; 3];
         let mut batch = KeyBatch::default();
@@ -115,7 +134,10 @@ fn hashing() {
         }
         assert!(keys[1] == keys[2], "a batch has the same keys");
         let [md5, one, many] = best;
-        println!("| raw {} | {md5:.1} | {one:.1} | {many:.1} |", kind.as_str());
+        println!(
+            "| raw {} | {md5:.1} | {one:.1} | {many:.1} |",
+            kind.as_str()
+        );
     }
     println!();
 }
@@ -169,9 +191,16 @@ struct Cost {
 impl Cost {
     fn of(command: &mut Command) -> Self {
         let (before, begun) = (children(), Instant::now());
-        assert!(command.status().expect("a program").success(), "{command:?}");
+        assert!(
+            command.status().expect("a program").success(),
+            "{command:?}"
+        );
         let (after, wall) = (children(), begun.elapsed().as_secs_f64());
-        Self { wall, user: after.0 - before.0, system: after.1 - before.1 }
+        Self {
+            wall,
+            user: after.0 - before.0,
+            system: after.1 - before.1,
+        }
     }
 
     fn cpu(&self) -> f64 {
@@ -201,7 +230,9 @@ impl Cost {
 fn children() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let after_name = &stat[stat.rfind(')').expect("a name") + 2..];
-    let mut fields =
-        after_name.split(' ').skip(13).map(|ticks| ticks.parse::<f64>().expect("ticks") / 100.0);
+    let mut fields = after_name
+        .split(' ')
+        .skip(13)
+        .map(|ticks| ticks.parse::<f64>().expect("ticks") / 100.0);
     (fields.next().expect("user"), fields.next().expect("system"))
 }

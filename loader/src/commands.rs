@@ -129,8 +129,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Rollback(args) => rollback::run(args, output),
         Command::Gc(args) => gc::run(&args, output),
         Command::Synth(args) => synth::run(&args),
-        Command::Manual(manual) => {
-            manual.write(Cli::command(), REFERENCE).map_err(CommandError::output)
-        }
+        Command::Manual(manual) => manual
+            .write(Cli::command(), REFERENCE)
+            .map_err(CommandError::output),
     }
 }

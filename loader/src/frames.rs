@@ -44,11 +44,21 @@ pub(crate) enum FrameContent {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error("{input}: could not read it after byte {offset}")]
-    Read { input: String, offset: u64, source: io::Error },
+    Read {
+        input: String,
+        offset: u64,
+        source: io::Error,
+    },
     #[error("{input}: ends at byte {offset}, inside a frame; its writer may have been stopped")]
     Truncated { input: String, offset: u64 },
     #[error("{input}: {field} of the frame at byte {offset}: expected {accepted}, found {found}")]
-    Field { input: String, offset: u64, field: &'static str, found: u64, accepted: &'static str },
+    Field {
+        input: String,
+        offset: u64,
+        field: &'static str,
+        found: u64,
+        accepted: &'static str,
+    },
 }
 
 /// The bucket of a key.
@@ -133,7 +143,12 @@ pub(crate) fn read(
             return Err(truncated(HEADER_BYTES + found));
         }
         keys.clear();
-        keys.extend(body.as_chunks::<16>().0.iter().map(|key| DeviceKey::from_bytes(*key)));
+        keys.extend(
+            body.as_chunks::<16>()
+                .0
+                .iter()
+                .map(|key| DeviceKey::from_bytes(*key)),
+        );
         if let Some(stray) = keys.iter().map(self::bucket).find(|found| *found != bucket) {
             return invalid("the bucket of a key", stray, "the bucket of its frame");
         }
@@ -143,7 +158,11 @@ pub(crate) fn read(
 }
 
 fn read_error(input: &str, offset: u64, source: io::Error) -> FrameError {
-    FrameError::Read { input: input.into(), offset, source }
+    FrameError::Read {
+        input: input.into(),
+        offset,
+        source,
+    }
 }
 
 /// Reads until the buffer is full or the input ends. Returns the number of bytes.
@@ -165,8 +184,9 @@ mod tests {
     use super::*;
 
     fn keys(count: u32) -> Vec<DeviceKey> {
-        let mut keys: Vec<_> =
-            (0..count).map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
+        let mut keys: Vec<_> = (0..count)
+            .map(|n| DeviceKey::of_canonical(&n.to_le_bytes()))
+            .collect();
         keys.sort_unstable();
         keys
     }
@@ -212,7 +232,11 @@ mod tests {
         for end in 1..bytes.len() {
             // The second frame begins where the first one ends.
             let is_whole = end == 24;
-            assert_eq!(read("x", &bytes[..end], |_, _, _| {}).is_ok(), is_whole, "{end}");
+            assert_eq!(
+                read("x", &bytes[..end], |_, _, _| {}).is_ok(),
+                is_whole,
+                "{end}"
+            );
         }
     }
 }

@@ -47,7 +47,10 @@ pub fn run(
     cli.set_host(&host, batches);
     let (done, warnings) = keep_warnings(|| commands::run(cli));
     done?;
-    Ok(Done { report: host.into_report(), warnings })
+    Ok(Done {
+        report: host.into_report(),
+        warnings,
+    })
 }
 
 /// Loads an audience: by the flags `--store`, `--audience`, `--public-key` and `--generation`, as
@@ -84,16 +87,22 @@ fn parsed<P: Parser>(arguments: &[String]) -> Result<P, UsageMistake> {
 
 async fn read(flags: &LoadFlags, progress: &Progress) -> Result<Snapshot, CommandError> {
     let (target, store) = (&flags.target, flags.target.open()?);
-    let (manifest, overlay) = target.manifest_and_overlay(&store, flags.generation).await?;
+    let (manifest, overlay) = target
+        .manifest_and_overlay(&store, flags.generation)
+        .await?;
     let mut chunks = vec![None; manifest.chunks().len()];
     progress.expect(chunks.len() as u64);
     let arrived = |entry: &rtad_core::snapshot::ChunkEntry, chunk| {
-        let index = manifest.chunks().partition_point(|one| one.first_shard < entry.first_shard);
+        let index = manifest
+            .chunks()
+            .partition_point(|one| one.first_shard < entry.first_shard);
         chunks[index] = Some(Arc::new(chunk));
         progress.add(1);
     };
     let entries = manifest.chunks();
-    store.chunks(&manifest, entries, PARALLEL_READS, arrived).await?;
+    store
+        .chunks(&manifest, entries, PARALLEL_READS, arrived)
+        .await?;
     let chunks = chunks.into_iter().flatten().collect();
     Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
 }

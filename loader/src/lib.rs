@@ -35,7 +35,9 @@ pub fn main() -> ExitStatus {
         }
     };
     let is_json = cli.reports_json();
-    let Err(error) = commands::run(cli) else { return ExitStatus::Ok };
+    let Err(error) = commands::run(cli) else {
+        return ExitStatus::Ok;
+    };
     let status = error.exit();
     if status != ExitStatus::Ok {
         write_failure(&*error);

@@ -45,14 +45,22 @@ impl LiveFilters {
 
     /// Whether the filters contain the key; `None` if its chunk was not read.
     pub(crate) fn contains(&self, key: &DeviceKey) -> Option<bool> {
-        let Some(entry) = chunk_of(&self.manifest, key) else { return Some(false) };
+        let Some(entry) = chunk_of(&self.manifest, key) else {
+            return Some(false);
+        };
         let chunk = self.chunks.get(&entry.first_shard)?;
-        Some(self.manifest.filter().contains(chunk.filter(key.shard()), key))
+        Some(
+            self.manifest
+                .filter()
+                .contains(chunk.filter(key.shard()), key),
+        )
     }
 
     /// The key's value in the filters; `None` if it has none, or its chunk was not read.
     pub(crate) fn value(&self, key: &DeviceKey) -> Option<u8> {
-        let chunk = self.chunks.get(&chunk_of(&self.manifest, key)?.first_shard)?;
+        let chunk = self
+            .chunks
+            .get(&chunk_of(&self.manifest, key)?.first_shard)?;
         self.manifest.filter().value(chunk.filter(key.shard()), key)
     }
 }
@@ -62,8 +70,12 @@ impl ShardFilters for LiveFilters {
     fn count(&self, keys: &mut dyn Iterator<Item = DeviceKey>) -> u64 {
         let mut keys = keys.peekable();
         let Some(first) = keys.peek() else { return 0 };
-        let Some(entry) = chunk_of(&self.manifest, first) else { return 0 };
-        let Some(chunk) = self.chunks.get(&entry.first_shard) else { return 0 };
+        let Some(entry) = chunk_of(&self.manifest, first) else {
+            return 0;
+        };
+        let Some(chunk) = self.chunks.get(&entry.first_shard) else {
+            return 0;
+        };
         let (spec, filter) = (self.manifest.filter(), chunk.filter(first.shard()));
         keys.filter(|key| spec.contains(filter, key)).count() as u64
     }
@@ -73,7 +85,9 @@ impl ShardFilters for LiveFilters {
 fn chunk_of<'m>(manifest: &'m Manifest, key: &DeviceKey) -> Option<&'m ChunkEntry> {
     let (entries, shard) = (manifest.chunks(), u32::from(key.shard()));
     let index = entries.partition_point(|entry| entry.first_shard + entry.shard_count <= shard);
-    entries.get(index).filter(|entry| entry.first_shard <= shard)
+    entries
+        .get(index)
+        .filter(|entry| entry.first_shard <= shard)
 }
 
 /// The chunks that hold the shards of these keys, those of the most keys first; at most so many
@@ -94,13 +108,25 @@ pub(crate) fn chunks_of(
         bytes += entry.size_bytes;
         *index == 0 || bytes <= max_bytes
     };
-    counts.into_iter().enumerate().take_while(fits).map(|(_, (_, entry))| entry.clone()).collect()
+    counts
+        .into_iter()
+        .enumerate()
+        .take_while(fits)
+        .map(|(_, (_, entry))| entry.clone())
+        .collect()
 }
 
 /// Chunks at even distances; at most so many bytes of them, but at least one of any.
 pub(crate) fn sample(manifest: &Manifest, max_bytes: u64) -> Vec<ChunkEntry> {
     let entries = manifest.chunks();
-    let largest = entries.iter().map(|entry| entry.size_bytes).max().unwrap_or(1).max(1);
+    let largest = entries
+        .iter()
+        .map(|entry| entry.size_bytes)
+        .max()
+        .unwrap_or(1)
+        .max(1);
     let count = entries.len().min((max_bytes / largest).max(1) as usize);
-    (0..count).map(|index| entries[index * entries.len() / count].clone()).collect()
+    (0..count)
+        .map(|index| entries[index * entries.len() / count].clone())
+        .collect()
 }

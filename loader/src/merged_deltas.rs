@@ -32,15 +32,25 @@ impl MergedDeltas {
     /// Reads the deltas of the generation that was live when the build began. Takes 32 bytes of
     /// memory per changed key until the build ends.
     pub(crate) async fn read(store: &Store, base: &Base) -> Result<Self, StoreError> {
-        let Some(current) = base.current() else { return Ok(Self::default()) };
-        let overlay = store.overlay(base.audience(), current, &Overlay::default()).await?;
+        let Some(current) = base.current() else {
+            return Ok(Self::default());
+        };
+        let overlay = store
+            .overlay(base.audience(), current, &Overlay::default())
+            .await?;
         let newest_last = overlay.deltas().chain(overlay.tombstones());
         let changes = BuiltDelta::merged(current.sequence, newest_last.map(|delta| &**delta));
-        let removed =
-            changes.as_ref().map(|changes| SortedKeys::sort(changes.delta.removed().to_vec()));
+        let removed = changes
+            .as_ref()
+            .map(|changes| SortedKeys::sort(changes.delta.removed().to_vec()));
         let members = changes.iter().flat_map(|changes| changes.delta.members());
         let (added, values) = members.unzip();
-        Ok(Self { folded: base.folded(), added, values, removed })
+        Ok(Self {
+            folded: base.folded(),
+            added,
+            values,
+            removed,
+        })
     }
 
     /// Members in addition to the input, sorted.
@@ -69,7 +79,9 @@ impl MergedDeltas {
             return Ok(CarriedChanges::default());
         };
         let manifest = store.manifest(base.audience(), current).await?;
-        let entries = manifest.folded().map_or_else(Vec::new, |folded| folded.deltas.clone());
+        let entries = manifest
+            .folded()
+            .map_or_else(Vec::new, |folded| folded.deltas.clone());
         let mut deltas = Vec::with_capacity(entries.len());
         for entry in &entries {
             deltas.push(store.delta(base.audience(), entry).await?);
@@ -80,20 +92,43 @@ impl MergedDeltas {
         drop(deltas);
         let is_overridden = |key: &DeviceKey| {
             self.added.binary_search(key).is_ok()
-                || self.removed.as_ref().is_some_and(|removed| removed.contains(key))
+                || self
+                    .removed
+                    .as_ref()
+                    .is_some_and(|removed| removed.contains(key))
         };
-        let (added, values) = delta.members().filter(|(key, _)| !is_overridden(key)).unzip();
-        let removed = delta.removed().iter().filter(|key| !is_overridden(key)).copied().collect();
-        Ok(CarriedChanges { added, values, removed, entries })
+        let (added, values) = delta
+            .members()
+            .filter(|(key, _)| !is_overridden(key))
+            .unzip();
+        let removed = delta
+            .removed()
+            .iter()
+            .filter(|key| !is_overridden(key))
+            .copied()
+            .collect();
+        Ok(CarriedChanges {
+            added,
+            values,
+            removed,
+            entries,
+        })
     }
 
     /// Applies carried changes to the input too. The new generation carries them on.
     pub(crate) fn keep(&mut self, carried: CarriedChanges) {
-        let CarriedChanges { added, values, removed, entries } = carried;
+        let CarriedChanges {
+            added,
+            values,
+            removed,
+            entries,
+        } = carried;
         if let Some(folded) = &mut self.folded {
             folded.deltas = entries;
         }
-        let old = std::mem::take(&mut self.added).into_iter().zip(std::mem::take(&mut self.values));
+        let old = std::mem::take(&mut self.added)
+            .into_iter()
+            .zip(std::mem::take(&mut self.values));
         let mut members: Vec<_> = old.chain(added.into_iter().zip(values)).collect();
         members.sort_unstable();
         (self.added, self.values) = members.into_iter().unzip();

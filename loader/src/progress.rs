@@ -33,7 +33,10 @@ pub(crate) struct Stopped;
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { bar: ProgressBar::hidden(), is_stopped: Arc::default() }
+        Self {
+            bar: ProgressBar::hidden(),
+            is_stopped: Arc::default(),
+        }
     }
 }
 
@@ -80,7 +83,10 @@ impl Bytes {
     /// Percentage read, and the time left after `elapsed`; `None` if the total is unknown, or too
     /// little was read for an estimate.
     fn estimate(&self, elapsed: Duration) -> Option<(u64, Duration)> {
-        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        let (done, total) = (
+            self.done.load(Ordering::Relaxed),
+            self.total.load(Ordering::Relaxed),
+        );
         let share = (total > 0).then(|| (done as f64 / total as f64).min(1.0))?;
         let left = elapsed.as_secs_f64() * (1.0 - share) / share;
         let left = Duration::try_from_secs_f64(left).unwrap_or_default();
@@ -108,7 +114,11 @@ impl Progress {
     pub(crate) fn new(is_enabled: bool) -> Self {
         let bytes = Arc::new(Bytes::default());
         if !is_enabled || !std::io::stderr().is_terminal() {
-            return Self { bar: ProgressBar::hidden(), bytes, watch: None };
+            return Self {
+                bar: ProgressBar::hidden(),
+                bytes,
+                watch: None,
+            };
         }
         let read = Arc::clone(&bytes);
         let total = move |state: &ProgressState, out: &mut dyn Write| {
@@ -133,12 +143,20 @@ impl Progress {
                 .with_key("total", total);
         let bar = ProgressBar::new_spinner().with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { bar, bytes, watch: None }
+        Self {
+            bar,
+            bytes,
+            watch: None,
+        }
     }
 
     /// Progress that another program reads.
     pub(crate) fn watched(watch: &Watch) -> Self {
-        Self { bar: watch.bar.clone(), bytes: Arc::default(), watch: Some(watch.clone()) }
+        Self {
+            bar: watch.bar.clone(),
+            bytes: Arc::default(),
+            watch: Some(watch.clone()),
+        }
     }
 
     /// Whether the program around the command stopped it.
@@ -148,7 +166,11 @@ impl Progress {
 
     /// Ends a command that was stopped.
     pub(crate) fn check(&self) -> Result<(), Stopped> {
-        if self.is_stopped() { Err(Stopped) } else { Ok(()) }
+        if self.is_stopped() {
+            Err(Stopped)
+        } else {
+            Ok(())
+        }
     }
 
     /// Restarts the counter under a new phase name.
@@ -208,10 +230,20 @@ mod tests {
         assert_eq!(bytes.estimate(after), None, "stdin has no size");
         bytes.total.store(4000, Ordering::Relaxed);
         assert_eq!(bytes.estimate(after), None, "nothing to go by");
-        let mut reader = CountedReader { inner: &[0; 1000][..], bytes: Arc::new(bytes) };
+        let mut reader = CountedReader {
+            inner: &[0; 1000][..],
+            bytes: Arc::new(bytes),
+        };
         io::copy(&mut reader, &mut io::sink()).unwrap();
-        assert_eq!(reader.bytes.estimate(after), Some((25, Duration::from_secs(90))));
+        assert_eq!(
+            reader.bytes.estimate(after),
+            Some((25, Duration::from_secs(90)))
+        );
         reader.bytes.add(9000);
-        assert_eq!(reader.bytes.estimate(after), Some((100, Duration::ZERO)), "a file has grown");
+        assert_eq!(
+            reader.bytes.estimate(after),
+            Some((100, Duration::ZERO)),
+            "a file has grown"
+        );
     }
 }

@@ -41,9 +41,11 @@ impl SeenKeys {
     /// Bytes of memory in use.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
-            Self::Exact(tables) => {
-                tables.tables.iter().map(|table| size_of_val(&*table.slots) as u64).sum()
-            }
+            Self::Exact(tables) => tables
+                .tables
+                .iter()
+                .map(|table| size_of_val(&*table.slots) as u64)
+                .sum(),
             Self::Bloom(bloom) => bloom.filter.len() as u64,
         }
     }
@@ -65,8 +67,14 @@ struct KeyTable {
 impl Default for Tables {
     fn default() -> Self {
         let slots = |table: usize| MIN_SLOTS * GROWTH.powf(table as f64 / TABLES as f64);
-        let table = |table| KeyTable { slots: vec![FREE; slots(table) as usize], used: 0 };
-        Self { tables: (0..TABLES).map(table).collect(), has_zero: false }
+        let table = |table| KeyTable {
+            slots: vec![FREE; slots(table) as usize],
+            used: 0,
+        };
+        Self {
+            tables: (0..TABLES).map(table).collect(),
+            has_zero: false,
+        }
     }
 }
 
@@ -99,7 +107,13 @@ impl KeyTable {
                     return true;
                 }
                 held if held == key => return false,
-                _ => slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 },
+                _ => {
+                    slot = if slot + 1 == self.slots.len() {
+                        0
+                    } else {
+                        slot + 1
+                    }
+                }
             }
         }
     }
@@ -107,7 +121,10 @@ impl KeyTable {
     #[cold]
     fn grow(&mut self) -> Result<(), TryReserveError> {
         let slots = (self.slots.len() as f64 * GROWTH).ceil() as usize;
-        let mut grown = Self { slots: Vec::new(), used: 0 };
+        let mut grown = Self {
+            slots: Vec::new(),
+            used: 0,
+        };
         grown.slots.try_reserve_exact(slots)?;
         grown.slots.resize(slots, FREE);
         for key in self.slots.iter().filter(|key| **key != FREE) {
@@ -132,7 +149,10 @@ impl BloomSpec {
         let hashes = (-fpr.log2()).round().max(1.0);
         // k is whole, and so needs more than the ideal m/n: −k / ln(1 − p^(1/k)).
         let bits_per_key = -hashes / (1.0 - fpr.powf(1.0 / hashes)).ln();
-        Self { hashes: hashes as u32, millibits_per_key: (bits_per_key * 1000.0).ceil() as u32 }
+        Self {
+            hashes: hashes as u32,
+            millibits_per_key: (bits_per_key * 1000.0).ceil() as u32,
+        }
     }
 
     /// Size of the filter of this many keys, in whole words of 64 bits.
@@ -156,7 +176,8 @@ impl BloomSpec {
 
     #[inline]
     pub(crate) fn contains(self, filter: &[u8], key: &DeviceKey) -> bool {
-        self.probes(filter.len(), key).all(|(byte, mask)| filter[byte] & mask != 0)
+        self.probes(filter.len(), key)
+            .all(|(byte, mask)| filter[byte] & mask != 0)
     }
 
     #[inline]
@@ -193,7 +214,12 @@ impl Bloom {
         let mut filter = Vec::new();
         filter.try_reserve_exact(bytes)?;
         filter.resize(bytes, 0);
-        Ok(Self { spec, filter, capacity: expected, keys: 0 })
+        Ok(Self {
+            spec,
+            filter,
+            capacity: expected,
+            keys: 0,
+        })
     }
 
     #[inline]
@@ -221,14 +247,19 @@ impl Bloom {
         // Sixty halvings exhaust the precision of the number.
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
-            if found(middle) < keys { low = middle } else { high = middle }
+            if found(middle) < keys {
+                low = middle
+            } else {
+                high = middle
+            }
         }
         Some(high)
     }
 
     /// Expected number of new keys reported as seen; `None` far past the capacity.
     pub(crate) fn expected_false_positives(&self) -> Option<f64> {
-        self.distinct_keys().map(|distinct| (distinct - self.keys as f64).max(0.0))
+        self.distinct_keys()
+            .map(|distinct| (distinct - self.keys as f64).max(0.0))
     }
 
     pub(crate) const fn capacity(&self) -> u32 {
@@ -252,8 +283,9 @@ pub(crate) fn summed_fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
         odd if odd % 2 == 1 => 4.0,
         _ => 2.0,
     };
-    let sum: f64 =
-        (0..=STEPS).map(|index| weight(index) * fpr(hashes, bits, f64::from(index) * step)).sum();
+    let sum: f64 = (0..=STEPS)
+        .map(|index| weight(index) * fpr(hashes, bits, f64::from(index) * step))
+        .sum();
     sum * step / 3.0
 }
 
@@ -269,8 +301,11 @@ mod tests {
         // Keys with a common prefix fill one table from its end. Zero is a key too.
         let crowded = (0..3000_u128).map(|n| u128::MAX - n * 0x10000);
         let keys = (0..200_000_u32).map(|n| DeviceKey::of_canonical(&(n % 120_000).to_le_bytes()));
-        let keys = keys
-            .chain(crowded.chain([0, 1, 0, 1]).map(|key| DeviceKey::from_bytes(key.to_be_bytes())));
+        let keys = keys.chain(
+            crowded
+                .chain([0, 1, 0, 1])
+                .map(|key| DeviceKey::from_bytes(key.to_be_bytes())),
+        );
         for key in keys {
             assert_eq!(tables.is_new(&key).unwrap(), model.insert(*key.as_bytes()));
         }
@@ -282,17 +317,25 @@ mod tests {
     fn memory_per_key_is_stable() {
         let mut tables = SeenKeys::Exact(Tables::default());
         for n in 0..1_000_000_u32 {
-            tables.is_new(&DeviceKey::of_canonical(&n.to_le_bytes())).unwrap();
+            tables
+                .is_new(&DeviceKey::of_canonical(&n.to_le_bytes()))
+                .unwrap();
             if n >= 100_000 && n % 100_000 == 0 {
                 let per_key = tables.memory_bytes() as f64 / f64::from(n);
-                assert!((22.0..25.0).contains(&per_key), "{per_key} bytes per key at {n}");
+                assert!(
+                    (22.0..25.0).contains(&per_key),
+                    "{per_key} bytes per key at {n}"
+                );
             }
         }
     }
 
     #[test]
     fn bloom_filter_has_the_expected_false_positives() {
-        let spec = BloomSpec { hashes: 4, millibits_per_key: 8000 };
+        let spec = BloomSpec {
+            hashes: 4,
+            millibits_per_key: 8000,
+        };
         let mut bloom = Bloom::new(spec, 200_000).unwrap();
         let new = (0..200_000_u32)
             .filter(|n| bloom.insert(&DeviceKey::of_canonical(&n.to_le_bytes())))
@@ -300,7 +343,10 @@ mod tests {
         let expected = bloom.expected_false_positives().unwrap();
         let wrong = (200_000 - new) as f64;
         // Four standard deviations.
-        assert!((wrong - expected).abs() < 4.0 * expected.sqrt(), "{wrong} for {expected}");
+        assert!(
+            (wrong - expected).abs() < 4.0 * expected.sqrt(),
+            "{wrong} for {expected}"
+        );
         assert!(expected > 500.0);
     }
 
@@ -313,7 +359,10 @@ mod tests {
             let missed = 200_000 - (0..200_000_u32).filter(is_new).count();
             let expected = bloom.expected_false_positives().unwrap();
             let error = (expected / missed as f64 - 1.0).abs();
-            assert!(error < tolerance, "{capacity}: {missed} missed, {expected} expected");
+            assert!(
+                error < tolerance,
+                "{capacity}: {missed} missed, {expected} expected"
+            );
         }
         let mut bloom = Bloom::new(BloomSpec::for_fpr(1e-4), 2000).unwrap();
         (0..200_000_u32).for_each(|n| {

@@ -1,6 +1,10 @@
 //! Replay of the fuzzer's corpus for the loader's readers.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "errors fail the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "errors fail the test"
+)]
 
 #[path = "../../fuzz/loader.rs"]
 mod loader;
@@ -20,7 +24,9 @@ fn main() {
         ("journal", loader::check_journal),
         ("frames", loader::check_frames),
     ] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../fuzz/corpus")
+            .join(target);
         for seed in std::fs::read_dir(folder).unwrap() {
             let path = seed.unwrap().path();
             println!("{}", path.display());

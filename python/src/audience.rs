@@ -27,7 +27,9 @@ impl LoadedSnapshot {
     /// Loads an audience, by the flags of a command of `rtad-loader`.
     #[staticmethod]
     fn load(py: Python<'_>, flags: Vec<String>, progress: Option<Py<PyAny>>) -> PyResult<Self> {
-        let loaded = job::run(py, progress.as_ref(), None, move |watch| host::load(&flags, watch))?;
+        let loaded = job::run(py, progress.as_ref(), None, move |watch| {
+            host::load(&flags, watch)
+        })?;
         Ok(Self { snapshot: loaded })
     }
 
@@ -39,7 +41,11 @@ impl LoadedSnapshot {
         kind: &str,
         blank: Vec<String>,
     ) -> PyResult<ResultColumn> {
-        let (kind, ids, maker) = (self.kind(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
+        let (kind, ids, maker) = (
+            self.kind(kind)?,
+            IdColumn::read_column(ids)?,
+            key_maker(&blank),
+        );
         py.detach(|| members(&self.snapshot, ids, kind, &maker))
     }
 
@@ -51,7 +57,11 @@ impl LoadedSnapshot {
         kind: &str,
         blank: Vec<String>,
     ) -> PyResult<ResultColumn> {
-        let (kind, ids, maker) = (self.kind(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
+        let (kind, ids, maker) = (
+            self.kind(kind)?,
+            IdColumn::read_column(ids)?,
+            key_maker(&blank),
+        );
         py.detach(|| values(&self.snapshot, ids, kind, &maker))
     }
 

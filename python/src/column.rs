@@ -48,9 +48,11 @@ impl ResultColumn {
         }
         match self.array.data_type() {
             DataType::Boolean => self.array.as_boolean().value(row).into_bound_py_any(py),
-            DataType::UInt8 => {
-                self.array.as_primitive::<UInt8Type>().value(row).into_bound_py_any(py)
-            }
+            DataType::UInt8 => self
+                .array
+                .as_primitive::<UInt8Type>()
+                .value(row)
+                .into_bound_py_any(py),
             _ => {
                 let key = self.array.as_fixed_size_binary().value(row);
                 Ok(PyBytes::new(py, key).into_any())
@@ -102,7 +104,10 @@ impl ResultColumn {
 
     fn __repr__(&self) -> String {
         let (data_type, rows) = (self.array.data_type(), self.array.len());
-        format!("<rtad.Column {data_type}: {rows} rows, {} null>", self.array.null_count())
+        format!(
+            "<rtad.Column {data_type}: {rows} rows, {} null>",
+            self.array.null_count()
+        )
     }
 
     /// The Arrow C data interface.
@@ -113,6 +118,11 @@ impl ResultColumn {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let field = Arc::new(Field::new("", self.array.data_type().clone(), true));
-        Ok(to_array_pycapsules(py, field, &self.array, requested_schema)?)
+        Ok(to_array_pycapsules(
+            py,
+            field,
+            &self.array,
+            requested_schema,
+        )?)
     }
 }

@@ -29,12 +29,18 @@ pub(crate) fn run(
         let work = move |watch: &_| host::run(&arguments, None, watch);
         return Ok(job::report(py, job::run(py, progress, None, work)?));
     };
-    let wanted = wanted.into_iter().map(|(name, kinds)| (name, first_kind(&kinds))).collect();
+    let wanted = wanted
+        .into_iter()
+        .map(|(name, kinds)| (name, first_kind(&kinds)))
+        .collect();
     let mut tables = Tables::open(&objects, wanted, first_kind(kind))?;
     let (sender, batches) = Batches::new(tables.header().to_vec());
     let mut next = || tables.next_batch(py);
     let work = move |watch: &_| host::run(&arguments, Some(batches), watch);
-    Ok(job::report(py, job::run(py, progress, Some((&mut next, sender)), work)?))
+    Ok(job::report(
+        py,
+        job::run(py, progress, Some((&mut next, sender)), work)?,
+    ))
 }
 
 /// The first of some kinds. Another one than md5 stands for a mistake, which the command reports.
@@ -57,12 +63,20 @@ pub(crate) fn explain(
     let (body, encoding) = body;
     let encoding = match encoding.as_str() {
         "auto" => None,
-        word => {
-            Some(word.parse().map_err(|error| PyValueError::new_err(format!("{error}, auto")))?)
-        }
+        word => Some(
+            word.parse()
+                .map_err(|error| PyValueError::new_err(format!("{error}, auto")))?,
+        ),
     };
     let body_name = "body".to_owned();
-    let request = OfflineRequest { platform, body_name, body, encoding, headers, query };
+    let request = OfflineRequest {
+        platform,
+        body_name,
+        body,
+        encoding,
+        headers,
+        query,
+    };
     let explained = py.detach(|| {
         let assembly = read_config(Some(&config), &Vec::new())?;
         explain_request(assembly, request)

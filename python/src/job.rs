@@ -21,8 +21,10 @@ const TICK: Duration = Duration::from_millis(100);
 const SEND_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Batches, and the sender of their rows.
-pub(crate) type Feed<'f> =
-    (&'f mut dyn FnMut() -> PyResult<Option<Box<dyn Rows>>>, SyncSender<Box<dyn Rows>>);
+pub(crate) type Feed<'f> = (
+    &'f mut dyn FnMut() -> PyResult<Option<Box<dyn Rows>>>,
+    SyncSender<Box<dyn Rows>>,
+);
 
 /// Runs `work`, feeds it, and calls `progress` with the phase, the count and the total. An
 /// exception, such as that of Ctrl-C, stops the work before it publishes anything.
@@ -35,7 +37,12 @@ pub(crate) fn run<T: Send + 'static>(
     let (watch, (sender, results)) = (Watch::default(), channel());
     let watched = watch.clone();
     thread::spawn(move || sender.send(work(&watched)));
-    let job = RunningJob { py, progress, watch, results: Mutex::new(results) };
+    let job = RunningJob {
+        py,
+        progress,
+        watch,
+        results: Mutex::new(results),
+    };
     let fed = feed.map_or(Ok(None), |(next, rows)| job.feed(next, rows));
     let result = match fed {
         Ok(Some(result)) => Ok(result),
@@ -110,7 +117,9 @@ impl<T: Send> RunningJob<'_, '_, T> {
 
     fn tick(&self) -> PyResult<()> {
         self.py.check_signals()?;
-        let Some(progress) = self.progress else { return Ok(()) };
+        let Some(progress) = self.progress else {
+            return Ok(());
+        };
         let watch = &self.watch;
         progress.call1(self.py, (watch.phase(), watch.done(), watch.total()))?;
         Ok(())
@@ -148,7 +157,9 @@ fn failure(py: Python<'_>, error: &dyn CommandFailure) -> PyErr {
 
 /// A `rtad.Error`.
 pub(crate) fn raised(py: Python<'_>, message: &str, exit_code: u8) -> PyErr {
-    let class = py.import("rtad._error").and_then(|module| module.getattr("Error"));
+    let class = py
+        .import("rtad._error")
+        .and_then(|module| module.getattr("Error"));
     match class.and_then(|class| class.call1((message, exit_code))) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,

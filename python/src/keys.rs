@@ -19,7 +19,8 @@ const KEY_BYTES: usize = 16;
 
 /// The kind of a name.
 pub(crate) fn kind_of(name: &str) -> PyResult<IdKind> {
-    name.parse().map_err(|error| PyValueError::new_err(format!("kind {name:?}: {error}")))
+    name.parse()
+        .map_err(|error| PyValueError::new_err(format!("kind {name:?}: {error}")))
 }
 
 /// A key maker with additional ids that mean "no id".
@@ -40,7 +41,9 @@ pub(crate) fn key<'py>(
     let (kind, mut found) = (kind_of(kind)?, None);
     let ids = IdColumn::read_column(PyList::new(py, [id])?.as_any())?;
     let digest = KeyDigest::of_ids(kind);
-    each_batch(ids, (digest, kind), &KEY_MAKER, |keys, _| found = keys.first().copied())?;
+    each_batch(ids, (digest, kind), &KEY_MAKER, |keys, _| {
+        found = keys.first().copied()
+    })?;
     Ok(found.map(|key| PyBytes::new(py, key.as_bytes())))
 }
 
@@ -52,7 +55,11 @@ pub(crate) fn keys(
     ids: &Bound<'_, PyAny>,
     blank: Vec<String>,
 ) -> PyResult<ResultColumn> {
-    let (kind, ids, maker) = (kind_of(kind)?, IdColumn::read_column(ids)?, key_maker(&blank));
+    let (kind, ids, maker) = (
+        kind_of(kind)?,
+        IdColumn::read_column(ids)?,
+        key_maker(&blank),
+    );
     py.detach(|| {
         let (mut bytes, mut nulls) = (Vec::<u8>::new(), NullBufferBuilder::new(0));
         let of_kind = (KeyDigest::of_ids(kind), kind);
@@ -66,7 +73,10 @@ pub(crate) fn keys(
         })?;
         let (width, bytes) = (KEY_BYTES as i32, Buffer::from_vec(bytes));
         let array = FixedSizeBinaryArray::try_new(width, bytes, nulls.finish());
-        Ok(ResultColumn::new(Arc::new(array.map_err(arrow_failure)?), counts))
+        Ok(ResultColumn::new(
+            Arc::new(array.map_err(arrow_failure)?),
+            counts,
+        ))
     })
 }
 

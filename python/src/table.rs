@@ -51,7 +51,13 @@ impl<'py> Tables<'py> {
         kind: IdKind,
     ) -> PyResult<Self> {
         let objects = objects.try_iter()?;
-        let mut tables = Self { objects, wanted, kind, open: None, header: Vec::new() };
+        let mut tables = Self {
+            objects,
+            wanted,
+            kind,
+            open: None,
+            header: Vec::new(),
+        };
         tables.open = tables.next_object()?;
         let names = tables.open.as_ref().map(|open| names(&open.field));
         tables.header = names.unwrap_or_else(|| vec![UNNAMED.to_owned()]);
@@ -64,15 +70,28 @@ impl<'py> Tables<'py> {
     }
 
     fn next_object(&mut self) -> PyResult<Option<OpenObject>> {
-        let Some(object) = self.objects.next() else { return Ok(None) };
-        let IdColumn { arrays, field, form } = IdColumn::read(&object?)?;
-        Ok(Some(OpenObject { arrays, field, form, array: None }))
+        let Some(object) = self.objects.next() else {
+            return Ok(None);
+        };
+        let IdColumn {
+            arrays,
+            field,
+            form,
+        } = IdColumn::read(&object?)?;
+        Ok(Some(OpenObject {
+            arrays,
+            field,
+            form,
+            array: None,
+        }))
     }
 
     /// The next rows; `None` at the end.
     pub(crate) fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<Box<dyn Rows>>> {
         loop {
-            let Some(open) = &mut self.open else { return Ok(None) };
+            let Some(open) = &mut self.open else {
+                return Ok(None);
+            };
             if let Some((array, first)) = &mut open.array {
                 let rows = BATCH_ROWS.min(array.len() - *first);
                 let slice = array.slice(*first, rows);
@@ -83,7 +102,11 @@ impl<'py> Tables<'py> {
                 let (field, form) = (FieldRef::clone(&open.field), open.form);
                 return Ok(Some(Box::new(self.batch(&slice, &field, form)?)));
             }
-            match py.detach(|| open.arrays.next()).transpose().map_err(arrow_failure)? {
+            match py
+                .detach(|| open.arrays.next())
+                .transpose()
+                .map_err(arrow_failure)?
+            {
                 Some(array) if array.is_empty() => {}
                 Some(array) => open.array = Some((array, 0)),
                 None => {
@@ -95,7 +118,9 @@ impl<'py> Tables<'py> {
     }
 
     fn check_header(&self) -> PyResult<()> {
-        let Some(open) = &self.open else { return Ok(()) };
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
         let found = names(&open.field);
         if found == self.header {
             return Ok(());
@@ -110,21 +135,32 @@ impl<'py> Tables<'py> {
     fn batch(&self, array: &ArrayRef, field: &FieldRef, form: ValueForm) -> PyResult<TableBatch> {
         let DataType::Struct(fields) = field.data_type() else {
             let texts = TextBatch::of(array, form, self.kind).map_err(arrow_failure)?;
-            return Ok(TableBatch { columns: vec![Some(texts)], rows: array.len() });
+            return Ok(TableBatch {
+                columns: vec![Some(texts)],
+                rows: array.len(),
+            });
         };
         let texts = |(index, field): (usize, &FieldRef)| {
             // As the loader finds a column of the header: by its trimmed name.
             let name = field.name().trim_ascii();
-            let wanted = self.wanted.iter().find(|(wanted, _)| wanted.trim_ascii() == name);
+            let wanted = self
+                .wanted
+                .iter()
+                .find(|(wanted, _)| wanted.trim_ascii() == name);
             let is_only = self.wanted.is_empty() && fields.len() == 1;
-            let kind = wanted.map(|(_, kind)| *kind).or(is_only.then_some(self.kind));
+            let kind = wanted
+                .map(|(_, kind)| *kind)
+                .or(is_only.then_some(self.kind));
             let Some(kind) = kind else { return Ok(None) };
             let form = form_of(field)?;
             let texts = column_of(array, index).and_then(|ids| TextBatch::of(&ids, form, kind));
             texts.map(Some).map_err(arrow_failure)
         };
         let columns = fields.iter().enumerate().map(texts);
-        Ok(TableBatch { columns: columns.collect::<PyResult<_>>()?, rows: array.len() })
+        Ok(TableBatch {
+            columns: columns.collect::<PyResult<_>>()?,
+            rows: array.len(),
+        })
     }
 }
 
@@ -143,6 +179,9 @@ impl Rows for TableBatch {
 
     fn text(&self, column: usize, row: usize) -> &[u8] {
         // Empty text would be a blank id in each row.
-        self.columns[column].as_ref().expect("the column is wanted").text(row)
+        self.columns[column]
+            .as_ref()
+            .expect("the column is wanted")
+            .text(row)
     }
 }

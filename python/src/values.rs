@@ -79,7 +79,11 @@ impl IdColumn {
         if let Ok((bytes, width, is_padded)) = ids.extract::<(PyBackedBytes, i32, bool)>() {
             let array = FixedSizeBinaryArray::try_new(width, Buffer::from(&bytes[..]), None);
             let array = array.map_err(|error| PyValueError::new_err(error.to_string()))?;
-            let form = if is_padded { ValueForm::Padded } else { ValueForm::Binary };
+            let form = if is_padded {
+                ValueForm::Padded
+            } else {
+                ValueForm::Binary
+            };
             return Ok(Self::of(Arc::new(array), form));
         }
         let reader = ids.extract::<AnyArray>()?.into_reader()?;
@@ -88,14 +92,26 @@ impl IdColumn {
             DataType::Struct(_) => ValueForm::Binary,
             _ => form_of(&field)?,
         };
-        Ok(Self { arrays: Box::new(reader), field, form })
+        Ok(Self {
+            arrays: Box::new(reader),
+            field,
+            form,
+        })
     }
 
     /// Reads an object with one column.
     pub(crate) fn read_column(ids: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let Self { arrays, field, form } = Self::read(ids)?;
+        let Self {
+            arrays,
+            field,
+            form,
+        } = Self::read(ids)?;
         let DataType::Struct(columns) = field.data_type() else {
-            return Ok(Self { arrays, field, form });
+            return Ok(Self {
+                arrays,
+                field,
+                form,
+            });
         };
         let [column] = &columns[..] else {
             return Err(PyTypeError::new_err(format!(
@@ -106,12 +122,20 @@ impl IdColumn {
         let (field, form) = (Arc::clone(column), form_of(column)?);
         let column = |table: ArrayRef| column_of(&table, 0);
         let arrays = Box::new(arrays.map(move |table| table.and_then(column)));
-        Ok(Self { arrays, field, form })
+        Ok(Self {
+            arrays,
+            field,
+            form,
+        })
     }
 
     fn of(array: ArrayRef, form: ValueForm) -> Self {
         let field = Arc::new(Field::new("", array.data_type().clone(), true));
-        Self { arrays: Box::new(std::iter::once(Ok(array))), field, form }
+        Self {
+            arrays: Box::new(std::iter::once(Ok(array))),
+            field,
+            form,
+        }
     }
 
     /// Passes all values to `each`, a batch at a time.
@@ -150,7 +174,10 @@ impl TextBatch {
                 false => hex.append_value(text),
             }
         }
-        Ok(Self { array: Binaries::Small(hex.finish()), is_padded: false })
+        Ok(Self {
+            array: Binaries::Small(hex.finish()),
+            is_padded: false,
+        })
     }
 
     /// The text of a row; empty for a null.
@@ -162,7 +189,11 @@ impl TextBatch {
             Binaries::Fixed(array) if array.is_valid(row) => array.value(row),
             _ => &[],
         };
-        if self.is_padded { without_padding(text) } else { text }
+        if self.is_padded {
+            without_padding(text)
+        } else {
+            text
+        }
     }
 }
 
@@ -193,9 +224,20 @@ impl IdBatch {
             }
             DataType::FixedSizeBinary(_) => Binaries::Fixed(array.as_fixed_size_binary().clone()),
             // Integers and columns of nulls alone.
-            _ => Binaries::Small(cast(&array, &DataType::Utf8)?.as_string::<i32>().clone().into()),
+            _ => Binaries::Small(
+                cast(&array, &DataType::Utf8)?
+                    .as_string::<i32>()
+                    .clone()
+                    .into(),
+            ),
         };
-        Ok(Self { texts: TextBatch { array, is_padded: form == ValueForm::Padded }, has_digests })
+        Ok(Self {
+            texts: TextBatch {
+                array,
+                is_padded: form == ValueForm::Padded,
+            },
+            has_digests,
+        })
     }
 
     /// Appends the key of each usable value. Calls `each` once per value, in order.
@@ -235,7 +277,13 @@ impl IdBatch {
             return;
         }
         let is_padded = self.texts.is_padded;
-        let values = values.map(|value| if is_padded { without_padding(value) } else { value });
+        let values = values.map(|value| {
+            if is_padded {
+                without_padding(value)
+            } else {
+                value
+            }
+        });
         maker.keys_of_many(digest, kind, values, keys, each);
     }
 }
@@ -249,7 +297,9 @@ pub(crate) fn column_of(table: &ArrayRef, index: usize) -> Result<ArrayRef, Arro
         return Ok(Arc::clone(column));
     }
     let nulls = NullBuffer::union(table.nulls(), column.nulls());
-    Ok(make_array(column.to_data().into_builder().nulls(nulls).build()?))
+    Ok(make_array(
+        column.to_data().into_builder().nulls(nulls).build()?,
+    ))
 }
 
 /// The form of a column's values.
@@ -274,7 +324,11 @@ pub(crate) fn form_of(field: &Field) -> PyResult<ValueForm> {
     }
     let extension = field.metadata().get(EXTENSION_TYPE_NAME_KEY);
     let is_uuid = extension.is_some_and(|name| name == "arrow.uuid");
-    Ok(if is_uuid { ValueForm::Uuid } else { ValueForm::Binary })
+    Ok(if is_uuid {
+        ValueForm::Uuid
+    } else {
+        ValueForm::Binary
+    })
 }
 
 /// The array of a list.
@@ -285,11 +339,15 @@ fn listed(list: &Bound<'_, PyList>) -> PyResult<ArrayRef> {
     }
     let is_text = |value: &Option<ListValue>| matches!(value, Some(ListValue::Text(_)));
     let is_binary = |value: &Option<ListValue>| matches!(value, Some(ListValue::Binary(_)));
-    let bytes = || values.iter().map(|value| value.as_ref().map(ListValue::as_bytes));
+    let bytes = || {
+        values
+            .iter()
+            .map(|value| value.as_ref().map(ListValue::as_bytes))
+    };
     match (values.iter().any(is_text), values.iter().any(is_binary)) {
-        (true, true) => {
-            Err(PyTypeError::new_err("ids: a list of text and bytes: expected ids of one type"))
-        }
+        (true, true) => Err(PyTypeError::new_err(
+            "ids: a list of text and bytes: expected ids of one type",
+        )),
         (false, _) => Ok(Arc::new(bytes().collect::<BinaryArray>())),
         (true, false) => {
             let text = bytes().map(|value| value.map(String::from_utf8_lossy));
@@ -334,7 +392,10 @@ impl ListValue {
 }
 
 fn without_padding(value: &[u8]) -> &[u8] {
-    let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let end = value
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     &value[..end]
 }
 

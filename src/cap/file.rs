@@ -67,7 +67,9 @@ pub(super) fn path(folder: &Path, strategy: &str) -> PathBuf {
 
 /// Whether a file is of a period that is over. An unreadable one is. Blocks.
 pub(super) fn has_ended(path: &Path, now: SystemTime) -> bool {
-    let header = open_regular(path).map_err(FileError::from).and_then(read_header);
+    let header = open_regular(path)
+        .map_err(FileError::from)
+        .and_then(read_header);
     let end = header.ok().and_then(|(header, _)| {
         let calendar = Calendar::new(header.per, Some(&header.time_zone)).ok()?;
         let start = UNIX_EPOCH.checked_add(Duration::from_secs(header.start_unix_seconds))?;
@@ -81,7 +83,10 @@ fn read_header(mut file: impl Read) -> Result<(Header, usize), FileError> {
     let mut start = [0; 12];
     file.read_exact(&mut start)?;
     let (magic, length) = start.split_at(MAGIC.len());
-    let length = length.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX) as usize;
+    let length = length
+        .try_into()
+        .map(u32::from_le_bytes)
+        .unwrap_or(u32::MAX) as usize;
     if magic != MAGIC || length > MAX_HEADER {
         return Err(FileError::Damaged("it begins with other bytes"));
     }
@@ -129,11 +134,15 @@ impl Cap {
             file => file?,
         };
         let size = file.metadata()?.len();
-        let mut file =
-            Hashed { inner: BufReader::with_capacity(1 << 20, file), hash: Sha256::new() };
+        let mut file = Hashed {
+            inner: BufReader::with_capacity(1 << 20, file),
+            hash: Sha256::new(),
+        };
         let (header, header_bytes) = read_header(&mut file)?;
         let (wall, now) = (SystemTime::now(), Instant::now());
-        let Some(period) = header.period(config, wall) else { return Ok(None) };
+        let Some(period) = header.period(config, wall) else {
+            return Ok(None);
+        };
         if !(1..=MAX_DEVICES).contains(&header.sized_for) || header.carried > MAX_DEVICES {
             return Err(FileError::Damaged("its header has other numbers"));
         }
@@ -146,7 +155,9 @@ impl Cap {
         let mut failed = None;
         let buckets = (0..table.buckets()).map_while(|_| {
             let mut bucket = [0; BUCKET_BYTES];
-            file.read_exact(&mut bucket).map_err(|error| failed = Some(error)).ok()?;
+            file.read_exact(&mut bucket)
+                .map_err(|error| failed = Some(error))
+                .ok()?;
             Some(bucket)
         });
         table.import(buckets);
@@ -185,7 +196,10 @@ impl Header {
 fn write(folder: &Path, strategy: &str, header: &Header, table: &CapTable) -> io::Result<()> {
     replace(folder, &format!("{strategy}.{SAVED}"), |file| {
         let file = BufWriter::with_capacity(1 << 20, file);
-        let mut file = Hashed { inner: file, hash: Sha256::new() };
+        let mut file = Hashed {
+            inner: file,
+            hash: Sha256::new(),
+        };
         let header = serde_json::to_vec(header)?;
         file.write_all(MAGIC)?;
         file.write_all(&(header.len() as u32).to_le_bytes())?;

@@ -36,7 +36,10 @@ enum FolderLock {
 
 impl Folder {
     pub(super) fn in_cache(cache_dir: &Path) -> Self {
-        Self { path: cache_dir.join(NAME), lock: Mutex::default() }
+        Self {
+            path: cache_dir.join(NAME),
+            lock: Mutex::default(),
+        }
     }
 
     /// Its path, used or not.
@@ -59,7 +62,11 @@ impl Folder {
             return Err(FileError::Damaged("LOCK is no regular file"));
         }
         let mut options = OpenOptions::new();
-        let file = options.create(true).truncate(false).write(true).open(path)?;
+        let file = options
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
         match FileLock::exclusive(file) {
             Ok(held) => *lock = FolderLock::Locked { _lock: held },
             Err(TryLockError::WouldBlock) => {
@@ -96,8 +103,15 @@ impl Folder {
     /// Removes what killed processes have left, and the files of strategies without a cap once
     /// their period has ended: they hold fingerprints of ids. Blocks.
     pub(super) fn clean(&self, has_cap: impl Fn(&str) -> bool) {
-        let Ok(entries) = self.lock().map(std::fs::read_dir) else { return };
-        for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let Ok(entries) = self.lock().map(std::fs::read_dir) else {
+            return;
+        };
+        for path in entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+        {
             let stem = path.file_stem().and_then(|stem| stem.to_str());
             let is_over = match path.extension().and_then(|extension| extension.to_str()) {
                 Some(file::STAGED) => true,

@@ -40,7 +40,10 @@ pub struct Caps {
 impl Caps {
     /// Caps with files in a cache folder; without one, a restart counts anew.
     pub fn in_cache(cache_dir: Option<&Path>) -> Self {
-        Self { folder: cache_dir.map(Folder::in_cache), ..Self::default() }
+        Self {
+            folder: cache_dir.map(Folder::in_cache),
+            ..Self::default()
+        }
     }
 
     /// The caps of these strategies, by index. A cap that is served with the same periods keeps its
@@ -68,7 +71,10 @@ impl Caps {
         let mut served = self.served.lock();
         let cap = |(index, started): (usize, Option<Arc<Cap>>)| {
             let config = caps.get(index)?.as_ref()?;
-            let old = || old.iter().find(|cap| cap.strategy() == strategies[index].name);
+            let old = || {
+                old.iter()
+                    .find(|cap| cap.strategy() == strategies[index].name)
+            };
             Some(match started {
                 Some(started) => started,
                 None => match old()? {
@@ -81,10 +87,15 @@ impl Caps {
         *served = caps.iter().flatten().cloned().collect();
         drop(served);
         let goes_on = |old: &&Arc<Cap>| {
-            let new = caps.iter().flatten().find(|new| new.strategy() == old.strategy());
+            let new = caps
+                .iter()
+                .flatten()
+                .find(|new| new.strategy() == old.strategy());
             new.is_some_and(|new| old.has_periods_of(new.config()))
         };
-        self.retired.lock().extend(old.iter().filter(|old| !goes_on(old)).cloned());
+        self.retired
+            .lock()
+            .extend(old.iter().filter(|old| !goes_on(old)).cloned());
         if let Some(folder) = &self.folder {
             // A file that is being written must not be removed.
             let _held = self.is_closed.lock();
@@ -104,7 +115,9 @@ impl Caps {
     ///
     /// The file or the folder cannot be read.
     pub fn read_file(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let Some(folder) = &self.folder else { return Ok(None) };
+        let Some(folder) = &self.folder else {
+            return Ok(None);
+        };
         folder.read(name).map_err(io::Error::other)
     }
 
@@ -124,13 +137,20 @@ impl Caps {
 
     /// State of the leases of a cap; `None` if it has a share.
     pub fn leases(&self, cap: &Cap) -> Option<LeaseState> {
-        cap.config().leased.then(|| self.leases.state(cap.strategy()))
+        cap.config()
+            .leased
+            .then(|| self.leases.state(cap.strategy()))
     }
 
     /// Adds devices that were leased for a table. A reload during the call may have replaced its
     /// cap, or ended it: the retired cap then gives them back.
     pub(super) fn grant(&self, period_table: &PeriodTable, devices: u64) {
-        if !self.served.lock().iter().any(|cap| cap.add_leased(period_table, devices)) {
+        if !self
+            .served
+            .lock()
+            .iter()
+            .any(|cap| cap.add_leased(period_table, devices))
+        {
             period_table.add_leased(devices, true);
         }
     }
@@ -164,7 +184,10 @@ impl Caps {
                 cap
             }
             Some(Err(error)) => {
-                let path = self.folder.as_ref().map(|it| file::path(it.path(), strategy));
+                let path = self
+                    .folder
+                    .as_ref()
+                    .map(|it| file::path(it.path(), strategy));
                 let path = path.unwrap_or_default();
                 tracing::warn!(
                     strategy, path = %path.display(), %error,
@@ -182,7 +205,9 @@ impl Caps {
             loop {
                 let served = self.served.lock().clone();
                 self.leases
-                    .renew(&served, |period_table, devices| self.grant(period_table, devices))
+                    .renew(&served, |period_table, devices| {
+                        self.grant(period_table, devices)
+                    })
                     .await;
                 self.end_retired().await;
                 tokio::time::sleep(lease::TICK).await;
@@ -202,7 +227,9 @@ impl Caps {
         self.leases.give_back(&retired).await;
         let caps = Arc::clone(self);
         let _ = tokio::task::spawn_blocking(move || caps.save()).await;
-        self.retired.lock().retain(|cap| !retired.iter().any(|ended| Arc::ptr_eq(ended, cap)));
+        self.retired
+            .lock()
+            .retain(|cap| !retired.iter().any(|ended| Arc::ptr_eq(ended, cap)));
     }
 
     async fn follow(self: Arc<Self>) {

@@ -79,7 +79,11 @@ impl PendingCall {
     fn name(&self) -> String {
         let since = self.period_table.period.start.duration_since(UNIX_EPOCH);
         let start = since.map_or(0, |since| since.as_secs());
-        format!("{}:{}:{start}", self.cap.strategy(), self.cap.config().per.as_str())
+        format!(
+            "{}:{}:{start}",
+            self.cap.strategy(),
+            self.cap.config().per.as_str()
+        )
     }
 
     fn member(&self) -> Member {
@@ -87,7 +91,10 @@ impl PendingCall {
     }
 
     fn quota<'a>(&self, name: &'a str) -> Quota<'a> {
-        let (total, end) = (self.cap.config().unique_devices, self.period_table.period.end);
+        let (total, end) = (
+            self.cap.config().unique_devices,
+            self.period_table.period.end,
+        );
         Quota { name, total, end }
     }
 }
@@ -105,7 +112,10 @@ impl Leases {
         }
         let former = backend.take();
         *backend = config.and_then(|config| match RedisLeases::connect(&config.redis) {
-            Ok(client) => Some(Backend { config: config.clone(), client: Arc::new(client) }),
+            Ok(client) => Some(Backend {
+                config: config.clone(),
+                client: Arc::new(client),
+            }),
             // Reading the config checked it: the CA file has changed since.
             Err(error) => {
                 tracing::error!(error = error.to_string(), "caps cannot be leased");
@@ -119,13 +129,19 @@ impl Leases {
 
     /// State of a strategy's leases.
     pub(super) fn state(&self, strategy: &str) -> LeaseState {
-        self.accounts.lock().get(strategy).map(|account| account.state).unwrap_or_default()
+        self.accounts
+            .lock()
+            .get(strategy)
+            .map(|account| account.state)
+            .unwrap_or_default()
     }
 
     /// Leases what these caps need by now. `grant` adds leased devices to a table.
     pub(super) async fn renew(&self, caps: &[Arc<Cap>], grant: impl Fn(&PeriodTable, u64)) {
         let backend = self.backend.lock().clone();
-        let Some(Backend { config, client }) = backend else { return };
+        let Some(Backend { config, client }) = backend else {
+            return;
+        };
         let _calling = self.calling.lock().await;
         if self.is_closed.load(Ordering::Relaxed) {
             return;
@@ -133,7 +149,9 @@ impl Leases {
         let pending = self.pending(caps, Instant::now());
         let calls = pending.iter().map(async |pending| {
             let name = pending.name();
-            client.take(pending.quota(&name), pending.member(), pending.units).await
+            client
+                .take(pending.quota(&name), pending.member(), pending.units)
+                .await
         });
         let answers = join_all(calls).await;
         for (pending, answer) in pending.iter().zip(answers) {
@@ -148,16 +166,24 @@ impl Leases {
         let mut accounts = self.accounts.lock();
         let mut pending = Vec::new();
         for cap in caps.iter().filter(|cap| cap.config().leased) {
-            let account =
-                accounts.entry(cap.strategy().to_owned()).or_insert_with(|| Account::new(now));
+            let account = accounts
+                .entry(cap.strategy().to_owned())
+                .or_insert_with(|| Account::new(now));
             let state = cap.tables();
             account.measure_rate(&state.current.period_table, now);
             let total = cap.config().unique_devices;
             account.state.all_devices = state.current.period_table.leased_by_all().min(total);
-            for dated in [Some(&state.current), state.next.as_ref()].into_iter().flatten() {
+            for dated in [Some(&state.current), state.next.as_ref()]
+                .into_iter()
+                .flatten()
+            {
                 if let Some(units) = account.units(&dated.period_table, total, now) {
                     let (cap, period_table) = (Arc::clone(cap), Arc::clone(&dated.period_table));
-                    pending.push(PendingCall { cap, period_table, units });
+                    pending.push(PendingCall {
+                        cap,
+                        period_table,
+                        units,
+                    });
                 }
             }
         }
@@ -173,7 +199,9 @@ impl Leases {
     ) -> u64 {
         let (strategy, server) = (pending.cap.strategy(), config.server());
         let mut accounts = self.accounts.lock();
-        let Some(account) = accounts.get_mut(strategy) else { return 0 };
+        let Some(account) = accounts.get_mut(strategy) else {
+            return 0;
+        };
         let now = Instant::now();
         match answer {
             Ok(lease) => {
@@ -210,7 +238,10 @@ impl Leases {
         let mut unused = Vec::new();
         for cap in caps.iter().filter(|cap| cap.config().leased) {
             let state = cap.tables();
-            for dated in [Some(&state.current), state.next.as_ref()].into_iter().flatten() {
+            for dated in [Some(&state.current), state.next.as_ref()]
+                .into_iter()
+                .flatten()
+            {
                 let (cap, period_table) = (Arc::clone(cap), Arc::clone(&dated.period_table));
                 let units = period_table.table.close();
                 let record = period_table.record();
@@ -220,7 +251,11 @@ impl Leases {
                 let is_owed = units > 0 || record.is_unanswered();
                 drop(record);
                 if is_owed {
-                    unused.push(PendingCall { cap, period_table, units });
+                    unused.push(PendingCall {
+                        cap,
+                        period_table,
+                        units,
+                    });
                 }
             }
         }
@@ -236,16 +271,27 @@ impl Leases {
     /// Gives back what these caps have left. Waits for calls in progress.
     pub(super) async fn give_back(&self, caps: &[Arc<Cap>]) {
         let _calling = self.calling.lock().await;
-        let backend = self.backend.lock().clone().or_else(|| self.former.lock().clone());
-        let Some(Backend { client, .. }) = backend else { return };
+        let backend = self
+            .backend
+            .lock()
+            .clone()
+            .or_else(|| self.former.lock().clone());
+        let Some(Backend { client, .. }) = backend else {
+            return;
+        };
         let left = self.close_and_take_unused(caps);
         let calls = left.iter().map(async |pending| {
             let name = pending.name();
-            client.give_back(pending.quota(&name), pending.member(), pending.units).await
+            client
+                .give_back(pending.quota(&name), pending.member(), pending.units)
+                .await
         });
         for error in join_all(calls).await.into_iter().filter_map(Result::err) {
             let error = error.to_string();
-            tracing::warn!(error, "the rest of a lease was not given back: no pod uses it");
+            tracing::warn!(
+                error,
+                "the rest of a lease was not given back: no pod uses it"
+            );
         }
     }
 }

@@ -36,8 +36,15 @@ struct World {
 impl World {
     /// 2026-05-04 12:00:00 UTC, 20:00 in Shanghai.
     fn new(limit: u64, per: PeriodUnit) -> Self {
-        let (wall, now) = (UNIX_EPOCH + Duration::from_secs(1_777_896_000), Instant::now());
-        Self { cap: Cap::new("s", &config(limit, per), wall, now), wall, now }
+        let (wall, now) = (
+            UNIX_EPOCH + Duration::from_secs(1_777_896_000),
+            Instant::now(),
+        );
+        Self {
+            cap: Cap::new("s", &config(limit, per), wall, now),
+            wall,
+            now,
+        }
     }
 
     /// Lets time pass, with the background task's seconds only at the end.
@@ -71,8 +78,14 @@ fn first_request_after_the_end_is_counted_in_the_next_period() {
     assert!(world.admits(3) && world.admits(4) && !world.admits(1));
     world.pass(Duration::from_millis(700));
     world.follow();
-    assert!(world.admits(3) && !world.admits(1), "the counts of the new period stay");
-    assert_eq!(world.cap.tables().ends_in(world.now), HOUR - Duration::from_millis(700));
+    assert!(
+        world.admits(3) && !world.admits(1),
+        "the counts of the new period stay"
+    );
+    assert_eq!(
+        world.cap.tables().ends_in(world.now),
+        HOUR - Duration::from_millis(700)
+    );
 }
 
 #[test]
@@ -164,10 +177,16 @@ fn requests_without_a_device_pass_until_the_limit_is_reached() {
 
 #[test]
 fn share_of_a_cap_is_rounded_down_to_at_least_one() {
-    for (unique_devices, share, limit) in
-        [(100, 0.29, 29), (10, 0.25, 2), (3, 0.1, 1), (1_000_000_000, 1.0, 1_000_000_000)]
-    {
-        let config = CapConfig { share: Some(share), ..config(unique_devices, PeriodUnit::Day) };
+    for (unique_devices, share, limit) in [
+        (100, 0.29, 29),
+        (10, 0.25, 2),
+        (3, 0.1, 1),
+        (1_000_000_000, 1.0, 1_000_000_000),
+    ] {
+        let config = CapConfig {
+            share: Some(share),
+            ..config(unique_devices, PeriodUnit::Day)
+        };
         assert_eq!(config.capacity(), limit);
     }
 }
@@ -187,8 +206,9 @@ fn both_periods_keep_their_limits_under_threads() {
                 scope.spawn(move || {
                     let admitted = |at, first: u64| {
                         let devices = (first..4 * LIMIT).step_by(8);
-                        devices.filter(|n| cap.tables().seek(&device(*n), at).admit()).count()
-                            as u64
+                        devices
+                            .filter(|n| cap.tables().seek(&device(*n), at).admit())
+                            .count() as u64
                     };
                     (admitted(before, thread), admitted(after, thread))
                 })
@@ -196,7 +216,10 @@ fn both_periods_keep_their_limits_under_threads() {
             .collect();
         world.cap.follow(world.wall + Duration::from_secs(1), after);
         let add = |(a, b), (c, d)| (a + c, b + d);
-        threads.into_iter().map(|thread| thread.join().unwrap()).fold((0, 0), add)
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .fold((0, 0), add)
     });
     // Requests that came before the end, and are decided after it, count in the new period.
     let (first, second) = counts;

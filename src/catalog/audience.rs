@@ -27,20 +27,32 @@ pub struct Audience {
 impl Audience {
     /// An audience that has not been loaded yet.
     pub const fn unloaded(name: AudienceName, required: bool, max_age: Option<Duration>) -> Self {
-        Self { name, required, max_age, snapshot: None, is_stale: false }
+        Self {
+            name,
+            required,
+            max_age,
+            snapshot: None,
+            is_stale: false,
+        }
     }
 
     /// The snapshot, unless there is none or it is stale.
     #[inline]
     pub fn available(&self) -> Option<&Snapshot> {
-        if self.is_stale { None } else { self.snapshot.as_deref() }
+        if self.is_stale {
+            None
+        } else {
+            self.snapshot.as_deref()
+        }
     }
 
     /// Membership of a device, by any of its keys. A device without a key of the audience's digest
     /// may be a member: the audience is unavailable for it.
     #[inline]
     pub fn membership(&self, keys: &DeviceKeys) -> Membership {
-        let Some(snapshot) = self.available() else { return Membership::Unavailable };
+        let Some(snapshot) = self.available() else {
+            return Membership::Unavailable;
+        };
         match keys.of(snapshot.manifest().key_digest()) {
             [] => Membership::Unavailable,
             keys if snapshot.contains_any(keys) => Membership::Member,
@@ -50,7 +62,9 @@ impl Audience {
 
     /// The value of a member: the greatest of its keys.
     pub fn tier(&self, keys: &DeviceKeys) -> Tier {
-        let Some(snapshot) = self.available() else { return Tier::Unknown };
+        let Some(snapshot) = self.available() else {
+            return Tier::Unknown;
+        };
         match keys.of(snapshot.manifest().key_digest()) {
             [] => Tier::Unknown,
             keys => snapshot.value(keys).map_or(Tier::None, Tier::Value),
@@ -66,7 +80,10 @@ impl Audience {
     pub fn has_no_values(&self) -> bool {
         self.snapshot.as_ref().is_some_and(|snapshot| {
             snapshot.manifest().filter().value_bits() == 0
-                && !snapshot.overlay().deltas().any(|delta| delta.entry().has_values)
+                && !snapshot
+                    .overlay()
+                    .deltas()
+                    .any(|delta| delta.entry().has_values)
         })
     }
 

@@ -22,13 +22,21 @@ struct ServedCap {
 
 impl ServedCap {
     fn new(cap: Arc<Cap>) -> Self {
-        Self { tables: cap.tables(), cap }
+        Self {
+            tables: cap.tables(),
+            cap,
+        }
     }
 }
 
 impl ServedCaps {
     pub(super) fn new(caps: Vec<Option<Arc<Cap>>>) -> Self {
-        Self { caps: caps.into_iter().map(|cap| cap.map(ServedCap::new)).collect() }
+        Self {
+            caps: caps
+                .into_iter()
+                .map(|cap| cap.map(ServedCap::new))
+                .collect(),
+        }
     }
 
     /// The caps with their current tables.
@@ -51,10 +59,16 @@ impl ServedCaps {
         at: Instant,
         decide: impl FnOnce() -> Decision,
     ) -> Decision {
-        let Some(cap) = &self.caps[index] else { return decide() };
+        let Some(cap) = &self.caps[index] else {
+            return decide();
+        };
         let applicant = cap.tables.seek(keys, at);
         let decision = decide();
-        if decision.is_bid() && !applicant.admit() { cap.tables.refusal(at) } else { decision }
+        if decision.is_bid() && !applicant.admit() {
+            cap.tables.refusal(at)
+        } else {
+            decision
+        }
     }
 
     /// [`Self::admit`] without counting the device.
@@ -86,7 +100,11 @@ impl ServedCaps {
     pub fn verdict(&self, index: usize, keys: &[DeviceKey], at: Instant) -> Option<Decision> {
         let ServedCap { tables, .. } = self.caps[index].as_ref()?;
         let is_admitted = tables.would_admit(keys, at);
-        Some(if is_admitted { Decision::bid(Reason::Rule) } else { tables.refusal(at) })
+        Some(if is_admitted {
+            Decision::bid(Reason::Rule)
+        } else {
+            tables.refusal(at)
+        })
     }
 
     /// Time from `at` until the strategy's cap counts anew; `None` without a cap.
@@ -111,6 +129,9 @@ impl ServedCaps {
 
     /// Whether every cap has its current tables.
     pub fn are_current(&self) -> bool {
-        self.caps.iter().flatten().all(|served| Arc::ptr_eq(&served.tables, &served.cap.tables()))
+        self.caps
+            .iter()
+            .flatten()
+            .all(|served| Arc::ptr_eq(&served.tables, &served.cap.tables()))
     }
 }

@@ -141,7 +141,11 @@ impl RequestKeys {
 
     /// Keys of a request whose ids were all read.
     pub fn of(keys: DeviceKeys, units: Units) -> Self {
-        Self { keys, units: Some(units), ..Self::default() }
+        Self {
+            keys,
+            units: Some(units),
+            ..Self::default()
+        }
     }
 
     /// The key that stands for the device: of the kind of id by which the platform caches, or the
@@ -213,7 +217,12 @@ impl Catalog {
     #[inline]
     pub fn decide_request(
         &self,
-        &PlatformRequest { served, reader, read, at }: &PlatformRequest<'_, '_>,
+        &PlatformRequest {
+            served,
+            reader,
+            read,
+            at,
+        }: &PlatformRequest<'_, '_>,
         verdicts: &mut Verdicts,
         decided: impl FnOnce(&RequestKeys, &Assignments, &Verdicts),
     ) {
@@ -233,17 +242,27 @@ impl Catalog {
         if !experiments.is_empty() {
             keys.assign(self, read, &mut assignments);
         }
-        let facts = RequestFacts { attributes: read, assignments: &assignments };
+        let facts = RequestFacts {
+            attributes: read,
+            assignments: &assignments,
+        };
         let device = ReachedDevice::new(keys.device());
         read.decide(verdicts, |strategy| {
             let decide = || keys.decide(self, strategy, &facts);
-            let decision = self.caps().admit(strategy, keys.keys().counted(), at, decide);
+            let decision = self
+                .caps()
+                .admit(strategy, keys.keys().counted(), at, decide);
             served.count(strategy, decision);
             self.served(strategy).count_reach(decision, &device);
             experiments.count(strategy, decision, &assignments, &device);
             let tag = experiments.tag(strategy, &assignments);
             let changes_in = self.changes_in(strategy, decision, at);
-            Verdict { strategy, decision, changes_in, tag }
+            Verdict {
+                strategy,
+                decision,
+                changes_in,
+                tag,
+            }
         });
         if self.has_values {
             for verdict in &*verdicts {
@@ -264,14 +283,23 @@ impl Catalog {
         let mut verdicts = Verdicts::new();
         let mut assignments = Assignments::new();
         keys.assign(self, read, &mut assignments);
-        let facts = RequestFacts { attributes: read, assignments: &assignments };
+        let facts = RequestFacts {
+            attributes: read,
+            assignments: &assignments,
+        };
         read.decide(&mut verdicts, |strategy| {
             let decision = keys.decide(self, strategy, &facts);
             let decision =
-                self.caps().admit_uncounted(strategy, decision, keys.keys().counted(), at);
+                self.caps()
+                    .admit_uncounted(strategy, decision, keys.keys().counted(), at);
             let tag = self.experiments().tag(strategy, &assignments);
             let changes_in = self.changes_in(strategy, decision, at);
-            Verdict { strategy, decision, changes_in, tag }
+            Verdict {
+                strategy,
+                decision,
+                changes_in,
+                tag,
+            }
         });
         verdicts
     }
@@ -303,8 +331,13 @@ mod tests {
             keys.device().copied()
         };
         let key = |id: &str| Some(DeviceKey::of_canonical(id.as_bytes()));
-        let ids =
-            [("imei", ""), ("idfa", "doubtful"), ("mac", "a"), ("oaid_md5", "b"), ("oaid", "c")];
+        let ids = [
+            ("imei", ""),
+            ("idfa", "doubtful"),
+            ("mac", "a"),
+            ("oaid_md5", "b"),
+            ("oaid", "c"),
+        ];
         assert_eq!(device(&ids, None), key("a"));
         assert_eq!(device(&ids, Some(IdKind::Oaid)), key("b"));
         assert_eq!(device(&ids, Some(IdKind::Idfa)), key("a"));

@@ -43,8 +43,14 @@ impl PartCounters {
     ) -> Self {
         let mut counters = |part| {
             let (name, bucket) = (&experiment.name, experiment.part_name(part));
-            let labels = PartLabels { experiment: name.clone(), bucket: bucket.to_owned() };
-            let labels = ReachLabels { strategy: strategy.to_owned(), part: Some(labels) };
+            let labels = PartLabels {
+                experiment: name.clone(),
+                bucket: bucket.to_owned(),
+            };
+            let labels = ReachLabels {
+                strategy: strategy.to_owned(),
+                part: Some(labels),
+            };
             let is_counted = *room > 0 && experiment.parts().any(|used| used == part);
             *room -= usize::from(is_counted);
             PartCounter {
@@ -85,7 +91,10 @@ impl ServedExperiments {
             strategy.experiments.iter().map(&mut of).collect()
         };
         let counters = strategies.map(counters).collect();
-        Self { experiments, counters }
+        Self {
+            experiments,
+            counters,
+        }
     }
 
     /// Whether there is none: requests need no parts.
@@ -113,10 +122,17 @@ impl ServedExperiments {
         parts: &[Assignment],
     ) -> impl Iterator<Item = (&'c str, &'c str)> {
         // Without experiments there are no counters.
-        self.counters.get(strategy).into_iter().flatten().map(|counters| {
-            let experiment = &self.experiments[counters.experiment];
-            (experiment.name.as_str(), experiment.part_name(parts[counters.experiment]))
-        })
+        self.counters
+            .get(strategy)
+            .into_iter()
+            .flatten()
+            .map(|counters| {
+                let experiment = &self.experiments[counters.experiment];
+                (
+                    experiment.name.as_str(),
+                    experiment.part_name(parts[counters.experiment]),
+                )
+            })
     }
 
     /// Counts a decision for the device's parts in the strategy's experiments, and the device of a
@@ -156,14 +172,14 @@ impl ServedExperiments {
         if parts.is_empty() {
             return None;
         }
-        self.counters[strategy].iter().find_map(|PartCounters { experiment, .. }| {
-            match parts[*experiment] {
+        self.counters[strategy]
+            .iter()
+            .find_map(|PartCounters { experiment, .. }| match parts[*experiment] {
                 Assignment::Bucket(bucket) => {
                     self.experiments[*experiment].buckets[usize::from(bucket)].tag
                 }
                 _ => None,
-            }
-        })
+            })
     }
 }
 

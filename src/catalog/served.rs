@@ -64,12 +64,19 @@ impl ServedPlatform {
     fn new(platform: Arc<Platform>, strategies: &[Strategy], telemetry: &Telemetry) -> Self {
         let mut decisions = vec![None; strategies.len()];
         for index in platform.strategies() {
-            let Strategy { name, is_shadow, .. } = &strategies[index];
+            let Strategy {
+                name, is_shadow, ..
+            } = &strategies[index];
             decisions[index] = Some(telemetry.decisions(&platform.name, name, *is_shadow));
         }
         let failures =
             telemetry.platform_failures(&platform.name, Failure::ALL.map(Failure::as_str));
-        Self { route: telemetry.platform_route(&platform.name), platform, decisions, failures }
+        Self {
+            route: telemetry.platform_route(&platform.name),
+            platform,
+            decisions,
+            failures,
+        }
     }
 
     /// Counts a decision of a mapped strategy.
@@ -108,7 +115,9 @@ impl Catalog {
             indexes.max().is_none_or(|index| index < strategies.len()),
             "a platform refers to a missing strategy"
         );
-        let has_values = strategies.iter().any(|strategy| !strategy.values.is_empty());
+        let has_values = strategies
+            .iter()
+            .any(|strategy| !strategy.values.is_empty());
         let served = |platform| ServedPlatform::new(platform, &strategies, telemetry);
         let platforms = platforms.into_iter().map(served).collect();
         let caps = ServedCaps::new(vec![None; strategies.len()]);
@@ -134,7 +143,10 @@ impl Catalog {
     #[must_use]
     pub fn with_experiments(self, experiments: Vec<Experiment>, telemetry: &Telemetry) -> Self {
         let experiments = ServedExperiments::new(experiments, self.strategies(), telemetry);
-        Self { experiments: Arc::new(experiments), ..self }
+        Self {
+            experiments: Arc::new(experiments),
+            ..self
+        }
     }
 
     /// Sets the strategies' caps, by index.
@@ -145,7 +157,10 @@ impl Catalog {
     #[must_use]
     pub fn with_caps(self, caps: Vec<Option<Arc<Cap>>>) -> Self {
         assert_eq!(caps.len(), self.strategies.len(), "an entry per strategy");
-        Self { caps: ServedCaps::new(caps), ..self }
+        Self {
+            caps: ServedCaps::new(caps),
+            ..self
+        }
     }
 
     /// Sets the access control of the `/v1` routes.
@@ -157,7 +172,10 @@ impl Catalog {
     /// Sets the id of the configuration, for logs.
     #[must_use]
     pub fn with_config_id(self, id: &str) -> Self {
-        Self { config_id: id.into(), ..self }
+        Self {
+            config_id: id.into(),
+            ..self
+        }
     }
 
     /// The id of the configuration.
@@ -206,17 +224,23 @@ impl Catalog {
     /// Finds an audience by name. A linear search: with few audiences, faster than hashing.
     #[inline]
     pub fn audience(&self, name: &str) -> Option<&Audience> {
-        self.audiences.iter().find(|audience| audience.name.as_str() == name)
+        self.audiences
+            .iter()
+            .find(|audience| audience.name.as_str() == name)
     }
 
     /// Whether strategies ask for values of the members of an audience that is served without any,
     /// for each audience.
     pub fn are_tiers_missing(&self) -> impl Iterator<Item = bool> {
         let entries = || self.strategies().flat_map(|strategy| &strategy.values);
-        self.audiences.iter().enumerate().map(move |(index, audience)| {
-            let asks = |entry: &ValueEntry| entry.audience == Some(index) && entry.asks_for_value();
-            audience.has_no_values() && entries().any(asks)
-        })
+        self.audiences
+            .iter()
+            .enumerate()
+            .map(move |(index, audience)| {
+                let asks =
+                    |entry: &ValueEntry| entry.audience == Some(index) && entry.asks_for_value();
+                audience.has_no_values() && entries().any(asks)
+            })
     }
 
     /// Finds the index of a strategy by name.
@@ -232,13 +256,17 @@ impl Catalog {
 
     /// Finds a platform by name.
     pub fn platform_named(&self, name: &str) -> Option<&ServedPlatform> {
-        self.platforms.iter().find(|served| served.platform.name == name)
+        self.platforms
+            .iter()
+            .find(|served| served.platform.name == name)
     }
 
     /// Finds a platform by the path of its route. A linear search: a pod has few platforms.
     #[inline]
     pub fn platform_at(&self, path: &str) -> Option<&ServedPlatform> {
-        self.platforms.iter().find(|served| served.platform.path == path)
+        self.platforms
+            .iter()
+            .find(|served| served.platform.path == path)
     }
 
     /// Decides about a device with these keys by the strategy at `index`, and counts the decision,
@@ -274,7 +302,11 @@ impl Catalog {
 
     /// Number of strategies and of their buckets beyond the limit of sketches.
     pub fn without_reach(&self) -> usize {
-        let without = self.strategies.iter().filter(|served| served.reach.is_none()).count();
+        let without = self
+            .strategies
+            .iter()
+            .filter(|served| served.reach.is_none())
+            .count();
         without + self.experiments.without_reach()
     }
 
@@ -299,12 +331,21 @@ impl Catalog {
     /// If there is no strategy at `index`.
     #[inline]
     pub fn changes_in(&self, index: usize, decision: Decision, at: Instant) -> Option<Duration> {
-        let ServedStrategy { strategy, is_per_request, .. } = &self.strategies[index];
+        let ServedStrategy {
+            strategy,
+            is_per_request,
+            ..
+        } = &self.strategies[index];
         let schedule = || strategy.schedule.as_ref()?.changes_in(at);
         match decision.reason {
             Reason::NotScheduled => schedule(),
             _ if *is_per_request => Some(Duration::ZERO),
-            _ => self.caps.ends_in(index, at).into_iter().chain(schedule()).min(),
+            _ => self
+                .caps
+                .ends_in(index, at)
+                .into_iter()
+                .chain(schedule())
+                .min(),
         }
     }
 
@@ -366,7 +407,8 @@ impl Catalog {
         attributes: &dyn Attributes,
     ) -> Decision {
         let membership = |audience| self.membership(audience, keys, false);
-        self.strategy(index).decide(attributes, membership, |_| Tier::Unknown)
+        self.strategy(index)
+            .decide(attributes, membership, |_| Tier::Unknown)
     }
 
     /// A copy of the catalog with some audiences replaced, and the current tables of the caps.
@@ -392,10 +434,14 @@ impl Catalog {
 
     /// Whether every required audience has a snapshot.
     pub fn is_complete(&self) -> bool {
-        self.audiences.iter().all(|audience| !audience.required || audience.snapshot.is_some())
+        self.audiences
+            .iter()
+            .all(|audience| !audience.required || audience.snapshot.is_some())
     }
 }
 
 fn has_sha1(audiences: &[Audience]) -> bool {
-    audiences.iter().any(|audience| audience.key_digest() == Some(KeyDigest::Sha1))
+    audiences
+        .iter()
+        .any(|audience| audience.key_digest() == Some(KeyDigest::Sha1))
 }

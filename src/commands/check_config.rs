@@ -48,15 +48,26 @@ struct Summary<'a>(&'a Assembly);
 
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Config { server, store, audiences, strategies, experiments, platforms, .. } =
-            &self.0.config;
+        let Config {
+            server,
+            store,
+            audiences,
+            strategies,
+            experiments,
+            platforms,
+            ..
+        } = &self.0.config;
         let every = Time(store.poll_interval);
         writeln!(f, "store      {}, polled every {every}", store.url)?;
         writeln!(f, "decisions  {}", server.listen)?;
         writeln!(f, "admin      {}", server.admin_listen)?;
         writeln!(f, "own API    {}", api(&self.0.config))?;
         for audience in audiences {
-            let word = if audience.required { "required" } else { "optional" };
+            let word = if audience.required {
+                "required"
+            } else {
+                "optional"
+            };
             write!(f, "audience   {}: {word}", audience.name)?;
             match audience.max_age {
                 Some(age) => writeln!(f, ", unavailable after {}", Time(age))?,
@@ -77,10 +88,19 @@ impl Display for Summary<'_> {
             writeln!(f, "experiment {name}: buckets {}", names.join(", "))?;
         }
         for platform in platforms {
-            let PlatformConfig { name, kind, path, strategies, .. } = platform;
+            let PlatformConfig {
+                name,
+                kind,
+                path,
+                strategies,
+                ..
+            } = platform;
             let (count, access) = (strategies.len(), access(platform));
             let noun = if count == 1 { "strategy" } else { "strategies" };
-            writeln!(f, "platform   {name}: {kind} at {path}, {count} {noun}, {access}")?;
+            writeln!(
+                f,
+                "platform   {name}: {kind} at {path}, {count} {noun}, {access}"
+            )?;
         }
         for warning in self.0.warnings(true) {
             writeln!(f, "warning    {warning}")?;
@@ -92,8 +112,15 @@ impl Display for Summary<'_> {
 /// Callers of rtad's own routes, and the address that serves them.
 fn api(config: &Config) -> String {
     let api = &config.server.api;
-    let port = api.listen.map_or("the decision port".to_owned(), |address| address.to_string());
-    match (api.token_files.is_empty(), api.listen.is_some() || api.public) {
+    let port = api
+        .listen
+        .map_or("the decision port".to_owned(), |address| {
+            address.to_string()
+        });
+    match (
+        api.token_files.is_empty(),
+        api.listen.is_some() || api.public,
+    ) {
         (false, _) => format!("{port}, with a token"),
         (true, false) if !config.platforms.is_empty() => "closed beside platforms".to_owned(),
         (true, _) => format!("{port}, open to every caller"),
@@ -103,14 +130,25 @@ fn api(config: &Config) -> String {
 impl Summary<'_> {
     /// Which devices get a bid, and when.
     fn rule(&self, strategy: &StrategyConfig) -> String {
-        let Config { audiences, experiments: configs, .. } = &self.0.config;
+        let Config {
+            audiences,
+            experiments: configs,
+            ..
+        } = &self.0.config;
         let list = |names: &[AudienceName]| {
-            names.iter().map(AudienceName::as_str).collect::<Vec<_>>().join(", ")
+            names
+                .iter()
+                .map(AudienceName::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let when = strategy.when.as_ref().map(|when| {
             let index = |name: &AudienceName| audiences.iter().position(|it| it.name == *name);
             let rule = when.rule(&index, &PartNames::of(configs));
-            rule.to_text(&|index| audiences[index].name.to_string(), &experiments(configs))
+            rule.to_text(
+                &|index| audiences[index].name.to_string(),
+                &experiments(configs),
+            )
         });
         let mut conditions = Vec::new();
         if !strategy.include.is_empty() {
@@ -121,14 +159,24 @@ impl Summary<'_> {
         }
         conditions.extend(when.map(|when| format!("if {when}")));
         conditions.extend(strategy.schedule().map(|_| "by its schedule".to_owned()));
-        let bid = if strategy.shadow { "in shadow, bid" } else { "bid" };
+        let bid = if strategy.shadow {
+            "in shadow, bid"
+        } else {
+            "bid"
+        };
         format!("{bid} {}", conditions.join(", "))
     }
 }
 
 /// The number of devices that get a bid on this pod.
 fn limit(cap: &CapConfig) -> String {
-    let CapConfig { unique_devices, per, time_zone, share, leased } = cap;
+    let CapConfig {
+        unique_devices,
+        per,
+        time_zone,
+        share,
+        leased,
+    } = cap;
     let (devices, per) = (cap.capacity(), per.as_str());
     let of = match share {
         Some(share) if *share < 1.0 => format!(", {share} of {unique_devices}"),

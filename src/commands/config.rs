@@ -22,8 +22,14 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) fn flags(&self) -> Flags {
-        let given = [("server.listen", &self.listen), ("server.admin_listen", &self.admin_listen)];
-        given.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect()
+        let given = [
+            ("server.listen", &self.listen),
+            ("server.admin_listen", &self.admin_listen),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value.clone()?)))
+            .collect()
     }
 }
 

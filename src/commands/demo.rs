@@ -54,15 +54,22 @@ pub(super) struct Demo {
 }
 
 pub(super) async fn demo(arguments: Demo) -> Result<(), CommandFailure> {
-    let Demo { devices, dir, ports } = arguments;
+    let Demo {
+        devices,
+        dir,
+        ports,
+    } = arguments;
     let url = dir.display().to_string();
     std::fs::create_dir_all(&dir).map_err(|source| DemoError::Directory { dir, source })?;
     let writer = StoreWriter::open(&url).map_err(DemoError::Store)?;
     publish(&writer, devices).await?;
     let mut flags = ports.flags();
     flags.push(("store.url", url));
-    let mut assembly =
-        Assembly::read(Some(("demo", PLATFORM)), |name| std::env::var(name).ok(), &flags)?;
+    let mut assembly = Assembly::read(
+        Some(("demo", PLATFORM)),
+        |name| std::env::var(name).ok(),
+        &flags,
+    )?;
     assembly.config.serve_all(vec![name()]);
     let unchanged = assembly.clone();
     let mut signals = Signals::listen()?;
@@ -75,9 +82,14 @@ pub(super) async fn demo(arguments: Demo) -> Result<(), CommandFailure> {
     let key = |index| DeviceKey::of_canonical(synth.id(index).as_bytes());
     // The first further device that is not a false positive.
     let catalog = running.serving().load_full();
-    let snapshot = catalog.audience(AUDIENCE).and_then(|audience| audience.available());
+    let snapshot = catalog
+        .audience(AUDIENCE)
+        .and_then(|audience| audience.available());
     let is_new = |key: &DeviceKey| snapshot.is_none_or(|snapshot| !snapshot.contains(key));
-    let new_user = (devices..).map(key).find(is_new).expect("no filter contains every key");
+    let new_user = (devices..)
+        .map(key)
+        .find(is_new)
+        .expect("no filter contains every key");
     let (member, new_user) = (hex(key(0)), hex(new_user));
     let (rejected, accepted) = (tencent_request(&member), tencent_request(&new_user));
     drop(catalog);
@@ -124,10 +136,15 @@ fn hex(key: DeviceKey) -> String {
 
 /// A request of Tencent for the device with this IDFA, for `printf`: POSIX has octal escapes only.
 fn tencent_request(idfa_md5: &str) -> String {
-    let device =
-        tencent::Device { idfa_md5sum: Some(idfa_md5.to_owned().into()), ..Default::default() };
-    let request =
-        tencent::RtaRequest { id: Some("r1".into()), device: Some(device), ..Default::default() };
+    let device = tencent::Device {
+        idfa_md5sum: Some(idfa_md5.to_owned().into()),
+        ..Default::default()
+    };
+    let request = tencent::RtaRequest {
+        id: Some("r1".into()),
+        device: Some(device),
+        ..Default::default()
+    };
     let escaped = |byte: u8| match byte.is_ascii_alphanumeric() {
         true => char::from(byte).to_string(),
         false => format!("\\{byte:03o}"),
@@ -144,8 +161,9 @@ async fn publish(writer: &StoreWriter, devices: u64) -> Result<(), DemoError> {
         return Ok(());
     }
     let synth = Synth::new(IdKind::Idfa, SEED);
-    let mut keys: Vec<DeviceKey> =
-        (0..devices).map(|index| DeviceKey::of_canonical(synth.id(index).as_bytes())).collect();
+    let mut keys: Vec<DeviceKey> = (0..devices)
+        .map(|index| DeviceKey::of_canonical(synth.id(index).as_bytes()))
+        .collect();
     keys.sort_unstable();
     let spec = FilterSpec::for_fpr(FilterKind::Block512, TARGET_FPR)?;
     let publication = writer.publish(base).await?;
@@ -156,7 +174,11 @@ async fn publish(writer: &StoreWriter, devices: u64) -> Result<(), DemoError> {
         publication.put_chunk(chunk).await?;
     }
     let tool = concat!("rtad ", env!("CARGO_PKG_VERSION"), " demo").to_owned();
-    let report = BuildReport { tool, rows: devices, ..BuildReport::default() };
+    let report = BuildReport {
+        tool,
+        rows: devices,
+        ..BuildReport::default()
+    };
     let manifest = manifest.finish(name(), publication.generation(), now_unix_seconds(), report);
     publication.commit(&manifest).await?;
     Ok(())

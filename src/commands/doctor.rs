@@ -38,8 +38,10 @@ pub(super) struct Doctor {
 
 /// Prints all parts, those that could not be had with the reason.
 pub(super) fn run(arguments: &Doctor) -> Result<(), CommandFailure> {
-    let mut bundle =
-        format!("# rtad doctor, {}\n", humantime::format_rfc3339_seconds(SystemTime::now()));
+    let mut bundle = format!(
+        "# rtad doctor, {}\n",
+        humantime::format_rfc3339_seconds(SystemTime::now())
+    );
     let mut missing = Vec::new();
     let _ = write!(bundle, "\n## Versions and limits\n\n{}", Machine);
     let config = read_config(arguments.config.as_ref(), &Vec::new()).map(|it| it.config);
@@ -53,10 +55,16 @@ pub(super) fn run(arguments: &Doctor) -> Result<(), CommandFailure> {
     }
     let server = config.map_or_else(|_| ServerConfig::default(), |config| config.server);
     let address = arguments.admin.unwrap_or_else(|| admin_address(&server));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     for (title, path, part) in [
         ("Readiness", "/readyz", "the pod's readiness"),
-        ("Status, with the last polls", "/v1/status", "the pod's status"),
+        (
+            "Status, with the last polls",
+            "/v1/status",
+            "the pod's status",
+        ),
     ] {
         let answer = runtime.block_on(get(address, path));
         if answer.is_err() {
@@ -73,7 +81,11 @@ pub(super) fn run(arguments: &Doctor) -> Result<(), CommandFailure> {
 }
 
 fn section(bundle: &mut String, title: &str, language: &str, text: &str) {
-    let _ = writeln!(bundle, "\n## {title}\n\n```{language}\n{}\n```", text.trim_end());
+    let _ = writeln!(
+        bundle,
+        "\n## {title}\n\n```{language}\n{}\n```",
+        text.trim_end()
+    );
 }
 
 /// The admin port as this machine reaches it.
@@ -124,12 +136,16 @@ impl Display for Machine {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let kernel = rustix::system::uname();
         let (system, release) = (kernel.sysname().to_string_lossy(), kernel.release());
-        let (release, machine) = (release.to_string_lossy(), kernel.machine().to_string_lossy());
+        let (release, machine) = (
+            release.to_string_lossy(),
+            kernel.machine().to_string_lossy(),
+        );
         let memory = rustix::system::sysinfo();
         let bytes = |units: u64| ByteSize(units * u64::from(memory.mem_unit)).to_string();
         let cgroup = Headroom::default().available_bytes();
-        let cgroup =
-            cgroup.map_or("no limit".to_owned(), |left| format!("{} left", ByteSize(left)));
+        let cgroup = cgroup.map_or("no limit".to_owned(), |left| {
+            format!("{} left", ByteSize(left))
+        });
         let cpus = std::thread::available_parallelism();
         let cpus = cpus.map_or("unknown".to_owned(), |cpus| cpus.to_string());
         let pages = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
@@ -139,10 +155,23 @@ impl Display for Machine {
             ("rtad", env!("CARGO_PKG_VERSION").to_owned()),
             ("system", format!("{system} {release}, {machine}")),
             ("CPUs of the cgroup", cpus),
-            ("memory", format!("{}, {} unused", bytes(memory.totalram), bytes(memory.freeram))),
+            (
+                "memory",
+                format!(
+                    "{}, {} unused",
+                    bytes(memory.totalram),
+                    bytes(memory.freeram)
+                ),
+            ),
             ("memory of the cgroup", cgroup),
-            ("open files", format!("{}, at most {}", limit(files.current), limit(files.maximum))),
-            ("transparent huge pages", pages.map_or("unknown".to_owned(), |it| it.trim().into())),
+            (
+                "open files",
+                format!("{}, at most {}", limit(files.current), limit(files.maximum)),
+            ),
+            (
+                "transparent huge pages",
+                pages.map_or("unknown".to_owned(), |it| it.trim().into()),
+            ),
             ("variables", variables()),
         ] {
             writeln!(f, "- {name}: {value}")?;
@@ -156,5 +185,9 @@ fn variables() -> String {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let mut names: Vec<_> = names.filter(|name| name.starts_with("RTAD_")).collect();
     names.sort_unstable();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
 }

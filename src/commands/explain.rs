@@ -49,7 +49,9 @@ fn encoding(word: &str) -> Result<Input, String> {
     if word == "auto" {
         return Ok(Input(None));
     }
-    word.parse().map(|encoding| Input(Some(encoding))).map_err(|error| format!("{error}, auto"))
+    word.parse()
+        .map(|encoding| Input(Some(encoding)))
+        .map_err(|error| format!("{error}, auto"))
 }
 
 pub(super) fn run(arguments: Explain) -> Result<(), CommandFailure> {

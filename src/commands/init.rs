@@ -42,7 +42,12 @@ fn kinds() -> PossibleValuesParser {
 }
 
 pub(super) fn run(arguments: Init) -> Result<(), CommandFailure> {
-    let Init { file, store, platforms, audience } = arguments;
+    let Init {
+        file,
+        store,
+        platforms,
+        audience,
+    } = arguments;
     // Before any question: an answer for nothing is a nuisance.
     if file.exists() {
         return Err(InitError::Exists(file).into());
@@ -75,9 +80,14 @@ fn config(store: &str, audience: &AudienceName, platforms: &[String]) -> String 
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let (store, audience) = (quoted(store), quoted(audience.as_str()));
     // An inserted value may contain the other placeholder.
-    let parts = HEAD.split("STORE").map(|part| part.replace("AUDIENCE", &audience));
+    let parts = HEAD
+        .split("STORE")
+        .map(|part| part.replace("AUDIENCE", &audience));
     let mut text = parts.collect::<Vec<_>>().join(&store);
-    for kind in KINDS.iter().filter(|kind| platforms.iter().any(|it| it == kind.rules.word)) {
+    for kind in KINDS
+        .iter()
+        .filter(|kind| platforms.iter().any(|it| it == kind.rules.word))
+    {
         let _ = write!(text, "\n{}", kind.example);
     }
     text
@@ -86,7 +96,10 @@ fn config(store: &str, audience: &AudienceName, platforms: &[String]) -> String 
 fn ask_for_store() -> Result<String, CommandFailure> {
     require_terminal("--store")?;
     let prompt = Input::new().with_prompt("Folder or bucket of the snapshots");
-    prompt.default(STORE.to_owned()).interact_text().map_err(not_answered)
+    prompt
+        .default(STORE.to_owned())
+        .interact_text()
+        .map_err(not_answered)
 }
 
 fn ask_for_platforms() -> Result<Vec<String>, CommandFailure> {
@@ -94,13 +107,18 @@ fn ask_for_platforms() -> Result<Vec<String>, CommandFailure> {
     let words: Vec<_> = KINDS.iter().map(|kind| kind.rules.word).collect();
     let prompt = MultiSelect::new().with_prompt("Platforms (space selects, enter ends)");
     let chosen = prompt.items(&words).interact().map_err(not_answered)?;
-    Ok(chosen.into_iter().map(|index| words[index].to_owned()).collect())
+    Ok(chosen
+        .into_iter()
+        .map(|index| words[index].to_owned())
+        .collect())
 }
 
 fn require_terminal(flag: &str) -> Result<(), CommandFailure> {
     match std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
         true => Ok(()),
-        false => Err(CommandFailure::Usage(format!("{flag}: required without a terminal"))),
+        false => Err(CommandFailure::Usage(format!(
+            "{flag}: required without a terminal"
+        ))),
     }
 }
 
@@ -111,14 +129,23 @@ fn not_answered(error: dialoguer::Error) -> CommandFailure {
 
 /// Writes a file that does not exist yet, whole or not at all.
 fn write_new(file: &Path, text: &str) -> Result<(), InitError> {
-    let failed = |source| InitError::Write { file: file.to_owned(), source };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let failed = |source| InitError::Write {
+        file: file.to_owned(),
+        source,
+    };
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let mut builder = tempfile::Builder::new();
     // The service runs as another user; secrets are in files of their own.
     let builder = builder.permissions(Permissions::from_mode(0o644));
-    let mut aside = builder.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+    let mut aside = builder
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .map_err(failed)?;
     aside.write_all(text.as_bytes()).map_err(failed)?;
     aside.as_file().sync_all().map_err(failed)?;
-    aside.persist_noclobber(file).map_err(|error| failed(error.error))?;
+    aside
+        .persist_noclobber(file)
+        .map_err(|error| failed(error.error))?;
     Ok(())
 }

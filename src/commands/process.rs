@@ -13,7 +13,9 @@ where
 {
     let level = std::env::var("RTAD_LOG").map_or(Ok(LogLevel::default()), |level| level.parse());
     init_logging(level.map_err(|error| CommandFailure::Usage(format!("RTAD_LOG: {error}")))?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let result = runtime.block_on(command());
     // Closes connections that outlived the drain, without waiting for their workers.
     runtime.shutdown_background();

@@ -16,8 +16,14 @@ fn configuration_reference_lists_every_flag_of_serve() {
     let reference = page("configuration.md");
     let program = Cli::command();
     let serve = program.find_subcommand("serve").expect("a command");
-    for flag in serve.get_arguments().filter_map(|argument| argument.get_long()) {
+    for flag in serve
+        .get_arguments()
+        .filter_map(|argument| argument.get_long())
+    {
         let is_listed = flag == "config" || reference.contains(&format!("**Flag:** `--{flag}`"));
-        assert!(is_listed, "--{flag}: a line of FLAGS in src/config/reference.rs");
+        assert!(
+            is_listed,
+            "--{flag}: a line of FLAGS in src/config/reference.rs"
+        );
     }
 }

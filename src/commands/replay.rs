@@ -55,19 +55,30 @@ enum Assertion {
 fn share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|text| text.parse().ok());
     let number = number.filter(|number: &f64| (0.0..=100.0).contains(number));
-    number.map(|number| number / 100.0).ok_or_else(|| "accepted: 0% to 100%".to_owned())
+    number
+        .map(|number| number / 100.0)
+        .ok_or_else(|| "accepted: 0% to 100%".to_owned())
 }
 
 pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
     // A lookup reads the store, whose snapshots may be signed.
-    let uses = if arguments.lookup { ConfigUse::All } else { ConfigUse::Rules };
+    let uses = if arguments.lookup {
+        ConfigUse::All
+    } else {
+        ConfigUse::Rules
+    };
     let after = read_rules(&arguments.config, uses)?;
-    let before = arguments.against.as_ref().map(|file| read_rules(file, ConfigUse::Rules));
+    let before = arguments
+        .against
+        .as_ref()
+        .map(|file| read_rules(file, ConfigUse::Rules));
     let before = before.transpose()?;
     let replay = Replay::open(&arguments.logs)?;
     let bar = progress_bar(replay.rows());
     let snapshots = arguments.lookup.then(|| load(after.clone())).transpose()?;
-    let report = replay.run(&after, before.as_ref(), snapshots.as_ref(), |rows| bar.inc(rows));
+    let report = replay.run(&after, before.as_ref(), snapshots.as_ref(), |rows| {
+        bar.inc(rows)
+    });
     bar.finish_and_clear();
     let report = report?;
     let text = match arguments.json {
@@ -77,7 +88,11 @@ pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
     // A closed pipe is not an error.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     let share = report.open_share();
-    match arguments.assert.map(|Assertion::Unchanged| 0.0).or(arguments.max_change) {
+    match arguments
+        .assert
+        .map(|Assertion::Unchanged| 0.0)
+        .or(arguments.max_change)
+    {
         Some(most) if share > most => {
             let (share, most) = (100.0 * share, 100.0 * most);
             let reason =
@@ -103,7 +118,9 @@ fn read_rules(file: &Path, uses: ConfigUse) -> Result<Assembly, CommandFailure> 
 /// Loads all audiences of a config from its store, and refuses a strategy's audience that cannot be
 /// served: its decisions would be reported as changes.
 fn load(assembly: Assembly) -> Result<Snapshots, CommandFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let mut assembly = assembly;
         let store = find_audiences(&mut assembly.config).await?;
@@ -112,7 +129,9 @@ fn load(assembly: Assembly) -> Result<Snapshots, CommandFailure> {
         // Counts are in the pods.
         plan.caps.clear();
         // The age today says nothing about the time of the rows.
-        plan.audiences.iter_mut().for_each(|audience| audience.max_age = None);
+        plan.audiences
+            .iter_mut()
+            .for_each(|audience| audience.max_age = None);
         let sync = Syncer::new(store, plan, shared.clone());
         sync.poll_matching(|_| true).await;
         let catalog = sync.serving().load_full();
@@ -121,7 +140,10 @@ fn load(assembly: Assembly) -> Result<Snapshots, CommandFailure> {
             return Err(CommandFailure::NotLoaded(missing.join("\n")));
         }
         let keys = KeyMaker::with_extra_blanks(&assembly.config.ids.blank);
-        Ok(Snapshots::new(catalog, IdReader::new(keys, &shared.telemetry)))
+        Ok(Snapshots::new(
+            catalog,
+            IdReader::new(keys, &shared.telemetry),
+        ))
     })
 }
 
@@ -133,7 +155,10 @@ fn missing(catalog: &Catalog, history: &SyncHistory) -> Vec<String> {
     let line = |audience: &Audience| {
         let error = history.last(&audience.name).and_then(|last| last.error);
         let cause = error.unwrap_or_else(|| "it has expired or is disabled".to_owned());
-        format!("--lookup: audience {} cannot be looked up: {cause}", audience.name)
+        format!(
+            "--lookup: audience {} cannot be looked up: {cause}",
+            audience.name
+        )
     };
     missing.map(line).collect()
 }

@@ -28,7 +28,12 @@ pub(super) struct Serve {
 }
 
 pub(super) async fn serve(arguments: Serve) -> Result<(), CommandFailure> {
-    let Serve { config: file, ports, store, workers } = arguments;
+    let Serve {
+        config: file,
+        ports,
+        store,
+        workers,
+    } = arguments;
     let mut flags = ports.flags();
     flags.extend(store.map(|store| ("store.url", store)));
     flags.extend(workers.map(|workers| ("server.workers", workers)));

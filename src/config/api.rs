@@ -36,7 +36,12 @@ impl ApiConfig {
     }
 
     pub(super) fn check(&mut self, d: &mut Document<'_>) {
-        let Self { listen, token_files, public, tokens } = self;
+        let Self {
+            listen,
+            token_files,
+            public,
+            tokens,
+        } = self;
         if *public && (listen.is_some() || !token_files.is_empty()) {
             let accepted = "public = true alone, or listen and token_files without it";
             d.mistake("server.api.public", "contradicts the other keys", accepted);
@@ -47,13 +52,19 @@ impl ApiConfig {
             d.mistake("server.api", "opens rtad's own routes to nobody", accepted);
         }
         for (index, file) in token_files.iter().enumerate() {
-            tokens.extend(read_tokens(d, &format!("server.api.token_files[{index}]"), file));
+            tokens.extend(read_tokens(
+                d,
+                &format!("server.api.token_files[{index}]"),
+                file,
+            ));
         }
     }
 }
 
 fn read_tokens(d: &mut Document<'_>, key: &str, file: &str) -> Vec<Secret> {
-    let Some(text) = d.read_file(key, file) else { return Vec::new() };
+    let Some(text) = d.read_file(key, file) else {
+        return Vec::new();
+    };
     let found = match parse_tokens(&text) {
         Ok(tokens) => {
             let header = |token: &Vec<u8>| Secret::new([b"Bearer ", &token[..]].concat());

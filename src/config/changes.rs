@@ -25,15 +25,21 @@ fn compare_tables(prefix: &str, new: &Table, old: &Table, changed: &mut Vec<Stri
     keys.sort_unstable();
     keys.dedup();
     for key in keys {
-        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let path = if prefix.is_empty() {
+            key.clone()
+        } else {
+            format!("{prefix}.{key}")
+        };
         match (new.get(key), old.get(key)) {
             (Some(new), Some(old)) if new == old => {}
             (Some(Value::Table(new)), Some(Value::Table(old))) => {
                 compare_tables(&path, new, old, changed);
             }
             (new, old) => {
-                match (new.map_or(Some(Table::new()), named), old.map_or(Some(Table::new()), named))
-                {
+                match (
+                    new.map_or(Some(Table::new()), named),
+                    old.map_or(Some(Table::new()), named),
+                ) {
                     (Some(new), Some(old)) => compare_tables(&path, &new, &old, changed),
                     _ => changed.push(path),
                 }

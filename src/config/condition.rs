@@ -64,12 +64,19 @@ impl<'de> Deserialize<'de> for Condition {
             type Value = Condition;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "the name of an audience, or a table of {}", FIELDS.join(", "))
+                write!(
+                    f,
+                    "the name of an audience, or a table of {}",
+                    FIELDS.join(", ")
+                )
             }
 
             fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Condition, E> {
                 let audience = name.parse().map_err(|_| E::custom(NAME))?;
-                Ok(Condition { audience: Some(audience), ..Condition::default() })
+                Ok(Condition {
+                    audience: Some(audience),
+                    ..Condition::default()
+                })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Condition, A::Error> {
@@ -105,31 +112,42 @@ impl<'de> Deserialize<'de> for Condition {
 }
 
 fn attribute_named(name: &str) -> Option<Attribute> {
-    Attribute::ALL.into_iter().find(|attribute| attribute.as_str() == name)
+    Attribute::ALL
+        .into_iter()
+        .find(|attribute| attribute.as_str() == name)
 }
 
 impl Condition {
     fn groups(&self) -> impl Iterator<Item = (&'static str, &Vec<Self>)> {
         let groups = [("any", &self.any), ("all", &self.all), ("none", &self.none)];
-        groups.into_iter().filter_map(|(word, group)| Some((word, group.as_ref()?)))
+        groups
+            .into_iter()
+            .filter_map(|(word, group)| Some((word, group.as_ref()?)))
     }
 
     /// The condition itself, and all inside it.
     pub(super) fn flat(&self) -> Vec<&Self> {
-        let inner = self.groups().flat_map(|(_, group)| group).flat_map(Self::flat);
+        let inner = self
+            .groups()
+            .flat_map(|(_, group)| group)
+            .flat_map(Self::flat);
         std::iter::once(self).chain(inner).collect()
     }
 
     /// Whether it depends on a part in this experiment.
     pub(super) fn reads_experiment(&self, name: &str) -> bool {
         let is_of = |part: &String| part.split_once(':').is_some_and(|(of, _)| of == name);
-        self.flat().iter().any(|condition| condition.bucket.iter().any(is_of))
+        self.flat()
+            .iter()
+            .any(|condition| condition.bucket.iter().any(is_of))
     }
 
     /// Whether it names a part of an experiment that `parts` do not know.
     pub(super) fn has_unknown_part(&self, parts: &PartNames) -> bool {
         let is_unknown = |name: &String| parts.find(name).is_none();
-        self.flat().iter().any(|condition| condition.bucket.iter().any(is_unknown))
+        self.flat()
+            .iter()
+            .any(|condition| condition.bucket.iter().any(is_unknown))
     }
 
     /// The rule, with indexes of audiences and experiments; without those that `index` and `parts`
@@ -137,7 +155,10 @@ impl Condition {
     pub fn rule(&self, index: &impl Fn(&AudienceName) -> Option<usize>, parts: &PartNames) -> Rule {
         let audience = self.audience.as_ref().and_then(index).map(Rule::Audience);
         let groups = self.groups().map(|(word, group)| {
-            let rules = group.iter().map(|condition| condition.rule(index, parts)).collect();
+            let rules = group
+                .iter()
+                .map(|condition| condition.rule(index, parts))
+                .collect();
             match word {
                 "any" => Rule::Any(rules),
                 "all" => Rule::All(rules),
@@ -149,7 +170,11 @@ impl Condition {
             Rule::Attribute(*attribute, accepted)
         });
         let leaves = audience.into_iter().chain(attributes);
-        let part = |name: &String| parts.find(name).map(|(index, part)| Rule::Bucket(index, part));
+        let part = |name: &String| {
+            parts
+                .find(name)
+                .map(|(index, part)| Rule::Bucket(index, part))
+        };
         let mut buckets: Vec<_> = self.bucket.iter().filter_map(part).collect();
         let buckets = match buckets.len() {
             0 | 1 => buckets.pop(),
@@ -157,7 +182,11 @@ impl Condition {
         };
         let leaves = leaves.chain(self.absent.map(Rule::Absent)).chain(buckets);
         let mut rules: Vec<_> = leaves.chain(groups).collect();
-        if rules.len() == 1 { rules.remove(0) } else { Rule::All(rules) }
+        if rules.len() == 1 {
+            rules.remove(0)
+        } else {
+            Rule::All(rules)
+        }
     }
 
     /// Notes the mistakes of a condition at `key`. Returns the number of its audiences and
@@ -223,7 +252,11 @@ impl Condition {
             }
         }
         if *self == Self::default() && !d.has_mistake(key) {
-            d.mistake(key, "has no condition", &format!("at least one of {}", FIELDS.join(", ")));
+            d.mistake(
+                key,
+                "has no condition",
+                &format!("at least one of {}", FIELDS.join(", ")),
+            );
         }
         if depth == 0 && leaves > MAX_LEAVES {
             let found = format!("has {leaves} audiences, attributes and buckets");

@@ -47,7 +47,11 @@ pub struct ExperimentConfig {
     pub holdout: Option<SlotRanges>,
     /// Kinds of the id that decides, hashed or not: the first one that the request carries. A
     /// platform's own choice comes before: `cached_deviceid_type` of `tencent`.
-    #[serde(default = "unit", deserialize_with = "kinds", serialize_with = "as_names")]
+    #[serde(
+        default = "unit",
+        deserialize_with = "kinds",
+        serialize_with = "as_names"
+    )]
     pub unit: Vec<IdKind>,
     /// Allows slots to move to other buckets, which takes a new `salt`. Remove it afterwards.
     #[serde(default)]
@@ -89,13 +93,19 @@ impl<'de> Deserialize<'de> for SlotRanges {
         let OneOrMany(texts) = OneOrMany::<String>::deserialize(deserializer)?;
         let ranges: Option<Vec<_>> = texts.iter().map(range).collect();
         let ranges = ranges.filter(|ranges| !ranges.is_empty());
-        ranges.map(Self).ok_or_else(|| D::Error::custom("one or more ranges such as \"0..5000\""))
+        ranges
+            .map(Self)
+            .ok_or_else(|| D::Error::custom("one or more ranges such as \"0..5000\""))
     }
 }
 
 impl Serialize for SlotRanges {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|range| format!("{}..{}", range.start, range.end)))
+        serializer.collect_seq(
+            self.0
+                .iter()
+                .map(|range| format!("{}..{}", range.start, range.end)),
+        )
     }
 }
 
@@ -112,10 +122,16 @@ fn unit() -> Vec<IdKind> {
 fn kinds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IdKind>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
     // A unit is an md5.
-    let unit = |name: &String| name.parse().ok().filter(|kind| KeyDigest::Md5.accepts(*kind));
+    let unit = |name: &String| {
+        name.parse()
+            .ok()
+            .filter(|kind| KeyDigest::Md5.accepts(*kind))
+    };
     let kinds: Option<Vec<IdKind>> = names.iter().map(unit).collect();
     kinds.filter(|kinds| !kinds.is_empty()).ok_or_else(|| {
-        let accepted = IdKind::ALL.into_iter().filter(|kind| KeyDigest::Md5.accepts(*kind));
+        let accepted = IdKind::ALL
+            .into_iter()
+            .filter(|kind| KeyDigest::Md5.accepts(*kind));
         let all = accepted.map(IdKind::as_str).collect::<Vec<_>>().join(", ");
         D::Error::custom(format_args!("a list of one or more of {all}"))
     })
@@ -146,7 +162,9 @@ fn tag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::
 
 impl ExperimentConfig {
     fn layer(&self) -> String {
-        self.layer.clone().unwrap_or_else(|| format!("{}-layer", self.name))
+        self.layer
+            .clone()
+            .unwrap_or_else(|| format!("{}-layer", self.name))
     }
 
     fn salt(&self) -> &str {
@@ -184,7 +202,10 @@ impl ExperimentConfig {
     /// The bucket of a slot.
     fn bucket_of(&self, slot: u32) -> Option<&str> {
         let has = |bucket: &&BucketConfig| bucket.slots.0.iter().any(|range| range.contains(&slot));
-        self.buckets.iter().find(has).map(|bucket| bucket.name.as_str())
+        self.buckets
+            .iter()
+            .find(has)
+            .map(|bucket| bucket.name.as_str())
     }
 
     /// A change after `before` that moves a device to another bucket, or out of its bucket.
@@ -208,7 +229,10 @@ impl ExperimentConfig {
             was.is_some() && was != self.bucket_of(*slot)
         };
         let slot = (0..self.hash.bucket_slots()).find(moves)?;
-        let (was, is) = (before.bucket_of(slot)?, self.bucket_of(slot).unwrap_or(NO_BUCKET));
+        let (was, is) = (
+            before.bucket_of(slot)?,
+            self.bucket_of(slot).unwrap_or(NO_BUCKET),
+        );
         Some(format!("slot {slot} moves from {was} to {is}"))
     }
 }
@@ -227,8 +251,14 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
     let mut tags = 0..u16::MAX;
     let experiments = configs.iter().map(|config| {
         let bucket = |bucket: &BucketConfig| {
-            let tag = bucket.tag().map(|_| tags.next().expect("at most 32 times 100 buckets"));
-            Bucket { name: bucket.name.clone(), slots: Slots(bucket.slots.0.clone()), tag }
+            let tag = bucket
+                .tag()
+                .map(|_| tags.next().expect("at most 32 times 100 buckets"));
+            Bucket {
+                name: bucket.name.clone(),
+                slots: Slots(bucket.slots.0.clone()),
+                tag,
+            }
         };
         Experiment {
             buckets: config.buckets.iter().map(bucket).collect(),
@@ -265,7 +295,11 @@ impl PartNames {
             }
         }
         let layers = configs.iter().map(ExperimentConfig::layer).collect();
-        Self { names, layers, has_replaced: false }
+        Self {
+            names,
+            layers,
+            has_replaced: false,
+        }
     }
 
     /// The parts of the experiments of a document.
@@ -276,7 +310,10 @@ impl PartNames {
             d.is_replaced(&format!("{table}.name")) || (0..config.buckets.len()).any(bucket)
         };
         let has_replaced = configs.iter().enumerate().any(is_replaced);
-        let mut parts = Self { has_replaced, ..Self::of(configs) };
+        let mut parts = Self {
+            has_replaced,
+            ..Self::of(configs)
+        };
         for (index, layer) in parts.layers.iter_mut().enumerate() {
             if d.is_replaced(&format!("experiment[{index}].layer")) {
                 // Others may have got the example's layer too. No layer has a space.
@@ -301,7 +338,10 @@ impl PartNames {
     pub(super) fn by_layer(&self, experiments: Vec<usize>) -> Vec<Vec<usize>> {
         let mut layers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for experiment in experiments {
-            layers.entry(&self.layers[experiment]).or_default().push(experiment);
+            layers
+                .entry(&self.layers[experiment])
+                .or_default()
+                .push(experiment);
         }
         layers.into_values().collect()
     }
@@ -309,7 +349,10 @@ impl PartNames {
     /// The parts that a device may have together in experiments of one layer: a bucket in one of
     /// them at most, and the holdout in all of them.
     pub(super) fn together(&self, experiments: &[usize]) -> impl Iterator<Item = Vec<Assignment>> {
-        let parts = self.names.iter().filter(|(_, of, _)| experiments.contains(of));
+        let parts = self
+            .names
+            .iter()
+            .filter(|(_, of, _)| experiments.contains(of));
         parts.map(|(_, of, part)| {
             let other = match part {
                 Assignment::Bucket(_) => Assignment::NoBucket,

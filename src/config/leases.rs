@@ -64,32 +64,44 @@ impl LeasesConfig {
         const TABLE: &str = "cap_leases";
         let url = self.backend.as_ref().map(Secret::expose);
         let keys = ["backend", "backend_file"];
-        let Some(url) = d.either(TABLE, keys, url, &self.backend_file) else { return };
+        let Some(url) = d.either(TABLE, keys, url, &self.backend_file) else {
+            return;
+        };
         // The URL is UTF-8 if it is in the configuration; a file with other bytes is no URL.
         self.redis.url = String::from_utf8_lossy(&url).into_owned();
         self.redis.namespace.clone_from(&self.namespace);
         self.redis.ca_file = self.backend_ca_file.as_ref().map(|file| d.beside(file));
         if let Some(file) = &self.backend_ca_file {
-            let Some(ca) = d.read_file("cap_leases.backend_ca_file", file) else { return };
+            let Some(ca) = d.read_file("cap_leases.backend_ca_file", file) else {
+                return;
+            };
             self.ca = ca;
         }
         // Connects only when used, but reads the CA file. Its message shows no password.
         if let Err(error) = RedisLeases::connect(&self.redis) {
             let found = format!("is not accepted: {error}");
-            d.mistake(TABLE, &found, "backend, or backend_file with the path of a file");
+            d.mistake(
+                TABLE,
+                &found,
+                "backend, or backend_file with the path of a file",
+            );
         }
     }
 }
 
 fn namespace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     text(deserializer, "1 to 64 of a-z, 0-9, _ and -", |text| {
-        let redis =
-            RedisConfig { namespace: text.to_owned(), ..RedisConfig::new("redis://host", GROUP) };
+        let redis = RedisConfig {
+            namespace: text.to_owned(),
+            ..RedisConfig::new("redis://host", GROUP)
+        };
         redis.validate().is_ok().then(|| text.to_owned())
     })
 }
 
 fn as_redacted<S: Serializer>(url: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
-    let url = url.as_ref().map(|url| redacted(&String::from_utf8_lossy(url.expose())));
+    let url = url
+        .as_ref()
+        .map(|url| redacted(&String::from_utf8_lossy(url.expose())));
     url.serialize(serializer)
 }

@@ -56,10 +56,16 @@ pub struct LogConfig {
     #[serde(deserialize_with = "size::<_, 65536>", serialize_with = "as_size")]
     pub max_file: u64,
     /// Age at which a file is closed. A kill of the process loses at most the rows of this time.
-    #[serde(deserialize_with = "time::<_, _, SECOND, HOUR>", serialize_with = "as_time")]
+    #[serde(
+        deserialize_with = "time::<_, _, SECOND, HOUR>",
+        serialize_with = "as_time"
+    )]
     pub max_age: Duration,
     /// Age at which a file is deleted.
-    #[serde(deserialize_with = "time::<_, _, HOUR, { 3660 * DAY }>", serialize_with = "as_time")]
+    #[serde(
+        deserialize_with = "time::<_, _, HOUR, { 3660 * DAY }>",
+        serialize_with = "as_time"
+    )]
     pub retention: Duration,
     /// Size of all files of the folder, the oldest of which are deleted above it.
     #[serde(deserialize_with = "size::<_, 1_048_576>", serialize_with = "as_size")]
@@ -122,17 +128,27 @@ impl LogConfig {
     ) {
         d.require("log.to", ACCEPTED_FOLDERS);
         self.read_secret(d);
-        let words = vocabulary.failures.iter().copied().chain(Reason::ALL.map(Reason::as_str));
+        let words = vocabulary
+            .failures
+            .iter()
+            .copied()
+            .chain(Reason::ALL.map(Reason::as_str));
         let words: Vec<_> = [ANY_FAILURE].into_iter().chain(words).collect();
         for (index, word) in self.always.iter().enumerate() {
             if !words.contains(&word.as_str()) {
-                d.reject(&format!("log.always[{index}]"), &format!("one of {}", words.join(", ")));
+                d.reject(
+                    &format!("log.always[{index}]"),
+                    &format!("one of {}", words.join(", ")),
+                );
             }
         }
         for index in (0..self.request_ids.len()).filter(|index| self.request_ids[*index].is_empty())
         {
             // It would be the id of every request without one.
-            d.reject(&format!("log.request_ids[{index}]"), "a string that is not empty");
+            d.reject(
+                &format!("log.request_ids[{index}]"),
+                "a string that is not empty",
+            );
         }
         let is_directory = Folder::directory(&self.to).is_some();
         if self.spool.is_none() && !is_directory {
@@ -151,10 +167,16 @@ impl LogConfig {
         self.secret_path = self.key_secret_file.as_ref().map(|file| d.beside(file));
         let secret = self.key_secret.as_ref().map(Secret::expose);
         let keys = ["key_secret", "key_secret_file"];
-        let Some(secret) = d.either("log", keys, secret, &self.key_secret_file) else { return };
+        let Some(secret) = d.either("log", keys, secret, &self.key_secret_file) else {
+            return;
+        };
         if secret.len() < LEAST_SECRET {
             let found = format!("has a secret of {} bytes", secret.len());
-            d.mistake("log", &found, &format!("at least {LEAST_SECRET} random bytes"));
+            d.mistake(
+                "log",
+                &found,
+                &format!("at least {LEAST_SECRET} random bytes"),
+            );
         }
         self.secret = Secret::new(secret);
     }
@@ -163,7 +185,10 @@ impl LogConfig {
     pub(super) fn needs_restart(log: Option<&Self>, other: Option<&Self>) -> bool {
         let settings = |log: Option<&Self>| {
             let secret = Secret::default();
-            log.map(|log| Self { secret, ..log.clone() })
+            log.map(|log| Self {
+                secret,
+                ..log.clone()
+            })
         };
         settings(log) != settings(other)
     }
@@ -175,7 +200,9 @@ impl LogConfig {
 
     /// Directory in which the files are written.
     pub fn directory(&self) -> PathBuf {
-        Folder::directory(&self.to).or_else(|| self.spool.clone()).unwrap_or_default()
+        Folder::directory(&self.to)
+            .or_else(|| self.spool.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -186,6 +213,8 @@ fn folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 }
 
 fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let share = f64::deserialize(deserializer).ok().filter(|share| (0.0..=1.0).contains(share));
+    let share = f64::deserialize(deserializer)
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| D::Error::custom("a number from 0 to 1"))
 }

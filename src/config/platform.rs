@@ -142,8 +142,10 @@ impl PlatformConfig {
         experiment: &ExperimentConfig,
         strategies: &[StrategyConfig],
     ) -> bool {
-        let mut conditions =
-            strategies.iter().filter(|it| self.maps(it)).filter_map(|it| it.when.as_ref());
+        let mut conditions = strategies
+            .iter()
+            .filter(|it| self.maps(it))
+            .filter_map(|it| it.when.as_ref());
         conditions.any(|when| when.reads_experiment(&experiment.name))
     }
 
@@ -157,7 +159,8 @@ impl PlatformConfig {
         let of_experiment = |experiment: &ExperimentConfig| {
             let is_read = self.reads(experiment, strategies);
             let tags = experiment.buckets.iter().filter_map(BucketConfig::tag);
-            tags.map(|tag| if is_read { tag } else { Tag::default() }).collect::<Vec<_>>()
+            tags.map(|tag| if is_read { tag } else { Tag::default() })
+                .collect::<Vec<_>>()
         };
         experiments.iter().flat_map(of_experiment).collect()
     }
@@ -172,7 +175,10 @@ impl PlatformConfig {
     ) {
         // The name is a label value next to those of rtad's own routes.
         if vocabulary.reserved_names.contains(&self.name.as_str()) {
-            d.reject(&format!("{table}.name"), "a name that none of rtad's own routes has");
+            d.reject(
+                &format!("{table}.name"),
+                "a name that none of rtad's own routes has",
+            );
         }
         for (index, header) in self.headers.iter_mut().enumerate() {
             let key = format!("{table}.headers[{index}]");
@@ -243,8 +249,12 @@ pub(super) fn check(
     }
     d.refuse_duplicates("platform", "name");
     d.refuse_duplicates("platform", "path");
-    let is_known =
-        |platform: &PlatformConfig| vocabulary.kinds.iter().any(|kind| kind.word == platform.kind);
+    let is_known = |platform: &PlatformConfig| {
+        vocabulary
+            .kinds
+            .iter()
+            .any(|kind| kind.word == platform.kind)
+    };
     platforms.retain(is_known);
 }
 
@@ -257,7 +267,10 @@ pub(super) fn check_tags(
     vocabulary: &Vocabulary<'_>,
 ) {
     for platform in platforms {
-        let kind = vocabulary.kinds.iter().find(|kind| kind.word == platform.kind);
+        let kind = vocabulary
+            .kinds
+            .iter()
+            .find(|kind| kind.word == platform.kind);
         let most = kind.map_or(u32::MAX, |kind| kind.most_tag_number);
         for (index, experiment) in experiments.iter().enumerate() {
             if !platform.reads(experiment, strategies) {
@@ -267,7 +280,10 @@ pub(super) fn check_tags(
                 let key = format!("experiment[{index}].buckets[{bucket}].tag_number");
                 if config.tag_number.is_some_and(|number| number > most) && !d.has_mistake(&key) {
                     let name = &platform.name;
-                    d.reject(&key, &format!("1 to {most}, which the platform {name} accepts"));
+                    d.reject(
+                        &key,
+                        &format!("1 to {most}, which the platform {name} accepts"),
+                    );
                 }
             }
         }
@@ -282,18 +298,26 @@ pub(super) fn check_values(
     vocabulary: &Vocabulary<'_>,
 ) {
     for platform in platforms {
-        let kind = vocabulary.kinds.iter().find(|kind| kind.word == platform.kind);
+        let kind = vocabulary
+            .kinds
+            .iter()
+            .find(|kind| kind.word == platform.kind);
         let bounds = kind.map_or(&[][..], |kind| kind.value_bounds);
         let is_mapped = |(_, strategy): &(usize, &StrategyConfig)| platform.maps(strategy);
         for (index, strategy) in strategies.iter().enumerate().filter(is_mapped) {
             for (entry, value) in strategy.values.iter().map(ValueConfig::numbers).enumerate() {
                 for bounds in bounds {
-                    let Some(accepted) = bounds.refused(&value) else { continue };
+                    let Some(accepted) = bounds.refused(&value) else {
+                        continue;
+                    };
                     let key = format!("strategy[{index}].value[{entry}].{}", bounds.key.as_str());
                     // Of several platforms, the first one is named.
                     if !d.has_mistake(&key) {
                         let name = &platform.name;
-                        d.reject(&key, &format!("{accepted}, which the platform {name} accepts"));
+                        d.reject(
+                            &key,
+                            &format!("{accepted}, which the platform {name} accepts"),
+                        );
                     }
                 }
             }
@@ -319,7 +343,11 @@ enum Need {
 
 const KEYS: [MappingKey; 7] = {
     const fn key(name: &'static str, need: Need, accepted: &'static str) -> MappingKey {
-        MappingKey { name, accepted, need }
+        MappingKey {
+            name,
+            accepted,
+            need,
+        }
     }
     use Need::{Always, Optional, Protobuf};
     [
@@ -327,9 +355,21 @@ const KEYS: [MappingKey; 7] = {
         key("proto", Protobuf, "a .proto file, beside this one"),
         key("request_message", Protobuf, "a message's full name"),
         key("response_message", Protobuf, "a message's full name"),
-        key("request", Always, "[platform.request] with request_id, strategies, ids and so on"),
-        key("response", Always, "[platform.response] with code, verdicts, accepted and so on"),
-        key("signature", Optional, "[platform.signature] with algorithm, template and so on"),
+        key(
+            "request",
+            Always,
+            "[platform.request] with request_id, strategies, ids and so on",
+        ),
+        key(
+            "response",
+            Always,
+            "[platform.response] with code, verdicts, accepted and so on",
+        ),
+        key(
+            "signature",
+            Optional,
+            "[platform.signature] with algorithm, template and so on",
+        ),
     ]
 };
 
@@ -348,7 +388,12 @@ fn refuse_custom(d: &mut Document<'_>, table: &str, kind: &str) {
 fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig) {
     let body_key = format!("{table}.body");
     let body = platform.body.filter(|_| !d.has_mistake(&body_key));
-    for MappingKey { name, accepted, need } in KEYS {
+    for MappingKey {
+        name,
+        accepted,
+        need,
+    } in KEYS
+    {
         let key = format!("{table}.{name}");
         match (need, body) {
             (Need::Always, _) | (Need::Protobuf, Some(BodyFormat::Protobuf)) => {
@@ -361,7 +406,9 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
             _ => {}
         }
     }
-    platform.is_whole = KEYS.iter().all(|key| !d.has_mistake(&format!("{table}.{}", key.name)));
+    platform.is_whole = KEYS
+        .iter()
+        .all(|key| !d.has_mistake(&format!("{table}.{}", key.name)));
     platform.body = body;
     if let Some(proto) = &platform.proto {
         platform.proto_path = d.beside(&proto.text);
@@ -370,20 +417,38 @@ fn check_custom(d: &mut Document<'_>, table: &str, platform: &mut PlatformConfig
         request.check(d, &format!("{table}.request"));
     }
     if let Some(response) = &mut platform.response {
-        response.check(d, &format!("{table}.response"), body != Some(BodyFormat::Protobuf));
+        response.check(
+            d,
+            &format!("{table}.response"),
+            body != Some(BodyFormat::Protobuf),
+        );
     }
     let caid = format!("{table}.request.caid_separator");
-    if platform.response.as_ref().is_some_and(|it| it.accepted_ids.is_some()) && d.has(&caid) {
+    if platform
+        .response
+        .as_ref()
+        .is_some_and(|it| it.accepted_ids.is_some())
+        && d.has(&caid)
+    {
         // The answer would have ids without their versions.
         d.mistake(&caid, "is given with response.accepted_ids", "one of them");
     }
     if let Some(signature) = &mut platform.signature {
         signature.check(d, &format!("{table}.signature"));
     }
-    if let Some(ResponseConfig { is_whole: true, cache: None, .. }) = &platform.response {
+    if let Some(ResponseConfig {
+        is_whole: true,
+        cache: None,
+        ..
+    }) = &platform.response
+    {
         for key in ["bid_cache", "no_bid_cache"].map(|key| format!("{table}.{key}")) {
             if d.has(&key) {
-                d.mistake(&key, "is written nowhere", "platform.response.cache with its field");
+                d.mistake(
+                    &key,
+                    "is written nowhere",
+                    "platform.response.cache with its field",
+                );
             }
         }
     }
@@ -399,16 +464,27 @@ fn one_of(kinds: &[KindRules]) -> String {
 }
 
 fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    text(deserializer, "a path such as /rta/tencent, not under /v1", |text| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
-        let is_reserved = text == "/" || text == "/v1" || text.starts_with("/v1/");
-        (text.starts_with('/') && !is_reserved && text.len() <= 256 && text.bytes().all(is_plain))
+    text(
+        deserializer,
+        "a path such as /rta/tencent, not under /v1",
+        |text| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+            let is_reserved = text == "/" || text == "/v1" || text.starts_with("/v1/");
+            (text.starts_with('/')
+                && !is_reserved
+                && text.len() <= 256
+                && text.bytes().all(is_plain))
             .then(|| text.to_owned())
-    })
+        },
+    )
 }
 
 fn header_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderName, D::Error> {
-    text(deserializer, "a header's name, such as X-Rta-Token", |text| text.parse().ok())
+    text(
+        deserializer,
+        "a header's name, such as X-Rta-Token",
+        |text| text.parse().ok(),
+    )
 }
 
 fn as_header_name<S: Serializer>(name: &HeaderName, serializer: S) -> Result<S::Ok, S::Error> {

@@ -36,9 +36,15 @@ const TABLES: [(&str, &str); 21] = [
     ("platform[].request.id_list", "`[platform.request.id_list]`"),
     ("platform[].response", "`[platform.response]`"),
     ("platform[].response.code", "`platform.response.code`"),
-    ("platform[].response.verdicts", "`platform.response.verdicts`"),
+    (
+        "platform[].response.verdicts",
+        "`platform.response.verdicts`",
+    ),
     ("platform[].signature", "`[platform.signature]`"),
-    ("platform[].signature.secrets[]", "`platform.signature.secrets`"),
+    (
+        "platform[].signature.secrets[]",
+        "`platform.signature.secrets`",
+    ),
 ];
 /// Keys of a table that takes a restart, which a reload applies.
 const RELOADED: [&str; 2] = ["server.api.token_files", "server.api.public"];
@@ -46,8 +52,18 @@ const RELOADED: [&str; 2] = ["server.api.token_files", "server.api.public"];
 fn read(text: &str) -> (Config, Mistakes) {
     let kinds = crate::platform::KINDS.map(|kind| kind.rules);
     let failures = crate::platform::Failure::ALL.map(crate::platform::Failure::as_str);
-    let vocabulary = Vocabulary { kinds: &kinds, reserved_names: &["decide"], failures: &failures };
-    Config::read(Some(("rtad.toml", text)), |_| None, &Vec::new(), &vocabulary, ConfigUse::All)
+    let vocabulary = Vocabulary {
+        kinds: &kinds,
+        reserved_names: &["decide"],
+        failures: &failures,
+    };
+    Config::read(
+        Some(("rtad.toml", text)),
+        |_| None,
+        &Vec::new(),
+        &vocabulary,
+        ConfigUse::All,
+    )
 }
 
 /// The doc comment of the field that holds a key.
@@ -98,7 +114,11 @@ fn facts(path: &str, needs_restart: &[&str]) -> Vec<String> {
     };
     let takes_restart = needs_restart.iter().any(is_restart) && !RELOADED.contains(&path);
     let is_in = |key: &&str| key.starts_with(&format!("{path}."));
-    let reloaded: Vec<_> = RELOADED.iter().filter(|key| is_in(key)).map(|key| last(key)).collect();
+    let reloaded: Vec<_> = RELOADED
+        .iter()
+        .filter(|key| is_in(key))
+        .map(|key| last(key))
+        .collect();
     let applied = match takes_restart {
         true if !reloaded.is_empty() => {
             format!("reload for {}, else restart", reloaded.join(" and "))
@@ -127,7 +147,12 @@ fn configuration_reference_is_current() {
                 key: mistake.location.key.clone(),
                 found: mistake.found.clone(),
                 // Names of the example are no part of the reference.
-                accepted: mistake.accepted.split(": new-users").next().unwrap().to_owned(),
+                accepted: mistake
+                    .accepted
+                    .split(": new-users")
+                    .next()
+                    .unwrap()
+                    .to_owned(),
             });
             (toml::Value::try_from(config).unwrap(), findings.collect())
         },

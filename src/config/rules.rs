@@ -163,7 +163,9 @@ fn optional_time_zone<'de, D: Deserializer<'de>>(
 fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let share = f64::deserialize(deserializer).ok();
     let share = share.filter(|share| *share > 0.0 && *share <= 1.0);
-    share.map(Some).ok_or_else(|| serde::de::Error::custom("a number over 0, up to 1"))
+    share
+        .map(Some)
+        .ok_or_else(|| serde::de::Error::custom("a number over 0, up to 1"))
 }
 
 /// Checks the audiences and the strategies that use them.
@@ -179,7 +181,10 @@ pub(super) fn check(
     let audiences = d.texts("audience", "name");
     for (index, strategy) in strategies.iter_mut().enumerate() {
         let table = format!("strategy[{index}]");
-        for (key, names) in [("exclude", &strategy.exclude), ("include", &strategy.include)] {
+        for (key, names) in [
+            ("exclude", &strategy.exclude),
+            ("include", &strategy.include),
+        ] {
             for (index, name) in names.iter().enumerate() {
                 let key = format!("{table}.{key}[{index}]");
                 refuse_unknown(d, &key, name.as_str(), "audiences", &audiences);
@@ -188,16 +193,25 @@ pub(super) fn check(
         if let Some(when) = &strategy.when {
             when.check(d, &format!("{table}.when"), 0, &audiences, parts);
         } else if strategy.exclude.is_empty() && strategy.include.is_empty() {
-            d.mistake(&table, "names no audience", "exclude, include or when with at least one");
+            d.mistake(
+                &table,
+                "names no audience",
+                "exclude, include or when with at least one",
+            );
         }
         value::check(d, &table, &strategy.values, &audiences);
         // A condition without its unknown parts would be another one.
-        let is_known = strategy.when.as_ref().is_none_or(|when| !when.has_unknown_part(parts));
+        let is_known = strategy
+            .when
+            .as_ref()
+            .is_none_or(|when| !when.has_unknown_part(parts));
         if is_known && !d.has_mistake(&table) {
             check_constant(d, &table, strategy, &audiences, parts);
         }
         check_schedule(d, &table, strategy);
-        let Some(cap) = &mut strategy.cap else { continue };
+        let Some(cap) = &mut strategy.cap else {
+            continue;
+        };
         match (cap.leased, cap.share) {
             (true, Some(_)) => {
                 let key = format!("{table}.cap.share");
@@ -205,7 +219,11 @@ pub(super) fn check(
             }
             (true, None) if !has_leases => {
                 let key = format!("{table}.cap.leased");
-                d.mistake(&key, "is true without a server", "[cap_leases] with a backend");
+                d.mistake(
+                    &key,
+                    "is true without a server",
+                    "[cap_leases] with a backend",
+                );
             }
             (true, None) => {}
             (false, share) => cap.share = Some(share.unwrap_or(1.0)),
@@ -229,17 +247,31 @@ fn check_constant(
     let when = format!("{table}.when");
     let value = |value: &ValueConfig| (value.audience.as_ref().and_then(index), value.tiers());
     let values: Vec<_> = strategy.values.iter().map(value).collect();
-    let Some(tried) = try_all(&exclude, &include, rule.as_ref(), &values, parts) else { return };
+    let Some(tried) = try_all(&exclude, &include, rule.as_ref(), &values, parts) else {
+        return;
+    };
     match tried.constant {
         Some(Constant::WhenNever) => {
-            d.mistake(&when, "holds for no device", "a condition that a device can meet");
+            d.mistake(
+                &when,
+                "holds for no device",
+                "a condition that a device can meet",
+            );
         }
         Some(Constant::WhenAlways) => {
-            d.mistake(&when, "holds for every device", "a condition that a device can miss");
+            d.mistake(
+                &when,
+                "holds for every device",
+                "a condition that a device can miss",
+            );
         }
         Some(Constant::Never) => {
             let found = "bids for no device: its conditions contradict each other";
-            d.mistake(table, found, "exclude, include and when that a device can meet together");
+            d.mistake(
+                table,
+                found,
+                "exclude, include and when that a device can meet together",
+            );
         }
         None => {
             // The default is also that of bids which are not based on all memberships.
@@ -274,7 +306,11 @@ fn check_schedule(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig) 
             d.require(&zone, accepted);
         }
         (Some(_), false) if !d.has_mistake(table) => {
-            d.mistake(&zone, "is given without days and hours", "one of them, or no time_zone");
+            d.mistake(
+                &zone,
+                "is given without days and hours",
+                "one of them, or no time_zone",
+            );
         }
         _ => {}
     }
@@ -285,6 +321,10 @@ fn check_schedule(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig) 
         d.mistake(&format!("{table}.valid_until"), found, "a later time");
     } else if !d.has_mistake(table) && strategy.schedule().is_some_and(|it| it.never_holds()) {
         let found = "comes before any of the days and hours: the strategy never bids";
-        d.mistake(&format!("{table}.valid_until"), found, "a time after some of them");
+        d.mistake(
+            &format!("{table}.valid_until"),
+            found,
+            "a time after some of them",
+        );
     }
 }

@@ -40,7 +40,10 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// Idle timeout of a connection; closing takes up to 25 % longer. It also limits the time to
     /// receive a request head, and a request body if the timeout is under 5 s.
-    #[serde(deserialize_with = "time::<_, _, SECOND, HOUR>", serialize_with = "as_time")]
+    #[serde(
+        deserialize_with = "time::<_, _, SECOND, HOUR>",
+        serialize_with = "as_time"
+    )]
     pub idle_timeout: Duration,
     /// Largest request body. A larger one gets 413. The limit of a batch check is at least 2 MiB.
     #[serde(deserialize_with = "size::<_, 1024>", serialize_with = "as_size")]
@@ -55,14 +58,20 @@ pub struct ServerConfig {
     #[serde(deserialize_with = "number::<_, _, 1, 1_000_000>")]
     pub max_in_flight: usize,
     /// Longest queueing delay of a batch check. One that waited longer for its worker is shed.
-    #[serde(deserialize_with = "time::<_, _, MILLISECOND, HOUR>", serialize_with = "as_time")]
+    #[serde(
+        deserialize_with = "time::<_, _, MILLISECOND, HOUR>",
+        serialize_with = "as_time"
+    )]
     pub max_wait: Duration,
     /// Time limit for requests in progress and open connections after SIGTERM.
     #[serde(deserialize_with = "time::<_, _, 0, HOUR>", serialize_with = "as_time")]
     pub drain_timeout: Duration,
     /// Time between checks of the configuration file, and of the secrets, keys and `.proto` files
     /// that it names. A change causes a reload. Unset = reload only on SIGHUP or `POST /v1/reload`.
-    #[serde(deserialize_with = "time::<_, _, 100, HOUR>", serialize_with = "as_optional_time")]
+    #[serde(
+        deserialize_with = "time::<_, _, 100, HOUR>",
+        serialize_with = "as_optional_time"
+    )]
     pub watch_config: Option<Duration>,
     /// Time zone of the days in `/v1/status`, from the IANA database in rtad itself.
     #[serde(deserialize_with = "time_zone")]
@@ -97,7 +106,10 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// Whether a change from `other` takes a restart. All but the credentials of the API does.
     pub fn needs_restart(&self, other: &Self) -> bool {
-        let same_api = Self { api: other.api.clone(), ..self.clone() };
+        let same_api = Self {
+            api: other.api.clone(),
+            ..self.clone()
+        };
         same_api != *other || self.api.listen != other.api.listen
     }
 
@@ -110,14 +122,30 @@ impl ServerConfig {
         }
         if self.max_buffered < self.max_body && !d.has_mistake("server.max_body") {
             let accepted = "at least server.max_body, as one body may have that size";
-            d.mistake("server.max_buffered", "is less than server.max_body", accepted);
+            d.mistake(
+                "server.max_buffered",
+                "is less than server.max_body",
+                accepted,
+            );
         }
-        let mut ports =
-            vec![("server.listen", self.listen), ("server.admin_listen", self.admin_listen)];
-        ports.extend(self.metrics_listen.map(|address| ("server.metrics_listen", address)));
-        ports.extend(self.api.listen.map(|address| ("server.api.listen", address)));
+        let mut ports = vec![
+            ("server.listen", self.listen),
+            ("server.admin_listen", self.admin_listen),
+        ];
+        ports.extend(
+            self.metrics_listen
+                .map(|address| ("server.metrics_listen", address)),
+        );
+        ports.extend(
+            self.api
+                .listen
+                .map(|address| ("server.api.listen", address)),
+        );
         for (index, (key, address)) in ports.iter().enumerate() {
-            for (other, _) in ports[..index].iter().filter(|(_, other)| overlap(*address, *other)) {
+            for (other, _) in ports[..index]
+                .iter()
+                .filter(|(_, other)| overlap(*address, *other))
+            {
                 if !d.has_mistake(other) {
                     d.mistake(key, &format!("is {other} as well"), "a port of its own");
                 }

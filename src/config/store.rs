@@ -21,13 +21,19 @@ pub struct StoreConfig {
     /// Time between polls, with jitter of up to 10 %. While the store fails, backoff extends it up
     /// to sixfold, with jitter of up to 25 %. The audience of an event window is polled four times
     /// as often, but at most once a second.
-    #[serde(deserialize_with = "time::<_, _, 100, HOUR>", serialize_with = "as_time")]
+    #[serde(
+        deserialize_with = "time::<_, _, 100, HOUR>",
+        serialize_with = "as_time"
+    )]
     pub poll_interval: Duration,
     /// Largest snapshot that is loaded. A larger one is rejected.
     #[serde(deserialize_with = "size::<_, 1>", serialize_with = "as_size")]
     pub max_snapshot_size: u64,
     /// Time within which a read must receive 16 KiB. A slower read is aborted and retried.
-    #[serde(deserialize_with = "time::<_, _, SECOND, HOUR>", serialize_with = "as_time")]
+    #[serde(
+        deserialize_with = "time::<_, _, SECOND, HOUR>",
+        serialize_with = "as_time"
+    )]
     pub stall_timeout: Duration,
     /// Replacement of the served generation. `whole` reads the new one beside the old one and needs
     /// memory for two snapshots. `rolling` replaces chunk by chunk from the disk, needs memory for
@@ -76,15 +82,22 @@ impl Default for StoreConfig {
 impl StoreConfig {
     pub(super) fn check(&mut self, d: &mut Document<'_>) {
         d.require("store.url", ACCEPTED_URLS);
-        self.cache_dir.take_if(|directory| directory.as_os_str().is_empty());
+        self.cache_dir
+            .take_if(|directory| directory.as_os_str().is_empty());
         if self.swap == SwapMode::Rolling && self.cache_dir.is_none() {
             let accepted = "whole, or rolling with a store.cache_dir for chunks to be read from";
-            d.mistake("store.swap", "is \"rolling\" without store.cache_dir", accepted);
+            d.mistake(
+                "store.swap",
+                "is \"rolling\" without store.cache_dir",
+                accepted,
+            );
         }
         trust::add_keys_of_file(d, &mut self.public_keys, self.public_keys_file.take());
     }
 }
 
 fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    text(deserializer, ACCEPTED_URLS, |url| Store::check_url(url).is_ok().then(|| url.to_owned()))
+    text(deserializer, ACCEPTED_URLS, |url| {
+        Store::check_url(url).is_ok().then(|| url.to_owned())
+    })
 }

@@ -11,7 +11,11 @@ fn read_under(
     environment: impl Fn(&str) -> Option<String>,
     flags: &Flags,
 ) -> Result<Config, ConfigError> {
-    let vocabulary = Vocabulary { kinds: &[], reserved_names: &[], failures: &[] };
+    let vocabulary = Vocabulary {
+        kinds: &[],
+        reserved_names: &[],
+        failures: &[],
+    };
     let (config, mistakes) = Config::read(
         text.map(|text| ("rtad.toml", text)),
         environment,
@@ -47,11 +51,19 @@ fn printed_config_reads_back_as_the_same() {
     let config = example();
     assert_eq!(config.server.idle_timeout, Duration::from_secs(60));
     assert_eq!(config.server.max_body, 128 << 10);
-    assert_eq!(config.audiences[0].max_age, Some(Duration::from_secs(48 * 3600)));
+    assert_eq!(
+        config.audiences[0].max_age,
+        Some(Duration::from_secs(48 * 3600))
+    );
     assert_eq!(config.strategies[0].unavailable, Outcome::Bid);
     assert_eq!(config.strategies[0].exclude, ["old_users".parse().unwrap()]);
     let strategies = config.strategies[..1].to_vec();
-    let printed = Config { cap_leases: None, strategies, ..config }.to_toml();
+    let printed = Config {
+        cap_leases: None,
+        strategies,
+        ..config
+    }
+    .to_toml();
     assert_eq!(read(&printed).unwrap().to_toml(), printed);
 }
 
@@ -60,7 +72,10 @@ fn absent_keys_have_defaults() {
     let config = read("store = { url = \"/data\", cache_dir = \"\" }").unwrap();
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:9090");
-    assert_eq!((config.store.cache_dir, config.store.swap), (None, SwapMode::Whole));
+    assert_eq!(
+        (config.store.cache_dir, config.store.swap),
+        (None, SwapMode::Whole)
+    );
     assert!(config.audiences.is_empty() && config.strategies.is_empty());
 }
 
@@ -81,11 +96,26 @@ fn flag_overrides_environment_overrides_file_overrides_default() {
     let flags = vec![("server.listen", "127.0.0.1:3".to_owned())];
     let file = "server.listen = \"127.0.0.1:4\"\nserver.workers = 4\nstore.url = \"/data\"";
     let config = read_under(Some(file), environment, &flags).unwrap();
-    assert_eq!((config.server.listen.port(), config.server.admin_listen.port()), (3, 2));
+    assert_eq!(
+        (
+            config.server.listen.port(),
+            config.server.admin_listen.port()
+        ),
+        (3, 2)
+    );
     assert_eq!((config.server.workers, config.server.max_body), (3, 65_536));
-    assert_eq!((config.store.url.as_str(), config.store.swap), ("/from-env", SwapMode::Rolling));
+    assert_eq!(
+        (config.store.url.as_str(), config.store.swap),
+        ("/from-env", SwapMode::Rolling)
+    );
     assert_eq!(config.store.poll_interval, Duration::from_secs(3));
-    assert_eq!(read_under(None, environment, &flags).unwrap().server.workers, 3);
+    assert_eq!(
+        read_under(None, environment, &flags)
+            .unwrap()
+            .server
+            .workers,
+        3
+    );
 }
 
 #[test]
@@ -96,7 +126,10 @@ fn mistake_names_the_flag_or_variable() {
         _ => None,
     };
     let url = "https://me:secret@host/x".to_owned();
-    let flags = vec![("server.admin_listen", "here".to_owned()), ("store.url", url)];
+    let flags = vec![
+        ("server.admin_listen", "here".to_owned()),
+        ("store.url", url),
+    ];
     let mistakes = read_under(None, environment, &flags).unwrap_err().mistakes;
     let expected = [
         "--admin-listen is \"here\"; accepted: an address and port",
@@ -138,7 +171,10 @@ fn ports_may_be_equal_on_different_addresses() {
 #[test]
 fn cap_has_defaults_and_the_database_spelling_of_its_zone() {
     for (lines, expected) in [
-        ("unique_devices = 1_000_000\nper = \"hour\"", (1_000_000, "UTC")),
+        (
+            "unique_devices = 1_000_000\nper = \"hour\"",
+            (1_000_000, "UTC"),
+        ),
         (
             "unique_devices = 7\nper = \"day\"\ntime_zone = \"asia/shanghai\"\nshare = 0.5",
             (3, "Asia/Shanghai"),
@@ -163,13 +199,19 @@ fn leased_cap_has_the_whole_capacity_and_prints_no_password() {
     assert_eq!(server.redis.url, "rediss://me:pass%2Fword@cache:1/2");
     assert_eq!(server.server(), "rediss://<redacted>@cache:1/2");
     let printed = format!("{} {config:?}", config.to_toml());
-    assert!(printed.contains("<redacted>@cache") && !printed.contains("%2F"), "{printed}");
+    assert!(
+        printed.contains("<redacted>@cache") && !printed.contains("%2F"),
+        "{printed}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("url");
     std::fs::write(&file, "redis://:secret@cache\n").unwrap();
     let config = leases(&format!("backend_file = {file:?}"));
-    assert_eq!(config.cap_leases.unwrap().redis.url, "redis://:secret@cache");
+    assert_eq!(
+        config.cap_leases.unwrap().redis.url,
+        "redis://:secret@cache"
+    );
 }
 
 /// A reload compares fingerprints, and connects anew with another CA.
@@ -179,9 +221,13 @@ fn replaced_ca_file_of_leases_is_another_config() {
     let file = folder.path().join("ca.pem");
     let with_new_ca = || {
         let key = rcgen::KeyPair::generate().unwrap();
-        let ca = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+        let ca = rcgen::CertificateParams::default()
+            .self_signed(&key)
+            .unwrap();
         std::fs::write(&file, ca.pem()).unwrap();
-        leases(&format!("backend = \"rediss://h\"\nbackend_ca_file = {file:?}"))
+        leases(&format!(
+            "backend = \"rediss://h\"\nbackend_ca_file = {file:?}"
+        ))
     };
     let [one, other] = [with_new_ca(), with_new_ca()];
     assert_ne!(one.fingerprint, other.fingerprint);

@@ -76,7 +76,11 @@ impl TriedLayer {
                 together.push(parts);
             }
         }
-        Self { experiments, together, state: 0 }
+        Self {
+            experiments,
+            together,
+            state: 0,
+        }
     }
 }
 
@@ -99,9 +103,13 @@ impl<'r> Combination<'r> {
         });
         let named = rule.map_or_else(Vec::new, Rule::buckets);
         let layers = names.by_layer(rule.map_or_else(Vec::new, Rule::experiments));
-        let layers =
-            layers.into_iter().map(|experiments| TriedLayer::new(experiments, &named, names));
-        Self { attributes: attributes.collect(), layers: layers.collect() }
+        let layers = layers
+            .into_iter()
+            .map(|experiments| TriedLayer::new(experiments, &named, names));
+        Self {
+            attributes: attributes.collect(),
+            layers: layers.collect(),
+        }
     }
 
     /// Number of all.
@@ -126,7 +134,10 @@ impl<'r> Combination<'r> {
 
 impl Attributes for Combination<'_> {
     fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-        let tried = self.attributes.iter().find(|tried| tried.attribute == attribute)?;
+        let tried = self
+            .attributes
+            .iter()
+            .find(|tried| tried.attribute == attribute)?;
         match tried.values.get(tried.state) {
             Some(value) => Some(AttributeValue::Text(value.as_str().as_bytes())),
             // No value of a config is empty.
@@ -136,7 +147,10 @@ impl Attributes for Combination<'_> {
 
     fn assignment(&self, experiment: usize) -> Assignment {
         let mut found = self.layers.iter().filter_map(|layer| {
-            let index = layer.experiments.iter().position(|known| *known == experiment)?;
+            let index = layer
+                .experiments
+                .iter()
+                .position(|known| *known == experiment)?;
             Some(layer.together[layer.state][index])
         });
         found.next().unwrap_or(Assignment::Unknown)
@@ -169,10 +183,15 @@ pub(super) fn try_all(
         let bits = combination % memberships;
         tried.set(combination / memberships);
         let is_member = |audience: &usize| {
-            used.binary_search(audience).is_ok_and(|position| bits >> position & 1 == 1)
+            used.binary_search(audience)
+                .is_ok_and(|position| bits >> position & 1 == 1)
         };
         let mut membership = |audience| {
-            if is_member(&audience) { Membership::Member } else { Membership::NotMember }
+            if is_member(&audience) {
+                Membership::Member
+            } else {
+                Membership::NotMember
+            }
         };
         let holds = rule.is_none_or(|rule| rule.truth(&tried, &mut membership) == Truth::True);
         when[usize::from(holds)] = true;

@@ -13,7 +13,9 @@ struct ListedKey(PublicKey);
 
 impl<'de> Deserialize<'de> for ListedKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        hidden(deserializer, ACCEPTED_KEYS, |text| text.parse().ok().map(Self))
+        hidden(deserializer, ACCEPTED_KEYS, |text| {
+            text.parse().ok().map(Self)
+        })
     }
 }
 

@@ -89,20 +89,36 @@ pub(super) fn falls_back(
     rule: Option<Rule>,
     values: Vec<ValueEntry>,
 ) -> bool {
-    const STATES: [Membership; 3] =
-        [Membership::Member, Membership::NotMember, Membership::Unavailable];
+    const STATES: [Membership; 3] = [
+        Membership::Member,
+        Membership::NotMember,
+        Membership::Unavailable,
+    ];
     let reads_more = |it: &Rule| !it.attributes().is_empty() || !it.buckets().is_empty();
     let reads_more = rule.as_ref().is_some_and(reads_more);
-    let strategy = Strategy { exclude, include, rule, values, ..Strategy::default() };
+    let strategy = Strategy {
+        exclude,
+        include,
+        rule,
+        values,
+        ..Strategy::default()
+    };
     let mut used: Vec<_> = strategy.audiences().collect();
     used.sort_unstable();
     used.dedup();
-    let states = STATES.len().checked_pow(used.len() as u32).filter(|it| *it <= MAX_TRIED);
-    let Some(states) = states.filter(|_| !reads_more) else { return true };
+    let states = STATES
+        .len()
+        .checked_pow(used.len() as u32)
+        .filter(|it| *it <= MAX_TRIED);
+    let Some(states) = states.filter(|_| !reads_more) else {
+        return true;
+    };
     (0..states).any(|state| {
         let of = |position: u32| STATES[state / STATES.len().pow(position) % STATES.len()];
         let membership = |audience: usize| {
-            of(used.binary_search(&audience).expect("an audience of the strategy") as u32)
+            of(used
+                .binary_search(&audience)
+                .expect("an audience of the strategy") as u32)
         };
         // A tier is unknown only if an id was not read: then no audience certainly lacks the
         // device.
@@ -110,20 +126,29 @@ pub(super) fn falls_back(
             (0..used.len() as u32).any(|position| of(position) == Membership::NotMember);
         let unknown = (!is_certain).then_some(Tier::Unknown);
         let mut tiers = (0..=15).map(Tier::Value).chain([Tier::None]).chain(unknown);
-        tiers.any(|tier| strategy.decide(&NoAttributes, membership, |_| tier).value.is_fallback)
+        tiers.any(|tier| {
+            strategy
+                .decide(&NoAttributes, membership, |_| tier)
+                .value
+                .is_fallback
+        })
     })
 }
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     let number = f64::deserialize(deserializer).ok();
     let number = number.filter(|number| (0.0..=MOST).contains(number));
-    number.map(Some).ok_or_else(|| D::Error::custom(format_args!("a number from 0 to {MOST}")))
+    number
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format_args!("a number from 0 to {MOST}")))
 }
 
 fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let price = u32::deserialize(deserializer).ok();
     let price = price.filter(|price| (1..=MOST as u32).contains(price));
-    price.map(Some).ok_or_else(|| D::Error::custom(format_args!("a whole number from 1 to {MOST}")))
+    price
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format_args!("a whole number from 1 to {MOST}")))
 }
 
 /// Notes the mistakes in the values of the strategy at `table`.
@@ -135,7 +160,11 @@ pub(super) fn check(
 ) {
     if values.len() > MAX_VALUES {
         let found = format!("has {} entries", values.len());
-        d.mistake(&format!("{table}.value"), &found, &format!("at most {MAX_VALUES}"));
+        d.mistake(
+            &format!("{table}.value"),
+            &found,
+            &format!("at most {MAX_VALUES}"),
+        );
     }
     for (index, value) in values.iter().enumerate() {
         let entry = format!("{table}.value[{index}]");
@@ -149,23 +178,35 @@ pub(super) fn check(
         }
         if value.tier.is_some() && value.audience.is_none() && !d.has(&key) {
             let accepted = "audience = \"…\" beside it";
-            d.mistake(&format!("{entry}.tier"), "is given without an audience", accepted);
+            d.mistake(
+                &format!("{entry}.tier"),
+                "is given without an audience",
+                accepted,
+            );
             continue;
         }
         let is_wrong = |index: usize| d.has_mistake(&format!("{table}.value[{index}].tier"));
         if is_wrong(index) {
             continue;
         }
-        let before = (0..index).filter(|earlier| !is_wrong(*earlier)).map(|index| &values[index]);
+        let before = (0..index)
+            .filter(|earlier| !is_wrong(*earlier))
+            .map(|index| &values[index]);
         let before: Vec<_> = before.collect();
         if before.iter().any(|earlier| earlier.audience.is_none()) {
             let found = "is never reached: an entry before it has no audience";
-            d.mistake(&entry, found, "the entry without an audience as the last one");
+            d.mistake(
+                &entry,
+                found,
+                "the entry without an audience as the last one",
+            );
             continue;
         }
         let is_same = |earlier: &&&ValueConfig| earlier.audience == value.audience;
         let same: Vec<_> = before.iter().filter(is_same).collect();
-        let covered = same.iter().fold(TierSet::default(), |set, earlier| set.or(earlier.tiers()));
+        let covered = same
+            .iter()
+            .fold(TierSet::default(), |set, earlier| set.or(earlier.tiers()));
         if !covered.covers(value.tiers()) {
             continue;
         }

@@ -12,15 +12,27 @@ impl Config {
     /// The warnings, a sentence each. On Kubernetes a cache directory may be empty in a new pod.
     /// `kinds` are those of platforms.
     pub fn warnings(&self, is_on_kubernetes: bool, kinds: &[KindRules]) -> Vec<String> {
-        let Self { strategies, experiments, .. } = self;
+        let Self {
+            strategies,
+            experiments,
+            ..
+        } = self;
         let kind = |platform: &&PlatformConfig| kinds.iter().find(|it| it.word == platform.kind);
         let platforms = self.platforms.iter();
-        let platforms: Vec<Protocol<'_>> =
-            platforms.filter_map(|it| Some(Protocol { platform: it, kind: kind(&it)? })).collect();
-        let of_strategies =
-            strategies.iter().flat_map(|strategy| of_strategy(strategy, &platforms));
-        let of_experiments =
-            experiments.iter().filter_map(|it| of_experiment(it, strategies, &platforms));
+        let platforms: Vec<Protocol<'_>> = platforms
+            .filter_map(|it| {
+                Some(Protocol {
+                    platform: it,
+                    kind: kind(&it)?,
+                })
+            })
+            .collect();
+        let of_strategies = strategies
+            .iter()
+            .flat_map(|strategy| of_strategy(strategy, &platforms));
+        let of_experiments = experiments
+            .iter()
+            .filter_map(|it| of_experiment(it, strategies, &platforms));
         let caps = self.of_caps(is_on_kubernetes).into_iter();
         caps.chain(of_strategies).chain(of_experiments).collect()
     }
@@ -28,7 +40,10 @@ impl Config {
     /// Caps that begin at zero again.
     fn of_caps(&self, is_on_kubernetes: bool) -> Vec<String> {
         let is_kept = self.store.cache_dir.is_some();
-        let capped = self.strategies.iter().filter_map(|it| Some((&it.name, it.cap.as_ref()?)));
+        let capped = self
+            .strategies
+            .iter()
+            .filter_map(|it| Some((&it.name, it.cap.as_ref()?)));
         let warning = |(name, cap): (&String, &CapConfig)| {
             let effect = match (cap.leased, is_kept) {
                 (true, true) => return None,
@@ -61,7 +76,11 @@ struct Protocol<'c> {
 impl Protocol<'_> {
     /// Whether its requests may have the attribute.
     fn sends(&self, attribute: Attribute) -> bool {
-        let mapped = self.platform.request.as_ref().map(|request| &request.attributes);
+        let mapped = self
+            .platform
+            .request
+            .as_ref()
+            .map(|request| &request.attributes);
         (self.kind.sends)(attribute) || mapped.is_some_and(|mapped| mapped.contains_key(&attribute))
     }
 
@@ -88,14 +107,26 @@ impl Protocol<'_> {
 /// Attributes that a platform never sends, and numbers that no platform takes.
 fn of_strategy(strategy: &StrategyConfig, platforms: &[Protocol<'_>]) -> Vec<String> {
     let name = &strategy.name;
-    let platforms: Vec<_> = platforms.iter().filter(|it| it.platform.maps(strategy)).collect();
-    let conditions = strategy.when.as_ref().map_or_else(Vec::new, |when| when.flat());
-    let read: BTreeSet<_> = conditions.iter().flat_map(|it| it.attributes.keys()).collect();
+    let platforms: Vec<_> = platforms
+        .iter()
+        .filter(|it| it.platform.maps(strategy))
+        .collect();
+    let conditions = strategy
+        .when
+        .as_ref()
+        .map_or_else(Vec::new, |when| when.flat());
+    let read: BTreeSet<_> = conditions
+        .iter()
+        .flat_map(|it| it.attributes.keys())
+        .collect();
     // A condition on the absence of an attribute covers requests without it.
-    let read =
-        read.into_iter().filter(|read| conditions.iter().all(|it| it.absent != Some(**read)));
+    let read = read
+        .into_iter()
+        .filter(|read| conditions.iter().all(|it| it.absent != Some(**read)));
     let unread = read.flat_map(|attribute| {
-        let lacking = platforms.iter().filter(|platform| !platform.sends(*attribute));
+        let lacking = platforms
+            .iter()
+            .filter(|platform| !platform.sends(*attribute));
         lacking.map(|platform| {
             let (attribute, platform) = (attribute.as_str(), &platform.platform.name);
             format!(
@@ -104,14 +135,21 @@ fn of_strategy(strategy: &StrategyConfig, platforms: &[Protocol<'_>]) -> Vec<Str
             )
         })
     });
-    let numbers: Vec<_> = strategy.values.iter().map(|value| value.numbers()).collect();
+    let numbers: Vec<_> = strategy
+        .values
+        .iter()
+        .map(|value| value.numbers())
+        .collect();
     let is_lost = |key: &ValueKey| {
         numbers.iter().any(|numbers| numbers.get(*key).is_some())
             && !platforms.is_empty()
             && !platforms.iter().any(|platform| platform.carries(*key))
     };
     let lost = ValueKey::ALL.into_iter().filter(is_lost).map(|key| {
-        format!("no platform of {name} takes its {}: only /v1/decide shows it", key.as_str())
+        format!(
+            "no platform of {name} takes its {}: only /v1/decide shows it",
+            key.as_str()
+        )
     });
     unread.chain(lost).collect()
 }
@@ -126,9 +164,17 @@ fn of_experiment(
     let platforms: Vec<_> = platforms.iter().filter(reads).collect();
     let is_lost = |bucket: &&BucketConfig| {
         (bucket.tag.is_some() || bucket.tag_number.is_some())
-            && !platforms.iter().any(|platform| platform.carries_tag(bucket))
+            && !platforms
+                .iter()
+                .any(|platform| platform.carries_tag(bucket))
     };
-    let lost = experiment.buckets.iter().find(is_lost).filter(|_| !platforms.is_empty())?;
+    let lost = experiment
+        .buckets
+        .iter()
+        .find(is_lost)
+        .filter(|_| !platforms.is_empty())?;
     let (name, bucket) = (&experiment.name, &lost.name);
-    Some(format!("no platform of {name} takes the tag of {bucket}: map tag or tag_number"))
+    Some(format!(
+        "no platform of {name} takes the tag of {bucket}: map tag or tag_number"
+    ))
 }

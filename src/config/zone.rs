@@ -9,8 +9,12 @@ pub(super) fn utc() -> String {
 }
 
 pub(super) fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    text(deserializer, "a name of the IANA database, such as Asia/Shanghai", |text| {
-        let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
-        Some(calendar.zone_name().to_owned())
-    })
+    text(
+        deserializer,
+        "a name of the IANA database, such as Asia/Shanghai",
+        |text| {
+            let calendar = Calendar::new(PeriodUnit::Day, Some(text)).ok()?;
+            Some(calendar.zone_name().to_owned())
+        },
+    )
 }

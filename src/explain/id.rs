@@ -54,16 +54,21 @@ pub fn explain_id(
     let keys: Vec<_> = kinds.into_iter().map(read_as).collect();
     let is_some_kind = keys.iter().any(|(_, key)| *key != Err(Unusable::Malformed));
     let mut groups: Vec<(Result<DeviceKey, Unusable>, Vec<IdKind>)> = Vec::new();
-    for (kind, key) in
-        keys.into_iter().filter(|(_, key)| !is_some_kind || *key != Err(Unusable::Malformed))
+    for (kind, key) in keys
+        .into_iter()
+        .filter(|(_, key)| !is_some_kind || *key != Err(Unusable::Malformed))
     {
         match groups.iter_mut().find(|(same, _)| *same == key) {
             Some((_, kinds)) => kinds.push(kind),
             None => groups.push((key, vec![kind])),
         }
     }
-    let readings = groups.into_iter().map(|(key, kinds)| read(catalog, history, id, key, &kinds));
-    IdExplanation { readings: readings.collect() }
+    let readings = groups
+        .into_iter()
+        .map(|(key, kinds)| read(catalog, history, id, key, &kinds));
+    IdExplanation {
+        readings: readings.collect(),
+    }
 }
 
 fn read(
@@ -80,7 +85,9 @@ fn read(
         Err(Unusable::Malformed) => IdResult::Malformed,
     };
     let key = key.ok();
-    let keys = key.map(|key| keys_of(catalog, first, id, key)).unwrap_or_default();
+    let keys = key
+        .map(|key| keys_of(catalog, first, id, key))
+        .unwrap_or_default();
     let audiences: Vec<AudienceExplained> = (0..catalog.audiences().len())
         .map(|index| explain_audience(catalog, index, &keys, true, history))
         .collect();
@@ -89,13 +96,23 @@ fn read(
         units.add((*kind).into(), *key);
     }
     catalog.experiments().assign(None, &units, &mut assignments);
-    let facts = RequestFacts { attributes: &NoAttributes, assignments: &assignments };
+    let facts = RequestFacts {
+        attributes: &NoAttributes,
+        assignments: &assignments,
+    };
     let unit = |experiment: &Experiment| experiment.unit_of(None, &units).map(|(kind, _)| *kind);
-    let device = DeviceFacts { keys: &keys, are_all: true, attributes: &facts, unit: &unit };
+    let device = DeviceFacts {
+        keys: &keys,
+        are_all: true,
+        attributes: &facts,
+        unit: &unit,
+    };
     let decide = |(index, strategy): (usize, &Strategy)| {
         let decision = catalog.decide_uncounted(index, &keys, &facts);
         let at = Instant::now();
-        let decision = catalog.caps().admit_uncounted(index, decision, keys.counted(), at);
+        let decision = catalog
+            .caps()
+            .admit_uncounted(index, decision, keys.counted(), at);
         explain_strategy(catalog, strategy.name.clone(), index, decision, &device)
     };
     let strategies: Vec<_> = catalog.strategies().enumerate().map(decide).collect();

@@ -48,7 +48,11 @@ impl Encoding {
     }
 
     fn decode(self, text: &Bytes) -> Option<Bytes> {
-        let dense = || text.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+        let dense = || {
+            text.iter()
+                .copied()
+                .filter(|byte| !byte.is_ascii_whitespace())
+        };
         match self {
             Self::Binary => Some(text.clone()),
             Self::Hex => {
@@ -64,7 +68,10 @@ impl Encoding {
                     byte => byte,
                 };
                 let digits: Vec<u8> = dense().map(standard).collect();
-                GeneralPurpose::new(&STANDARD, ANY_PADDING).decode(digits).ok().map(Bytes::from)
+                GeneralPurpose::new(&STANDARD, ANY_PADDING)
+                    .decode(digits)
+                    .ok()
+                    .map(Bytes::from)
             }
         }
     }
@@ -84,8 +91,12 @@ pub fn read(text: Bytes, encoding: Option<Encoding>) -> Result<(Bytes, Encoding)
             .ok_or(InputError::NotIn(encoding));
     }
     let is_blank = text.iter().all(u8::is_ascii_whitespace);
-    let likely = [Encoding::Hex, Encoding::Base64].into_iter().filter(|_| !is_blank);
-    let read = likely.filter_map(|encoding| Some((encoding.decode(&text)?, encoding))).next();
+    let likely = [Encoding::Hex, Encoding::Base64]
+        .into_iter()
+        .filter(|_| !is_blank);
+    let read = likely
+        .filter_map(|encoding| Some((encoding.decode(&text)?, encoding)))
+        .next();
     Ok(read.unwrap_or((text, Encoding::Binary)))
 }
 
@@ -99,7 +110,10 @@ impl FromStr for Encoding {
     type Err = InputError;
 
     fn from_str(word: &str) -> Result<Self, InputError> {
-        Self::ALL.into_iter().find(|one| one.as_str() == word).ok_or(InputError::UnknownEncoding)
+        Self::ALL
+            .into_iter()
+            .find(|one| one.as_str() == word)
+            .ok_or(InputError::UnknownEncoding)
     }
 }
 
@@ -151,10 +165,22 @@ mod tests {
     fn text_in_another_encoding_is_an_error() {
         let read = |text: &'static [u8], encoding| read(Bytes::from_static(text), Some(encoding));
         assert_eq!(read(b"1001", Encoding::Binary).unwrap().0, &b"1001"[..]);
-        assert_eq!(read(b"1001", Encoding::Base64).unwrap().0, &b"\xd7\x4d\x35"[..]);
-        assert_eq!(read(b"100", Encoding::Hex), Err(InputError::NotIn(Encoding::Hex)));
-        assert_eq!(read(b"100g", Encoding::Hex), Err(InputError::NotIn(Encoding::Hex)));
-        assert_eq!(read(b"{}", Encoding::Base64), Err(InputError::NotIn(Encoding::Base64)));
+        assert_eq!(
+            read(b"1001", Encoding::Base64).unwrap().0,
+            &b"\xd7\x4d\x35"[..]
+        );
+        assert_eq!(
+            read(b"100", Encoding::Hex),
+            Err(InputError::NotIn(Encoding::Hex))
+        );
+        assert_eq!(
+            read(b"100g", Encoding::Hex),
+            Err(InputError::NotIn(Encoding::Hex))
+        );
+        assert_eq!(
+            read(b"{}", Encoding::Base64),
+            Err(InputError::NotIn(Encoding::Base64))
+        );
         assert_eq!("hexx".parse::<Encoding>(), Err(InputError::UnknownEncoding));
         for encoding in Encoding::ALL {
             assert_eq!(encoding.as_str().parse(), Ok(encoding));

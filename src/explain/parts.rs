@@ -34,7 +34,12 @@ pub(super) fn explain_audience(
     history: &SyncHistory,
 ) -> AudienceExplained {
     let audience = &catalog.audiences()[index];
-    let answer_of = || (catalog.membership(index, keys, are_all), answer_of(audience, keys).1);
+    let answer_of = || {
+        (
+            catalog.membership(index, keys, are_all),
+            answer_of(audience, keys).1,
+        )
+    };
     let answer = (!keys.is_empty()).then(answer_of);
     let age = audience.age_seconds(now_unix_seconds());
     let snapshot = audience.snapshot.as_ref().map(|snapshot| {
@@ -68,7 +73,10 @@ fn unavailable(
     if audience.is_expired(now_unix_seconds()) {
         return Some(Unavailable::Expired);
     }
-    let overlay = audience.snapshot.as_ref().map(|snapshot| snapshot.overlay());
+    let overlay = audience
+        .snapshot
+        .as_ref()
+        .map(|snapshot| snapshot.overlay());
     if let Some(reason) = overlay.and_then(|overlay| overlay.not_served(now_unix_seconds())) {
         return Some(match reason {
             "deleted" => Unavailable::Deleted,
@@ -77,7 +85,9 @@ fn unavailable(
         });
     }
     if let (Some(_), Some(limit)) = (age, audience.max_age) {
-        return Some(Unavailable::TooOld { max_age_seconds: limit.as_secs() });
+        return Some(Unavailable::TooOld {
+            max_age_seconds: limit.as_secs(),
+        });
     }
     let error = history.last(&audience.name).and_then(|last| last.error);
     Some(Unavailable::NotLoaded { error })
@@ -87,7 +97,9 @@ fn unavailable(
 fn of_other_digest(audience: &Audience, keys: &DeviceKeys) -> Option<Unavailable> {
     let digest = audience.key_digest()?;
     let is_other = !keys.is_empty() && keys.of(digest).is_empty();
-    is_other.then(|| Unavailable::OtherDigest { digest: digest.as_str() })
+    is_other.then(|| Unavailable::OtherDigest {
+        digest: digest.as_str(),
+    })
 }
 
 /// Most changes that an explanation lists.
@@ -104,7 +116,10 @@ fn explain_unknown(catalog: &Catalog, unknown: Vec<Rule>) -> UnknownExplained {
     for leaf in unknown {
         match leaf {
             Rule::Audience(audience) => {
-                add(&mut explained.audiences, catalog.audiences()[audience].name.to_string());
+                add(
+                    &mut explained.audiences,
+                    catalog.audiences()[audience].name.to_string(),
+                );
             }
             Rule::Bucket(experiment, _) => {
                 add(
@@ -137,12 +152,20 @@ pub(super) fn explain_strategy(
     decision: Decision,
     device: &DeviceFacts<'_>,
 ) -> StrategyExplained {
-    let DeviceFacts { keys, are_all, attributes, unit } = *device;
+    let DeviceFacts {
+        keys,
+        are_all,
+        attributes,
+        unit,
+    } = *device;
     let strategy = catalog.strategy(index);
     let name = |index: usize| catalog.audiences()[index].name.to_string();
     let names = |indexes: &[usize]| indexes.iter().copied().map(name).collect();
     let membership = |index: usize| catalog.membership(index, keys, are_all);
-    let change = |(index, answer)| OtherMembership { audience: name(index), answer: Some(answer) };
+    let change = |(index, answer)| OtherMembership {
+        audience: name(index),
+        answer: Some(answer),
+    };
     let when = strategy.rule.as_ref().map(|rule| WhenExplained {
         rule: rule.to_text(&name, catalog.experiments().list()),
         audiences: rule.audiences().into_iter().map(name).collect(),
@@ -154,12 +177,18 @@ pub(super) fn explain_strategy(
             .map(|changes| changes.into_iter().map(change).collect())
             .collect(),
     });
-    let schedule = strategy.schedule.as_ref().map(|schedule| ScheduleExplained {
-        holds: schedule.holds(),
-        next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
-    });
+    let schedule = strategy
+        .schedule
+        .as_ref()
+        .map(|schedule| ScheduleExplained {
+            holds: schedule.holds(),
+            next_change_unix_seconds: schedule.next_change(SystemTime::now()).map(unix_seconds),
+        });
     let unknown = (decision.reason == Reason::Unavailable).then(|| {
-        explain_unknown(catalog, strategy.unknown(attributes, &mut |index| membership(index)))
+        explain_unknown(
+            catalog,
+            strategy.unknown(attributes, &mut |index| membership(index)),
+        )
     });
     let value = |(index, entry): (usize, &ValueEntry)| ValueExplained {
         audience: entry.audience.map(name),
@@ -196,7 +225,8 @@ pub(super) fn explain_strategy(
 /// The keys of a device with a single id.
 pub(super) fn keys_of(catalog: &Catalog, kind: IdKind, id: &str, key: DeviceKey) -> DeviceKeys {
     let mut keys = DeviceKeys::default();
-    keys.add((kind, id.as_bytes()), key, catalog.has_sha1()).expect("one id has room");
+    keys.add((kind, id.as_bytes()), key, catalog.has_sha1())
+        .expect("one id has room");
     keys
 }
 

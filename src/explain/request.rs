@@ -42,7 +42,9 @@ pub struct Captured<'a> {
 /// Hides the body: it holds ids.
 impl fmt::Debug for Captured<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Captured").field("encoding", &self.encoding).finish_non_exhaustive()
+        f.debug_struct("Captured")
+            .field("encoding", &self.encoding)
+            .finish_non_exhaustive()
     }
 }
 
@@ -59,7 +61,13 @@ pub fn explain(
     history: &SyncHistory,
     captured: Captured<'_>,
 ) -> Explanation {
-    let Captured { head, has_headers, body, encoding, max_body } = captured;
+    let Captured {
+        head,
+        has_headers,
+        body,
+        encoding,
+        max_body,
+    } = captured;
     let size_bytes = body.len();
     let access = match (platform.access.is_open(), has_headers) {
         (true, _) => AccessChecked::Open,
@@ -67,8 +75,16 @@ pub fn explain(
         (false, true) if platform.access.admits(head.headers) => AccessChecked::Admitted,
         (false, true) => AccessChecked::Refused,
     };
-    let admission = if has_headers { Admission::ByHeaders } else { Admission::Granted };
-    let body = if size_bytes > max_body { Err(Failure::TooLarge) } else { Ok(body) };
+    let admission = if has_headers {
+        Admission::ByHeaders
+    } else {
+        Admission::Granted
+    };
+    let body = if size_bytes > max_body {
+        Err(Failure::TooLarge)
+    } else {
+        Ok(body)
+    };
     let (mut read, at) = (Read::default(), Instant::now());
     // Several if each id is a device of its own.
     let mut decided: Vec<(Trace, Verdicts)> = Vec::new();
@@ -91,13 +107,18 @@ pub fn explain(
         unreadable => Some(unreadable.to_string()),
     });
     let failure = answered.failure().or(too_many);
-    let failure = failure.map(|failure| FailureExplained { cause: failure.as_str(), detail });
+    let failure = failure.map(|failure| FailureExplained {
+        cause: failure.as_str(),
+        detail,
+    });
 
     let indexes = named_audiences(catalog, platform);
     let strategies = match is_of_devices {
         true => explain_devices(catalog, platform, &read, &mut trace, decided),
         false => {
-            let verdicts = decided.pop().map_or_else(Verdicts::new, |(_, verdicts)| verdicts);
+            let verdicts = decided
+                .pop()
+                .map_or_else(Verdicts::new, |(_, verdicts)| verdicts);
             explain_strategies(catalog, platform, &read, &trace, &verdicts)
         }
     };
@@ -114,8 +135,11 @@ pub fn explain(
         let answer = |index: &usize| answer_of(&catalog.audiences()[*index], &keys);
         indexes.iter().map(answer).collect()
     };
-    let ids: Vec<IdExplained> =
-        trace.ids.iter().map(|id| explain_traced(id, &audiences, of_id)).collect();
+    let ids: Vec<IdExplained> = trace
+        .ids
+        .iter()
+        .map(|id| explain_traced(id, &audiences, of_id))
+        .collect();
     let answer = ExplainedAnswer {
         status: 200,
         content_type: platform.content_type(),
@@ -127,7 +151,11 @@ pub fn explain(
         platform: platform.name.clone(),
         kind: platform.kind(),
         path: platform.path.clone(),
-        body: BodyRead { read_as: encoding, size_bytes, max_bytes: max_body },
+        body: BodyRead {
+            read_as: encoding,
+            size_bytes,
+            max_bytes: max_body,
+        },
         access,
         notes: trace.notes,
         ids,
@@ -142,7 +170,10 @@ pub fn explain(
 /// Names of the audiences that the platform's strategies use.
 pub fn audiences_of<'a>(catalog: &'a Catalog, platform: &Platform) -> Vec<&'a str> {
     let name = |index: usize| catalog.audiences()[index].name.as_str();
-    named_audiences(catalog, platform).into_iter().map(name).collect()
+    named_audiences(catalog, platform)
+        .into_iter()
+        .map(name)
+        .collect()
 }
 
 /// The indexes of these audiences, in the config's order.
@@ -160,14 +191,20 @@ fn explain_traced(
     let answers = key.map_or_else(Vec::new, |key| of_id(id, key));
     let in_audience = |(audience, answer): (&AudienceExplained, _)| {
         let (membership, tier) = answer;
-        IdInAudience { name: audience.name.clone(), answer: Some(membership), tier }
+        IdInAudience {
+            name: audience.name.clone(),
+            answer: Some(membership),
+            tier,
+        }
     };
     IdExplained {
         path: id.path.clone(),
         kind: id.field.as_str(),
         value: id.value.clone(),
         result: id.found,
-        canonical: id.key.and_then(|key| canonical(&id.value, id.field.kind(), key)),
+        canonical: id
+            .key
+            .and_then(|key| canonical(&id.value, id.field.kind(), key)),
         md5: id.key.and_then(|key| md5_of(id.field.kind(), key)),
         shard: id.key.map(|key| format!("{:04x}", key.shard())),
         audiences: audiences.iter().zip(answers).map(in_audience).collect(),
@@ -184,24 +221,39 @@ fn explain_strategies(
 ) -> Vec<StrategyExplained> {
     let mut assignments = Assignments::new();
     trace.keys.assign(catalog, read, &mut assignments);
-    let facts = RequestFacts { attributes: read, assignments: &assignments };
+    let facts = RequestFacts {
+        attributes: read,
+        assignments: &assignments,
+    };
     let unit = |experiment: &Experiment| {
         let unit = trace.keys.unit(experiment, read.cached_kind)?;
         Some(unit.0)
     };
     let (keys, are_all) = (trace.keys.keys(), trace.keys.are_complete());
-    let device = DeviceFacts { keys, are_all, attributes: &facts, unit: &unit };
+    let device = DeviceFacts {
+        keys,
+        are_all,
+        attributes: &facts,
+        unit: &unit,
+    };
     let decided = |(id, index): (String, usize)| {
-        let decision = verdicts.iter().find(|verdict| verdict.strategy == index)?.decision;
+        let decision = verdicts
+            .iter()
+            .find(|verdict| verdict.strategy == index)?
+            .decision;
         Some(explain_strategy(catalog, id, index, decision, &device))
     };
     if trace.asked.is_empty() {
         return platform.strategy_ids().filter_map(decided).collect();
     }
-    let asked = trace.asked.iter().cloned().filter_map(|(id, index)| match index {
-        Some(index) => decided((id, index)),
-        None => Some(not_configured(id)),
-    });
+    let asked = trace
+        .asked
+        .iter()
+        .cloned()
+        .filter_map(|(id, index)| match index {
+            Some(index) => decided((id, index)),
+            None => Some(not_configured(id)),
+        });
     asked.collect()
 }
 
@@ -220,7 +272,10 @@ fn explain_devices(
     for (mut device, verdicts) in decided.into_iter().take(listed) {
         let strategies = explain_strategies(catalog, platform, read, &device, &verdicts);
         let Some(id) = device.ids.pop() else { continue };
-        let of_device = |one| StrategyExplained { device: Some(id.value.clone()), ..one };
+        let of_device = |one| StrategyExplained {
+            device: Some(id.value.clone()),
+            ..one
+        };
         explained.extend(strategies.into_iter().map(of_device));
         trace.ids.push(id);
     }

@@ -72,14 +72,24 @@ strategies = { 1 = "new", 2 = "vips", 3 = "any" }
 
 fn snapshot(audience: &str, ids: &[&str], created_unix_seconds: u64) -> Snapshot {
     let (filter, target_fpr) = match audience {
-        "scores" => (FilterSpec::with_values_for_fpr(FilterKind::Ribbon, 1e-4), 1e-4),
+        "scores" => (
+            FilterSpec::with_values_for_fpr(FilterKind::Ribbon, 1e-4),
+            1e-4,
+        ),
         _ => (FilterSpec::for_fpr(FilterKind::Block512, 1e-7), 1e-7),
     };
     let filter = filter.unwrap();
-    let mut keys: Vec<DeviceKey> =
-        ids.iter().map(|id| DeviceKey::of_canonical(id.as_bytes())).collect();
+    let mut keys: Vec<DeviceKey> = ids
+        .iter()
+        .map(|id| DeviceKey::of_canonical(id.as_bytes()))
+        .collect();
     keys.sort_unstable();
-    let spec = Spec { filter, target_fpr, created_unix_seconds, ..Spec::small() };
+    let spec = Spec {
+        filter,
+        target_fpr,
+        created_unix_seconds,
+        ..Spec::small()
+    };
     testkit::store::snapshot(audience, 7, &keys, &spec)
 }
 
@@ -99,7 +109,11 @@ fn catalog(config: &str, telemetry: &Telemetry) -> Catalog {
                 _ => return None,
             };
             let snapshot = Arc::new(snapshot(audience.name.as_str(), &ids, now - age));
-            Some(Audience { snapshot: Some(snapshot), is_stale: age > 7200, ..audience.clone() })
+            Some(Audience {
+                snapshot: Some(snapshot),
+                is_stale: age > 7200,
+                ..audience.clone()
+            })
         })
 }
 
@@ -115,7 +129,10 @@ fn fixture() -> Fixture {
 fn fixture_of(config: &str) -> Fixture {
     let telemetry = Telemetry::default();
     let catalog = catalog(config, &telemetry);
-    Fixture { catalog, ids: IdReader::new(KeyMaker::default(), &telemetry) }
+    Fixture {
+        catalog,
+        ids: IdReader::new(KeyMaker::default(), &telemetry),
+    }
 }
 
 impl Fixture {
@@ -126,18 +143,30 @@ impl Fixture {
         body: &[u8],
     ) -> Explanation {
         let pair = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
         };
         let headers: HeaderMap = headers.iter().map(pair).collect();
         let captured = Captured {
-            head: RequestHead { headers: &headers, query: None },
+            head: RequestHead {
+                headers: &headers,
+                query: None,
+            },
             has_headers: !headers.is_empty(),
             body: Bytes::copy_from_slice(body),
             encoding: Encoding::Binary,
             max_body: 1024,
         };
         let platform = &self.catalog.platform_named(platform).unwrap().platform;
-        explain(&self.catalog, platform, &self.ids, &SyncHistory::default(), captured)
+        explain(
+            &self.catalog,
+            platform,
+            &self.ids,
+            &SyncHistory::default(),
+            captured,
+        )
     }
 
     fn json(&self, platform: &str, body: &[u8]) -> Value {
@@ -148,9 +177,16 @@ impl Fixture {
     fn served(&self, platform: &str, body: &[u8]) -> String {
         let served = self.catalog.platform_named(platform).unwrap();
         let headers = HeaderMap::new();
-        let head = RequestHead { headers: &headers, query: None };
+        let head = RequestHead {
+            headers: &headers,
+            query: None,
+        };
         let body = Ok(Bytes::copy_from_slice(body)).and_then(|body: Bytes| {
-            if body.len() > 1024 { Err(Failure::TooLarge) } else { Ok(body) }
+            if body.len() > 1024 {
+                Err(Failure::TooLarge)
+            } else {
+                Ok(body)
+            }
         });
         let mut read = Read::default();
         let answered = served.platform.respond(
@@ -160,8 +196,14 @@ impl Fixture {
             &mut read,
             |read, verdicts| {
                 let (reader, at) = (&self.ids, Instant::now());
-                let request = PlatformRequest { served, reader, read, at };
-                self.catalog.decide_request(&request, verdicts, |_, _, _| {});
+                let request = PlatformRequest {
+                    served,
+                    reader,
+                    read,
+                    at,
+                };
+                self.catalog
+                    .decide_request(&request, verdicts, |_, _, _| {});
             },
         );
         const_hex::encode(answered.bytes)
@@ -169,13 +211,22 @@ impl Fixture {
 }
 
 fn tencent(device: Device) -> Vec<u8> {
-    RtaRequest { id: Some("r1".into()), device: Some(device), ..RtaRequest::default() }
-        .encode_to_vec()
+    RtaRequest {
+        id: Some("r1".into()),
+        device: Some(device),
+        ..RtaRequest::default()
+    }
+    .encode_to_vec()
 }
 
 fn openids(count: usize) -> Device {
-    let openid = |n| device::WxOpenid { openid: Some(format!("user-{n}").into()) };
-    Device { wx_openid: (0..count).map(openid).collect(), ..Device::default() }
+    let openid = |n| device::WxOpenid {
+        openid: Some(format!("user-{n}").into()),
+    };
+    Device {
+        wx_openid: (0..count).map(openid).collect(),
+        ..Device::default()
+    }
 }
 
 /// `result because` of each id, and `id reason because` of each strategy.
@@ -184,12 +235,20 @@ fn listed(explanation: &Value, list: &str, fields: &[&str]) -> Vec<String> {
         let fields = fields.iter().filter_map(|field| one[*field].as_str());
         fields.collect::<Vec<_>>().join("; ")
     };
-    explanation[list].as_array().unwrap().iter().map(text).collect()
+    explanation[list]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(text)
+        .collect()
 }
 
 #[test]
 fn every_id_is_listed_with_its_result() {
-    let qaid = |qaid: &'static str| device::QaidInfo { qaid: Some(qaid.into()), qaid_md5sum: None };
+    let qaid = |qaid: &'static str| device::QaidInfo {
+        qaid: Some(qaid.into()),
+        qaid_md5sum: None,
+    };
     let body = tencent(Device {
         idfa_md5sum: Some("8D3E".into()),
         imei_md5sum: Some("00000000000000000000000000000000".into()),
@@ -198,7 +257,9 @@ fn every_id_is_listed_with_its_result() {
         oaid: Some(OAID.into()),
         qaid_infos: vec![qaid(" abc "), qaid("def")],
         doubtful_ids_list: vec![device::DoubtfulId::DoubtfulAndroididMd5 as i32],
-        wx_openid: vec![device::WxOpenid { openid: Some(Bytes::from_static(b"\xff\x1b[31m")) }],
+        wx_openid: vec![device::WxOpenid {
+            openid: Some(Bytes::from_static(b"\xff\x1b[31m")),
+        }],
         ..Device::default()
     });
     let fixture = fixture();
@@ -217,7 +278,10 @@ fn every_id_is_listed_with_its_result() {
         ]
     );
     let usable = &explained["ids"][3];
-    assert_eq!((&usable["md5"], &usable["shard"]), (&json!(OAID_MD5), &json!("83e9")));
+    assert_eq!(
+        (&usable["md5"], &usable["shard"]),
+        (&json!(OAID_MD5), &json!("83e9"))
+    );
     let unavailable = |name| json!({ "name": name, "answer": "unavailable" });
     assert_eq!(
         usable["audiences"],
@@ -238,7 +302,10 @@ fn every_id_is_listed_with_its_result() {
         "an earlier id has the same hash",
         "it is not up to 128 visible ASCII characters",
     ] {
-        assert!(text.contains(&format!("    ignored: {because}")), "{because} in\n{text}");
+        assert!(
+            text.contains(&format!("    ignored: {because}")),
+            "{because} in\n{text}"
+        );
     }
     assert!(
         text.contains(
@@ -253,7 +320,10 @@ fn every_decision_has_a_reason() {
     let fixture = fixture();
     let text = |body: &[u8]| fixture.with_headers("tx", &[], body).to_string();
     let conclusion = |text: &str| text.lines().last().unwrap().to_owned();
-    let old = text(&tencent(Device { oaid: Some(OAID.into()), ..Device::default() }));
+    let old = text(&tencent(Device {
+        oaid: Some(OAID.into()),
+        ..Device::default()
+    }));
     for line in [
         "member: device.oaid is in old, which it excludes",
         "not_member: it bids only for members of vip, and no id is",
@@ -263,7 +333,10 @@ fn every_decision_has_a_reason() {
         assert!(old.contains(&format!("  {line}\n")), "{line} in\n{old}");
     }
     // The age grows by a second when the test is slow.
-    let stale = old.lines().find(|line| line.contains("stale  unavailable")).unwrap();
+    let stale = old
+        .lines()
+        .find(|line| line.contains("stale  unavailable"))
+        .unwrap();
     assert!(stale.contains("  its snapshot is 3h"), "{stale}");
     assert!(stale.ends_with(" old, and max_age is 2h"), "{stale}");
     assert_eq!(
@@ -272,19 +345,31 @@ fn every_decision_has_a_reason() {
          it bids only for members of vip, and no id is; bid for T3, because gone and stale are \
          unavailable, and its `unavailable` answer is bid."
     );
-    let vip = text(&tencent(Device { oaid: Some("somebody".into()), ..Device::default() }));
-    for line in ["not_member: no id is in old", "member: device.oaid is in vip, which it includes"]
-    {
+    let vip = text(&tencent(Device {
+        oaid: Some("somebody".into()),
+        ..Device::default()
+    }));
+    for line in [
+        "not_member: no id is in old",
+        "member: device.oaid is in vip, which it includes",
+    ] {
         assert!(vip.contains(&format!("  {line}\n")), "{line} in\n{vip}");
     }
     let nothing = conclusion(&text(&tencent(Device::default())));
     let expected =
         "No bid for T1 and T2, because no id is usable, and its `no_device` answer is no bid";
     assert!(nothing.starts_with(expected), "{nothing}");
-    let ping = RtaRequest { is_ping: Some(true), ..RtaRequest::default() }.encode_to_vec();
+    let ping = RtaRequest {
+        is_ping: Some(true),
+        ..RtaRequest::default()
+    }
+    .encode_to_vec();
     assert!(conclusion(&text(&ping)).starts_with("A ping is answered at once"));
     let audiences = &fixture.json("tx", b"")["audiences"];
-    assert_eq!(audiences[2]["unavailable"], json!({ "reason": "not_loaded" }));
+    assert_eq!(
+        audiences[2]["unavailable"],
+        json!({ "reason": "not_loaded" })
+    );
     assert_eq!(
         audiences[3]["unavailable"],
         json!({ "reason": "too_old", "max_age_seconds": 7200 })
@@ -293,14 +378,20 @@ fn every_decision_has_a_reason() {
 
 #[test]
 fn requested_strategies_are_listed_including_unknown_ones() {
-    let request =
-        ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
+    let request = ocean::Req {
+        rta_ids: vec![9, 2, 1],
+        did: OAID_MD5.into(),
+        ..ocean::Req::default()
+    };
     let explained = fixture().json("oc", &request.encode_to_vec());
     assert_eq!(
         listed(&explained, "strategies", &["id", "strategy", "reason"]),
         ["9; not_configured", "2; vips; not_member", "1; new; member"]
     );
-    assert_eq!(explained["answer"]["content_type"], "application/x-protobuf");
+    assert_eq!(
+        explained["answer"]["content_type"],
+        "application/x-protobuf"
+    );
     assert!(
         explained["answer"]["text"]
             .as_str()
@@ -312,13 +403,22 @@ fn requested_strategies_are_listed_including_unknown_ones() {
 #[test]
 fn explained_answer_equals_served_answer() {
     let fixture = fixture();
-    let request =
-        ocean::Req { rta_ids: vec![9, 2, 1], did: OAID_MD5.into(), ..ocean::Req::default() };
+    let request = ocean::Req {
+        rta_ids: vec![9, 2, 1],
+        did: OAID_MD5.into(),
+        ..ocean::Req::default()
+    };
     let bodies = [
-        tencent(Device { oaid: Some(OAID.into()), ..Device::default() }),
+        tencent(Device {
+            oaid: Some(OAID.into()),
+            ..Device::default()
+        }),
         tencent(openids(MAX_IDS)),
         tencent(openids(MAX_IDS + 1)),
-        tencent(Device { oaid: Some("somebody".into()), ..Device::default() }),
+        tencent(Device {
+            oaid: Some("somebody".into()),
+            ..Device::default()
+        }),
         request.encode_to_vec(),
         b"\x0a\x02p1\x10\x01".to_vec(),
         b"{}".to_vec(),
@@ -339,7 +439,10 @@ fn explained_answer_equals_served_answer() {
 #[test]
 fn too_many_ids_prove_membership_only() {
     let fixture = fixture();
-    assert_eq!(fixture.json("tx", &tencent(openids(MAX_IDS)))["failure"], Value::Null);
+    assert_eq!(
+        fixture.json("tx", &tencent(openids(MAX_IDS)))["failure"],
+        Value::Null
+    );
     let explained = fixture.json("tx", &tencent(openids(MAX_IDS + 1)));
     assert_eq!(explained["failure"]["cause"], "too_many_ids");
     let results = listed(&explained, "ids", &["result"]);
@@ -372,10 +475,20 @@ fn every_word_of_an_explanation_has_a_text() {
     assert_texts("route", Route::ALL.map(Route::as_str));
     assert_texts(
         "why",
-        ["not_configured", "capped", "no_lease", "not_scheduled", "disabled", "deleted"],
+        [
+            "not_configured",
+            "capped",
+            "no_lease",
+            "not_scheduled",
+            "disabled",
+            "deleted",
+        ],
     );
     // Lists of the console.
-    let kinds = format!("KINDS = {:?};", rtad_core::device::IdKind::ALL.map(|kind| kind.as_str()));
+    let kinds = format!(
+        "KINDS = {:?};",
+        rtad_core::device::IdKind::ALL.map(|kind| kind.as_str())
+    );
     assert!(include_str!("../http/console/lookup.js").contains(&kinds));
     let reasons = format!("REASONS={:?};", Reason::ALL.map(Reason::as_str)).replace(' ', "");
     let list = include_str!("../http/console/strategies.js").replace([' ', '\n'], "");

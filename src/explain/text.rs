@@ -14,7 +14,11 @@ use crate::strategy::Membership;
 
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Platform {}, protocol {}, path {}", self.platform, self.kind, self.path)?;
+        writeln!(
+            f,
+            "Platform {}, protocol {}, path {}",
+            self.platform, self.kind, self.path
+        )?;
         let taken = match self.body.read_as {
             Encoding::Binary => "read as is",
             Encoding::Hex => "decoded from hex",
@@ -28,14 +32,19 @@ impl Display for Explanation {
         }
         if !self.notes.is_empty() {
             writeln!(f, "\nRequest fields")?;
-            let rows =
-                self.notes.iter().map(|note| vec![note.what.to_owned(), printable(&note.value)]);
+            let rows = self
+                .notes
+                .iter()
+                .map(|note| vec![note.what.to_owned(), printable(&note.value)]);
             table(f, &rows.collect::<Vec<_>>())?;
         }
         self.ids(f)?;
         if !self.audiences.is_empty() {
             writeln!(f, "\nAudiences")?;
-            table(f, &self.audiences.iter().map(audience_row).collect::<Vec<_>>())?;
+            table(
+                f,
+                &self.audiences.iter().map(audience_row).collect::<Vec<_>>(),
+            )?;
         }
         if !self.strategies.is_empty() {
             writeln!(f, "\nStrategies")?;
@@ -44,7 +53,12 @@ impl Display for Explanation {
         }
         let answer = &self.answer;
         let content_type = answer.content_type.unwrap_or("no content type");
-        writeln!(f, "\nAnswer   {}, {}, {content_type}", answer.status, bytes(answer.size_bytes))?;
+        writeln!(
+            f,
+            "\nAnswer   {}, {}, {content_type}",
+            answer.status,
+            bytes(answer.size_bytes)
+        )?;
         writeln!(f, "  {}", answer.hex)?;
         for line in answer.text.lines() {
             writeln!(f, "  {}", printable(line))?;
@@ -64,7 +78,11 @@ impl Display for Explanation {
 
 impl Explanation {
     fn ids(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let usable = self.ids.iter().filter(|id| id.result == IdResult::Usable).count();
+        let usable = self
+            .ids
+            .iter()
+            .filter(|id| id.result == IdResult::Usable)
+            .count();
         match self.ids.len() {
             0 => return writeln!(f, "\nIds: none"),
             found => writeln!(f, "\nIds: {found} found, {usable} usable")?,
@@ -90,7 +108,10 @@ impl Explanation {
         let outcome = if one.bid { "bid" } else { "no bid" };
         let strategy = one.strategy.clone().unwrap_or_else(|| "-".to_owned());
         let because = printable(&self.of_strategy(one));
-        let value = self.of_value(one).map(|value| format!("; {value}")).unwrap_or_default();
+        let value = self
+            .of_value(one)
+            .map(|value| format!("; {value}"))
+            .unwrap_or_default();
         let reason = format!("{}: {because}{value}", one.reason);
         let id = match &one.device {
             Some(device) => format!("{} of {device}", one.id),
@@ -104,7 +125,9 @@ fn id_details(id: &IdExplained) -> String {
     let mut details: Vec<String> = Vec::new();
     details.extend(words::id(id).map(|because| format!("ignored: {because}")));
     details.extend(
-        id.canonical.as_ref().map(|canonical| format!("hashed as {}", printable(canonical))),
+        id.canonical
+            .as_ref()
+            .map(|canonical| format!("hashed as {}", printable(canonical))),
     );
     details.extend(
         id.md5
@@ -123,7 +146,8 @@ fn id_details(id: &IdExplained) -> String {
 
 /// The value of a member, behind its membership.
 fn tier(tier: Option<u8>) -> String {
-    tier.map(|tier| format!(" with tier {tier}")).unwrap_or_default()
+    tier.map(|tier| format!(" with tier {tier}"))
+        .unwrap_or_default()
 }
 
 const fn word(found: IdResult) -> &'static str {
@@ -152,11 +176,18 @@ fn audience_row(audience: &AudienceExplained) -> Vec<String> {
     let snapshot = audience.snapshot.as_ref().map(|snapshot| {
         let (age, fpr) = (words::duration(snapshot.age_seconds), snapshot.expected_fpr);
         let keys = counted(snapshot.keys, "key");
-        format!("generation {}, {keys}, {age} old, fpr {fpr:.1e}", snapshot.generation)
+        format!(
+            "generation {}, {keys}, {age} old, fpr {fpr:.1e}",
+            snapshot.generation
+        )
     });
     let snapshot = snapshot.filter(|_| audience.unavailable.is_none());
     let trouble = words::unavailable(audience).as_deref().map(printable);
-    vec![audience.name.clone(), answer, snapshot.or(trouble).unwrap_or_default()]
+    vec![
+        audience.name.clone(),
+        answer,
+        snapshot.or(trouble).unwrap_or_default(),
+    ]
 }
 
 fn bytes(count: usize) -> String {
@@ -175,8 +206,12 @@ fn table(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
 
 fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     (0..columns.saturating_sub(1)).map(width).collect()
 }
 

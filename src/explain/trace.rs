@@ -38,20 +38,36 @@ impl Trace {
     /// The contents of a request, whose ids are not counted.
     pub(super) fn of(catalog: &Catalog, read: &Read<'_>, reader: &IdReader) -> Self {
         let (keys, ids) = (RequestKeys::new(catalog), Vec::new());
-        let mut trace = Self { keys, ids, asked: Vec::new(), notes: Vec::new() };
+        let mut trace = Self {
+            keys,
+            ids,
+            asked: Vec::new(),
+            notes: Vec::new(),
+        };
         let (keys, ids) = (&mut trace.keys, &mut trace.ids);
         let key = |field, value: &[u8]| reader.key_uncounted(field, value);
         keys.add(read, key, |id, found, key| {
             if ids.len() < MAX_LISTED {
                 let (path, value) = (id.path.to_owned(), id.value.to_string());
-                ids.push(TracedId { path, field: id.field, value, found, key });
+                ids.push(TracedId {
+                    path,
+                    field: id.field,
+                    value,
+                    found,
+                    key,
+                });
             }
         });
         let mut unlisted = read.ids.len() - trace.ids.len();
         if !read.asked.is_all() {
             let asked = read.asked.iter().take(MAX_LISTED);
             trace.asked = asked
-                .map(|asked| (asked.id.to_string(), asked.known.map(|known| known.strategy)))
+                .map(|asked| {
+                    (
+                        asked.id.to_string(),
+                        asked.known.map(|known| known.strategy),
+                    )
+                })
                 .collect();
             unlisted += read.asked.iter().len() - trace.asked.len();
         }
@@ -74,7 +90,10 @@ impl Trace {
             note("id skipped", skipped.to_string());
         }
         if unlisted > 0 {
-            note("ids and strategies that are not listed", unlisted.to_string());
+            note(
+                "ids and strategies that are not listed",
+                unlisted.to_string(),
+            );
         }
         trace
     }

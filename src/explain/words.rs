@@ -51,7 +51,10 @@ pub(super) fn unavailable(audience: &AudienceExplained) -> Option<String> {
             format!("it has {digest} hashes, and the request has no id to compare with them")
         }
         Unavailable::TooOld { max_age_seconds } => {
-            let age = audience.snapshot.as_ref().map_or(0, |snapshot| snapshot.age_seconds);
+            let age = audience
+                .snapshot
+                .as_ref()
+                .map_or(0, |snapshot| snapshot.age_seconds);
             let (age, limit) = (duration(age), duration(*max_age_seconds));
             format!("its snapshot is {age} old, and max_age is {limit}")
         }
@@ -66,7 +69,9 @@ pub(super) fn unavailable(audience: &AudienceExplained) -> Option<String> {
 impl Explanation {
     /// The reason of the failure.
     pub(super) fn of_failure(&self, failure: &FailureExplained) -> String {
-        let cause = Failure::ALL.into_iter().find(|cause| cause.as_str() == failure.cause);
+        let cause = Failure::ALL
+            .into_iter()
+            .find(|cause| cause.as_str() == failure.cause);
         let because = match cause.unwrap_or(Failure::Internal) {
             Failure::BadBody => {
                 let detail = failure.detail.as_deref().unwrap_or("no details");
@@ -99,7 +104,11 @@ impl Explanation {
     /// The reason of a strategy's decision, and whether it is in shadow.
     pub(super) fn of_strategy(&self, one: &StrategyExplained) -> String {
         let because = self.of_decision(one);
-        if one.shadow { format!("{because} (in shadow: not answered)") } else { because }
+        if one.shadow {
+            format!("{because} (in shadow: not answered)")
+        } else {
+            because
+        }
     }
 
     fn of_decision(&self, one: &StrategyExplained) -> String {
@@ -107,7 +116,9 @@ impl Explanation {
             return "the config does not map this id to a strategy".to_owned();
         }
         let outcome = if one.bid { "bid" } else { "no bid" };
-        let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == one.reason);
+        let reason = Reason::ALL
+            .into_iter()
+            .find(|reason| reason.as_str() == one.reason);
         match reason.expect("a decision's reason") {
             Reason::Member if one.bid => self.member_of(one, &one.include, "includes"),
             Reason::Member => self.member_of(one, &one.exclude, "excludes"),
@@ -161,17 +172,25 @@ impl Explanation {
             (None, _) => "of other bids".to_owned(),
         };
         let because = because.unwrap_or_default();
-        Some(format!("its value is {}, that {origin}{because}", listed(&numbers, "and")))
+        Some(format!(
+            "its value is {}, that {origin}{because}",
+            listed(&numbers, "and")
+        ))
     }
 
     /// The reason why an entry does not fit that might fit otherwise.
     fn without_value(&self, value: &ValueExplained) -> Option<String> {
-        let audience = self.audiences.iter().find(|one| Some(&one.name) == value.audience.as_ref());
+        let audience = self
+            .audiences
+            .iter()
+            .find(|one| Some(&one.name) == value.audience.as_ref());
         let audience = audience?;
         let name = &audience.name;
         let is_member = audience.answer == Some(Membership::Member);
-        let is_incomplete =
-            self.failure.as_ref().is_some_and(|one| one.cause == Failure::TooManyIds.as_str());
+        let is_incomplete = self
+            .failure
+            .as_ref()
+            .is_some_and(|one| one.cause == Failure::TooManyIds.as_str());
         match (&audience.snapshot, value.tier) {
             _ if !audience.available => Some(format!("{name} is unavailable")),
             (_, Some(_)) if is_member && is_incomplete => {
@@ -194,7 +213,11 @@ impl Explanation {
             let mut found = id.audiences.iter().filter(|one| one.name == audience.name);
             found.any(|one| one.answer == Some(Membership::Member))
         };
-        for audience in self.audiences.iter().filter(|it| audiences.contains(&it.name)) {
+        for audience in self
+            .audiences
+            .iter()
+            .filter(|it| audiences.contains(&it.name))
+        {
             let mut ids = self.ids.iter().filter(is_of_device);
             let path = match ids.find(|id| of_id(id, audience)) {
                 Some(id) => id.path.as_str(),
@@ -208,7 +231,10 @@ impl Explanation {
 
     /// The reason of the whole answer, in one sentence.
     pub(super) fn conclusion(&self) -> String {
-        let failure = self.failure.as_ref().map(|failure| self.of_failure(failure));
+        let failure = self
+            .failure
+            .as_ref()
+            .map(|failure| self.of_failure(failure));
         if self.strategies.is_empty() {
             return match failure {
                 Some(because) => format!("Rejected, because {because}."),
@@ -234,7 +260,10 @@ impl Explanation {
                 Some(because) if one.reason == Reason::Unavailable.as_str() => because.clone(),
                 _ => self.of_strategy(one),
             };
-            match groups.iter_mut().find(|(bid, same, _)| *bid == one.bid && *same == because) {
+            match groups
+                .iter_mut()
+                .find(|(bid, same, _)| *bid == one.bid && *same == because)
+            {
                 Some((.., ids)) if !ids.contains(&one.id.as_str()) => ids.push(&one.id),
                 Some(_) => {}
                 None => groups.push((one.bid, because, vec![&one.id])),
@@ -256,26 +285,45 @@ impl Explanation {
 
 /// The parts that leave a decision open.
 fn of_unknown(one: &StrategyExplained) -> String {
-    let unknown = one.unknown.as_ref().expect("an unavailable decision has its unknown parts");
+    let unknown = one
+        .unknown
+        .as_ref()
+        .expect("an unavailable decision has its unknown parts");
     let mut parts = Vec::new();
     if !unknown.audiences.is_empty() {
-        let verb = if unknown.audiences.len() == 1 { "is" } else { "are" };
-        parts.push(format!("{} {verb} unavailable", listed(&unknown.audiences, "and")));
+        let verb = if unknown.audiences.len() == 1 {
+            "is"
+        } else {
+            "are"
+        };
+        parts.push(format!(
+            "{} {verb} unavailable",
+            listed(&unknown.audiences, "and")
+        ));
     }
     if !unknown.attributes.is_empty() {
         let attributes: Vec<_> = unknown.attributes.iter().map(|it| it.as_str()).collect();
         parts.push(format!("the request lacks {}", listed(&attributes, "and")));
     }
     if !unknown.experiments.is_empty() {
-        parts.push(format!("the bucket in {} is unknown", listed(&unknown.experiments, "and")));
+        parts.push(format!(
+            "the bucket in {} is unknown",
+            listed(&unknown.experiments, "and")
+        ));
     }
     parts.join(", ")
 }
 
 /// The rule with its truth, and the changes that would change it.
 fn of_rule(one: &StrategyExplained) -> String {
-    let Some(when) = &one.when else { return "its rule decides".to_owned() };
-    let (verb, other) = if one.bid { ("holds", "would not") } else { ("does not hold", "would") };
+    let Some(when) = &one.when else {
+        return "its rule decides".to_owned();
+    };
+    let (verb, other) = if one.bid {
+        ("holds", "would not")
+    } else {
+        ("does not hold", "would")
+    };
     let mut text = format!("its rule {} {verb}", when.rule);
     let change = |change: &OtherMembership| match change.answer {
         Some(Membership::Member) => format!("in {}", change.audience),
@@ -306,7 +354,10 @@ fn of_buckets(one: &StrategyExplained) -> String {
 }
 
 fn of_schedule(one: &StrategyExplained) -> String {
-    let next = one.schedule.as_ref().and_then(|schedule| schedule.next_change_unix_seconds);
+    let next = one
+        .schedule
+        .as_ref()
+        .and_then(|schedule| schedule.next_change_unix_seconds);
     match next.map(|at| std::time::UNIX_EPOCH + Duration::from_secs(at)) {
         Some(at) => {
             let at = humantime::format_rfc3339_seconds(at);

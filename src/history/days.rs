@@ -69,7 +69,11 @@ struct Count {
 
 impl Day {
     fn new(period: Period) -> Self {
-        Self { period, counts: DecisionCounts::new(), reach: Vec::new() }
+        Self {
+            period,
+            counts: DecisionCounts::new(),
+            reach: Vec::new(),
+        }
     }
 
     fn add(&mut self, labels: DecisionLabels, count: u64) {
@@ -80,7 +84,12 @@ impl Day {
 
     fn decisions(&self) -> Vec<Count> {
         let counts = self.counts.iter();
-        counts.map(|(labels, count)| Count { labels: labels.clone(), count: *count }).collect()
+        counts
+            .map(|(labels, count)| Count {
+                labels: labels.clone(),
+                count: *count,
+            })
+            .collect()
     }
 
     fn report(&self, reach: Vec<ReachCount>) -> DayCounts {
@@ -100,7 +109,12 @@ impl Days {
         let calendar = Calendar::new(PeriodUnit::Day, Some(time_zone));
         let calendar = calendar.expect("reading the config checked the zone");
         let today = Day::new(calendar.at(wall));
-        Self { calendar, today, yesterday: None, last: DecisionCounts::new() }
+        Self {
+            calendar,
+            today,
+            yesterday: None,
+            last: DecisionCounts::new(),
+        }
     }
 
     pub(super) fn time_zone(&self) -> &str {
@@ -145,12 +159,19 @@ impl Days {
     /// Sketches as those of today.
     pub(super) fn sketches(&self, sketches: Vec<(ReachLabels, HllSketch)>) -> DaySketches {
         let (date, time_zone) = (self.today.period.date(), self.time_zone().to_owned());
-        DaySketches { date, time_zone, sketches }
+        DaySketches {
+            date,
+            time_zone,
+            sketches,
+        }
     }
 
     /// Today with these devices, and yesterday if there are counts of it.
     pub(super) fn counts(&self, reach: Vec<ReachCount>) -> (DayCounts, Option<DayCounts>) {
-        let yesterday = self.yesterday.as_ref().map(|day| day.report(day.reach.clone()));
+        let yesterday = self
+            .yesterday
+            .as_ref()
+            .map(|day| day.report(day.reach.clone()));
         (self.today.report(reach), yesterday)
     }
 
@@ -161,9 +182,18 @@ impl Days {
             decisions: day.decisions(),
             reach,
         };
-        let yesterday = self.yesterday.as_ref().map(|day| saved(day, day.reach.clone()));
-        let days = [Some(saved(&self.today, reach)), yesterday].into_iter().flatten().collect();
-        let saved = Saved { time_zone: self.time_zone().to_owned(), days };
+        let yesterday = self
+            .yesterday
+            .as_ref()
+            .map(|day| saved(day, day.reach.clone()));
+        let days = [Some(saved(&self.today, reach)), yesterday]
+            .into_iter()
+            .flatten()
+            .collect();
+        let saved = Saved {
+            time_zone: self.time_zone().to_owned(),
+            days,
+        };
         serde_json::to_vec(&saved).expect("plain values serialize")
     }
 

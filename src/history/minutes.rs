@@ -21,7 +21,10 @@ struct Columns<K> {
 
 impl<K> Default for Columns<K> {
     fn default() -> Self {
-        Self { counts: BTreeMap::new(), last: BTreeMap::new() }
+        Self {
+            counts: BTreeMap::new(),
+            last: BTreeMap::new(),
+        }
     }
 }
 
@@ -41,7 +44,8 @@ impl<K: Ord + Clone> Columns<K> {
                 column.pop_front();
             }
         }
-        self.counts.retain(|_, column| column.iter().any(|count| *count > 0));
+        self.counts
+            .retain(|_, column| column.iter().any(|count| *count > 0));
         self.last = totals;
     }
 }

@@ -84,13 +84,27 @@ impl DaySketches {
     pub(super) fn read(lines: &[u8]) -> io::Result<Option<Self>> {
         let mut read: Option<Self> = None;
         for line in serde_json::Deserializer::from_slice(lines).into_iter::<SketchLine>() {
-            let SketchLine { date, time_zone, strategy, experiment, bucket, sketch, .. } = line?;
+            let SketchLine {
+                date,
+                time_zone,
+                strategy,
+                experiment,
+                bucket,
+                sketch,
+                ..
+            } = line?;
             let sketch = BASE64_STANDARD.decode(sketch).map_err(io::Error::other)?;
             let sketch = HllSketch::deserialize(&sketch).map_err(io::Error::other)?;
-            let day = Self { date, time_zone, sketches: Vec::new() };
+            let day = Self {
+                date,
+                time_zone,
+                sketches: Vec::new(),
+            };
             let part = experiment.zip(bucket);
             let part = part.map(|(experiment, bucket)| PartLabels { experiment, bucket });
-            read.get_or_insert(day).sketches.push((ReachLabels { strategy, part }, sketch));
+            read.get_or_insert(day)
+                .sketches
+                .push((ReachLabels { strategy, part }, sketch));
         }
         Ok(read)
     }
@@ -104,6 +118,11 @@ impl DaySketches {
         let folder = folder.join(format!("day={}", self.date));
         DirBuilder::new().recursive(true).create(&folder)?;
         // Readers of the folder skip names that begin with a dot.
-        replace(&folder, &format!("{name}.jsonl"), &format!(".{name}.tmp"), &self.to_lines(pod))
+        replace(
+            &folder,
+            &format!("{name}.jsonl"),
+            &format!(".{name}.tmp"),
+            &self.to_lines(pod),
+        )
     }
 }

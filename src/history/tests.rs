@@ -38,14 +38,21 @@ fn hour_has_a_row_per_minute_and_columns_with_counts() {
         "platform": "tencent", "strategy": "new-users", "decision": "no_bid", "reason": "capped",
         "counts": [0, 3, 4],
     }]);
-    assert_eq!((&seen["minutes"], &seen["decisions"]), (&json!([60, 120, 180]), &column));
+    assert_eq!(
+        (&seen["minutes"], &seen["decisions"]),
+        (&json!([60, 120, 180]), &column)
+    );
     for minute in 4..=ROWS as u64 + 2 {
         push(minute, 0);
     }
     let seen = push(ROWS as u64 + 3, 0);
     assert_eq!(seen["minutes"].as_array().unwrap().len(), ROWS);
     assert_eq!(seen["minutes"][0], 240);
-    assert_eq!(seen["decisions"], json!([]), "the counts are older than an hour");
+    assert_eq!(
+        seen["decisions"],
+        json!([]),
+        "the counts are older than an hour"
+    );
 }
 
 /// Counts of today and of yesterday, and its date.
@@ -81,10 +88,19 @@ fn days_end_at_midnight_of_their_zone_and_survive_a_restart() {
         days.restore(&saved, at(wall)).unwrap();
         seen(&days)
     };
-    assert_eq!(restored("Asia/Shanghai", midnight + 9), (Some(2), yesterday));
+    assert_eq!(
+        restored("Asia/Shanghai", midnight + 9),
+        (Some(2), yesterday)
+    );
     let tomorrow = Some(("2026-11-26".to_owned(), Some(2)));
-    assert_eq!(restored("Asia/Shanghai", midnight + 86_400), (None, tomorrow));
-    assert_eq!(restored("Asia/Shanghai", midnight + 3 * 86_400), (None, None));
+    assert_eq!(
+        restored("Asia/Shanghai", midnight + 86_400),
+        (None, tomorrow)
+    );
+    assert_eq!(
+        restored("Asia/Shanghai", midnight + 3 * 86_400),
+        (None, None)
+    );
     assert_eq!(restored("UTC", midnight + 9), (None, None));
     days.restore(b"{}", at(midnight)).unwrap_err();
 }
@@ -108,12 +124,20 @@ fn day_of_a_clock_that_was_ahead_ends_when_it_is_set_back() {
 
 /// Counts devices of a strategy, and of a bucket.
 fn reach(telemetry: &Telemetry, devices: std::ops::Range<u8>) {
-    let part = PartLabels { experiment: "test".to_owned(), bucket: "high".to_owned() };
+    let part = PartLabels {
+        experiment: "test".to_owned(),
+        bucket: "high".to_owned(),
+    };
     for part in [None, Some(part)] {
-        let labels = ReachLabels { strategy: "new-users".to_owned(), part };
+        let labels = ReachLabels {
+            strategy: "new-users".to_owned(),
+            part,
+        };
         let sketch = telemetry.reach().sketch(labels);
         for device in devices.clone() {
-            sketch.count(&ReachedDevice::new(Some(&DeviceKey::of_canonical(&[device]))));
+            sketch.count(&ReachedDevice::new(Some(&DeviceKey::of_canonical(&[
+                device,
+            ]))));
         }
     }
 }
@@ -137,12 +161,17 @@ fn devices_of_a_day_end_with_it() {
     assert_eq!(json!(ended.counts()), reached(5));
     reach(&telemetry, 4..6);
     let today = days.sketches(telemetry.reach().sketches());
-    assert_eq!((&*today.date, json!(today.counts())), ("2026-11-26", reached(2)));
+    assert_eq!(
+        (&*today.date, json!(today.counts())),
+        ("2026-11-26", reached(2))
+    );
     assert!(days.is_today(&today) && !days.is_today(&ended));
     let yesterday = |days: &Days| json!(days.counts(Vec::new()).1)["reach"].clone();
     assert_eq!(yesterday(&days), reached(5));
     let mut restored = Days::new("Asia/Shanghai", at(midnight + 1));
-    restored.restore(&days.to_json(today.counts()), at(midnight + 1)).unwrap();
+    restored
+        .restore(&days.to_json(today.counts()), at(midnight + 1))
+        .unwrap();
     assert_eq!(yesterday(&restored), reached(5));
 
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +183,10 @@ fn devices_of_a_day_end_with_it() {
         (&line["date"], &line["time_zone"]),
         (&json!("2026-11-25"), &json!("Asia/Shanghai"))
     );
-    assert_eq!((&line["pod"], &line["devices"]), (&json!("pod-1"), &json!(5)));
+    assert_eq!(
+        (&line["pod"], &line["devices"]),
+        (&json!("pod-1"), &json!(5))
+    );
     let read = DaySketches::read(&lines).unwrap().unwrap();
     assert_eq!(json!(read.counts()), reached(5));
     assert!(DaySketches::read(b"").unwrap().is_none());
@@ -169,13 +201,21 @@ fn sketches_of_another_day_go_into_its_folder() {
     reach(&telemetry, 0..3);
     let sketches = telemetry.reach().take();
     let (date, time_zone) = ("2026-11-25".to_owned(), "UTC".to_owned());
-    let day = DaySketches { date, time_zone, sketches };
+    let day = DaySketches {
+        date,
+        time_zone,
+        sketches,
+    };
     caps.write_file(REACH_FILE, &day.to_lines("pod-1")).unwrap();
     let history = History::new("UTC", Some(folder.path().to_owned()), "pod-1");
     history.restore(&telemetry, &caps);
     history.save(&telemetry, &caps);
-    let written = folder.path().join(format!("day=2026-11-25/{}.jsonl", history.name));
-    let read = DaySketches::read(&std::fs::read(written).unwrap()).unwrap().unwrap();
+    let written = folder
+        .path()
+        .join(format!("day=2026-11-25/{}.jsonl", history.name));
+    let read = DaySketches::read(&std::fs::read(written).unwrap())
+        .unwrap()
+        .unwrap();
     assert_eq!(json!(read.counts()), reached(3));
     assert!(telemetry.reach().sketches().is_empty());
 }

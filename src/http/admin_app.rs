@@ -55,7 +55,10 @@ pub struct AdminApp {
 impl AdminApp {
     /// Limits of a body of `max_bytes`.
     pub(super) const fn body_limits(&self, max_bytes: usize) -> BodyLimits {
-        BodyLimits { max_bytes, timeout: self.body_timeout }
+        BodyLimits {
+            max_bytes,
+            timeout: self.body_timeout,
+        }
     }
 }
 

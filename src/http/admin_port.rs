@@ -28,7 +28,9 @@ pub fn metrics_router(app: Arc<AdminApp>) -> Router {
 
 /// Health checks of balancers may have any host, and learn no more than a state.
 fn probes() -> Router<Arc<AdminApp>> {
-    Router::new().route("/livez", get(status::livez)).route("/readyz", get(status::readyz))
+    Router::new()
+        .route("/livez", get(status::livez))
+        .route("/readyz", get(status::readyz))
 }
 
 /// The admin port's router: probes, metrics and the operator's routes.

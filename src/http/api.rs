@@ -42,7 +42,9 @@ pub struct RequestAttributes<'body>([Option<Cow<'body, str>>; Attribute::ALL.len
 /// An empty text is an absent attribute.
 impl Attributes for RequestAttributes<'_> {
     fn attribute(&self, attribute: Attribute) -> Option<AttributeValue<'_>> {
-        let text = self.0[attribute as usize].as_deref().filter(|text| !text.is_empty())?;
+        let text = self.0[attribute as usize]
+            .as_deref()
+            .filter(|text| !text.is_empty())?;
         Some(AttributeValue::Text(text.as_bytes()))
     }
 }
@@ -59,7 +61,11 @@ pub fn decode<'body>(
     has_sha1: bool,
 ) -> Result<DecisionRequest<'body>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(body);
-    let request = RequestSeed { reader: ids, has_sha1 }.deserialize(&mut json)?;
+    let request = RequestSeed {
+        reader: ids,
+        has_sha1,
+    }
+    .deserialize(&mut json)?;
     json.end()?;
     Ok(request)
 }
@@ -106,7 +112,11 @@ pub fn encode(request_id: Option<&str>, decisions: &[NamedDecision<'_>]) -> Vec<
         request_id: Option<&'a str>,
         decisions: &'a [NamedDecision<'a>],
     }
-    serde_json::to_vec(&ApiAnswer { request_id, decisions }).expect("plain values serialize")
+    serde_json::to_vec(&ApiAnswer {
+        request_id,
+        decisions,
+    })
+    .expect("plain values serialize")
 }
 
 /// A string, borrowed from the body unless it has escapes.
@@ -143,13 +153,19 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
                 }
                 "strategies" => {
                     let names: Option<Vec<Text<'de>>> = map.next_value()?;
-                    if names.as_ref().is_some_and(|names| names.len() > MAX_STRATEGIES) {
+                    if names
+                        .as_ref()
+                        .is_some_and(|names| names.len() > MAX_STRATEGIES)
+                    {
                         return Err(A::Error::custom(format_args!(
                             "more than {MAX_STRATEGIES} strategies"
                         )));
                     }
-                    request.strategies =
-                        names.unwrap_or_default().into_iter().map(|text| text.0).collect();
+                    request.strategies = names
+                        .unwrap_or_default()
+                        .into_iter()
+                        .map(|text| text.0)
+                        .collect();
                 }
                 "device" => map.next_value_seed(DeviceSeed {
                     reader: self.reader,
@@ -242,9 +258,20 @@ impl<'de> Visitor<'de> for DeviceSeed<'_> {
                     "unknown id kind in device; accepted: {accepted}"
                 )));
             };
-            let Self { reader, has_sha1, keys, units } = &mut self;
+            let Self {
+                reader,
+                has_sha1,
+                keys,
+                units,
+            } = &mut self;
             let has_sha1 = *has_sha1;
-            map.next_value_seed(IdsSeed { reader, field, has_sha1, keys, units })?;
+            map.next_value_seed(IdsSeed {
+                reader,
+                field,
+                has_sha1,
+                keys,
+                units,
+            })?;
         }
         Ok(())
     }
@@ -261,9 +288,13 @@ struct IdsSeed<'a> {
 
 impl IdsSeed<'_> {
     fn take<E: serde::de::Error>(&mut self, id: &str) -> Result<(), E> {
-        let Ok(key) = self.reader.key(self.field, id.as_bytes()) else { return Ok(()) };
+        let Ok(key) = self.reader.key(self.field, id.as_bytes()) else {
+            return Ok(());
+        };
         self.units.add(self.field, key);
-        let added = self.keys.add((self.field.kind(), id.as_bytes()), key, self.has_sha1);
+        let added = self
+            .keys
+            .add((self.field.kind(), id.as_bytes()), key, self.has_sha1);
         added
             .map(|_| ())
             .map_err(|_| E::custom(format_args!("more than {MAX_IDS} different usable ids")))

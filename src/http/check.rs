@@ -52,13 +52,17 @@ pub(super) async fn many(
 ) -> Result<AnswerBody, ApiError> {
     // The answers would be about ids of another kind.
     if parameter(query, "kind").is_some() {
-        return Err(ApiError::BadBody("query: kind: expected in a JSON body".to_owned()));
+        return Err(ApiError::BadBody(
+            "query: kind: expected in a JSON body".to_owned(),
+        ));
     }
     let audience = decoded(audience);
     // An unknown audience is reported before the body is read.
     snapshot_of(&app.serving.load(), &audience)?;
     let max_bytes = app.max_body.max(MAX_BATCH_BODY);
-    let body = app.read_body(body, max_bytes, || app.permit(arrival)).await?;
+    let body = app
+        .read_body(body, max_bytes, || app.permit(arrival))
+        .await?;
     if arrival.queued > app.max_wait {
         // A late batch is shed, in favor of bid requests on the same worker.
         app.telemetry.shed();
@@ -74,7 +78,9 @@ pub(super) async fn many(
 }
 
 fn snapshot_of<'a>(catalog: &'a Catalog, audience: &str) -> Result<&'a Snapshot, ApiError> {
-    let found = catalog.audience(audience).ok_or_else(|| ApiError::unknown_audience(catalog))?;
+    let found = catalog
+        .audience(audience)
+        .ok_or_else(|| ApiError::unknown_audience(catalog))?;
     found.available().ok_or(ApiError::NotLoaded)
 }
 
@@ -86,13 +92,22 @@ fn kind_in(snapshot: &Snapshot, kind: Option<&str>) -> Result<(KeyDigest, IdKind
         None => digest.kind(),
         Some(kind) => kind.parse().map_err(|_| ApiError::UnknownKind)?,
     };
-    if digest.accepts(kind) { Ok((digest, kind)) } else { Err(ApiError::OtherDigest(digest)) }
+    if digest.accepts(kind) {
+        Ok((digest, kind))
+    } else {
+        Err(ApiError::OtherDigest(digest))
+    }
 }
 
 /// The last value of a parameter, not decoded. Other parameters are ignored.
 fn parameter<'query>(query: Option<&'query str>, wanted: &str) -> Option<&'query str> {
-    let pairs = query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs.rev().find(|(name, _)| decoded(name) == wanted).map(|(_, value)| value)
+    let pairs = query?
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs
+        .rev()
+        .find(|(name, _)| decoded(name) == wanted)
+        .map(|(_, value)| value)
 }
 
 #[derive(Deserialize)]
@@ -116,7 +131,10 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody,
     at_most_max_ids(ids.len())?;
     let (mut usable, mut keys) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
     let present = ids.iter().flatten().map(|Text(id)| id.as_bytes());
-    app.ids.keys_of_kind(digest, kind, present, &mut keys, |is_usable| usable.push(is_usable));
+    app.ids
+        .keys_of_kind(digest, kind, present, &mut keys, |is_usable| {
+            usable.push(is_usable)
+        });
     let mut members = vec![false; keys.len()];
     snapshot.contains_many(&keys, &mut members);
     let mut answer = Vec::with_capacity(16 + 6 * ids.len());
@@ -124,7 +142,11 @@ fn check_json(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBody,
     let (mut usable, mut members) = (usable.into_iter(), members.into_iter());
     for id in &ids {
         let is_usable = id.is_some() && usable.next() == Some(true);
-        let answered = if is_usable { usize::from(members.next() == Some(true)) } else { NULL };
+        let answered = if is_usable {
+            usize::from(members.next() == Some(true))
+        } else {
+            NULL
+        };
         let (text, length) = MEMBER_TEXTS[answered];
         answer.extend_from_slice(&text);
         answer.truncate(answer.len() - text.len() + length);
@@ -144,17 +166,26 @@ fn check_binary(app: &App, snapshot: &Snapshot, body: &[u8]) -> Result<AnswerBod
     snapshot.contains_many(&keys, &mut members);
     // A blank id is in no audience, even on a false positive of the filter.
     let digest = snapshot.manifest().key_digest();
-    app.ids.count_keys(digest, &keys, |index| members[index] = false);
+    app.ids
+        .count_keys(digest, &keys, |index| members[index] = false);
     let byte = |members: &[bool]| {
-        members.iter().rev().fold(0, |byte, member| byte << 1 | u8::from(*member))
+        members
+            .iter()
+            .rev()
+            .fold(0, |byte, member| byte << 1 | u8::from(*member))
     };
     let bits: Vec<u8> = members.chunks(8).map(byte).collect();
-    Ok(AnswerBody { media_type: Some("application/octet-stream"), bytes: bits.into() })
+    Ok(AnswerBody {
+        media_type: Some("application/octet-stream"),
+        bytes: bits.into(),
+    })
 }
 
 fn at_most_max_ids(count: usize) -> Result<(), ApiError> {
     if count <= MAX_IDS {
         return Ok(());
     }
-    Err(ApiError::TooLarge(format!("{count} ids; accepted: up to {MAX_IDS}")))
+    Err(ApiError::TooLarge(format!(
+        "{count} ids; accepted: up to {MAX_IDS}"
+    )))
 }

@@ -31,20 +31,36 @@ const FILES: [ConsoleFile; 13] = [
     ConsoleFile::script("metrics.js", include_str!("console/metrics.js")),
     ConsoleFile::script("rules.js", include_str!("console/rules.js")),
     ConsoleFile::script("strategies.js", include_str!("console/strategies.js")),
-    ConsoleFile { name: "pod.css", kind: CSS, text: include_str!("console/pod.css") },
+    ConsoleFile {
+        name: "pod.css",
+        kind: CSS,
+        text: include_str!("console/pod.css"),
+    },
     ConsoleFile::script("traffic.js", include_str!("console/traffic.js")),
     ConsoleFile::script("zh.js", include_str!("console/zh.js")),
 ];
 
 /// `GET /`: the page for browsers, a list of routes for other clients.
 pub(super) async fn index(headers: HeaderMap) -> Response {
-    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut answer = if accepted.into_iter().any(|value| value.contains("text/html")) {
+    let accepted = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let mut answer = if accepted
+        .into_iter()
+        .any(|value| value.contains("text/html"))
+    {
         file(&headers, HTML, include_str!("console/index.html").into())
     } else {
-        file(&headers, TEXT, format!("rtad admin port\n\n{}\n", ROUTES.replace(", ", "\n")).into())
+        file(
+            &headers,
+            TEXT,
+            format!("rtad admin port\n\n{}\n", ROUTES.replace(", ", "\n")).into(),
+        )
     };
-    answer.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    answer
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("accept"));
     answer
 }
 

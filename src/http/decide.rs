@@ -20,11 +20,18 @@ pub(super) async fn decide(
     arrival: Arrival,
     body: Incoming,
 ) -> Result<AnswerBody, ApiError> {
-    let body = app.read_body(body, app.max_body, || app.permit(arrival)).await?;
+    let body = app
+        .read_body(body, app.max_body, || app.permit(arrival))
+        .await?;
     let catalog = app.serving.load();
-    let DecisionRequest { request_id, strategies, keys, units, attributes } =
-        api::decode(&body, &app.ids, catalog.has_sha1())
-            .map_err(|error| NotJson::of(&body, &error))?;
+    let DecisionRequest {
+        request_id,
+        strategies,
+        keys,
+        units,
+        attributes,
+    } = api::decode(&body, &app.ids, catalog.has_sha1())
+        .map_err(|error| NotJson::of(&body, &error))?;
     let known = catalog.strategies();
     let indexes: Vec<usize> = if strategies.is_empty() {
         (0..known.len()).collect()
@@ -36,7 +43,10 @@ pub(super) async fn decide(
     };
     let (experiments, mut assignments) = (catalog.experiments(), Assignments::new());
     experiments.assign(None, &units, &mut assignments);
-    let facts = RequestFacts { attributes: &attributes, assignments: &assignments };
+    let facts = RequestFacts {
+        attributes: &attributes,
+        assignments: &assignments,
+    };
     let device = ReachedDevice::new(keys.counted().first());
     let mut decisions = Vec::with_capacity(indexes.len());
     let mut decided: SmallVec<[(usize, Decision); 8]> = SmallVec::new();
@@ -70,10 +80,27 @@ pub(super) async fn decide(
         let mut entry = log.begin();
         let at = arrival.started;
         let (catalog, request, keys, assignments) = (&catalog, &seen, &keys, &assignments);
-        let of_request = Decided { catalog, request, keys, assignments, at };
+        let of_request = Decided {
+            catalog,
+            request,
+            keys,
+            assignments,
+            at,
+        };
         entry.decided_names(&of_request, decided.iter().copied());
-        let raw = Some(Raw { query: None, body: &body });
-        entry.finish(catalog, &LoggedAnswer { platform: API, failure: None, raw, arrival });
+        let raw = Some(Raw {
+            query: None,
+            body: &body,
+        });
+        entry.finish(
+            catalog,
+            &LoggedAnswer {
+                platform: API,
+                failure: None,
+                raw,
+                arrival,
+            },
+        );
     }
     Ok(AnswerBody::json(answer))
 }

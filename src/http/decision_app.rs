@@ -64,7 +64,10 @@ pub(super) struct AnswerBody {
 
 impl AnswerBody {
     pub(super) fn json(bytes: impl Into<Bytes>) -> Self {
-        Self { media_type: Some("application/json"), bytes: bytes.into() }
+        Self {
+            media_type: Some("application/json"),
+            bytes: bytes.into(),
+        }
     }
 
     /// An answer in the header map of its request: hyper reads the connection's next request into
@@ -76,7 +79,9 @@ impl AnswerBody {
             *answer.headers_mut() = headers;
         }
         if let Some(media_type) = self.media_type {
-            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            answer
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
         answer
     }
@@ -102,10 +107,13 @@ impl App {
             }
         };
         if self.readiness.is_draining() {
-            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            answer
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let status = answer.status().as_u16();
-        self.telemetry.request(route, status, arrival.started.elapsed());
+        self.telemetry
+            .request(route, status, arrival.started.elapsed());
         answer
     }
 
@@ -121,7 +129,14 @@ impl App {
         max_bytes: usize,
         wait: impl FnOnce() -> Option<P>,
     ) -> impl Future<Output = Result<Bytes, BodyError>> {
-        body::read(body, BodyLimits { max_bytes, timeout: self.body_timeout }, wait)
+        body::read(
+            body,
+            BodyLimits {
+                max_bytes,
+                timeout: self.body_timeout,
+            },
+            wait,
+        )
     }
 
     /// A permit to wait for a body; `None`, counted as shed, at a limit.

@@ -77,7 +77,9 @@ impl<'a> ApiTarget<'a> {
     }
 
     fn accepts(self, method: &Method) -> bool {
-        self.methods().split(", ").any(|accepted| accepted == method.as_str())
+        self.methods()
+            .split(", ")
+            .any(|accepted| accepted == method.as_str())
     }
 }
 
@@ -94,7 +96,12 @@ impl RequestService for DecisionService {
         let app = &self.app;
         let refuse = |error| {
             let route = app.telemetry.route(Route::Unknown);
-            Either::Left(ready(app.finish(route, arrival, HeaderMap::new(), Err(error))))
+            Either::Left(ready(app.finish(
+                route,
+                arrival,
+                HeaderMap::new(),
+                Err(error),
+            )))
         };
         let catalog = app.serving.load();
         let path = request.uri().path();
@@ -112,7 +119,9 @@ impl RequestService for DecisionService {
         if !catalog.admits(request.headers()) {
             return refuse(ApiError::Unauthorized);
         }
-        let Some(target) = ApiTarget::of(path) else { return refuse(ApiError::NotFound(ROUTES)) };
+        let Some(target) = ApiTarget::of(path) else {
+            return refuse(ApiError::NotFound(ROUTES));
+        };
         if !target.accepts(request.method()) {
             return refuse(ApiError::MethodNotAllowed(Some(target.methods())));
         }
@@ -146,9 +155,17 @@ fn answer_post(
     async move {
         let (route, answered) = match ApiTarget::of(head.uri.path()) {
             Some(ApiTarget::CheckMany { audience }) => {
-                let answer =
-                    check::many(app, arrival, audience, (head.uri.query(), &head.headers), body);
-                (Route::CheckMany, AssertUnwindSafe(answer).catch_unwind().await)
+                let answer = check::many(
+                    app,
+                    arrival,
+                    audience,
+                    (head.uri.query(), &head.headers),
+                    body,
+                );
+                (
+                    Route::CheckMany,
+                    AssertUnwindSafe(answer).catch_unwind().await,
+                )
             }
             _ => {
                 let answer = decide::decide(app, arrival, body);

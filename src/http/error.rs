@@ -54,7 +54,10 @@ pub(super) enum ApiError {
 impl ApiError {
     /// The error of an unknown audience, with the names in the catalog.
     pub(super) fn unknown_audience(catalog: &Catalog) -> Self {
-        let names = catalog.audiences().iter().map(|audience| audience.name.to_string());
+        let names = catalog
+            .audiences()
+            .iter()
+            .map(|audience| audience.name.to_string());
         Self::UnknownAudience(names.collect())
     }
 
@@ -73,33 +76,50 @@ impl ApiError {
                 "Not a device id",
                 format!("kind {kind} accepts {}", kind.accepted()),
             ),
-            Self::BadBody(detail) => {
-                (StatusCode::BAD_REQUEST, "bad_body", "Body not understood", detail)
-            }
+            Self::BadBody(detail) => (
+                StatusCode::BAD_REQUEST,
+                "bad_body",
+                "Body not understood",
+                detail,
+            ),
             Self::BadEncoding => (
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "bad_encoding",
                 "Body compressed",
                 "accepted: bodies without Content-Encoding, which are not compressed".to_owned(),
             ),
-            Self::UnknownAudience(names) => {
-                (StatusCode::NOT_FOUND, "unknown_audience", "No such audience", list(names))
-            }
-            Self::UnknownStrategy(names) => {
-                (StatusCode::NOT_FOUND, "unknown_strategy", "No such strategy", list(names))
-            }
+            Self::UnknownAudience(names) => (
+                StatusCode::NOT_FOUND,
+                "unknown_audience",
+                "No such audience",
+                list(names),
+            ),
+            Self::UnknownStrategy(names) => (
+                StatusCode::NOT_FOUND,
+                "unknown_strategy",
+                "No such strategy",
+                list(names),
+            ),
             Self::UnknownPlatform(names) if names.is_empty() => (
                 StatusCode::NOT_FOUND,
                 "unknown_platform",
                 "No such platform",
                 "accepted: none: the config has no [[platform]]".to_owned(),
             ),
-            Self::UnknownPlatform(names) => {
-                (StatusCode::NOT_FOUND, "unknown_platform", "No such platform", list(names))
-            }
+            Self::UnknownPlatform(names) => (
+                StatusCode::NOT_FOUND,
+                "unknown_platform",
+                "No such platform",
+                list(names),
+            ),
             Self::UnknownKind => {
                 let kinds = IdKind::ALL.map(|kind| kind.to_string()).to_vec();
-                (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind", list(kinds))
+                (
+                    StatusCode::NOT_FOUND,
+                    "unknown_kind",
+                    "No such id kind",
+                    list(kinds),
+                )
             }
             Self::OtherDigest(digest) => (
                 StatusCode::BAD_REQUEST,
@@ -112,9 +132,12 @@ impl ApiError {
                     digest.kind()
                 ),
             ),
-            Self::NotFound(routes) => {
-                (StatusCode::NOT_FOUND, "not_found", "No such route", format!("accepted: {routes}"))
-            }
+            Self::NotFound(routes) => (
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "No such route",
+                format!("accepted: {routes}"),
+            ),
             Self::Unauthorized => (
                 StatusCode::UNAUTHORIZED,
                 "unauthorized",
@@ -143,9 +166,12 @@ impl ApiError {
                 "the body did not arrive within 5 s, or server.idle_timeout if that is less"
                     .to_owned(),
             ),
-            Self::TooLarge(detail) => {
-                (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "Too large", detail)
-            }
+            Self::TooLarge(detail) => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                "Too large",
+                detail,
+            ),
             Self::NotLoaded => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not_loaded",
@@ -204,9 +230,17 @@ impl ApiError {
             _ => None,
         };
         let (status, code, title, detail) = self.parts();
-        let mut answer = Problem { status, code, title, detail: detail.into() }.into_answer();
+        let mut answer = Problem {
+            status,
+            code,
+            title,
+            detail: detail.into(),
+        }
+        .into_answer();
         if let Some((name, value)) = header {
-            answer.headers_mut().insert(name, HeaderValue::from_static(value));
+            answer
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
         }
         answer
     }

@@ -40,7 +40,10 @@ pub(super) async fn explained(
     let catalog = app.serving.load();
     let platform = &platform_named(&catalog, &name)?.platform;
     let captured = Captured {
-        head: RequestHead { headers: &head.headers, query: head.uri.query() },
+        head: RequestHead {
+            headers: &head.headers,
+            query: head.uri.query(),
+        },
         has_headers: platform.access.is_tried(&head.headers),
         body,
         encoding,
@@ -52,7 +55,10 @@ pub(super) async fn explained(
 
 fn platform_named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a ServedPlatform, ApiError> {
     catalog.platform_named(name).ok_or_else(|| {
-        let names = catalog.platforms().iter().map(|served| served.platform.name.clone());
+        let names = catalog
+            .platforms()
+            .iter()
+            .map(|served| served.platform.name.clone());
         ApiError::UnknownPlatform(names.collect())
     })
 }
@@ -74,9 +80,14 @@ pub(super) async fn id_explained(
     if body::has_encoding(request.headers()) {
         return Err(ApiError::BadEncoding);
     }
-    let body = body::read(request.into_body(), app.body_limits(app.max_body), || Some(())).await?;
+    let body = body::read(request.into_body(), app.body_limits(app.max_body), || {
+        Some(())
+    })
+    .await?;
     let Asked { id, kind } = parse_object(&body, "id and kind")?;
-    let kind = kind.map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind)).transpose()?;
+    let kind = kind
+        .map(|kind| kind.parse().map_err(|_| ApiError::UnknownKind))
+        .transpose()?;
     let explanation = explain_id(&app.serving.load(), &app.ids, &app.shared.polls, kind, &id);
     Ok(json_of(StatusCode::OK, &explanation))
 }

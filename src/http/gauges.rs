@@ -28,7 +28,9 @@ impl Gauges {
         let (catalog, telemetry) = (serving.load(), &shared.telemetry);
         let mut now = Names::default();
         for (audience, is_missing) in catalog.audiences().iter().zip(catalog.are_tiers_missing()) {
-            let Some(snapshot) = &audience.snapshot else { continue };
+            let Some(snapshot) = &audience.snapshot else {
+                continue;
+            };
             telemetry.snapshot(snapshot, audience.max_age);
             telemetry.tiers_missing(&audience.name, is_missing);
             now.audiences.insert(audience.name.as_str().to_owned());
@@ -39,8 +41,14 @@ impl Gauges {
             telemetry.cap_leases(cap.strategy(), shared.caps.leases(cap));
             now.capped.insert(cap.strategy().to_owned());
         }
-        before.audiences.difference(&now.audiences).for_each(|name| telemetry.no_snapshot(name));
-        before.capped.difference(&now.capped).for_each(|name| telemetry.no_cap(name));
+        before
+            .audiences
+            .difference(&now.audiences)
+            .for_each(|name| telemetry.no_snapshot(name));
+        before
+            .capped
+            .difference(&now.capped)
+            .for_each(|name| telemetry.no_cap(name));
         *before = now;
     }
 }

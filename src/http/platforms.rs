@@ -32,23 +32,43 @@ pub(super) fn answer(
         let wait = || {
             let catalog = app.serving.load();
             let served = catalog.platform_at(head.uri.path())?;
-            served.platform.access.admits(&head.headers).then(|| app.permit(arrival))?
+            served
+                .platform
+                .access
+                .admits(&head.headers)
+                .then(|| app.permit(arrival))?
         };
-        let body = app.read_body(body, app.max_body, wait).await.map_err(failure_of);
+        let body = app
+            .read_body(body, app.max_body, wait)
+            .await
+            .map_err(failure_of);
         // Loaded after the last await: a slow body holds no generation.
         let catalog = app.serving.load();
         let Some(served) = catalog.platform_at(head.uri.path()) else {
             // A reload has removed the platform.
             drop(in_flight);
             let unknown = app.telemetry.route(Route::Unknown);
-            return app.finish(unknown, arrival, head.headers, Err(ApiError::NotFound(ROUTES)));
+            return app.finish(
+                unknown,
+                arrival,
+                head.headers,
+                Err(ApiError::NotFound(ROUTES)),
+            );
         };
-        let seen = RequestHead { headers: &head.headers, query: head.uri.query() };
+        let seen = RequestHead {
+            headers: &head.headers,
+            query: head.uri.query(),
+        };
         let answered = {
             let mut read = Read::default();
             let mut logged = app.log.as_ref().map(|log| log.begin());
             let platform = &served.platform.name;
-            let answer_of = |failure, raw| LoggedAnswer { platform, failure, raw, arrival };
+            let answer_of = |failure, raw| LoggedAnswer {
+                platform,
+                failure,
+                raw,
+                arrival,
+            };
             let answered = served.platform.respond(
                 Admission::ByHeaders,
                 seen,
@@ -56,7 +76,12 @@ pub(super) fn answer(
                 &mut read,
                 |read, verdicts| {
                     let (reader, at) = (&*app.ids, arrival.started);
-                    let request = PlatformRequest { served, reader, read, at };
+                    let request = PlatformRequest {
+                        served,
+                        reader,
+                        read,
+                        at,
+                    };
                     catalog.decide_request(&request, verdicts, |keys, assignments, verdicts| {
                         if let Some(entry) = &mut logged {
                             entry.decided(&catalog, &request, keys, assignments, verdicts);
@@ -70,7 +95,10 @@ pub(super) fn answer(
             );
             if let Some(entry) = logged {
                 let bytes = body.as_ref().map_or(&b""[..], |body| body);
-                let raw = Raw { query: seen.query, body: bytes };
+                let raw = Raw {
+                    query: seen.query,
+                    body: bytes,
+                };
                 let raw = Some(raw).filter(|_| read.purpose != Purpose::Devices);
                 entry.finish(&catalog, &answer_of(answered.failure(), raw));
             }
@@ -80,8 +108,10 @@ pub(super) fn answer(
             served.count_failure(failure);
         }
         drop(in_flight);
-        let content =
-            AnswerBody { media_type: served.platform.content_type(), bytes: answered.bytes };
+        let content = AnswerBody {
+            media_type: served.platform.content_type(),
+            bytes: answered.bytes,
+        };
         app.finish(&served.route, arrival, head.headers, Ok(content))
     }
 }

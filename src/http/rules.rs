@@ -41,7 +41,10 @@ struct ValueStatus<'a> {
 
 /// The rules of all strategies, in the config's order.
 pub(super) fn rules(catalog: &Catalog) -> Vec<RuleStatus<'_>> {
-    catalog.strategies().map(|strategy| rule(catalog, strategy)).collect()
+    catalog
+        .strategies()
+        .map(|strategy| rule(catalog, strategy))
+        .collect()
 }
 
 fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {

@@ -15,12 +15,20 @@ pub(super) fn raw(uri: &Uri, index: usize) -> &str {
 
 /// A segment or query value as text, with replacement characters for invalid UTF-8.
 pub(super) fn decoded(text: &str) -> Cow<'_, str> {
-    if is_plain(text) { text.into() } else { percent_decode_str(text).decode_utf8_lossy() }
+    if is_plain(text) {
+        text.into()
+    } else {
+        percent_decode_str(text).decode_utf8_lossy()
+    }
 }
 
 /// A segment as bytes.
 pub(super) fn decoded_bytes(text: &str) -> Cow<'_, [u8]> {
-    if is_plain(text) { text.as_bytes().into() } else { percent_decode_str(text).into() }
+    if is_plain(text) {
+        text.as_bytes().into()
+    } else {
+        percent_decode_str(text).into()
+    }
 }
 
 /// Whether the text needs no decoding, as nearly all do.

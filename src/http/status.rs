@@ -51,7 +51,10 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
         let names: Vec<&str> = waiting.map(|audience| audience.name.as_str()).collect();
         match names.is_empty() {
             true => "not ready: the decision port is not open yet\n".to_owned(),
-            false => format!("not ready: waiting for the first snapshot of {}\n", names.join(", ")),
+            false => format!(
+                "not ready: waiting for the first snapshot of {}\n",
+                names.join(", ")
+            ),
         }
     };
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
@@ -97,7 +100,10 @@ struct HistoryReport {
 }
 
 pub(super) async fn history(State(app): State<Arc<AdminApp>>) -> Response {
-    let report = HistoryReport { pod: pod(), minutes: app.shared.counts.minutes() };
+    let report = HistoryReport {
+        pod: pod(),
+        minutes: app.shared.counts.minutes(),
+    };
     json_of(StatusCode::OK, &report)
 }
 
@@ -123,7 +129,14 @@ struct CapStatus<'a> {
 
 impl<'a> CapStatus<'a> {
     fn of(cap: &'a Cap, caps: &Caps) -> Self {
-        let (config, Usage { devices, limit, period }) = (cap.config(), cap.usage());
+        let (
+            config,
+            Usage {
+                devices,
+                limit,
+                period,
+            },
+        ) = (cap.config(), cap.usage());
         Self {
             strategy: cap.strategy(),
             devices,
@@ -263,10 +276,21 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
         draining: app.shared.readiness.is_draining(),
         refused_config: app.refusal.borrow().clone(),
         audiences: audiences.collect(),
-        strategies: catalog.strategies().map(|strategy| strategy.name.as_str()).collect(),
+        strategies: catalog
+            .strategies()
+            .map(|strategy| strategy.name.as_str())
+            .collect(),
         rules: rules(&catalog),
-        caps: catalog.caps().iter().map(|cap| CapStatus::of(cap, &app.shared.caps)).collect(),
-        platforms: catalog.platforms().iter().map(|served| status_of(&served.platform)).collect(),
+        caps: catalog
+            .caps()
+            .iter()
+            .map(|cap| CapStatus::of(cap, &app.shared.caps))
+            .collect(),
+        platforms: catalog
+            .platforms()
+            .iter()
+            .map(|served| status_of(&served.platform))
+            .collect(),
         days: app.shared.counts.days(
             &app.shared.telemetry,
             &app.shared.caps,
@@ -277,7 +301,11 @@ pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
 }
 
 fn status_of(platform: &Platform) -> PlatformStatus<'_> {
-    PlatformStatus { name: &platform.name, kind: platform.kind(), path: &platform.path }
+    PlatformStatus {
+        name: &platform.name,
+        kind: platform.kind(),
+        path: &platform.path,
+    }
 }
 
 pub(super) async fn reload(State(app): State<Arc<AdminApp>>) -> Response {

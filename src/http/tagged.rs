@@ -21,10 +21,16 @@ pub(super) fn tagged<B: Into<Bytes>>(
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
         *response.body_mut() = Body::from(body().into());
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
     let headers = response.headers_mut();
-    let cache_control = if tag.is_some() { "no-cache" } else { "no-store" };
+    let cache_control = if tag.is_some() {
+        "no-cache"
+    } else {
+        "no-store"
+    };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(tag) = tag {
@@ -35,7 +41,10 @@ pub(super) fn tagged<B: Into<Bytes>>(
 
 /// Whether `If-None-Match` names the tag. The comparison is weak, as proxies weaken tags.
 fn names(headers: &HeaderMap, tag: &str) -> bool {
-    let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let values = headers
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
     tags.any(|named| named == "*" || named.strip_prefix("W/").unwrap_or(named) == tag)
 }

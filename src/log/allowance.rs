@@ -18,7 +18,12 @@ impl Allowance {
     /// An allowance of so many rows in a second.
     pub(super) fn new(rate: u32) -> Self {
         let rate = rate.into();
-        Self { begun: Instant::now(), second: AtomicU64::new(0), left: AtomicI64::new(rate), rate }
+        Self {
+            begun: Instant::now(),
+            second: AtomicU64::new(0),
+            left: AtomicI64::new(rate),
+            rate,
+        }
     }
 
     /// Takes a row of a request at a time. Returns false if none is left.
@@ -26,7 +31,9 @@ impl Allowance {
         let (second, last) = (self.second_of(at), self.second.load(Ordering::Relaxed));
         let begin = |from| {
             let order = Ordering::Relaxed;
-            self.second.compare_exchange(from, second, order, order).is_ok()
+            self.second
+                .compare_exchange(from, second, order, order)
+                .is_ok()
         };
         if second > last && begin(last) {
             self.left.store(self.rate, Ordering::Relaxed);

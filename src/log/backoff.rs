@@ -13,7 +13,11 @@ pub(super) struct Backoff {
 impl Backoff {
     /// From the least time to the most.
     pub(super) const fn new([least, most]: [Duration; 2]) -> Self {
-        Self { least, most, last: None }
+        Self {
+            least,
+            most,
+            last: None,
+        }
     }
 
     /// The time after another failure.

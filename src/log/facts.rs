@@ -62,14 +62,22 @@ impl<'r> LoggedRequest<'r> {
             AskedList::Named(named) => {
                 numbers.asked.resize_with(named.len(), Digits::new);
                 let ids = named.iter().zip(&mut numbers.asked);
-                Some(ids.map(|(asked, digits)| text(asked.id.text(digits))).collect())
+                Some(
+                    ids.map(|(asked, digits)| text(asked.id.text(digits)))
+                        .collect(),
+                )
             }
         };
         let request_id = match &read.request_id {
             Value::Absent => None,
             id => Some(text(id.text(&mut numbers.request_id))),
         };
-        Self { request_id, asked, attributes: read, cached_kind: read.cached_kind }
+        Self {
+            request_id,
+            asked,
+            attributes: read,
+            cached_kind: read.cached_kind,
+        }
     }
 }
 
@@ -91,7 +99,13 @@ pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
     impl Iterator<Item = ExperimentFact<'f>>,
     impl Iterator<Item = DecisionFact<'f>>,
 > {
-    let &Decided { catalog, request, keys, assignments, at } = decided;
+    let &Decided {
+        catalog,
+        request,
+        keys,
+        assignments,
+        at,
+    } = decided;
     let ids = if keys.is_unreadable() {
         LookedUpIds::Unread
     } else if keys.has_too_many_ids() {
@@ -103,13 +117,16 @@ pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
     };
     let mut attributes = [None; Attribute::ALL.len()];
     for ((attribute, to), digits) in Attribute::ALL.into_iter().zip(&mut attributes).zip(digits) {
-        *to = request.attributes.attribute(attribute).map(|value| match value {
-            AttributeValue::Text(bytes) => text(bytes),
-            AttributeValue::Number(number) => {
-                write!(digits, "{number}").expect("20 digits hold any 64-bit number");
-                digits
-            }
-        });
+        *to = request
+            .attributes
+            .attribute(attribute)
+            .map(|value| match value {
+                AttributeValue::Text(bytes) => text(bytes),
+                AttributeValue::Number(number) => {
+                    write!(digits, "{number}").expect("20 digits hold any 64-bit number");
+                    digits
+                }
+            });
     }
     let experiments = catalog.experiments().list().iter().zip(assignments);
     let experiments = experiments.map(move |(experiment, part)| ExperimentFact {
@@ -139,7 +156,10 @@ pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
         device: keys.device().copied(),
         ids,
         attributes,
-        asked: request.asked.as_ref().map(|asked| asked.iter().map(|id| -> &'f str { id })),
+        asked: request
+            .asked
+            .as_ref()
+            .map(|asked| asked.iter().map(|id| -> &'f str { id })),
         audiences: audiences(catalog, keys),
         experiments,
         decisions: decisions.map(decision),
@@ -152,8 +172,14 @@ pub fn audiences<'c>(
     keys: &RequestKeys,
 ) -> impl Iterator<Item = AudienceFact<'c>> {
     let keys = keys.keys();
-    let audiences = if keys.is_empty() { &[] } else { catalog.audiences() };
-    audiences.iter().map(move |audience| of_audience(audience, keys))
+    let audiences = if keys.is_empty() {
+        &[]
+    } else {
+        catalog.audiences()
+    };
+    audiences
+        .iter()
+        .map(move |audience| of_audience(audience, keys))
 }
 
 fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f> {
@@ -169,8 +195,16 @@ fn of_audience<'f>(audience: &'f Audience, keys: &DeviceKeys) -> AudienceFact<'f
         },
         _ => None,
     };
-    let generation = audience.snapshot.as_ref().map(|snapshot| snapshot.manifest().generation());
-    AudienceFact { name: audience.name.as_str(), generation, member, value }
+    let generation = audience
+        .snapshot
+        .as_ref()
+        .map(|snapshot| snapshot.manifest().generation());
+    AudienceFact {
+        name: audience.name.as_str(),
+        generation,
+        member,
+        value,
+    }
 }
 
 /// State of the strategy's cap for the device. If the strategy refused the device for another

@@ -18,7 +18,9 @@ pub(super) struct LogKey {
 /// Hides the secret.
 impl std::fmt::Debug for LogKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogKey").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("LogKey")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -40,8 +42,16 @@ impl LogKey {
 
     /// The name of a device in the files.
     pub(super) fn name(&self, key: &DeviceKey) -> Device<'_> {
-        let mac = self.mac.clone().chain_update(key.as_bytes()).finalize().into_bytes();
-        Device { hmac: mac[..16].try_into().expect("16 bytes"), secret: &self.id }
+        let mac = self
+            .mac
+            .clone()
+            .chain_update(key.as_bytes())
+            .finalize()
+            .into_bytes();
+        Device {
+            hmac: mac[..16].try_into().expect("16 bytes"),
+            secret: &self.id,
+        }
     }
 
     /// Whether a device is in the sample of a share, of which `threshold` is [`threshold`]. The
@@ -64,7 +74,11 @@ impl LogKey {
     reason = "a share from 0 to 1; the cast saturates"
 )]
 pub(super) fn threshold(share: f64) -> u64 {
-    if share >= 1.0 { u64::MAX } else { (share * u64::MAX as f64) as u64 }
+    if share >= 1.0 {
+        u64::MAX
+    } else {
+        (share * u64::MAX as f64) as u64
+    }
 }
 
 #[cfg(test)]
@@ -76,24 +90,37 @@ mod tests {
         // python3: hmac.new(b"0123456789abcdef", md5(b"868049039501257").digest(), "sha256")
         let key = LogKey::new(b"0123456789abcdef");
         let device = DeviceKey::of_canonical(b"868049039501257");
-        assert_eq!(const_hex::encode(key.name(&device).hmac), "7460cbe53605aee394a38fdc30c478f5");
+        assert_eq!(
+            const_hex::encode(key.name(&device).hmac),
+            "7460cbe53605aee394a38fdc30c478f5"
+        );
         assert_eq!(key.id(), "d1636338");
-        assert_ne!(LogKey::new(b"0123456789abcdeg").name(&device), key.name(&device));
+        assert_ne!(
+            LogKey::new(b"0123456789abcdeg").name(&device),
+            key.name(&device)
+        );
     }
 
     #[test]
     fn sample_is_the_share_of_devices_and_nested() {
-        let (key, other) = (LogKey::new(b"0123456789abcdef"), LogKey::new(b"another secret 1"));
+        let (key, other) = (
+            LogKey::new(b"0123456789abcdef"),
+            LogKey::new(b"another secret 1"),
+        );
         let (small, large) = (threshold(0.01), threshold(0.05));
         let mut counts = [0_u32; 4];
         for number in 0..200_000_u64 {
             let device = DeviceKey::of_canonical(&number.to_le_bytes());
-            let (is_small, is_large) =
-                (key.is_sampled(&device, small), key.is_sampled(&device, large));
+            let (is_small, is_large) = (
+                key.is_sampled(&device, small),
+                key.is_sampled(&device, large),
+            );
             assert!(is_large || !is_small);
             let is_other = other.is_sampled(&device, small);
             for (count, is_in) in
-                counts.iter_mut().zip([is_small, is_large, is_other, is_small && is_other])
+                counts
+                    .iter_mut()
+                    .zip([is_small, is_large, is_other, is_small && is_other])
             {
                 *count += u32::from(is_in);
             }

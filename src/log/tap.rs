@@ -118,13 +118,26 @@ impl LogTap {
         producer: Producer<u8>,
     ) -> Self {
         let record = vec![0; producer.buffer().capacity() / 2].into_boxed_slice();
-        let ring = Mutex::new(Ring { producer, record, number: 0 });
-        Self { filter, key, metrics, allowance, ring }
+        let ring = Mutex::new(Ring {
+            producer,
+            record,
+            number: 0,
+        });
+        Self {
+            filter,
+            key,
+            metrics,
+            allowance,
+            ring,
+        }
     }
 
     /// A request that begins.
     pub const fn begin(&self) -> PendingRow<'_> {
-        PendingRow { tap: self, chosen: None }
+        PendingRow {
+            tap: self,
+            chosen: None,
+        }
     }
 }
 
@@ -139,18 +152,32 @@ impl PendingRow<'_> {
         assignments: &Assignments,
         verdicts: &Verdicts,
     ) {
-        let decisions = verdicts.iter().map(|verdict| (verdict.strategy, verdict.decision));
+        let decisions = verdicts
+            .iter()
+            .map(|verdict| (verdict.strategy, verdict.decision));
         let mut digits = Digits::new();
         let request_id = read.request_id.text(&mut digits);
         self.chosen = None;
         let tolerated = self.tap.filter.tolerated_failures;
         let is_always = read.observed.is_some_and(|it| tolerated[it as usize])
             || keys.has_too_many_ids() && tolerated[Failure::TooManyIds as usize];
-        if let Some(causes) = self.tap.causes(is_always, request_id, keys, decisions.clone()) {
+        if let Some(causes) = self
+            .tap
+            .causes(is_always, request_id, keys, decisions.clone())
+        {
             let mut numbers = Numbers::default();
             let request = &LoggedRequest::of_read(read, &mut numbers);
-            let decided = Decided { catalog, request, keys, assignments, at };
-            self.chosen = self.tap.encode(&decided, decisions).map(|size| (causes, size));
+            let decided = Decided {
+                catalog,
+                request,
+                keys,
+                assignments,
+                at,
+            };
+            self.chosen = self
+                .tap
+                .encode(&decided, decisions)
+                .map(|size| (causes, size));
         }
     }
 
@@ -161,7 +188,9 @@ impl PendingRow<'_> {
         decisions: impl Iterator<Item = (usize, Decision)> + Clone,
     ) {
         let request_id = decided.request.request_id.unwrap_or_default().as_bytes();
-        let causes = self.tap.causes(false, request_id, decided.keys, decisions.clone());
+        let causes = self
+            .tap
+            .causes(false, request_id, decided.keys, decisions.clone());
         self.chosen = causes.and_then(|it| Some((it, self.tap.encode(decided, decisions)?)));
     }
 
@@ -173,24 +202,41 @@ impl PendingRow<'_> {
 
     /// Logs a request that has been answered, if it is chosen.
     pub fn finish(self, catalog: &Catalog, answer: &LoggedAnswer<'_>) {
-        let LoggedAnswer { platform, failure, raw, arrival } = *answer;
+        let LoggedAnswer {
+            platform,
+            failure,
+            raw,
+            arrival,
+        } = *answer;
         let filter = &*self.tap.filter;
         let is_failure = failure.is_some_and(|it| filter.failures[it as usize]);
-        let (Causes { is_sampled, is_always }, facts) = match self.chosen {
+        let (
+            Causes {
+                is_sampled,
+                is_always,
+            },
+            facts,
+        ) = match self.chosen {
             Some((causes, size)) => (causes, Some(size)),
             None => (Causes::default(), None),
         };
         if !(is_failure || is_sampled || is_always) {
             return;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let end = RowEnd {
             time: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
             latency: u32::try_from(arrival.started.elapsed().as_micros()).unwrap_or(u32::MAX),
             platform,
             failure: failure.map(Failure::as_str),
             // A sampled row may be one of `always` too: such a row is certain to be in the log.
-            probability: if is_failure || is_always { 1.0 } else { filter.sample },
+            probability: if is_failure || is_always {
+                1.0
+            } else {
+                filter.sample
+            },
             sampled: is_sampled,
             config: catalog.config_id(),
             raw: raw.filter(|_| filter.has_raw),
@@ -223,11 +269,17 @@ impl LogTap {
             None => self.ring.lock().is_next(filter.threshold),
         };
         let is_always = is_always
-            || filter.request_ids.iter().any(|id| id.as_bytes() == request_id)
+            || filter
+                .request_ids
+                .iter()
+                .any(|id| id.as_bytes() == request_id)
             || filter.has_reasons && has_reason();
         let is_sampled = filter.threshold > 0 && is_sampled();
         let may_fail = || keys.is_unreadable() && filter.failures.contains(&true);
-        (is_always || is_sampled || may_fail()).then_some(Causes { is_sampled, is_always })
+        (is_always || is_sampled || may_fail()).then_some(Causes {
+            is_sampled,
+            is_always,
+        })
     }
 
     /// Encodes the facts of a request into the record, and returns their size. They wait there for
@@ -241,7 +293,8 @@ impl LogTap {
         let facts = facts(decided, decisions, &mut digits);
         let mut ring = self.ring.lock();
         let size = facts.encode(&mut ring.record[LENGTH..]);
-        size.inspect_err(|_| self.metrics.dropped(LogDrop::TooLarge, 1)).ok()
+        size.inspect_err(|_| self.metrics.dropped(LogDrop::TooLarge, 1))
+            .ok()
     }
 }
 
@@ -259,8 +312,14 @@ impl Ring {
         let facts = facts.map_or_else(|| encode_no_facts(record), Ok);
         let size = facts.and_then(|facts| Ok(facts + end.encode(&mut record[facts..])?));
         let size = size.map_err(|_| LogDrop::TooLarge)?;
-        length.copy_from_slice(&u32::try_from(size).expect("less than the ring").to_le_bytes());
+        length.copy_from_slice(
+            &u32::try_from(size)
+                .expect("less than the ring")
+                .to_le_bytes(),
+        );
         let record = &self.record[..LENGTH + size];
-        self.producer.push_entire_slice(record).map_err(|_| LogDrop::Ring)
+        self.producer
+            .push_entire_slice(record)
+            .map_err(|_| LogDrop::Ring)
     }
 }

@@ -59,14 +59,21 @@ impl StoppableThread {
         is_stopping: Arc<AtomicBool>,
         work: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Self> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
-        Ok(Self { is_stopping, thread: Mutex::new(Some(thread)) })
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)?;
+        Ok(Self {
+            is_stopping,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// Ends the thread, and waits for it until a time. Returns whether it has ended.
     fn stop(&self, until: Instant) -> bool {
         self.is_stopping.store(true, Ordering::Release);
-        let Some(thread) = self.thread.lock().take() else { return true };
+        let Some(thread) = self.thread.lock().take() else {
+            return true;
+        };
         while !thread.is_finished() && Instant::now() < until {
             std::thread::sleep(PAUSE);
         }
@@ -120,7 +127,16 @@ impl DecisionLog {
             "decision log begins"
         );
         let filter = Arc::new(LogFilter::new(&config));
-        Ok(Self { filter, config, key, metrics, allowance, rings, writer, uploader })
+        Ok(Self {
+            filter,
+            config,
+            key,
+            metrics,
+            allowance,
+            rings,
+            writer,
+            uploader,
+        })
     }
 
     /// The log of a worker.
@@ -193,7 +209,9 @@ impl Thread {
 
     /// Follows a change of the secret.
     fn read_secret(&self) {
-        let Some(path) = &self.files.config.secret_path else { return };
+        let Some(path) = &self.files.config.secret_path else {
+            return;
+        };
         match rtad_core::files::read_regular(path) {
             Ok(secret) if secret.trim_ascii_end().len() >= LEAST_SECRET => {
                 let key = LogKey::new(secret.trim_ascii_end());
@@ -217,7 +235,9 @@ impl Thread {
 
 /// Takes the next record of a ring; returns false if there is none.
 fn take(ring: &mut Consumer<u8>, record: &mut Vec<u8>) -> bool {
-    let Ok(length) = ring.read_chunk(LENGTH) else { return false };
+    let Ok(length) = ring.read_chunk(LENGTH) else {
+        return false;
+    };
     let (first, second) = length.as_slices();
     let mut size = [0; LENGTH];
     size[..first.len()].copy_from_slice(first);
@@ -249,7 +269,10 @@ struct Files {
 impl Files {
     /// Writes the row of a record.
     fn push(&mut self, record: &[u8], key: &LogKey) {
-        if self.dropping_until.is_some_and(|until| Instant::now() < until) {
+        if self
+            .dropping_until
+            .is_some_and(|until| Instant::now() < until)
+        {
             self.metrics.dropped(LogDrop::Disk, 1);
             return;
         }
@@ -270,9 +293,14 @@ impl Files {
 
     fn create(&self) -> Result<LogFile, WriteError> {
         let random = random::number() as u32;
-        let path = self.root.join(folder::path_of(&self.pod, SystemTime::now(), random));
+        let path = self
+            .root
+            .join(folder::path_of(&self.pod, SystemTime::now(), random));
         if let Some(day) = path.parent() {
-            let io = |source| WriteError::Io { path: day.to_owned(), source };
+            let io = |source| WriteError::Io {
+                path: day.to_owned(),
+                source,
+            };
             std::fs::create_dir_all(day).map_err(io)?;
         }
         LogFile::create(path, &self.pod)
@@ -280,7 +308,10 @@ impl Files {
 
     /// Closes the file at its limits.
     fn rotate(&mut self) {
-        let age = self.open.as_ref().map_or(Duration::ZERO, |file| file.opened().elapsed());
+        let age = self
+            .open
+            .as_ref()
+            .map_or(Duration::ZERO, |file| file.opened().elapsed());
         self.metrics.open_file(age);
         let is_full = |file: &LogFile| file.bytes() >= self.config.max_file;
         if age >= self.config.max_age || self.open.as_ref().is_some_and(is_full) {
@@ -308,7 +339,11 @@ impl Files {
         let pause = self.backoff.next();
         self.dropping_until = Some(Instant::now() + pause);
         let error = error_chain(error);
-        tracing::warn!(rows, error, "decision log: a file is lost; rows are dropped for {pause:?}");
+        tracing::warn!(
+            rows,
+            error,
+            "decision log: a file is lost; rows are dropped for {pause:?}"
+        );
     }
 
     /// Removes files of killed processes. A file that is written grows within its age.

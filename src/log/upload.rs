@@ -46,7 +46,9 @@ impl Uploads {
         metrics: LogMetrics,
         is_stopping: Arc<AtomicBool>,
     ) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let is_directory = Folder::directory(&config.to).is_some();
         Ok(Self {
             folder: Folder::open(&config.to).map_err(std::io::Error::other)?,
@@ -73,30 +75,33 @@ impl Uploads {
                 self.delete_old();
             }
             let mut pause = POLL_INTERVAL;
-            let is_done = self.spool.as_ref().is_none_or(|spool| match self.upload(spool) {
-                Ok(is_done) => {
-                    backoff.reset();
-                    if !is_done {
-                        pause = Duration::ZERO;
+            let is_done = self
+                .spool
+                .as_ref()
+                .is_none_or(|spool| match self.upload(spool) {
+                    Ok(is_done) => {
+                        backoff.reset();
+                        if !is_done {
+                            pause = Duration::ZERO;
+                        }
+                        is_done
                     }
-                    is_done
-                }
-                Err(error) => {
-                    self.metrics.failed(LogStep::Upload);
-                    pause = backoff.next();
-                    match is_stopping {
-                        true => tracing::warn!(
-                            error,
-                            "decision log: an upload failed; its file waits for the next start"
-                        ),
-                        false => tracing::warn!(
-                            error,
-                            "decision log: an upload failed; again in {pause:?}"
-                        ),
+                    Err(error) => {
+                        self.metrics.failed(LogStep::Upload);
+                        pause = backoff.next();
+                        match is_stopping {
+                            true => tracing::warn!(
+                                error,
+                                "decision log: an upload failed; its file waits for the next start"
+                            ),
+                            false => tracing::warn!(
+                                error,
+                                "decision log: an upload failed; again in {pause:?}"
+                            ),
+                        }
+                        true
                     }
-                    true
-                }
-            });
+                });
             if is_stopping && is_done {
                 return;
             }
@@ -215,10 +220,17 @@ impl Uploads {
     }
 
     async fn try_delete_old(&self) -> Result<(), String> {
-        let files = self.folder.list().await.map_err(|error| error_chain(&error))?;
+        let files = self
+            .folder
+            .list()
+            .await
+            .map_err(|error| error_chain(&error))?;
         let now = SystemTime::now();
         for file in surplus(files, now, self.retention, self.max_size) {
-            self.folder.delete(&file.path).await.map_err(|error| error_chain(&error))?;
+            self.folder
+                .delete(&file.path)
+                .await
+                .map_err(|error| error_chain(&error))?;
             self.metrics.deleted();
         }
         Ok(())
@@ -234,7 +246,9 @@ fn surplus(
     max_size: u64,
 ) -> Vec<FolderFile> {
     files.retain(|FolderFile { path, .. }| {
-        let is_sketches = path.strip_prefix(REACH).is_some_and(|path| path.starts_with("/day="))
+        let is_sketches = path
+            .strip_prefix(REACH)
+            .is_some_and(|path| path.starts_with("/day="))
             && path.ends_with(SKETCHES);
         is_sketches || path.starts_with("day=") && path.ends_with(".parquet")
     });
@@ -258,8 +272,11 @@ mod tests {
     fn old_files_and_those_over_the_size_are_surplus() {
         let now = SystemTime::now();
         let hours = |hours: u64| now - Duration::from_secs(3600 * hours);
-        let file =
-            |path: &str, age| FolderFile { path: path.to_owned(), bytes: 10, modified: hours(age) };
+        let file = |path: &str, age| FolderFile {
+            path: path.to_owned(),
+            bytes: 10,
+            modified: hours(age),
+        };
         let files = || {
             vec![
                 file("day=2026-11-26/a.parquet", 1),
@@ -272,7 +289,10 @@ mod tests {
         };
         let found = |retention: u64, size| {
             let surplus = surplus(files(), now, Duration::from_secs(3600 * retention), size);
-            surplus.into_iter().map(|file| file.path).collect::<Vec<_>>()
+            surplus
+                .into_iter()
+                .map(|file| file.path)
+                .collect::<Vec<_>>()
         };
         let sketches = "reach/day=2026-11-24/a.jsonl";
         let rows = ["24", "25", "26"].map(|day| format!("day=2026-11-{day}/a.parquet"));
@@ -292,7 +312,10 @@ mod tests {
             max_spool,
             metrics: telemetry.log_metrics(),
             is_stopping: Arc::default(),
-            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap(),
         }
     }
 
@@ -309,7 +332,8 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, "bytes").unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age))
+                .unwrap();
         };
         let gauge = |name: &str| {
             let text = telemetry.render();
@@ -317,12 +341,16 @@ mod tests {
             value.unwrap().trim().parse::<f64>().unwrap()
         };
         written("reach/day=2026-11-26/pod.jsonl", 0);
-        for (name, age, lag, left) in
-            [("a", 30, 30.0, "a"), ("b", 20, 30.0, "ab"), ("c", 60, 60.0, "bc")]
-        {
+        for (name, age, lag, left) in [
+            ("a", 30, 30.0, "a"),
+            ("b", 20, 30.0, "ab"),
+            ("c", 60, 60.0, "bc"),
+        ] {
             written(&format!("day=2026-11-26/{name}.parquet"), age);
             uploads.upload(spool.path()).unwrap_err();
-            let expected = left.chars().map(|name| format!("day=2026-11-26/{name}.parquet"));
+            let expected = left
+                .chars()
+                .map(|name| format!("day=2026-11-26/{name}.parquet"));
             let expected: Vec<_> = expected.map(PathBuf::from).collect();
             assert_eq!(closed(spool.path()).unwrap(), expected);
             assert!(gauge("rtad_log_upload_lag_seconds") >= lag, "{name}");
@@ -341,7 +369,12 @@ mod tests {
         std::fs::write(day.join("b.parquet"), "rows").unwrap();
         assert!(!uploads.upload(spool.path()).unwrap());
         assert!(to.path().join("day=2026-11-26/b.parquet").exists());
-        assert!(uploads.upload(spool.path()).unwrap_err().contains("a.parquet"));
+        assert!(
+            uploads
+                .upload(spool.path())
+                .unwrap_err()
+                .contains("a.parquet")
+        );
     }
 
     #[test]
@@ -361,8 +394,14 @@ mod tests {
             let path = to.path().join("reach/day=2026-11-26").join(name);
             std::fs::read_to_string(path).unwrap()
         };
-        assert_eq!((uploaded("a.jsonl"), uploaded("b.jsonl")), ("new".to_owned(), "b".to_owned()));
-        let left: Vec<_> = std::fs::read_dir(&day).unwrap().map(|it| it.unwrap().path()).collect();
+        assert_eq!(
+            (uploaded("a.jsonl"), uploaded("b.jsonl")),
+            ("new".to_owned(), "b".to_owned())
+        );
+        let left: Vec<_> = std::fs::read_dir(&day)
+            .unwrap()
+            .map(|it| it.unwrap().path())
+            .collect();
         assert_eq!(left, [day.join(".a.jsonl.tmp")]);
     }
 }

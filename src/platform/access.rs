@@ -62,7 +62,10 @@ mod tests {
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
         };
         pairs.iter().map(pair).collect()
     }
@@ -105,7 +108,10 @@ mod tests {
     fn bearer_scheme_has_no_case() {
         let access = Access::any_of(vec![(AUTHORIZATION, Secret::new("Bearer Token"))]);
         for good in ["Bearer Token", "bearer Token", "BEARER Token"] {
-            assert!(access.admits(&headers(&[("authorization", good)])), "{good}");
+            assert!(
+                access.admits(&headers(&[("authorization", good)])),
+                "{good}"
+            );
         }
         for bad in ["Bearer token", "bearer", "Basic Token", "bearer  Token"] {
             assert!(!access.admits(&headers(&[("authorization", bad)])), "{bad}");
@@ -114,7 +120,10 @@ mod tests {
 
     #[test]
     fn debug_output_hides_secrets() {
-        let access = Access::any_of(vec![(HeaderName::from_static("x-key"), Secret::new("hush"))]);
+        let access = Access::any_of(vec![(
+            HeaderName::from_static("x-key"),
+            Secret::new("hush"),
+        )]);
         assert!(!format!("{access:?}").contains("hush"));
         assert!(!format!("{access:?}").contains(&format!("{:?}", b"hush")));
     }

@@ -68,7 +68,9 @@ pub struct Request<'a> {
 /// Hides the body: it holds ids.
 impl fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("admission", &self.admission).finish_non_exhaustive()
+        f.debug_struct("Request")
+            .field("admission", &self.admission)
+            .finish_non_exhaustive()
     }
 }
 

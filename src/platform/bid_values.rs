@@ -28,7 +28,11 @@ impl<T> ValueTable<T> {
     ) -> Self {
         let of = |asked: &Asked<'static>| {
             let values = asked.known.and_then(|known| values.get(known.strategy));
-            values.into_iter().flatten().map(|value| make(asked, value)).collect()
+            values
+                .into_iter()
+                .flatten()
+                .map(|value| make(asked, value))
+                .collect()
         };
         let table: Vec<Vec<_>> = ids.iter().map(of).collect();
         if table.iter().flatten().flatten().next().is_none() {

@@ -145,7 +145,13 @@ impl Custom {
             answer: schema.response().cloned(),
             schema_fingerprint: schema.fingerprint(),
         };
-        let refusal = bare(&Value::Absent, CodeCase { is_bid: false, is_failure: true });
+        let refusal = bare(
+            &Value::Absent,
+            CodeCase {
+                is_bid: false,
+                is_failure: true,
+            },
+        );
         custom.refusal = custom.response.write(&refusal).into();
         Ok(custom)
     }
@@ -157,8 +163,15 @@ impl Custom {
         read: &mut Read<'a>,
         now: impl FnOnce() -> Duration,
     ) -> Result<(), ReadError> {
-        let Request { admission, head, body } = *request;
-        let query = head.query.filter(|_| self.body == BodyFormat::Form).unwrap_or_default();
+        let Request {
+            admission,
+            head,
+            body,
+        } = *request;
+        let query = head
+            .query
+            .filter(|_| self.body == BodyFormat::Form)
+            .unwrap_or_default();
         if body.is_empty() && query.is_empty() {
             return Err(ReadError::Empty);
         }
@@ -231,8 +244,11 @@ impl Adapter for Custom {
     }
 
     fn read<'a>(&'a self, request: &Request<'a>, read: &mut Read<'a>) -> Result<(), ReadError> {
-        let since_1970 =
-            || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_1970 = || {
+            SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default()
+        };
         self.read_at(request, read, since_1970)
     }
 
@@ -240,15 +256,24 @@ impl Adapter for Custom {
     /// the ids that are accepted.
     fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         if read.purpose == Purpose::Ping {
-            let case = CodeCase { is_bid: true, is_failure: false };
+            let case = CodeCase {
+                is_bid: true,
+                is_failure: false,
+            };
             return self.response.write(&bare(&read.request_id, case)).into();
         }
         if self.response.lists_ids {
             // The ids of an unreadable request are unknown: none is accepted.
             let ids = &read.ids[..];
             let is_bid = ids.iter().any(|id| id.is_accepted);
-            let case = CodeCase { is_bid, is_failure: read.purpose == Purpose::Fallback };
-            let answer = AnswerValues { ids, ..bare(&read.request_id, case) };
+            let case = CodeCase {
+                is_bid,
+                is_failure: read.purpose == Purpose::Fallback,
+            };
+            let answer = AnswerValues {
+                ids,
+                ..bare(&read.request_id, case)
+            };
             return self.response.write(&answer).into();
         }
         let mut is_accepted = [false; MAX_STRATEGIES];
@@ -261,7 +286,12 @@ impl Adapter for Custom {
             let value = self.values.of(verdicts, asked.known);
             let tag = verdict_of(verdicts, asked.known).and_then(|verdict| verdict.tag);
             let tag = tag.map(|tag| &self.tags[usize::from(tag)]);
-            answers.push(StrategyAnswer { strategy: &asked.id, is_accepted: is_bid, value, tag });
+            answers.push(StrategyAnswer {
+                strategy: &asked.id,
+                is_accepted: is_bid,
+                value,
+                tag,
+            });
         }
         let ids = self.strategies.iter().zip(is_accepted);
         let accepted: ArrayVec<&[u8], MAX_STRATEGIES> = ids
@@ -269,7 +299,10 @@ impl Adapter for Custom {
             .map(|(asked, _)| asked.id.bytes())
             .collect();
         let is_bid = !accepted.is_empty();
-        let case = CodeCase { is_bid, is_failure: read.purpose == Purpose::Fallback };
+        let case = CodeCase {
+            is_bid,
+            is_failure: read.purpose == Purpose::Fallback,
+        };
         let answer = AnswerValues {
             request_id: &read.request_id,
             case,
@@ -287,7 +320,11 @@ impl Adapter for Custom {
     }
 
     fn content_type(&self) -> Option<&'static str> {
-        Some(if self.response.is_json { "application/json" } else { "application/x-protobuf" })
+        Some(if self.response.is_json {
+            "application/json"
+        } else {
+            "application/x-protobuf"
+        })
     }
 
     fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
@@ -305,7 +342,14 @@ impl Adapter for Custom {
 
 /// An answer without strategies.
 const fn bare<'s>(request_id: &'s Value<'s>, case: CodeCase) -> AnswerValues<'s, 's> {
-    AnswerValues { request_id, case, verdicts: &[], accepted: &[], ids: &[], cache_seconds: None }
+    AnswerValues {
+        request_id,
+        case,
+        verdicts: &[],
+        accepted: &[],
+        ids: &[],
+        cache_seconds: None,
+    }
 }
 
 #[cfg(test)]

@@ -11,19 +11,26 @@ pub(super) struct Lines(Vec<String>);
 impl Lines {
     /// Adds a line per value.
     pub(super) fn each<T: Display>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
-        self.0.extend(values.into_iter().map(|value| format!("{name}: {value}")));
+        self.0
+            .extend(values.into_iter().map(|value| format!("{name}: {value}")));
     }
 
     /// Adds a line per string, quoted because its contents are not trusted.
     pub(super) fn texts<'a>(&mut self, name: &str, values: impl IntoIterator<Item = &'a Bytes>) {
         self.each(
             name,
-            values.into_iter().map(|value| format!("{:?}", String::from_utf8_lossy(value))),
+            values
+                .into_iter()
+                .map(|value| format!("{:?}", String::from_utf8_lossy(value))),
         );
     }
 
     /// All lines; `(empty)` if there are none.
     pub(super) fn joined(self) -> String {
-        if self.0.is_empty() { "(empty)".to_owned() } else { self.0.join("\n") }
+        if self.0.is_empty() {
+            "(empty)".to_owned()
+        } else {
+            self.0.join("\n")
+        }
     }
 }

@@ -104,7 +104,10 @@ impl Failure {
 
     /// Returns true for authentication failures. Their answer must not reveal the config.
     pub const fn is_auth_failure(self) -> bool {
-        matches!(self, Self::Unauthorized | Self::BadSignature | Self::BadTimestamp)
+        matches!(
+            self,
+            Self::Unauthorized | Self::BadSignature | Self::BadTimestamp
+        )
     }
 }
 

@@ -21,7 +21,11 @@ pub(super) fn fields<'a>(
 ) -> Result<(), DecodeError> {
     while !message.is_empty() {
         let (number, wire) = decode_key(&mut message)?;
-        take(ProtoField { number, wire, rest: &mut message })?;
+        take(ProtoField {
+            number,
+            wire,
+            rest: &mut message,
+        })?;
     }
     Ok(())
 }
@@ -39,11 +43,18 @@ impl<'a> ProtoField<'_, 'a> {
         check_wire_type(WireType::LengthDelimited, self.wire)?;
         let from = *self.rest;
         let length = decode_varint(self.rest)?;
-        let parts = usize::try_from(length).ok().and_then(|at| self.rest.split_at_checked(at));
+        let parts = usize::try_from(length)
+            .ok()
+            .and_then(|at| self.rest.split_at_checked(at));
         let Some((content, rest)) = parts else {
             // The error for a length beyond the message.
-            return skip_field(self.wire, self.number, &mut { from }, DecodeContext::default())
-                .map(|()| Default::default());
+            return skip_field(
+                self.wire,
+                self.number,
+                &mut { from },
+                DecodeContext::default(),
+            )
+            .map(|()| Default::default());
         };
         *self.rest = rest;
         Ok(content)

@@ -71,14 +71,21 @@ impl DeviceKeys {
     /// The keys by which the device is counted: those of md5, or of SHA-1 if all ids are SHA-1.
     #[inline]
     pub fn counted(&self) -> &[DeviceKey] {
-        if self.md5.is_empty() { &self.sha1 } else { &self.md5 }
+        if self.md5.is_empty() {
+            &self.sha1
+        } else {
+            &self.md5
+        }
     }
 }
 
 /// Keys of md5.
 impl FromIterator<DeviceKey> for DeviceKeys {
     fn from_iter<I: IntoIterator<Item = DeviceKey>>(keys: I) -> Self {
-        Self { md5: keys.into_iter().collect(), sha1: Keys::new() }
+        Self {
+            md5: keys.into_iter().collect(),
+            sha1: Keys::new(),
+        }
     }
 }
 
@@ -101,7 +108,10 @@ pub struct IdReader {
 impl IdReader {
     /// A reader with the operator's own blank ids.
     pub fn new(keys: KeyMaker, telemetry: &Telemetry) -> Self {
-        Self { keys, counters: IdField::ALL.map(|field| telemetry.ids(field.as_str())) }
+        Self {
+            keys,
+            counters: IdField::ALL.map(|field| telemetry.ids(field.as_str())),
+        }
     }
 
     /// The key of an id in this field: an md5, or a SHA-1 in a field of SHA-1.

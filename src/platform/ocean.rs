@@ -20,7 +20,12 @@ use crate::config::KindRules;
 use crate::strategy::{Attribute, BidValue, Tag, ValueKey};
 use rtad_core::device::{IdField, IdKind};
 
-#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/ocean.proto")]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    reason = "generated from proto/ocean.proto"
+)]
 mod wire {
     include!(concat!(env!("OUT_DIR"), "/ocean.rta.rs"));
 }
@@ -35,7 +40,10 @@ pub(super) const KIND: Kind = Kind {
         word: "ocean",
         strategy_id: "a whole number",
         // One spelling per id: no plus, no leading zeros.
-        is_strategy_id: |id| id.parse::<i64>().is_ok_and(|number| number.to_string() == id),
+        is_strategy_id: |id| {
+            id.parse::<i64>()
+                .is_ok_and(|number| number.to_string() == id)
+        },
         sends: |attribute| match attribute {
             Attribute::Os | Attribute::App | Attribute::Slot | Attribute::Region => true,
             Attribute::RequestType => false,
@@ -92,14 +100,22 @@ impl Ocean {
     /// An adapter for these `rta_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(i64, usize)>, cache: CacheTimes) -> Self {
         let (values, tags) = (ValueTable::default(), Vec::new());
-        Self { strategies: StrategyIds::new(ids), cache, values, tags }
+        Self {
+            strategies: StrategyIds::new(ids),
+            cache,
+            values,
+            tags,
+        }
     }
 
     /// Adds the tags of buckets. Those that its strategies read have numbers within the bounds of
     /// this kind of platform.
     #[must_use]
     pub fn with_tags(self, tags: &[Tag]) -> Self {
-        Self { tags: tags.to_vec(), ..self }
+        Self {
+            tags: tags.to_vec(),
+            ..self
+        }
     }
 
     /// Adds the values of strategies.
@@ -112,15 +128,25 @@ impl Ocean {
     /// The one tag of an answer: that of a bid, or else that of a no-bid.
     #[inline(never)]
     fn tag(&self, verdicts: &[Verdict]) -> Option<&Tag> {
-        let of = |bids| verdicts.iter().filter(move |it| it.bids() == bids).find_map(|it| it.tag);
-        of(true).or_else(|| of(false)).map(|tag| &self.tags[usize::from(tag)])
+        let of = |bids| {
+            verdicts
+                .iter()
+                .filter(move |it| it.bids() == bids)
+                .find_map(|it| it.tag)
+        };
+        of(true)
+            .or_else(|| of(false))
+            .map(|tag| &self.tags[usize::from(tag)])
     }
 }
 
 /// The score that a value gives: `quality`, or else `weight` as a coefficient.
 fn score(value: &BidValue) -> Option<UserScore> {
     let of = |key, user_type: UserType| {
-        Some(UserScore { user_type: user_type.into(), quality: value.get(key)? })
+        Some(UserScore {
+            user_type: user_type.into(),
+            quality: value.get(key)?,
+        })
     };
     of(ValueKey::Quality, UserType::Default)
         .or_else(|| of(ValueKey::Weight, UserType::PriceCoefficient))
@@ -160,7 +186,11 @@ impl Adapter for Ocean {
         }
         let asked = |rta_id: &i64| {
             let id = Value::Int(*rta_id);
-            Asked { known: self.strategies.find(|known| *known == id), id, ad: None }
+            Asked {
+                known: self.strategies.find(|known| *known == id),
+                id,
+                ad: None,
+            }
         };
         read.asked = if message.rta_ids.is_empty() {
             self.strategies.all()
@@ -176,9 +206,17 @@ impl Adapter for Ocean {
     fn write(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
         let is_fallback = read.purpose == Purpose::Fallback;
         let info = |asked: &Asked<'_>| {
-            let rta_id = if let Value::Int(number) = asked.id { number } else { 0 };
+            let rta_id = if let Value::Int(number) = asked.id {
+                number
+            } else {
+                0
+            };
             let user_scores = self.values.of(verdicts, asked.known).copied();
-            UserInfo { is_interested: bids(verdicts, asked.known), user_scores, rta_id }
+            UserInfo {
+                is_interested: bids(verdicts, asked.known),
+                user_scores,
+                rta_id,
+            }
         };
         let user_infos = if read.asked.is_all() && !is_fallback {
             Vec::new()
@@ -187,22 +225,34 @@ impl Adapter for Ocean {
         };
         let is_bid = verdicts.iter().any(Verdict::bids);
         let cache = self.cache.of(is_bid, verdicts);
-        let tag = if self.tags.is_empty() { None } else { self.tag(verdicts) };
+        let tag = if self.tags.is_empty() {
+            None
+        } else {
+            self.tag(verdicts)
+        };
         encode(&Rsp {
             status_code: if is_fallback { ERROR } else { 0 },
             req_id: read.shared_request_id().unwrap_or_default(),
             user_infos,
             bid_type: Some(if is_bid { TAKES_PART } else { NOT_THIS_DEVICE }),
             cache_time_secs: cache.map_or(0, |seconds| seconds.try_into().unwrap_or(i32::MAX)),
-            rta_vid: tag.and_then(|tag| tag.text.clone()).map_or_else(Bytes::new, Bytes::from),
-            cus_vid: tag.and_then(|tag| tag.number).map_or(0, |number| number as i32),
+            rta_vid: tag
+                .and_then(|tag| tag.text.clone())
+                .map_or_else(Bytes::new, Bytes::from),
+            cus_vid: tag
+                .and_then(|tag| tag.number)
+                .map_or(0, |number| number as i32),
             ..Rsp::default()
         })
     }
 
     /// An error, and no bid.
     fn refusal(&self) -> Bytes {
-        encode(&Rsp { status_code: ERROR, bid_type: Some(NOT_THIS_DEVICE), ..Rsp::default() })
+        encode(&Rsp {
+            status_code: ERROR,
+            bid_type: Some(NOT_THIS_DEVICE),
+            ..Rsp::default()
+        })
     }
 
     fn content_type(&self) -> Option<&'static str> {
@@ -212,11 +262,23 @@ impl Adapter for Ocean {
     fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
         let answer = Rsp::decode(answer)?;
         let mut lines = Lines::default();
-        let status = if answer.status_code == 0 { "ok" } else { "an error" };
-        lines.each("status_code", [format!("{} ({status})", answer.status_code)]);
+        let status = if answer.status_code == 0 {
+            "ok"
+        } else {
+            "an error"
+        };
+        lines.each(
+            "status_code",
+            [format!("{} ({status})", answer.status_code)],
+        );
         lines.texts("req_id", Some(&answer.req_id).filter(|id| !id.is_empty()));
-        let verdict =
-            |info: &UserInfo| if info.is_interested { "interested" } else { "not interested" };
+        let verdict = |info: &UserInfo| {
+            if info.is_interested {
+                "interested"
+            } else {
+                "not interested"
+            }
+        };
         let score = |score: &UserScore| {
             let kind = score.user_type().as_str_name().to_ascii_lowercase();
             format!(", user_type {kind}, quality {}", score.quality)
@@ -234,11 +296,19 @@ impl Adapter for Ocean {
         };
         lines.each(
             "bid_type",
-            answer.bid_type.map(|bid_type| format!("{bid_type} ({})", meaning(bid_type))),
+            answer
+                .bid_type
+                .map(|bid_type| format!("{bid_type} ({})", meaning(bid_type))),
         );
         let seconds = Some(answer.cache_time_secs).filter(|seconds| *seconds != 0);
-        lines.each("cache_time_secs", seconds.map(|seconds| format!("{seconds} s")));
-        lines.texts("rta_vid", Some(&answer.rta_vid).filter(|vid| !vid.is_empty()));
+        lines.each(
+            "cache_time_secs",
+            seconds.map(|seconds| format!("{seconds} s")),
+        );
+        lines.texts(
+            "rta_vid",
+            Some(&answer.rta_vid).filter(|vid| !vid.is_empty()),
+        );
         lines.each("cus_vid", Some(answer.cus_vid).filter(|vid| *vid != 0));
         Ok(lines.joined())
     }
@@ -249,12 +319,22 @@ fn read_ids<'a>(body: &'a Bytes, request: &Req, into: &mut Read<'a>) {
     let mut read = |path, field, value: &Bytes| {
         if !value.is_empty() {
             let value = borrowed(body, value);
-            into.add_id(Id { path, field, value, is_doubtful: false, is_accepted: false });
+            into.add_id(Id {
+                path,
+                field,
+                value,
+                is_doubtful: false,
+                is_accepted: false,
+            });
         }
     };
     if let Some(device) = &request.device {
         read("device.imei_md5", IMEI_MD5, &device.imei_md5);
-        read("device.android_id_md5", ANDROID_ID_MD5, &device.android_id_md5);
+        read(
+            "device.android_id_md5",
+            ANDROID_ID_MD5,
+            &device.android_id_md5,
+        );
         read("device.oaid", OAID, &device.oaid);
         read("device.idfa", IDFA, &device.idfa);
         read("device.caid1", CAID, &device.caid1);

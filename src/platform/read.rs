@@ -54,7 +54,9 @@ impl Attributes for Read<'_> {
             Value::Absent => None,
             Value::Int(number) => Some(AttributeValue::Number(*number)),
             Value::Uint(number) => i64::try_from(*number).ok().map(AttributeValue::Number),
-            text => Some(text.bytes()).filter(|text| !text.is_empty()).map(AttributeValue::Text),
+            text => Some(text.bytes())
+                .filter(|text| !text.is_empty())
+                .map(AttributeValue::Text),
         }
     }
 }
@@ -62,7 +64,9 @@ impl Attributes for Read<'_> {
 /// Hides the contents: ids must not reach a log.
 impl fmt::Debug for Read<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Read").field("purpose", &self.purpose).finish_non_exhaustive()
+        f.debug_struct("Read")
+            .field("purpose", &self.purpose)
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,7 +128,10 @@ pub struct Known {
 
 /// Requested strategies.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "it is filled in place, without an allocation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is filled in place, without an allocation"
+)]
 pub enum AskedList<'a> {
     /// Every configured one, as the request names none.
     All(&'a [Asked<'static>]),
@@ -251,10 +258,16 @@ impl StrategyIds {
     ///
     /// If there are more, which the config's checks prevent.
     pub fn new<I: Into<Value<'static>>>(ids: Vec<(I, usize)>) -> Self {
-        assert!(ids.len() <= MAX_STRATEGIES, "at most {MAX_STRATEGIES} strategies");
+        assert!(
+            ids.len() <= MAX_STRATEGIES,
+            "at most {MAX_STRATEGIES} strategies"
+        );
         let asked = |(index, (id, strategy)): (usize, (I, usize))| Asked {
             id: id.into(),
-            known: Some(Known { id: IdIndex(index), strategy }),
+            known: Some(Known {
+                id: IdIndex(index),
+                strategy,
+            }),
             ad: None,
         };
         Self(ids.into_iter().enumerate().map(asked).collect())
@@ -272,13 +285,20 @@ impl StrategyIds {
     /// The first id that is equal. Scans a short list.
     #[inline]
     pub(super) fn find(&self, is_equal: impl Fn(&Value<'static>) -> bool) -> Option<Known> {
-        self.0.iter().find(|asked| is_equal(&asked.id)).and_then(|asked| asked.known)
+        self.0
+            .iter()
+            .find(|asked| is_equal(&asked.id))
+            .and_then(|asked| asked.known)
     }
 }
 
 /// Checks the number of requested strategies or ads.
 pub(super) const fn check_asked(count: usize) -> Result<(), ReadError> {
-    if count <= MAX_ASKED { Ok(()) } else { Err(ReadError::TooManyAsked(count)) }
+    if count <= MAX_ASKED {
+        Ok(())
+    } else {
+        Err(ReadError::TooManyAsked(count))
+    }
 }
 
 /// Decodes a request.

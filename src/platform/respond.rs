@@ -67,7 +67,17 @@ impl Platform {
             }
             let body = body.as_ref().map_err(|failure| *failure)?;
             read.body = Some(body);
-            let read_error = self.adapter.read(&Request { admission, head, body }, read).err();
+            let read_error = self
+                .adapter
+                .read(
+                    &Request {
+                        admission,
+                        head,
+                        body,
+                    },
+                    read,
+                )
+                .err();
             if let Some(error) = read_error {
                 return Err(with_encoding(error, head, body));
             }
@@ -89,8 +99,15 @@ impl Platform {
             decide(read, &mut verdicts);
             self.adapter.write(read, &verdicts)
         };
-        let bytes = if error.failure().is_auth_failure() { None } else { caught(fallback) };
-        Answered { bytes: bytes.unwrap_or_else(|| self.adapter.refusal()), error: Some(error) }
+        let bytes = if error.failure().is_auth_failure() {
+            None
+        } else {
+            caught(fallback)
+        };
+        Answered {
+            bytes: bytes.unwrap_or_else(|| self.adapter.refusal()),
+            error: Some(error),
+        }
     }
 
     /// The answers' media type, if the platform requires one.
@@ -191,14 +208,26 @@ mod tests {
             name: "tencent".to_owned(),
             path: "/rta".to_owned(),
             access: Access::any_of(vec![(HeaderName::from_static("x-key"), Secret::new("k"))]),
-            adapter: Box::new(Tencent::new(vec![("T".to_owned(), 0)], CacheTimes::default())),
+            adapter: Box::new(Tencent::new(
+                vec![("T".to_owned(), 0)],
+                CacheTimes::default(),
+            )),
         };
         let (headers, body) = (HeaderMap::new(), body.map(Bytes::from_static));
-        let head = RequestHead { headers: &headers, query: None };
-        platform.respond(admission, head, &body, &mut Read::default(), |read, answered| {
-            assert!(recovers && read.purpose == Purpose::Fallback, "a fault");
-            *answered = verdicts(read, &[BID_UNAVAILABLE]);
-        })
+        let head = RequestHead {
+            headers: &headers,
+            query: None,
+        };
+        platform.respond(
+            admission,
+            head,
+            &body,
+            &mut Read::default(),
+            |read, answered| {
+                assert!(recovers && read.purpose == Purpose::Fallback, "a fault");
+                *answered = verdicts(read, &[BID_UNAVAILABLE]);
+            },
+        )
     }
 
     const UNAVAILABLE: &[u8] = b"\x10\x00\x52\x01T";
@@ -207,16 +236,61 @@ mod tests {
     #[test]
     fn every_failure_gets_a_valid_answer() {
         for (admission, body, recovers, failure, answer) in [
-            (Admission::Granted, Ok(&b"\x18\x01"[..]), true, Failure::Internal, UNAVAILABLE),
-            (Admission::Granted, Ok(b"\x18\x01"), false, Failure::Internal, REFUSAL),
-            (Admission::Granted, Ok(b""), true, Failure::BadBody, UNAVAILABLE),
-            (Admission::Granted, Ok(b"\xff"), true, Failure::BadBody, UNAVAILABLE),
-            (Admission::Granted, Err(Failure::TooLarge), true, Failure::TooLarge, UNAVAILABLE),
-            (Admission::ByHeaders, Ok(b""), true, Failure::Unauthorized, REFUSAL),
-            (Admission::ByHeaders, Err(Failure::TooLarge), true, Failure::Unauthorized, REFUSAL),
+            (
+                Admission::Granted,
+                Ok(&b"\x18\x01"[..]),
+                true,
+                Failure::Internal,
+                UNAVAILABLE,
+            ),
+            (
+                Admission::Granted,
+                Ok(b"\x18\x01"),
+                false,
+                Failure::Internal,
+                REFUSAL,
+            ),
+            (
+                Admission::Granted,
+                Ok(b""),
+                true,
+                Failure::BadBody,
+                UNAVAILABLE,
+            ),
+            (
+                Admission::Granted,
+                Ok(b"\xff"),
+                true,
+                Failure::BadBody,
+                UNAVAILABLE,
+            ),
+            (
+                Admission::Granted,
+                Err(Failure::TooLarge),
+                true,
+                Failure::TooLarge,
+                UNAVAILABLE,
+            ),
+            (
+                Admission::ByHeaders,
+                Ok(b""),
+                true,
+                Failure::Unauthorized,
+                REFUSAL,
+            ),
+            (
+                Admission::ByHeaders,
+                Err(Failure::TooLarge),
+                true,
+                Failure::Unauthorized,
+                REFUSAL,
+            ),
         ] {
             let answered = responded(admission, body, recovers);
-            assert_eq!((answered.failure(), &answered.bytes[..]), (Some(failure), answer));
+            assert_eq!(
+                (answered.failure(), &answered.bytes[..]),
+                (Some(failure), answer)
+            );
         }
     }
 }

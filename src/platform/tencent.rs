@@ -21,7 +21,12 @@ use crate::config::{KindRules, ValueBounds};
 use crate::strategy::{Attribute, Tag, ValueKey};
 use rtad_core::device::{IdField, IdKind};
 
-#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from proto/tencent.proto")]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    reason = "generated from proto/tencent.proto"
+)]
 mod wire {
     include!(concat!(env!("OUT_DIR"), "/tencent.ad.rta.rs"));
 }
@@ -54,10 +59,26 @@ pub(super) const KIND: Kind = Kind {
             ValueKey::Quality => false,
         },
         value_bounds: &[
-            ValueBounds { key: ValueKey::Weight, least: 0.2, most: 5.0 },
-            ValueBounds { key: ValueKey::CpaPrice, least: 1.0, most: 1e9 },
-            ValueBounds { key: ValueKey::CpcPrice, least: 10.0, most: 1e9 },
-            ValueBounds { key: ValueKey::CpcFactor, least: 0.2, most: 5.0 },
+            ValueBounds {
+                key: ValueKey::Weight,
+                least: 0.2,
+                most: 5.0,
+            },
+            ValueBounds {
+                key: ValueKey::CpaPrice,
+                least: 1.0,
+                most: 1e9,
+            },
+            ValueBounds {
+                key: ValueKey::CpcPrice,
+                least: 10.0,
+                most: 1e9,
+            },
+            ValueBounds {
+                key: ValueKey::CpcFactor,
+                least: 0.2,
+                most: 5.0,
+            },
         ],
         most_tag_number: u32::MAX,
         is_mapped: false,
@@ -87,13 +108,21 @@ impl Tencent {
     /// An adapter for these `out_target_id`s, with the indexes of their strategies.
     pub fn new(ids: Vec<(String, usize)>, cache: CacheTimes) -> Self {
         let (values, tags) = (ValueTable::default(), Vec::new());
-        Self { strategies: StrategyIds::new(ids), cache, values, tags }
+        Self {
+            strategies: StrategyIds::new(ids),
+            cache,
+            values,
+            tags,
+        }
     }
 
     /// Adds the tags of buckets.
     #[must_use]
     pub fn with_tags(self, tags: &[Tag]) -> Self {
-        Self { tags: tags.iter().map(TargetTag::new).collect(), ..self }
+        Self {
+            tags: tags.iter().map(TargetTag::new).collect(),
+            ..self
+        }
     }
 
     /// Adds the values of strategies, which are within the bounds of this kind of platform.
@@ -106,9 +135,15 @@ impl Tencent {
     /// The strategies that bid, or a rejection if none does. A message of prost would need a list
     /// of shared ids, and costs three times as much.
     fn of_strategies(&self, read: &Read<'_>, verdicts: &[Verdict]) -> Bytes {
-        let bidding = || read.asked.iter().filter(|asked| bids(verdicts, asked.known));
+        let bidding = || {
+            read.asked
+                .iter()
+                .filter(|asked| bids(verdicts, asked.known))
+        };
         // An id has a byte at least.
-        let ids_length = bidding().map(|asked| bytes_length(asked.id.bytes())).sum::<usize>();
+        let ids_length = bidding()
+            .map(|asked| bytes_length(asked.id.bytes()))
+            .sum::<usize>();
         let is_bid = ids_length > 0;
         let code = if is_bid { ACCEPT } else { REJECT };
         let cache = self.cache.of(is_bid, verdicts);
@@ -117,9 +152,16 @@ impl Tencent {
             _ => None,
         };
         let has_infos = !self.values.is_empty() || !self.tags.is_empty();
-        let infos = || read.asked.iter().filter_map(|asked| self.target_info(asked, verdicts));
-        let infos_length =
-            if has_infos { infos().map(|info| info.field_length()).sum() } else { 0 };
+        let infos = || {
+            read.asked
+                .iter()
+                .filter_map(|asked| self.target_info(asked, verdicts))
+        };
+        let infos_length = if has_infos {
+            infos().map(|info| info.field_length()).sum()
+        } else {
+            0
+        };
 
         // A buffer of the exact length becomes the answer without a copy.
         let length = request_id.map_or(0, bytes_length)
@@ -154,9 +196,15 @@ impl Tencent {
         let verdict = verdict_of(verdicts, asked.known).filter(|verdict| verdict.bids())?;
         let value = self.values.of(verdicts, asked.known);
         let value = value.map_or(&[][..], |value| &value.target_info);
-        let tag = verdict.tag.map_or(&[][..], |tag| &self.tags[usize::from(tag)].target_info);
+        let tag = verdict
+            .tag
+            .map_or(&[][..], |tag| &self.tags[usize::from(tag)].target_info);
         let has_any = !value.is_empty() || !tag.is_empty();
-        has_any.then(|| TargetParts { id: asked.id.bytes(), value, tag })
+        has_any.then(|| TargetParts {
+            id: asked.id.bytes(),
+            value,
+            tag,
+        })
     }
 
     /// The answer to a second request: keeps the ads whose strategy bids, and no ads without a
@@ -165,7 +213,10 @@ impl Tencent {
     /// has the first one of a kept ad.
     fn of_ads(&self, read: &Read<'_>, verdicts: &[Verdict]) -> RtaResponse {
         if !verdicts.iter().any(Verdict::bids) {
-            return RtaResponse { code: Some(REJECT), ..RtaResponse::default() };
+            return RtaResponse {
+                code: Some(REJECT),
+                ..RtaResponse::default()
+            };
         }
         let result = |asked: &Asked<'_>| {
             let value = self.values.of(verdicts, asked.known);
@@ -177,8 +228,13 @@ impl Tencent {
             }
         };
         let ad_results = read.asked.iter().map(result).collect();
-        let tag = verdicts.iter().filter(|verdict| verdict.bids()).find_map(|verdict| verdict.tag);
-        let tag = tag.map(|tag| self.tags[usize::from(tag)].tag.clone()).unwrap_or_default();
+        let tag = verdicts
+            .iter()
+            .filter(|verdict| verdict.bids())
+            .find_map(|verdict| verdict.tag);
+        let tag = tag
+            .map(|tag| self.tags[usize::from(tag)].tag.clone())
+            .unwrap_or_default();
         RtaResponse {
             code: Some(ACCEPT),
             ad_results,
@@ -226,7 +282,11 @@ impl Adapter for Tencent {
                 let asked = |ad: &request::Ad<'a>| {
                     let id = ad.out_target_id;
                     let known = id.and_then(|id| self.strategies.find(|known| known.is_text(id)));
-                    Asked { id: id.map_or("(none)".into(), Value::Bytes), known, ad: ad.adgroup_id }
+                    Asked {
+                        id: id.map_or("(none)".into(), Value::Bytes),
+                        known,
+                        ad: ad.adgroup_id,
+                    }
                 };
                 read.asked = AskedList::Named(message.ads.iter().map(asked).collect());
             }
@@ -241,7 +301,10 @@ impl Adapter for Tencent {
             Purpose::Strategies | Purpose::Devices | Purpose::Fallback => {
                 return self.of_strategies(read, verdicts);
             }
-            Purpose::Ping => RtaResponse { code: Some(ACCEPT), ..RtaResponse::default() },
+            Purpose::Ping => RtaResponse {
+                code: Some(ACCEPT),
+                ..RtaResponse::default()
+            },
             Purpose::Ads => self.of_ads(read, verdicts),
         };
         response.request_id = read.shared_request_id();
@@ -250,7 +313,10 @@ impl Adapter for Tencent {
 
     /// `code` 1.
     fn refusal(&self) -> Bytes {
-        encode(&RtaResponse { code: Some(REJECT), ..RtaResponse::default() })
+        encode(&RtaResponse {
+            code: Some(REJECT),
+            ..RtaResponse::default()
+        })
     }
 
     fn content_type(&self) -> Option<&'static str> {
@@ -262,15 +328,25 @@ impl Adapter for Tencent {
         let mut lines = Lines::default();
         lines.texts("request_id", &answer.request_id);
         let meaning = |code: u32| if code == ACCEPT { "accept" } else { "reject" };
-        lines.each("code", answer.code.map(|code| format!("{code} ({})", meaning(code))));
+        lines.each(
+            "code",
+            answer
+                .code
+                .map(|code| format!("{code} ({})", meaning(code))),
+        );
         lines.each("processing_time_ms", answer.processing_time_ms);
         lines.each(
             "response_cache_time",
-            answer.response_cache_time.map(|seconds| format!("{seconds} s")),
+            answer
+                .response_cache_time
+                .map(|seconds| format!("{seconds} s")),
         );
         lines.each("dsp_tag", answer.dsp_tag);
         lines.texts("out_target_id", &answer.out_target_id);
-        lines.each("target_infos", answer.target_infos.iter().map(describe_target));
+        lines.each(
+            "target_infos",
+            answer.target_infos.iter().map(describe_target),
+        );
         lines.each("aid_whitelist", answer.aid_whitelist);
         let kept = |ad: &AdResult| if ad.ignore() { "ignored" } else { "kept" };
         let result = |ad: &AdResult| {
@@ -286,8 +362,10 @@ impl Adapter for Tencent {
 /// A value of a strategy as text.
 fn describe_target(info: &TargetInfo) -> String {
     let id = info.out_target_id.as_deref().unwrap_or_default();
-    let factors =
-        [("user_weight_factor", info.user_weight_factor), ("cpc_factor", info.cpc_factor)];
+    let factors = [
+        ("user_weight_factor", info.user_weight_factor),
+        ("cpc_factor", info.cpc_factor),
+    ];
     let tag = describe_tag(info.dsp_tag, info.dsp_tag_str.as_ref());
     let factor = |(name, factor): (&str, Option<f32>)| Some(format!(", {name} {}", factor?));
     let factors: String = factors.into_iter().filter_map(factor).collect();
@@ -356,14 +434,23 @@ fn os(number: i32) -> Value<'static> {
 /// Adds every id, and marks those that the platform lists as unreliable.
 fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
     // One pass over the list into a bit per kind: a body can hold thousands of marks and ids.
-    let kinds = device.doubtful_ids.iter().filter(|kind| (0..8).contains(*kind));
+    let kinds = device
+        .doubtful_ids
+        .iter()
+        .filter(|kind| (0..8).contains(*kind));
     let doubts = kinds.fold(0_u8, |doubts, kind| doubts | 1 << kind);
     let is_doubtful = |kind: DoubtfulId| doubts >> kind as i32 & 1 == 1;
     let mut add = |path, field, value: Option<&'a [u8]>, doubtful: Option<DoubtfulId>| {
         let Some(value) = value else { return };
         let is_doubtful = doubtful.is_some_and(is_doubtful);
         let value = Value::Bytes(value);
-        into.add_id(Id { path, field, value, is_doubtful, is_accepted: false });
+        into.add_id(Id {
+            path,
+            field,
+            value,
+            is_doubtful,
+            is_accepted: false,
+        });
     };
     const IDFA_MD5: IdField = IdField::at("idfa_md5");
     const IMEI_MD5: IdField = IdField::at("imei_md5");
@@ -374,15 +461,50 @@ fn read_ids<'a>(device: &request::Device<'a>, into: &mut Read<'a>) {
     const CAID: IdField = IdField::at("caid");
     const CAID_MD5: IdField = IdField::at("caid_md5");
     const OPENID: IdField = IdField::at("openid");
-    add("device.idfa_md5sum", IDFA_MD5, device.idfa_md5sum, Some(DoubtfulId::DoubtfulIdfaMd5));
-    add("device.imei_md5sum", IMEI_MD5, device.imei_md5sum, Some(DoubtfulId::DoubtfulImeiMd5));
+    add(
+        "device.idfa_md5sum",
+        IDFA_MD5,
+        device.idfa_md5sum,
+        Some(DoubtfulId::DoubtfulIdfaMd5),
+    );
+    add(
+        "device.imei_md5sum",
+        IMEI_MD5,
+        device.imei_md5sum,
+        Some(DoubtfulId::DoubtfulImeiMd5),
+    );
     let doubtful = Some(DoubtfulId::DoubtfulAndroididMd5);
-    add("device.android_id_md5sum", ANDROID_ID_MD5, device.android_id_md5sum, doubtful);
-    add("device.mac_md5sum", MAC_MD5, device.mac_md5sum, Some(DoubtfulId::DoubtfulMacMd5));
-    add("device.oaid_md5sum", OAID_MD5, device.oaid_md5sum, Some(DoubtfulId::DoubtfulOaidMd5));
-    add("device.oaid", OAID, device.oaid, Some(DoubtfulId::DoubtfulOaid));
+    add(
+        "device.android_id_md5sum",
+        ANDROID_ID_MD5,
+        device.android_id_md5sum,
+        doubtful,
+    );
+    add(
+        "device.mac_md5sum",
+        MAC_MD5,
+        device.mac_md5sum,
+        Some(DoubtfulId::DoubtfulMacMd5),
+    );
+    add(
+        "device.oaid_md5sum",
+        OAID_MD5,
+        device.oaid_md5sum,
+        Some(DoubtfulId::DoubtfulOaidMd5),
+    );
+    add(
+        "device.oaid",
+        OAID,
+        device.oaid,
+        Some(DoubtfulId::DoubtfulOaid),
+    );
     for qaid in &device.qaids {
-        add("device.qaid_infos.qaid", CAID, qaid.qaid, Some(DoubtfulId::DoubtfulQaid));
+        add(
+            "device.qaid_infos.qaid",
+            CAID,
+            qaid.qaid,
+            Some(DoubtfulId::DoubtfulQaid),
+        );
         add(
             "device.qaid_infos.qaid_md5sum",
             CAID_MD5,

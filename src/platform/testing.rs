@@ -32,7 +32,13 @@ pub(super) const NO_BID_UNAVAILABLE: Decision = Decision::no_bid(Reason::Unavail
 
 /// A bid with the value at an index.
 pub(super) fn bid_with(index: u8) -> Decision {
-    Decision { value: ChosenValue { index: Some(index), is_fallback: false }, ..BID }
+    Decision {
+        value: ChosenValue {
+            index: Some(index),
+            is_fallback: false,
+        },
+        ..BID
+    }
 }
 
 /// A value of these numbers.
@@ -44,8 +50,12 @@ pub(super) fn value(numbers: &[(ValueKey, f64)]) -> BidValue {
 /// These decisions as verdicts about a request.
 pub(super) fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {
     let mut verdicts = Verdicts::new();
-    let decide =
-        |strategy| Verdict { strategy, decision: decisions[strategy], changes_in: None, tag: None };
+    let decide = |strategy| Verdict {
+        strategy,
+        decision: decisions[strategy],
+        changes_in: None,
+        tag: None,
+    };
     read.decide(&mut verdicts, decide);
     verdicts
 }
@@ -64,9 +74,19 @@ pub(super) fn reply(
     script: &mut Script,
 ) -> Result<Bytes, Failure> {
     let headers = HeaderMap::new();
-    let head = RequestHead { headers: &headers, query: None };
-    let request = Request { admission: Admission::ByHeaders, head, body: &body };
-    let mut read = Read { body: Some(&body), ..Read::default() };
+    let head = RequestHead {
+        headers: &headers,
+        query: None,
+    };
+    let request = Request {
+        admission: Admission::ByHeaders,
+        head,
+        body: &body,
+    };
+    let mut read = Read {
+        body: Some(&body),
+        ..Read::default()
+    };
     let result = adapter.read(&request, &mut read);
     script.answer(adapter, &read, result)
 }
@@ -77,7 +97,10 @@ fn text(id: &Id<'_>) -> String {
 
 impl Script {
     pub(super) fn deciding(decisions: &[Decision]) -> Self {
-        Self { decisions: decisions.to_vec(), ..Self::default() }
+        Self {
+            decisions: decisions.to_vec(),
+            ..Self::default()
+        }
     }
 
     /// The answer to a request that was read.
@@ -97,10 +120,19 @@ impl Script {
         if !matches!(read.request_id, Value::Absent) {
             self.notes.push(format!("request_id: {}", read.request_id));
         }
-        self.notes.extend(read.notes.iter().map(|one| format!("{}: {}", one.name, one.value)));
-        self.notes.extend(read.observed.iter().map(|one| format!("observed: {}", one.as_str())));
+        self.notes.extend(
+            read.notes
+                .iter()
+                .map(|one| format!("{}: {}", one.name, one.value)),
+        );
+        self.notes.extend(
+            read.observed
+                .iter()
+                .map(|one| format!("observed: {}", one.as_str())),
+        );
         if !read.asked.is_all() {
-            self.notes.extend(read.asked.iter().map(|one| format!("strategy: {}", one.id)));
+            self.notes
+                .extend(read.asked.iter().map(|one| format!("strategy: {}", one.id)));
         }
         self.skipped = read.skipped.iter().map(ToString::to_string).collect();
         let verdicts = verdicts(read, &self.decisions);

@@ -87,15 +87,19 @@ impl Value<'_> {
 /// A 64-bit number in decimal.
 pub(super) fn integer_of(text: &[u8]) -> Option<i128> {
     let number: i128 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number).then_some(number)
+    (i128::from(i64::MIN)..=i128::from(u64::MAX))
+        .contains(&number)
+        .then_some(number)
 }
 
 /// A decimal number without plus or leading zeros. Strategy ids are compared as text, so another
 /// spelling would be another id.
 pub(super) fn canonical_integer_of(text: &[u8]) -> Option<i128> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let is_canonical =
-        text == b"0" || digits.first().is_some_and(|digit| (b'1'..=b'9').contains(digit));
+    let is_canonical = text == b"0"
+        || digits
+            .first()
+            .is_some_and(|digit| (b'1'..=b'9').contains(digit));
     integer_of(text).filter(|_| is_canonical)
 }
 
@@ -127,6 +131,10 @@ impl fmt::Display for Value<'_> {
 /// Hides the value.
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_absent() { "Absent" } else { "Value(hidden)" })
+        f.write_str(if self.is_absent() {
+            "Absent"
+        } else {
+            "Value(hidden)"
+        })
     }
 }

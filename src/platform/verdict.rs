@@ -30,7 +30,12 @@ impl Read<'_> {
     /// several ids map to it. Returned by value, they would be copied at each level.
     #[inline]
     pub fn decide(&self, verdicts: &mut Verdicts, mut decide: impl FnMut(usize) -> Verdict) {
-        for strategy in self.asked.iter().filter_map(|asked| asked.known).map(|id| id.strategy) {
+        for strategy in self
+            .asked
+            .iter()
+            .filter_map(|asked| asked.known)
+            .map(|id| id.strategy)
+        {
             if verdicts.iter().all(|verdict| verdict.strategy != strategy) {
                 verdicts.push(decide(strategy));
             }
@@ -48,7 +53,9 @@ pub(super) fn bids(verdicts: &[Verdict], id: Option<Known>) -> bool {
 #[inline]
 pub(super) fn verdict_of(verdicts: &[Verdict], id: Option<Known>) -> Option<&Verdict> {
     let id = id?;
-    verdicts.iter().find(|verdict| verdict.strategy == id.strategy)
+    verdicts
+        .iter()
+        .find(|verdict| verdict.strategy == id.strategy)
 }
 
 impl Verdict {
@@ -73,7 +80,10 @@ impl From<&PlatformConfig> for CacheTimes {
         let seconds = |time: Option<Duration>| {
             time.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
         };
-        Self { bid: seconds(config.bid_cache), no_bid: seconds(config.no_bid_cache) }
+        Self {
+            bid: seconds(config.bid_cache),
+            no_bid: seconds(config.no_bid_cache),
+        }
     }
 }
 
@@ -97,7 +107,12 @@ impl CacheTimes {
             return None;
         }
         let (mut is_refused, mut ends_in) = (false, None);
-        for Verdict { decision, changes_in, .. } in verdicts {
+        for Verdict {
+            decision,
+            changes_in,
+            ..
+        } in verdicts
+        {
             match decision.reason {
                 Reason::Unavailable | Reason::NoLease => return None,
                 _ if decision.value.is_fallback => return None,

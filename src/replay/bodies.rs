@@ -49,7 +49,10 @@ impl Snapshots {
             device: facts.device,
             ids,
             attributes: facts.attributes,
-            asked: facts.asked.as_ref().map(|asked| asked.iter().copied().collect()),
+            asked: facts
+                .asked
+                .as_ref()
+                .map(|asked| asked.iter().copied().collect()),
             audiences: audiences(&self.catalog, &keys).collect(),
             experiments: facts.experiments.iter().copied().collect(),
             decisions: facts.decisions.iter().copied().collect(),
@@ -60,16 +63,21 @@ impl Snapshots {
     fn keys(&self, platform: &str, query: Option<&str>, body: &[u8]) -> Option<RequestKeys> {
         let served = self.catalog.platform_named(platform)?;
         let (headers, body) = (HeaderMap::new(), Ok(Bytes::copy_from_slice(body)));
-        let head = RequestHead { headers: &headers, query };
+        let head = RequestHead {
+            headers: &headers,
+            query,
+        };
         let (mut read, mut found) = (Read::default(), None);
-        served.platform.respond(Admission::Granted, head, &body, &mut read, |read, _| {
-            if read.purpose != Purpose::Fallback {
-                let mut keys = RequestKeys::new(&self.catalog);
-                let key = |field, id: &[u8]| self.reader.key_uncounted(field, id);
-                keys.add(read, key, |_, _, _| {});
-                found = Some(keys);
-            }
-        });
+        served
+            .platform
+            .respond(Admission::Granted, head, &body, &mut read, |read, _| {
+                if read.purpose != Purpose::Fallback {
+                    let mut keys = RequestKeys::new(&self.catalog);
+                    let key = |field, id: &[u8]| self.reader.key_uncounted(field, id);
+                    keys.add(read, key, |_, _, _| {});
+                    found = Some(keys);
+                }
+            });
         found
     }
 }

@@ -31,7 +31,11 @@ impl RowClock {
         let change = self.schedule.next_change(before);
         let is_near = change.is_some_and(|change| change <= at + DELAY);
         let holds = self.schedule.holds_at(at);
-        self.schedule.set(if is_near { logged.unwrap_or(holds) } else { holds });
+        self.schedule.set(if is_near {
+            logged.unwrap_or(holds)
+        } else {
+            holds
+        });
         self.known = match change {
             _ if is_near => at..at,
             Some(change) => at..change - DELAY,

@@ -23,8 +23,12 @@ struct Side<'s> {
 
 impl Side<'_> {
     /// A strategy without a decision answers nothing, like one in shadow.
-    const ABSENT: Self =
-        Self { bid: false, shadow: true, reason: "absent", numbers: [None; ValueKey::ALL.len()] };
+    const ABSENT: Self = Self {
+        bid: false,
+        shadow: true,
+        reason: "absent",
+        numbers: [None; ValueKey::ALL.len()],
+    };
 }
 
 /// A row on both sides, and the changes that were found in it.
@@ -53,12 +57,19 @@ struct MovedId {
 fn moved_ids(before: &Rules, after: &Rules) -> Vec<MovedId> {
     let (before, after) = (before.ids(), after.ids());
     let keys: BTreeSet<_> = before.keys().chain(after.keys()).copied().collect();
-    let moved = keys.into_iter().filter(|key| before.get(key) != after.get(key));
+    let moved = keys
+        .into_iter()
+        .filter(|key| before.get(key) != after.get(key));
     moved
         .map(|key| {
             let name = |ids: &BTreeMap<[&str; 2], &str>| ids.get(&key).map(|it| (*it).to_owned());
             let [platform, id] = key.map(str::to_owned);
-            MovedId { platform, id, before: name(&before), after: name(&after) }
+            MovedId {
+                platform,
+                id,
+                before: name(&before),
+                after: name(&after),
+            }
         })
         .collect()
 }
@@ -84,8 +95,18 @@ impl<'s> Comparer<'s> {
         snapshots: Option<&'s Snapshots>,
     ) -> Self {
         let (decided_after, decided_before, found) = Default::default();
-        let moved = before.as_ref().map_or_else(Vec::new, |before| moved_ids(before, &after));
-        Self { after, before, moved, snapshots, decided_after, decided_before, found }
+        let moved = before
+            .as_ref()
+            .map_or_else(Vec::new, |before| moved_ids(before, &after));
+        Self {
+            after,
+            before,
+            moved,
+            snapshots,
+            decided_after,
+            decided_before,
+            found,
+        }
     }
 
     /// Compares the decisions about a row.
@@ -99,10 +120,16 @@ impl<'s> Comparer<'s> {
             found.undecided += 1;
             return;
         };
-        let weight = if row.end.probability > 0.0 { 1.0 / row.end.probability } else { 1.0 };
+        let weight = if row.end.probability > 0.0 {
+            1.0 / row.end.probability
+        } else {
+            1.0
+        };
         found.estimated += weight;
         let open = found.gaps.open;
-        let from_body = self.snapshots.and_then(|snapshots| snapshots.facts(row, facts));
+        let from_body = self
+            .snapshots
+            .and_then(|snapshots| snapshots.facts(row, facts));
         if self.snapshots.is_some() && from_body.is_none() {
             found.gaps.note(NO_BODY.to_owned());
         }
@@ -115,7 +142,11 @@ impl<'s> Comparer<'s> {
             let mut gaps = Gaps::default();
             before.decide(row, facts, &mut gaps, &mut self.decided_before);
             for (gap, _) in gaps.sentences {
-                *found.gaps.sentences.entry(format!("{gap} (--against)")).or_default() += 1;
+                *found
+                    .gaps
+                    .sentences
+                    .entry(format!("{gap} (--against)"))
+                    .or_default() += 1;
             }
             found.gaps.open += gaps.open;
         }
@@ -129,7 +160,11 @@ impl<'s> Comparer<'s> {
             is_changed_in_shadow: false,
         };
         for index in 0..self.decided_after.decisions.len() {
-            let name = &self.after.strategy(&self.decided_after.decisions[index]).name.clone();
+            let name = &self
+                .after
+                .strategy(&self.decided_after.decisions[index])
+                .name
+                .clone();
             self.compare(&mut pair, name);
         }
         self.compare_missing(&mut pair);
@@ -173,12 +208,26 @@ impl<'s> Comparer<'s> {
     /// Compares the answers of strategy ids that name other strategies. Returns whether one
     /// changes.
     fn compare_moved(&mut self, pair: &RowPair<'_, '_, '_>) -> bool {
-        let &RowPair { row, logged, weight, .. } = pair;
-        let Some(before) = &self.before else { return false };
-        let is_asked = |id: &str| logged.asked.as_ref().is_none_or(|asked| asked.contains(&id));
+        let &RowPair {
+            row,
+            logged,
+            weight,
+            ..
+        } = pair;
+        let Some(before) = &self.before else {
+            return false;
+        };
+        let is_asked = |id: &str| {
+            logged
+                .asked
+                .as_ref()
+                .is_none_or(|asked| asked.contains(&id))
+        };
         let mut is_changed = false;
-        for moved in
-            self.moved.iter().filter(|it| it.platform == row.end.platform && is_asked(&it.id))
+        for moved in self
+            .moved
+            .iter()
+            .filter(|it| it.platform == row.end.platform && is_asked(&it.id))
         {
             let one = |rules, decided, strategy: &Option<String>| {
                 let side = side(rules, decided, strategy.as_ref()?);
@@ -212,11 +261,21 @@ impl<'s> Comparer<'s> {
 
     /// Compares the decisions of a strategy.
     fn compare(&mut self, pair: &mut RowPair<'_, '_, '_>, strategy: &str) {
-        let &mut RowPair { row, logged, from_body, weight, .. } = pair;
+        let &mut RowPair {
+            row,
+            logged,
+            from_body,
+            weight,
+            ..
+        } = pair;
         let after = self.after_of(strategy).unwrap_or(Side::ABSENT);
         let before = match &self.before {
             Some(rules) => side(rules, &self.decided_before, strategy),
-            None => logged.decisions.iter().find(|fact| fact.strategy == strategy).map(of_fact),
+            None => logged
+                .decisions
+                .iter()
+                .find(|fact| fact.strategy == strategy)
+                .map(of_fact),
         };
         let before = before.unwrap_or(Side::ABSENT);
         // A strategy that answers nothing, before and after: its bids are of interest.
@@ -243,7 +302,13 @@ impl<'s> Comparer<'s> {
         let key = ChangeKey {
             platform: row.end.platform.to_owned(),
             strategy: strategy.to_owned(),
-            before: words(&before, self.before.as_ref(), &self.decided_before, logged, strategy),
+            before: words(
+                &before,
+                self.before.as_ref(),
+                &self.decided_before,
+                logged,
+                strategy,
+            ),
             after: match from_body {
                 Some(facts) => words(&after, rules, &self.decided_after, facts, strategy),
                 None => words(&after, rules, &self.decided_after, logged, strategy),
@@ -269,7 +334,9 @@ impl<'s> Comparer<'s> {
                 }
                 None => {
                     let mut facts = facts.experiments.iter();
-                    facts.find(|fact| fact.name == experiment.name).map(|fact| fact.bucket)
+                    facts
+                        .find(|fact| fact.name == experiment.name)
+                        .map(|fact| fact.bucket)
                 }
             };
             if let Some(before) = before.filter(|before| *before != after) {
@@ -294,8 +361,19 @@ fn side(rules: &Rules, decided: &RowDecisions, strategy: &str) -> Option<Side<'s
 }
 
 fn of_fact<'f>(fact: &DecisionFact<'f>) -> Side<'f> {
-    let DecisionFact { bid, shadow, reason, numbers, .. } = *fact;
-    Side { bid, shadow, reason, numbers }
+    let DecisionFact {
+        bid,
+        shadow,
+        reason,
+        numbers,
+        ..
+    } = *fact;
+    Side {
+        bid,
+        shadow,
+        reason,
+        numbers,
+    }
 }
 
 /// A side in words: the outcome, the reason, the leaf that decides, and the value. `facts` are
@@ -320,7 +398,8 @@ fn words(
     let leaf = leaf.map(|leaf| format!(" {leaf}")).unwrap_or_default();
     let numbers = ValueKey::ALL.into_iter().zip(side.numbers);
     let numbers = numbers.filter_map(|(key, number)| Some((key, number?)));
-    let numbers: String =
-        numbers.map(|(key, number)| format!(", {} {number}", key.as_str())).collect();
+    let numbers: String = numbers
+        .map(|(key, number)| format!(", {} {number}", key.as_str()))
+        .collect();
     format!("{outcome}{shadow}: {}{leaf}{numbers}", side.reason)
 }

@@ -89,7 +89,15 @@ impl Report {
                 line,
             })
         });
-        let change = |(ChangeKey { platform, strategy, before, after }, changes): (_, Changes)| {
+        let change = |(
+            ChangeKey {
+                platform,
+                strategy,
+                before,
+                after,
+            },
+            changes,
+        ): (_, Changes)| {
             ReplayChange {
                 platform,
                 strategy,
@@ -102,7 +110,13 @@ impl Report {
         };
         let mut changes: Vec<_> = found.changes.into_iter().map(change).collect();
         changes.sort_by_key(|change| std::cmp::Reverse(change.rows));
-        let share = |part: f64| if part == 0.0 { 0.0 } else { part / found.estimated };
+        let share = |part: f64| {
+            if part == 0.0 {
+                0.0
+            } else {
+                part / found.estimated
+            }
+        };
         let bucket = |([experiment, before, after], rows): ([String; 3], u64)| BucketChange {
             experiment,
             before,
@@ -128,7 +142,12 @@ impl Report {
             strategies: lines.collect(),
             changes,
             buckets: found.buckets.into_iter().map(bucket).collect(),
-            gaps: found.gaps.sentences.into_iter().map(|(gap, times)| Gap { gap, times }).collect(),
+            gaps: found
+                .gaps
+                .sentences
+                .into_iter()
+                .map(|(gap, times)| Gap { gap, times })
+                .collect(),
         }
     }
 
@@ -142,7 +161,12 @@ impl Report {
 /// Tables for a terminal.
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { files, rows, changed_rows, .. } = self;
+        let Self {
+            files,
+            rows,
+            changed_rows,
+            ..
+        } = self;
         writeln!(f, "{rows} rows of {files} files")?;
         if let Some([first, last]) = self.times {
             let text = |micros: i64| {
@@ -155,13 +179,23 @@ impl Display for Report {
             writeln!(f, "config {config}: {rows} rows")?;
         }
         if self.undecided > 0 {
-            writeln!(f, "{} rows without decisions: callers without access", self.undecided)?;
+            writeln!(
+                f,
+                "{} rows without decisions: callers without access",
+                self.undecided
+            )?;
         }
         let share = 100.0 * self.changed_share;
-        writeln!(f, "\nchanged: {changed_rows} rows, {share:.4} % of requests\n")?;
+        writeln!(
+            f,
+            "\nchanged: {changed_rows} rows, {share:.4} % of requests\n"
+        )?;
         if self.shadow_changed_rows > 0 {
             let (rows, share) = (self.shadow_changed_rows, 100.0 * self.shadow_changed_share);
-            writeln!(f, "changed in shadow: {rows} rows, {share:.4} % of requests\n")?;
+            writeln!(
+                f,
+                "changed in shadow: {rows} rows, {share:.4} % of requests\n"
+            )?;
         }
         if self.incomplete_rows > 0 {
             writeln!(
@@ -182,32 +216,61 @@ impl Display for Report {
             "reason",
         ];
         let mut table = vec![head.map(str::to_owned)];
-        table.extend(self.strategies.iter().map(|StrategyLine { platform, strategy, line }| {
-            let numbers = [
-                line.decisions,
-                line.bids_before,
-                line.bids_after,
-                line.gained,
-                line.lost,
-                line.values_changed,
-                line.reasons_changed,
-            ];
-            let [a, b, c, d, e, g, h] = numbers.map(|number| number.to_string());
-            [platform.clone(), strategy.clone(), a, b, c, d, e, g, h]
-        }));
+        table.extend(self.strategies.iter().map(
+            |StrategyLine {
+                 platform,
+                 strategy,
+                 line,
+             }| {
+                let numbers = [
+                    line.decisions,
+                    line.bids_before,
+                    line.bids_after,
+                    line.gained,
+                    line.lost,
+                    line.values_changed,
+                    line.reasons_changed,
+                ];
+                let [a, b, c, d, e, g, h] = numbers.map(|number| number.to_string());
+                [platform.clone(), strategy.clone(), a, b, c, d, e, g, h]
+            },
+        ));
         write_table(f, &table)?;
         for change in self.changes.iter().take(MAX_SHOWN) {
-            let ReplayChange { platform, strategy, before, after, rows, .. } = change;
-            writeln!(f, "\n{platform} {strategy}: {rows} rows\n  {before}\n  {after}")?;
+            let ReplayChange {
+                platform,
+                strategy,
+                before,
+                after,
+                rows,
+                ..
+            } = change;
+            writeln!(
+                f,
+                "\n{platform} {strategy}: {rows} rows\n  {before}\n  {after}"
+            )?;
             if !change.examples.is_empty() {
                 writeln!(f, "  requests {}", change.examples.join(", "))?;
             }
         }
         if self.changes.len() > MAX_SHOWN {
-            writeln!(f, "\n{} further kinds of changes: --json", self.changes.len() - MAX_SHOWN)?;
+            writeln!(
+                f,
+                "\n{} further kinds of changes: --json",
+                self.changes.len() - MAX_SHOWN
+            )?;
         }
-        for BucketChange { experiment, before, after, rows } in &self.buckets {
-            writeln!(f, "\nbucket of {experiment}: {before} to {after}, {rows} rows")?;
+        for BucketChange {
+            experiment,
+            before,
+            after,
+            rows,
+        } in &self.buckets
+        {
+            writeln!(
+                f,
+                "\nbucket of {experiment}: {before} to {after}, {rows} rows"
+            )?;
         }
         for Gap { gap, times } in &self.gaps {
             writeln!(f, "\nnot answered by the rows: {gap} ({times} times)")?;

@@ -101,17 +101,30 @@ impl Rules {
                     all.push(*strategy);
                 }
             });
-            PlatformIds { ids: ids.collect(), name: platform.name.clone(), all }
+            PlatformIds {
+                ids: ids.collect(),
+                name: platform.name.clone(),
+                all,
+            }
         });
         let api = PlatformIds {
             name: API.to_owned(),
-            ids: plan.strategies.iter().map(|it| it.name.clone()).zip(0..).collect(),
+            ids: plan
+                .strategies
+                .iter()
+                .map(|it| it.name.clone())
+                .zip(0..)
+                .collect(),
             all: (0..plan.strategies.len()).collect(),
         };
         let clock = |strategy: &Strategy| strategy.schedule.clone().map(RowClock::new);
         Self {
             platforms: platforms.chain([api]).collect(),
-            audiences: plan.audiences.iter().map(|audience| audience.name.to_string()).collect(),
+            audiences: plan
+                .audiences
+                .iter()
+                .map(|audience| audience.name.to_string())
+                .collect(),
             clocks: plan.strategies.iter().map(clock).collect(),
             has_cap: plan.caps.iter().map(Option::is_some).collect(),
             experiments: plan.experiments,
@@ -121,7 +134,10 @@ impl Rules {
 
     /// Each platform's strategy ids, and the names of their strategies.
     pub(super) fn ids(&self) -> BTreeMap<[&str; 2], &str> {
-        let platforms = self.platforms.iter().filter(|platform| platform.name != API);
+        let platforms = self
+            .platforms
+            .iter()
+            .filter(|platform| platform.name != API);
         let ids = platforms.flat_map(|platform| {
             let ids = platform.ids.iter();
             ids.map(|(id, index)| ([&*platform.name, id], &*self.strategies[*index].name))
@@ -145,7 +161,10 @@ impl Rules {
         to.decisions.clear();
         self.assign(facts, gaps, &mut to.parts);
         let Some(platform) = self.platforms.iter().find(|it| it.name == row.end.platform) else {
-            return gaps.note(format!("platform {} is not in the config", row.end.platform));
+            return gaps.note(format!(
+                "platform {} is not in the config",
+                row.end.platform
+            ));
         };
         let mut asked: SmallVec<[usize; 8]> = SmallVec::new();
         match &facts.asked {
@@ -184,7 +203,11 @@ impl Rules {
             };
             let value = strategy.value_of(decision);
             let numbers = ValueKey::ALL.map(|key| value?.get(key));
-            to.decisions.push(Decided { strategy: index, decision, numbers });
+            to.decisions.push(Decided {
+                strategy: index,
+                decision,
+                numbers,
+            });
         }
     }
 
@@ -196,7 +219,10 @@ impl Rules {
         gaps: &mut Gaps,
     ) -> Decision {
         let strategy = &self.strategies[index];
-        let attributes = RowAttributes { attributes: &facts.attributes, parts };
+        let attributes = RowAttributes {
+            attributes: &facts.attributes,
+            parts,
+        };
         match facts.ids {
             LookedUpIds::None => strategy.without_device(),
             LookedUpIds::Unread => strategy.when_unavailable(),
@@ -226,7 +252,10 @@ impl Rules {
         facts: &LoggedFacts<'_>,
         gaps: &mut Gaps,
     ) {
-        let of = |audience| self.membership(audience, facts).unwrap_or(Membership::Unavailable);
+        let of = |audience| {
+            self.membership(audience, facts)
+                .unwrap_or(Membership::Unavailable)
+        };
         let mut open = Vec::new();
         if decision.reason == Reason::Unavailable {
             open = strategy.unknown(attributes, &mut |audience| of(audience));
@@ -258,10 +287,15 @@ impl Rules {
         if !matches!(facts.ids, LookedUpIds::All | LookedUpIds::TooMany) {
             return String::new();
         }
-        let mut membership =
-            |audience| self.membership(audience, facts).unwrap_or(Membership::Unavailable);
+        let mut membership = |audience| {
+            self.membership(audience, facts)
+                .unwrap_or(Membership::Unavailable)
+        };
         let name = |audience: usize| self.audiences[audience].clone();
-        let attributes = RowAttributes { attributes: &facts.attributes, parts };
+        let attributes = RowAttributes {
+            attributes: &facts.attributes,
+            parts,
+        };
         strategy
             .deciding(decided.decision, &attributes, &mut membership)
             .map(|deciding| deciding.to_text(&name, &self.experiments))
@@ -275,7 +309,10 @@ impl Rules {
     ) -> Option<&'f AudienceFact<'a>> {
         let name = self.audiences[audience].as_str();
         // The rows of a pod have the audiences of its configuration, mostly in the same order.
-        let guess = facts.audiences.get(audience).filter(|fact| fact.name == name);
+        let guess = facts
+            .audiences
+            .get(audience)
+            .filter(|fact| fact.name == name);
         guess.or_else(|| facts.audiences.iter().find(|fact| fact.name == name))
     }
 
@@ -308,12 +345,17 @@ impl Rules {
     fn assign(&self, facts: &LoggedFacts<'_>, gaps: &mut Gaps, parts: &mut Assignments) {
         parts.clear();
         for experiment in &self.experiments {
-            let fact = facts.experiments.iter().find(|fact| fact.name == experiment.name);
+            let fact = facts
+                .experiments
+                .iter()
+                .find(|fact| fact.name == experiment.name);
             parts.push(match (facts.ids, fact) {
                 (LookedUpIds::TooMany | LookedUpIds::Unread, _) => Assignment::Unknown,
                 (_, Some(fact)) if fact.rule != experiment.rule_id() => {
                     let name = &experiment.name;
-                    gaps.note(format!("experiment {name} has another salt, layer, hash or unit"));
+                    gaps.note(format!(
+                        "experiment {name} has another salt, layer, hash or unit"
+                    ));
                     Assignment::Unknown
                 }
                 (_, Some(fact)) => match fact.slots {

@@ -52,7 +52,11 @@ impl Replay {
     pub fn open(paths: &[PathBuf]) -> Result<Self, ReplayError> {
         let (mut files, mut rows) = (Vec::new(), 0);
         for path in paths {
-            let found = if path.is_dir() { files_in(path)? } else { vec![path.clone()] };
+            let found = if path.is_dir() {
+                files_in(path)?
+            } else {
+                vec![path.clone()]
+            };
             if found.is_empty() {
                 return Err(ReplayError::NoFiles { path: path.clone() });
             }
@@ -107,11 +111,16 @@ impl Replay {
             Ok(comparer.found)
         };
         let found = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..threads.min(self.files.len())).map(|_| scope.spawn(work)).collect();
+            let threads: Vec<_> = (0..threads.min(self.files.len()))
+                .map(|_| scope.spawn(work))
+                .collect();
             let mut all = Comparison::default();
             for thread in threads {
-                all.add(thread.join().expect("a thread of the replay does not panic")?);
+                all.add(
+                    thread
+                        .join()
+                        .expect("a thread of the replay does not panic")?,
+                );
             }
             Ok::<_, ReplayError>(all)
         })?;
@@ -121,12 +130,18 @@ impl Replay {
 
 /// The files of a folder: those in its folders of days, and those in it.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ReplayError> {
-    let failed = |source| ReplayError::Folder { path: folder.to_owned(), source };
+    let failed = |source| ReplayError::Folder {
+        path: folder.to_owned(),
+        source,
+    };
     let mut files = closed(folder).map_err(failed)?;
     files.iter_mut().for_each(|file| *file = folder.join(&file));
     for file in std::fs::read_dir(folder).map_err(failed)? {
         let file = file.map_err(failed)?.path();
-        if file.extension().is_some_and(|extension| extension == "parquet") {
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "parquet")
+        {
             files.push(file);
         }
     }

@@ -76,13 +76,19 @@ impl Assembly {
     /// Consequences of valid settings that surprise: a sentence each. On Kubernetes a cache
     /// directory may be empty in a new pod.
     pub fn warnings(&self, is_on_kubernetes: bool) -> Vec<String> {
-        let warnings = self.config.warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules));
+        let warnings = self
+            .config
+            .warnings(is_on_kubernetes, &KINDS.map(|kind| kind.rules));
         warnings.into_iter().chain(self.uncounted_reach()).collect()
     }
 
     /// Strategies and buckets beyond the limit of sketches.
     fn uncounted_reach(&self) -> Option<String> {
-        let CatalogPlan { strategies, experiments, .. } = self.plan();
+        let CatalogPlan {
+            strategies,
+            experiments,
+            ..
+        } = self.plan();
         let parts = strategies.iter().flat_map(|strategy| &strategy.experiments);
         let parts: usize = parts.map(|index| experiments[*index].parts().count()).sum();
         let all = strategies.len() + parts;
@@ -99,7 +105,10 @@ impl Assembly {
     pub fn plan(&self) -> CatalogPlan {
         let config = &self.config;
         let index = |name: &AudienceName| {
-            config.audiences.iter().position(|audience| audience.name == *name)
+            config
+                .audiences
+                .iter()
+                .position(|audience| audience.name == *name)
         };
         let indices = |names: &[AudienceName]| names.iter().filter_map(index).collect();
         let audience = |config: &AudienceConfig| {
@@ -127,16 +136,26 @@ impl Assembly {
             }
         };
         let api = &config.server.api;
-        let tokens = api.tokens.iter().map(|token| (AUTHORIZATION, token.clone()));
+        let tokens = api
+            .tokens
+            .iter()
+            .map(|token| (AUTHORIZATION, token.clone()));
         CatalogPlan {
             audiences: config.audiences.iter().map(audience).collect(),
             strategies: config.strategies.iter().map(strategy).collect(),
             experiments: experiments(&config.experiments),
-            caps: config.strategies.iter().map(|strategy| strategy.cap.clone()).collect(),
+            caps: config
+                .strategies
+                .iter()
+                .map(|strategy| strategy.cap.clone())
+                .collect(),
             cap_leases: config.cap_leases.clone(),
             platforms: self.platforms.clone(),
             config_id: config.id.clone(),
-            api: ApiAccess { is_public: api.public, tokens: Access::any_of(tokens.collect()) },
+            api: ApiAccess {
+                is_public: api.public,
+                tokens: Access::any_of(tokens.collect()),
+            },
             poll_interval: config.store.poll_interval,
             max_snapshot_bytes: config.store.max_snapshot_size,
             swap: config.store.swap,
@@ -148,7 +167,13 @@ impl Assembly {
 fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
     const ROUTES: [&str; Route::ALL.len() + 1] = {
         let [check_one, check_many, decide, unknown] = Route::ALL;
-        ["api", check_one.as_str(), check_many.as_str(), decide.as_str(), unknown.as_str()]
+        [
+            "api",
+            check_one.as_str(),
+            check_many.as_str(),
+            decide.as_str(),
+            unknown.as_str(),
+        ]
     };
     const FAILURES: [&str; Failure::ALL.len()] = {
         let mut words = [""; Failure::ALL.len()];
@@ -159,25 +184,50 @@ fn vocabulary(kinds: &[KindRules]) -> Vocabulary<'_> {
         }
         words
     };
-    Vocabulary { kinds, reserved_names: &ROUTES, failures: &FAILURES }
+    Vocabulary {
+        kinds,
+        reserved_names: &ROUTES,
+        failures: &FAILURES,
+    }
 }
 
 fn build(
     config: &PlatformConfig,
-    Config { strategies, experiments, .. }: &Config,
+    Config {
+        strategies,
+        experiments,
+        ..
+    }: &Config,
 ) -> Result<Platform, Vec<Mistake>> {
-    let kind = KINDS.into_iter().find(|kind| kind.rules.word == config.kind);
+    let kind = KINDS
+        .into_iter()
+        .find(|kind| kind.rules.word == config.kind);
     let kind = kind.expect("reading lets only known kinds through");
     // A config without strategies has one default strategy, at index 0.
-    let index =
-        |name: &str| strategies.iter().position(|strategy| strategy.name == name).unwrap_or(0);
-    let ids = config.strategies.iter().map(|(id, name)| (id.clone(), index(name))).collect();
+    let index = |name: &str| {
+        strategies
+            .iter()
+            .position(|strategy| strategy.name == name)
+            .unwrap_or(0)
+    };
+    let ids = config
+        .strategies
+        .iter()
+        .map(|(id, name)| (id.clone(), index(name)))
+        .collect();
     let numbers = |strategy: &StrategyConfig| {
-        strategy.values.iter().map(ValueConfig::numbers).collect::<Vec<_>>()
+        strategy
+            .values
+            .iter()
+            .map(ValueConfig::numbers)
+            .collect::<Vec<_>>()
     };
     let values: Vec<_> = strategies.iter().map(numbers).collect();
     let tags = config.tags(experiments, strategies);
-    let access = config.headers.iter().map(|header| (header.name.clone(), header.secret.clone()));
+    let access = config
+        .headers
+        .iter()
+        .map(|header| (header.name.clone(), header.secret.clone()));
     Ok(Platform {
         name: config.name.clone(),
         path: config.path.clone(),

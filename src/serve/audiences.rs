@@ -19,7 +19,12 @@ pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
     let store = Store::open(&config.store.url)?
         .with_stall_timeout(config.store.stall_timeout)
         .with_public_keys(config.store.public_keys.clone());
-    let cached = config.store.cache_dir.as_deref().map(cached_audiences).unwrap_or_default();
+    let cached = config
+        .store
+        .cache_dir
+        .as_deref()
+        .map(cached_audiences)
+        .unwrap_or_default();
     if cached.is_empty() {
         fill_in_audiences(config, &store).await?;
         return Ok(store);
@@ -31,7 +36,11 @@ pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
         Err(_) => format!("no list of audiences within {} s", START_TIMEOUT.as_secs()),
     };
     let count = cached.len();
-    tracing::warn!(error = failure, count, "store unavailable: audiences taken from the cache");
+    tracing::warn!(
+        error = failure,
+        count,
+        "store unavailable: audiences taken from the cache"
+    );
     config.serve_all(cached);
     Ok(store)
 }
@@ -54,7 +63,9 @@ pub(super) async fn fill_in_audiences(
         }
     }
     if audiences.is_empty() {
-        return Err(StartError::NothingToServe { url: config.store.url.clone() });
+        return Err(StartError::NothingToServe {
+            url: config.store.url.clone(),
+        });
     }
     config.serve_all(audiences);
     Ok(())

@@ -48,7 +48,9 @@ enum FilesRead {
 impl FilesRead {
     fn of(assembly: &Result<Assembly, String>) -> Self {
         match assembly {
-            Ok(assembly) => Self::Config { fingerprint: assembly.config.fingerprint },
+            Ok(assembly) => Self::Config {
+                fingerprint: assembly.config.fingerprint,
+            },
             Err(mistakes) => Self::Mistakes(mistakes.clone()),
         }
     }
@@ -74,7 +76,11 @@ impl Backoff {
 
     /// Starts to wait: longer than the last time after a further refusal.
     fn wait(&mut self, is_repeated: bool) {
-        self.intervals = if is_repeated { Self::MAX.min(2 * self.intervals) } else { 1 };
+        self.intervals = if is_repeated {
+            Self::MAX.min(2 * self.intervals)
+        } else {
+            1
+        };
         self.left = self.intervals;
     }
 
@@ -94,11 +100,21 @@ impl Reloader {
     ) -> Self {
         let state = Mutex::new(ReloadState {
             config: started_with.clone(),
-            served: FilesRead::Config { fingerprint: started_with.fingerprint },
+            served: FilesRead::Config {
+                fingerprint: started_with.fingerprint,
+            },
             refused: None,
         });
         let (reread, refusal) = (Arc::new(reread), watch::Sender::new(None));
-        Self { started_with, store, reread, commands, telemetry, state, refusal }
+        Self {
+            started_with,
+            store,
+            reread,
+            commands,
+            telemetry,
+            state,
+            refusal,
+        }
     }
 
     /// Why the last reload was refused; `None` if it was not.
@@ -114,7 +130,9 @@ impl Reloader {
             // A task of its own: a caller that hangs up must not leave a reload half recorded.
             let reloading = tokio::spawn(async move { reloader.reload().await });
             Box::pin(async move {
-                reloading.await.unwrap_or_else(|_| Err("the reload panicked".to_owned()))
+                reloading
+                    .await
+                    .unwrap_or_else(|_| Err("the reload panicked".to_owned()))
             })
         })
     }
@@ -146,8 +164,16 @@ impl Reloader {
             needs_restart = needs_restart.join(", "),
             "config reloaded"
         );
-        *state = ReloadState { config, served: found, refused: None };
-        Ok(Reloaded { reloaded: true, changed, needs_restart })
+        *state = ReloadState {
+            config,
+            served: found,
+            refused: None,
+        };
+        Ok(Reloaded {
+            reloaded: true,
+            changed,
+            needs_restart,
+        })
     }
 
     /// Serves an assembly, and returns its config.
@@ -161,7 +187,10 @@ impl Reloader {
         let command = SyncCommand::Reload(Box::new(assembly.plan()), done);
         let config = assembly.config;
         self.commands.send(command).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?.map_err(|error| error_chain(&error))?;
+        answered
+            .await
+            .map_err(|_| gone())?
+            .map_err(|error| error_chain(&error))?;
         Ok(config)
     }
 
@@ -179,7 +208,10 @@ impl Reloader {
     /// directory's symlink, and network mounts send no events. Mistakes are reported once. A config
     /// that is refused because of the store or a snapshot is retried with exponential backoff.
     pub(super) async fn watch(&self, interval: Duration) {
-        let mut backoff = Backoff { intervals: 1, left: 0 };
+        let mut backoff = Backoff {
+            intervals: 1,
+            left: 0,
+        };
         loop {
             tokio::time::sleep(interval).await;
             let found = FilesRead::of(&self.read().await);

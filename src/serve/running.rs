@@ -69,7 +69,10 @@ impl std::fmt::Debug for Running {
 impl Running {
     /// Address of the API's own port.
     pub fn api_address(&self) -> Option<SocketAddr> {
-        self.ports.iter().find(|open| open.port == Port::Api).map(|open| open.address)
+        self.ports
+            .iter()
+            .find(|open| open.port == Port::Api)
+            .map(|open| open.address)
     }
 
     /// The catalog.
@@ -118,7 +121,12 @@ impl Running {
             tokio::task::spawn_blocking(move || workers.into_iter().for_each(Workers::join));
         let rest = self.drain_timeout.saturating_sub(started.elapsed());
         let in_time = tokio::time::timeout(rest, ended).await.is_ok();
-        let Shared { caps, counts, telemetry: all, .. } = self.shared.clone();
+        let Shared {
+            caps,
+            counts,
+            telemetry: all,
+            ..
+        } = self.shared.clone();
         let files = Arc::clone(&caps);
         // Leases are given back even if the folder of the log hangs.
         let saved = tokio::task::spawn_blocking(move || counts.save(&all, &files));
@@ -127,7 +135,11 @@ impl Running {
         if let Some(log) = self.log.clone() {
             let _ = tokio::task::spawn_blocking(move || log.stop(LOG_TIME)).await;
         }
-        tracing::info!(in_time, open_connections = telemetry.connections(), "drained");
+        tracing::info!(
+            in_time,
+            open_connections = telemetry.connections(),
+            "drained"
+        );
     }
 
     /// Waits until no client has been connected for [`UNUSED`]: balancers that still send requests

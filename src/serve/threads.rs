@@ -51,7 +51,9 @@ impl Priority {
     fn leave(&self) {
         let mut threads = self.0.lock();
         #[cfg(target_os = "linux")]
-        threads.running.retain(|thread| Some(*thread) != this_thread());
+        threads
+            .running
+            .retain(|thread| Some(*thread) != this_thread());
     }
 }
 

@@ -23,11 +23,19 @@ pub enum Attribute {
 }
 
 /// Operating systems.
-pub const OS_WORDS: [&str; 7] = ["ios", "android", "harmony", "windows", "mac", "symbian", "java"];
+pub const OS_WORDS: [&str; 7] = [
+    "ios", "android", "harmony", "windows", "mac", "symbian", "java",
+];
 
 impl Attribute {
     /// All attributes, in the order of answers.
-    pub const ALL: [Self; 5] = [Self::Os, Self::App, Self::Slot, Self::Region, Self::RequestType];
+    pub const ALL: [Self; 5] = [
+        Self::Os,
+        Self::App,
+        Self::Slot,
+        Self::Region,
+        Self::RequestType,
+    ];
 
     /// The word in the config and in answers.
     pub const fn as_str(self) -> &'static str {
@@ -80,7 +88,10 @@ impl Attributes for RequestFacts<'_> {
     }
 
     fn assignment(&self, experiment: usize) -> Assignment {
-        self.assignments.get(experiment).copied().unwrap_or(Assignment::Unknown)
+        self.assignments
+            .get(experiment)
+            .copied()
+            .unwrap_or(Assignment::Unknown)
     }
 }
 
@@ -92,7 +103,10 @@ pub(super) struct NotedParts<'f> {
 
 impl<'f> NotedParts<'f> {
     pub(super) const fn new(attributes: &'f dyn Attributes) -> Self {
-        Self { attributes, has_read: Cell::new(false) }
+        Self {
+            attributes,
+            has_read: Cell::new(false),
+        }
     }
 
     /// Whether a part was read.
@@ -146,7 +160,13 @@ impl Accepted {
 
 impl From<&str> for Accepted {
     fn from(text: &str) -> Self {
-        let number = text.parse().ok().filter(|number: &i64| number.to_string() == text);
-        Self { text: text.into(), number }
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number: &i64| number.to_string() == text);
+        Self {
+            text: text.into(),
+            number,
+        }
     }
 }

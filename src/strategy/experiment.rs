@@ -117,7 +117,9 @@ impl Experiment {
     /// The part of a device. Costs a hash if the layer has slots without the experiment, and one
     /// for the bucket.
     pub fn assign(&self, unit: Option<&DeviceKey>) -> Assignment {
-        let Some(unit) = unit else { return Assignment::NoBucket };
+        let Some(unit) = unit else {
+            return Assignment::NoBucket;
+        };
         let hex = hex(unit);
         let layer = || self.hash.layer_slot(&self.layer, &hex);
         self.assign_slots(layer, || self.hash.bucket_slot(&self.salt, &hex))
@@ -126,15 +128,29 @@ impl Experiment {
     /// The slots of a device in the layer and among the buckets.
     pub fn slots(&self, unit: &DeviceKey) -> [u32; 2] {
         let hex = hex(unit);
-        [self.hash.layer_slot(&self.layer, &hex), self.hash.bucket_slot(&self.salt, &hex)]
+        [
+            self.hash.layer_slot(&self.layer, &hex),
+            self.hash.bucket_slot(&self.salt, &hex),
+        ]
     }
 
     /// A number of the rule from a device to its slots: another rule has another one, in all
     /// likelihood.
     pub fn rule_id(&self) -> u32 {
-        let kinds = self.unit.iter().flat_map(|kind| [kind.as_str().as_bytes(), b","]);
-        let texts = [self.hash.as_str().as_bytes(), b"/", self.layer.as_bytes(), b"/"];
-        let texts = texts.into_iter().chain([self.salt.as_bytes(), b"/"]).chain(kinds);
+        let kinds = self
+            .unit
+            .iter()
+            .flat_map(|kind| [kind.as_str().as_bytes(), b","]);
+        let texts = [
+            self.hash.as_str().as_bytes(),
+            b"/",
+            self.layer.as_bytes(),
+            b"/",
+        ];
+        let texts = texts
+            .into_iter()
+            .chain([self.salt.as_bytes(), b"/"])
+            .chain(kinds);
         fnv1a32(texts.flatten())
     }
 
@@ -154,8 +170,13 @@ impl Experiment {
             }
         }
         let slot = bucket();
-        let bucket = self.buckets.iter().position(|bucket| bucket.slots.contains(slot));
-        bucket.map_or(Assignment::NoBucket, |index| Assignment::Bucket(index as u8))
+        let bucket = self
+            .buckets
+            .iter()
+            .position(|bucket| bucket.slots.contains(slot));
+        bucket.map_or(Assignment::NoBucket, |index| {
+            Assignment::Bucket(index as u8)
+        })
     }
 
     fn has_whole_layer(&self) -> bool {
@@ -214,7 +235,10 @@ mod tests {
 
     /// Sum of (observed - expected)² / expected.
     fn chi_square(observed: &[u32], expected: f64) -> f64 {
-        observed.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum()
+        observed
+            .iter()
+            .map(|count| (f64::from(*count) - expected).powi(2) / expected)
+            .sum()
     }
 
     const UNITS: u32 = 200_000;
@@ -235,15 +259,23 @@ mod tests {
             pairs[usize::from(a * 4 + b)] += 1;
         }
         // Quantiles of 0.999 with 3 and 15 degrees of freedom.
-        assert!(chi_square(&counts, f64::from(UNITS) / 4.0) < 16.27, "{counts:?}");
-        assert!(chi_square(&pairs, f64::from(UNITS) / 16.0) < 37.70, "{pairs:?}");
+        assert!(
+            chi_square(&counts, f64::from(UNITS) / 4.0) < 16.27,
+            "{counts:?}"
+        );
+        assert!(
+            chi_square(&pairs, f64::from(UNITS) / 16.0) < 37.70,
+            "{pairs:?}"
+        );
     }
 
     #[test]
     fn traffic_does_not_bias_buckets_and_layers_exclude() {
         let halves = [0..5000, 5000..10_000];
-        let (one, two) =
-            (experiment("one", 0..2000, &halves), experiment("two", 2000..5000, &halves));
+        let (one, two) = (
+            experiment("one", 0..2000, &halves),
+            experiment("two", 2000..5000, &halves),
+        );
         let (mut counts, mut both) = ([0_u32; 2], 0);
         for number in 0..u64::from(UNITS) {
             let unit = unit(number);
@@ -256,7 +288,10 @@ mod tests {
         let took_part = counts[0] + counts[1];
         assert_eq!(both, 0);
         assert!(took_part.abs_diff(UNITS / 5) < 700, "{took_part}");
-        assert!(chi_square(&counts, f64::from(took_part) / 2.0) < 10.83, "{counts:?}");
+        assert!(
+            chi_square(&counts, f64::from(took_part) / 2.0) < 10.83,
+            "{counts:?}"
+        );
     }
 
     #[test]
@@ -280,15 +315,24 @@ mod tests {
             units.add(IdField::named(name).unwrap(), unit(number));
         }
         let unit_of = |kinds: &[IdKind], chosen| {
-            let experiment = Experiment { unit: kinds.to_vec(), ..experiment("one", 0..1, &[]) };
+            let experiment = Experiment {
+                unit: kinds.to_vec(),
+                ..experiment("one", 0..1, &[])
+            };
             experiment.unit_of(chosen, &units).copied()
         };
         let [idfa, oaid] = [(IdKind::Idfa, unit(1)), (IdKind::Oaid, unit(2))];
         assert_eq!(unit_of(&[IdKind::Oaid, IdKind::Idfa], None), Some(oaid));
         assert_eq!(unit_of(&[IdKind::Oaid], Some(IdKind::Idfa)), Some(idfa));
-        assert_eq!(unit_of(&[IdKind::Caid, IdKind::Idfa], Some(IdKind::Imei)), Some(idfa));
+        assert_eq!(
+            unit_of(&[IdKind::Caid, IdKind::Idfa], Some(IdKind::Imei)),
+            Some(idfa)
+        );
         assert_eq!(unit_of(&[IdKind::Md5], None), Some((IdKind::Md5, unit(1))));
         assert_eq!(unit_of(&[IdKind::Imei], None), None);
-        assert_eq!(experiment("one", 0..10_000, &[]).assign(None), Assignment::NoBucket);
+        assert_eq!(
+            experiment("one", 0..10_000, &[]).assign(None),
+            Assignment::NoBucket
+        );
     }
 }

@@ -107,7 +107,9 @@ impl Rule {
         }
         match self {
             Self::Any(rules) | Self::All(rules) | Self::None(rules) => {
-                rules.iter().for_each(|rule| rule.add_unknown(attributes, membership, to));
+                rules
+                    .iter()
+                    .for_each(|rule| rule.add_unknown(attributes, membership, to));
             }
             leaf => to.push(leaf.clone()),
         }
@@ -184,7 +186,9 @@ impl Rule {
         audiences.dedup();
         let other = |audience: usize| {
             let known = [Membership::Member, Membership::NotMember];
-            known.into_iter().filter(move |other| *other != membership(audience))
+            known
+                .into_iter()
+                .filter(move |other| *other != membership(audience))
         };
         let singles: Vec<Vec<_>> = audiences
             .iter()
@@ -192,7 +196,9 @@ impl Rule {
             .collect();
         let pairs = || {
             singles.iter().enumerate().flat_map(|(index, one)| {
-                let others = singles[index + 1..].iter().filter(|other| one[0].0 != other[0].0);
+                let others = singles[index + 1..]
+                    .iter()
+                    .filter(|other| one[0].0 != other[0].0);
                 others.map(|other| [&one[..], &other[..]].concat())
             })
         };
@@ -204,7 +210,11 @@ impl Rule {
             self.truth(attributes, &mut |audience| changed(audience)) != truth
         };
         let deciding: Vec<_> = singles.iter().filter(|one| decides(one)).cloned().collect();
-        if deciding.is_empty() { pairs().filter(decides).collect() } else { deciding }
+        if deciding.is_empty() {
+            pairs().filter(decides).collect()
+        } else {
+            deciding
+        }
     }
 
     /// The rule as a text, such as `any(vip, none(banned))`.
@@ -218,13 +228,20 @@ impl Rule {
             Self::Absent(attribute) => return format!("absent({})", attribute.as_str()),
             Self::Bucket(experiment, part) => {
                 let experiment = &experiments[*experiment];
-                return format!("bucket({}:{})", experiment.name, experiment.part_name(*part));
+                return format!(
+                    "bucket({}:{})",
+                    experiment.name,
+                    experiment.part_name(*part)
+                );
             }
             Self::Any(rules) => ("any", rules),
             Self::All(rules) => ("all", rules),
             Self::None(rules) => ("none", rules),
         };
-        let parts: Vec<_> = rules.iter().map(|rule| rule.to_text(name, experiments)).collect();
+        let parts: Vec<_> = rules
+            .iter()
+            .map(|rule| rule.to_text(name, experiments))
+            .collect();
         format!("{word}({})", parts.join(", "))
     }
 }

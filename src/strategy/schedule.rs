@@ -27,8 +27,15 @@ impl Scheduled {
     /// A schedule at the current time.
     pub fn new(schedule: Schedule) -> Self {
         let (holds, changes_at) = (AtomicBool::new(false), AtomicU64::new(NEVER));
-        let state = ScheduleState { holds, began: Instant::now(), changes_at };
-        let scheduled = Self { schedule: Arc::new(schedule), state: Arc::new(state) };
+        let state = ScheduleState {
+            holds,
+            began: Instant::now(),
+            changes_at,
+        };
+        let scheduled = Self {
+            schedule: Arc::new(schedule),
+            state: Arc::new(state),
+        };
         scheduled.follow(SystemTime::now(), Instant::now());
         scheduled
     }
@@ -49,7 +56,9 @@ impl Scheduled {
     /// Sets its state for a time. Returns whether it begins or ends to hold. Takes up to a
     /// millisecond.
     pub fn follow(&self, wall: SystemTime, now: Instant) -> bool {
-        let left = self.next_change(wall).and_then(|at| at.duration_since(wall).ok());
+        let left = self
+            .next_change(wall)
+            .and_then(|at| at.duration_since(wall).ok());
         let changes_at = left.map_or(NEVER, |left| (now + left - self.state.began).as_secs());
         self.state.changes_at.store(changes_at, Ordering::Relaxed);
         let holds = self.schedule.holds_at(wall);
@@ -100,7 +109,10 @@ mod tests {
         assert!(scheduled.changes_in(now).unwrap() <= second);
         assert!(scheduled.follow(start, now) && copy.holds());
         let left = copy.changes_in(now + second).unwrap();
-        assert!(left <= hour - second && left > hour - 3 * second, "{left:?}");
+        assert!(
+            left <= hour - second && left > hour - 3 * second,
+            "{left:?}"
+        );
         // The clock is set back.
         assert!(scheduled.follow(start - hour, now) && !copy.holds());
         assert!(!scheduled.follow(start + hour, now) && copy.changes_in(now).is_none());

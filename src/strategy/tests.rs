@@ -39,7 +39,10 @@ fn every_combination_of_two_excluding_and_two_including_audiences() {
 #[test]
 fn unknown_audiences_are_those_that_leave_the_decision_open() {
     let mut rule = strategy(&[0], &[1, 2]);
-    rule.rule = Some(Rule::Any(vec![Rule::Audience(3), Rule::Absent(Attribute::Slot)]));
+    rule.rule = Some(Rule::Any(vec![
+        Rule::Audience(3),
+        Rule::Absent(Attribute::Slot),
+    ]));
     let slot = Rule::Attribute(Attribute::Slot, vec!["7".into()]);
     let lists = |rule: &Strategy, answers: [Membership; 4]| {
         rule.unknown(&NoAttributes, &mut |audience| answers[audience])
@@ -55,22 +58,43 @@ fn unknown_audiences_are_those_that_leave_the_decision_open() {
         Rule::None(vec![Rule::Audience(0)]),
     ]));
     // A member of `include` settles it: the rule alone is open.
-    assert_eq!(lists(&rule, [N, U, M, U]), [Rule::Audience(3), slot.clone()]);
+    assert_eq!(
+        lists(&rule, [N, U, M, U]),
+        [Rule::Audience(3), slot.clone()]
+    );
     assert_eq!(lists(&rule, [N, M, U, N]), std::slice::from_ref(&slot));
     let decision = rule.decide(&NoAttributes, |audience| [N, U, M, N][audience], NO_TIER);
-    let deciding = rule.deciding(decision, &NoAttributes, &mut |audience| [N, U, M, N][audience]);
-    assert_eq!((decision.reason, deciding), (Reason::Unavailable, Some(slot)));
+    let deciding = rule.deciding(decision, &NoAttributes, &mut |audience| {
+        [N, U, M, N][audience]
+    });
+    assert_eq!(
+        (decision.reason, deciding),
+        (Reason::Unavailable, Some(slot))
+    );
 }
 
 fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4]> {
-    (0..81).map(|n| [values[n % 3], values[n / 3 % 3], values[n / 9 % 3], values[n / 27]])
+    (0..81).map(|n| {
+        [
+            values[n % 3],
+            values[n / 3 % 3],
+            values[n / 9 % 3],
+            values[n / 27],
+        ]
+    })
 }
 
 #[test]
 fn excluding_audiences_alone_bid_for_non_members() {
     let rule = strategy(&[0], &[]);
-    assert_eq!(rule.decide(&NoAttributes, |_| N, NO_TIER), Decision::bid(Reason::NotMember));
-    assert_eq!(rule.decide(&NoAttributes, |_| M, NO_TIER), Decision::no_bid(Reason::Member));
+    assert_eq!(
+        rule.decide(&NoAttributes, |_| N, NO_TIER),
+        Decision::bid(Reason::NotMember)
+    );
+    assert_eq!(
+        rule.decide(&NoAttributes, |_| M, NO_TIER),
+        Decision::no_bid(Reason::Member)
+    );
 }
 
 #[test]
@@ -78,7 +102,10 @@ fn unavailable_and_no_device_give_the_configured_answers() {
     let mut rule = strategy(&[0], &[]);
     rule.unavailable = Outcome::Bid;
     rule.no_device = Outcome::Bid;
-    assert_eq!(rule.decide(&NoAttributes, |_| U, NO_TIER), Decision::bid(Reason::Unavailable));
+    assert_eq!(
+        rule.decide(&NoAttributes, |_| U, NO_TIER),
+        Decision::bid(Reason::Unavailable)
+    );
     assert_eq!(rule.without_device(), Decision::bid(Reason::NoDevice));
 }
 
@@ -113,18 +140,26 @@ fn rule_and_lists_are_order_free() {
     }
     rule.exclude.clear();
     rule.include.clear();
-    assert_eq!(rule.decide(&NoAttributes, |_| N, NO_TIER), Decision::bid(Reason::Rule));
+    assert_eq!(
+        rule.decide(&NoAttributes, |_| N, NO_TIER),
+        Decision::bid(Reason::Rule)
+    );
 }
 
 #[test]
 fn schedule_that_does_not_hold_refuses_every_device() {
     let mut rule = strategy(&[0], &[]);
     (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
-    let past = Schedule::between(None, Moment::try_from("2020-01-01T00:00:00Z".to_owned()).ok());
+    let past = Schedule::between(
+        None,
+        Moment::try_from("2020-01-01T00:00:00Z".to_owned()).ok(),
+    );
     rule.schedule = Some(Scheduled::new(past));
     let refused = Decision::no_bid(Reason::NotScheduled);
-    let answers =
-        [rule.decide(&NoAttributes, |_| panic!("looked up"), NO_TIER), rule.without_device()];
+    let answers = [
+        rule.decide(&NoAttributes, |_| panic!("looked up"), NO_TIER),
+        rule.without_device(),
+    ];
     assert_eq!((answers, rule.when_unavailable()), ([refused; 2], refused));
 }
 
@@ -133,7 +168,11 @@ fn only_bids_have_values_and_share_lookups_with_the_rule() {
     let mut rule = strategy(&[0], &[1]);
     rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
     (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
-    let entry = |audience| ValueEntry { audience, tiers: None, value: BidValue::default() };
+    let entry = |audience| ValueEntry {
+        audience,
+        tiers: None,
+        value: BidValue::default(),
+    };
     rule.values = vec![entry(Some(1)), entry(None)];
     let decide = |answers: [Membership; 3]| {
         let mut seen = Vec::new();
@@ -169,13 +208,19 @@ fn bucket_decides_only_if_another_one_would_decide_otherwise() {
             seen.push(audience);
             answers[audience]
         };
-        let facts = RequestFacts { attributes: &NoAttributes, assignments: &[part] };
+        let facts = RequestFacts {
+            attributes: &NoAttributes,
+            assignments: &[part],
+        };
         (rule.decide(&facts, membership, NO_TIER), seen)
     };
     let [a, b] = [Assignment::Bucket(0), Assignment::Bucket(1)];
     // Without a look at the bucket, no audience is looked up again.
     assert_eq!(decide([N, M], b), (Decision::bid(Reason::Rule), vec![0]));
-    assert_eq!(decide([M, N], b), (Decision::no_bid(Reason::Rule), vec![0, 1]));
+    assert_eq!(
+        decide([M, N], b),
+        (Decision::no_bid(Reason::Rule), vec![0, 1])
+    );
     assert_eq!(decide([M, M], b).0, Decision::bid(Reason::Bucket));
     assert_eq!(decide([M, M], a).0, Decision::no_bid(Reason::Bucket));
     assert_eq!(decide([M, U], a).0, Decision::no_bid(Reason::Bucket));

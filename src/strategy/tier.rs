@@ -50,7 +50,11 @@ impl Tiers {
             (Self::None, Tier::None) => true,
             _ => false,
         };
-        if is_one { Membership::Member } else { Membership::NotMember }
+        if is_one {
+            Membership::Member
+        } else {
+            Membership::NotMember
+        }
     }
 }
 
@@ -89,7 +93,9 @@ pub fn reach(
         if !audience.as_ref().is_none_or(&is_member) {
             continue;
         }
-        let same = entries[..index].iter().filter(|(other, _)| other == audience);
+        let same = entries[..index]
+            .iter()
+            .filter(|(other, _)| other == audience);
         let before = same.fold(TierSet::default(), |set, (_, tiers)| set.or(*tiers));
         reached[index] |= !before.covers(*tiers);
         if before.or(*tiers) == TierSet::of(None) {
@@ -112,11 +118,17 @@ impl FromStr for Tiers {
             None => range(value(text), value(text)),
             Some((first, "")) => range(value(first), Some(MOST)),
             Some((first, last)) => {
-                let first = if first.is_empty() { Some(0) } else { value(first) };
+                let first = if first.is_empty() {
+                    Some(0)
+                } else {
+                    value(first)
+                };
                 range(first, last.strip_prefix('=').and_then(value))
             }
         };
-        tiers.filter(|tiers| !matches!(tiers, Self::Range(first, last) if first > last)).ok_or(())
+        tiers
+            .filter(|tiers| !matches!(tiers, Self::Range(first, last) if first > last))
+            .ok_or(())
     }
 }
 
@@ -176,9 +188,9 @@ mod tests {
             assert_eq!(text.parse(), Ok(tiers), "{text}");
             assert_eq!(tiers.to_string().parse(), Ok(tiers), "{text}");
         }
-        for text in
-            ["", "16", "-1", "07", "+7", "8..15", "9..=8", "0..=16", "..", "..=", "=3", "1.5"]
-        {
+        for text in [
+            "", "16", "-1", "07", "+7", "8..15", "9..=8", "0..=16", "..", "..=", "=3", "1.5",
+        ] {
             assert_eq!(text.parse::<Tiers>(), Err(()), "{text}");
         }
     }
@@ -198,7 +210,11 @@ mod tests {
             (Tier::None, [N, N, M]),
             (Tier::Unknown, [U, U, U]),
         ] {
-            assert_eq!(tiers.map(|tiers| tiers.membership(tier)), expected, "{tier:?}");
+            assert_eq!(
+                tiers.map(|tiers| tiers.membership(tier)),
+                expected,
+                "{tier:?}"
+            );
         }
     }
 }

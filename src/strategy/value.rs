@@ -27,8 +27,13 @@ pub enum ValueKey {
 
 impl ValueKey {
     /// All keys, in the order of answers.
-    pub const ALL: [Self; 5] =
-        [Self::Weight, Self::CpaPrice, Self::CpcPrice, Self::CpcFactor, Self::Quality];
+    pub const ALL: [Self; 5] = [
+        Self::Weight,
+        Self::CpaPrice,
+        Self::CpcPrice,
+        Self::CpcFactor,
+        Self::Quality,
+    ];
 
     /// The word in the config and in answers.
     pub const fn as_str(self) -> &'static str {
@@ -65,14 +70,20 @@ impl BidValue {
     }
 
     /// A price.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "prices fit")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "prices fit"
+    )]
     pub fn price(&self, key: ValueKey) -> Option<u32> {
         self.get(key).map(|price| price as u32)
     }
 
     /// The numbers that are given.
     pub fn numbers(&self) -> impl Iterator<Item = (ValueKey, f64)> {
-        ValueKey::ALL.into_iter().filter_map(|key| Some((key, self.get(key)?)))
+        ValueKey::ALL
+            .into_iter()
+            .filter_map(|key| Some((key, self.get(key)?)))
     }
 }
 
@@ -141,10 +152,18 @@ impl ChosenValue {
                 },
             };
             match fits {
-                Membership::Member => return Self { index: index_of(index), ..Self::default() },
+                Membership::Member => {
+                    return Self {
+                        index: index_of(index),
+                        ..Self::default()
+                    };
+                }
                 Membership::NotMember => {}
                 Membership::Unavailable => {
-                    return Self { is_fallback: true, ..Self::default_of(values) };
+                    return Self {
+                        is_fallback: true,
+                        ..Self::default_of(values)
+                    };
                 }
             }
         }
@@ -154,7 +173,10 @@ impl ChosenValue {
     /// The default.
     pub(super) fn default_of(values: &[ValueEntry]) -> Self {
         let index = values.iter().position(|entry| entry.audience.is_none());
-        Self { index: index.and_then(index_of), is_fallback: false }
+        Self {
+            index: index.and_then(index_of),
+            is_fallback: false,
+        }
     }
 }
 
@@ -170,14 +192,23 @@ pub(super) struct Lookups<F> {
 
 impl<F: FnMut(usize) -> Membership> Lookups<F> {
     pub(super) fn new(membership: F) -> Self {
-        Self { known: ArrayVec::new(), membership }
+        Self {
+            known: ArrayVec::new(),
+            membership,
+        }
     }
 
     /// The membership in an audience. Scans a short list. Audiences beyond its room are looked up
     /// again.
-    #[expect(clippy::cast_possible_truncation, reason = "a catalog has fewer audiences")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a catalog has fewer audiences"
+    )]
     pub(super) fn of(&mut self, audience: usize) -> Membership {
-        let known = self.known.iter().find(|(known, _)| *known == audience as u32);
+        let known = self
+            .known
+            .iter()
+            .find(|(known, _)| *known == audience as u32);
         if let Some((_, membership)) = known {
             return *membership;
         }
@@ -194,7 +225,11 @@ mod tests {
 
     #[test]
     fn first_match_wins_and_unavailable_audiences_lead_to_the_default() {
-        let entry = |audience| ValueEntry { audience, tiers: None, value: BidValue::default() };
+        let entry = |audience| ValueEntry {
+            audience,
+            tiers: None,
+            value: BidValue::default(),
+        };
         let mut values = [Some(0), Some(1), None].map(entry).to_vec();
         let first = |values: &[ValueEntry], answers: [Membership; 2]| {
             let tier = |_| panic!("no entry asks for a tier");
@@ -218,7 +253,11 @@ mod tests {
 
     #[test]
     fn tiers_of_members_choose_between_entries_of_one_audience() {
-        let entry = |audience, tiers| ValueEntry { audience, tiers, value: BidValue::default() };
+        let entry = |audience, tiers| ValueEntry {
+            audience,
+            tiers,
+            value: BidValue::default(),
+        };
         let values = [
             entry(Some(0), Some(Tiers::Range(8, 15))),
             entry(Some(0), Some(Tiers::None)),
@@ -239,7 +278,10 @@ mod tests {
         assert_eq!(first([M, M], [value(8), value(0)]), (0, false, vec![0]));
         assert_eq!(first([M, M], [Tier::None, value(0)]), (1, false, vec![0]));
         assert_eq!(first([M, M], [value(7), value(0)]), (2, false, vec![0, 1]));
-        assert_eq!(first([M, M], [value(7), Tier::None]), (3, false, vec![0, 1]));
+        assert_eq!(
+            first([M, M], [value(7), Tier::None]),
+            (3, false, vec![0, 1])
+        );
         assert_eq!(first([M, N], [value(7), value(0)]), (3, false, vec![0]));
         assert_eq!(first([M, M], [Tier::Unknown, value(0)]), (4, true, vec![0]));
         assert_eq!(first([N, N], [value(8), value(0)]), (4, false, vec![]));

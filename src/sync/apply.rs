@@ -61,7 +61,11 @@ impl Syncer {
         current: Current,
         progress: &mut Progress,
     ) -> Result<Option<Polled>, SyncError> {
-        let Audience { name, snapshot: held, .. } = audience;
+        let Audience {
+            name,
+            snapshot: held,
+            ..
+        } = audience;
         if plan == Plan::Nothing {
             return Ok(Some(Polled::Unchanged));
         }
@@ -86,7 +90,10 @@ impl Syncer {
             (Plan::Delete, Some(held)) => {
                 let overlay = Overlay::over(held.overlay(), Newer::Current(&current));
                 let snapshot = held.with_overlay(overlay);
-                Ok(Some(Loaded { current: current.clone(), snapshot }))
+                Ok(Some(Loaded {
+                    current: current.clone(),
+                    snapshot,
+                }))
             }
             (Plan::Deltas, Some(held)) => self.with_deltas(&name, &held, &current).await.map(Some),
             (_, held) => {
@@ -122,7 +129,9 @@ impl Syncer {
     /// Applies the state and the end of validity of `current` before its deltas are read, which may
     /// fail. Never makes the audience available: that takes the deltas.
     async fn restrict(&self, name: &AudienceName, current: &Current) {
-        let Some(held) = self.served(name) else { return };
+        let Some(held) = self.served(name) else {
+            return;
+        };
         let overlay = Overlay::over(held.overlay(), Newer::Current(current));
         if overlay.validity() == held.overlay().validity() {
             return;
@@ -137,7 +146,9 @@ impl Syncer {
 
     /// Applies the tombstones of a `current` whose other files cannot be read, or are refused.
     async fn apply_tombstones(&self, name: &AudienceName, current: &Current) {
-        let Some(held) = self.served(name).map(|held| held.overlay().clone()) else { return };
+        let Some(held) = self.served(name).map(|held| held.overlay().clone()) else {
+            return;
+        };
         let entry = current.tombstones.as_ref();
         let size_bytes = entry.map_or(0, |entry| entry.size_bytes());
         let is_same = held.tombstones().map(|delta| delta.entry()) == entry;
@@ -146,7 +157,10 @@ impl Syncer {
         }
         let loader = self.loader();
         let read = loader.tombstones(name, Some(&held), current);
-        if let Ok(tombstones) = loader.within(size_bytes, format!("{name}/deltas"), read).await {
+        if let Ok(tombstones) = loader
+            .within(size_bytes, format!("{name}/deltas"), read)
+            .await
+        {
             self.update(name, |held| {
                 held.with_overlay(Overlay::over(
                     held.overlay(),
@@ -170,9 +184,10 @@ impl Syncer {
             loader.overlay(name, Some(held.overlay()), current).await
         };
         match read.await {
-            Ok(overlay) => {
-                Ok(Loaded { current: current.clone(), snapshot: held.with_overlay(overlay) })
-            }
+            Ok(overlay) => Ok(Loaded {
+                current: current.clone(),
+                snapshot: held.with_overlay(overlay),
+            }),
             Err(error) => {
                 self.apply_tombstones(name, current).await;
                 Err(error)
@@ -212,8 +227,15 @@ impl Syncer {
     ) -> Result<Option<Loaded>, SyncError> {
         // Its deltas are served, also if the load panics.
         progress.apply(current);
-        let SmallFiles { manifest, manifest_file, overlay } = files;
-        let loading = Mutex::new(Loading { current: current.clone(), overlay });
+        let SmallFiles {
+            manifest,
+            manifest_file,
+            overlay,
+        } = files;
+        let loading = Mutex::new(Loading {
+            current: current.clone(),
+            overlay,
+        });
         let held = self.served(name);
         // A mixed snapshot looks up keys of one hash.
         let can_roll =
@@ -222,7 +244,11 @@ impl Syncer {
         let load = async {
             match held {
                 Some(held) if rolls => self.roll(name, held, manifest, manifest_file).await,
-                held => self.loader().load(held.as_deref(), manifest, manifest_file).await,
+                held => {
+                    self.loader()
+                        .load(held.as_deref(), manifest, manifest_file)
+                        .await
+                }
             }
         };
         let loaded = tokio::select! {
@@ -244,17 +270,29 @@ impl Syncer {
     ) -> Result<SmallFiles, SyncError> {
         let loader = self.loader();
         let read = async { Ok(self.store.manifest_named(name, current).await?) };
-        let (manifest, manifest_file) =
-            loader.within(current.manifest_size_bytes, format!("{name}/manifests"), read).await?;
+        let (manifest, manifest_file) = loader
+            .within(
+                current.manifest_size_bytes,
+                format!("{name}/manifests"),
+                read,
+            )
+            .await?;
         loader.check(&manifest, current)?;
         let overlay = loader.overlay(name, held, current).await?;
-        Ok(SmallFiles { manifest, manifest_file, overlay })
+        Ok(SmallFiles {
+            manifest,
+            manifest_file,
+            overlay,
+        })
     }
 
     /// Serves the deltas of `current`, a new generation, over those of the served one.
     async fn apply_deltas(&self, name: &AudienceName, current: &Current, overlay: &Overlay) {
         let updated = self.update(name, |held| {
-            held.with_overlay(Overlay::over(held.overlay(), Newer::Deltas(overlay.clone())))
+            held.with_overlay(Overlay::over(
+                held.overlay(),
+                Newer::Deltas(overlay.clone()),
+            ))
         });
         if updated.is_some() {
             self.record_deltas(name, current).await;
@@ -304,7 +342,10 @@ impl Syncer {
             match self.loader().overlay(name, Some(&held), current).await {
                 Ok(overlay) => {
                     self.apply_deltas(name, current, &overlay).await;
-                    *lock() = Loading { current: current.clone(), overlay };
+                    *lock() = Loading {
+                        current: current.clone(),
+                        overlay,
+                    };
                 }
                 Err(error) => {
                     let error = error_chain(&error);

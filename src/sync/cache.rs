@@ -83,12 +83,19 @@ impl Cache {
 
     /// A verified chunk; `None` if it is missing or damaged.
     pub(super) async fn chunk(&self, manifest: &Manifest, entry: &ChunkEntry) -> Option<Chunk> {
-        self.read(manifest, entry, ChunkDecoder::new(manifest.filter(), entry)).await
+        self.read(manifest, entry, ChunkDecoder::new(manifest.filter(), entry))
+            .await
     }
 
     /// Whether the cache holds a verified chunk. Allocates no filters.
     pub(super) async fn holds(&self, manifest: &Manifest, entry: &ChunkEntry) -> bool {
-        self.read(manifest, entry, ChunkVerifier::new(manifest.filter(), entry)).await.is_some()
+        self.read(
+            manifest,
+            entry,
+            ChunkVerifier::new(manifest.filter(), entry),
+        )
+        .await
+        .is_some()
     }
 
     async fn read<R: ChunkReader>(
@@ -97,9 +104,13 @@ impl Cache {
         entry: &ChunkEntry,
         reader: R,
     ) -> Option<R::Verified> {
-        let path = self.folder(manifest.audience()).join(format!("{}.chunk", entry.digest));
+        let path = self
+            .folder(manifest.audience())
+            .join(format!("{}.chunk", entry.digest));
         let errors = Arc::clone(&self.errors);
-        on_disk(move || verified(&path, reader, &errors)).await.flatten()
+        on_disk(move || verified(&path, reader, &errors))
+            .await
+            .flatten()
     }
 
     /// A sink that copies a chunk into the cache while it is read from the store.
@@ -123,7 +134,9 @@ impl Cache {
                 return None;
             }
             let parsed = Delta::parse(&file.bytes, &entry);
-            parsed.map_err(|error| errors.delete_damaged(&folder.join(&name), &error)).ok()
+            parsed
+                .map_err(|error| errors.delete_damaged(&folder.join(&name), &error))
+                .ok()
         };
         on_disk(read).await.flatten()
     }
@@ -135,7 +148,8 @@ impl Cache {
         entry: &DeltaEntry,
         file: Signed,
     ) {
-        self.put_signed(audience, format!("{}.delta", entry.sha256), file).await;
+        self.put_signed(audience, format!("{}.delta", entry.sha256), file)
+            .await;
     }
 
     async fn put_signed(&self, audience: &AudienceName, name: String, file: Signed) {
@@ -156,7 +170,10 @@ impl Cache {
             if ours.state != State::Deleted && !is_whole(folder, &copied, &ours) {
                 return found.map(|found| found.with_deltas_of(&ours, folder));
             }
-            Some(CachedState { current: ours, later: None })
+            Some(CachedState {
+                current: ours,
+                later: None,
+            })
         };
         let written = self.write(manifest.audience(), current, change).await;
         if written.is_none_or(|state| state.current != *current || state.later.is_some()) {
@@ -170,7 +187,10 @@ impl Cache {
     /// Records the state and the end of validity of a `current` whose files are not cached.
     pub(super) async fn restrict(&self, audience: &AudienceName, current: &Current) {
         let later = current.clone();
-        self.write(audience, current, move |_, found| Some(found?.restricted_by(&later))).await;
+        self.write(audience, current, move |_, found| {
+            Some(found?.restricted_by(&later))
+        })
+        .await;
     }
 
     /// Records the deltas and tombstones of a `current` whose generation is not cached: they apply
@@ -192,11 +212,15 @@ impl Cache {
         change: impl FnOnce(&Path, Option<CachedState>) -> Option<CachedState> + Send + 'static,
     ) -> Option<CachedState> {
         let (folder, errors) = (self.folder(audience), Arc::clone(&self.errors));
-        let (last_seen, sequence) =
-            (self.last_seen.lock().get(audience).cloned(), current.sequence);
+        let (last_seen, sequence) = (
+            self.last_seen.lock().get(audience).cloned(),
+            current.sequence,
+        );
         let state = on_disk(move || {
             let found = CachedState::read(&folder).ok();
-            let is_later = found.as_ref().is_some_and(|found| found.newest().sequence > sequence);
+            let is_later = found
+                .as_ref()
+                .is_some_and(|found| found.newest().sequence > sequence);
             if is_later && found != last_seen {
                 return None;
             }
@@ -209,15 +233,20 @@ impl Cache {
             Some(state)
         });
         let state = state.await.flatten()?;
-        self.last_seen.lock().insert(audience.clone(), state.clone());
+        self.last_seen
+            .lock()
+            .insert(audience.clone(), state.clone());
         Some(state)
     }
 
     /// The generation that was verified last, by this process or another; `None` if there is none,
     /// or one of its files is damaged.
     pub(super) async fn last(&self, audience: &AudienceName) -> Option<(CachedState, Manifest)> {
-        let (folder, name, errors) =
-            (self.folder(audience), audience.clone(), Arc::clone(&self.errors));
+        let (folder, name, errors) = (
+            self.folder(audience),
+            audience.clone(),
+            Arc::clone(&self.errors),
+        );
         let trust = self.trust.clone();
         let last = on_disk(move || {
             let state = match CachedState::read(&folder) {
@@ -244,7 +273,9 @@ impl Cache {
         .await
         .flatten();
         if let Some((state, _)) = &last {
-            self.last_seen.lock().insert(audience.clone(), state.clone());
+            self.last_seen
+                .lock()
+                .insert(audience.clone(), state.clone());
         }
         last
     }
@@ -252,7 +283,9 @@ impl Cache {
     /// Records the cached state before the first poll of the store. Returns true if there is one.
     pub(super) async fn remember_state(&self, audience: &AudienceName) -> bool {
         let folder = self.folder(audience);
-        let state = on_disk(move || CachedState::read(&folder).ok()).await.flatten();
+        let state = on_disk(move || CachedState::read(&folder).ok())
+            .await
+            .flatten();
         let is_cached = state.is_some();
         if let Some(state) = state {
             self.last_seen.lock().insert(audience.clone(), state);
@@ -264,13 +297,18 @@ impl Cache {
 /// Audiences with a cached generation, sorted, except deleted ones: for a config that names none
 /// while the store is unavailable. Blocks.
 pub fn cached_audiences(root: &Path) -> Vec<AudienceName> {
-    let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(root) else {
+        return Vec::new();
+    };
     let is_served = |path: &PathBuf| {
         CachedState::read(path).is_ok_and(|state| state.newest().state != State::Deleted)
     };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_served);
-    let mut names: Vec<AudienceName> =
-        paths.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect();
+    let paths = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(is_served);
+    let mut names: Vec<AudienceName> = paths
+        .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
+        .collect();
     names.sort();
     names
 }

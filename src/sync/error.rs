@@ -172,30 +172,69 @@ mod tests {
                 bytes: 0,
                 timeout: std::time::Duration::ZERO,
             }),
-            SyncError::Late { what: String::new(), seconds: 0.0 },
-            SyncError::NotPublished { audience: audience.clone() },
+            SyncError::Late {
+                what: String::new(),
+                seconds: 0.0,
+            },
+            SyncError::NotPublished {
+                audience: audience.clone(),
+            },
             SyncError::Deleted { audience },
-            SyncError::Stale { found: 1, served: 2, found_sequence: 1, accepted_sequence: 2 },
+            SyncError::Stale {
+                found: 1,
+                served: 2,
+                found_sequence: 1,
+                accepted_sequence: 2,
+            },
             SyncError::Internal,
-            SyncError::InsufficientMemory { needed_bytes: 0, available_bytes: 0 },
-            SyncError::Expired { generation: 1, expires_unix_seconds: 0, now_unix_seconds: 0 },
+            SyncError::InsufficientMemory {
+                needed_bytes: 0,
+                available_bytes: 0,
+            },
+            SyncError::Expired {
+                generation: 1,
+                expires_unix_seconds: 0,
+                now_unix_seconds: 0,
+            },
             SyncError::Cache { folder, source },
-            SyncError::TooLarge { size_bytes: 0, limit_bytes: 0 },
+            SyncError::TooLarge {
+                size_bytes: 0,
+                limit_bytes: 0,
+            },
         ];
         assert_every_variant(SyncError::FIELD_NAMES, &errors);
-        let faults = [Fault::Digest, Fault::Truncated, Fault::Format, Fault::TooLarge];
+        let faults = [
+            Fault::Digest,
+            Fault::Truncated,
+            Fault::Format,
+            Fault::TooLarge,
+        ];
         let of_files = faults.map(Fault::as_str).into_iter().chain(["signature"]);
-        let causes: Vec<_> = errors.iter().map(SyncError::cause).chain(of_files).collect();
+        let causes: Vec<_> = errors
+            .iter()
+            .map(SyncError::cause)
+            .chain(of_files)
+            .collect();
         assert_texts("sync", causes.iter().chain(&["ok", "unchanged"]));
         assert_texts("do", &causes);
-        assert_listed("errors.md", "Sync results", causes.iter().map(|&cause| [cause.to_owned()]));
+        assert_listed(
+            "errors.md",
+            "Sync results",
+            causes.iter().map(|&cause| [cause.to_owned()]),
+        );
     }
 
     #[test]
     fn store_error_chain_names_file_and_remedy() {
         let source = ManifestError::Version { found: 2 };
-        let error = StoreError::Manifest { path: "a/CURRENT".to_owned(), source };
+        let error = StoreError::Manifest {
+            path: "a/CURRENT".to_owned(),
+            source,
+        };
         let line = error_chain(&SyncError::Store(error));
-        assert_eq!(line, "a/CURRENT: version is 2, this rtad reads version 1: upgrade rtad");
+        assert_eq!(
+            line,
+            "a/CURRENT: version is 2, this rtad reads version 1: upgrade rtad"
+        );
     }
 }

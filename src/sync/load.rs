@@ -92,7 +92,8 @@ impl Loader<'_> {
             }
             Ok(Overlay::new(current, files))
         };
-        self.within(missing_bytes, format!("{audience}/deltas"), read).await
+        self.within(missing_bytes, format!("{audience}/deltas"), read)
+            .await
     }
 
     /// The tombstones of `current`, from the same sources.
@@ -102,7 +103,9 @@ impl Loader<'_> {
         held: Option<&Overlay>,
         current: &Current,
     ) -> Result<Option<Arc<Delta>>, SyncError> {
-        let Some(entry) = &current.tombstones else { return Ok(None) };
+        let Some(entry) = &current.tombstones else {
+            return Ok(None);
+        };
         Ok(Some(self.delta(audience, held, entry).await?))
     }
 
@@ -115,7 +118,10 @@ impl Loader<'_> {
     ) -> Result<T, SyncError> {
         let limit =
             self.store.stall_timeout() + Duration::from_secs(bytes / LEAST_BYTES_PER_SECOND);
-        let late = SyncError::Late { what, seconds: limit.as_secs_f64() };
+        let late = SyncError::Late {
+            what,
+            seconds: limit.as_secs_f64(),
+        };
         tokio::time::timeout(limit, read).await.unwrap_or(Err(late))
     }
 
@@ -148,23 +154,34 @@ impl Loader<'_> {
         is_wanted: impl FnOnce(&CachedState) -> bool,
     ) -> Option<CachedGeneration> {
         let cache = self.cache?;
-        let (state, manifest) = cache.last(audience).await.filter(|(state, _)| is_wanted(state))?;
+        let (state, manifest) = cache
+            .last(audience)
+            .await
+            .filter(|(state, _)| is_wanted(state))?;
         self.check(&manifest, state.newest()).ok()?;
         let is_later =
             |entry: &&DeltaEntry| state.current.delta_entries().all(|known| known != *entry);
-        let later_bytes =
-            state.later.iter().map(|later| memory_of(later.delta_entries().filter(is_later)));
-        let needed_bytes = [size_of(manifest.chunks()), memory_of(state.current.delta_entries())]
-            .into_iter()
-            .chain(later_bytes)
-            .fold(0, u64::saturating_add);
+        let later_bytes = state
+            .later
+            .iter()
+            .map(|later| memory_of(later.delta_entries().filter(is_later)));
+        let needed_bytes = [
+            size_of(manifest.chunks()),
+            memory_of(state.current.delta_entries()),
+        ]
+        .into_iter()
+        .chain(later_bytes)
+        .fold(0, u64::saturating_add);
         let _reserved = self.memory.reserve(needed_bytes).await.ok()?;
         let mut overlay = cached_overlay(cache, audience, None, &state.current).await?;
         if let Some(later) = &state.later {
             let newer = cached_overlay(cache, audience, Some(&overlay), later).await?;
             overlay = Overlay::over(&overlay, Newer::Deltas(newer));
         }
-        let reads = manifest.chunks().iter().map(|entry| cache.chunk(&manifest, entry));
+        let reads = manifest
+            .chunks()
+            .iter()
+            .map(|entry| cache.chunk(&manifest, entry));
         let mut reads = stream::iter(reads).buffer_unordered(PARALLEL_CHUNKS);
         let mut chunks = Chunks::new();
         while let Some(read) = reads.next().await {
@@ -184,13 +201,20 @@ impl Loader<'_> {
             && manifest.is_expired(now_unix_seconds)
         {
             let generation = manifest.generation();
-            return Err(SyncError::Expired { generation, expires_unix_seconds, now_unix_seconds });
+            return Err(SyncError::Expired {
+                generation,
+                expires_unix_seconds,
+                now_unix_seconds,
+            });
         }
         let deltas = current.delta_entries().map(DeltaEntry::size_bytes);
         let size_bytes = deltas.fold(manifest.size_bytes(), u64::saturating_add);
         let limit_bytes = self.max_snapshot_bytes;
         if size_bytes > limit_bytes {
-            Err(SyncError::TooLarge { size_bytes, limit_bytes })
+            Err(SyncError::TooLarge {
+                size_bytes,
+                limit_bytes,
+            })
         } else {
             Ok(())
         }
@@ -218,10 +242,14 @@ impl Loader<'_> {
             self.telemetry.chunk_read(ChunkSource::Cache);
             return Ok(chunk);
         }
-        let (decoder, copy) =
-            (ChunkDecoder::new(manifest.filter(), entry), cache.copy(manifest, entry));
-        let (chunk, copy) =
-            self.store.chunk_copied(manifest.audience(), entry, decoder, copy).await?;
+        let (decoder, copy) = (
+            ChunkDecoder::new(manifest.filter(), entry),
+            cache.copy(manifest, entry),
+        );
+        let (chunk, copy) = self
+            .store
+            .chunk_copied(manifest.audience(), entry, decoder, copy)
+            .await?;
         self.telemetry.chunk_read(ChunkSource::Store);
         // The copy's error is counted and logged; the chunk is good without it.
         let _ = copy.keep();
@@ -255,7 +283,9 @@ fn delta_bytes(held: Option<&Overlay>, current: &Current) -> u64 {
 /// Memory for deltas: nine quarters of their files, as the file and its keys are in memory, each
 /// with an eighth for an index.
 fn memory_of<'a>(entries: impl Iterator<Item = &'a DeltaEntry>) -> u64 {
-    entries.map(|entry| entry.size_bytes().saturating_mul(9) / 4).fold(0, u64::saturating_add)
+    entries
+        .map(|entry| entry.size_bytes().saturating_mul(9) / 4)
+        .fold(0, u64::saturating_add)
 }
 
 /// The held chunks of a manifest, and the entries of the missing ones.
@@ -263,9 +293,15 @@ fn split(served: Option<&Snapshot>, manifest: &Manifest) -> (Chunks, Vec<ChunkEn
     let held = held(served, manifest);
     // Compares whole entries: a manifest may name one digest for two shard ranges.
     let is_held = |entry: &&ChunkEntry| {
-        held.get(&entry.digest).is_some_and(|chunk| chunk.matches(manifest.filter(), entry))
+        held.get(&entry.digest)
+            .is_some_and(|chunk| chunk.matches(manifest.filter(), entry))
     };
-    let missing = manifest.chunks().iter().filter(|entry| !is_held(entry)).cloned().collect();
+    let missing = manifest
+        .chunks()
+        .iter()
+        .filter(|entry| !is_held(entry))
+        .cloned()
+        .collect();
     (held, missing)
 }
 
@@ -280,8 +316,9 @@ pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
     let served: HashMap<&Digest, &Arc<Chunk>> =
         served.map(|chunk| (chunk.digest(), chunk)).collect();
     let same = |entry: &ChunkEntry| {
-        let chunk =
-            served.get(&entry.digest).filter(|chunk| chunk.matches(manifest.filter(), entry))?;
+        let chunk = served
+            .get(&entry.digest)
+            .filter(|chunk| chunk.matches(manifest.filter(), entry))?;
         Some((entry.digest, Arc::clone(chunk)))
     };
     manifest.chunks().iter().filter_map(same).collect()
@@ -289,7 +326,10 @@ pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
 
 /// The snapshot of a manifest, from all of its chunks.
 pub(super) fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
-    let in_order =
-        manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
+    let in_order = manifest
+        .chunks()
+        .iter()
+        .map(|entry| Arc::clone(&chunks[&entry.digest]))
+        .collect();
     Snapshot::assemble(manifest, in_order)
 }

@@ -23,14 +23,20 @@ pub(super) struct Reservation<'a> {
 
 impl Memory {
     pub(super) fn new(headroom: Headroom) -> Self {
-        Self { headroom, ..Self::default() }
+        Self {
+            headroom,
+            ..Self::default()
+        }
     }
 
     /// Refuses an allocation that exceeds the container's free memory.
     pub(super) fn check(&self, needed_bytes: u64) -> Result<(), SyncError> {
         match self.headroom.available_bytes() {
             Some(available_bytes) if needed_bytes > available_bytes => {
-                Err(SyncError::InsufficientMemory { needed_bytes, available_bytes })
+                Err(SyncError::InsufficientMemory {
+                    needed_bytes,
+                    available_bytes,
+                })
             }
             _ => Ok(()),
         }
@@ -42,7 +48,10 @@ impl Memory {
             // The registration precedes the check, so that no release is missed.
             let released = self.released.notified();
             if self.try_reserve(bytes)? {
-                return Ok(Reservation { memory: self, bytes });
+                return Ok(Reservation {
+                    memory: self,
+                    bytes,
+                });
             }
             released.await;
         }

@@ -51,7 +51,9 @@ impl Pace {
         // No backoff after the first failure: most are transient.
         let doublings = self.failures.saturating_sub(1).min(8);
         let poll_interval = if self.is_from_window && self.failures == 0 {
-            (poll_interval / WINDOW_POLLS).max(LEAST_WINDOW_INTERVAL).min(poll_interval)
+            (poll_interval / WINDOW_POLLS)
+                .max(LEAST_WINDOW_INTERVAL)
+                .min(poll_interval)
         } else {
             poll_interval
         };
@@ -88,7 +90,10 @@ mod tests {
     fn assert_between(pace: &Pace, least: f64, most: f64) {
         for _ in 0..1000 {
             let delay = pace.delay(10 * SECOND).as_secs_f64();
-            assert!((least..=most).contains(&delay), "{delay} is not within {least} and {most}");
+            assert!(
+                (least..=most).contains(&delay),
+                "{delay} is not within {least} and {most}"
+            );
         }
     }
 
@@ -100,7 +105,13 @@ mod tests {
     #[test]
     fn polls_back_off_while_the_store_fails_and_recover_at_once() {
         let mut pace = Pace::default();
-        for (least, most) in [(9.0, 11.0), (15.0, 25.0), (30.0, 50.0), (45.0, 75.0), (45.0, 75.0)] {
+        for (least, most) in [
+            (9.0, 11.0),
+            (15.0, 25.0),
+            (30.0, 50.0),
+            (45.0, 75.0),
+            (45.0, 75.0),
+        ] {
             pace.record_failure(None);
             assert_between(&pace, least, most);
         }
@@ -115,8 +126,14 @@ mod tests {
         let mut pace = Pace::default();
         pace.record_source(true);
         assert_between(&pace, 2.25, 2.75);
-        assert!(pace.delay(2 * SECOND) >= SECOND * 9 / 10, "once a second at most");
-        assert!(pace.delay(SECOND / 10) <= SECOND * 11 / 100, "no slower than configured");
+        assert!(
+            pace.delay(2 * SECOND) >= SECOND * 9 / 10,
+            "once a second at most"
+        );
+        assert!(
+            pace.delay(SECOND / 10) <= SECOND * 11 / 100,
+            "no slower than configured"
+        );
         pace.record_failure(None);
         assert_between(&pace, 9.0, 11.0);
         pace.record_success();

@@ -33,7 +33,10 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
-        Self { generation: snapshot.manifest().generation(), is_mixed: snapshot.is_mixed() }
+        Self {
+            generation: snapshot.manifest().generation(),
+            is_mixed: snapshot.is_mixed(),
+        }
     }
 }
 
@@ -51,7 +54,11 @@ impl Plan {
         served: Option<Served>,
         progress: &Progress,
     ) -> Result<Self, SyncError> {
-        if let Some(Served { generation, is_mixed }) = served {
+        if let Some(Served {
+            generation,
+            is_mixed,
+        }) = served
+        {
             let is_same = progress.is_accepted(current) && current.generation == generation;
             if is_same && !is_mixed {
                 return Ok(Self::Nothing);
@@ -69,18 +76,25 @@ impl Plan {
             }
         }
         if current.state == State::Deleted {
-            let deleted = || SyncError::Deleted { audience: audience.clone() };
+            let deleted = || SyncError::Deleted {
+                audience: audience.clone(),
+            };
             return served.map(|_| Self::Delete).ok_or_else(deleted);
         }
         if let Some(refused) = progress.refusal(current) {
             let has_new_files = served.is_some() && !refused.is_same(current);
-            let plan = if has_new_files { Self::RefusedChunks } else { Self::Refused };
+            let plan = if has_new_files {
+                Self::RefusedChunks
+            } else {
+                Self::Refused
+            };
             return Ok(plan(refused.cause));
         }
         match served {
-            Some(Served { generation, is_mixed: false })
-                if current.generation == generation && progress.has_accepted_manifest(current) =>
-            {
+            Some(Served {
+                generation,
+                is_mixed: false,
+            }) if current.generation == generation && progress.has_accepted_manifest(current) => {
                 Ok(Self::Deltas)
             }
             _ => Ok(Self::Generation),
@@ -105,8 +119,18 @@ mod tests {
         };
         let deleted = |sequence, generation| with_state(sequence, generation, State::Deleted);
         let disabled = with_state(6, 5, State::Disabled);
-        let served = |generation| Some(Served { generation, is_mixed: false });
-        let mixed = |generation| Some(Served { generation, is_mixed: true });
+        let served = |generation| {
+            Some(Served {
+                generation,
+                is_mixed: false,
+            })
+        };
+        let mixed = |generation| {
+            Some(Served {
+                generation,
+                is_mixed: true,
+            })
+        };
         let mut progress = Progress::default();
         progress.accept(&current(5, 5, "a"));
         let refused = current(9, 9, "refused");
@@ -131,7 +155,11 @@ mod tests {
             (with_state(5, 5, State::Disabled), served(5), "Err(stale)"),
             (deleted(6, 5), served(5), "Ok(Delete)"),
             (deleted(6, 5), mixed(5), "Ok(Delete)"),
-            (deleted(6, 5), None, "Err(Deleted { audience: AudienceName(\"a\") })"),
+            (
+                deleted(6, 5),
+                None,
+                "Err(Deleted { audience: AudienceName(\"a\") })",
+            ),
             (refused.clone(), served(5), "Ok(Refused(\"digest\"))"),
             (refused.clone(), None, "Ok(Refused(\"digest\"))"),
             (refused.next(), served(5), "Ok(RefusedChunks(\"digest\"))"),
@@ -153,7 +181,11 @@ mod tests {
             (current(5, 5, "a"), "Ok(Nothing)"),
             (current(1, 10, "repaired"), "Ok(Generation)"),
         ] {
-            assert_eq!(planned(&progress, &current, served(5)), expected, "{current:?}");
+            assert_eq!(
+                planned(&progress, &current, served(5)),
+                expected,
+                "{current:?}"
+            );
         }
     }
 

@@ -35,7 +35,9 @@ impl Syncer {
     pub(super) async fn poll_audience(&self, name: &AudienceName) {
         let progress = self.progress_of(name);
         let mut progress = progress.lock().await;
-        let Some(audience) = self.serving.load().audience(name.as_str()).cloned() else { return };
+        let Some(audience) = self.serving.load().audience(name.as_str()).cloned() else {
+            return;
+        };
         // The snapshot is passed by value: the retired catalog must hold the old snapshot last, not
         // this task.
         if let Ok(Some(snapshot)) = self.poll(audience, &mut progress).await {
@@ -52,12 +54,17 @@ impl Syncer {
         progress: &mut Progress,
     ) -> Result<Option<Arc<Snapshot>>, SyncError> {
         let begun = Instant::now();
-        let unloaded = Audience { snapshot: None, ..audience.clone() };
+        let unloaded = Audience {
+            snapshot: None,
+            ..audience.clone()
+        };
         let name = &unloaded.name;
         let before = self.served(name).as_deref().map(identity);
         let result = loop {
             // A panic fails this poll, not the audience's task.
-            let polled = AssertUnwindSafe(self.poll_store(audience, progress)).catch_unwind().await;
+            let polled = AssertUnwindSafe(self.poll_store(audience, progress))
+                .catch_unwind()
+                .await;
             match polled.unwrap_or(Err(SyncError::Internal)) {
                 Ok(Some(polled)) => break Ok(polled),
                 Err(error) => break Err(error),
@@ -83,7 +90,9 @@ impl Syncer {
             Err(error) if self.served(name).is_some() => return Err(error),
             Err(error) => self.load_from_cache(name, progress).await.ok_or(error)?,
         };
-        progress.pace.record_source(snapshot.manifest().is_from_window());
+        progress
+            .pace
+            .record_source(snapshot.manifest().is_from_window());
         log_loaded(before, &snapshot, begun.elapsed());
         Ok(Some(snapshot))
     }
@@ -96,7 +105,9 @@ impl Syncer {
         progress: &mut Progress,
     ) -> Result<Option<Polled>, SyncError> {
         let may_serve_cache = audience.snapshot.is_none() && self.cache.is_some();
-        let current = self.read_first(&audience.name, may_serve_cache, progress).await?;
+        let current = self
+            .read_first(&audience.name, may_serve_cache, progress)
+            .await?;
         if may_serve_cache
             && let Some(snapshot) = self.serve_cached(&audience.name, progress, &current).await
         {
@@ -123,14 +134,22 @@ impl Syncer {
             None => false,
         };
         let read = self.read_current(name, progress.live.as_ref());
-        let limit = if is_cached { START_TIMEOUT } else { Duration::MAX };
+        let limit = if is_cached {
+            START_TIMEOUT
+        } else {
+            Duration::MAX
+        };
         let late = SyncError::Late {
             what: format!("{name}/CURRENT"),
             seconds: START_TIMEOUT.as_secs_f64(),
         };
-        progress.live = tokio::time::timeout(limit, read).await.unwrap_or(Err(late))?;
+        progress.live = tokio::time::timeout(limit, read)
+            .await
+            .unwrap_or(Err(late))?;
         let live = progress.live.as_ref();
-        let not_published = || SyncError::NotPublished { audience: name.clone() };
+        let not_published = || SyncError::NotPublished {
+            audience: name.clone(),
+        };
         let current = live.ok_or_else(not_published)?.current.clone();
         // Nothing is served yet that would hold the restriction, and the next start may lack the
         // store.
@@ -146,7 +165,9 @@ impl Syncer {
         last: Option<&Live>,
     ) -> Result<Option<Live>, SyncError> {
         let read = async { Ok(self.store.live_since(name, last).await?) };
-        self.loader().within(0, format!("{name}/CURRENT"), read).await
+        self.loader()
+            .within(0, format!("{name}/CURRENT"), read)
+            .await
     }
 
     /// Records a poll for the status page, counts it, and logs its failure. In this order: whoever
@@ -160,7 +181,11 @@ impl Syncer {
         };
         if !matches!(result, Ok(Polled::Skipped(_))) {
             let error = error.clone();
-            let last = LastSync { at_unix_seconds: now_unix_seconds(), result: word, error };
+            let last = LastSync {
+                at_unix_seconds: now_unix_seconds(),
+                result: word,
+                error,
+            };
             let generation = match result {
                 Ok(Polled::Loaded(snapshot)) => Some(snapshot.manifest().generation()),
                 _ => None,
@@ -175,7 +200,13 @@ impl Syncer {
                 None => "nothing yet",
             };
             let audience = name.as_str();
-            tracing::warn!(audience, result = word, error, served, "snapshot not updated");
+            tracing::warn!(
+                audience,
+                result = word,
+                error,
+                served,
+                "snapshot not updated"
+            );
         }
     }
 }
@@ -193,7 +224,14 @@ fn log_loaded(before: Option<(u64, State)>, snapshot: &Snapshot, took: Duration)
     let [added, removed, tombstones] = snapshot.overlay().keys();
     if before == Some(identity(snapshot)) {
         let sequence = snapshot.overlay().sequence();
-        tracing::debug!(audience, sequence, added, removed, tombstones, "deltas loaded");
+        tracing::debug!(
+            audience,
+            sequence,
+            added,
+            removed,
+            tombstones,
+            "deltas loaded"
+        );
         return;
     }
     tracing::info!(

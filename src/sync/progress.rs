@@ -71,7 +71,10 @@ impl Progress {
     /// Records that the deltas of `current` apply to what is served.
     pub(super) fn apply(&mut self, current: &Current) {
         let (sequence, highest) = self.applied;
-        self.applied = (sequence.max(current.sequence), highest.max(current.highest_generation()));
+        self.applied = (
+            sequence.max(current.sequence),
+            highest.max(current.highest_generation()),
+        );
     }
 
     /// Whether a later `CURRENT` was applied. One with a generation above all known ones is new,
@@ -109,15 +112,27 @@ impl Progress {
     /// Records that a part of `current` was refused. Each refusal doubles the number of polls that
     /// skip it.
     pub(super) fn refuse(&mut self, current: Current, part: RefusedPart, cause: &'static str) {
-        let again = self.refused.take().filter(|refused| refused.covers(&current));
+        let again = self
+            .refused
+            .take()
+            .filter(|refused| refused.covers(&current));
         let polls_to_skip = again.map_or(0, |refused| refused.next_skip);
         let next_skip = (polls_to_skip * 2 + 1).min(MAX_BACKOFF_POLLS);
-        self.refused = Some(Refused { current, part, polls_to_skip, next_skip, cause });
+        self.refused = Some(Refused {
+            current,
+            part,
+            polls_to_skip,
+            next_skip,
+            cause,
+        });
     }
 
     /// The refusal of `current`, if this poll must skip it.
     pub(super) fn refusal(&self, current: &Current) -> Option<&Refused> {
-        let refused = self.refused.as_ref().filter(|refused| refused.covers(current))?;
+        let refused = self
+            .refused
+            .as_ref()
+            .filter(|refused| refused.covers(current))?;
         (refused.polls_to_skip > 0).then_some(refused)
     }
 
@@ -197,7 +212,10 @@ mod tests {
             (current(1, 5, None), (9, 5), 3, false),
         ] {
             let found = may_replace(&current, served, sequence, highest);
-            assert_eq!(found, expected, "{current:?} after {sequence}, {highest}; {served} served");
+            assert_eq!(
+                found, expected,
+                "{current:?} after {sequence}, {highest}; {served} served"
+            );
         }
     }
 
@@ -211,7 +229,10 @@ mod tests {
                 progress.refuse(refused.clone(), part, "digest");
                 assert!(progress.refusal(&other).is_none());
                 let mut skipped = 0;
-                while let Some(Refused { cause: "digest", .. }) = progress.refusal(&refused) {
+                while let Some(Refused {
+                    cause: "digest", ..
+                }) = progress.refusal(&refused)
+                {
                     let is_appended_refused = progress.refusal(&appended).is_some();
                     assert_eq!(is_appended_refused, part == RefusedPart::Chunks);
                     progress.count_skipped();

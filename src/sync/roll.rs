@@ -58,8 +58,9 @@ impl RollPlan {
         let mut steps = Vec::new();
         let (mut begin, mut between) = (0, Vec::new());
         for entry in manifest.chunks() {
-            if let Some(chunk) =
-                held.get(&entry.digest).filter(|chunk| chunk.matches(manifest.filter(), entry))
+            if let Some(chunk) = held
+                .get(&entry.digest)
+                .filter(|chunk| chunk.matches(manifest.filter(), entry))
             {
                 between.push(Arc::clone(chunk));
                 continue;
@@ -74,17 +75,25 @@ impl RollPlan {
         }
         // Held chunks after the last step are served with the whole generation.
         let peak_bytes = peak_bytes(&steps, manifest.filter().kind(), served, &held);
-        Self { steps, held, peak_bytes }
+        Self {
+            steps,
+            held,
+            peak_bytes,
+        }
     }
 }
 
 /// Largest memory use above the present one. A chunk of the old generation is freed when the steps
 /// pass its last shard.
 fn peak_bytes(steps: &[RollStep], kind: FilterKind, served: &Snapshot, held: &Chunks) -> u64 {
-    let leaving = served.chunks().iter().filter(|chunk| !held.contains_key(chunk.digest()));
+    let leaving = served
+        .chunks()
+        .iter()
+        .filter(|chunk| !held.contains_key(chunk.digest()));
     let last_shard = |chunk: &Chunk| chunk.shards().last().map_or(0, usize::from);
-    let mut leaving: Vec<(usize, i128)> =
-        leaving.map(|chunk| (last_shard(chunk), chunk.filters().len() as i128)).collect();
+    let mut leaving: Vec<(usize, i128)> = leaving
+        .map(|chunk| (last_shard(chunk), chunk.filters().len() as i128))
+        .collect();
     leaving.sort_unstable();
     let mut leaving = leaving.into_iter().peekable();
     let (mut more, mut peak) = (0, 0);
@@ -115,7 +124,9 @@ impl Syncer {
         file: Signed,
     ) -> Result<Snapshot, SyncError> {
         let loader = self.loader();
-        let Some(cache) = &self.cache else { return Err(SyncError::Internal) };
+        let Some(cache) = &self.cache else {
+            return Err(SyncError::Internal);
+        };
         let plan = RollPlan::new(&served, &manifest);
         drop(served);
         let _reserved = self.memory.reserve(plan.peak_bytes).await?;
@@ -131,14 +142,21 @@ impl Syncer {
             );
         }
         let mut chunks = plan.held;
-        for RollStep { missing, shards, held: mut replacing } in plan.steps {
+        for RollStep {
+            missing,
+            shards,
+            held: mut replacing,
+        } in plan.steps
+        {
             // Memory may have been allocated elsewhere, or replaced chunks may not be freed yet.
-            self.memory.check(missing.filter_bytes(manifest.filter().kind()))?;
+            self.memory
+                .check(missing.filter_bytes(manifest.filter().kind()))?;
             let chunk = Arc::new(loader.chunk(&manifest, &missing).await?);
             chunks.insert(missing.digest, Arc::clone(&chunk));
             replacing.push(chunk);
-            let retired =
-                self.update(name, |served| served.with_chunks(shards.clone(), &replacing));
+            let retired = self.update(name, |served| {
+                served.with_chunks(shards.clone(), &replacing)
+            });
             drop(replacing);
             // The replaced chunks are freed, or stay in use for longer than requests take.
             if let Some(retired) = retired {
@@ -160,7 +178,9 @@ impl Loader<'_> {
         if !steps.is_empty() {
             self.spread_out().await;
         }
-        let fetches = steps.iter().map(|step| self.fetch_one(cache, manifest, &step.missing));
+        let fetches = steps
+            .iter()
+            .map(|step| self.fetch_one(cache, manifest, &step.missing));
         let mut fetches = stream::iter(fetches).buffer_unordered(PARALLEL_CHUNKS);
         while let Some(fetched) = fetches.next().await {
             fetched?;
@@ -179,11 +199,14 @@ impl Loader<'_> {
         }
         let verifier = ChunkVerifier::new(manifest.filter(), entry);
         let copy = cache.copy(manifest, entry);
-        let ((), copy) =
-            self.store.chunk_copied(manifest.audience(), entry, verifier, copy).await?;
+        let ((), copy) = self
+            .store
+            .chunk_copied(manifest.audience(), entry, verifier, copy)
+            .await?;
         self.telemetry.chunk_read(ChunkSource::Store);
         let folder = cache.folder(manifest.audience());
-        copy.keep().map_err(|source| SyncError::Cache { folder, source })
+        copy.keep()
+            .map_err(|source| SyncError::Cache { folder, source })
     }
 }
 

@@ -45,7 +45,9 @@ impl Syncer {
         commands: mpsc::Receiver<SyncCommand>,
         loaded: oneshot::Sender<()>,
     ) {
-        LocalSet::new().run_until(self.run_tasks(commands, loaded)).await;
+        LocalSet::new()
+            .run_until(self.run_tasks(commands, loaded))
+            .await;
     }
 
     async fn run_tasks(
@@ -122,7 +124,11 @@ impl Syncer {
             if let Ok(mut progress) = self.progress_of(&audience.name).try_lock() {
                 progress.first = Some(sender);
             }
-            if audience.required { required.push(first) } else { optional.push(first) }
+            if audience.required {
+                required.push(first)
+            } else {
+                optional.push(first)
+            }
         }
         async move {
             let optional = tokio::time::timeout(OPTIONAL_TIMEOUT, join_all(optional));
@@ -166,7 +172,12 @@ impl Syncer {
     }
 
     fn names(&self) -> Vec<AudienceName> {
-        self.serving.load().audiences().iter().map(|audience| audience.name.clone()).collect()
+        self.serving
+            .load()
+            .audiences()
+            .iter()
+            .map(|audience| audience.name.clone())
+            .collect()
     }
 
     /// Polls every audience, including those whose refused snapshot is still backed off.
@@ -203,13 +214,21 @@ impl Syncer {
         let settings = Settings::from(&plan);
         let old_settings = self.settings();
         // New audiences are loaded under the new limit.
-        self.set(Settings { max_snapshot_bytes: plan.max_snapshot_bytes, ..old_settings });
+        self.set(Settings {
+            max_snapshot_bytes: plan.max_snapshot_bytes,
+            ..old_settings
+        });
         let mut audiences = plan.audiences;
         let served = self.names();
-        let new = audiences.iter_mut().filter(|audience| !served.contains(&audience.name));
+        let new = audiences
+            .iter_mut()
+            .filter(|audience| !served.contains(&audience.name));
         let loads = new.map(async |audience| {
             let progress = self.progress_of(&audience.name);
-            let poll = async { self.poll(audience.clone(), &mut *progress.lock().await).await };
+            let poll = async {
+                self.poll(audience.clone(), &mut *progress.lock().await)
+                    .await
+            };
             let polled = match audience.required {
                 true => poll.await,
                 false => timeout_at(deadline, poll).await.unwrap_or(Ok(None)),
@@ -228,7 +247,9 @@ impl Syncer {
         // Allocates and reads files. A cap that is as before keeps its table.
         let (strategies, shared) = (plan.strategies.clone(), self.shared.clone());
         let caps = tokio::task::spawn_blocking(move || {
-            shared.caps.serve(&strategies, &plan.caps, plan.cap_leases.as_ref())
+            shared
+                .caps
+                .serve(&strategies, &plan.caps, plan.cap_leases.as_ref())
         });
         let Ok(caps) = caps.await else {
             self.set(old_settings);

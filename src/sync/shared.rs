@@ -112,7 +112,10 @@ impl SyncHistory {
 
     /// Recent polls of the audience, newest first.
     pub fn runs(&self, audience: &AudienceName) -> Vec<SyncRun> {
-        self.0.lock().get(audience).map_or_else(Vec::new, |runs| runs.iter().cloned().collect())
+        self.0
+            .lock()
+            .get(audience)
+            .map_or_else(Vec::new, |runs| runs.iter().cloned().collect())
     }
 
     pub(super) fn record(
@@ -205,7 +208,11 @@ mod tests {
     fn equal_polls_form_one_run_and_the_oldest_runs_are_dropped() {
         let (history, name) = (SyncHistory::default(), "a".parse().unwrap());
         let poll = |at, result, error: Option<&str>, generation| {
-            let last = LastSync { at_unix_seconds: at, result, error: error.map(str::to_owned) };
+            let last = LastSync {
+                at_unix_seconds: at,
+                result,
+                error: error.map(str::to_owned),
+            };
             history.record(&name, last, generation, Duration::from_millis(at));
         };
         assert!(history.last(&name).is_none() && history.runs(&name).is_empty());
@@ -220,12 +227,22 @@ mod tests {
             .runs(&name)
             .into_iter()
             .map(|run| {
-                (run.since_unix_seconds, run.last.at_unix_seconds, run.count, run.generation)
+                (
+                    run.since_unix_seconds,
+                    run.last.at_unix_seconds,
+                    run.count,
+                    run.generation,
+                )
             })
             .collect();
         assert_eq!(
             seen,
-            [(6, 7, 2, None), (3, 5, 3, None), (2, 2, 1, Some(7)), (1, 1, 1, Some(7))]
+            [
+                (6, 7, 2, None),
+                (3, 5, 3, None),
+                (2, 2, 1, Some(7)),
+                (1, 1, 1, Some(7))
+            ]
         );
         assert_eq!(history.last(&name).unwrap().error.as_deref(), Some("reset"));
         (100..200).for_each(|at| poll(at, "ok", None, Some(at)));

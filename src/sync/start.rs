@@ -33,7 +33,9 @@ impl Syncer {
         };
         let CachedGeneration { state, snapshot } = self.read_cached(name, is_wanted).await?;
         progress.accept(&state.current);
-        progress.pace.record_source(snapshot.manifest().is_from_window());
+        progress
+            .pace
+            .record_source(snapshot.manifest().is_from_window());
         let overlay = Overlay::over(snapshot.overlay(), Newer::Current(current));
         let snapshot = Arc::new(snapshot.with_overlay(overlay));
         self.serve(name, &snapshot);
@@ -49,7 +51,10 @@ impl Syncer {
     ) -> Option<Arc<Snapshot>> {
         let cached = self.read_cached(name, |_| true).await;
         progress.is_cache_unusable = cached.is_none();
-        let CachedGeneration { state, mut snapshot } = cached?;
+        let CachedGeneration {
+            state,
+            mut snapshot,
+        } = cached?;
         let current = state.current;
         progress.accept(&current);
         // A later `CURRENT` was read, though its files cannot be: it restricts the cached

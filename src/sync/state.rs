@@ -61,8 +61,17 @@ pub(super) struct Settings {
 
 impl From<&CatalogPlan> for Settings {
     fn from(plan: &CatalogPlan) -> Self {
-        let &CatalogPlan { poll_interval, max_snapshot_bytes, swap, .. } = plan;
-        Self { poll_interval, max_snapshot_bytes, swap }
+        let &CatalogPlan {
+            poll_interval,
+            max_snapshot_bytes,
+            swap,
+            ..
+        } = plan;
+        Self {
+            poll_interval,
+            max_snapshot_bytes,
+            swap,
+        }
     }
 }
 
@@ -88,13 +97,19 @@ impl Syncer {
     /// A syncer over `store`, with a catalog of the plan's audiences, none of them loaded.
     pub fn new(store: Store, plan: CatalogPlan, shared: Shared) -> Self {
         let settings = Settings::from(&plan);
-        let caps = shared.caps.serve(&plan.strategies, &plan.caps, plan.cap_leases.as_ref());
-        let catalog =
-            Catalog::new(plan.audiences, plan.strategies, plan.platforms, &shared.telemetry)
-                .with_experiments(plan.experiments, &shared.telemetry)
-                .with_config_id(&plan.config_id)
-                .with_api(plan.api)
-                .with_caps(caps);
+        let caps = shared
+            .caps
+            .serve(&plan.strategies, &plan.caps, plan.cap_leases.as_ref());
+        let catalog = Catalog::new(
+            plan.audiences,
+            plan.strategies,
+            plan.platforms,
+            &shared.telemetry,
+        )
+        .with_experiments(plan.experiments, &shared.telemetry)
+        .with_config_id(&plan.config_id)
+        .with_api(plan.api)
+        .with_caps(caps);
         Self {
             store,
             serving: Arc::new(Serving::from_pointee(catalog)),
@@ -111,7 +126,11 @@ impl Syncer {
     #[must_use]
     pub fn with_cache(self, folder: Option<PathBuf>) -> Self {
         let cache = folder.map(|folder| {
-            Cache::new(folder, self.store.trust().clone(), Arc::clone(&self.shared.telemetry))
+            Cache::new(
+                folder,
+                self.store.trust().clone(),
+                Arc::clone(&self.shared.telemetry),
+            )
         });
         Self { cache, ..self }
     }
@@ -119,7 +138,10 @@ impl Syncer {
     /// Sets the source of the memory limit, for tests.
     #[must_use]
     pub fn with_headroom(self, headroom: Headroom) -> Self {
-        Self { memory: Memory::new(headroom), ..self }
+        Self {
+            memory: Memory::new(headroom),
+            ..self
+        }
     }
 
     /// The pointer that requests load.
@@ -150,7 +172,11 @@ impl Syncer {
     }
 
     pub(super) fn loader(&self) -> Loader<'_> {
-        let Settings { poll_interval, max_snapshot_bytes, .. } = self.settings();
+        let Settings {
+            poll_interval,
+            max_snapshot_bytes,
+            ..
+        } = self.settings();
         Loader {
             store: &self.store,
             cache: self.cache.as_ref(),
@@ -167,8 +193,10 @@ impl Syncer {
             return;
         }
         self.swap(self.serving.load().with_audiences(|old| {
-            (old.name == *name)
-                .then(|| Audience { snapshot: Some(Arc::clone(snapshot)), ..old.clone() })
+            (old.name == *name).then(|| Audience {
+                snapshot: Some(Arc::clone(snapshot)),
+                ..old.clone()
+            })
         }));
     }
 
@@ -182,13 +210,20 @@ impl Syncer {
         self.served(name)?;
         Some(self.swap(self.serving.load().with_audiences(|old| {
             let snapshot = old.snapshot.as_ref().filter(|_| old.name == *name)?;
-            Some(Audience { snapshot: Some(Arc::new(change(snapshot))), ..old.clone() })
+            Some(Audience {
+                snapshot: Some(Arc::new(change(snapshot))),
+                ..old.clone()
+            })
         })))
     }
 
     /// The snapshot that the catalog has of the audience.
     pub(super) fn served(&self, name: &AudienceName) -> Option<Arc<Snapshot>> {
-        self.serving.load().audience(name.as_str())?.snapshot.clone()
+        self.serving
+            .load()
+            .audience(name.as_str())?
+            .snapshot
+            .clone()
     }
 
     /// Follows the clock: schedules of strategies, audiences that exceed their `max_age` or have
@@ -221,7 +256,10 @@ impl Syncer {
                     "the audience counts as unavailable"
                 );
             }
-            (is_stale != audience.is_stale).then(|| Audience { is_stale, ..audience.clone() })
+            (is_stale != audience.is_stale).then(|| Audience {
+                is_stale,
+                ..audience.clone()
+            })
         });
         let catalog = Arc::new(catalog);
         let old = self.serving.swap(Arc::clone(&catalog));
@@ -239,14 +277,20 @@ impl Syncer {
 
 /// The reason that a loaded audience is unavailable at `now`; `None` if it is available.
 fn stale_reason(audience: &Audience, now_unix_seconds: u64) -> Option<&'static str> {
-    let age = audience.age_seconds(now_unix_seconds).map(Duration::from_secs);
+    let age = audience
+        .age_seconds(now_unix_seconds)
+        .map(Duration::from_secs);
     if matches!((age, audience.max_age), (Some(age), Some(limit)) if age > limit) {
         return Some("older than max_age");
     }
     if audience.is_expired(now_unix_seconds) {
         return Some("expired");
     }
-    audience.snapshot.as_ref()?.overlay().not_served(now_unix_seconds)
+    audience
+        .snapshot
+        .as_ref()?
+        .overlay()
+        .not_served(now_unix_seconds)
 }
 
 /// Frees a replaced catalog once the last request that loaded it is done.

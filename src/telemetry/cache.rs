@@ -24,7 +24,8 @@ impl ChunkSource {
 impl Telemetry {
     /// Counts a verified chunk.
     pub fn chunk_read(&self, source: ChunkSource) {
-        self.counter("rtad_chunks_read_total", &[("source", source.as_str())]).increment(1);
+        self.counter("rtad_chunks_read_total", &[("source", source.as_str())])
+            .increment(1);
     }
 
     /// Counts a cache file that could not be read, written or verified.
@@ -34,6 +35,7 @@ impl Telemetry {
 
     /// Counts a snapshot loaded from the cache alone.
     pub fn cache_start(&self, audience: &str) {
-        self.counter("rtad_cache_starts_total", &[("audience", audience)]).increment(1);
+        self.counter("rtad_cache_starts_total", &[("audience", audience)])
+            .increment(1);
     }
 }

@@ -17,7 +17,11 @@ const NEVER: u64 = u64::MAX;
 
 impl Default for OpenConnections {
     fn default() -> Self {
-        Self { started: Instant::now(), count: AtomicUsize::new(0), closed: AtomicU64::new(NEVER) }
+        Self {
+            started: Instant::now(),
+            count: AtomicUsize::new(0),
+            closed: AtomicU64::new(NEVER),
+        }
     }
 }
 
@@ -37,7 +41,10 @@ impl OpenConnections {
     pub(super) fn unused_for(&self) -> Duration {
         match (self.count(), self.closed.load(Ordering::Relaxed)) {
             (0, NEVER) => Duration::MAX,
-            (0, closed) => self.started.elapsed().saturating_sub(Duration::from_millis(closed)),
+            (0, closed) => self
+                .started
+                .elapsed()
+                .saturating_sub(Duration::from_millis(closed)),
             _ => Duration::ZERO,
         }
     }
@@ -50,7 +57,10 @@ pub struct ConnectionPermit(Arc<OpenConnections>);
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         // The time precedes the count: a reader of count 0 must not see an older time.
-        self.0.closed.store(self.0.started.elapsed().as_millis() as u64, Ordering::Release);
+        self.0.closed.store(
+            self.0.started.elapsed().as_millis() as u64,
+            Ordering::Release,
+        );
         self.0.count.fetch_sub(1, Ordering::Release);
     }
 }

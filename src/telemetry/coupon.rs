@@ -30,7 +30,10 @@ impl Coupon {
         let [a, b] = murmur3(key.as_bytes());
         let register = (a % REGISTERS as u64) as u16;
         // The format has six bits for a value; zero is an empty register.
-        Self { register, value: b.leading_zeros().min(62) as u8 + 1 }
+        Self {
+            register,
+            value: b.leading_zeros().min(62) as u8 + 1,
+        }
     }
 }
 
@@ -38,9 +41,17 @@ fn murmur3(item: &[u8; 16]) -> [u64; 2] {
     let item = u128::from_le_bytes(*item);
     let (low, high) = (item as u64, (item >> 64) as u64);
     let mut a = SEED ^ low.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
-    a = a.rotate_left(27).wrapping_add(SEED).wrapping_mul(5).wrapping_add(0x52dc_e729);
+    a = a
+        .rotate_left(27)
+        .wrapping_add(SEED)
+        .wrapping_mul(5)
+        .wrapping_add(0x52dc_e729);
     let mut b = SEED ^ high.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
-    b = b.rotate_left(31).wrapping_add(a).wrapping_mul(5).wrapping_add(0x3849_5ab5);
+    b = b
+        .rotate_left(31)
+        .wrapping_add(a)
+        .wrapping_mul(5)
+        .wrapping_add(0x3849_5ab5);
     (a, b) = add_both(a ^ 16, b ^ 16);
     (a, b) = add_both(mix(a), mix(b));
     [a, b]
@@ -68,7 +79,10 @@ impl<'k> ReachedDevice<'k> {
     /// The device of this key.
     #[inline]
     pub const fn new(key: Option<&'k DeviceKey>) -> Self {
-        Self { key, coupon: Cell::new(None) }
+        Self {
+            key,
+            coupon: Cell::new(None),
+        }
     }
 
     #[inline]

@@ -26,7 +26,10 @@ struct Counts<const N: usize> {
 
 impl<const N: usize> Counts<N> {
     fn new(exported: [Counter; N]) -> Self {
-        Self { counted: ShardedCounter::default(), exported }
+        Self {
+            counted: ShardedCounter::default(),
+            exported,
+        }
     }
 
     fn publish(&self) {
@@ -62,8 +65,12 @@ pub struct IdLabels {
 }
 
 /// Results of reading an id, in the order of their counters.
-const RESULTS: [&str; 4] =
-    ["usable", Unusable::Blank.as_str(), Unusable::Malformed.as_str(), "doubtful"];
+const RESULTS: [&str; 4] = [
+    "usable",
+    Unusable::Blank.as_str(),
+    Unusable::Malformed.as_str(),
+    "doubtful",
+];
 
 /// Counters of one strategy's decisions under one platform's name.
 #[derive(Debug, Clone)]
@@ -73,14 +80,20 @@ impl DecisionCounters {
     /// `counter` gets the values of the labels `decision` and `reason`.
     pub(super) fn new(counter: impl Fn(&str, &str) -> Counter) -> Self {
         Self(Counts::new(std::array::from_fn(|index| {
-            counter(OUTCOMES[index / REASONS].as_str(), Reason::ALL[index % REASONS].as_str())
+            counter(
+                OUTCOMES[index / REASONS].as_str(),
+                Reason::ALL[index % REASONS].as_str(),
+            )
         })))
     }
 
     /// Counts a decision.
     #[inline]
     pub fn count(&self, decision: Decision) {
-        self.0.counted.add(decision.outcome as usize * REASONS + decision.reason as usize, 1);
+        self.0.counted.add(
+            decision.outcome as usize * REASONS + decision.reason as usize,
+            1,
+        );
     }
 
     pub(super) fn publish(&self) {
@@ -98,7 +111,16 @@ impl DecisionCounters {
         (0..DECISIONS).filter_map(counted).map(move |(index, sum)| {
             let (decision, reason) = (OUTCOMES[index / REASONS], Reason::ALL[index % REASONS]);
             let (platform, strategy) = (platform.to_owned(), strategy.to_owned());
-            (DecisionLabels { platform, strategy, decision, reason, is_shadow }, sum)
+            (
+                DecisionLabels {
+                    platform,
+                    strategy,
+                    decision,
+                    reason,
+                    is_shadow,
+                },
+                sum,
+            )
         })
     }
 }
@@ -110,7 +132,9 @@ pub struct BucketCounters(Counts<2>);
 impl BucketCounters {
     /// `counter` gets the value of the label `decision`.
     pub(super) fn new(counter: impl Fn(&str) -> Counter) -> Self {
-        Self(Counts::new(OUTCOMES.map(|outcome| counter(outcome.as_str()))))
+        Self(Counts::new(
+            OUTCOMES.map(|outcome| counter(outcome.as_str())),
+        ))
     }
 
     /// Counts a decision.
@@ -194,7 +218,13 @@ impl IdCounters {
     /// The counters that are not zero.
     pub(super) fn totals(&self, kind: &str) -> impl Iterator<Item = (IdLabels, u64)> {
         let sums = RESULTS.iter().enumerate().map(|(index, result)| {
-            (IdLabels { kind: kind.to_owned(), result }, self.0.counted.sum(index))
+            (
+                IdLabels {
+                    kind: kind.to_owned(),
+                    result,
+                },
+                self.0.counted.sum(index),
+            )
         });
         sums.filter(|(_, sum)| *sum > 0)
     }

@@ -2,9 +2,18 @@
 
 /// Name and `# HELP` of each counter.
 const COUNTERS: &[(&str, &str)] = &[
-    ("rtad_requests_total", "Requests answered, by route and HTTP status"),
-    ("rtad_decisions_total", "Decisions, by platform, strategy, outcome and reason"),
-    ("rtad_shadow_decisions_total", "Decisions of shadow strategies, which answer nothing"),
+    (
+        "rtad_requests_total",
+        "Requests answered, by route and HTTP status",
+    ),
+    (
+        "rtad_decisions_total",
+        "Decisions, by platform, strategy, outcome and reason",
+    ),
+    (
+        "rtad_shadow_decisions_total",
+        "Decisions of shadow strategies, which answer nothing",
+    ),
     (
         "rtad_bucket_decisions_total",
         "Decisions about the devices of a bucket, by strategy, experiment and outcome",
@@ -13,12 +22,30 @@ const COUNTERS: &[(&str, &str)] = &[
         "rtad_bid_values_total",
         "Bids with a value, by strategy, row of its values, audience and tier",
     ),
-    ("rtad_platform_failures_total", "Platform requests not answered by their ids, by cause"),
-    ("rtad_ids_total", "Device ids in requests, by kind and result"),
-    ("rtad_shed_total", "Requests and connections refused by a limit"),
-    ("rtad_sync_total", "Polls of the store, by audience and result"),
-    ("rtad_chunks_read_total", "Chunks read and verified, by source"),
-    ("rtad_cache_errors_total", "Cache files that could not be read, written or verified"),
+    (
+        "rtad_platform_failures_total",
+        "Platform requests not answered by their ids, by cause",
+    ),
+    (
+        "rtad_ids_total",
+        "Device ids in requests, by kind and result",
+    ),
+    (
+        "rtad_shed_total",
+        "Requests and connections refused by a limit",
+    ),
+    (
+        "rtad_sync_total",
+        "Polls of the store, by audience and result",
+    ),
+    (
+        "rtad_chunks_read_total",
+        "Chunks read and verified, by source",
+    ),
+    (
+        "rtad_cache_errors_total",
+        "Cache files that could not be read, written or verified",
+    ),
     (
         "rtad_cache_starts_total",
         "Snapshots loaded from the cache while the store was unavailable, by audience",
@@ -27,27 +54,66 @@ const COUNTERS: &[(&str, &str)] = &[
         "rtad_cap_lease_calls_total",
         "Calls to the server of the caps' leases, by strategy and result",
     ),
-    ("rtad_log_rows_total", "Rows in closed files of the decision log"),
-    ("rtad_log_bytes_total", "Bytes of closed files of the decision log"),
-    ("rtad_log_dropped_rows_total", "Rows that are not in the decision log, by reason"),
-    ("rtad_log_deleted_files_total", "Files of the decision log that were deleted by age or size"),
-    ("rtad_log_failures_total", "Failures of the decision log, by step: write, upload, retention"),
+    (
+        "rtad_log_rows_total",
+        "Rows in closed files of the decision log",
+    ),
+    (
+        "rtad_log_bytes_total",
+        "Bytes of closed files of the decision log",
+    ),
+    (
+        "rtad_log_dropped_rows_total",
+        "Rows that are not in the decision log, by reason",
+    ),
+    (
+        "rtad_log_deleted_files_total",
+        "Files of the decision log that were deleted by age or size",
+    ),
+    (
+        "rtad_log_failures_total",
+        "Failures of the decision log, by step: write, upload, retention",
+    ),
 ];
 
 /// Name and `# HELP` of each gauge.
 const GAUGES: &[(&str, &str)] = &[
     ("rtad_in_flight", "Requests being answered"),
-    ("rtad_buffered_bytes", "Bytes of unanswered requests, beyond 8 KiB per connection"),
+    (
+        "rtad_buffered_bytes",
+        "Bytes of unanswered requests, beyond 8 KiB per connection",
+    ),
     ("rtad_connections", "Open connections of the decision port"),
-    ("rtad_snapshot_generation", "Generation being served, by audience"),
+    (
+        "rtad_snapshot_generation",
+        "Generation being served, by audience",
+    ),
     ("rtad_snapshot_keys", "Distinct device keys in the snapshot"),
     ("rtad_snapshot_size_bytes", "Size of the snapshot's chunks"),
-    ("rtad_snapshot_created_timestamp_seconds", "Time at which the snapshot was built"),
-    ("rtad_snapshot_expires_timestamp_seconds", "Expiry of the snapshot; NaN = never"),
-    ("rtad_snapshot_max_age_seconds", "Configured max_age of the audience; NaN = none"),
-    ("rtad_snapshot_target_fpr", "False-positive rate that the snapshot was built for"),
-    ("rtad_snapshot_expected_fpr", "Expected false-positive rate of the filters"),
-    ("rtad_snapshot_mixed", "1 while chunks of two generations are served"),
+    (
+        "rtad_snapshot_created_timestamp_seconds",
+        "Time at which the snapshot was built",
+    ),
+    (
+        "rtad_snapshot_expires_timestamp_seconds",
+        "Expiry of the snapshot; NaN = never",
+    ),
+    (
+        "rtad_snapshot_max_age_seconds",
+        "Configured max_age of the audience; NaN = none",
+    ),
+    (
+        "rtad_snapshot_target_fpr",
+        "False-positive rate that the snapshot was built for",
+    ),
+    (
+        "rtad_snapshot_expected_fpr",
+        "Expected false-positive rate of the filters",
+    ),
+    (
+        "rtad_snapshot_mixed",
+        "1 while chunks of two generations are served",
+    ),
     (
         "rtad_snapshot_fill_ratio",
         "Fraction of the filters' bits that are set; NaN for ribbon filters",
@@ -63,25 +129,43 @@ const GAUGES: &[(&str, &str)] = &[
     ),
     ("rtad_build_info", "Always 1; the version is a label"),
     ("rtad_deltas", "Deltas that apply, by audience"),
-    ("rtad_delta_keys", "Keys in the deltas, by change: added, removed, tombstone"),
+    (
+        "rtad_delta_keys",
+        "Keys in the deltas, by change: added, removed, tombstone",
+    ),
     (
         "rtad_delta_appended_timestamp_seconds",
         "Time at which the newest served change was published",
     ),
-    ("rtad_cap_devices", "Distinct devices counted by the cap in its period, by strategy"),
-    ("rtad_cap_limit", "Most distinct devices of the cap on this pod in its period, by strategy"),
+    (
+        "rtad_cap_devices",
+        "Distinct devices counted by the cap in its period, by strategy",
+    ),
+    (
+        "rtad_cap_limit",
+        "Most distinct devices of the cap on this pod in its period, by strategy",
+    ),
     (
         "rtad_cap_leased_devices",
         "Devices that all pods have leased of the cap in its period, by strategy",
     ),
-    ("rtad_log_open_file_age_seconds", "Age of the open file of the decision log; 0 without one"),
-    ("rtad_log_waiting_files", "Files of the decision log that wait for their upload"),
+    (
+        "rtad_log_open_file_age_seconds",
+        "Age of the open file of the decision log; 0 without one",
+    ),
+    (
+        "rtad_log_waiting_files",
+        "Files of the decision log that wait for their upload",
+    ),
     (
         "rtad_log_upload_lag_seconds",
         "Age of the oldest file of the decision log that waits for its upload",
     ),
     ("rtad_ready", "1 while /readyz answers 200"),
-    ("rtad_max_connections", "Limit of open connections of the decision port"),
+    (
+        "rtad_max_connections",
+        "Limit of open connections of the decision port",
+    ),
     (
         "rtad_config_last_reload_successful",
         "1 if the last reload of the config succeeded, 0 if it was refused",
@@ -89,8 +173,10 @@ const GAUGES: &[(&str, &str)] = &[
 ];
 
 /// Name and `# HELP` of each histogram.
-const HISTOGRAMS: &[(&str, &str)] =
-    &[("rtad_sync_duration_seconds", "Duration of a poll, by audience")];
+const HISTOGRAMS: &[(&str, &str)] = &[(
+    "rtad_sync_duration_seconds",
+    "Duration of a poll, by audience",
+)];
 
 /// Sets `# HELP` of every metric.
 pub(super) fn describe() {

@@ -5,7 +5,8 @@ use super::registry::Telemetry;
 impl Telemetry {
     /// Sets the readiness of the pod.
     pub fn ready(&self, is_ready: bool) {
-        self.gauge("rtad_ready", &[]).set(f64::from(u8::from(is_ready)));
+        self.gauge("rtad_ready", &[])
+            .set(f64::from(u8::from(is_ready)));
     }
 
     /// Sets the limit of open connections.
@@ -15,6 +16,7 @@ impl Telemetry {
 
     /// Sets the result of the last reload.
     pub fn reloaded(&self, is_served: bool) {
-        self.gauge("rtad_config_last_reload_successful", &[]).set(f64::from(u8::from(is_served)));
+        self.gauge("rtad_config_last_reload_successful", &[])
+            .set(f64::from(u8::from(is_served)));
     }
 }

@@ -52,7 +52,10 @@ pub struct PartLabels {
 impl ReachLabels {
     /// All devices of a strategy.
     pub fn of(strategy: &str) -> Self {
-        Self { strategy: strategy.to_owned(), part: None }
+        Self {
+            strategy: strategy.to_owned(),
+            part: None,
+        }
     }
 }
 
@@ -112,9 +115,13 @@ impl ReachSketch {
 
     /// Merges the slots into one if no catalog holds the sketch: no worker counts into it again.
     fn compact(&mut self) {
-        let Some(slots) = Arc::get_mut(&mut self.0) else { return };
+        let Some(slots) = Arc::get_mut(&mut self.0) else {
+            return;
+        };
         let mut taken = slots.iter_mut().filter_map(OnceLock::take);
-        let Some(mut merged) = taken.next() else { return };
+        let Some(mut merged) = taken.next() else {
+            return;
+        };
         for registers in taken {
             for (largest, register) in merged.iter_mut().zip(registers.iter()) {
                 *largest.get_mut() = register.load(Relaxed).max(*largest.get_mut());
@@ -165,18 +172,25 @@ impl Reach {
             let unused = unused.clone();
             sketches.remove(&unused);
         }
-        sketches.entry(labels).or_insert_with(ReachSketch::new).clone()
+        sketches
+            .entry(labels)
+            .or_insert_with(ReachSketch::new)
+            .clone()
     }
 
     /// Copies of the sketches with devices.
     pub fn sketches(&self) -> Vec<(ReachLabels, HllSketch)> {
-        self.merged(|register| register.load(Relaxed)).filter_map(with_devices).collect()
+        self.merged(|register| register.load(Relaxed))
+            .filter_map(with_devices)
+            .collect()
     }
 
     /// Estimated devices of each sketch.
     pub fn counts(&self) -> Vec<(ReachLabels, u64)> {
         let count = |(labels, sketch): (_, Option<_>)| (labels, sketch.as_ref().map_or(0, devices));
-        self.merged(|register| register.load(Relaxed)).map(count).collect()
+        self.merged(|register| register.load(Relaxed))
+            .map(count)
+            .collect()
     }
 
     /// Takes the devices out of the sketches, and drops those that no catalog uses.
@@ -200,7 +214,8 @@ impl Reach {
             sketches.clone()
         };
         // The lock is not held meanwhile: a reload needs it.
-        all.into_iter().map(move |(labels, sketch)| (labels, sketch.merged(&read)))
+        all.into_iter()
+            .map(move |(labels, sketch)| (labels, sketch.merged(&read)))
     }
 
     /// Adds devices that were counted before.
@@ -216,7 +231,11 @@ impl Reach {
             all.iter().partition(|(labels, _)| labels.part.is_some());
         let gauges = [
             ("rtad_reach_devices", "by strategy", strategies),
-            ("rtad_bucket_reach_devices", "by strategy, experiment and bucket", parts),
+            (
+                "rtad_bucket_reach_devices",
+                "by strategy, experiment and bucket",
+                parts,
+            ),
         ];
         for (name, by, counts) in gauges {
             let _ = write!(

@@ -70,8 +70,10 @@ impl Default for Telemetry {
             metrics::with_local_recorder(&recorder, || {
                 describe();
                 set_initial_values();
-                let gauges =
-                    (metrics::gauge!("rtad_in_flight"), metrics::gauge!("rtad_connections"));
+                let gauges = (
+                    metrics::gauge!("rtad_in_flight"),
+                    metrics::gauge!("rtad_connections"),
+                );
                 (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
             });
         let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
@@ -110,7 +112,11 @@ impl Telemetry {
     /// Counters of a strategy's decisions for a platform; of those that answer nothing if
     /// `is_shadow`.
     pub fn decisions(&self, platform: &str, strategy: &str, is_shadow: bool) -> DecisionCounters {
-        let name = if is_shadow { "rtad_shadow_decisions_total" } else { "rtad_decisions_total" };
+        let name = if is_shadow {
+            "rtad_shadow_decisions_total"
+        } else {
+            "rtad_decisions_total"
+        };
         let new = || {
             DecisionCounters::new(|decision, reason| {
                 let labels = [
@@ -123,7 +129,12 @@ impl Telemetry {
             })
         };
         let key = (platform.to_owned(), strategy.to_owned(), is_shadow);
-        self.labeled.lock().decisions.entry(key).or_insert_with(new).clone()
+        self.labeled
+            .lock()
+            .decisions
+            .entry(key)
+            .or_insert_with(new)
+            .clone()
     }
 
     /// Counters of a strategy's decisions about the devices of a bucket.
@@ -140,7 +151,12 @@ impl Telemetry {
             })
         };
         let key = [strategy, experiment, bucket].map(str::to_owned);
-        self.labeled.lock().buckets.entry(key).or_insert_with(new).clone()
+        self.labeled
+            .lock()
+            .buckets
+            .entry(key)
+            .or_insert_with(new)
+            .clone()
     }
 
     /// Counter of a strategy's bids with the value of a row, counted from 0. The default has no
@@ -154,11 +170,20 @@ impl Telemetry {
     ) -> PlainCounter {
         let row = row.to_string();
         let (audience, tiers) = (audience.unwrap_or_default(), tiers.unwrap_or_default());
-        let labels =
-            [("strategy", strategy), ("row", &row), ("audience", audience), ("tier", tiers)];
+        let labels = [
+            ("strategy", strategy),
+            ("row", &row),
+            ("audience", audience),
+            ("tier", tiers),
+        ];
         let new = || PlainCounter::new(self.counter("rtad_bid_values_total", &labels));
         let key = [strategy, &row, audience, tiers].map(str::to_owned);
-        self.labeled.lock().values.entry(key).or_insert_with(new).clone()
+        self.labeled
+            .lock()
+            .values
+            .entry(key)
+            .or_insert_with(new)
+            .clone()
     }
 
     /// Distinct devices with a bid.
@@ -173,7 +198,12 @@ impl Telemetry {
                 self.counter("rtad_ids_total", &[("kind", kind), ("result", result)])
             })
         };
-        self.labeled.lock().ids.entry(kind.to_owned()).or_insert_with(new).clone()
+        self.labeled
+            .lock()
+            .ids
+            .entry(kind.to_owned())
+            .or_insert_with(new)
+            .clone()
     }
 
     /// Counts a finished request.
@@ -202,7 +232,11 @@ impl Telemetry {
                 PlainCounter::new(self.counter("rtad_platform_failures_total", &labels))
             };
             let mut labeled = self.labeled.lock();
-            labeled.failures.entry((platform.to_owned(), cause)).or_insert_with(new).clone()
+            labeled
+                .failures
+                .entry((platform.to_owned(), cause))
+                .or_insert_with(new)
+                .clone()
         })
     }
 
@@ -247,12 +281,17 @@ impl Telemetry {
 
     /// Whether the sync thread runs.
     pub fn sync_alive(&self, alive: bool) {
-        self.gauge("rtad_sync_alive", &[]).set(f64::from(u8::from(alive)));
+        self.gauge("rtad_sync_alive", &[])
+            .set(f64::from(u8::from(alive)));
     }
 
     /// Counts a poll of the store that ends now.
     pub fn sync(&self, audience: &str, result: &str, duration: Duration) {
-        self.counter("rtad_sync_total", &[("audience", audience), ("result", result)]).increment(1);
+        self.counter(
+            "rtad_sync_total",
+            &[("audience", audience), ("result", result)],
+        )
+        .increment(1);
         metrics::with_local_recorder(&self.recorder, || {
             metrics::histogram!("rtad_sync_duration_seconds", "audience" => audience.to_owned())
                 .record(duration);
@@ -260,15 +299,21 @@ impl Telemetry {
         if let "ok" | "unchanged" = result {
             let began = SystemTime::now() - duration;
             let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.gauge("rtad_sync_caught_up_timestamp_seconds", &[("audience", audience)])
-                .set(began.as_secs_f64());
+            self.gauge(
+                "rtad_sync_caught_up_timestamp_seconds",
+                &[("audience", audience)],
+            )
+            .set(began.as_secs_f64());
         }
     }
 
     /// Sets the gauge of a removed audience, which is polled no more, to NaN: no alert on it fires.
     pub fn no_sync(&self, audience: &str) {
-        self.gauge("rtad_sync_caught_up_timestamp_seconds", &[("audience", audience)])
-            .set(f64::NAN);
+        self.gauge(
+            "rtad_sync_caught_up_timestamp_seconds",
+            &[("audience", audience)],
+        )
+        .set(f64::NAN);
     }
 
     pub(super) fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
@@ -284,10 +329,12 @@ impl Telemetry {
     /// All metrics in Prometheus' text format.
     pub fn render(&self) -> String {
         // Signed: the threads' counters are read one after the other.
-        self.in_flight_gauge.set(self.in_flight.sum(0).cast_signed().max(0) as f64);
+        self.in_flight_gauge
+            .set(self.in_flight.sum(0).cast_signed().max(0) as f64);
         self.connections_gauge.set(self.connections() as f64);
         if let Some(budget) = self.budget.get() {
-            self.gauge("rtad_buffered_bytes", &[]).set(budget.taken() as f64);
+            self.gauge("rtad_buffered_bytes", &[])
+                .set(budget.taken() as f64);
             self.shed.increment(budget.take_refusals());
         }
         let labeled = self.labeled.lock();
@@ -295,9 +342,16 @@ impl Telemetry {
         for route in routes() {
             self.requests(&route.route, "200").absolute(route.ok());
         }
-        labeled.decisions.values().for_each(DecisionCounters::publish);
+        labeled
+            .decisions
+            .values()
+            .for_each(DecisionCounters::publish);
         labeled.buckets.values().for_each(BucketCounters::publish);
-        labeled.values.values().chain(labeled.failures.values()).for_each(PlainCounter::publish);
+        labeled
+            .values
+            .values()
+            .chain(labeled.failures.values())
+            .for_each(PlainCounter::publish);
         labeled.ids.values().for_each(IdCounters::publish);
         let mut text = self.handle.render();
         requests::render(routes(), &mut text);
@@ -309,9 +363,12 @@ impl Telemetry {
     /// Decisions since the start, those in shadow too.
     pub fn decision_totals(&self) -> BTreeMap<DecisionLabels, u64> {
         let labeled = self.labeled.lock();
-        let totals = labeled.decisions.iter().flat_map(|((platform, strategy, is_shadow), it)| {
-            it.totals(platform, strategy, *is_shadow)
-        });
+        let totals = labeled
+            .decisions
+            .iter()
+            .flat_map(|((platform, strategy, is_shadow), it)| {
+                it.totals(platform, strategy, *is_shadow)
+            });
         totals.collect()
     }
 
@@ -336,9 +393,17 @@ impl Telemetry {
     /// minute for each cause.
     pub fn log_refusals(&self, log: &mut RefusalLog) {
         let labeled = self.labeled.lock();
-        let totals = labeled.failures.iter().map(|(labels, it)| (labels.clone(), it.total()));
+        let totals = labeled
+            .failures
+            .iter()
+            .map(|(labels, it)| (labels.clone(), it.total()));
         for ((platform, cause), requests) in log.due(totals, Instant::now()) {
-            tracing::warn!(platform, cause, requests, "requests not answered by their ids");
+            tracing::warn!(
+                platform,
+                cause,
+                requests,
+                "requests not answered by their ids"
+            );
         }
         drop(labeled);
         self.refusals.log(log, Instant::now());
@@ -346,7 +411,12 @@ impl Telemetry {
 
     /// Ids since the start.
     pub fn id_totals(&self) -> BTreeMap<IdLabels, u64> {
-        self.labeled.lock().ids.iter().flat_map(|(kind, ids)| ids.totals(kind)).collect()
+        self.labeled
+            .lock()
+            .ids
+            .iter()
+            .flat_map(|(kind, ids)| ids.totals(kind))
+            .collect()
     }
 
     /// Drains the exporter's histograms: without it, memory grows until a scrape.
@@ -364,7 +434,10 @@ impl Telemetry {
 }
 
 fn owned(labels: &[(&'static str, &str)]) -> Vec<Label> {
-    labels.iter().map(|(key, value)| Label::new(*key, (*value).to_owned())).collect()
+    labels
+        .iter()
+        .map(|(key, value)| Label::new(*key, (*value).to_owned()))
+        .collect()
 }
 
 impl std::fmt::Debug for Telemetry {

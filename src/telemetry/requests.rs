@@ -70,7 +70,10 @@ pub struct RouteMetrics {
 
 impl RouteMetrics {
     pub(super) fn new(route: &str) -> Self {
-        Self { route: route.to_owned(), counter: ShardedCounter::default() }
+        Self {
+            route: route.to_owned(),
+            counter: ShardedCounter::default(),
+        }
     }
 
     /// The label's value.
@@ -83,7 +86,10 @@ impl RouteMetrics {
     pub(super) fn record(&self, duration: Duration, is_ok: bool) {
         let nanoseconds = duration.as_nanos() as u64;
         // Linear: nearly all requests are in the first few buckets.
-        let bucket = EDGES.iter().position(|edge| nanoseconds <= *edge).unwrap_or(EDGES.len());
+        let bucket = EDGES
+            .iter()
+            .position(|edge| nanoseconds <= *edge)
+            .unwrap_or(EDGES.len());
         self.counter.add(bucket, 1);
         self.counter.add(NANOSECONDS, nanoseconds);
         if is_ok {
@@ -122,7 +128,10 @@ pub(super) fn render<'a>(routes: impl Iterator<Item = &'a RouteMetrics>, text: &
         }
         count += counter.sum(EDGES.len());
         let sum = counter.sum(NANOSECONDS) as f64 / 1e9;
-        let _ = writeln!(text, r#"{DURATION}_bucket{{route="{route}",le="+Inf"}} {count}"#);
+        let _ = writeln!(
+            text,
+            r#"{DURATION}_bucket{{route="{route}",le="+Inf"}} {count}"#
+        );
         let _ = writeln!(text, r#"{DURATION}_sum{{route="{route}"}} {sum}"#);
         let _ = writeln!(text, r#"{DURATION}_count{{route="{route}"}} {count}"#);
     }
@@ -142,7 +151,9 @@ mod tests {
         let mut text = String::new();
         render([&route].into_iter(), &mut text);
         let series = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(&format!("{DURATION}_{name} "))).unwrap()
+            text.lines()
+                .find_map(|line| line.strip_prefix(&format!("{DURATION}_{name} ")))
+                .unwrap()
         };
         for (edge, count) in [
             ("0.000005", "2"),

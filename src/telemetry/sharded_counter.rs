@@ -61,7 +61,9 @@ impl<const N: usize> ShardedCounter<N> {
 
     /// Sum of all slots of the counter at `index`.
     pub(super) fn sum(&self, index: usize) -> u64 {
-        self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.0[index].load(Relaxed)))
+        self.0
+            .iter()
+            .fold(0, |sum, slot| sum.wrapping_add(slot.0[index].load(Relaxed)))
     }
 }
 

@@ -20,13 +20,17 @@ impl Telemetry {
             manifest.size_bytes() as f64,
             manifest.created_unix_seconds() as f64,
             // NaN, as for an audience that is not served: no comparison with it holds.
-            manifest.expires_unix_seconds().map_or(f64::NAN, |expires| expires as f64),
+            manifest
+                .expires_unix_seconds()
+                .map_or(f64::NAN, |expires| expires as f64),
             max_age.map_or(f64::NAN, |age| age.as_secs_f64()),
             manifest.target_fpr(),
             manifest.expected_fpr(),
             f64::from(u8::from(snapshot.is_mixed())),
             overlay.deltas().count() as f64,
-            overlay.appended_unix_seconds().map_or(f64::NAN, |seconds| seconds as f64),
+            overlay
+                .appended_unix_seconds()
+                .map_or(f64::NAN, |seconds| seconds as f64),
         ];
         let keys = overlay.keys().map(|keys| keys as f64);
         self.set_snapshot(manifest.audience().as_str(), values, fill, keys);
@@ -35,7 +39,8 @@ impl Telemetry {
     /// Sets the gauge of an audience that is served without the values that strategies ask for.
     pub fn tiers_missing(&self, audience: &AudienceName, is_missing: bool) {
         let audience = [("audience", audience.as_str())];
-        self.gauge("rtad_tiers_missing", &audience).set(f64::from(u8::from(is_missing)));
+        self.gauge("rtad_tiers_missing", &audience)
+            .set(f64::from(u8::from(is_missing)));
     }
 
     /// Sets the gauges of a strategy's cap: devices counted in its period, and their limit.
@@ -45,12 +50,20 @@ impl Telemetry {
 
     /// Sets the metrics of a cap's leases; `None` of a cap with a share.
     pub fn cap_leases(&self, strategy: &str, leases: Option<LeaseState>) {
-        let Some(leases) = leases else { return self.set_cap_leased(strategy, f64::NAN) };
-        let LeaseState { all_devices, answered, failed, .. } = leases;
+        let Some(leases) = leases else {
+            return self.set_cap_leased(strategy, f64::NAN);
+        };
+        let LeaseState {
+            all_devices,
+            answered,
+            failed,
+            ..
+        } = leases;
         self.set_cap_leased(strategy, all_devices as f64);
         for (result, calls) in [("answered", answered), ("failed", failed)] {
             let labels = [("strategy", strategy), ("result", result)];
-            self.counter("rtad_cap_lease_calls_total", &labels).absolute(calls);
+            self.counter("rtad_cap_lease_calls_total", &labels)
+                .absolute(calls);
         }
     }
 
@@ -61,18 +74,22 @@ impl Telemetry {
     }
 
     fn set_cap_leased(&self, strategy: &str, devices: f64) {
-        self.gauge("rtad_cap_leased_devices", &[("strategy", strategy)]).set(devices);
+        self.gauge("rtad_cap_leased_devices", &[("strategy", strategy)])
+            .set(devices);
     }
 
     fn set_cap(&self, strategy: &str, [devices, limit]: [f64; 2]) {
-        self.gauge("rtad_cap_devices", &[("strategy", strategy)]).set(devices);
-        self.gauge("rtad_cap_limit", &[("strategy", strategy)]).set(limit);
+        self.gauge("rtad_cap_devices", &[("strategy", strategy)])
+            .set(devices);
+        self.gauge("rtad_cap_limit", &[("strategy", strategy)])
+            .set(limit);
     }
 
     /// Sets the gauges of an audience that is not served to NaN.
     pub fn no_snapshot(&self, audience: &str) {
         self.set_snapshot(audience, [f64::NAN; 11], [f64::NAN; 3], [f64::NAN; 3]);
-        self.gauge("rtad_tiers_missing", &[("audience", audience)]).set(f64::NAN);
+        self.gauge("rtad_tiers_missing", &[("audience", audience)])
+            .set(f64::NAN);
     }
 
     fn set_snapshot(&self, audience: &str, values: [f64; 11], fill: [f64; 3], keys: [f64; 3]) {
@@ -93,11 +110,18 @@ impl Telemetry {
             self.gauge(name, &[("audience", audience)]).set(value);
         }
         for (stat, value) in ["min", "mean", "max"].into_iter().zip(fill) {
-            self.gauge("rtad_snapshot_fill_ratio", &[("audience", audience), ("stat", stat)])
-                .set(value);
+            self.gauge(
+                "rtad_snapshot_fill_ratio",
+                &[("audience", audience), ("stat", stat)],
+            )
+            .set(value);
         }
         for (change, keys) in ["added", "removed", "tombstone"].into_iter().zip(keys) {
-            self.gauge("rtad_delta_keys", &[("audience", audience), ("change", change)]).set(keys);
+            self.gauge(
+                "rtad_delta_keys",
+                &[("audience", audience), ("change", change)],
+            )
+            .set(keys);
         }
     }
 }

@@ -84,7 +84,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Some(LostAnswer::Broken)),
     ];
     let ladder = || {
-        (0..WRITERS, 0..KEYS, prop_oneof![Just(Kind::Add), Just(Kind::Remove)])
+        (
+            0..WRITERS,
+            0..KEYS,
+            prop_oneof![Just(Kind::Add), Just(Kind::Remove)],
+        )
             .prop_map(|(writer, key, kind)| Step::Ladder { writer, key, kind })
     };
     let build = || any::<Keys>().prop_map(|input| Step::Build { input });
@@ -129,7 +133,9 @@ fn random_schedules_agree_with_the_model() {
         runtime.block_on(run(steps));
         Ok(())
     };
-    TestRunner::new(config).run(&steps(), run).unwrap_or_else(|failure| panic!("{failure}"));
+    TestRunner::new(config)
+        .run(&steps(), run)
+        .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// Regression: the model knew the states at polls only. The pod answers from the state between the
@@ -137,14 +143,24 @@ fn random_schedules_agree_with_the_model() {
 #[test]
 fn failed_poll_may_answer_from_a_state_between_polls() {
     let keys = |numbers: &[u8]| numbers.iter().fold(0, |keys, number| keys | bit(*number));
-    let append = |kind| Step::Append { writer: 0, changes: vec![(9, kind)], lost: None };
+    let append = |kind| Step::Append {
+        writer: 0,
+        changes: vec![(9, kind)],
+        lost: None,
+    };
     paused_runtime().block_on(run(vec![
-        Step::Build { input: keys(&[9, 10]) },
+        Step::Build {
+            input: keys(&[9, 10]),
+        },
         append(Kind::Entomb),
         Step::Poll { chunk_reads: None },
         append(Kind::Lift),
-        Step::Build { input: keys(&[0, 4, 7, 10]) },
-        Step::Poll { chunk_reads: Some(0) },
+        Step::Build {
+            input: keys(&[0, 4, 7, 10]),
+        },
+        Step::Poll {
+            chunk_reads: Some(0),
+        },
     ]));
 }
 
@@ -152,11 +168,28 @@ fn failed_poll_may_answer_from_a_state_between_polls() {
 /// generation again.
 #[test]
 fn residual_of_a_compaction_does_not_apply_after_a_rollback() {
-    let remove = |key| Step::Append { writer: 0, changes: vec![(key, Kind::Remove)], lost: None };
-    let first = || vec![Step::Build { input: 0b1110 }, remove(5), Step::Build { input: 0 }];
+    let remove = |key| Step::Append {
+        writer: 0,
+        changes: vec![(key, Kind::Remove)],
+        lost: None,
+    };
+    let first = || {
+        vec![
+            Step::Build { input: 0b1110 },
+            remove(5),
+            Step::Build { input: 0 },
+        ]
+    };
     let back = |by| Step::RollBack { by };
     let last = || Step::Build { input: bit(5) };
-    let later = [back(1), Step::Compact, remove(0), Step::Build { input: 0 }, back(2), last()];
+    let later = [
+        back(1),
+        Step::Compact,
+        remove(0),
+        Step::Build { input: 0 },
+        back(2),
+        last(),
+    ];
     let before = [back(1), remove(0), Step::Compact, back(1), last()];
     for rest in [later.to_vec(), before.to_vec()] {
         paused_runtime().block_on(run([first(), rest].concat()));

@@ -57,7 +57,11 @@ pub(crate) const fn bit(key: u8) -> Keys {
 }
 
 const fn set(keys: Keys, key: u8, is_set: bool) -> Keys {
-    if is_set { keys | bit(key) } else { keys & !bit(key) }
+    if is_set {
+        keys | bit(key)
+    } else {
+        keys & !bit(key)
+    }
 }
 
 impl Model {
@@ -133,7 +137,11 @@ impl Model {
         }
         for (key, is_added) in members {
             if !is_added || self.tombstones & bit(key) == 0 {
-                self.appends.push(Appended { sequence, key, is_added });
+                self.appends.push(Appended {
+                    sequence,
+                    key,
+                    is_added,
+                });
             }
         }
         self.record();
@@ -149,7 +157,15 @@ impl Model {
 
     pub(crate) fn publish(&mut self, generation: u64, keys: Keys, through: u64) {
         let from = self.live.map_or(0, |live| self.generations[&live].through);
-        self.generations.insert(generation, Generation { keys, from, through, residual: 0 });
+        self.generations.insert(
+            generation,
+            Generation {
+                keys,
+                from,
+                through,
+                residual: 0,
+            },
+        );
         self.live = Some(generation);
         self.record();
     }
@@ -163,7 +179,12 @@ impl Model {
             residual = set(residual, append.key, !append.is_added);
         }
         keys &= !(keys & self.tombstones & !live.keys);
-        let compacted = Generation { keys, from: live.through, through, residual };
+        let compacted = Generation {
+            keys,
+            from: live.through,
+            through,
+            residual,
+        };
         self.generations.insert(generation, compacted);
         self.live = Some(generation);
         self.record();
@@ -186,7 +207,8 @@ impl Model {
 
     /// Forgets the generations that a gc removed.
     pub(crate) fn keep(&mut self, generations: &[u64]) {
-        self.generations.retain(|generation, _| generations.contains(generation));
+        self.generations
+            .retain(|generation, _| generations.contains(generation));
     }
 
     pub(crate) const fn is_live(&self) -> bool {

@@ -78,7 +78,10 @@ impl World {
             ledgers: [const { None }; WRITERS],
             model: Model::default(),
             build: None,
-            pod: Pod { sync, _cache: cache },
+            pod: Pod {
+                sync,
+                _cache: cache,
+            },
             fillers: 0,
         }
     }
@@ -86,7 +89,11 @@ impl World {
     /// Takes a step, then compares the store with the model.
     pub(crate) async fn take(&mut self, step: Step) {
         match step {
-            Step::Append { writer, changes, lost } => {
+            Step::Append {
+                writer,
+                changes,
+                lost,
+            } => {
                 self.faults.lose_next_answer(lost);
                 self.append(writer, &changes, &[]).await;
                 self.faults.lose_next_answer(None);
@@ -130,7 +137,12 @@ impl World {
     }
 
     async fn current(&self) -> Option<Current> {
-        self.writer.base(&audience()).await.unwrap().current().cloned()
+        self.writer
+            .base(&audience())
+            .await
+            .unwrap()
+            .current()
+            .cloned()
     }
 
     /// Appends as the writer does: over its ledger, again after a conflict or a lost answer.
@@ -171,7 +183,10 @@ impl World {
         let base = self.writer.base(&audience()).await.unwrap();
         let through = base.current().map_or(0, |current| current.sequence);
         let (mut keys, mut fillers) = (input & (bit(KEYS) - 1), BTreeSet::new());
-        if let Some(current) = base.current().filter(|current| current.state != State::Deleted) {
+        if let Some(current) = base
+            .current()
+            .filter(|current| current.state != State::Deleted)
+        {
             let mut ledger = self.writer.ledger(&audience()).await.unwrap();
             for entry in &current.deltas {
                 let delta = ledger.delta(entry).await.unwrap();
@@ -188,16 +203,30 @@ impl World {
             // Merged deltas may repeat older changes, so the rest may differ from the input.
             let decided = self.model.decided(through);
             let expected = self.model.built(input, through);
-            assert_eq!(keys & decided, expected & decided & (bit(KEYS) - 1), "the build's keys");
+            assert_eq!(
+                keys & decided,
+                expected & decided & (bit(KEYS) - 1),
+                "the build's keys"
+            );
         }
         fillers.retain(|filler| (0..KEYS).all(|number| key(number) != *filler));
-        Some(PendingBuild { base, keys, fillers, through })
+        Some(PendingBuild {
+            base,
+            keys,
+            fillers,
+            through,
+        })
     }
 
     /// The live manifest names the changes that its build saw: the next build reports those that
     /// its input undoes.
     async fn compare_carried(&self, current: &Current, ledger: &mut Ledger) {
-        let manifest = self.writer.store().manifest(&audience(), current).await.unwrap();
+        let manifest = self
+            .writer
+            .store()
+            .manifest(&audience(), current)
+            .await
+            .unwrap();
         let mut carried = [None; KEYS as usize];
         for entry in manifest.folded().iter().flat_map(|folded| &folded.deltas) {
             let delta = ledger.delta(entry).await.unwrap();
@@ -208,13 +237,25 @@ impl World {
         }
         for number in 0..KEYS {
             if let Some(expected) = self.model.carried(number) {
-                assert_eq!(carried[usize::from(number)], Some(expected), "carried key {number}");
+                assert_eq!(
+                    carried[usize::from(number)],
+                    Some(expected),
+                    "carried key {number}"
+                );
             }
         }
     }
 
     async fn finish_build(&mut self) {
-        let Some(PendingBuild { base, keys, fillers, through }) = self.build.take() else { return };
+        let Some(PendingBuild {
+            base,
+            keys,
+            fillers,
+            through,
+        }) = self.build.take()
+        else {
+            return;
+        };
         let mut all: Vec<DeviceKey> = fillers.into_iter().collect();
         all.extend((0..KEYS).filter(|number| keys & bit(*number) != 0).map(key));
         all.sort_unstable();
@@ -245,26 +286,46 @@ impl World {
     /// Adds the appended keys to the live filters, as the loader does. Removed keys stay a delta.
     async fn compact(&mut self) {
         let base = self.writer.base(&audience()).await.unwrap();
-        let Some(current) = base.current().filter(|current| current.state != State::Deleted) else {
+        let Some(current) = base
+            .current()
+            .filter(|current| current.state != State::Deleted)
+        else {
             return;
         };
         let (current, store) = (current.clone(), self.writer.store().clone());
         let folded = base.folded().unwrap();
         let old = store.manifest(&audience(), &current).await.unwrap();
-        let overlay = store.overlay(&audience(), &current, &Overlay::default()).await.unwrap();
-        let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
+        let overlay = store
+            .overlay(&audience(), &current, &Overlay::default())
+            .await
+            .unwrap();
+        let last = overlay
+            .deltas()
+            .last()
+            .map_or(0, |newest| newest.entry().last);
         let deltas = overlay.deltas().map(|delta| &**delta);
         let Some(BuiltDelta { delta: changes, .. }) = BuiltDelta::merged(last, deltas) else {
             return;
         };
-        let is_erased =
-            |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
-        let added: Vec<_> = changes.added().iter().filter(|key| !is_erased(key)).copied().collect();
+        let is_erased = |key: &DeviceKey| {
+            overlay
+                .tombstones()
+                .is_some_and(|gone| gone.removed().contains(key))
+        };
+        let added: Vec<_> = changes
+            .added()
+            .iter()
+            .filter(|key| !is_erased(key))
+            .copied()
+            .collect();
         let publication = self.writer.publish(base).await.unwrap();
         let mut builder = ManifestBuilder::new(*old.filter(), 1e-6);
         let mut begin = 0;
         for (index, entry) in old.chunks().iter().enumerate() {
-            let next = old.chunks().get(index + 1).map_or(65_536, |next| next.first_shard);
+            let next = old
+                .chunks()
+                .get(index + 1)
+                .map_or(65_536, |next| next.first_shard);
             let end = added.partition_point(|key| u32::from(key.shard()) < next);
             let file = store.chunk_file(&old, entry).await.unwrap();
             let grown = BuiltChunk::grown(old.filter(), Some((entry, &file)), &added[begin..end]);
@@ -294,7 +355,10 @@ impl World {
     async fn roll_back(&mut self, by: usize) -> Option<u64> {
         let live = self.current().await?.generation;
         let generations = self.writer.store().generations(&audience()).await.unwrap();
-        let older: Vec<u64> = generations.into_iter().filter(|number| *number < live).collect();
+        let older: Vec<u64> = generations
+            .into_iter()
+            .filter(|number| *number < live)
+            .collect();
         let target = *older.iter().rev().nth(by - 1)?;
         self.roll_back_to(target).await.then_some(live)
     }
@@ -315,7 +379,11 @@ impl World {
     }
 
     async fn disable(&mut self, is_disabled: bool) {
-        let state = if is_disabled { State::Disabled } else { State::Live };
+        let state = if is_disabled {
+            State::Disabled
+        } else {
+            State::Live
+        };
         if self.model.is_live() {
             let mut ledger = self.writer.ledger(&audience()).await.unwrap();
             ledger.set(state, None).await.unwrap();
@@ -327,10 +395,14 @@ impl World {
         if self.current().await.is_none() {
             return;
         }
-        let retention = Retention { keep, min_age: std::time::Duration::ZERO };
+        let retention = Retention {
+            keep,
+            min_age: std::time::Duration::ZERO,
+        };
         let collected = self.writer.collect(&audience(), retention, false).await;
         collected.unwrap_or_else(|error| panic!("{error:?}"));
-        self.model.keep(&self.writer.store().generations(&audience()).await.unwrap());
+        self.model
+            .keep(&self.writer.store().generations(&audience()).await.unwrap());
     }
 
     /// The pod answers from the model's present state after a whole poll. After a failed one, each
@@ -338,14 +410,18 @@ impl World {
     /// deletion, and not at all while the audience is disabled.
     async fn poll(&mut self, chunk_reads: Option<usize>) {
         let members = self.model.members();
-        self.faults.limit_reads(chunk_reads.map(|reads| ("/chunks/", reads)));
+        self.faults
+            .limit_reads(chunk_reads.map(|reads| ("/chunks/", reads)));
         self.pod.sync.poll_all().await;
         self.faults.limit_reads(None);
         self.model.polled(false);
         let catalog = self.pod.sync.serving().load_full();
         let audience = &catalog.audiences()[0];
         let snapshot = audience.available();
-        assert!(snapshot.is_none() || members.is_some(), "disabled or deleted, but served");
+        assert!(
+            snapshot.is_none() || members.is_some(),
+            "disabled or deleted, but served"
+        );
         if let Some(snapshot) = snapshot {
             for number in 0..KEYS {
                 let answer = snapshot.contains(&key(number));
@@ -358,7 +434,11 @@ impl World {
             }
         }
         if chunk_reads.is_none() {
-            assert_eq!(snapshot.is_some(), members.is_some(), "after a poll without faults");
+            assert_eq!(
+                snapshot.is_some(),
+                members.is_some(),
+                "after a poll without faults"
+            );
             assert!(snapshot.is_none_or(|snapshot| !snapshot.is_mixed()));
             self.model.polled(true);
         }
@@ -366,7 +446,9 @@ impl World {
 
     /// A fresh reader of the store sees the model's members.
     async fn compare_store(&self) {
-        let Some(current) = self.current().await else { return };
+        let Some(current) = self.current().await else {
+            return;
+        };
         let members = (current.state == State::Live).then_some(());
         let Some(expected) = self.model.members() else {
             assert_eq!(members, None, "nothing is served");
@@ -376,7 +458,10 @@ impl World {
         let found: Keys = (0..KEYS)
             .filter(|number| snapshot.contains(&key(*number)))
             .fold(0, |keys, number| keys | bit(number));
-        assert_eq!(found, expected, "members: found {found:012b}, expected {expected:012b}");
+        assert_eq!(
+            found, expected,
+            "members: found {found:012b}, expected {expected:012b}"
+        );
     }
 
     async fn read(&self, current: &Current) -> Snapshot {
@@ -385,8 +470,14 @@ impl World {
         let mut chunks = std::collections::BTreeMap::new();
         let arrived =
             |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
-        store.chunks(&manifest, manifest.chunks(), 2, arrived).await.unwrap();
-        let overlay = store.overlay(&audience(), current, &Overlay::default()).await.unwrap();
+        store
+            .chunks(&manifest, manifest.chunks(), 2, arrived)
+            .await
+            .unwrap();
+        let overlay = store
+            .overlay(&audience(), current, &Overlay::default())
+            .await
+            .unwrap();
         Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay)
     }
 }

@@ -20,7 +20,9 @@ use properties::{Protocol, World, config, files};
 
 /// The seeds of a protocol or a reader of files, by name.
 fn corpus(name: &str) -> Vec<(String, Bytes)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(name);
     let mut seeds: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -111,7 +113,10 @@ fn number(variable: &str, default: u64) -> u64 {
 fn check_mutants(protocol: Protocol) {
     let count = number("MUTANTS", 50_000);
     let world = warm_world();
-    let seeds: Vec<Bytes> = corpus(protocol.corpus()).into_iter().map(|(_, body)| body).collect();
+    let seeds: Vec<Bytes> = corpus(protocol.corpus())
+        .into_iter()
+        .map(|(_, body)| body)
+        .collect();
     let mut mutants = mutate::Mutants::of(&seeds, protocol.is_json(), number("TEST_SEED", 1));
     let (mut answered, mut bid) = (0, 0);
     for _ in 0..count {
@@ -123,8 +128,14 @@ fn check_mutants(protocol: Protocol) {
         bid += u64::from(answer.failure.is_none() && answer.bids());
     }
     // Mutants must be neither all valid nor all invalid.
-    assert!((count / 20..count * 9 / 10).contains(&answered), "{answered} of {count} were read");
-    assert!((answered / 100..answered * 99 / 100).contains(&bid), "{bid} of {answered} got a bid");
+    assert!(
+        (count / 20..count * 9 / 10).contains(&answered),
+        "{answered} of {count} were read"
+    );
+    assert!(
+        (answered / 100..answered * 99 / 100).contains(&bid),
+        "{bid} of {answered} got a bid"
+    );
 }
 
 #[test]

@@ -17,7 +17,10 @@ const BODY: usize = 64 << 10;
 pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let mut result = None;
     let counted = allocation_counter::measure(|| result = Some(work()));
-    (result.expect("work has run"), usize::try_from(counted.bytes_max).expect("fits usize"))
+    (
+        result.expect("work has run"),
+        usize::try_from(counted.bytes_max).expect("fits usize"),
+    )
 }
 
 /// Highest number of bytes in memory per byte of a body: the measured value with a margin. The
@@ -70,17 +73,28 @@ pub(crate) fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
             // Lists double: just past a power of two, nearly half of the capacity is unused.
             (
                 "second request, 2^14 + 1 ads",
-                [&second[..], &b"\x5a\x00".repeat((1 << 14) + 1)].concat().into(),
+                [&second[..], &b"\x5a\x00".repeat((1 << 14) + 1)]
+                    .concat()
+                    .into(),
             ),
-            ("second request, ads of a number", full(second, b"\x5a\x02\x08\x00", b"")),
-            ("second request, ads to keep", full(second, b"\x5a\x04\x2a\x02T1", b"")),
+            (
+                "second request, ads of a number",
+                full(second, b"\x5a\x02\x08\x00", b""),
+            ),
+            (
+                "second request, ads to keep",
+                full(second, b"\x5a\x04\x2a\x02T1", b""),
+            ),
             ("ads without strategies", full(b"", b"\x5a\x00", b"")),
             ("empty qaids", within(b"\x2a", b"\x6a\x00")),
             ("2^14 + 1 empty qaids", {
                 let inside = b"\x6a\x00".repeat((1 << 14) + 1);
                 [&b"\x2a\x82\x80\x02"[..], &inside].concat().into()
             }),
-            ("qaids of empty ids", within(b"\x2a", b"\x6a\x04\x12\x00\x22\x00")),
+            (
+                "qaids of empty ids",
+                within(b"\x2a", b"\x6a\x04\x12\x00\x22\x00"),
+            ),
             ("empty openids", within(b"\x2a", b"\x72\x00")),
             ("doubts, unpacked", within(b"\x2a", b"\x48\x01")),
             ("doubts, packed", {
@@ -106,7 +120,10 @@ pub(crate) fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
         Protocol::Ocean | Protocol::CustomProtobuf => vec![
             ("ids, packed", within(b"\x72", b"\x01")),
             ("ids, unpacked", full(b"", b"\x70\x01", b"")),
-            ("ids of ten bytes", within(b"\x72", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")),
+            (
+                "ids of ten bytes",
+                within(b"\x72", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+            ),
             ("ids of a strategy", within(b"\x72", b"\x93\x4e")),
             ("2^15 + 1 ids", {
                 let inside = b"\x01".repeat((1 << 15) + 1);
@@ -117,15 +134,39 @@ pub(crate) fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
             ("a long id", within(b"\x62", b"x")),
         ],
         Protocol::Api | Protocol::CustomJson => vec![
-            ("empty strategies", full(b"{\"strategies\":[\"\"", b",\"\"", b"]}")),
+            (
+                "empty strategies",
+                full(b"{\"strategies\":[\"\"", b",\"\"", b"]}"),
+            ),
             ("2^14 + 1 empty strategies", {
-                [&b"{\"strategies\":[\"\""[..], &b",\"\"".repeat(1 << 14), b"]}"].concat().into()
+                [
+                    &b"{\"strategies\":[\"\""[..],
+                    &b",\"\"".repeat(1 << 14),
+                    b"]}",
+                ]
+                .concat()
+                .into()
             }),
-            ("escaped strategies", full(b"{\"strategies\":[\"\"", b",\"\\n\"", b"]}")),
-            ("nulls", full(b"{\"device\":{\"openid\":[null", b",null", b"]}}")),
-            ("ids", full(b"{\"device\":{\"openid\":[\"a\"", b",\"b\"", b"]}}")),
-            ("empty ids", full(b"{\"device\":{\"openid\":[\"\"", b",\"\"", b"]}}")),
-            ("escaped ids", full(b"{\"device\":{\"openid\":[\"\"", b",\"\\n\"", b"]}}")),
+            (
+                "escaped strategies",
+                full(b"{\"strategies\":[\"\"", b",\"\\n\"", b"]}"),
+            ),
+            (
+                "nulls",
+                full(b"{\"device\":{\"openid\":[null", b",null", b"]}}"),
+            ),
+            (
+                "ids",
+                full(b"{\"device\":{\"openid\":[\"a\"", b",\"b\"", b"]}}"),
+            ),
+            (
+                "empty ids",
+                full(b"{\"device\":{\"openid\":[\"\"", b",\"\"", b"]}}"),
+            ),
+            (
+                "escaped ids",
+                full(b"{\"device\":{\"openid\":[\"\"", b",\"\\n\"", b"]}}"),
+            ),
             ("devices", full(b"{\"device\":{}", b",\"device\":{}", b"}")),
             ("depth", full(b"{\"device\":{\"imei\":{\"a\":", b"[", b"")),
             ("a long id", full(b"{\"request_id\":\"\\n", b"x", b"\"}")),

@@ -36,8 +36,11 @@ pub(crate) fn parse(mut body: &[u8], depth: usize) -> Option<Vec<Field>> {
             2 => {
                 let length = decode_varint(&mut body).ok()?;
                 let bytes = body.split_off(..usize::try_from(length).ok()?)?;
-                let message =
-                    if depth < 8 && !bytes.is_empty() { parse(bytes, depth + 1) } else { None };
+                let message = if depth < 8 && !bytes.is_empty() {
+                    parse(bytes, depth + 1)
+                } else {
+                    None
+                };
                 message.map_or_else(|| Value::Bytes(bytes.to_vec()), Value::Message)
             }
             3 | 4 => Value::None,

@@ -100,9 +100,14 @@ pub(crate) struct Mutants {
 
 impl Mutants {
     pub(crate) fn of(seeds: &[Bytes], is_text: bool, seed: u64) -> Self {
-        let messages =
-            seeds.iter().filter_map(|body| parse(body, 0)).filter(|fields| !fields.is_empty());
-        let jsons = seeds.iter().filter_map(|body| serde_json::from_slice(body).ok()).collect();
+        let messages = seeds
+            .iter()
+            .filter_map(|body| parse(body, 0))
+            .filter(|fields| !fields.is_empty());
+        let jsons = seeds
+            .iter()
+            .filter_map(|body| serde_json::from_slice(body).ok())
+            .collect();
         Self {
             messages: messages.collect(),
             jsons,
@@ -154,7 +159,10 @@ impl Mutants {
     /// Changes a message, at any depth.
     fn change(&mut self, fields: &mut Vec<Field>) {
         let index = self.below(fields.len());
-        if let Some(Field { value: Value::Message(inside), .. }) = fields.get_mut(index)
+        if let Some(Field {
+            value: Value::Message(inside),
+            ..
+        }) = fields.get_mut(index)
             && self.below(3) > 0
         {
             return self.change(inside);
@@ -237,8 +245,11 @@ impl Mutants {
 
     /// Changes JSON, at any depth.
     fn change_json(&mut self, json: &mut Json) {
-        let count =
-            json.as_object().map(Map::len).or(json.as_array().map(Vec::len)).unwrap_or_default();
+        let count = json
+            .as_object()
+            .map(Map::len)
+            .or(json.as_array().map(Vec::len))
+            .unwrap_or_default();
         let index = self.below(count);
         let inside = match json {
             Json::Object(object) => object.values_mut().nth(index),

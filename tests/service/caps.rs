@@ -79,7 +79,11 @@ fn decide(client: &mut Client, device: &Value) -> String {
     let body = json!({ "strategies": ["capped"], "device": device });
     let answer = client.post("/v1/decide", body.to_string()).ok();
     let decision = &answer["decisions"][0];
-    let sign = if decision["bid"].as_bool().unwrap() { '+' } else { '-' };
+    let sign = if decision["bid"].as_bool().unwrap() {
+        '+'
+    } else {
+        '-'
+    };
     format!("{sign}{}", decision["reason"].as_str().unwrap())
 }
 
@@ -90,8 +94,14 @@ fn decide_oaid(client: &mut Client, n: u64) -> String {
 /// Code and cache time of a platform's answer.
 fn ask(client: &mut Client, path: &str, n: u64) -> (Option<u32>, Option<u32>) {
     let oaid = hex(&key("oaid", &oaid(n)));
-    let device = Device { oaid_md5sum: Some(Bytes::from(oaid)), ..Device::default() };
-    let request = RtaRequest { device: Some(device), ..RtaRequest::default() };
+    let device = Device {
+        oaid_md5sum: Some(Bytes::from(oaid)),
+        ..Device::default()
+    };
+    let request = RtaRequest {
+        device: Some(device),
+        ..RtaRequest::default()
+    };
     let answer = client.post(path, request.encode_to_vec());
     let response = RtaResponse::decode(&answer.body[..]).unwrap();
     (response.code, response.response_cache_time)
@@ -108,14 +118,21 @@ fn devices_beyond_the_cap_get_no_bid_and_counted_ones_still_do() {
     let server = start(TestStore::with_everything(), 2);
     let (mut client, mut admin) = (server.connect(), server.connect_admin());
     let old_user = json!({ "oaid": OLD_USERS[3].1 });
-    assert_eq!(decide(&mut client, &old_user), "-member", "a no-bid is not counted");
+    assert_eq!(
+        decide(&mut client, &old_user),
+        "-member",
+        "a no-bid is not counted"
+    );
     assert_eq!(decide(&mut client, &json!({})), "+no_device");
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
     // Explanations count nothing.
     let explain = |admin: &mut Client, n| {
         let asked = json!({ "id": oaid(n), "kind": "oaid" }).to_string();
         let explained = admin.post("/v1/explain", asked).ok();
-        explained["readings"][0]["strategies"][0]["reason"].as_str().unwrap().to_owned()
+        explained["readings"][0]["strategies"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     assert_eq!(explain(&mut admin, 2), "not_member");
     assert_eq!(explain(&mut admin, 3), "not_member");
@@ -130,14 +147,23 @@ fn devices_beyond_the_cap_get_no_bid_and_counted_ones_still_do() {
     let status = admin.get("/v1/status").ok();
     let cap = &status["caps"][0];
     assert_eq!(status["caps"].as_array().unwrap().len(), 1);
-    assert_eq!((&cap["strategy"], &cap["devices"]), (&json!("capped"), &json!(2)));
+    assert_eq!(
+        (&cap["strategy"], &cap["devices"]),
+        (&json!("capped"), &json!(2))
+    );
     assert_eq!((&cap["limit"], &cap["per"]), (&json!(2), &json!("day")));
     let seconds = |field: &str| cap[field].as_u64().unwrap();
     let length = seconds("period_end_unix_seconds") - seconds("period_start_unix_seconds");
     assert_eq!(length, 86_400);
     let metrics = server.metrics();
-    assert_eq!(metric_sum(&metrics, "rtad_cap_devices{strategy=\"capped\"}"), 2);
-    assert_eq!(metric_sum(&metrics, "rtad_cap_limit{strategy=\"capped\"}"), 2);
+    assert_eq!(
+        metric_sum(&metrics, "rtad_cap_devices{strategy=\"capped\"}"),
+        2
+    );
+    assert_eq!(
+        metric_sum(&metrics, "rtad_cap_limit{strategy=\"capped\"}"),
+        2
+    );
     assert_eq!(metric_sum(&metrics, &capped_by("api")), 2);
 }
 
@@ -154,11 +180,17 @@ fn platforms_share_the_cap_and_cache_no_answer_beyond_its_period() {
         let (answered, cached) = ask(&mut client, "/rta/tencent", n);
         assert_eq!(answered, Some(code));
         let cached = u64::from(cached.unwrap());
-        assert!((left - 60..=left + 1).contains(&cached), "{cached} of {left} seconds");
+        assert!(
+            (left - 60..=left + 1).contains(&cached),
+            "{cached} of {left} seconds"
+        );
     }
     assert_eq!(ask(&mut client, "/rta/uncached", 1), (Some(0), None));
     assert_eq!(ask(&mut client, "/rta/uncached", 2), (Some(1), Some(3600)));
-    assert_eq!(ask(&mut client, "/rta/free", 2), (Some(0), Some(7 * 86_400)));
+    assert_eq!(
+        ask(&mut client, "/rta/free", 2),
+        (Some(0), Some(7 * 86_400))
+    );
     assert_eq!(metric_sum(&server.metrics(), &capped_by("tencent")), 1);
 }
 
@@ -186,7 +218,10 @@ fn restarted_pod_goes_on_counting() {
 
     // So do the counts of days.
     let days = || server.connect_admin().get("/v1/status").ok()["days"].clone();
-    assert_eq!((&days()["time_zone"], &days()["kept"]), (&json!(*ZONE), &json!(true)));
+    assert_eq!(
+        (&days()["time_zone"], &days()["kept"]),
+        (&json!(*ZONE), &json!(true))
+    );
     let count = |decision: &str, reason: &str, count: u64| {
         json!({
             "platform": "api", "strategy": "capped", "decision": decision, "reason": reason,
@@ -194,11 +229,18 @@ fn restarted_pod_goes_on_counting() {
         })
     };
     let expected = json!([count("bid", "not_member", 3), count("no_bid", "capped", 1)]);
-    wait_until("the file is read", || days()["today"]["decisions"] == expected);
+    wait_until("the file is read", || {
+        days()["today"]["decisions"] == expected
+    });
     let reached = json!([{ "strategy": "capped", "devices": 2 }]);
-    wait_until("the sketches are read", || days()["today"]["reach"] == reached);
+    wait_until("the sketches are read", || {
+        days()["today"]["reach"] == reached
+    });
     let history = server.connect_admin().get("/v1/history").ok();
-    assert_eq!((&history["interval_seconds"], &history["minutes"]), (&json!(60), &json!([])));
+    assert_eq!(
+        (&history["interval_seconds"], &history["minutes"]),
+        (&json!(60), &json!([]))
+    );
 }
 
 /// Opening a named pipe blocks until there is a reader.
@@ -207,7 +249,13 @@ fn named_pipe_in_place_of_the_lock_delays_nothing() {
     let cache = tempfile::tempdir().unwrap();
     std::fs::create_dir(cache.path().join("_caps")).unwrap();
     let pipe = cache.path().join("_caps/LOCK");
-    assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let rules = rules_with_cache(cache.path(), 1);
     let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
     assert_eq!(decide_oaid(&mut server.connect(), 1), "+not_member");
@@ -218,10 +266,21 @@ fn named_pipe_in_place_of_the_lock_delays_nothing() {
 #[test]
 fn named_pipes_in_place_of_cached_files_delay_no_start() {
     let cache = tempfile::tempdir().unwrap();
-    let pipes = ["_caps/capped.cap", "_caps/gone.cap", "_caps/days.json", "old_users/served.json"];
+    let pipes = [
+        "_caps/capped.cap",
+        "_caps/gone.cap",
+        "_caps/days.json",
+        "old_users/served.json",
+    ];
     for pipe in pipes.map(|name| cache.path().join(name)) {
         std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
     }
     let rules = rules_with_cache(cache.path(), 1);
     let server = FixtureServer::start(TestStore::with_everything(), API, &rules);
@@ -244,8 +303,16 @@ fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
     reload(&format!("{}{other}", rules(1)));
     assert_eq!(decide_oaid(&mut client, 2), "-capped");
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
-    assert!(server.metrics().contains("rtad_cap_devices{strategy=\"capped\"} 1"));
-    assert!(server.metrics().contains("rtad_reach_devices{strategy=\"capped\"} 1"));
+    assert!(
+        server
+            .metrics()
+            .contains("rtad_cap_devices{strategy=\"capped\"} 1")
+    );
+    assert!(
+        server
+            .metrics()
+            .contains("rtad_reach_devices{strategy=\"capped\"} 1")
+    );
     // A changed limit is that of the whole period.
     reload(&rules(2));
     assert_eq!(decide_oaid(&mut client, 2), "+not_member");
@@ -256,5 +323,9 @@ fn reload_keeps_unchanged_caps_and_removes_the_metrics_of_others() {
     let (_, after) = rest.split_once("[[strategy]]").unwrap();
     reload(&format!("{before}[[strategy]]{after}"));
     assert_eq!(decide_oaid(&mut client, 1), "+not_member");
-    assert!(server.metrics().contains("rtad_cap_devices{strategy=\"capped\"} NaN"));
+    assert!(
+        server
+            .metrics()
+            .contains("rtad_cap_devices{strategy=\"capped\"} NaN")
+    );
 }

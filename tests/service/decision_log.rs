@@ -30,7 +30,10 @@ fn rows(folder: &Path) -> Vec<Value> {
     let mut rows = Vec::new();
     for file in closed(folder).unwrap() {
         let each = |row: &rtad_log::LogRow<'_>| rows.push(serde_json::to_value(row).unwrap());
-        LogReader::open(&folder.join(file)).unwrap().each(each).unwrap();
+        LogReader::open(&folder.join(file))
+            .unwrap()
+            .each(each)
+            .unwrap();
     }
     rows.sort_by_key(|row| row["time"].as_i64());
     rows
@@ -52,9 +55,17 @@ fn decide(client: &mut testkit::client::Client, body: &Value) {
 fn tencent(oaid: &str) -> Vec<u8> {
     use prost::Message as _;
     use rtad::platform::tencent::{Device, RtaRequest};
-    let device = Device { oaid: Some(oaid.to_owned().into()), ..Device::default() };
+    let device = Device {
+        oaid: Some(oaid.to_owned().into()),
+        ..Device::default()
+    };
     let id = Some("trace-7".into());
-    RtaRequest { id, device: Some(device), ..RtaRequest::default() }.encode_to_vec()
+    RtaRequest {
+        id,
+        device: Some(device),
+        ..RtaRequest::default()
+    }
+    .encode_to_vec()
 }
 
 /// A Tencent request with more ids than are looked up.
@@ -63,11 +74,22 @@ fn many_ids() -> Vec<u8> {
     use rtad::platform::tencent::{Device, RtaRequest, device};
     let qaid = |number: usize| {
         let qaid = Some(format!("{number:032x}").into());
-        device::QaidInfo { qaid, ..device::QaidInfo::default() }
+        device::QaidInfo {
+            qaid,
+            ..device::QaidInfo::default()
+        }
     };
-    let device = Device { qaid_infos: (0..80).map(qaid).collect(), ..Device::default() };
+    let device = Device {
+        qaid_infos: (0..80).map(qaid).collect(),
+        ..Device::default()
+    };
     let id = Some("many".into());
-    RtaRequest { id, device: Some(device), ..RtaRequest::default() }.encode_to_vec()
+    RtaRequest {
+        id,
+        device: Some(device),
+        ..RtaRequest::default()
+    }
+    .encode_to_vec()
 }
 
 #[test]
@@ -99,27 +121,55 @@ fn row_holds_the_facts_of_an_answer() {
             .map(|audience| audience["member"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    let [old_vip, new, unauthorized, broken, api, bare] = &rows[..] else { panic!() };
-    assert_eq!(member(old_vip), ["Yes", "Yes", "Unavailable", "Unavailable"]);
+    let [old_vip, new, unauthorized, broken, api, bare] = &rows[..] else {
+        panic!()
+    };
+    assert_eq!(
+        member(old_vip),
+        ["Yes", "Yes", "Unavailable", "Unavailable"]
+    );
     assert_eq!(member(new), ["No", "No", "Unavailable", "Unavailable"]);
     assert_eq!(generation(new), 1);
     let facts = &old_vip["facts"];
-    assert_eq!((&facts["request_id"], &facts["ids"]), (&json!("trace-7"), &json!("All")));
-    assert_eq!((&facts["asked"], &facts["attributes"][4]), (&Value::Null, &json!("normal")));
-    assert_eq!((&old_vip["platform"], &old_vip["failure"]), (&json!("tencent"), &Value::Null));
-    assert_eq!((&old_vip["probability"], &old_vip["raw"]), (&json!(1.0), &Value::Null));
+    assert_eq!(
+        (&facts["request_id"], &facts["ids"]),
+        (&json!("trace-7"), &json!("All"))
+    );
+    assert_eq!(
+        (&facts["asked"], &facts["attributes"][4]),
+        (&Value::Null, &json!("normal"))
+    );
+    assert_eq!(
+        (&old_vip["platform"], &old_vip["failure"]),
+        (&json!("tencent"), &Value::Null)
+    );
+    assert_eq!(
+        (&old_vip["probability"], &old_vip["raw"]),
+        (&json!(1.0), &Value::Null)
+    );
     let decisions = |row: &Value| -> Vec<(String, bool, String)> {
         let decisions = row["facts"]["decisions"].as_array().unwrap().iter();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let decision =
-            |it: &Value| (text(&it["strategy"]), it["bid"].as_bool().unwrap(), text(&it["reason"]));
+        let decision = |it: &Value| {
+            (
+                text(&it["strategy"]),
+                it["bid"].as_bool().unwrap(),
+                text(&it["reason"]),
+            )
+        };
         decisions.map(decision).collect()
     };
     let decided = |strategy: &str, bid, reason: &str| (strategy.to_owned(), bid, reason.to_owned());
     let needs_missing = decided("needs-missing", true, "unavailable");
     let expected = [decided("new-users", false, "member"), needs_missing.clone()];
     assert_eq!(decisions(old_vip), expected);
-    assert_eq!(decisions(new), [decided("new-users", true, "not_member"), needs_missing.clone()]);
+    assert_eq!(
+        decisions(new),
+        [
+            decided("new-users", true, "not_member"),
+            needs_missing.clone()
+        ]
+    );
 
     // The name of a device is the HMAC of its key, which a team can compute from its own lists.
     let device = &facts["device"];
@@ -137,11 +187,20 @@ fn row_holds_the_facts_of_an_answer() {
     assert_eq!(decisions(broken), unread);
 
     let asked = json!(strategies);
-    assert_eq!((&api["platform"], &api["facts"]["asked"]), (&json!("api"), &asked));
+    assert_eq!(
+        (&api["platform"], &api["facts"]["asked"]),
+        (&json!("api"), &asked)
+    );
     assert_eq!(api["facts"]["request_id"], "r1");
     let by_age = decided("needs-fresh", false, "unavailable");
-    assert_eq!(decisions(api), [decided("vip-only", true, "member"), by_age]);
-    assert_eq!((&bare["facts"]["ids"], &bare["facts"]["device"]), (&json!("None"), &Value::Null));
+    assert_eq!(
+        decisions(api),
+        [decided("vip-only", true, "member"), by_age]
+    );
+    assert_eq!(
+        (&bare["facts"]["ids"], &bare["facts"]["device"]),
+        (&json!("None"), &Value::Null)
+    );
     assert_eq!(decisions(bare).len(), 5);
 
     let text = fs::read_to_string(&file).unwrap();
@@ -158,10 +217,18 @@ fn row_has_a_value_that_only_a_delta_has() {
     Depot::over(&store.path().display().to_string()).append("vip", change);
     let file = store.config_file("api = { public = true }", &log(&store, "sample = 1.0"));
     let rtad = Rtad::serve(&file, &[]);
-    decide(&mut rtad.connect(), &json!({ "device": { "oaid": NEW_VIP } }));
+    decide(
+        &mut rtad.connect(),
+        &json!({ "device": { "oaid": NEW_VIP } }),
+    );
     let (rows, _) = stop(rtad, &store);
     let mut audiences = rows[0]["facts"]["audiences"].as_array().unwrap().iter();
-    assert_eq!(audiences.find(|audience| audience["name"] == "vip").unwrap()["value"], 3);
+    assert_eq!(
+        audiences
+            .find(|audience| audience["name"] == "vip")
+            .unwrap()["value"],
+        3
+    );
 }
 
 #[test]
@@ -171,8 +238,14 @@ fn request_that_names_a_thousand_strategies_has_a_row() {
     let store = TestStore::with_everything();
     let file = store.config_file("", &log(&store, "sample = 1.0"));
     let rtad = Rtad::serve(&file, &[]);
-    let rta_ids = (0..1000).map(|number| 100_000_000_000_000 + number).collect();
-    let request = Req { rta_ids, ..Req::default() }.encode_to_vec();
+    let rta_ids = (0..1000)
+        .map(|number| 100_000_000_000_000 + number)
+        .collect();
+    let request = Req {
+        rta_ids,
+        ..Req::default()
+    }
+    .encode_to_vec();
     rtad.connect().request("POST", "/rta/ocean", "", request);
     let (rows, _) = stop(rtad, &store);
     assert_eq!(rows[0]["facts"]["asked"].as_array().unwrap().len(), 1000);
@@ -192,12 +265,21 @@ fn batch_has_a_row_for_each_device() {
     assert_eq!(answer, json!({ "oaids": [NON_MEMBER] }));
     let (rows, stderr) = stop(rtad, &store);
     assert_eq!(rows.len(), 2, "{rows:#?} {stderr}");
-    for (row, (id, reason)) in rows.iter().zip([(OLD_VIP, "member"), (NON_MEMBER, "not_member")]) {
-        assert_eq!((&row["platform"], &row["raw"]), (&json!("batch"), &Value::Null));
+    for (row, (id, reason)) in rows
+        .iter()
+        .zip([(OLD_VIP, "member"), (NON_MEMBER, "not_member")])
+    {
+        assert_eq!(
+            (&row["platform"], &row["raw"]),
+            (&json!("batch"), &Value::Null)
+        );
         let hmac: Vec<u8> = serde_json::from_value(row["facts"]["device"]["hmac"].clone()).unwrap();
         assert_eq!(hmac, hmac_of(&key("oaid", id)));
         let decisions = row["facts"]["decisions"].as_array().unwrap();
-        assert_eq!((decisions.len(), &decisions[0]["reason"]), (1, &json!(reason)));
+        assert_eq!(
+            (decisions.len(), &decisions[0]["reason"]),
+            (1, &json!(reason))
+        );
     }
 }
 
@@ -212,13 +294,21 @@ fn devices_beyond_the_limits_of_a_batch_have_rows_too() {
          request = { ids = { oaid = \"oaids\" } }\nresponse = { accepted_ids = \"oaids\" }\n",
     );
     let rtad = Rtad::serve(&store.config_file("api = { public = true }", &rules), &[]);
-    let oaids: Vec<_> =
-        (0..1030).map(|number| format!("{number:08x}-0000-4000-8000-000000000000")).collect();
-    let answer = rtad.connect().post("/batch", json!({ "oaids": oaids }).to_string()).ok();
+    let oaids: Vec<_> = (0..1030)
+        .map(|number| format!("{number:08x}-0000-4000-8000-000000000000"))
+        .collect();
+    let answer = rtad
+        .connect()
+        .post("/batch", json!({ "oaids": oaids }).to_string())
+        .ok();
     assert_eq!(answer["oaids"].as_array().unwrap(), &oaids[..1024]);
     let (rows, stderr) = stop(rtad, &store);
     let count = |ids: &str| rows.iter().filter(|row| row["facts"]["ids"] == ids).count();
-    assert_eq!((rows.len(), count("All"), count("Unread")), (1024, 64, 960), "{stderr}");
+    assert_eq!(
+        (rows.len(), count("All"), count("Unread")),
+        (1024, 64, 960),
+        "{stderr}"
+    );
 }
 
 fn hmac_of(key: &rtad_core::device::DeviceKey) -> Vec<u8> {
@@ -237,7 +327,12 @@ fn no_id_is_in_a_file_in_any_form() {
     for (kind, id) in OLD_USERS {
         decide(&mut client, &json!({ "device": { kind: id } }));
     }
-    client.request("POST", "/rta/tencent", "X-Rta-Token: hush-hush\r\n", tencent(OLD_VIP));
+    client.request(
+        "POST",
+        "/rta/tencent",
+        "X-Rta-Token: hush-hush\r\n",
+        tencent(OLD_VIP),
+    );
     let (rows, _) = stop(rtad, &store);
     assert_eq!(rows.len(), OLD_USERS.len() + 1);
     let devices = OLD_USERS.into_iter().chain([("oaid", OLD_VIP)]);
@@ -248,7 +343,11 @@ fn no_id_is_in_a_file_in_any_form() {
     }
     for (kind, id) in devices {
         let key = key(kind, id);
-        let forms = [id.as_bytes().to_vec(), key.as_bytes().to_vec(), hex(&key).into_bytes()];
+        let forms = [
+            id.as_bytes().to_vec(),
+            key.as_bytes().to_vec(),
+            hex(&key).into_bytes(),
+        ];
         let json_bytes = serde_json::to_string(&key.as_bytes()).unwrap().into_bytes();
         for form in forms.into_iter().chain([json_bytes]) {
             let lower = form.to_ascii_lowercase();
@@ -273,7 +372,10 @@ fn sample_is_by_device_and_some_requests_are_always_logged() {
     let token = "X-Rta-Token: hush-hush\r\n";
     let device = json!({ "oaid": NON_MEMBER });
     decide(&mut client, &json!({ "device": device }));
-    decide(&mut client, &json!({ "request_id": "r7", "device": device }));
+    decide(
+        &mut client,
+        &json!({ "request_id": "r7", "device": device }),
+    );
     client.request("POST", "/rta/tencent", "", tencent(OLD_VIP));
     client.request("POST", "/rta/tencent?a=1", token, b"\xff");
     decide(&mut client, &json!({ "request_id": "bare", "device": {} }));
@@ -281,11 +383,19 @@ fn sample_is_by_device_and_some_requests_are_always_logged() {
     let (rows, _) = stop(rtad, &store);
     let named: Vec<_> = rows
         .iter()
-        .map(|row| row["facts"]["request_id"].as_str().or(row["failure"].as_str()).unwrap())
+        .map(|row| {
+            row["facts"]["request_id"]
+                .as_str()
+                .or(row["failure"].as_str())
+                .unwrap()
+        })
         .collect();
     assert_eq!(named, ["r7", "bad_body", "bare", "many"]);
     assert_eq!(rows[3]["facts"]["ids"], "TooMany");
-    assert!(rows.iter().all(|row| row["probability"] == 1.0 && row["sampled"] == false));
+    assert!(
+        rows.iter()
+            .all(|row| row["probability"] == 1.0 && row["sampled"] == false)
+    );
     assert_eq!(rows[1]["raw"], json!({ "query": "a=1", "body": [255] }));
 }
 
@@ -300,13 +410,22 @@ fn row_of_the_sample_says_so_whatever_else_logs_it() {
         let mut client = rtad.connect();
         for number in 0..100 {
             let device = json!({ "oaid": format!("device-{number}") });
-            decide(&mut client, &json!({ "request_id": format!("{number}"), "device": device }));
+            decide(
+                &mut client,
+                &json!({ "request_id": format!("{number}"), "device": device }),
+            );
         }
         let (rows, stderr) = stop(rtad, &store);
         fs::remove_dir_all(store.path().join("log")).unwrap();
         let row = |row: &Value| {
             let id = row["facts"]["request_id"].as_str().unwrap().to_owned();
-            (id, (row["sampled"].as_bool().unwrap(), row["probability"].as_f64().unwrap()))
+            (
+                id,
+                (
+                    row["sampled"].as_bool().unwrap(),
+                    row["probability"].as_f64().unwrap(),
+                ),
+            )
         };
         assert!(!rows.is_empty(), "{stderr}");
         rows.iter().map(row).collect()
@@ -315,7 +434,11 @@ fn row_of_the_sample_says_so_whatever_else_logs_it() {
     assert!((20..80).contains(&few.len()) && few.values().all(|row| *row == (true, 0.5)));
     assert_eq!(all.len(), 100);
     for (id, (is_sampled, probability)) in all {
-        assert_eq!((is_sampled, probability), (few.contains_key(&id), 1.0), "{id}");
+        assert_eq!(
+            (is_sampled, probability),
+            (few.contains_key(&id), 1.0),
+            "{id}"
+        );
     }
 }
 
@@ -345,8 +468,10 @@ fn rows_over_the_rate_are_dropped_and_counted() {
 #[test]
 fn folder_that_fails_costs_rows_and_log_lines_alone() {
     let store = TestStore::with_everything();
-    let file = store
-        .config_file("api = { public = true }", &log(&store, "sample = 1.0\nmax_age = \"1s\""));
+    let file = store.config_file(
+        "api = { public = true }",
+        &log(&store, "sample = 1.0\nmax_age = \"1s\""),
+    );
     let rtad = Rtad::serve(&file, &[]);
     let (mut client, mut admin) = (rtad.connect(), rtad.connect_admin());
     let folder = store.path().join("log");
@@ -366,26 +491,37 @@ fn folder_that_fails_costs_rows_and_log_lines_alone() {
     });
     let (rows, stderr) = stop(rtad, &store);
     assert!(!rows.is_empty());
-    assert!(stderr.contains("a file is lost; rows are dropped for 1s"), "{stderr}");
+    assert!(
+        stderr.contains("a file is lost; rows are dropped for 1s"),
+        "{stderr}"
+    );
 }
 
 #[test]
 fn new_secret_is_used_from_the_next_file() {
     let store = TestStore::with_everything();
-    let file = store
-        .config_file("api = { public = true }", &log(&store, "sample = 1.0\nmax_age = \"1s\""));
+    let file = store.config_file(
+        "api = { public = true }",
+        &log(&store, "sample = 1.0\nmax_age = \"1s\""),
+    );
     let rtad = Rtad::serve(&file, &[]);
     let mut client = rtad.connect();
     let body = json!({ "device": { "oaid": NON_MEMBER } });
     decide(&mut client, &body);
     // A short secret could be guessed.
     fs::write(store.path().join("log.key"), "short").unwrap();
-    rtad.log("decision log: the new secret has less than 16 bytes; the old one stays", 1);
+    rtad.log(
+        "decision log: the new secret has less than 16 bytes; the old one stays",
+        1,
+    );
     fs::write(store.path().join("log.key"), "another secret of the log").unwrap();
     rtad.log("decision log has a new secret", 1);
     decide(&mut client, &body);
     let (rows, stderr) = stop(rtad, &store);
-    let secrets: Vec<_> = rows.iter().map(|row| &row["facts"]["device"]["secret"]).collect();
+    let secrets: Vec<_> = rows
+        .iter()
+        .map(|row| &row["facts"]["device"]["secret"])
+        .collect();
     assert_eq!(secrets.len(), 2, "{stderr}");
     assert_eq!(secrets[0], "d1636338");
     assert_ne!(secrets[1], secrets[0]);

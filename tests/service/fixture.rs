@@ -102,7 +102,10 @@ impl TestStore {
     pub(crate) fn with_everything() -> Self {
         let store = Self::empty();
         let old_users: Vec<_> = OLD_USERS.iter().map(|(kind, id)| key(kind, id)).collect();
-        store.publish("old_users", &[&old_users[..], &[key("oaid", OLD_VIP)]].concat());
+        store.publish(
+            "old_users",
+            &[&old_users[..], &[key("oaid", OLD_VIP)]].concat(),
+        );
         store.publish("vip", &[key("oaid", OLD_VIP), key("oaid", NEW_VIP)]);
         store.publish_at("too_old", &old_users, now_unix_seconds() - 49 * 3600);
         store
@@ -116,7 +119,11 @@ impl TestStore {
     pub(crate) fn config(&self, server: &str, rules: &str) -> String {
         let ports = "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1";
         // A busy machine may delay a worker for longer than the default.
-        let patient = if server.contains("max_wait") { "" } else { "max_wait = \"1h\"\n" };
+        let patient = if server.contains("max_wait") {
+            ""
+        } else {
+            "max_wait = \"1h\"\n"
+        };
         format!(
             "[server]\n{ports}\n{patient}{server}\n[store]\nurl = {:?}\npoll_interval = \"1h\"\n\
              {rules}",
@@ -141,8 +148,13 @@ impl TestStore {
         let target_fpr = 1e-6;
         let filter = FilterSpec::for_fpr(FilterKind::Block512, target_fpr).unwrap();
         let shards_per_chunk = shards_per_chunk(&filter, keys.len() as u64);
-        let spec =
-            Spec { filter, target_fpr, shards_per_chunk, created_unix_seconds, ..Spec::small() };
+        let spec = Spec {
+            filter,
+            target_fpr,
+            shards_per_chunk,
+            created_unix_seconds,
+            ..Spec::small()
+        };
         Depot::at(self.path().into()).publish(audience, &keys, &spec);
     }
 }
@@ -171,7 +183,8 @@ impl FixtureServer {
 
     /// Changes the config of the next reload.
     pub(crate) fn write_config(&self, server: &str, rules: &str) {
-        self.server.write_config(read(&self.store.config(server, rules)));
+        self.server
+            .write_config(read(&self.store.config(server, rules)));
     }
 
     /// Starts a drain; the thread ends with it.

@@ -22,8 +22,14 @@ const NEAR_MISSES: usize = 4096;
 
 /// Folders, and the SHA-256 over the names and digests of their files, to detect regenerated ones.
 const FOLDERS: [(&str, &str); 2] = [
-    ("v1", "e4b827548c48151d9316029b3110e36c9be835c45c1db09726c80cafcc8ce21b"),
-    ("v1-ribbon", "0a1dd3cd6bd912202f57e152599e1f57706216af31f35c73abd71b6aea883433"),
+    (
+        "v1",
+        "e4b827548c48151d9316029b3110e36c9be835c45c1db09726c80cafcc8ce21b",
+    ),
+    (
+        "v1-ribbon",
+        "0a1dd3cd6bd912202f57e152599e1f57706216af31f35c73abd71b6aea883433",
+    ),
 ];
 
 fn golden() -> PathBuf {
@@ -46,7 +52,9 @@ fn audience() -> AudienceName {
 /// The members in the file's order, which is not shard order.
 fn keys() -> Vec<DeviceKey> {
     let file = String::from_utf8(read("keys.txt")).unwrap();
-    file.lines().map(|line| DeviceKey::from_hex(line.as_bytes()).expect("32 hex digits")).collect()
+    file.lines()
+        .map(|line| DeviceKey::from_hex(line.as_bytes()).expect("32 hex digits"))
+        .collect()
 }
 
 /// Non-members that differ from a member by one bit, like `near_misses` in make_golden.py.
@@ -67,7 +75,10 @@ fn golden_files_are_unchanged() {
             .into_iter()
             .map(|(name, bytes)| format!("{name} {}\n", Digest::of(&bytes)));
         let found = Digest::of(lines.collect::<String>().as_bytes()).to_string();
-        assert_eq!(found, expected, "a new format version gets a folder of its own");
+        assert_eq!(
+            found, expected,
+            "a new format version gets a folder of its own"
+        );
     }
 }
 
@@ -83,12 +94,19 @@ fn same_keys_give_the_golden_files() {
         let mut builder = ManifestBuilder::new(spec, 0.0001);
         for run in chunk_runs(&keys, shards_per_chunk(&spec, keys.len() as u64)) {
             let chunk = BuiltChunk::build(&spec, run);
-            let path = format!("{}/golden/chunks/{}.chunk", kind.as_str(), chunk.entry.digest);
+            let path = format!(
+                "{}/golden/chunks/{}.chunk",
+                kind.as_str(),
+                chunk.entry.digest
+            );
             assert!(chunk.bytes == read(&path), "{path} differs");
             builder.add(&chunk);
         }
-        let report =
-            BuildReport { tool: "make_golden.py".to_owned(), rows: 713, ..BuildReport::default() };
+        let report = BuildReport {
+            tool: "make_golden.py".to_owned(),
+            rows: 713,
+            ..BuildReport::default()
+        };
         let manifest = builder.finish(audience(), 1, 1_763_722_800, report);
 
         assert_eq!(manifest.chunks(), golden.chunks());
@@ -117,7 +135,10 @@ fn golden_stores_give_the_same_answers() {
         let store = golden().join(kind.as_str());
         let snapshot = Depot::over(store.to_str().unwrap()).read("golden").unwrap();
         for key in &keys {
-            assert!(snapshot.contains(key), "a member is missing of the {kind:?} store");
+            assert!(
+                snapshot.contains(key),
+                "a member is missing of the {kind:?} store"
+            );
         }
         let mut found = vec![0_u8; NEAR_MISSES / 8];
         for (number, key) in near_misses(&keys).enumerate() {
@@ -143,7 +164,12 @@ struct Probes {
 fn hashes_set_the_documented_bits() {
     let probes: Vec<Probes> = read_json("probes.json");
     assert_eq!(probes.len(), 4, "four sizes");
-    for Probes { kind, size_bytes, bits } in probes {
+    for Probes {
+        kind,
+        size_bytes,
+        bits,
+    } in probes
+    {
         for (key, bits) in bits {
             let key = DeviceKey::from_hex(key.as_bytes()).unwrap();
             for hashes in 1..=bits.len() {
@@ -154,7 +180,10 @@ fn hashes_set_the_documented_bits() {
                 for bit in &bits[..hashes] {
                     expected[bit / 8] |= 1 << (bit % 8);
                 }
-                assert!(found == expected, "{kind:?}, {size_bytes} bytes, {hashes} hashes");
+                assert!(
+                    found == expected,
+                    "{kind:?}, {size_bytes} bytes, {hashes} hashes"
+                );
                 assert!(spec.contains(&found[..], &key));
             }
         }
@@ -197,7 +226,9 @@ mod ribbon {
     }
 
     fn keys() -> Vec<DeviceKey> {
-        let shards = SHARDS.iter().flat_map(|(shard, count)| std::iter::repeat_n(*shard, *count));
+        let shards = SHARDS
+            .iter()
+            .flat_map(|(shard, count)| std::iter::repeat_n(*shard, *count));
         shards
             .enumerate()
             .map(|(n, shard)| key(shard, &format!("ribbon-{n}"), matches!(shard, 0xa | 0xb)))
@@ -219,16 +250,26 @@ mod ribbon {
                 let chunk = BuiltChunk::build(&spec, run);
                 let path = store.join(format!("chunks/{}.chunk", chunk.entry.digest));
                 let file = std::fs::read(&path);
-                assert!(file.is_ok_and(|file| file == chunk.bytes), "{} differs", path.display());
+                assert!(
+                    file.is_ok_and(|file| file == chunk.bytes),
+                    "{} differs",
+                    path.display()
+                );
                 builder.add(&chunk);
             }
             let check = builder.check();
             assert_eq!((check.members_missing, check.probes), (0, 12 * 64));
             let made = builder.finish(audience(), 1, 1_763_722_800, BuildReport::default());
             assert_eq!(made.chunks(), golden.chunks());
-            assert_eq!(made.diverted_and_listed_keys(), golden.diverted_and_listed_keys());
+            assert_eq!(
+                made.diverted_and_listed_keys(),
+                golden.diverted_and_listed_keys()
+            );
             let (found, expected) = (made.expected_fpr(), golden.expected_fpr());
-            assert!((found - expected).abs() <= 1e-9 * expected, "{found:e} {expected:e}");
+            assert!(
+                (found - expected).abs() <= 1e-9 * expected,
+                "{found:e} {expected:e}"
+            );
         }
     }
 
@@ -244,8 +285,10 @@ mod ribbon {
             key[bit / 8] ^= 1 << (bit % 8);
             DeviceKey::from_bytes(key)
         };
-        let asked: Vec<DeviceKey> =
-            (0..NON_MEMBERS).map(other).chain((0..NEAR_MISSES).map(near)).collect();
+        let asked: Vec<DeviceKey> = (0..NON_MEMBERS)
+            .map(other)
+            .chain((0..NEAR_MISSES).map(near))
+            .collect();
         for millibits in MILLIBITS {
             let store = root().join(millibits.to_string());
             let snapshot = Depot::over(store.to_str().unwrap()).read("golden").unwrap();
@@ -257,7 +300,11 @@ mod ribbon {
                 assert_eq!(snapshot.contains(key), member);
                 found[number / 8] |= u8::from(member) << (number % 8);
             }
-            assert_eq!(const_hex::encode(found), answers[&millibits.to_string()], "{millibits}");
+            assert_eq!(
+                const_hex::encode(found),
+                answers[&millibits.to_string()],
+                "{millibits}"
+            );
         }
     }
 }

@@ -63,7 +63,11 @@ fn python_reader_gives_the_same_answers() {
     // At a rate of 1 in 20 there are hundreds of false positives, which must be the same in both
     // readers.
     let depot = Depot::new();
-    depot.publish(AUDIENCE, &members, &spec(FilterKind::Block512, 0.05, &members));
+    depot.publish(
+        AUDIENCE,
+        &members,
+        &spec(FilterKind::Block512, 0.05, &members),
+    );
     let manifest = depot.manifest(AUDIENCE);
     let snapshot = depot.read(AUDIENCE).unwrap();
 
@@ -83,29 +87,51 @@ fn python_reader_gives_the_same_answers() {
 
     let asked = [members.as_slice(), non_members.as_slice()].concat();
     let output = python(&depot.root, &asked, &[]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let answers: Vec<bool> =
-        output.stdout.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| l == b"1").collect();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let answers: Vec<bool> = output
+        .stdout
+        .split(|b| *b == b'\n')
+        .filter(|l| !l.is_empty())
+        .map(|l| l == b"1")
+        .collect();
     let expected: Vec<bool> = asked.iter().map(|key| snapshot.contains(key)).collect();
     assert!(answers == expected, "the answers differ");
     assert!(expected[..members.len()].iter().all(|member| *member));
-    let mistakes = expected[members.len()..].iter().filter(|member| **member).count();
+    let mistakes = expected[members.len()..]
+        .iter()
+        .filter(|member| **member)
+        .count();
     assert!(mistakes > 100, "no false positives: the filters are empty");
 }
 
 #[test]
 fn python_reader_gives_the_same_values() {
     // 5,000 keys per shard have second tiers and lists, 20 have lists only.
-    let members = [keys(1, 40_000, |shard| shard & 0x4003), keys(2, 40, |_| 0xff00)].concat();
+    let members = [
+        keys(1, 40_000, |shard| shard & 0x4003),
+        keys(2, 40, |_| 0xff00),
+    ]
+    .concat();
     let depot = Depot::new();
     let filter = FilterSpec::with_values_for_fpr(FilterKind::Ribbon, 0.0002).unwrap();
-    let spec = Spec { filter, ..spec(FilterKind::Block512, 0.0002, &members) };
+    let spec = Spec {
+        filter,
+        ..spec(FilterKind::Block512, 0.0002, &members)
+    };
     depot.publish(AUDIENCE, &members, &spec);
     let asked = [members, keys(3, 40_000, |shard| shard & 0x4003)].concat();
     let compare = |asked: &[DeviceKey]| {
         let snapshot = depot.read(AUDIENCE).unwrap();
         let output = python(&depot.root, asked, &["--values"]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let found = String::from_utf8(output.stdout).unwrap();
         let expected = asked.iter().map(|key| snapshot.value(&[*key]));
         let word = |value: Option<u8>| value.map_or("-".to_owned(), |value| value.to_string());
@@ -128,7 +154,13 @@ fn python_reader_gives_the_same_values() {
         }
         depot.append(AUDIENCE, change);
         let snapshot = compare(&asked[38_000..43_000]);
-        for (n, expected) in [(0, None), (1, None), (2, Some(2)), (18, Some(2)), (19, Some(3))] {
+        for (n, expected) in [
+            (0, None),
+            (1, None),
+            (2, Some(2)),
+            (18, Some(2)),
+            (19, Some(3)),
+        ] {
             assert_eq!(snapshot.value(&[changed[n]]), expected, "{n}");
         }
     }
@@ -138,8 +170,15 @@ fn python_reader_gives_the_same_values() {
 fn python_reader_rejects_a_modified_chunk() {
     let depot = Depot::new();
     let members = random_keys(1, 1000);
-    depot.publish(AUDIENCE, &members, &spec(FilterKind::Block512, 0.0001, &members));
-    let name = format!("chunks/{}.chunk", depot.manifest(AUDIENCE).chunks()[0].digest);
+    depot.publish(
+        AUDIENCE,
+        &members,
+        &spec(FilterKind::Block512, 0.0001, &members),
+    );
+    let name = format!(
+        "chunks/{}.chunk",
+        depot.manifest(AUDIENCE).chunks()[0].digest
+    );
     let path = depot.path(AUDIENCE, &name);
     let mut bytes = std::fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -154,7 +193,10 @@ fn python_reader_rejects_a_modified_chunk() {
         "no answer comes from a store that is not sound"
     );
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(message.starts_with(&format!("{name}: digest is ")), "{message}");
+    assert!(
+        message.starts_with(&format!("{name}: digest is ")),
+        "{message}"
+    );
 }
 
 /// Covers merged and unmerged deltas, tombstones, a build with merged deltas, and a rollback.
@@ -167,10 +209,17 @@ fn python_reader_applies_deltas_like_rtad() {
     let others = random_keys(3, 3000);
     for step in 0..4 {
         let mut change = Change::default();
-        others[step * 500..step * 500 + 400 / (step + 1)].iter().for_each(|key| change.add(*key));
-        members[step * 100..step * 100 + 50].iter().for_each(|key| change.remove(*key));
+        others[step * 500..step * 500 + 400 / (step + 1)]
+            .iter()
+            .for_each(|key| change.add(*key));
+        members[step * 100..step * 100 + 50]
+            .iter()
+            .for_each(|key| change.remove(*key));
         if step == 2 {
-            others[..20].iter().chain(&members[2000..2020]).for_each(|key| change.entomb(*key));
+            others[..20]
+                .iter()
+                .chain(&members[2000..2020])
+                .for_each(|key| change.entomb(*key));
         }
         depot.append(AUDIENCE, change);
         if step == 1 {
@@ -190,7 +239,11 @@ fn python_reader_applies_deltas_like_rtad() {
         assert!(snapshot.overlay().deltas().count() > 0);
         let asked = [members.as_slice(), others.as_slice()].concat();
         let output = python(&depot.root, &asked, &[]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let answers: Vec<bool> = output
             .stdout
             .split(|b| *b == b'\n')

@@ -28,7 +28,10 @@ fn audience() -> AudienceName {
 }
 
 fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 /// The error's message with its causes.
@@ -44,7 +47,9 @@ fn follows(depot: &Depot, url: &str, text: &str) {
     let server = Server::start(config(url, text, OFTEN));
     let mut client = server.connect();
     let mut serves = |generation, count: usize| {
-        wait_until("the generation is served", || server.generation(AUDIENCE) == generation);
+        wait_until("the generation is served", || {
+            server.generation(AUDIENCE) == generation
+        });
         let found = client.members(AUDIENCE, &all);
         assert!(found[..count].iter().all(|member| *member));
         // Expected are 0.1 false positives in a thousand non-members.
@@ -64,14 +69,19 @@ fn follows(depot: &Depot, url: &str, text: &str) {
     all[..100].iter().for_each(|key| change.remove(*key));
     let sequence = depot.append(AUDIENCE, change).sequence;
     let sees = || {
-        server.snapshot(AUDIENCE).is_some_and(|snapshot| snapshot.overlay().sequence() == sequence)
+        server
+            .snapshot(AUDIENCE)
+            .is_some_and(|snapshot| snapshot.overlay().sequence() == sequence)
     };
     wait_until("the change is served", sees);
     let found = client.members(AUDIENCE, &all);
     assert!(
         found[100..].iter().all(|member| *member) && !found[..100].iter().any(|member| *member)
     );
-    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), before);
+    assert_eq!(
+        filter_addresses(&server.snapshot(AUDIENCE).unwrap()),
+        before
+    );
 }
 
 #[test]
@@ -84,13 +94,17 @@ fn pod_follows_a_store_over_http() {
 
 #[test]
 fn pod_follows_a_store_in_a_bucket() {
-    let Some(url) = bucket_url("pod-named") else { return };
+    let Some(url) = bucket_url("pod-named") else {
+        return;
+    };
     follows(&Depot::over(&url), &url, CONFIG);
 }
 
 #[test]
 fn without_a_config_a_pod_serves_all_that_a_bucket_lists() {
-    let Some(url) = bucket_url("pod-listed") else { return };
+    let Some(url) = bucket_url("pod-listed") else {
+        return;
+    };
     follows(&Depot::over(&url), &url, "");
 }
 
@@ -99,12 +113,21 @@ fn http_store_reads_by_name_only() {
     let depot = Depot::new();
     // Chunks of several blocks, each read as a range.
     let members = keys(3, 100_000, |shard| shard);
-    depot.publish(AUDIENCE, &members, &Spec { shards_per_chunk: 32_768, ..Spec::small() });
+    depot.publish(
+        AUDIENCE,
+        &members,
+        &Spec {
+            shards_per_chunk: 32_768,
+            ..Spec::small()
+        },
+    );
     let web = FileServer::serve(&depot.root);
     for path in ["", "/", "/moved", "/moved/moved/"] {
         let url = format!("{}{path}", web.url());
         let over = Depot::over(&url);
-        let snapshot = over.read(AUDIENCE).unwrap_or_else(|error| panic!("{url}: {error:?}"));
+        let snapshot = over
+            .read(AUDIENCE)
+            .unwrap_or_else(|error| panic!("{url}: {error:?}"));
         assert!(members.iter().all(|key| snapshot.contains(key)), "{url}");
     }
 
@@ -119,7 +142,10 @@ fn http_store_reads_by_name_only() {
         let read_only = format!(
             "store {url:?} is read-only: nothing can be published or removed over plain HTTP"
         );
-        assert_eq!(chain(&StoreWriter::new(store.clone()).unwrap_err()), read_only);
+        assert_eq!(
+            chain(&StoreWriter::new(store.clone()).unwrap_err()),
+            read_only
+        );
         let unlisted = format!("store {url:?} cannot be listed over plain HTTP: ");
         assert!(chain(&store.audiences().await.unwrap_err()).starts_with(&unlisted));
         assert!(chain(&store.generations(&audience).await.unwrap_err()).starts_with(&unlisted));
@@ -134,20 +160,35 @@ fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
     const BLOCK_BYTES: usize = 1 << 20;
     let depot = Depot::new();
     let keys = keys(3, 100_000, |shard| shard);
-    depot.publish(AUDIENCE, &keys, &Spec { shards_per_chunk: 65_536, ..Spec::small() });
+    depot.publish(
+        AUDIENCE,
+        &keys,
+        &Spec {
+            shards_per_chunk: 65_536,
+            ..Spec::small()
+        },
+    );
     let server = FileServer::serve(&depot.root);
     // A busy machine may take seconds to answer, and an answer that comes later is one too many.
-    let store = Store::open(&server.url()).unwrap().with_stall_timeout(Duration::from_secs(5));
+    let store = Store::open(&server.url())
+        .unwrap()
+        .with_stall_timeout(Duration::from_secs(5));
     let runtime = runtime();
     let live = runtime.block_on(store.live(&audience())).unwrap().unwrap();
-    let manifest = runtime.block_on(store.manifest(&audience(), &live.current)).unwrap();
-    let [entry] = manifest.chunks() else { panic!("one chunk") };
+    let manifest = runtime
+        .block_on(store.manifest(&audience(), &live.current))
+        .unwrap();
+    let [entry] = manifest.chunks() else {
+        panic!("one chunk")
+    };
     let size = entry.size_bytes as usize;
     assert!(size > 2 * BLOCK_BYTES);
 
     let read = |fault| {
         server.misbehave(fault, "chunks/");
-        let file = runtime.block_on(store.chunk_file(&manifest, entry)).unwrap();
+        let file = runtime
+            .block_on(store.chunk_file(&manifest, entry))
+            .unwrap();
         assert_eq!(file.len(), size);
         server.take_ranges("chunks/")
     };
@@ -159,7 +200,11 @@ fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
         while offset < size {
             let end = size.min(offset + BLOCK_BYTES);
             let middle = offset + (end - offset) / 2;
-            let resumed_end = if by_object_store { end } else { size.min(middle + BLOCK_BYTES) };
+            let resumed_end = if by_object_store {
+                end
+            } else {
+                size.min(middle + BLOCK_BYTES)
+            };
             ranges.extend([range(offset, end), range(middle, resumed_end)]);
             offset = resumed_end;
         }
@@ -171,8 +216,15 @@ fn broken_chunk_is_resumed_once_from_its_first_missing_byte() {
     let whole = [range(0, BLOCK_BYTES), None, range(size / 2, size), None];
     assert_eq!(read(Fault::RangeIgnoredShortOnce), whole);
     server.hide_tags();
-    assert_eq!(read(Fault::ShortOnce), ranges(false), "object_store needs a tag");
-    assert_eq!(read(Fault::RangeIgnoredShortOnce), [range(0, BLOCK_BYTES), None, None]);
+    assert_eq!(
+        read(Fault::ShortOnce),
+        ranges(false),
+        "object_store needs a tag"
+    );
+    assert_eq!(
+        read(Fault::RangeIgnoredShortOnce),
+        [range(0, BLOCK_BYTES), None, None]
+    );
 }
 
 #[test]
@@ -181,7 +233,10 @@ fn http_store_requires_audiences_in_the_config() {
     let web = FileServer::serve(&depot.root);
     let config = config(&web.url(), "", OFTEN);
     let error = runtime()
-        .block_on(rtad::serve::start(Served::from(config).0, Box::new(|| Err(String::new()))))
+        .block_on(rtad::serve::start(
+            Served::from(config).0,
+            Box::new(|| Err(String::new())),
+        ))
         .unwrap_err();
     let said = error.to_string();
     assert!(
@@ -199,13 +254,23 @@ fn redirect_to_another_host_is_not_followed() {
     let store = Store::open(&format!("{}/away", web.url())).unwrap();
     let error = runtime().block_on(store.live(&audience())).unwrap_err();
     assert_eq!(error.cause(), "store");
-    let said = format!("redirects to {}, expected the same scheme, host and port", away.url());
+    let said = format!(
+        "redirects to {}, expected the same scheme, host and port",
+        away.url()
+    );
     assert!(chain(&error).contains(&said), "{}", chain(&error));
-    assert_eq!((away.requests(""), web.requests("")), (0, 1), "nor is it tried again");
+    assert_eq!(
+        (away.requests(""), web.requests("")),
+        (0, 1),
+        "nor is it tried again"
+    );
 }
 
 #[test]
 fn debug_of_a_store_shows_only_its_url() {
     let store = Arc::new(Store::open("https://files.example/rtad").unwrap());
-    assert_eq!(format!("{store:?}"), "Store { backend: https://files.example/rtad }");
+    assert_eq!(
+        format!("{store:?}"),
+        "Store { backend: https://files.example/rtad }"
+    );
 }

@@ -63,15 +63,29 @@ sample = 1.0
 /// Devices: members of each audience, and others, each with a few attributes.
 fn send(rtad: &Rtad, rounds: usize) {
     let mut client = rtad.connect();
-    let named = OLD_USERS.iter().filter(|(kind, _)| *kind == "oaid").map(|(_, id)| *id);
-    let named: Vec<_> = named.chain([NON_MEMBER, NEW_VIP, OLD_VIP]).map(str::to_owned).collect();
+    let named = OLD_USERS
+        .iter()
+        .filter(|(kind, _)| *kind == "oaid")
+        .map(|(_, id)| *id);
+    let named: Vec<_> = named
+        .chain([NON_MEMBER, NEW_VIP, OLD_VIP])
+        .map(str::to_owned)
+        .collect();
     for round in 0..rounds {
         let others = (0..6).map(|number| format!("device-{}", 6 * round + number));
         for (number, oaid) in named.iter().cloned().chain(others).enumerate() {
             let os = [None, Some(1), Some(2)][number % 3];
-            let device = Device { oaid: Some(oaid.clone().into()), os, ..Device::default() };
+            let device = Device {
+                oaid: Some(oaid.clone().into()),
+                os,
+                ..Device::default()
+            };
             let id = Some(format!("t-{round}-{number}").into());
-            let request = RtaRequest { id, device: Some(device), ..RtaRequest::default() };
+            let request = RtaRequest {
+                id,
+                device: Some(device),
+                ..RtaRequest::default()
+            };
             client.post("/rta/tencent", request.encode_to_vec());
             let asked = [json!(["7", "8"]), json!(["8"]), json!([])][number % 3].clone();
             let mapped = json!({ "asked": asked, "oaid": oaid, "slot": number });
@@ -81,13 +95,23 @@ fn send(rtad: &Rtad, rounds: usize) {
             let body = json!({ "device": { "oaid": oaid }, "attributes": attributes });
             client.post("/v1/decide", body.to_string()).ok();
         }
-        client.post("/v1/decide", json!({ "device": {} }).to_string()).ok();
+        client
+            .post("/v1/decide", json!({ "device": {} }).to_string())
+            .ok();
         client.post("/rta/tencent", "garbage");
         // Too many ids, none of them usable.
-        let openid = device::WxOpenid { openid: Some("null".into()) };
+        let openid = device::WxOpenid {
+            openid: Some("null".into()),
+        };
         let wx_openid = vec![openid; MAX_READ_IDS + 1];
-        let device = Some(Device { wx_openid, ..Device::default() });
-        let request = RtaRequest { device, ..RtaRequest::default() };
+        let device = Some(Device {
+            wx_openid,
+            ..Device::default()
+        });
+        let request = RtaRequest {
+            device,
+            ..RtaRequest::default()
+        };
         client.post("/rta/tencent", request.encode_to_vec());
     }
 }
@@ -137,7 +161,11 @@ impl Logged {
         rtad.signal("TERM");
         let Outcome { status, stderr, .. } = rtad.wait();
         assert_eq!(status, Some(0), "{stderr}");
-        Self { store, rules, rows: 20 * (10 * 3 + 3) }
+        Self {
+            store,
+            rules,
+            rows: 20 * (10 * 3 + 3),
+        }
     }
 
     fn log(&self) -> PathBuf {
@@ -154,13 +182,20 @@ impl Logged {
     }
 
     fn replay(&self, config: &Path, more: &[&str]) -> Outcome {
-        let (config, log) = (config.display().to_string(), self.log().display().to_string());
+        let (config, log) = (
+            config.display().to_string(),
+            self.log().display().to_string(),
+        );
         let arguments = [&["replay", "--config", &config][..], more, &[&log]].concat();
         run(&arguments, &[])
     }
 
     fn report(&self, config: &Path) -> Value {
-        let Outcome { status, stdout, stderr } = self.replay(config, &["--json"]);
+        let Outcome {
+            status,
+            stdout,
+            stderr,
+        } = self.replay(config, &["--json"]);
         assert_eq!(status, Some(0), "{stderr}");
         serde_json::from_str(&stdout).unwrap()
     }
@@ -176,20 +211,33 @@ fn line<'r>(report: &'r Value, platform: &str, strategy: &str) -> &'r Value {
 fn change<'r>(report: &'r Value, platform: &str, strategy: &str, before: &str) -> Vec<&'r str> {
     let changes = report["changes"].as_array().unwrap().iter();
     let changes = changes.filter(|it| it["platform"] == platform && it["strategy"] == strategy);
-    changes.filter(|it| it["before"] == before).map(|it| it["after"].as_str().unwrap()).collect()
+    changes
+        .filter(|it| it["before"] == before)
+        .map(|it| it["after"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
 fn same_config_changes_nothing_and_others_just_what_they_change() {
     let logged = Logged::new();
     let same = logged.config("[[audience]]", "[[audience]]");
-    let Outcome { status, stdout, stderr } = logged.replay(&same, &["--assert", "unchanged"]);
+    let Outcome {
+        status,
+        stdout,
+        stderr,
+    } = logged.replay(&same, &["--assert", "unchanged"]);
     assert_eq!(status, Some(0), "{stdout} {stderr}");
-    assert!(stdout.contains("changed: 0 rows, 0.0000 % of requests"), "{stdout}");
+    assert!(
+        stdout.contains("changed: 0 rows, 0.0000 % of requests"),
+        "{stdout}"
+    );
     let all = logged.report(&same);
     assert_eq!(all["rows"], logged.rows, "{stdout}");
     // A file beside the folders of days counts too.
-    let (day, loose) = (closed(&logged.log()).unwrap(), logged.log().join("loose.parquet"));
+    let (day, loose) = (
+        closed(&logged.log()).unwrap(),
+        logged.log().join("loose.parquet"),
+    );
     fs::copy(logged.log().join(&day[0]), &loose).unwrap();
     let files = all["files"].as_u64().unwrap();
     assert_eq!(logged.report(&same)["files"], files + 1);
@@ -201,7 +249,10 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
     let changed = line(&report, "api", "ios-vip");
     assert_eq!(changed["gained"], 0, "{report:#}");
     // Every second device has the system; a VIP may be in the bucket, and one is an old user.
-    assert!((20 * 3..=20 * 5).contains(&changed["lost"].as_u64().unwrap()), "{report:#}");
+    assert!(
+        (20 * 3..=20 * 5).contains(&changed["lost"].as_u64().unwrap()),
+        "{report:#}"
+    );
     assert_eq!(line(&report, "tencent", "new-users")["lost"], 0);
 
     // Everyone but old users and those without an id: each device of the run is counted once.
@@ -210,10 +261,16 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
         "name = \"new-users\"\nexclude = [\"old_users\", \"vip\"]",
     ));
     let new_users = line(&report, "tencent", "new-users");
-    assert_eq!(new_users["lost"], 20, "the new VIP in each round: {report:#}");
+    assert_eq!(
+        new_users["lost"], 20,
+        "the new VIP in each round: {report:#}"
+    );
     assert_eq!(new_users["bids_before"], 20 * 8);
-    let change =
-        &report["changes"].as_array().unwrap().iter().find(|it| it["platform"] == "tencent");
+    let change = &report["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["platform"] == "tencent");
     let change = change.unwrap();
     assert_eq!(change["before"], "bid: not_member");
     assert_eq!(change["after"], "no bid: member vip");
@@ -224,7 +281,10 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
     let report = logged.report(&logged.config("weight = 0.5", "weight = 0.7"));
     let values = line(&report, "api", "ios-vip");
     let (changed, bids) = (&values["values_changed"], &values["bids_after"]);
-    assert!(changed.as_u64() > Some(0) && changed.as_u64() < bids.as_u64(), "{report:#}");
+    assert!(
+        changed.as_u64() > Some(0) && changed.as_u64() < bids.as_u64(),
+        "{report:#}"
+    );
 
     // Devices of one bucket move to another.
     let report =
@@ -232,7 +292,10 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
     let moved = report["buckets"].as_array().unwrap();
     assert_eq!(moved.len(), 1, "{report:#}");
     let moved = &moved[0];
-    assert_eq!((&moved["before"], &moved["after"]), (&json!("high"), &json!("none")));
+    assert_eq!(
+        (&moved["before"], &moved["after"]),
+        (&json!("high"), &json!("none"))
+    );
     assert!(moved["rows"].as_u64().unwrap() > 0);
 }
 
@@ -249,11 +312,15 @@ fn strategy_ids_that_name_other_strategies_are_changes() {
     let ids = |report: &Value| -> Vec<String> {
         let changes = report["changes"].as_array().unwrap().iter();
         let ids = changes.map(|it| &it["strategy"]).filter_map(Value::as_str);
-        ids.filter(|it| it.starts_with("id ")).map(str::to_owned).collect()
+        ids.filter(|it| it.starts_with("id "))
+            .map(str::to_owned)
+            .collect()
     };
     // VIPs and old users get other answers; a request that names no id has them all.
-    let swapped =
-        report("T1 = \"new-users\", T2 = \"ios-vip\"", "T2 = \"new-users\", T1 = \"ios-vip\"");
+    let swapped = report(
+        "T1 = \"new-users\", T2 = \"ios-vip\"",
+        "T2 = \"new-users\", T1 = \"ios-vip\"",
+    );
     assert!(swapped["changed_rows"].as_u64() > Some(0), "{swapped:#}");
     assert_eq!(
         BTreeSet::from_iter(ids(&swapped)),
@@ -270,12 +337,18 @@ fn strategy_ids_that_name_other_strategies_are_changes() {
     assert_eq!(report("T5 = ", "X5 = ")["changed_rows"], 0);
 
     let default = logged.store.path().join("default.toml");
-    fs::write(&default, "[store]\nurl = \"/nowhere\"\n[[audience]]\nname = \"old_users\"\n")
-        .unwrap();
+    fs::write(
+        &default,
+        "[store]\nurl = \"/nowhere\"\n[[audience]]\nname = \"old_users\"\n",
+    )
+    .unwrap();
     let same = logged.config("[[audience]]", "[[audience]]");
     let Outcome { status, stderr, .. } =
         logged.replay(&same, &["--against", default.to_str().unwrap()]);
-    assert!(status == Some(2) && stderr.contains("default.toml: has no [[strategy]]"), "{stderr}");
+    assert!(
+        status == Some(2) && stderr.contains("default.toml: has no [[strategy]]"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -283,28 +356,49 @@ fn bodies_are_looked_up_in_other_snapshots() {
     let logged = Logged::with("sample = 1.0\nraw = \"sampled\"");
     let same = logged.config("[[audience]]", "[[audience]]");
     // Without each audience, the answers would be other ones.
-    let Outcome { status, stdout, stderr } = logged.replay(&same, &["--lookup"]);
+    let Outcome {
+        status,
+        stdout,
+        stderr,
+    } = logged.replay(&same, &["--lookup"]);
     assert_eq!((status, &*stdout), (Some(1), ""), "{stderr}");
     let prefix = "error: --lookup: audience missing cannot be looked up: ";
-    assert!(stderr.starts_with(prefix) && stderr.lines().count() == 1, "{stderr}");
+    assert!(
+        stderr.starts_with(prefix) && stderr.lines().count() == 1,
+        "{stderr}"
+    );
     logged.store.publish("missing", &[key("oaid", "nobody")]);
     // `max_age` is ignored: the pods had no answer for want of this audience.
     let report = logged.replay(&same, &["--lookup", "--json"]).stdout;
     let report: Value = serde_json::from_str(&report).unwrap();
-    assert!(line(&report, "api", "needs-fresh")["gained"].as_u64() > Some(0), "{report:#}");
-    let same = logged.config("\n[[strategy]]\nname = \"needs-fresh\"\nexclude = [\"too_old\"]", "");
+    assert!(
+        line(&report, "api", "needs-fresh")["gained"].as_u64() > Some(0),
+        "{report:#}"
+    );
+    let same = logged.config(
+        "\n[[strategy]]\nname = \"needs-fresh\"\nexclude = [\"too_old\"]",
+        "",
+    );
     let unchanged = ["--lookup", "--assert", "unchanged"];
     let Outcome { status, stdout, .. } = logged.replay(&same, &unchanged);
-    assert!(status == Some(3) && stdout.contains("no body that can be read"), "{stdout}");
+    assert!(
+        status == Some(3) && stdout.contains("no body that can be read"),
+        "{stdout}"
+    );
     assert!(stdout.contains("changed: 0 rows"), "{stdout}");
     // A device of each round becomes an old user.
-    logged.store.publish("old_users", &[key("oaid", NON_MEMBER)]);
+    logged
+        .store
+        .publish("old_users", &[key("oaid", NON_MEMBER)]);
     let Outcome { stdout, .. } = logged.replay(&same, &["--lookup", "--json"]);
     let report: Value = serde_json::from_str(&stdout).unwrap();
     let new_users = line(&report, "tencent", "new-users");
     // The former old users are not any more.
     let old = 1 + 1;
-    assert_eq!((&new_users["lost"], &new_users["gained"]), (&json!(20), &json!(20 * old)));
+    assert_eq!(
+        (&new_users["lost"], &new_users["gained"]),
+        (&json!(20), &json!(20 * old))
+    );
     // The audience that decides is that of the body, not of the row.
     let found = change(&report, "tencent", "new-users", "bid: not_member");
     assert_eq!(found, ["no bid: member old_users"], "{report:#}");
@@ -316,9 +410,16 @@ fn changes_in_shadow_are_counted_apart() {
     let logged = Logged::new();
     let trial = "exclude = [\"vip\"]\nshadow = true";
     let other = logged.config(trial, "include = [\"vip\"]\nshadow = true");
-    let Outcome { status, stdout, stderr } = logged.replay(&other, &["--assert", "unchanged"]);
+    let Outcome {
+        status,
+        stdout,
+        stderr,
+    } = logged.replay(&other, &["--assert", "unchanged"]);
     assert_eq!(status, Some(0), "{stdout} {stderr}");
-    assert!(stdout.contains("changed: 0 rows, 0.0000 % of requests"), "{stdout}");
+    assert!(
+        stdout.contains("changed: 0 rows, 0.0000 % of requests"),
+        "{stdout}"
+    );
     assert!(stdout.contains("\nchanged in shadow: "), "{stdout}");
     let report = logged.report(&other);
     let lost = &line(&report, "api", "trial")["lost"];
@@ -329,9 +430,15 @@ fn changes_in_shadow_are_counted_apart() {
     let added = format!("[[strategy]]\nname = \"second\"\n{trial}\n[[experiment]]");
     let report = logged.report(&logged.config("[[experiment]]", &added));
     let second = line(&report, "api", "second");
-    let (before, after, gained) =
-        (&second["bids_before"], &second["bids_after"], &second["gained"]);
-    assert!(*before == 0 && after.as_u64() > Some(0) && gained == after, "{report:#}");
+    let (before, after, gained) = (
+        &second["bids_before"],
+        &second["bids_after"],
+        &second["gained"],
+    );
+    assert!(
+        *before == 0 && after.as_u64() > Some(0) && gained == after,
+        "{report:#}"
+    );
     assert_eq!(report["changed_rows"], 0, "{report:#}");
     let found = change(&report, "api", "second", "absent");
     assert_eq!(found, ["bid in shadow: not_member"], "{report:#}");
@@ -349,7 +456,10 @@ fn changes_in_shadow_are_counted_apart() {
     fs::write(&unlogged, fs::read_to_string(&unlogged).unwrap() + audience).unwrap();
     let Outcome { status, stdout, .. } = logged.replay(&unlogged, &["--assert", "unchanged"]);
     assert_eq!(status, Some(0), "{stdout}");
-    assert!(stdout.contains("audience payers is not in the rows"), "{stdout}");
+    assert!(
+        stdout.contains("audience payers is not in the rows"),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -362,7 +472,10 @@ fn fact_that_no_decision_needs_is_no_gap() {
     // An old user is excluded in either order.
     let [one, other] = ["\"old_users\", \"payers\"", "\"payers\", \"old_users\""].map(|names| {
         let strategy = "[[strategy]]\nname = \"new-users\"\nexclude = ";
-        report(&format!("{strategy}[\"old_users\"]"), &format!("{strategy}[{names}]"))
+        report(
+            &format!("{strategy}[\"old_users\"]"),
+            &format!("{strategy}[{names}]"),
+        )
     });
     assert_eq!(one, other);
     let (missing, rows) = (one["incomplete_rows"].as_u64(), one["rows"].as_u64());
@@ -375,7 +488,11 @@ fn fact_that_no_decision_needs_is_no_gap() {
     fs::write(&file, fs::read_to_string(&file).unwrap() + added).unwrap();
     let report = logged.report(&file);
     let bids: u64 = ["api", "tencent"]
-        .map(|platform| line(&report, platform, "ios-vip")["bids_after"].as_u64().unwrap())
+        .map(|platform| {
+            line(&report, platform, "ios-vip")["bids_after"]
+                .as_u64()
+                .unwrap()
+        })
         .iter()
         .sum();
     assert_eq!(
@@ -395,7 +512,10 @@ fn files_of_secrets_may_be_missing() {
     assert_eq!(status, Some(0), "{stderr}");
     // The store of a lookup may need one.
     let Outcome { status, stderr, .. } = logged.replay(&file, &["--lookup"]);
-    assert!(status == Some(2) && stderr.contains("log.key_secret_file"), "{stderr}");
+    assert!(
+        status == Some(2) && stderr.contains("log.key_secret_file"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -405,15 +525,24 @@ fn limits_of_a_change_and_gaps_are_reported() {
         "name = \"new-users\"\nexclude = [\"old_users\"]",
         "name = \"new-users\"\nexclude = [\"old_users\", \"vip\"]",
     );
-    assert_eq!(logged.replay(&vip, &["--max-change", "100%"]).status, Some(0));
+    assert_eq!(
+        logged.replay(&vip, &["--max-change", "100%"]).status,
+        Some(0)
+    );
     let Outcome { status, stderr, .. } = logged.replay(&vip, &["--max-change", "0.1%"]);
     assert_eq!(status, Some(3), "{stderr}");
-    assert!(stderr.contains("of the requests change or lack facts; accepted: 0.1 %"), "{stderr}");
+    assert!(
+        stderr.contains("of the requests change or lack facts; accepted: 0.1 %"),
+        "{stderr}"
+    );
 
     let salted = logged.config("name = \"price\"\n", "name = \"price\"\nsalt = \"other\"\n");
     let Outcome { status, stdout, .. } = logged.replay(&salted, &["--assert", "unchanged"]);
     assert_eq!(status, Some(3));
-    assert!(stdout.contains("experiment price has another salt, layer, hash or unit"), "{stdout}");
+    assert!(
+        stdout.contains("experiment price has another salt, layer, hash or unit"),
+        "{stdout}"
+    );
     // Its buckets are unknown, which is no move.
     assert_eq!(logged.report(&salted)["buckets"], json!([]), "{stdout}");
 
@@ -421,7 +550,10 @@ fn limits_of_a_change_and_gaps_are_reported() {
                     name = \"new-users\"\nexclude = [\"old_users\", \"payers\"]";
     let unlogged = "[[strategy]]\nname = \"new-users\"\nexclude = [\"old_users\"]";
     let report = logged.report(&logged.config(unlogged, audience));
-    assert_eq!(report["gaps"][0]["gap"], "audience payers is not in the rows", "{report:#}");
+    assert_eq!(
+        report["gaps"][0]["gap"], "audience payers is not in the rows",
+        "{report:#}"
+    );
     // A change that cannot be known is not accepted either.
     let unlogged = logged.config(unlogged, audience);
     let Outcome { status, stderr, .. } = logged.replay(&unlogged, &["--max-change", "1%"]);
@@ -434,5 +566,8 @@ fn limits_of_a_change_and_gaps_are_reported() {
     let config = vip.display().to_string();
     let Outcome { status, stderr, .. } = run(&["replay", "--config", &config, &path], &[]);
     assert_eq!(status, Some(1));
-    assert!(stderr.contains("has no files of a decision log; accepted:"), "{stderr}");
+    assert!(
+        stderr.contains("has no files of a decision log; accepted:"),
+        "{stderr}"
+    );
 }

@@ -44,7 +44,13 @@ impl Site {
         let unruly = FileServer::serve(&depot.root);
         let folder = tempfile::tempdir().unwrap();
         let queried = keys(1_000_000, 2000, |shard| shard);
-        let mut site = Self { depot, unruly, folder, snapshots: Vec::new(), queried };
+        let mut site = Self {
+            depot,
+            unruly,
+            folder,
+            snapshots: Vec::new(),
+            queried,
+        };
         site.publish();
         site
     }
@@ -80,7 +86,11 @@ impl Site {
             _ => FilterSpec::new(FilterKind::Block512, 3, 60_000).unwrap(),
         };
         let shards_per_chunk = [4096, 5000, 3000, 8192][generation as usize % 4];
-        let spec = Spec { filter, shards_per_chunk, ..Spec::small() };
+        let spec = Spec {
+            filter,
+            shards_per_chunk,
+            ..Spec::small()
+        };
         assert_eq!(self.depot.publish(AUDIENCE, &members, &spec), generation);
         self.snapshots.push(self.depot.read(AUDIENCE).unwrap());
         self.queried.extend(members);
@@ -94,14 +104,21 @@ impl Site {
     /// A pod's answers for all devices.
     fn answers(&self, client: &mut Client) -> Vec<bool> {
         // The highest number of keys per request.
-        self.queried.chunks(10_000).flat_map(|keys| client.members_binary(AUDIENCE, keys)).collect()
+        self.queried
+            .chunks(10_000)
+            .flat_map(|keys| client.members_binary(AUDIENCE, keys))
+            .collect()
     }
 
     /// Asserts that a pod's answers equal this generation's, including false positives.
     #[track_caller]
     fn assert_answers(&self, client: &mut Client, generation: u64) {
         let snapshot = self.snapshot(generation);
-        let expected: Vec<bool> = self.queried.iter().map(|key| snapshot.contains(key)).collect();
+        let expected: Vec<bool> = self
+            .queried
+            .iter()
+            .map(|key| snapshot.contains(key))
+            .collect();
         assert!(
             self.answers(client) == expected,
             "everybody is answered as of generation {generation}"
@@ -111,8 +128,14 @@ impl Site {
     #[track_caller]
     fn assert_serves(&self, server: &mut Server, generation: u64) {
         assert_eq!(server.generation(AUDIENCE), generation);
-        assert_eq!(server.status(AUDIENCE)["snapshot"]["generation"], generation);
-        assert_eq!((server.metric("rtad_snapshot_mixed{"), server.is_ready()), (0, true));
+        assert_eq!(
+            server.status(AUDIENCE)["snapshot"]["generation"],
+            generation
+        );
+        assert_eq!(
+            (server.metric("rtad_snapshot_mixed{"), server.is_ready()),
+            (0, true)
+        );
         self.assert_answers(&mut server.connect(), generation);
         let snapshot = server.snapshot(AUDIENCE).unwrap();
         let has_values = self.snapshot(generation).manifest().filter().value_bits() > 0;
@@ -149,7 +172,9 @@ fn generations_with_other_chunks_and_filters_replace_each_other() {
     wait_until("back", || server.generation(AUDIENCE) == 3);
     site.assert_serves(&mut server, 3);
     let generation = site.publish();
-    wait_until("forward again", || server.generation(AUDIENCE) == generation);
+    wait_until("forward again", || {
+        server.generation(AUDIENCE) == generation
+    });
     site.assert_serves(&mut server, generation);
     for result in ["store", "cache", "digest", "format", "internal"] {
         assert_eq!(server.sync_count(AUDIENCE, result), 0, "{result}");
@@ -169,7 +194,10 @@ fn generation_of_another_hash_is_swapped_whole() {
     let members = keys(9, 4000, |shard| shard);
     let cached = "rtad_chunks_read_total{source=\"cache\"}";
     assert_eq!(server.metric(cached), 0);
-    let spec = Spec { key_digest: KeyDigest::Sha1, ..Spec::small() };
+    let spec = Spec {
+        key_digest: KeyDigest::Sha1,
+        ..Spec::small()
+    };
     let generation = site.depot.publish(AUDIENCE, &members, &spec);
     wait_until("the next", || server.generation(AUDIENCE) == generation);
     // A roll writes each chunk to the cache, and reads it from there.

@@ -16,7 +16,10 @@ pub(crate) const RTAD: &str = env!("CARGO_BIN_EXE_rtad");
 /// `rtad` with these arguments and only `variables` in its environment.
 pub(crate) fn command(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(RTAD);
-    command.args(arguments).env_clear().envs(variables.iter().copied());
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().copied());
     command
 }
 
@@ -40,7 +43,11 @@ impl Rtad {
     /// Starts `rtad serve --config FILE` and waits until it serves.
     pub(crate) fn serve(file: &Path, variables: &[(&str, &str)]) -> Self {
         let rtad = Self::spawn(
-            &[OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()],
+            &[
+                OsStr::new("serve"),
+                OsStr::new("--config"),
+                file.as_os_str(),
+            ],
             variables,
         );
         rtad.log("decision port listens", 1);
@@ -60,7 +67,10 @@ impl Rtad {
     }
 
     pub(crate) fn admin_address(&self) -> SocketAddr {
-        self.address("admin port listens; loading the first snapshots", "admin_address")
+        self.address(
+            "admin port listens; loading the first snapshots",
+            "admin_address",
+        )
     }
 
     pub(crate) fn connect_admin(&self) -> Client {

@@ -32,7 +32,9 @@ pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config
         ("server.admin_listen", "127.0.0.1:0".to_owned()),
         ("server.workers", "2".to_owned()),
     ];
-    let mut config = Assembly::read(Some(("rtad.toml", text)), |_| None, &flags).unwrap().config;
+    let mut config = Assembly::read(Some(("rtad.toml", text)), |_| None, &flags)
+        .unwrap()
+        .config;
     config.store.poll_interval = poll_interval;
     // A busy machine may delay a worker, and sync even more, for longer than the defaults.
     config.server.max_wait = Duration::from_secs(3600);
@@ -52,7 +54,10 @@ impl From<Assembly> for Served {
 impl From<Config> for Served {
     fn from(config: Config) -> Self {
         assert!(config.platforms.is_empty(), "their platforms must be built");
-        Self(Assembly { config, platforms: Vec::new() })
+        Self(Assembly {
+            config,
+            platforms: Vec::new(),
+        })
     }
 }
 
@@ -73,7 +78,12 @@ impl Server {
             .unwrap();
         let running = runtime.block_on(start(assembly, reread)).unwrap();
         let admin = Client::connect(running.admin_address);
-        Self { running, admin, runtime, file }
+        Self {
+            running,
+            admin,
+            runtime,
+            file,
+        }
     }
 
     /// Connects to the decision port.
@@ -125,7 +135,9 @@ impl Server {
 
     /// Starts a drain; the thread ends with it.
     pub(crate) fn drain(self) -> JoinHandle<()> {
-        let Self { running, runtime, .. } = self;
+        let Self {
+            running, runtime, ..
+        } = self;
         std::thread::spawn(move || runtime.block_on(running.drain()))
     }
 
@@ -140,14 +152,18 @@ impl Server {
 
     /// Generation being served; 0 = none.
     pub(crate) fn generation(&self, audience: &str) -> u64 {
-        self.snapshot(audience).map_or(0, |snapshot| snapshot.manifest().generation())
+        self.snapshot(audience)
+            .map_or(0, |snapshot| snapshot.manifest().generation())
     }
 
     /// The audience's part of `/v1/status`; null if it is not served.
     pub(crate) fn status(&mut self, audience: &str) -> Value {
         let status = self.connect_admin().get("/v1/status").ok();
         let all = status["audiences"].as_array().unwrap();
-        all.iter().find(|one| one["name"] == audience).cloned().unwrap_or_default()
+        all.iter()
+            .find(|one| one["name"] == audience)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Result and error of the last poll, from `/v1/status`.
@@ -168,11 +184,17 @@ impl Server {
 
     /// `rtad_sync_total` of the audience and result, as a scraper reads it.
     pub(crate) fn sync_count(&mut self, audience: &str, result: &str) -> u64 {
-        self.metric(&format!("rtad_sync_total{{audience=\"{audience}\",result=\"{result}\"}}"))
+        self.metric(&format!(
+            "rtad_sync_total{{audience=\"{audience}\",result=\"{result}\"}}"
+        ))
     }
 }
 
 /// Addresses of the chunks' filters; equal addresses mean shared chunks.
 pub(crate) fn filter_addresses(snapshot: &Snapshot) -> Vec<*const u8> {
-    snapshot.chunks().iter().map(|chunk: &Arc<Chunk>| chunk.filters().as_ptr()).collect()
+    snapshot
+        .chunks()
+        .iter()
+        .map(|chunk: &Arc<Chunk>| chunk.filters().as_ptr())
+        .collect()
 }

@@ -41,7 +41,9 @@ fn change(say: impl Fn(&mut Change, DeviceKey), keys: &[DeviceKey]) -> Change {
 
 /// The answer for a device; `None` if the audience is unavailable.
 fn answer(server: &Server, audience: &str, key: &DeviceKey) -> Option<bool> {
-    let answer = server.connect().get(&format!("/v1/check/{audience}/{}", hex(key)));
+    let answer = server
+        .connect()
+        .get(&format!("/v1/check/{audience}/{}", hex(key)));
     (answer.status == 200).then(|| answer.ok()["member"] == true)
 }
 
@@ -51,7 +53,11 @@ impl Site {
         depot.publish(AUDIENCE, &members(1), &Spec::small());
         depot.publish(OTHER, &members(2), &Spec::small());
         let web = FileServer::serve(&depot.root);
-        Self { depot, web, folder: tempfile::tempdir().unwrap() }
+        Self {
+            depot,
+            web,
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn start(&self, cache: Option<&Path>) -> Server {
@@ -79,24 +85,37 @@ fn slow_download_delays_no_kill_switch_no_erasure_and_no_other_audience() {
     site.web.misbehave(Fault::Trickle, "chunks/");
     site.depot.publish(AUDIENCE, &new, &Spec::small());
     let before = site.web.requests("old_users/chunks/");
-    wait_until("the download", || site.web.requests("old_users/chunks/") > before);
+    wait_until("the download", || {
+        site.web.requests("old_users/chunks/") > before
+    });
 
     site.depot.append(OTHER, change(Change::add, &new[..1]));
-    wait_until("another audience", || answer(&server, OTHER, &new[0]) == Some(true));
-    site.depot.append(AUDIENCE, change(Change::entomb, &old[..1]));
-    wait_until("the erasure", || answer(&server, AUDIENCE, &old[0]) == Some(false));
+    wait_until("another audience", || {
+        answer(&server, OTHER, &new[0]) == Some(true)
+    });
+    site.depot
+        .append(AUDIENCE, change(Change::entomb, &old[..1]));
+    wait_until("the erasure", || {
+        answer(&server, AUDIENCE, &old[0]) == Some(false)
+    });
     for _ in 0..2 {
         site.depot.set(AUDIENCE, State::Disabled, None);
-        wait_until("it is disabled", || answer(&server, AUDIENCE, &old[1]).is_none());
+        wait_until("it is disabled", || {
+            answer(&server, AUDIENCE, &old[1]).is_none()
+        });
         site.depot.set(AUDIENCE, State::Live, None);
-        wait_until("it is enabled", || answer(&server, AUDIENCE, &old[1]) == Some(true));
+        wait_until("it is enabled", || {
+            answer(&server, AUDIENCE, &old[1]) == Some(true)
+        });
     }
     assert_eq!(server.generation(AUDIENCE), 1);
 
     site.web.behave();
     wait_until("the next", || server.generation(AUDIENCE) == 2);
     site.depot.set(AUDIENCE, State::Disabled, None);
-    wait_until("it is disabled", || answer(&server, AUDIENCE, &new[1]).is_none());
+    wait_until("it is disabled", || {
+        answer(&server, AUDIENCE, &new[1]).is_none()
+    });
 }
 
 #[test]
@@ -107,15 +126,25 @@ fn older_current_undoes_no_erasure_of_a_load_that_fails() {
     site.web.misbehave(Fault::Gate, "chunks/");
     let loads = site.web.requests("old_users/manifests/");
     site.depot.publish(AUDIENCE, &members(3), &Spec::small());
-    wait_until("the load", || site.web.requests("old_users/manifests/") > loads);
+    wait_until("the load", || {
+        site.web.requests("old_users/manifests/") > loads
+    });
     let before = site.depot.files(AUDIENCE)["CURRENT"].clone();
-    site.depot.append(AUDIENCE, change(Change::entomb, &old[..1]));
-    wait_until("the erasure", || answer(&server, AUDIENCE, &old[0]) == Some(false));
+    site.depot
+        .append(AUDIENCE, change(Change::entomb, &old[..1]));
+    wait_until("the erasure", || {
+        answer(&server, AUDIENCE, &old[0]) == Some(false)
+    });
 
     site.depot.put(AUDIENCE, "CURRENT", Some(&before));
-    site.web.misbehave(Fault::Status("404 Not Found", ""), "chunks/");
-    wait_until("the load fails", || server.sync_count(AUDIENCE, "not_found") > 0);
-    wait_until("the older one is read", || server.sync_count(AUDIENCE, "stale") > 0);
+    site.web
+        .misbehave(Fault::Status("404 Not Found", ""), "chunks/");
+    wait_until("the load fails", || {
+        server.sync_count(AUDIENCE, "not_found") > 0
+    });
+    wait_until("the older one is read", || {
+        server.sync_count(AUDIENCE, "stale") > 0
+    });
     assert_eq!(answer(&server, AUDIENCE, &old[0]), Some(false));
 }
 
@@ -126,13 +155,18 @@ fn generation_expires_between_polls() {
     // A busy machine may take longer to start a server than the generation is valid.
     let answering = |valid_seconds: &u64| {
         let expires_unix_seconds = Some(now_unix_seconds() + valid_seconds);
-        let spec = Spec { expires_unix_seconds, ..Spec::small() };
+        let spec = Spec {
+            expires_unix_seconds,
+            ..Spec::small()
+        };
         depot.publish(AUDIENCE, &members(1), &spec);
         let server = Server::start(config(depot.url(), CONFIG, NEVER));
         (answer(&server, AUDIENCE, &members(1)[0]) == Some(true)).then_some(server)
     };
     let server = [4, 20, 200].iter().find_map(answering).unwrap();
-    wait_until("it expires", || answer(&server, AUDIENCE, &members(1)[0]).is_none());
+    wait_until("it expires", || {
+        answer(&server, AUDIENCE, &members(1)[0]).is_none()
+    });
     assert_eq!(answer(&server, OTHER, &members(2)[0]), Some(true));
 }
 
@@ -152,7 +186,11 @@ fn warm_cache_is_served_within_seconds_while_the_store_is_slow() {
         }
         let begun = Instant::now();
         let mut server = Server::start(config);
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            begun.elapsed()
+        );
         assert!(server.is_ready());
         assert_eq!(server.generation(AUDIENCE), 1, "{fault:?}");
         assert_eq!(answer(&server, AUDIENCE, &members(1)[0]), Some(true));
@@ -170,13 +208,26 @@ fn refused_generations_leave_no_layers() {
     depot.append(AUDIENCE, change(Change::add, &members(9)[..3]));
     let mut limited = config(depot.url(), CONFIG, NEVER);
     limited.store.max_snapshot_size = depot.manifest(AUDIENCE).size_bytes() + 10_000;
-    let servers = [Server::start(config(depot.url(), CONFIG, NEVER)), Server::start(limited)];
+    let servers = [
+        Server::start(config(depot.url(), CONFIG, NEVER)),
+        Server::start(limited),
+    ];
     for round in 0..6 {
-        depot.publish(AUDIENCE, &keys(20 + round, 4000, |shard| shard), &Spec::small());
+        depot.publish(
+            AUDIENCE,
+            &keys(20 + round, 4000, |shard| shard),
+            &Spec::small(),
+        );
         for from in 0..3 {
-            depot.append(AUDIENCE, change(Change::add, &members(9)[10 * from..10 * from + 5]));
+            depot.append(
+                AUDIENCE,
+                change(Change::add, &members(9)[10 * from..10 * from + 5]),
+            );
         }
-        depot.append(AUDIENCE, change(Change::entomb, &members(1)[..=round as usize]));
+        depot.append(
+            AUDIENCE,
+            change(Change::entomb, &members(1)[..=round as usize]),
+        );
         let chunk = depot.manifest(AUDIENCE).chunks()[0].digest;
         depot.put(AUDIENCE, &format!("chunks/{chunk}.chunk"), None);
         for server in &servers {
@@ -186,7 +237,10 @@ fn refused_generations_leave_no_layers() {
             let layers = snapshot.overlay().layers();
             assert!(layers <= 6, "{layers} in round {round}");
             // Erasures apply although the generation is refused.
-            assert_eq!(answer(server, AUDIENCE, &members(1)[round as usize]), Some(false));
+            assert_eq!(
+                answer(server, AUDIENCE, &members(1)[round as usize]),
+                Some(false)
+            );
         }
     }
 }
@@ -206,10 +260,15 @@ fn appends_apply_to_the_served_generation_and_do_not_retry_a_corrupt_one() {
     site.web.behave();
     for key in &members(4)[..24] {
         site.depot.append(AUDIENCE, change(Change::add, &[*key]));
-        wait_until("the append", || answer(&server, AUDIENCE, key) == Some(true));
+        wait_until("the append", || {
+            answer(&server, AUDIENCE, key) == Some(true)
+        });
     }
-    site.depot.append(AUDIENCE, change(Change::entomb, &members(1)[..1]));
-    wait_until("the erasure", || answer(&server, AUDIENCE, &members(1)[0]) == Some(false));
+    site.depot
+        .append(AUDIENCE, change(Change::entomb, &members(1)[..1]));
+    wait_until("the erasure", || {
+        answer(&server, AUDIENCE, &members(1)[0]) == Some(false)
+    });
     assert_eq!(server.generation(AUDIENCE), 1);
     // Loads at polls 1, 2, 4, 8, 16, 32 and 64.
     let loads = site.web.requests(&chunk);
@@ -240,7 +299,9 @@ fn reload_is_recorded_although_its_caller_hangs_up() {
     let site = Site::new();
     // Polls never come: only the reload reads from the store.
     let mut server = site.start_polling(None, NEVER);
-    server.reload(Err::<rtad::config::Config, _>("nonsense".to_owned())).unwrap_err();
+    server
+        .reload(Err::<rtad::config::Config, _>("nonsense".to_owned()))
+        .unwrap_err();
     assert_eq!(server.metric("rtad_config_last_reload_successful"), 0);
     site.web.misbehave(Fault::Gate, "CURRENT");
     let text = format!("{CONFIG}[[strategy]]\nname = \"t\"\nexclude = [\"vip\"]\n");
@@ -249,8 +310,12 @@ fn reload_is_recorded_although_its_caller_hangs_up() {
         use std::io::Write as _;
         let mut caller = std::net::TcpStream::connect(server.admin_address()).unwrap();
         // A reset: a client that only closes its side may await the answer.
-        socket2::SockRef::from(&caller).set_linger(Some(Duration::ZERO)).unwrap();
-        caller.write_all(b"POST /v1/reload HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        socket2::SockRef::from(&caller)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        caller
+            .write_all(b"POST /v1/reload HTTP/1.1\r\nhost: a\r\n\r\n")
+            .unwrap();
         wait_until("the reload polls the store", || site.web.is_gate_used());
     }
     site.web.behave();
@@ -271,13 +336,23 @@ fn reload_is_answered_during_loads() {
     let server = Server::start(with(only));
     site.web.misbehave(Fault::Gate, "chunks/");
     site.depot.publish(AUDIENCE, &members(3), &Spec::small());
-    wait_until("the load", || site.web.requests("old_users/manifests/2.json") > 0);
+    wait_until("the load", || {
+        site.web.requests("old_users/manifests/2.json") > 0
+    });
     server.write_config(Ok(with(CONFIG)));
-    assert_eq!(server.connect_admin().post("/v1/reload", "").ok()["reloaded"], true);
-    assert_eq!((server.generation(AUDIENCE), server.generation(OTHER)), (1, 0));
+    assert_eq!(
+        server.connect_admin().post("/v1/reload", "").ok()["reloaded"],
+        true
+    );
+    assert_eq!(
+        (server.generation(AUDIENCE), server.generation(OTHER)),
+        (1, 0)
+    );
     assert_eq!(server.catalog().strategies().len(), 1);
     site.web.behave();
-    wait_until("both", || (server.generation(AUDIENCE), server.generation(OTHER)) == (2, 1));
+    wait_until("both", || {
+        (server.generation(AUDIENCE), server.generation(OTHER)) == (2, 1)
+    });
 }
 
 /// While nothing is served, there are no requests to delay.

@@ -65,7 +65,11 @@ fn pod_started_after_deletion_does_not_answer() {
     std::fs::write(live, "{").unwrap();
     for cache in [cache.path(), other.path()] {
         let server = start(&depot, cache);
-        assert_eq!(answers(&mut server.connect()), None, "the cache has the deletion");
+        assert_eq!(
+            answers(&mut server.connect()),
+            None,
+            "the cache has the deletion"
+        );
     }
 }
 
@@ -77,8 +81,17 @@ fn readiness_does_not_wait_for_deleted_audiences() {
     depot.publish("other", &members(), &Spec::small());
     depot.delete(AUDIENCE);
     let mut config = config(depot.url(), "", OFTEN);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(rtad::serve::find_audiences(&mut config)).unwrap();
-    let names: Vec<_> = config.audiences.iter().map(|audience| audience.name.to_string()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(rtad::serve::find_audiences(&mut config))
+        .unwrap();
+    let names: Vec<_> = config
+        .audiences
+        .iter()
+        .map(|audience| audience.name.to_string())
+        .collect();
     assert_eq!(names, ["other"]);
 }

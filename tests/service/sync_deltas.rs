@@ -28,7 +28,11 @@ fn adding(keys: &[DeviceKey]) -> Change {
 }
 
 fn count(client: &mut Client, keys: &[DeviceKey]) -> usize {
-    client.members(AUDIENCE, keys).into_iter().filter(|member| *member).count()
+    client
+        .members(AUDIENCE, keys)
+        .into_iter()
+        .filter(|member| *member)
+        .count()
 }
 
 fn metric(server: &Server, line: &str) -> f64 {
@@ -43,23 +47,40 @@ fn metric(server: &Server, line: &str) -> f64 {
 #[test]
 fn append_fetches_only_the_delta_and_shares_filters() {
     let depot = Depot::new();
-    let (members, new) = (keys(1, 200_000, |shard| shard), keys(2, 1000, |shard| shard));
+    let (members, new) = (
+        keys(1, 200_000, |shard| shard),
+        keys(2, 1000, |shard| shard),
+    );
     depot.publish(AUDIENCE, &members, &Spec::small());
     let web = FileServer::serve(&depot.root);
     let mut server = Server::start(config(&web.url(), CONFIG, NEVER));
     let mut client = server.connect();
     assert!(count(&mut client, &new) < 10);
-    let before = (filter_addresses(&server.snapshot(AUDIENCE).unwrap()), web.sent_bytes());
+    let before = (
+        filter_addresses(&server.snapshot(AUDIENCE).unwrap()),
+        web.sent_bytes(),
+    );
 
     depot.append(AUDIENCE, adding(&new));
     server.poll();
 
     assert_eq!(count(&mut client, &new), 1000);
     assert_eq!(client.decide(&new[..1])[0], (false, "member".to_owned()));
-    assert!(client.members_binary(AUDIENCE, &new).into_iter().all(|member| member));
-    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), before.0);
+    assert!(
+        client
+            .members_binary(AUDIENCE, &new)
+            .into_iter()
+            .all(|member| member)
+    );
+    assert_eq!(
+        filter_addresses(&server.snapshot(AUDIENCE).unwrap()),
+        before.0
+    );
     let fetched = web.sent_bytes() - before.1;
-    assert!((16_000..24_000).contains(&fetched), "{fetched} bytes for 1,000 ids");
+    assert!(
+        (16_000..24_000).contains(&fetched),
+        "{fetched} bytes for 1,000 ids"
+    );
     assert_eq!(server.sync_count(AUDIENCE, "ok"), 2);
     let deltas = &server.status(AUDIENCE)["snapshot"]["deltas"];
     assert_eq!(
@@ -67,11 +88,17 @@ fn append_fetches_only_the_delta_and_shares_filters() {
         (&2.into(), &1000.into(), &"live".into())
     );
     assert_eq!(
-        metric(&server, "rtad_delta_keys{audience=\"old_users\",change=\"added\"}") as u64,
+        metric(
+            &server,
+            "rtad_delta_keys{audience=\"old_users\",change=\"added\"}"
+        ) as u64,
         1000
     );
     assert!(
-        metric(&server, "rtad_delta_appended_timestamp_seconds{audience=\"old_users\"}") > 1.7e9
+        metric(
+            &server,
+            "rtad_delta_appended_timestamp_seconds{audience=\"old_users\"}"
+        ) > 1.7e9
     );
 
     // No change: only a 304, once two writes cannot share the tag any more.
@@ -88,7 +115,14 @@ fn audience_of_a_window_is_polled_more_often() {
     let depot = Depot::new();
     let members = keys(1, 100, |shard| shard);
     depot.publish("nightly", &members, &Spec::small());
-    depot.publish("clicked", &members, &Spec { is_from_window: true, ..Spec::small() });
+    depot.publish(
+        "clicked",
+        &members,
+        &Spec {
+            is_from_window: true,
+            ..Spec::small()
+        },
+    );
     let names = "[[audience]]\nname = \"nightly\"\n[[audience]]\nname = \"clicked\"\n";
     let server = Server::start(config(depot.url(), names, Duration::from_secs(4)));
     let polls = |metrics: &str, audience: &str| {
@@ -108,9 +142,15 @@ fn audience_of_a_window_is_polled_more_often() {
 #[ignore = "100 million keys: 5 GB of memory and a minute in release; the full_size suite runs it"]
 fn pod_with_100_million_keys_fetches_changes_within_two_polls() {
     let (depot, poll) = (Depot::new(), Duration::from_secs(5));
-    let (mut members, new) = (keys(1, 100_000_000, |shard| shard), keys(2, 1000, |shard| shard));
+    let (mut members, new) = (
+        keys(1, 100_000_000, |shard| shard),
+        keys(2, 1000, |shard| shard),
+    );
     let shards_per_chunk = shards_per_chunk(&Spec::small().filter, members.len() as u64);
-    let spec = Spec { shards_per_chunk, ..Spec::small() };
+    let spec = Spec {
+        shards_per_chunk,
+        ..Spec::small()
+    };
     depot.publish(AUDIENCE, &members, &spec);
     let web = FileServer::serve(&depot.root);
     let mut server = Server::start(config(&web.url(), CONFIG, poll));
@@ -135,12 +175,18 @@ fn pod_with_100_million_keys_fetches_changes_within_two_polls() {
     let old = depot.manifest(AUDIENCE);
     depot.publish(AUDIENCE, &members, &spec);
     let changed = depot.manifest(AUDIENCE);
-    let changed = changed.chunks().iter().filter(|entry| !old.chunks().contains(entry));
+    let changed = changed
+        .chunks()
+        .iter()
+        .filter(|entry| !old.chunks().contains(entry));
     let changed: Vec<u64> = changed.map(|entry| entry.size_bytes).collect();
     let sent = web.sent_bytes();
     wait_until("the next generation", || server.generation(AUDIENCE) == 2);
     let (rebuilt, chunks) = (web.sent_bytes() - sent, changed.iter().sum::<u64>());
-    assert_eq!((changed.len(), count(&mut client, &members[..1000])), (3, 1000));
+    assert_eq!(
+        (changed.len(), count(&mut client, &members[..1000])),
+        (3, 1000)
+    );
     let manifest = depot.files(AUDIENCE)["manifests/2.json"].len() as u64;
     assert!(
         (chunks..chunks + manifest + 10_000).contains(&rebuilt),
@@ -169,13 +215,19 @@ fn removals_and_tombstones_apply_and_a_build_merges_deltas() {
     depot.append(AUDIENCE, change(Change::entomb, &members[100..200]));
     server.poll();
     assert_eq!(
-        (count(&mut client, &members[..200]), count(&mut client, &members[200..400])),
+        (
+            count(&mut client, &members[..200]),
+            count(&mut client, &members[200..400])
+        ),
         (0, 200)
     );
     depot.append(AUDIENCE, adding(&members[..200]));
     server.poll();
     assert_eq!(
-        (count(&mut client, &members[..100]), count(&mut client, &members[100..200])),
+        (
+            count(&mut client, &members[..100]),
+            count(&mut client, &members[100..200])
+        ),
         (100, 0)
     );
 
@@ -184,18 +236,31 @@ fn removals_and_tombstones_apply_and_a_build_merges_deltas() {
     server.poll();
     assert_eq!(server.generation(AUDIENCE), 2);
     assert_eq!(
-        (count(&mut client, &members[..100]), count(&mut client, &members[100..200])),
+        (
+            count(&mut client, &members[..100]),
+            count(&mut client, &members[100..200])
+        ),
         (100, 0)
     );
     depot.roll_back(AUDIENCE, 1);
     server.poll();
-    assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..200])), (1, 100));
+    assert_eq!(
+        (
+            server.generation(AUDIENCE),
+            count(&mut client, &members[..200])
+        ),
+        (1, 100)
+    );
 }
 
 #[test]
 fn broken_delta_keeps_the_old_state_until_repaired() {
     let depot = Depot::new();
-    let (members, new, newer) = (keys(1, 2000, |s| s), keys(2, 10, |s| s), keys(3, 1000, |s| s));
+    let (members, new, newer) = (
+        keys(1, 2000, |s| s),
+        keys(2, 10, |s| s),
+        keys(3, 1000, |s| s),
+    );
     depot.publish(AUDIENCE, &members, &Spec::small());
     depot.append(AUDIENCE, adding(&new));
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
@@ -219,7 +284,9 @@ fn broken_delta_keeps_the_old_state_until_repaired() {
         let syncs = server.sync_count(AUDIENCE, result);
         depot.put(AUDIENCE, name, damaged);
         // A manual poll ignores the backoff.
-        server.reload(Ok(config(depot.url(), CONFIG, NEVER))).unwrap();
+        server
+            .reload(Ok(config(depot.url(), CONFIG, NEVER)))
+            .unwrap();
         assert!(
             server.sync_count(AUDIENCE, result) > syncs,
             "{result}: {:?}",
@@ -227,12 +294,20 @@ fn broken_delta_keeps_the_old_state_until_repaired() {
         );
         let (_, error) = server.last_sync(AUDIENCE);
         assert!(error.contains(name), "{error}");
-        let served =
-            (count(&mut client, &new), count(&mut client, &members), count(&mut client, &newer));
-        assert!(served.0 == 10 && served.1 == 2000 && served.2 < 10, "{served:?}");
+        let served = (
+            count(&mut client, &new),
+            count(&mut client, &members),
+            count(&mut client, &newer),
+        );
+        assert!(
+            served.0 == 10 && served.1 == 2000 && served.2 < 10,
+            "{served:?}"
+        );
         depot.put(AUDIENCE, name, Some(bytes));
     }
-    server.reload(Ok(config(depot.url(), CONFIG, NEVER))).unwrap();
+    server
+        .reload(Ok(config(depot.url(), CONFIG, NEVER)))
+        .unwrap();
     assert_eq!(count(&mut client, &newer), 1000);
 }
 
@@ -256,7 +331,10 @@ fn cache_serves_its_deltas_or_nothing() {
 
     let server = Server::start(with_cache(depot.url()));
     let mut client = server.connect();
-    assert_eq!((count(&mut client, &new), count(&mut client, &members[..10])), (100, 0));
+    assert_eq!(
+        (count(&mut client, &new), count(&mut client, &members[..10])),
+        (100, 0)
+    );
     assert_eq!(count(&mut client, &members), 1990);
 
     // A pod without the tombstones would serve erased devices: so it serves nothing.
@@ -266,15 +344,20 @@ fn cache_serves_its_deltas_or_nothing() {
         .filter(|path| path.extension().is_some_and(|kind| kind == "delta"))
         .collect();
     assert_eq!(deltas.len(), 2);
-    let tombstones =
-        deltas.iter().find(|path| std::fs::metadata(path).unwrap().len() == 64 + 160).unwrap();
+    let tombstones = deltas
+        .iter()
+        .find(|path| std::fs::metadata(path).unwrap().len() == 64 + 160)
+        .unwrap();
     std::fs::remove_file(tombstones).unwrap();
     let mut server = Server::start(with_cache(depot.url()));
     assert!(!server.is_ready());
     std::fs::remove_file(&depot.root).unwrap();
     std::fs::rename(&elsewhere, &depot.root).unwrap();
     server.poll();
-    assert_eq!((server.is_ready(), count(&mut server.connect(), &members)), (true, 1990));
+    assert_eq!(
+        (server.is_ready(), count(&mut server.connect(), &members)),
+        (true, 1990)
+    );
 }
 
 #[test]
@@ -296,7 +379,10 @@ fn disabled_expired_or_deleted_audience_is_unavailable() {
         depot.set(AUDIENCE, state, ends);
         server.poll();
         assert_eq!(client.get(&path).status, status, "{state:?}, {ends:?}");
-        assert_eq!(server.status(AUDIENCE)["snapshot"]["deltas"]["state"], state.as_str());
+        assert_eq!(
+            server.status(AUDIENCE)["snapshot"]["deltas"]["state"],
+            state.as_str()
+        );
         assert_eq!(server.status(AUDIENCE)["available"], status == 200);
         // Readiness stays.
         assert!(server.is_ready());
@@ -305,19 +391,33 @@ fn disabled_expired_or_deleted_audience_is_unavailable() {
     let mut late = Server::start(config(depot.url(), CONFIG, NEVER));
     assert!(!late.is_ready());
     let (result, error) = late.last_sync(AUDIENCE);
-    assert_eq!((result.as_str(), error.contains("was deleted")), ("not_found", true), "{error}");
+    assert_eq!(
+        (result.as_str(), error.contains("was deleted")),
+        ("not_found", true),
+        "{error}"
+    );
     // A new publish is served.
     depot.publish(AUDIENCE, &members, &Spec::small());
     for server in [&server, &late] {
         server.poll();
-        assert_eq!((server.connect().get(&path).status, server.generation(AUDIENCE)), (200, 2));
+        assert_eq!(
+            (
+                server.connect().get(&path).status,
+                server.generation(AUDIENCE)
+            ),
+            (200, 2)
+        );
     }
 }
 
 #[test]
 fn deltas_apply_to_both_generations_during_rolling() {
     let (depot, cache) = (Depot::new(), tempfile::tempdir().unwrap());
-    let (old, other, new) = (keys(1, 9000, |s| s), keys(2, 9000, |s| s), keys(3, 100, |s| s));
+    let (old, other, new) = (
+        keys(1, 9000, |s| s),
+        keys(2, 9000, |s| s),
+        keys(3, 100, |s| s),
+    );
     depot.publish(AUDIENCE, &old, &Spec::small());
     depot.append(AUDIENCE, adding(&new));
     depot.append(AUDIENCE, change(Change::remove, &old[..100]));
@@ -326,13 +426,19 @@ fn deltas_apply_to_both_generations_during_rolling() {
     config.store.swap = rtad::sync::SwapMode::Rolling;
     let server = Server::start(config);
     let mut client = server.connect();
-    assert_eq!((count(&mut client, &new), count(&mut client, &old[..100])), (100, 0));
+    assert_eq!(
+        (count(&mut client, &new), count(&mut client, &old[..100])),
+        (100, 0)
+    );
 
     // A generation without common chunks.
     depot.publish(AUDIENCE, &other, &Spec::small());
     server.poll();
     assert_eq!(server.generation(AUDIENCE), 2);
-    assert_eq!((count(&mut client, &new), count(&mut client, &other)), (100, 9000));
+    assert_eq!(
+        (count(&mut client, &new), count(&mut client, &other)),
+        (100, 9000)
+    );
     assert!(count(&mut client, &old[..100]) == 0 && count(&mut client, &old[100..1000]) < 10);
 
     // A rollback, with more deltas during it.
@@ -340,8 +446,20 @@ fn deltas_apply_to_both_generations_during_rolling() {
     depot.roll_back(AUDIENCE, 1);
     server.poll();
     assert_eq!(server.generation(AUDIENCE), 1);
-    assert_eq!((count(&mut client, &new[..50]), count(&mut client, &new[50..])), (0, 50));
-    assert_eq!((count(&mut client, &old[..100]), count(&mut client, &old[100..])), (0, 8900));
+    assert_eq!(
+        (
+            count(&mut client, &new[..50]),
+            count(&mut client, &new[50..])
+        ),
+        (0, 50)
+    );
+    assert_eq!(
+        (
+            count(&mut client, &old[..100]),
+            count(&mut client, &old[100..])
+        ),
+        (0, 8900)
+    );
     assert!(metric(&server, "rtad_snapshot_mixed{audience=\"old_users\"}") < 1.0);
 }
 
@@ -353,22 +471,45 @@ fn deltas_of_an_unloadable_generation_apply_to_the_served_one() {
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
     let mut client = server.connect();
     depot.publish(AUDIENCE, &members[..1900], &Spec::small());
-    let old: Vec<_> =
-        server.snapshot(AUDIENCE).unwrap().chunks().iter().map(|chunk| *chunk.digest()).collect();
+    let old: Vec<_> = server
+        .snapshot(AUDIENCE)
+        .unwrap()
+        .chunks()
+        .iter()
+        .map(|chunk| *chunk.digest())
+        .collect();
     let missing = depot.manifest(AUDIENCE);
-    let missing = missing.chunks().iter().find(|entry| !old.contains(&entry.digest)).unwrap();
+    let missing = missing
+        .chunks()
+        .iter()
+        .find(|entry| !old.contains(&entry.digest))
+        .unwrap();
     let file = format!("chunks/{}.chunk", missing.digest);
     depot.put(AUDIENCE, &file, None);
 
     depot.append(AUDIENCE, change(Change::entomb, &members[..10]));
     depot.append(AUDIENCE, adding(&new));
     server.poll();
-    assert_eq!((server.generation(AUDIENCE), server.sync_count(AUDIENCE, "not_found")), (1, 1));
-    assert_eq!((count(&mut client, &members[..10]), count(&mut client, &new)), (0, 100));
+    assert_eq!(
+        (
+            server.generation(AUDIENCE),
+            server.sync_count(AUDIENCE, "not_found")
+        ),
+        (1, 1)
+    );
+    assert_eq!(
+        (count(&mut client, &members[..10]), count(&mut client, &new)),
+        (0, 100)
+    );
     assert_eq!(count(&mut client, &members[10..]), 1990);
     depot.set(AUDIENCE, State::Disabled, None);
     server.poll();
-    assert_eq!(client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(&members[20]))).status, 503);
+    assert_eq!(
+        client
+            .get(&format!("/v1/check/{AUDIENCE}/{}", hex(&members[20])))
+            .status,
+        503
+    );
 
     depot.set(AUDIENCE, State::Live, None);
     server.poll();
@@ -379,7 +520,13 @@ fn deltas_of_an_unloadable_generation_apply_to_the_served_one() {
     let newest = depot.files(AUDIENCE)["CURRENT"].clone();
     depot.put(AUDIENCE, "CURRENT", Some(&stale));
     server.poll();
-    assert_eq!((server.sync_count(AUDIENCE, "stale"), count(&mut client, &members[..20])), (1, 0));
+    assert_eq!(
+        (
+            server.sync_count(AUDIENCE, "stale"),
+            count(&mut client, &members[..20])
+        ),
+        (1, 0)
+    );
     depot.put(AUDIENCE, "CURRENT", Some(&newest));
 
     // The next generation has them merged, but cannot be loaded either.
@@ -390,17 +537,30 @@ fn deltas_of_an_unloadable_generation_apply_to_the_served_one() {
     depot.publish_merged(AUDIENCE, &merged, &Spec::small());
     let next = depot.manifest(AUDIENCE);
     assert_eq!(next.generation(), 3);
-    let lost = next.chunks().iter().find(|entry| !old.contains(&entry.digest)).unwrap();
+    let lost = next
+        .chunks()
+        .iter()
+        .find(|entry| !old.contains(&entry.digest))
+        .unwrap();
     let lost = format!("chunks/{}.chunk", lost.digest);
     let next_bytes = depot.files(AUDIENCE)[&lost].clone();
     depot.put(AUDIENCE, &lost, None);
     server.poll();
     assert_eq!(server.generation(AUDIENCE), 1);
-    assert_eq!((count(&mut client, &members[..30]), count(&mut client, &new)), (0, 100));
+    assert_eq!(
+        (count(&mut client, &members[..30]), count(&mut client, &new)),
+        (0, 100)
+    );
 
     depot.put(AUDIENCE, &lost, Some(&next_bytes));
     server.poll();
-    assert_eq!((server.generation(AUDIENCE), count(&mut client, &members[..30])), (3, 0));
+    assert_eq!(
+        (
+            server.generation(AUDIENCE),
+            count(&mut client, &members[..30])
+        ),
+        (3, 0)
+    );
     assert_eq!(count(&mut client, &new), 100);
 }
 
@@ -422,7 +582,10 @@ fn disabled_or_expired_audience_is_unavailable_although_a_delta_cannot_be_read()
         depot.append(AUDIENCE, adding(&new));
         depot.set(AUDIENCE, state, ends);
         let files = depot.files(AUDIENCE);
-        let (name, bytes) = files.iter().find(|(name, _)| name.ends_with(".delta")).unwrap();
+        let (name, bytes) = files
+            .iter()
+            .find(|(name, _)| name.ends_with(".delta"))
+            .unwrap();
         depot.put(AUDIENCE, name, None);
         for _ in 0..2 {
             server.poll();
@@ -452,6 +615,9 @@ fn disabled_or_expired_audience_is_unavailable_although_a_delta_cannot_be_read()
         assert_eq!(status(&server), 503, "{state:?}, {ends:?}");
         depot.put(AUDIENCE, name, Some(bytes));
         server.poll();
-        assert_eq!((status(&server), count(&mut server.connect(), &new)), (200, 100));
+        assert_eq!(
+            (status(&server), count(&mut server.connect(), &new)),
+            (200, 100)
+        );
     }
 }

@@ -39,7 +39,12 @@ struct Damage {
 
 impl Damage {
     fn new(name: impl Into<String>, result: &'static str, words: impl Into<String>) -> Self {
-        Self { name: name.into(), files: Vec::new(), result, words: words.into() }
+        Self {
+            name: name.into(),
+            files: Vec::new(),
+            result,
+            words: words.into(),
+        }
     }
 
     fn file(mut self, path: &str, bytes: impl Into<Vec<u8>>) -> Self {
@@ -54,9 +59,14 @@ impl Damage {
 
     /// Replaces the manifest and updates `CURRENT`.
     fn manifest(self, candidate: &Candidate, bytes: Vec<u8>) -> Self {
-        let current =
-            Current::new(candidate.current.sequence, candidate.generation(), &bytes, None);
-        self.file(&candidate.manifest_path(), bytes).file("CURRENT", current.to_bytes())
+        let current = Current::new(
+            candidate.current.sequence,
+            candidate.generation(),
+            &bytes,
+            None,
+        );
+        self.file(&candidate.manifest_path(), bytes)
+            .file("CURRENT", current.to_bytes())
     }
 }
 
@@ -119,14 +129,22 @@ impl Bench {
         change(&mut config);
         let server = Server::start(config);
         let client = server.connect();
-        Self { depot, server, client, sets }
+        Self {
+            depot,
+            server,
+            client,
+            sets,
+        }
     }
 
     /// Publishes the next generation without a poll.
     fn publish(&self) -> Candidate {
         let generation = self.depot.current(AUDIENCE).unwrap().generation + 1;
         let set = &self.sets[(generation as usize + 1) % 2];
-        assert_eq!(self.depot.publish(AUDIENCE, set, &Spec::small()), generation);
+        assert_eq!(
+            self.depot.publish(AUDIENCE, set, &Spec::small()),
+            generation
+        );
         let current = self.depot.current(AUDIENCE).unwrap();
         Candidate {
             current,
@@ -139,13 +157,26 @@ impl Bench {
     #[track_caller]
     fn assert_serves(&mut self, generation: u64, context: &str) {
         assert_eq!(self.server.generation(AUDIENCE), generation, "{context}");
-        assert_eq!(self.server.status(AUDIENCE)["snapshot"]["generation"], generation, "{context}");
+        assert_eq!(
+            self.server.status(AUDIENCE)["snapshot"]["generation"],
+            generation,
+            "{context}"
+        );
         let members = &self.sets[(generation as usize + 1) % 2];
         let non_members = &self.sets[generation as usize % 2];
-        assert!(self.client.members(AUDIENCE, members).iter().all(|member| *member), "{context}");
+        assert!(
+            self.client
+                .members(AUDIENCE, members)
+                .iter()
+                .all(|member| *member),
+            "{context}"
+        );
         // 600 non-members at a rate of 1 in 10,000.
-        let found =
-            self.client.members_binary(AUDIENCE, non_members).into_iter().filter(|member| *member);
+        let found = self
+            .client
+            .members_binary(AUDIENCE, non_members)
+            .into_iter()
+            .filter(|member| *member);
         assert!(found.count() < 5, "{context}");
         assert!(self.server.is_ready(), "{context}");
     }
@@ -168,7 +199,11 @@ impl Bench {
             "{context}: {error:?} says nothing of {:?}",
             damage.words
         );
-        assert_eq!(self.server.sync_count(AUDIENCE, damage.result), counted + 1, "{context}");
+        assert_eq!(
+            self.server.sync_count(AUDIENCE, damage.result),
+            counted + 1,
+            "{context}"
+        );
         assert_eq!(self.caught_up(), caught_up, "{context}");
         self.assert_serves(served, context);
         for (path, _) in &damage.files {
@@ -189,7 +224,11 @@ impl Bench {
     #[track_caller]
     fn accepts(&mut self, candidate: &Candidate, context: &str) {
         self.server.poll();
-        assert_eq!(self.server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()), "{context}");
+        assert_eq!(
+            self.server.last_sync(AUDIENCE),
+            ("ok".to_owned(), String::new()),
+            "{context}"
+        );
         self.assert_serves(candidate.generation(), context);
     }
 
@@ -199,7 +238,9 @@ impl Bench {
         let mut index = 0;
         loop {
             let candidate = self.publish();
-            let Some(damage) = damages(&candidate).into_iter().nth(index) else { break };
+            let Some(damage) = damages(&candidate).into_iter().nth(index) else {
+                break;
+            };
             self.rejects(&candidate, &damage);
             self.accepts(&candidate, &damage.name);
             index += 1;
@@ -226,30 +267,48 @@ fn pod_recovers_by_polling() {
         other.publish(AUDIENCE, &sets[0], &Spec::small());
         other.publish(AUDIENCE, &sets[1], &Spec::small());
         let current = other.current(AUDIENCE).unwrap();
-        Candidate { current, manifest: other.manifest(AUDIENCE), sound: other.files(AUDIENCE) }
+        Candidate {
+            current,
+            manifest: other.manifest(AUDIENCE),
+            sound: other.files(AUDIENCE),
+        }
     };
     let damaged = candidate.chunk_path(0);
     let mut bytes = candidate.chunk(0).to_vec();
     *bytes.last_mut().unwrap() ^= 1;
-    for (path, sound) in candidate.sound.iter().filter(|(path, _)| *path != "CURRENT") {
+    for (path, sound) in candidate
+        .sound
+        .iter()
+        .filter(|(path, _)| *path != "CURRENT")
+    {
         let bytes = if *path == damaged { &bytes } else { sound };
         depot.put(AUDIENCE, path, Some(bytes));
     }
     depot.put(AUDIENCE, "CURRENT", Some(&candidate.sound["CURRENT"]));
-    wait_until("the damage is noticed", || bench.server.sync_count(AUDIENCE, "digest") >= 3);
+    wait_until("the damage is noticed", || {
+        bench.server.sync_count(AUDIENCE, "digest") >= 3
+    });
     bench.assert_serves(1, "damaged");
 
-    bench.depot.put(AUDIENCE, &damaged, Some(candidate.chunk(0)));
-    wait_until("the repair is noticed", || bench.server.generation(AUDIENCE) == 2);
+    bench
+        .depot
+        .put(AUDIENCE, &damaged, Some(candidate.chunk(0)));
+    wait_until("the repair is noticed", || {
+        bench.server.generation(AUDIENCE) == 2
+    });
     bench.assert_serves(2, "repaired");
 
     // The store disappears and returns.
     let gone = bench.depot.root.with_extension("gone");
     std::fs::rename(&bench.depot.root, &gone).unwrap();
-    wait_until("the loss is noticed", || bench.server.sync_count(AUDIENCE, "store") >= 3);
+    wait_until("the loss is noticed", || {
+        bench.server.sync_count(AUDIENCE, "store") >= 3
+    });
     bench.assert_serves(2, "without a store");
     std::fs::rename(&gone, &bench.depot.root).unwrap();
     let candidate = bench.publish();
-    wait_until("the store is back", || bench.server.generation(AUDIENCE) == candidate.generation());
+    wait_until("the store is back", || {
+        bench.server.generation(AUDIENCE) == candidate.generation()
+    });
     bench.assert_serves(candidate.generation(), "with the store again");
 }

@@ -40,16 +40,31 @@ fn members(seed: u64) -> Vec<DeviceKey> {
 /// Asserts that the audience is unavailable.
 #[track_caller]
 fn assert_unavailable(client: &mut Client, key: &DeviceKey) {
-    client.get(&format!("/v1/check/{AUDIENCE}/{}", hex(key))).problem(503, "not_loaded");
-    assert_eq!(client.post_binary(&format!("/v1/check/{AUDIENCE}"), key.as_bytes()).status, 503);
+    client
+        .get(&format!("/v1/check/{AUDIENCE}/{}", hex(key)))
+        .problem(503, "not_loaded");
+    assert_eq!(
+        client
+            .post_binary(&format!("/v1/check/{AUDIENCE}"), key.as_bytes())
+            .status,
+        503
+    );
     let unavailable = |bid| (bid, "unavailable".to_owned());
-    assert_eq!(client.decide(&[*key]), [unavailable(false), unavailable(true)]);
+    assert_eq!(
+        client.decide(&[*key]),
+        [unavailable(false), unavailable(true)]
+    );
 }
 
 /// Asserts that these are members.
 #[track_caller]
 fn assert_members(client: &mut Client, members: &[DeviceKey]) {
-    assert!(client.members(AUDIENCE, members).into_iter().all(|member| member));
+    assert!(
+        client
+            .members(AUDIENCE, members)
+            .into_iter()
+            .all(|member| member)
+    );
     assert_eq!(
         client.decide(&members[..1]),
         [(false, "member".to_owned()), (false, "member".to_owned())]
@@ -65,10 +80,16 @@ fn starts_and_becomes_ready(url: &str, result: &str, words: &str, repair: impl F
     let found = (answer.status, answer.text());
     assert_eq!(
         (found.0, found.1.as_str()),
-        (503, "not ready: waiting for the first snapshot of old_users\n")
+        (
+            503,
+            "not ready: waiting for the first snapshot of old_users\n"
+        )
     );
     let (found, error) = server.last_sync(AUDIENCE);
-    assert!(found == result && error.contains(words), "{found}: {error:?}, not {words:?}");
+    assert!(
+        found == result && error.contains(words),
+        "{found}: {error:?}, not {words:?}"
+    );
     assert_eq!(server.status(AUDIENCE)["available"], false);
     assert_unavailable(&mut client, &members(1)[0]);
 
@@ -92,10 +113,15 @@ fn pod_starts_without_a_store_and_loads_the_first_publish() {
     // The directory does not exist.
     let depot = Depot::new();
     std::fs::remove_dir(&depot.root).unwrap();
-    starts_and_becomes_ready(depot.url(), "store", "does not exist: check the path", || {
-        std::fs::create_dir(&depot.root).unwrap();
-        depot.publish(AUDIENCE, &members(1), &Spec::small());
-    });
+    starts_and_becomes_ready(
+        depot.url(),
+        "store",
+        "does not exist: check the path",
+        || {
+            std::fs::create_dir(&depot.root).unwrap();
+            depot.publish(AUDIENCE, &members(1), &Spec::small());
+        },
+    );
 }
 
 #[test]
@@ -103,10 +129,18 @@ fn pod_starts_with_a_damaged_store_and_loads_the_repair() {
     let depot = Depot::new();
     depot.publish(AUDIENCE, &members(1), &Spec::small());
     let sound = depot.files(AUDIENCE);
-    let chunk = sound.keys().find(|path| path.starts_with("chunks/")).unwrap();
+    let chunk = sound
+        .keys()
+        .find(|path| path.starts_with("chunks/"))
+        .unwrap();
     let half = &sound[chunk][..sound[chunk].len() / 2];
     for (path, bytes, result, words) in [
-        ("CURRENT", &b"<html>"[..], "format", "old_users/CURRENT: is not valid in version 1"),
+        (
+            "CURRENT",
+            &b"<html>"[..],
+            "format",
+            "old_users/CURRENT: is not valid in version 1",
+        ),
         (
             "manifests/1.json",
             &b"{}"[..],
@@ -164,7 +198,10 @@ fn rollbacks_and_later_publishes_are_followed() {
 fn stale_snapshot_is_unavailable_until_a_fresh_publish() {
     let depot = Depot::new();
     let now = now_unix_seconds();
-    let aged = |seconds| Spec { created_unix_seconds: now - seconds, ..Spec::small() };
+    let aged = |seconds| Spec {
+        created_unix_seconds: now - seconds,
+        ..Spec::small()
+    };
     depot.publish(AUDIENCE, &members(1), &aged(7200));
     let mut server = Server::start(config(depot.url(), CONFIG, NEVER));
     let mut client = server.connect();
@@ -198,14 +235,21 @@ fn served_snapshot_becomes_stale() {
     let snapshot = server.snapshot(AUDIENCE).unwrap();
     wait_until("it is too old", || server.catalog().audiences()[0].is_stale);
     assert_unavailable(&mut client, &members(1)[0]);
-    assert_eq!(filter_addresses(&snapshot), filter_addresses(&server.snapshot(AUDIENCE).unwrap()));
+    assert_eq!(
+        filter_addresses(&snapshot),
+        filter_addresses(&server.snapshot(AUDIENCE).unwrap())
+    );
 }
 
 /// Built two hours ago, valid for this long.
 fn lasting(seconds: u64) -> Spec {
     let created_unix_seconds = now_unix_seconds() - 7200;
     let expires_unix_seconds = Some(created_unix_seconds + seconds);
-    Spec { created_unix_seconds, expires_unix_seconds, ..Spec::small() }
+    Spec {
+        created_unix_seconds,
+        expires_unix_seconds,
+        ..Spec::small()
+    }
 }
 
 fn without_max_age() -> String {
@@ -230,7 +274,9 @@ fn expired_generation_is_not_loaded() {
     depot.publish(AUDIENCE, &members(2), &lasting(9000));
     server.poll();
     assert_members(&mut client, &members(2));
-    let expires = server.status(AUDIENCE)["snapshot"]["expires_unix_seconds"].as_u64().unwrap();
+    let expires = server.status(AUDIENCE)["snapshot"]["expires_unix_seconds"]
+        .as_u64()
+        .unwrap();
     assert!(expires > now_unix_seconds());
     let metrics = server.metrics();
     let gauge =
@@ -241,14 +287,21 @@ fn expired_generation_is_not_loaded() {
     depot.publish(AUDIENCE, &members(3), &lasting(1));
     server.poll();
     assert_eq!(
-        (server.generation(AUDIENCE), server.last_sync(AUDIENCE).0.as_str()),
+        (
+            server.generation(AUDIENCE),
+            server.last_sync(AUDIENCE).0.as_str()
+        ),
         (2, "expired")
     );
     assert_members(&mut client, &members(2));
     depot.publish(AUDIENCE, &members(1), &Spec::small());
     server.poll();
     assert_members(&mut client, &members(1));
-    assert!(server.status(AUDIENCE)["snapshot"].get("expires_unix_seconds").is_none());
+    assert!(
+        server.status(AUDIENCE)["snapshot"]
+            .get("expires_unix_seconds")
+            .is_none()
+    );
     let metrics = server.metrics();
     assert!(metrics.contains(&format!(
         "rtad_snapshot_expires_timestamp_seconds{{audience=\"{AUDIENCE}\"}} NaN"
@@ -279,7 +332,8 @@ fn rejected_manifest_is_retried_with_backoff_and_a_new_one_at_once() {
     read.remove("");
     assert!((2..=5).contains(&read.len()), "{read:?}");
     assert!(
-        read.iter().all(|error| error.starts_with("old_users/manifests/2.json: has ")),
+        read.iter()
+            .all(|error| error.starts_with("old_users/manifests/2.json: has ")),
         "{read:?}"
     );
     assert_members(&mut server.connect(), &members(1));
@@ -350,30 +404,47 @@ exclude = ["others", "old_users"]
     server.reload(with(more)).unwrap();
     let reads = |server: &mut Server| server.sync_count("others", "ok");
     assert_eq!((server.generation("others"), reads(&mut server)), (1, 1));
-    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    assert_eq!(
+        filter_addresses(&server.snapshot(AUDIENCE).unwrap()),
+        loaded
+    );
     let mut client = server.connect();
     assert_members_of_three(&mut client);
 
     // Rejected: invalid config, or a missing required audience.
     let before = server.catalog();
-    let error =
-        server.reload(Err::<Config, _>("rtad.toml: line 1: nonsense".to_owned())).unwrap_err();
+    let error = server
+        .reload(Err::<Config, _>("rtad.toml: line 1: nonsense".to_owned()))
+        .unwrap_err();
     assert_eq!(error, "rtad.toml: line 1: nonsense");
     let missing = "[[audience]]\nname = \"missing\"\n";
     // Loaded, then dropped because the other one is missing.
     depot.publish("extra", &members(4), &Spec::small());
     let extra = "[[audience]]\nname = \"extra\"\n";
-    let error = server.reload(with(&format!("{more}{extra}{missing}"))).unwrap_err();
-    assert!(error.starts_with("audience missing is not in the store: "), "{error}");
-    assert!(std::sync::Arc::ptr_eq(&before, &server.catalog()), "the very catalog is served");
+    let error = server
+        .reload(with(&format!("{more}{extra}{missing}")))
+        .unwrap_err();
+    assert!(
+        error.starts_with("audience missing is not in the store: "),
+        "{error}"
+    );
+    assert!(
+        std::sync::Arc::ptr_eq(&before, &server.catalog()),
+        "the very catalog is served"
+    );
     assert_eq!(server.status("missing"), Value::Null);
     let metrics = server.metrics();
     assert!(metrics.contains("rtad_snapshot_generation{audience=\"others\"} 1"));
-    assert!(!metrics.contains("rtad_snapshot_generation{audience=\"extra\"}"), "it is not served");
+    assert!(
+        !metrics.contains("rtad_snapshot_generation{audience=\"extra\"}"),
+        "it is not served"
+    );
     drop(before);
 
     // An optional audience may appear later.
-    server.reload(with(&format!("{more}{missing}required = false\n"))).unwrap();
+    server
+        .reload(with(&format!("{more}{missing}required = false\n")))
+        .unwrap();
     assert_eq!((server.generation("missing"), server.is_ready()), (0, true));
     depot.publish("missing", &members(3), &Spec::small());
     server.poll();
@@ -381,14 +452,26 @@ exclude = ["others", "old_users"]
 
     // Removed and added again: read again.
     server.reload(with("")).unwrap();
-    assert_eq!((server.generation("others"), server.status("others")), (0, Value::Null));
+    assert_eq!(
+        (server.generation("others"), server.status("others")),
+        (0, Value::Null)
+    );
     let metrics = server.metrics();
     let created = "rtad_snapshot_created_timestamp_seconds{audience=\"others\"} NaN";
-    assert!(metrics.contains(created), "no age metric of an audience that is not served");
-    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    assert!(
+        metrics.contains(created),
+        "no age metric of an audience that is not served"
+    );
+    assert_eq!(
+        filter_addresses(&server.snapshot(AUDIENCE).unwrap()),
+        loaded
+    );
     server.reload(with(more)).unwrap();
     assert_eq!((server.generation("others"), reads(&mut server)), (1, 2));
-    assert_eq!(filter_addresses(&server.snapshot(AUDIENCE).unwrap()), loaded);
+    assert_eq!(
+        filter_addresses(&server.snapshot(AUDIENCE).unwrap()),
+        loaded
+    );
     assert_eq!(server.last_sync(AUDIENCE).0, "unchanged");
     assert!(server.is_ready());
 }
@@ -397,7 +480,10 @@ exclude = ["others", "old_users"]
 fn assert_members_of_three(client: &mut Client) {
     let decisions = client.decide(&members(2)[..1]);
     let not_member = (true, "not_member".to_owned());
-    assert_eq!(decisions, [not_member.clone(), not_member, (false, "member".to_owned())]);
+    assert_eq!(
+        decisions,
+        [not_member.clone(), not_member, (false, "member".to_owned())]
+    );
 }
 
 #[test]
@@ -417,8 +503,10 @@ fn publish_with_one_changed_chunk_reads_one_chunk() {
     server.poll();
     assert_eq!(server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()));
     let new = server.snapshot(AUDIENCE).unwrap();
-    for (index, (old, new)) in
-        filter_addresses(&old).into_iter().zip(filter_addresses(&new)).enumerate()
+    for (index, (old, new)) in filter_addresses(&old)
+        .into_iter()
+        .zip(filter_addresses(&new))
+        .enumerate()
     {
         assert_eq!(old == new, index != 1, "chunk {index}");
     }
@@ -442,7 +530,10 @@ fn pod_without_sync_is_neither_ready_nor_live() {
     // A guard of the thread, as its end drops one.
     let store = Store::open(depot.url()).unwrap();
     drop(Syncer::new(store, plan, server.shared()).alive());
-    let ended = (503, "not ready: the sync thread ended; restart the process\n".to_owned());
+    let ended = (
+        503,
+        "not ready: the sync thread ended; restart the process\n".to_owned(),
+    );
     assert_eq!((probe("/readyz"), probe("/livez")), (ended.clone(), ended));
     assert_members(&mut server.connect(), &members(1));
 }
@@ -462,9 +553,15 @@ fn threads_end_with_the_service() {
     let shows = |series: &str, value| metric(&telemetry.render(), series) == value;
     assert!(shows("rtad_sync_alive", 1.0));
     server.connect().decide(&members(1)[..1]);
-    wait_until("a file is open", || !shows("rtad_log_open_file_age_seconds", 0.0));
+    wait_until("a file is open", || {
+        !shows("rtad_log_open_file_age_seconds", 0.0)
+    });
     drop(server);
     wait_until("the sync thread ends", || shows("rtad_sync_alive", 0.0));
-    wait_until("the admin port closes", || TcpStream::connect(admin).is_err());
-    wait_until("the log's file is closed", || shows("rtad_log_rows_total", 1.0));
+    wait_until("the admin port closes", || {
+        TcpStream::connect(admin).is_err()
+    });
+    wait_until("the log's file is closed", || {
+        shows("rtad_log_rows_total", 1.0)
+    });
 }

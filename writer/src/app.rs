@@ -56,7 +56,9 @@ impl App {
         if self.tokens.are_disabled() && is_cross_site(method, headers, &[]) {
             return Err(ApiError::CrossSite);
         }
-        self.tokens.admit(headers, needed).map_err(|refusal| Self::refused(&refusal, needed))
+        self.tokens
+            .admit(headers, needed)
+            .map_err(|refusal| Self::refused(&refusal, needed))
     }
 
     /// Checks a token in a URL, its scope, and the origin.
@@ -88,18 +90,26 @@ impl App {
         admitted: Result<(), ApiError>,
         answer: impl Future<Output = Result<Response, ApiError>>,
     ) -> Response {
-        let mut counted = CountedRequest { telemetry: &self.telemetry, route, code: CLIENT_CLOSED };
+        let mut counted = CountedRequest {
+            telemetry: &self.telemetry,
+            route,
+            code: CLIENT_CLOSED,
+        };
         let answered = match admitted {
             Ok(()) => {
                 let caught = AssertUnwindSafe(answer).catch_unwind();
                 let answered = tokio::time::timeout(ANSWER_TIMEOUT, caught).await;
-                answered.unwrap_or(Ok(Err(ApiError::NoAnswer))).unwrap_or(Err(ApiError::Internal))
+                answered
+                    .unwrap_or(Ok(Err(ApiError::NoAnswer)))
+                    .unwrap_or(Err(ApiError::Internal))
             }
             Err(refusal) => Err(refusal),
         };
         let mut response = answered.unwrap_or_else(|error| error.into_response());
         if self.draining.load(Ordering::Relaxed) {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         counted.code = response.status().as_u16();
         if let Some(ProblemCode(code)) = response.extensions().get() {
@@ -143,7 +153,8 @@ pub(super) async fn authorize(
         true => Err(ApiError::BadEncoding),
         false => Ok(()),
     });
-    app.run(route, admitted, async { Ok(next.run(request).await) }).await
+    app.run(route, admitted, async { Ok(next.run(request).await) })
+        .await
 }
 
 /// The audience in a path.
@@ -173,7 +184,12 @@ mod tests {
 
     fn add(text: &str) -> WriteRequest {
         let keys = vec![DeviceKey::of_canonical(text.as_bytes())];
-        WriteRequest { op: Op::Add, keys, values: Vec::new(), digest: None }
+        WriteRequest {
+            op: Op::Add,
+            keys,
+            values: Vec::new(),
+            digest: None,
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -181,7 +197,10 @@ mod tests {
         let telemetry = Arc::new(Telemetry::default());
         let store = StoreWriter::new(Store::in_memory()).unwrap();
         // The writer pauses after each write for longer than a request may take.
-        let pace = Pace { every: ANSWER_TIMEOUT * 2, max_batch: 1000 };
+        let pace = Pace {
+            every: ANSWER_TIMEOUT * 2,
+            max_batch: 1000,
+        };
         let app = App {
             tokens: Tokens::disabled(),
             writers: Writers::new(store, pace, Arc::clone(&telemetry)),
@@ -193,12 +212,17 @@ mod tests {
         };
         let audience: AudienceName = "a".parse().unwrap();
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
-        app.writers.change(&audience, AudienceChange::Create(filter, 0.0001)).await.unwrap();
+        app.writers
+            .change(&audience, AudienceChange::Create(filter, 0.0001))
+            .await
+            .unwrap();
         app.writers.write(&audience, add("1")).await.unwrap();
 
         let is_counted = |count: u8| {
             let labels = "{audience=\"a\",op=\"add\",result=\"no_answer\"}";
-            telemetry.render().contains(&format!("rtad_writer_writes_total{labels} {count}\n"))
+            telemetry
+                .render()
+                .contains(&format!("rtad_writer_writes_total{labels} {count}\n"))
         };
         assert!(is_counted(0));
         let answer = async {
@@ -210,9 +234,15 @@ mod tests {
         assert!(is_counted(1), "{}", telemetry.render());
 
         // The client has left.
-        let left = app.run("/devices", Ok(()), std::future::pending()).now_or_never();
+        let left = app
+            .run("/devices", Ok(()), std::future::pending())
+            .now_or_never();
         assert!(left.is_none());
         let counted = "rtad_writer_requests_total{route=\"/devices\",code=\"499\"} 1\n";
-        assert!(telemetry.render().contains(counted), "{}", telemetry.render());
+        assert!(
+            telemetry.render().contains(counted),
+            "{}",
+            telemetry.render()
+        );
     }
 }

@@ -43,7 +43,10 @@ struct AudienceInfo {
 #[serde(untagged)]
 enum Listed {
     Info(AudienceInfo),
-    Fault { audience: AudienceName, fault: &'static str },
+    Fault {
+        audience: AudienceName,
+        fault: &'static str,
+    },
 }
 
 #[derive(Debug, Serialize)]
@@ -68,7 +71,10 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiErr
         match info_of(store, &audience).await {
             Ok(Some(info)) => Some(Listed::Info(info)),
             Ok(None) => None,
-            Err(error) => Some(Listed::Fault { audience, fault: error.cause() }),
+            Err(error) => Some(Listed::Fault {
+                audience,
+                fault: error.cause(),
+            }),
         }
     });
     let listed = stream::iter(listed).buffered(PARALLEL_READS);
@@ -81,7 +87,9 @@ pub(super) async fn info(
     NamedAudience(audience): NamedAudience,
 ) -> Result<Response, ApiError> {
     let info = info_of(app.writers.store.store(), &audience).await;
-    let info = info.map_err(|error| failed(&error))?.ok_or(ApiError::UnknownAudience)?;
+    let info = info
+        .map_err(|error| failed(&error))?
+        .ok_or(ApiError::UnknownAudience)?;
     Ok(json_of(StatusCode::OK, &info))
 }
 
@@ -90,7 +98,9 @@ async fn info_of(
     store: &Store,
     audience: &AudienceName,
 ) -> Result<Option<AudienceInfo>, StoreError> {
-    let Some(mut live) = store.live(audience).await? else { return Ok(None) };
+    let Some(mut live) = store.live(audience).await? else {
+        return Ok(None);
+    };
     loop {
         let current = &live.current;
         if current.state == AudienceState::Deleted {
@@ -143,14 +153,22 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     refuse_owned(&app, &audience)?;
-    let Creation { fpr, filter } =
-        with_body(request.into_body(), |body| parse_json(&body, "fpr and filter")).await?;
+    let Creation { fpr, filter } = with_body(request.into_body(), |body| {
+        parse_json(&body, "fpr and filter")
+    })
+    .await?;
     let kind = filter.map_or(Ok(FilterKind::Block512), |kind| kind.parse());
     let kind = kind.map_err(|error| ApiError::BadBody(format!("filter: {error}")))?;
     let fpr = fpr.unwrap_or(DEFAULT_FPR);
     let spec = FilterSpec::for_fpr(kind, fpr);
     let spec = spec.map_err(|error| ApiError::BadBody(error.to_string()))?;
-    change(&app, audience, AudienceChange::Create(spec, fpr), StatusCode::CREATED).await
+    change(
+        &app,
+        audience,
+        AudienceChange::Create(spec, fpr),
+        StatusCode::CREATED,
+    )
+    .await
 }
 
 pub(super) async fn disable(
@@ -165,7 +183,13 @@ pub(super) async fn enable(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
 ) -> Result<Response, ApiError> {
-    change(&app, audience, AudienceChange::State(AudienceState::Live), StatusCode::OK).await
+    change(
+        &app,
+        audience,
+        AudienceChange::State(AudienceState::Live),
+        StatusCode::OK,
+    )
+    .await
 }
 
 pub(super) async fn delete(
@@ -178,7 +202,11 @@ pub(super) async fn delete(
 
 /// An audience that follows a window exists as long as the config names it.
 fn refuse_owned(app: &App, audience: &AudienceName) -> Result<(), ApiError> {
-    if app.windows.is_followed(audience) { Err(ApiError::Owned) } else { Ok(()) }
+    if app.windows.is_followed(audience) {
+        Err(ApiError::Owned)
+    } else {
+        Ok(())
+    }
 }
 
 async fn change(
@@ -204,14 +232,26 @@ pub(super) async fn expire(
     NamedAudience(audience): NamedAudience,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Expiry { at_unix_seconds } =
-        with_body(request.into_body(), |body| parse_json(&body, "at_unix_seconds")).await?;
+    let Expiry { at_unix_seconds } = with_body(request.into_body(), |body| {
+        parse_json(&body, "at_unix_seconds")
+    })
+    .await?;
     let at_unix_seconds = at_unix_seconds.map(check_unix_seconds).transpose()?;
-    change(&app, audience, AudienceChange::Expires(at_unix_seconds), StatusCode::OK).await
+    change(
+        &app,
+        audience,
+        AudienceChange::Expires(at_unix_seconds),
+        StatusCode::OK,
+    )
+    .await
 }
 
 /// Parses an object; an empty body counts as `{}`.
 fn parse_json<T: for<'de> Deserialize<'de>>(body: &[u8], fields: &str) -> Result<T, ApiError> {
-    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    let body = if body.trim_ascii().is_empty() {
+        b"{}"
+    } else {
+        body
+    };
     Ok(parse_object(body, fields)?)
 }

@@ -9,7 +9,10 @@ use rtad_http::body::{BodyLimits, read};
 use super::error::ApiError;
 
 /// Limits of one body: room for 100,000 ids of the longest kind.
-const LIMITS: BodyLimits = BodyLimits { max_bytes: 16 << 20, timeout: Duration::from_secs(30) };
+const LIMITS: BodyLimits = BodyLimits {
+    max_bytes: 16 << 20,
+    timeout: Duration::from_secs(30),
+};
 /// Bytes of all bodies; parsing takes up to twice that.
 pub(super) const MAX_BUFFERED: usize = 256 << 20;
 
@@ -33,7 +36,9 @@ pub(super) fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {
 /// The last value of a parameter in a query.
 pub(super) fn parameter<'query>(query: Option<&'query str>, name: &str) -> Option<&'query str> {
     let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.rfind(|(known, _)| *known == name).map(|(_, value)| value)
+    pairs
+        .rfind(|(known, _)| *known == name)
+        .map(|(_, value)| value)
 }
 
 /// Refuses a parameter of binary bodies beside a JSON body, which would win.
@@ -50,7 +55,9 @@ pub(super) fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), Ap
 pub(super) fn refuse_kind(query: Option<&str>) -> Result<(), ApiError> {
     match parameter(query, "kind") {
         None => Ok(()),
-        Some(_) => Err(ApiError::BadBody("query: kind: expected in a JSON body".to_owned())),
+        Some(_) => Err(ApiError::BadBody(
+            "query: kind: expected in a JSON body".to_owned(),
+        )),
     }
 }
 

@@ -71,7 +71,9 @@ pub(super) async fn receive(
 ) -> Response {
     let value = |wanted| {
         let path = path.as_ref().ok()?;
-        path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
+        path.iter()
+            .find(|(name, _)| *name == wanted)
+            .map(|(_, value)| value)
     };
     let window = value("window").and_then(|name| name.parse::<AudienceName>().ok());
     let needed = Scope::Area(Area::Callbacks, window.clone());
@@ -110,14 +112,22 @@ async fn answer(
         }
         Err(unusable) => {
             callback.counters.unusable(unusable);
-            window.count(Results { unusable: 1, ..Results::default() });
+            window.count(Results {
+                unusable: 1,
+                ..Results::default()
+            });
             return Ok(accepted(&callback.config));
         }
     };
     let at = match &callback.config.time {
         Some(parameter) => {
-            let at = query.value(parameter).and_then(|text| time(&text, callback.config.time_unit));
-            callback.counters.without_time.increment(u64::from(at.is_none()));
+            let at = query
+                .value(parameter)
+                .and_then(|text| time(&text, callback.config.time_unit));
+            callback
+                .counters
+                .without_time
+                .increment(u64::from(at.is_none()));
             at
         }
         None => None,
@@ -140,7 +150,10 @@ async fn answer(
         }
         Ok(None) => {
             callback.counters.late.increment(1);
-            window.count(Results { late: 1, ..Results::default() });
+            window.count(Results {
+                late: 1,
+                ..Results::default()
+            });
         }
         Err(error) => {
             if matches!(error, ApiError::WindowFull | ApiError::BackendFull) {
@@ -154,7 +167,11 @@ async fn answer(
 
 fn accepted(config: &CallbackConfig) -> Response {
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&config.answer).is_ok();
-    let kind = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+    let kind = if is_json {
+        "application/json"
+    } else {
+        "text/plain; charset=utf-8"
+    };
     let mut response = Response::new(config.answer.clone().into());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -22,6 +22,10 @@ pub(super) struct CheckConfigArgs {
 pub(super) fn run(args: &CheckConfigArgs) -> Result<(), CommandError> {
     let config = Config::read(&args.file)?;
     Tokens::from_files(config.tokens.clone())?;
-    write!(std::io::stdout(), "{}: valid\n{config}", args.file.display())
-        .map_err(CommandError::output)
+    write!(
+        std::io::stdout(),
+        "{}: valid\n{config}",
+        args.file.display()
+    )
+    .map_err(CommandError::output)
 }

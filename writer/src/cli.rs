@@ -40,6 +40,8 @@ pub(super) fn run() -> Result<(), CommandError> {
     }
     match Command::from_arg_matches(&matches).expect(defined) {
         Command::CheckConfig(args) => check_config::run(&args),
-        Command::Manual(manual) => manual.write(program(), REFERENCE).map_err(CommandError::output),
+        Command::Manual(manual) => manual
+            .write(program(), REFERENCE)
+            .map_err(CommandError::output),
     }
 }

@@ -15,7 +15,11 @@ use rtad_http::console::{CSS, ConsoleFile, HTML, POLICY, TEXT, file_at};
 /// The page's own files.
 const FILES: [ConsoleFile; 4] = [
     ConsoleFile::script("en.js", include_str!("console/en.js")),
-    ConsoleFile { name: "windows.css", kind: CSS, text: include_str!("console/windows.css") },
+    ConsoleFile {
+        name: "windows.css",
+        kind: CSS,
+        text: include_str!("console/windows.css"),
+    },
     ConsoleFile::script("windows.js", include_str!("console/windows.js")),
     ConsoleFile::script("zh.js", include_str!("console/zh.js")),
 ];
@@ -25,12 +29,17 @@ const ROUTES: &str = "rtad-writer admin port\n\n/\n/livez\n/readyz\n/metrics\n/v
 
 /// `GET /`: the page for browsers, a list of routes for other clients.
 pub(super) async fn index(headers: HeaderMap) -> Response {
-    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut accepted = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut answer = match accepted.any(|value| value.contains("text/html")) {
         true => file(HTML, include_str!("console/index.html")),
         false => file(TEXT, ROUTES),
     };
-    answer.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    answer
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("accept"));
     answer
 }
 
@@ -53,7 +62,9 @@ fn file(kind: &'static str, text: &'static str) -> Response {
         (REFERRER_POLICY, "no-referrer"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
-        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        answer
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
     }
     answer
 }

@@ -58,7 +58,11 @@ pub(super) async fn write(
     let (head, body) = request.into_parts();
     refuse_kind(head.uri.query())?;
     let keys = Arc::clone(&app.keys);
-    let Parsed { request, ids, rejected } = match is_octet_stream(&head.headers) {
+    let Parsed {
+        request,
+        ids,
+        rejected,
+    } = match is_octet_stream(&head.headers) {
         true => {
             let op = query_op(head.uri.query())?;
             with_body(body, move |body| parse_binary(&keys, op, &body)).await?
@@ -73,9 +77,23 @@ pub(super) async fn write(
         return Err(ApiError::Owned);
     }
     let written = app.writers.write(&audience, request).await?;
-    let Written { sequence, generation, entombed, without_value, new } = written;
+    let Written {
+        sequence,
+        generation,
+        entombed,
+        without_value,
+        new,
+    } = written;
     let new = (op == Op::AddIfAbsent).then(|| flags_per_id(&new, ids, &rejected));
-    let answer = Answer { sequence, generation, accepted, rejected, entombed, without_value, new };
+    let answer = Answer {
+        sequence,
+        generation,
+        accepted,
+        rejected,
+        entombed,
+        without_value,
+        new,
+    };
     Ok(json_of(StatusCode::OK, &answer))
 }
 
@@ -91,17 +109,31 @@ fn flags_per_id(keys: &[bool], ids: usize, rejected: &[Rejected]) -> Vec<bool> {
 
 /// The `op` parameter of a query; other parameters are ignored.
 fn query_op(query: Option<&str>) -> Result<Op, ApiError> {
-    parameter(query, "op").and_then(Op::parse).ok_or(ApiError::UnknownOp)
+    parameter(query, "op")
+        .and_then(Op::parse)
+        .ok_or(ApiError::UnknownOp)
 }
 
 fn parse_binary(maker: &KeyMaker, op: Op, body: &[u8]) -> Result<Parsed, ApiError> {
     let ids = keys_of::<MAX_IDS>(body)?;
     let mut keys = Vec::with_capacity(ids.len());
-    let results =
-        ids.iter().map(|id| maker.usable(DeviceKey::from_bytes(*id)).map(|key| keys.push(key)));
+    let results = ids.iter().map(|id| {
+        maker
+            .usable(DeviceKey::from_bytes(*id))
+            .map(|key| keys.push(key))
+    });
     let rejected = rejected(results);
-    let request = WriteRequest { op, keys, values: Vec::new(), digest: None };
-    Ok(Parsed { request, ids: ids.len(), rejected })
+    let request = WriteRequest {
+        op,
+        keys,
+        values: Vec::new(),
+        digest: None,
+    };
+    Ok(Parsed {
+        request,
+        ids: ids.len(),
+        rejected,
+    })
 }
 
 #[derive(Deserialize)]
@@ -118,10 +150,16 @@ struct Fields<'a> {
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
-    let Fields { op, kind, ids, values } = parse_object(body, "op, kind, ids and values")?;
+    let Fields {
+        op,
+        kind,
+        ids,
+        values,
+    } = parse_object(body, "op, kind, ids and values")?;
     let op = Op::parse(&op.0).ok_or(ApiError::UnknownOp)?;
-    let kind =
-        kind.map_or(Ok(IdKind::Md5), |kind| kind.0.parse().map_err(|_| ApiError::UnknownKind))?;
+    let kind = kind.map_or(Ok(IdKind::Md5), |kind| {
+        kind.0.parse().map_err(|_| ApiError::UnknownKind)
+    })?;
     let texts = ids.texts()?;
     let count = texts.len();
     if let Some(values) = &values {
@@ -129,18 +167,31 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Parsed, ApiError> {
     }
     let (mut keys, mut results) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let digest = KeyDigest::of_ids(kind);
-    maker.keys_of_many(digest, kind, texts, &mut keys, |result| results.push(result));
+    maker.keys_of_many(digest, kind, texts, &mut keys, |result| {
+        results.push(result)
+    });
     let is_usable = |(index, _): &(usize, _)| results.get(*index).is_some_and(Result::is_ok);
     let values = values.into_iter().flatten().enumerate().filter(is_usable);
     let values = values.map(|(_, value)| value).collect();
     let rejected = rejected(results);
-    let request = WriteRequest { op, keys, values, digest: Some(digest) };
-    Ok(Parsed { request, ids: count, rejected })
+    let request = WriteRequest {
+        op,
+        keys,
+        values,
+        digest: Some(digest),
+    };
+    Ok(Parsed {
+        request,
+        ids: count,
+        rejected,
+    })
 }
 
 fn check_values(op: Op, values: &[Option<u8>], ids: usize) -> Result<(), ApiError> {
     if !op.adds() {
-        return Err(ApiError::BadBody("values: accepted with add and add_if_absent".to_owned()));
+        return Err(ApiError::BadBody(
+            "values: accepted with add and add_if_absent".to_owned(),
+        ));
     }
     if values.len() != ids {
         return Err(ApiError::BadBody(format!(
@@ -148,7 +199,10 @@ fn check_values(op: Op, values: &[Option<u8>], ids: usize) -> Result<(), ApiErro
             values.len()
         )));
     }
-    match values.iter().position(|value| value.is_some_and(|value| value > MAX_VALUE)) {
+    match values
+        .iter()
+        .position(|value| value.is_some_and(|value| value > MAX_VALUE))
+    {
         Some(index) => Err(ApiError::BadBody(format!(
             "values: {index}: expected 0 to {MAX_VALUE}, or null for none"
         ))),
@@ -158,7 +212,10 @@ fn check_values(op: Op, values: &[Option<u8>], ids: usize) -> Result<(), ApiErro
 
 fn rejected(results: impl IntoIterator<Item = Result<(), Unusable>>) -> Vec<Rejected> {
     let failed = |(index, result): (usize, Result<(), Unusable>)| {
-        result.err().map(|unusable| Rejected { index, reason: unusable.as_str() })
+        result.err().map(|unusable| Rejected {
+            index,
+            reason: unusable.as_str(),
+        })
     };
     results.into_iter().enumerate().filter_map(failed).collect()
 }

@@ -105,17 +105,23 @@ impl ApiError {
             Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "Scope missing"),
             Self::CrossSite => (StatusCode::FORBIDDEN, "cross_site", "Cross-site request"),
             Self::BadBody(_) => (StatusCode::BAD_REQUEST, "bad_body", "Body not understood"),
-            Self::BadEncoding => {
-                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_encoding", "Body compressed")
-            }
-            Self::BadAudience => {
-                (StatusCode::BAD_REQUEST, "bad_audience", "Not an audience's name")
-            }
+            Self::BadEncoding => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "bad_encoding",
+                "Body compressed",
+            ),
+            Self::BadAudience => (
+                StatusCode::BAD_REQUEST,
+                "bad_audience",
+                "Not an audience's name",
+            ),
             Self::UnknownOp => (StatusCode::BAD_REQUEST, "unknown_op", "No such operation"),
             Self::UnknownKind => (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind"),
-            Self::UnknownAudience => {
-                (StatusCode::NOT_FOUND, "unknown_audience", "No such audience")
-            }
+            Self::UnknownAudience => (
+                StatusCode::NOT_FOUND,
+                "unknown_audience",
+                "No such audience",
+            ),
             Self::UnknownWindow => (StatusCode::NOT_FOUND, "unknown_window", "No such window"),
             Self::NoCallback => (StatusCode::NOT_FOUND, "no_callback", "No click callbacks"),
             Self::UnknownWindowKind => (StatusCode::NOT_FOUND, "unknown_kind", "No such id kind"),
@@ -127,17 +133,23 @@ impl ApiError {
             Self::Owned => (StatusCode::CONFLICT, "owned", "Audience follows a window"),
             Self::NoValues => (StatusCode::CONFLICT, "no_values", "Audience without values"),
             Self::OtherDigest(_) => (StatusCode::CONFLICT, "other_digest", "Ids of another hash"),
-            Self::WindowFull | Self::BackendFull => {
-                (StatusCode::SERVICE_UNAVAILABLE, "window_full", "Window full")
-            }
+            Self::WindowFull | Self::BackendFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "window_full",
+                "Window full",
+            ),
             Self::Backend => (StatusCode::SERVICE_UNAVAILABLE, "backend", "Backend failed"),
-            Self::NotDurable => {
-                (StatusCode::SERVICE_UNAVAILABLE, "not_durable", "Event not written")
-            }
+            Self::NotDurable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not_durable",
+                "Event not written",
+            ),
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found", "No such route"),
-            Self::MethodNotAllowed => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method")
-            }
+            Self::MethodNotAllowed => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "Wrong method",
+            ),
             Self::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "timeout", "Body too slow"),
             Self::Exists => (StatusCode::CONFLICT, "exists", "Audience exists"),
             Self::Disabled => (StatusCode::CONFLICT, "disabled", "Audience disabled"),
@@ -145,17 +157,33 @@ impl ApiError {
             Self::Deleted => (StatusCode::GONE, "deleted", "Audience deleted"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "Too large"),
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Overloaded"),
-            Self::Contended => {
-                (StatusCode::SERVICE_UNAVAILABLE, "contended", "Other writers were faster")
-            }
+            Self::Contended => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "contended",
+                "Other writers were faster",
+            ),
             Self::Store => (StatusCode::SERVICE_UNAVAILABLE, "store", "Store failed"),
-            Self::DeltasFull => (StatusCode::SERVICE_UNAVAILABLE, "deltas_full", "A build is due"),
-            Self::TombstonesFull => {
-                (StatusCode::SERVICE_UNAVAILABLE, "tombstones_full", "Too many tombstones")
-            }
-            Self::NoAnswer => (StatusCode::SERVICE_UNAVAILABLE, "no_answer", "No answer in time"),
+            Self::DeltasFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "deltas_full",
+                "A build is due",
+            ),
+            Self::TombstonesFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "tombstones_full",
+                "Too many tombstones",
+            ),
+            Self::NoAnswer => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no_answer",
+                "No answer in time",
+            ),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining", "Stopping"),
-            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error"),
+            Self::Internal => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal",
+                "Internal error",
+            ),
         }
     }
 
@@ -179,7 +207,9 @@ impl ApiError {
                     .to_owned()
             }
             Self::UnknownWindowKind => {
-                let kinds = IdKind::ALL.into_iter().filter(|kind| KeyDigest::Md5.accepts(*kind));
+                let kinds = IdKind::ALL
+                    .into_iter()
+                    .filter(|kind| KeyDigest::Md5.accepts(*kind));
                 let kinds: Vec<_> = kinds.map(IdKind::as_str).collect();
                 format!("accepted: {}, text", kinds.join(", "))
             }
@@ -352,7 +382,13 @@ impl IntoResponse for ApiError {
         };
         let (status, code, title) = self.words();
         let detail = self.detail().into();
-        let mut response = Problem { status, code, title, detail }.into_response();
+        let mut response = Problem {
+            status,
+            code,
+            title,
+            detail,
+        }
+        .into_response();
         if let Some((name, value)) = header
             && let Ok(value) = HeaderValue::try_from(value)
         {

@@ -80,7 +80,10 @@ impl BatchIds {
     /// One value per id: `None` for unusable ones.
     fn per_id<T>(&self, values: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
         let mut values = values.into_iter();
-        self.usable.iter().map(|usable| usable.then(|| values.next()).flatten()).collect()
+        self.usable
+            .iter()
+            .map(|usable| usable.then(|| values.next()).flatten())
+            .collect()
     }
 }
 
@@ -113,7 +116,9 @@ fn time_of(unix_seconds: u64) -> Result<SystemTime, ApiError> {
 
 /// The `at_unix_seconds` parameter of a query; other parameters are ignored.
 fn query_time(query: Option<&str>) -> Result<Option<SystemTime>, ApiError> {
-    let Some(text) = parameter(query, AT) else { return Ok(None) };
+    let Some(text) = parameter(query, AT) else {
+        return Ok(None);
+    };
     let expected = || ApiError::BadBody("at_unix_seconds: expected a whole number".to_owned());
     time_of(text.parse().map_err(|_| expected())?).map(Some)
 }
@@ -122,12 +127,30 @@ fn parse_binary(maker: &KeyMaker, at: Option<SystemTime>, body: &[u8]) -> Result
     let ids = keys_of::<MAX_IDS>(body)?;
     let is_usable = |id: &Key| maker.usable(DeviceKey::from_bytes(*id)).is_ok();
     let usable: Vec<bool> = ids.iter().map(is_usable).collect();
-    let keys = ids.iter().zip(&usable).filter(|(_, usable)| **usable).map(|(id, _)| *id).collect();
-    Ok(Batch { keys, ids: BatchIds { usable, is_binary: true, is_text: false }, at, digest: None })
+    let keys = ids
+        .iter()
+        .zip(&usable)
+        .filter(|(_, usable)| **usable)
+        .map(|(id, _)| *id)
+        .collect();
+    Ok(Batch {
+        keys,
+        ids: BatchIds {
+            usable,
+            is_binary: true,
+            is_text: false,
+        },
+        at,
+        digest: None,
+    })
 }
 
 fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
-    let Fields { kind, at_unix_seconds, ids } = parse_object(body, "ids and kind")?;
+    let Fields {
+        kind,
+        at_unix_seconds,
+        ids,
+    } = parse_object(body, "ids and kind")?;
     let at = at_unix_seconds.map(time_of).transpose()?;
     let texts = ids.texts()?;
     let count = texts.len();
@@ -143,7 +166,10 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
             }
         }
     } else {
-        let kind = kind.parse().ok().filter(|kind| KeyDigest::Md5.accepts(*kind));
+        let kind = kind
+            .parse()
+            .ok()
+            .filter(|kind| KeyDigest::Md5.accepts(*kind));
         let kind = kind.ok_or(ApiError::UnknownWindowKind)?;
         let mut made = Vec::with_capacity(count);
         maker.keys_of_many(KeyDigest::Md5, kind, texts, &mut made, |result| {
@@ -151,7 +177,16 @@ fn parse_json(maker: &KeyMaker, body: &[u8]) -> Result<Batch, ApiError> {
         });
         keys.extend(made.iter().map(|key| *key.as_bytes()));
     }
-    Ok(Batch { keys, ids: BatchIds { usable, is_binary: false, is_text }, at, digest: None })
+    Ok(Batch {
+        keys,
+        ids: BatchIds {
+            usable,
+            is_binary: false,
+            is_text,
+        },
+        at,
+        digest: None,
+    })
 }
 
 /// Reads the body.
@@ -188,13 +223,17 @@ async fn read_present(app: &App, request: Request) -> Result<Batch, ApiError> {
     let batch = read_batch(app, request, false).await?;
     match batch.at {
         None => Ok(batch),
-        Some(_) => Err(ApiError::BadBody("at_unix_seconds: accepted for events only".to_owned())),
+        Some(_) => Err(ApiError::BadBody(
+            "at_unix_seconds: accepted for events only".to_owned(),
+        )),
     }
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestKey>, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(value) = values.next() else { return Ok(None) };
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     if values.next().is_some() {
         let detail = "header Idempotency-Key: expected at most one, found more";
         return Err(ApiError::BadBody(detail.to_owned()));
@@ -227,7 +266,12 @@ pub(super) async fn events(
     request: Request,
 ) -> Result<Response, ApiError> {
     let token = idempotency_key(request.headers())?;
-    let Batch { keys, ids, at, digest } = read_batch(&app, request, token.is_some()).await?;
+    let Batch {
+        keys,
+        ids,
+        at,
+        digest,
+    } = read_batch(&app, request, token.is_some()).await?;
     if ids.is_text {
         app.windows.warn_of_text(&window);
     }
@@ -235,7 +279,11 @@ pub(super) async fn events(
     let observed = window.observe(keys, at, token.zip(digest)).await?;
     let late = if observed.is_none() { events } else { 0 };
     let Observed { seen, is_repeated } = observed.unwrap_or_default();
-    let results = Results { unusable: ids.unusable(), late, ..Results::of(&seen) };
+    let results = Results {
+        unusable: ids.unusable(),
+        late,
+        ..Results::of(&seen)
+    };
     if !is_repeated {
         window.count(results);
     }
@@ -250,7 +298,10 @@ pub(super) async fn events(
             WhenFull::Error => None,
         },
     };
-    let new = ids.per_id(seen.iter().map(is_new)).into_iter().map(Option::flatten);
+    let new = ids
+        .per_id(seen.iter().map(is_new))
+        .into_iter()
+        .map(Option::flatten);
     if ids.is_binary {
         let mut response = bits(new.map(|new| new == Some(true)));
         for (name, number) in [(LATE, late), (WINDOW_FULL, results.full)] {
@@ -267,7 +318,12 @@ pub(super) async fn events(
         Seen::Full => None,
     }));
     let counts = counts.into_iter().map(Option::flatten).collect();
-    let answer = EventsAnswer { new: new.collect(), counts, window_full: results.full, late };
+    let answer = EventsAnswer {
+        new: new.collect(),
+        counts,
+        window_full: results.full,
+        late,
+    };
     Ok(json_of(StatusCode::OK, &answer))
 }
 
@@ -305,7 +361,9 @@ pub(super) async fn forget(
     let Batch { keys, ids, .. } = read_present(&app, request).await?;
     let forgotten = ids.per_id(window.forget(keys).await?);
     if ids.is_binary {
-        return Ok(bits(forgotten.iter().map(|forgotten| *forgotten == Some(true))));
+        return Ok(bits(
+            forgotten.iter().map(|forgotten| *forgotten == Some(true)),
+        ));
     }
     Ok(json_of(StatusCode::OK, &ForgetAnswer { forgotten }))
 }
@@ -320,7 +378,13 @@ struct ListAnswer<'a> {
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let windows = app.windows.all().map(AnyWindow::info).collect();
-    Ok(json_of(StatusCode::OK, &ListAnswer { windows, audiences: None }))
+    Ok(json_of(
+        StatusCode::OK,
+        &ListAnswer {
+            windows,
+            audiences: None,
+        },
+    ))
 }
 
 /// The list of the admin port, which the console reads.

@@ -25,7 +25,10 @@ impl<'a, const MAX: usize> Ids<'a, MAX> {
     /// The bytes of each id, unless there are too many. An id of null is blank, as an empty one.
     pub(super) fn texts(&self) -> Result<impl ExactSizeIterator<Item = &[u8]>, ApiError> {
         at_most::<MAX>(self.count)?;
-        Ok(self.kept.iter().map(|id| id.as_ref().map_or(&b""[..], |Text(id)| id.as_bytes())))
+        Ok(self
+            .kept
+            .iter()
+            .map(|id| id.as_ref().map_or(&b""[..], |Text(id)| id.as_bytes())))
     }
 }
 
@@ -34,7 +37,9 @@ pub(super) fn at_most<const MAX: usize>(count: usize) -> Result<(), ApiError> {
     if count <= MAX {
         return Ok(());
     }
-    Err(ApiError::TooLarge(format!("{count} ids; accepted: up to {MAX}")))
+    Err(ApiError::TooLarge(format!(
+        "{count} ids; accepted: up to {MAX}"
+    )))
 }
 
 /// Splits a binary body into keys.
@@ -60,7 +65,12 @@ impl<'de: 'a, 'a, const MAX: usize> Deserialize<'de> for Ids<'a, MAX> {
                 while kept.len() < MAX {
                     match list.next_element()? {
                         Some(id) => kept.push(id),
-                        None => return Ok(Ids { count: kept.len(), kept }),
+                        None => {
+                            return Ok(Ids {
+                                count: kept.len(),
+                                kept,
+                            });
+                        }
                     }
                 }
                 let mut count = kept.len();

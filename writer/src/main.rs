@@ -46,7 +46,9 @@ mod windows;
 use rtad_cli::exit::{ExitStatus, write_failure};
 
 fn main() -> ExitStatus {
-    let Err(error) = cli::run() else { return ExitStatus::Ok };
+    let Err(error) = cli::run() else {
+        return ExitStatus::Ok;
+    };
     let status = error.exit();
     if status != ExitStatus::Ok {
         write_failure(&*error);

@@ -11,7 +11,10 @@ pub(super) fn new_manifest(
     folded: Option<Folded>,
 ) -> Manifest {
     let tool = concat!("rtad-writer ", env!("CARGO_PKG_VERSION")).to_owned();
-    let build = BuildReport { tool, ..BuildReport::default() };
+    let build = BuildReport {
+        tool,
+        ..BuildReport::default()
+    };
     let manifest = chunks.finish(audience.clone(), generation, now_unix_seconds(), build);
     match folded {
         Some(folded) => manifest.with_folded(folded),

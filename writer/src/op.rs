@@ -13,8 +13,13 @@ pub(super) enum Op {
 }
 
 impl Op {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Add, Self::Remove, Self::AddIfAbsent, Self::Tombstone, Self::Lift];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Add,
+        Self::Remove,
+        Self::AddIfAbsent,
+        Self::Tombstone,
+        Self::Lift,
+    ];
 
     /// Name in requests and metrics.
     pub(super) const fn as_str(self) -> &'static str {

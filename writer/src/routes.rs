@@ -22,7 +22,10 @@ use super::{audiences, callbacks, console, devices, events};
 /// The routes for writers.
 pub(super) fn router(app: Arc<App>) -> Router {
     let authorized = |label: &'static str, area: Option<Area>, route: MethodRouter<Arc<App>>| {
-        route.route_layer(from_fn_with_state((Arc::clone(&app), label, area), authorize))
+        route.route_layer(from_fn_with_state(
+            (Arc::clone(&app), label, area),
+            authorize,
+        ))
     };
     let admin = |label, route| authorized(label, None, route);
     let of_audience = |label, route| authorized(label, Some(Area::Devices), route);
@@ -33,19 +36,40 @@ pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/audiences", admin("list", get(audiences::list)))
         .route("/v1/audiences/{audience}", audience)
-        .route("/v1/audiences/{audience}/devices", of_audience("devices", post(devices::write)))
-        .route("/v1/audiences/{audience}/disable", admin("disable", post(audiences::disable)))
-        .route("/v1/audiences/{audience}/enable", admin("enable", post(audiences::enable)))
-        .route("/v1/audiences/{audience}/expire", admin("expire", post(audiences::expire)))
+        .route(
+            "/v1/audiences/{audience}/devices",
+            of_audience("devices", post(devices::write)),
+        )
+        .route(
+            "/v1/audiences/{audience}/disable",
+            admin("disable", post(audiences::disable)),
+        )
+        .route(
+            "/v1/audiences/{audience}/enable",
+            admin("enable", post(audiences::enable)),
+        )
+        .route(
+            "/v1/audiences/{audience}/expire",
+            admin("expire", post(audiences::expire)),
+        )
         .route("/v1/windows", admin("windows", get(events::list)))
         .route(
             "/v1/windows/{window}/events",
             // A callback has its token in the URL.
             of_window("events", post(events::events)).merge(get(callbacks::receive)),
         )
-        .route("/v1/windows/{window}/events/{token}", get(callbacks::receive))
-        .route("/v1/windows/{window}/check", of_window("window_check", post(events::check)))
-        .route("/v1/windows/{window}/forget", of_window("forget", post(events::forget)))
+        .route(
+            "/v1/windows/{window}/events/{token}",
+            get(callbacks::receive),
+        )
+        .route(
+            "/v1/windows/{window}/check",
+            of_window("window_check", post(events::check)),
+        )
+        .route(
+            "/v1/windows/{window}/forget",
+            of_window("forget", post(events::forget)),
+        )
         .fallback(async |app, request| unknown(app, request, ApiError::NotFound).await)
         .method_not_allowed_fallback(async |app, request| {
             unknown(app, request, ApiError::MethodNotAllowed).await
@@ -85,11 +109,15 @@ async fn guard_admin(State(app): State<Arc<App>>, request: Request, next: Next) 
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
-    match (app.draining.load(Ordering::Relaxed), app.windows.are_fenced()) {
+    match (
+        app.draining.load(Ordering::Relaxed),
+        app.windows.are_fenced(),
+    ) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-        (false, true) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "another owner has claimed the windows\n")
-        }
+        (false, true) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "another owner has claimed the windows\n",
+        ),
         (false, false) => (StatusCode::OK, "ready\n"),
     }
 }

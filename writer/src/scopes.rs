@@ -83,7 +83,10 @@ impl FromStr for Scope {
             return Ok(Self::Admin);
         }
         let (area, name) = text.split_once(':').ok_or(())?;
-        let area = Area::ALL.into_iter().find(|known| known.as_str() == area).ok_or(())?;
+        let area = Area::ALL
+            .into_iter()
+            .find(|known| known.as_str() == area)
+            .ok_or(())?;
         let name = match name {
             "*" => None,
             name => Some(name.parse().map_err(|_| ())?),
@@ -131,7 +134,16 @@ mod tests {
         ] {
             assert!(!includes(held, needed), "{held} for {needed}");
         }
-        for text in ["", "root", "events", "events:", "events:A", "events:a*", "Admin", "admin:*"] {
+        for text in [
+            "",
+            "root",
+            "events",
+            "events:",
+            "events:A",
+            "events:a*",
+            "Admin",
+            "admin:*",
+        ] {
             assert!(text.parse::<Scope>().is_err(), "{text}");
         }
     }

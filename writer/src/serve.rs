@@ -74,7 +74,12 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     take_over: Vec<AudienceName>,
     /// Address for writers
-    #[arg(long, value_name = "ADDR", env = "RTAD_WRITER_LISTEN", default_value = "127.0.0.1:8070")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "RTAD_WRITER_LISTEN",
+        default_value = "127.0.0.1:8070"
+    )]
     listen: SocketAddr,
     /// Address of the console, /livez, /readyz, /metrics and /v1/windows, without authentication
     #[arg(
@@ -177,7 +182,12 @@ impl CommandFailure for ServeError {
 }
 
 pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
-    let mut config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let mut config = args
+        .config
+        .as_deref()
+        .map(Config::read)
+        .transpose()?
+        .unwrap_or_default();
     let tokens = tokens(&args, &config)?;
     if let Some(name) = args.take_over.iter().find(|name| !config.take_over(name)) {
         return Err(ServeError::TakeOver { name: name.clone() }.into());
@@ -199,14 +209,24 @@ fn tokens(args: &ServeArgs, config: &Config) -> Result<Tokens, CommandError> {
     let mut files = config.tokens.clone();
     if args.no_token {
         return match (files.first(), args.listen.ip().is_loopback()) {
-            (Some(file), _) => Err(ServeError::BothTokens { origin: file.origin.clone() }.into()),
-            (None, false) => Err(ServeError::NoToken { listen: args.listen }.into()),
+            (Some(file), _) => Err(ServeError::BothTokens {
+                origin: file.origin.clone(),
+            }
+            .into()),
+            (None, false) => Err(ServeError::NoToken {
+                listen: args.listen,
+            }
+            .into()),
             (None, true) => Ok(Tokens::disabled()),
         };
     }
     if let Some(path) = &args.token_file {
         let origin = "--token-file".to_owned();
-        files.push(TokenFile { origin, path: path.clone(), scopes: vec![Scope::Admin] });
+        files.push(TokenFile {
+            origin,
+            path: path.clone(),
+            scopes: vec![Scope::Admin],
+        });
     }
     if files.is_empty() {
         return Err(ServeError::NoTokens.into());
@@ -228,7 +248,10 @@ async fn serve(
     let admin_socket = bind("--admin-listen", args.admin_listen)?;
     let telemetry = Arc::new(Telemetry::default());
     telemetry.describe_with(counters::describe);
-    let pace = Pace { every: args.every, max_batch: args.max_batch.get() };
+    let pace = Pace {
+        every: args.every,
+        max_batch: args.max_batch.get(),
+    };
     // Windows are read before the port answers: an unread window would take old keys for new ones.
     let config = Arc::new(config);
     let reading = tokio::spawn({
@@ -260,15 +283,26 @@ async fn serve(
         admin_hosts: args.admin_hosts.clone(),
     });
     tracing::info!(
-        address = listener.local_addr().map_err(CommandError::runtime)?.to_string(),
-        admin_address = admin_listener.local_addr().map_err(CommandError::runtime)?.to_string(),
+        address = listener
+            .local_addr()
+            .map_err(CommandError::runtime)?
+            .to_string(),
+        admin_address = admin_listener
+            .local_addr()
+            .map_err(CommandError::runtime)?
+            .to_string(),
         token = !args.no_token,
         "listening for writes"
     );
     let (phase, phases) = watch::channel(Phase::Serving);
     // The admin port stays open during the drain and reports it.
     let admin = Untimed(admin_router(Arc::clone(&app)));
-    tokio::spawn(port::serve(admin_listener, admin, ADMIN_LIMITS, always_serving()));
+    tokio::spawn(port::serve(
+        admin_listener,
+        admin,
+        ADMIN_LIMITS,
+        always_serving(),
+    ));
     tokio::spawn(async move { telemetry.upkeep().await });
     let service = Untimed(router(Arc::clone(&app)));
     let limits = PortLimits {
@@ -304,7 +338,9 @@ async fn serve(
             let _ = (&mut port).await;
             app.writers.finish().await;
         };
-        let is_drained = tokio::time::timeout(args.drain_timeout, drained).await.is_ok();
+        let is_drained = tokio::time::timeout(args.drain_timeout, drained)
+            .await
+            .is_ok();
         if !is_drained {
             tracing::warn!("requests that are not answered are closed");
             port.abort();
@@ -333,7 +369,11 @@ async fn serve(
 }
 
 fn bind(flag: &'static str, address: SocketAddr) -> Result<Socket, ServeError> {
-    listener::bind(address).map_err(|source| ServeError::Listen { flag, address, source })
+    listener::bind(address).map_err(|source| ServeError::Listen {
+        flag,
+        address,
+        source,
+    })
 }
 
 fn listen(
@@ -341,7 +381,11 @@ fn listen(
     address: SocketAddr,
     socket: Socket,
 ) -> Result<TcpListener, ServeError> {
-    listener::listen(socket).map_err(|source| ServeError::Listen { flag, address, source })
+    listener::listen(socket).map_err(|source| ServeError::Listen {
+        flag,
+        address,
+        source,
+    })
 }
 
 fn reload_tokens(tokens: &Tokens) {

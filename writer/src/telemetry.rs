@@ -17,7 +17,9 @@ use super::error::ApiError;
 use super::op::Op;
 
 /// Histogram edges in seconds: from a fast local disk to a slow bucket.
-const APPEND_EDGES: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+const APPEND_EDGES: [f64; 11] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
+];
 /// The exporter keeps every sample until it is drained.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -43,7 +45,13 @@ impl Default for Telemetry {
             metrics::gauge!("rtad_writer_queue")
         });
         let (refusals, known) = Default::default();
-        Self { handle: recorder.handle(), recorder, queue, refusals, known }
+        Self {
+            handle: recorder.handle(),
+            recorder,
+            queue,
+            refusals,
+            known,
+        }
     }
 }
 
@@ -72,9 +80,12 @@ fn describe() {
 
 impl Telemetry {
     pub(super) fn request(&self, route: &'static str, code: u16) {
-        let labels =
-            vec![Label::from_static_parts("route", route), Label::new("code", code.to_string())];
-        self.counter("rtad_writer_requests_total", labels).increment(1);
+        let labels = vec![
+            Label::from_static_parts("route", route),
+            Label::new("code", code.to_string()),
+        ];
+        self.counter("rtad_writer_requests_total", labels)
+            .increment(1);
     }
 
     /// Counts a write by result, if the audience was ever opened.

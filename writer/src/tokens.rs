@@ -68,7 +68,10 @@ impl Tokens {
 
     /// Admits every request.
     pub(super) fn disabled() -> Self {
-        Self { files: Vec::new(), tokens: RwLock::new(Arc::new([])) }
+        Self {
+            files: Vec::new(),
+            tokens: RwLock::new(Arc::new([])),
+        }
     }
 
     /// Rereads the files. An error leaves the old tokens valid.
@@ -144,7 +147,11 @@ fn read(files: &[TokenFile]) -> Result<Arc<[Token]>, TokenError> {
             Err(mistake) => mistakes.push(format!("{origin}: {}{mistake}", path.display())),
         }
     }
-    if mistakes.is_empty() { Ok(tokens.into()) } else { Err(TokenError { mistakes }) }
+    if mistakes.is_empty() {
+        Ok(tokens.into())
+    } else {
+        Err(TokenError { mistakes })
+    }
 }
 
 /// The tokens, or the end of a message that begins with the path.
@@ -176,7 +183,11 @@ mod tests {
 
     fn file(path: &Path, scopes: &[&str]) -> TokenFile {
         let scopes = scopes.iter().map(|scope| scope.parse().unwrap()).collect();
-        TokenFile { origin: "writer.toml:1: [[token]]".to_owned(), path: path.to_owned(), scopes }
+        TokenFile {
+            origin: "writer.toml:1: [[token]]".to_owned(),
+            path: path.to_owned(),
+            scopes,
+        }
     }
 
     #[test]
@@ -196,7 +207,11 @@ mod tests {
             &format!("Bearer {OLD}x"),
             &format!("Bearer{OLD}"),
         ] {
-            assert_eq!(admit(&tokens, value, "admin"), Err(NotAdmitted::Unknown), "{value}");
+            assert_eq!(
+                admit(&tokens, value, "admin"),
+                Err(NotAdmitted::Unknown),
+                "{value}"
+            );
         }
         let mut headers = HeaderMap::new();
         assert!(tokens.admit(&headers, None).is_err());
@@ -206,7 +221,10 @@ mod tests {
         assert!(tokens.admit(&headers, None).is_err(), "two tokens");
 
         std::fs::write(&path, NEW).unwrap();
-        assert!(admits(&tokens, &format!("Bearer {OLD}")), "not reloaded yet");
+        assert!(
+            admits(&tokens, &format!("Bearer {OLD}")),
+            "not reloaded yet"
+        );
         tokens.reload().unwrap();
         assert!(
             !admits(&tokens, &format!("Bearer {OLD}")) && admits(&tokens, &format!("Bearer {NEW}"))
@@ -219,7 +237,10 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             let error = tokens.reload().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
-            assert!(admits(&tokens, &format!("Bearer {NEW}")), "the old tokens stay valid");
+            assert!(
+                admits(&tokens, &format!("Bearer {NEW}")),
+                "the old tokens stay valid"
+            );
         }
     }
 
@@ -229,8 +250,10 @@ mod tests {
         let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
         std::fs::write(&first, format!("{OLD}\n{NEW}\n")).unwrap();
         std::fs::write(&second, NEW).unwrap();
-        let files =
-            vec![file(&first, &["events:clicks", "devices:*"]), file(&second, &["events:*"])];
+        let files = vec![
+            file(&first, &["events:clicks", "devices:*"]),
+            file(&second, &["events:*"]),
+        ];
         let tokens = Tokens::from_files(files).unwrap();
         let (old, new) = (format!("Bearer {OLD}"), format!("Bearer {NEW}"));
         for (token, needed, expected) in [

@@ -61,7 +61,11 @@ pub(crate) enum WindowError {
         "the windows do not fit the memory limit of the container: expected at most {available}, \
          found {needed} ({windows}); lower a capacity or answers_memory, or raise the limit"
     )]
-    Memory { needed: ByteSize, available: ByteSize, windows: String },
+    Memory {
+        needed: ByteSize,
+        available: ByteSize,
+        windows: String,
+    },
 }
 
 /// The error of windows whose memory does not fit the limits of the process.
@@ -79,14 +83,21 @@ fn memory_shortage(config: &Config, headroom: &Headroom) -> Option<WindowError> 
         .map(|window| format!("{} {}", window.name, ByteSize(bytes_of(window))));
     let windows = figures.collect::<Vec<_>>().join(", ");
     let (needed, available) = (ByteSize(needed), ByteSize(available));
-    Some(WindowError::Memory { needed, available, windows })
+    Some(WindowError::Memory {
+        needed,
+        available,
+        windows,
+    })
 }
 
 impl WindowError {
     /// Whether the command line or the config must change: the window does not fit, or was not
     /// given back by its owner.
     pub(crate) const fn is_usage(&self) -> bool {
-        matches!(self, Self::Memory { .. } | Self::Claim(ClaimError::NotReleased { .. }))
+        matches!(
+            self,
+            Self::Memory { .. } | Self::Claim(ClaimError::NotReleased { .. })
+        )
     }
 }
 
@@ -152,12 +163,20 @@ impl Windows {
         for config in &config.remote {
             // Its URL was checked with the config; a CA file may be unreadable.
             let remote = RemoteWindow::new(config, telemetry).map_err(WindowError::Backend)?;
-            windows.windows.insert(config.name.clone(), AnyWindow::Remote(Arc::new(remote)));
+            windows
+                .windows
+                .insert(config.name.clone(), AnyWindow::Remote(Arc::new(remote)));
         }
         windows.callbacks = (config.callbacks.iter())
             .map(|(name, config)| {
                 let counters = CallbackCounters::new(telemetry, name);
-                (name.clone(), Callback { config: config.clone(), counters })
+                (
+                    name.clone(),
+                    Callback {
+                        config: config.clone(),
+                        counters,
+                    },
+                )
             })
             .collect();
         let mut followers = Vec::new();
@@ -166,7 +185,10 @@ impl Windows {
                 .audiences_of(&window.name)
                 .map(|audience| (audience.clone(), Arc::new(Reports::new(audience.min_count))))
                 .collect();
-            let reports = audiences.iter().map(|(_, reports)| Arc::clone(reports)).collect();
+            let reports = audiences
+                .iter()
+                .map(|(_, reports)| Arc::clone(reports))
+                .collect();
             let served = match read.claim(reports, telemetry).await {
                 Ok(served) => Arc::new(served),
                 Err(error) => {
@@ -176,7 +198,9 @@ impl Windows {
             };
             for (audience, reports) in audiences {
                 let followed = (window.name.clone(), Arc::clone(&reports));
-                windows.followed_audiences.insert(audience.name.clone(), followed);
+                windows
+                    .followed_audiences
+                    .insert(audience.name.clone(), followed);
                 followers.push(Follower {
                     counters: AudienceCounters::new(telemetry, &audience.name),
                     config: audience,
@@ -186,7 +210,9 @@ impl Windows {
                     every,
                 });
             }
-            windows.windows.insert(window.name.clone(), AnyWindow::Local(served));
+            windows
+                .windows
+                .insert(window.name.clone(), AnyWindow::Local(served));
         }
         windows.followers = Mutex::new(followers);
         Ok(windows)
@@ -229,12 +255,14 @@ impl Windows {
 
     /// The audiences that follow a window.
     pub(super) fn followed(&self) -> impl Iterator<Item = FollowedInfo<'_>> {
-        self.followed_audiences.iter().map(|(audience, (window, reports))| FollowedInfo {
-            audience,
-            window,
-            min_count: reports.min_count,
-            lag_seconds: reports.lag().as_secs_f64(),
-        })
+        self.followed_audiences
+            .iter()
+            .map(|(audience, (window, reports))| FollowedInfo {
+                audience,
+                window,
+                min_count: reports.min_count,
+                lag_seconds: reports.lag().as_secs_f64(),
+            })
     }
 
     /// Whether other processes own all windows that this one has claimed: another pod has taken
@@ -245,7 +273,9 @@ impl Windows {
             AnyWindow::Local(window) if window.is_claimed() => Some(window.is_fenced()),
             _ => None,
         });
-        claimed.reduce(|all, is_fenced| all && is_fenced).unwrap_or(false)
+        claimed
+            .reduce(|all, is_fenced| all && is_fenced)
+            .unwrap_or(false)
     }
 
     /// Whether an audience follows a window, so that only tombstones of it may be written.
@@ -255,10 +285,14 @@ impl Windows {
 
     /// Warns, once per window, of ids of kind `text` in a window that an audience follows.
     pub(super) fn warn_of_text(&self, window: &AnyWindow) {
-        let AnyWindow::Local(window) = window else { return };
+        let AnyWindow::Local(window) = window else {
+            return;
+        };
         let window = &window.config.name;
-        let mut followed =
-            self.followed_audiences.iter().filter(|(_, (followed, _))| followed == window);
+        let mut followed = self
+            .followed_audiences
+            .iter()
+            .filter(|(_, (followed, _))| followed == window);
         if let Some((audience, _)) = followed.next()
             && self.warned_of_text.lock().insert(window.clone())
         {
@@ -308,7 +342,11 @@ impl Windows {
     /// goes on with it.
     pub(super) async fn failed(&self) {
         // The sender is this one.
-        let _ = self.failed.subscribe().wait_for(|has_failed| *has_failed).await;
+        let _ = self
+            .failed
+            .subscribe()
+            .wait_for(|has_failed| *has_failed)
+            .await;
     }
 }
 
@@ -342,8 +380,9 @@ mod tests {
             );
             let audience =
                 |name| format!("[[audience]]\nname = {name:?}\nfrom_window = \"clicks\"\n");
-            let text: String =
-                std::iter::once(window).chain(audiences.iter().map(audience)).collect();
+            let text: String = std::iter::once(window)
+                .chain(audiences.iter().map(audience))
+                .collect();
             let file = folder.path().join("writer.toml");
             std::fs::write(&file, text).unwrap();
             memory_shortage(&Config::read(&file).unwrap(), &group.headroom())
@@ -378,9 +417,15 @@ mod tests {
 
     fn windows_of<const N: usize>(owners: [(&str, &Owned); N]) -> Windows {
         let window = |(name, owner): (&str, &Owned)| {
-            (name.parse().unwrap(), AnyWindow::Local(Arc::clone(&owner.window)))
+            (
+                name.parse().unwrap(),
+                AnyWindow::Local(Arc::clone(&owner.window)),
+            )
         };
-        Windows { windows: owners.map(window).into(), ..Windows::default() }
+        Windows {
+            windows: owners.map(window).into(),
+            ..Windows::default()
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -400,7 +445,9 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn windows_are_fenced_once_all_claimed_ones_are() {
-        let (length, store) = ("length = \"1h\"", || StoreWriter::new(Store::in_memory()).unwrap());
+        let (length, store) = ("length = \"1h\"", || {
+            StoreWriter::new(Store::in_memory()).unwrap()
+        });
         let stores = [store(), store()];
         let a = Owned::over(stores[0].clone(), length).await;
         let b = Owned::over(stores[1].clone(), length).await;
@@ -436,7 +483,9 @@ mod tests {
         let read = Windows::read(&both, &store).await.unwrap();
         // Another process claims the second window after this one has read it.
         let later = config("two", &["b"]);
-        let _later = claim(&later, Windows::read(&later, &store).await.unwrap()).await.unwrap();
+        let _later = claim(&later, Windows::read(&later, &store).await.unwrap())
+            .await
+            .unwrap();
         assert!(claim(&both, read).await.is_err());
         let lease = async |name: &str| {
             let folder = WindowFolder::new(store.clone(), name.parse().unwrap());

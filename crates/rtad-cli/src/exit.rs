@@ -95,9 +95,14 @@ impl UsageMistake {
     /// The mistake without clap's usage and advice.
     pub fn of(error: &clap::Error) -> Self {
         let text = error.render().to_string();
-        let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+        let lines = text
+            .lines()
+            .take_while(|line| !line.is_empty())
+            .map(str::trim);
         let message = lines.collect::<Vec<_>>().join(" ");
-        Self { message: message.trim_start_matches("error: ").to_owned() }
+        Self {
+            message: message.trim_start_matches("error: ").to_owned(),
+        }
     }
 }
 

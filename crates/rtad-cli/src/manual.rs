@@ -43,8 +43,9 @@ impl Manual {
                     std::fs::create_dir_all(directory)?;
                     let mut program = program.disable_help_subcommand(true);
                     program.build();
-                    let commands =
-                        program.get_subcommands().filter(|command| !command.is_hide_set());
+                    let commands = program
+                        .get_subcommands()
+                        .filter(|command| !command.is_hide_set());
                     let pages = commands.cloned().chain([program.clone()]);
                     pages
                         .into_iter()
@@ -69,7 +70,9 @@ fn write_page(directory: &Path, command: clap::Command, reference: &str) -> io::
     }
     end.control("SH", ["EXIT STATUS"]);
     for (codes, meaning) in exit_codes(reference) {
-        end.control("TP", []).text([bold(codes)]).text([roman(meaning)]);
+        end.control("TP", [])
+            .text([bold(codes)])
+            .text([roman(meaning)]);
     }
     let page = Man::new(command);
     let mut text = Vec::new();
@@ -89,8 +92,14 @@ fn exit_codes(reference: &str) -> impl Iterator<Item = (String, String)> {
     let (_, section) = reference.split_once("## Exit codes\n").unwrap_or_default();
     let lines = section.lines().take_while(|line| !line.starts_with('#'));
     // The rows follow the header and the delimiter row.
-    lines.filter(|line| line.starts_with('|')).skip(2).filter_map(|line| {
-        let mut cells = line.split('|').skip(1).map(|cell| cell.trim().replace('`', ""));
-        Some((cells.next()?, cells.next()?))
-    })
+    lines
+        .filter(|line| line.starts_with('|'))
+        .skip(2)
+        .filter_map(|line| {
+            let mut cells = line
+                .split('|')
+                .skip(1)
+                .map(|cell| cell.trim().replace('`', ""));
+            Some((cells.next()?, cells.next()?))
+        })
 }

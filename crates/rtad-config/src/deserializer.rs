@@ -33,7 +33,11 @@ impl Named {
     /// A mistake about this text.
     pub fn mistake(&self, why: &str, accepted: &str) -> Mistake {
         let found = format!("is {:?}: {why}", self.text);
-        Mistake { location: self.location.clone(), found, accepted: accepted.to_owned() }
+        Mistake {
+            location: self.location.clone(),
+            found,
+            accepted: accepted.to_owned(),
+        }
     }
 }
 
@@ -60,7 +64,11 @@ impl<'de> Deserialize<'de> for Named {
                 if text.is_empty() {
                     return Err(de::Error::invalid_value(Unexpected::Str(""), &self));
                 }
-                let location = Location { line: line.parse().ok(), key, is_outside: false };
+                let location = Location {
+                    line: line.parse().ok(),
+                    key,
+                    is_outside: false,
+                };
                 Ok(Named { location, text })
             }
         }
@@ -117,7 +125,13 @@ pub(crate) enum Fault {
 
 impl Error {
     fn wrong(accepted: impl Into<String>) -> Self {
-        Self { path: None, fault: Fault::Wrong { found: None, accepted: accepted.into() } }
+        Self {
+            path: None,
+            fault: Fault::Wrong {
+                found: None,
+                accepted: accepted.into(),
+            },
+        }
     }
 
     fn at(mut self, path: &Path) -> Self {
@@ -152,9 +166,14 @@ impl de::Error for Error {
         let message = message.to_string();
         if let Some((found, accepted)) = message.split_once("; accepted: ") {
             let (found, accepted) = (Some(found.to_owned()), accepted.to_owned());
-            return Self { path: None, fault: Fault::Wrong { found, accepted } };
+            return Self {
+                path: None,
+                fault: Fault::Wrong { found, accepted },
+            };
         }
-        let accepted = message.split_once(": expected ").map(|(_, accepted)| accepted.to_owned());
+        let accepted = message
+            .split_once(": expected ")
+            .map(|(_, accepted)| accepted.to_owned());
         Self::wrong(accepted.unwrap_or(message))
     }
 
@@ -186,7 +205,10 @@ impl de::Error for Error {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self { path: None, fault: Fault::Missing(field) }
+        Self {
+            path: None,
+            fault: Fault::Missing(field),
+        }
     }
 }
 
@@ -222,15 +244,25 @@ impl<'a> Reader<'a> {
     }
 
     fn child(&self, node: &'a Node, step: Step) -> Self {
-        Self { node, path: self.path.step(step), notes: self.notes }
+        Self {
+            node,
+            path: self.path.step(step),
+            notes: self.notes,
+        }
     }
 
     fn invalid_type<T>(&self, expected: &dyn Expected) -> Result<T, Error> {
-        Err(de::Error::invalid_type(Unexpected::Other("value"), expected))
+        Err(de::Error::invalid_type(
+            Unexpected::Other("value"),
+            expected,
+        ))
     }
 
     fn items<'de, V: Visitor<'de>>(self, list: &'a [Node], visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_seq(Items { reader: self, list: list.iter().enumerate() })
+        visitor.visit_seq(Items {
+            reader: self,
+            list: list.iter().enumerate(),
+        })
     }
 }
 
@@ -246,9 +278,11 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Value::Boolean(boolean) => visitor.visit_bool(*boolean),
             Value::Other(_) | Value::Missing => self.invalid_type(&visitor),
             Value::List(list) => self.items(list, visitor),
-            Value::Table(table) => {
-                visitor.visit_map(Entries { reader: self, entries: table.iter(), value: None })
-            }
+            Value::Table(table) => visitor.visit_map(Entries {
+                reader: self,
+                entries: table.iter(),
+                value: None,
+            }),
         };
         result.map_err(|error| error.at(&path))
     }
@@ -268,8 +302,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         let result = match &self.node.value {
             Value::Outside(text) => {
                 let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
-                let words: Vec<_> =
-                    text.split(is_separator).filter(|word| !word.is_empty()).collect();
+                let words: Vec<_> = text
+                    .split(is_separator)
+                    .filter(|word| !word.is_empty())
+                    .collect();
                 match words.is_empty() {
                     // A variable must not disable what the file demands.
                     true => visitor.visit_seq(SeqDeserializer::new([text.as_str()].into_iter())),
@@ -292,7 +328,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.notes.keys.borrow_mut().push((self.path.clone(), fields));
+        self.notes
+            .keys
+            .borrow_mut()
+            .push((self.path.clone(), fields));
         if let Value::Table(table) = &self.node.value {
             for key in table.keys().filter(|key| !fields.contains(&key.as_str())) {
                 self.note(self.path.key(key), Noted::UnknownKey(fields));
@@ -312,7 +351,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             // No variant: the error lists them all.
             _ => "",
         };
-        visitor.visit_enum(word.into_deserializer()).map_err(|error: Error| error.at(&self.path))
+        visitor
+            .visit_enum(word.into_deserializer())
+            .map_err(|error: Error| error.at(&self.path))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -327,7 +368,11 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         let path = self.path.clone();
         let result = match (name, &self.node.value) {
             (NAMED, Value::String(text)) => {
-                let line = self.node.line().map(|line| line.to_string()).unwrap_or_default();
+                let line = self
+                    .node
+                    .line()
+                    .map(|line| line.to_string())
+                    .unwrap_or_default();
                 let parts = [text.clone(), line, path.to_string()];
                 visitor.visit_seq(SeqDeserializer::new(parts.into_iter()))
             }
@@ -360,10 +405,14 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Error> {
-        let Some((index, node)) = self.list.next() else { return Ok(None) };
+        let Some((index, node)) = self.list.next() else {
+            return Ok(None);
+        };
         let reader = self.reader.child(node, Step::Index(index));
         let path = reader.path.clone();
-        seed.deserialize(reader).map(Some).map_err(|error| error.at(&path))
+        seed.deserialize(reader)
+            .map(Some)
+            .map_err(|error| error.at(&path))
     }
 }
 
@@ -377,7 +426,10 @@ impl<'de> SeqAccess<'de> for Single<'_> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Error> {
-        self.0.take().map(|reader| seed.deserialize(reader)).transpose()
+        self.0
+            .take()
+            .map(|reader| seed.deserialize(reader))
+            .transpose()
     }
 }
 
@@ -394,7 +446,9 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Error> {
-        let Some((key, node)) = self.entries.next() else { return Ok(None) };
+        let Some((key, node)) = self.entries.next() else {
+            return Ok(None);
+        };
         let reader = self.reader.child(node, Step::Key(key.clone()));
         let path = reader.path.clone();
         self.value = Some(reader);

@@ -38,8 +38,16 @@ impl<'a> Document<'a> {
         let parsed = Node::parse(text);
         let has_syntax = parsed.is_ok();
         let given = parsed.unwrap_or_else(|(line, message)| {
-            let location = Location { line, key: "syntax".to_owned(), is_outside: false };
-            mistakes.add(Mistake { location, found: message, accepted: "TOML 1.0".to_owned() });
+            let location = Location {
+                line,
+                key: "syntax".to_owned(),
+                is_outside: false,
+            };
+            mistakes.add(Mistake {
+                location,
+                found: message,
+                accepted: "TOML 1.0".to_owned(),
+            });
             Node::root()
         });
         let mut document = Self {
@@ -75,18 +83,33 @@ impl<'a> Document<'a> {
         for table in tables {
             probe.set(&Path::of(table), Node::root());
         }
-        let _ = T::deserialize(Reader { node: &probe, path: Path::default(), notes: &notes });
-        for (table, keys) in
-            notes.keys.into_inner().into_iter().filter(|(table, _)| !table.0.is_empty())
+        let _ = T::deserialize(Reader {
+            node: &probe,
+            path: Path::default(),
+            notes: &notes,
+        });
+        for (table, keys) in notes
+            .keys
+            .into_inner()
+            .into_iter()
+            .filter(|(table, _)| !table.0.is_empty())
         {
             for path in keys.iter().map(|key| table.key(key)) {
-                let Some((origin, text)) = find(&path.to_string()) else { continue };
+                let Some((origin, text)) = find(&path.to_string()) else {
+                    continue;
+                };
                 for root in [&mut self.given, &mut self.readable] {
                     if root.get(&table.0).is_none() {
                         root.set(&table, Node::root());
                     }
                     let origin = Origin::Outside(origin.clone());
-                    root.set(&path, Node { origin, value: Value::Outside(text.clone()) });
+                    root.set(
+                        &path,
+                        Node {
+                            origin,
+                            value: Value::Outside(text.clone()),
+                        },
+                    );
                 }
             }
         }
@@ -100,7 +123,11 @@ impl<'a> Document<'a> {
     pub fn read<T: DeserializeOwned>(&mut self) -> T {
         loop {
             let notes = Notes::default();
-            let reader = Reader { node: &self.readable, path: Path::default(), notes: &notes };
+            let reader = Reader {
+                node: &self.readable,
+                path: Path::default(),
+                notes: &notes,
+            };
             let result = T::deserialize(reader);
             for (path, noted) in notes.mistakes.into_inner() {
                 let (found, accepted) = match noted {
@@ -110,7 +137,10 @@ impl<'a> Document<'a> {
                         self.readable.enclose(&path);
                         let name = path.to_string();
                         let name = name.split('[').next().unwrap_or_default();
-                        (format!("is a single table, [{name}]"), format!("[[{name}]]"))
+                        (
+                            format!("is a single table, [{name}]"),
+                            format!("[[{name}]]"),
+                        )
                     }
                 };
                 self.note(&path, found, accepted);
@@ -124,14 +154,23 @@ impl<'a> Document<'a> {
                 Fault::Missing(key) => {
                     let origin = self.readable.get(&path.0).map(|table| table.origin.clone());
                     let origin = origin.unwrap_or(Origin::Root);
-                    self.readable.set(&path.key(key), Node { origin, value: Value::Missing });
+                    self.readable.set(
+                        &path.key(key),
+                        Node {
+                            origin,
+                            value: Value::Missing,
+                        },
+                    );
                 }
                 Fault::Wrong { found, accepted } => {
                     // A text in place of a list may be a secret in the wrong key.
                     let is_hidden = ["a list", "a table"].contains(&accepted.as_str());
                     let is_text = matches!(
                         self.readable.get(&path.0),
-                        Some(Node { value: Value::String(_), .. })
+                        Some(Node {
+                            value: Value::String(_),
+                            ..
+                        })
                     );
                     let found = found.unwrap_or_else(|| match is_hidden && is_text {
                         true => "is a string".to_owned(),
@@ -154,11 +193,23 @@ impl<'a> Document<'a> {
         loop {
             let is_new = self.wrong.insert(path.clone());
             let node = self.readable.get(&path.0);
-            let is_missing = matches!(node, Some(Node { value: Value::Missing, .. }));
+            let is_missing = matches!(
+                node,
+                Some(Node {
+                    value: Value::Missing,
+                    ..
+                })
+            );
             let origin = node.map_or(Origin::Root, |node| node.origin.clone());
             match example.first(&path.0) {
                 Some(node) if is_new => {
-                    return self.readable.set(&path, Node { origin, value: node.value.clone() });
+                    return self.readable.set(
+                        &path,
+                        Node {
+                            origin,
+                            value: node.value.clone(),
+                        },
+                    );
                 }
                 None if is_new && !is_missing && self.readable.remove(&path) => return,
                 _ => path.0.pop().expect("the example is a valid configuration"),
@@ -168,7 +219,9 @@ impl<'a> Document<'a> {
 
     /// The value at a path, for messages. A URL is cut off: it may contain a password.
     fn found(&self, path: &Path) -> String {
-        let Some(node) = self.readable.get(&path.0) else { return "is missing".to_owned() };
+        let Some(node) = self.readable.get(&path.0) else {
+            return "is missing".to_owned();
+        };
         match &node.value {
             Value::String(text) | Value::Outside(text) => match text.split_once("://") {
                 Some((scheme, rest)) if rest.contains(['@', '?', '#']) => {
@@ -188,17 +241,31 @@ impl<'a> Document<'a> {
 
     fn note(&mut self, path: &Path, found: String, accepted: String) {
         if !self.wrong.iter().any(|wrong| path.starts_with(wrong)) {
-            self.mistakes.add(Mistake { location: self.location_of(path), found, accepted });
+            self.mistakes.add(Mistake {
+                location: self.location_of(path),
+                found,
+                accepted,
+            });
         }
     }
 
     /// The location of a path, or of the innermost table around it.
     fn location_of(&self, path: &Path) -> Location {
-        let nodes = (0..=path.0.len()).rev().filter_map(|end| self.given.get(&path.0[..end]));
+        let nodes = (0..=path.0.len())
+            .rev()
+            .filter_map(|end| self.given.get(&path.0[..end]));
         let node = nodes.into_iter().next().unwrap_or(&self.given);
         match &node.origin {
-            Origin::Outside(name) => Location { line: None, key: name.clone(), is_outside: true },
-            _ => Location { line: node.line(), key: path.to_string(), is_outside: false },
+            Origin::Outside(name) => Location {
+                line: None,
+                key: name.clone(),
+                is_outside: true,
+            },
+            _ => Location {
+                line: node.line(),
+                key: path.to_string(),
+                is_outside: false,
+            },
         }
     }
 
@@ -233,7 +300,11 @@ impl<'a> Document<'a> {
     /// Notes every name in `table` that an earlier one has: `audience` and `name`, for instance.
     pub fn refuse_duplicates(&mut self, table: &str, name: &str) {
         let texts = self.texts(table, name);
-        for (index, text) in texts.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+        for (index, text) in texts
+            .iter()
+            .enumerate()
+            .filter(|(_, text)| !text.is_empty())
+        {
             if texts[..index].contains(text) {
                 let found = format!("is {text:?} as well as that of an earlier [[{table}]]");
                 let accepted = format!("a {name} of its own for each");
@@ -258,7 +329,9 @@ impl<'a> Document<'a> {
     /// was wrong.
     pub fn is_replaced(&self, key: &str) -> bool {
         let path = Path::of(key);
-        self.wrong.iter().any(|wrong| wrong.starts_with(&path) || path.starts_with(wrong))
+        self.wrong
+            .iter()
+            .any(|wrong| wrong.starts_with(&path) || path.starts_with(wrong))
     }
 
     /// The strings at `key` of every table of a list, including invalid ones; empty without one.
@@ -275,7 +348,9 @@ impl<'a> Document<'a> {
             Some(Value::List(list)) => list.len(),
             _ => 0,
         };
-        (0..length).map(|index| text(index).unwrap_or_default()).collect()
+        (0..length)
+            .map(|index| text(index).unwrap_or_default())
+            .collect()
     }
 
     /// The location of a key.
@@ -285,12 +360,16 @@ impl<'a> Document<'a> {
 
     /// File, line and key, for a message about a value that is checked later.
     pub fn described(&self, key: &str) -> String {
-        self.mistakes.described(&self.location(key), &self.given.names())
+        self.mistakes
+            .described(&self.location(key), &self.given.names())
     }
 
     /// The path of a file that the document names, relative to the document's directory.
     pub fn beside(&self, path: impl AsRef<FilePath>) -> PathBuf {
-        FilePath::new(self.file).parent().unwrap_or(FilePath::new("")).join(path)
+        FilePath::new(self.file)
+            .parent()
+            .unwrap_or(FilePath::new(""))
+            .join(path)
     }
 
     /// Reads a file that `key` names, notes a mistake if that fails, and adds the contents to the

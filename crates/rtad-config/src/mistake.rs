@@ -44,7 +44,11 @@ pub struct ConfigError {
 
 impl Mistakes {
     pub(crate) fn in_file(file: &str) -> Self {
-        Self { file: file.to_owned(), list: Vec::new(), names: BTreeMap::new() }
+        Self {
+            file: file.to_owned(),
+            list: Vec::new(),
+            names: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn set_names(&mut self, names: BTreeMap<String, String>) {
@@ -78,11 +82,23 @@ impl Mistakes {
         }
         self.list.sort_by_key(|mistake| mistake.location.line);
         let line = |mistake: &Mistake| one_line(&self.message(mistake));
-        Err(ConfigError { mistakes: self.list.iter().map(line).collect() })
+        Err(ConfigError {
+            mistakes: self.list.iter().map(line).collect(),
+        })
     }
 
-    fn message(&self, Mistake { location, found, accepted }: &Mistake) -> String {
-        format!("{} {found}; accepted: {accepted}", self.described(location, &self.names))
+    fn message(
+        &self,
+        Mistake {
+            location,
+            found,
+            accepted,
+        }: &Mistake,
+    ) -> String {
+        format!(
+            "{} {found}; accepted: {accepted}",
+            self.described(location, &self.names)
+        )
     }
 
     /// The file, line and key of a location.

@@ -92,7 +92,10 @@ impl fmt::Display for Path {
 impl Node {
     /// An empty document.
     pub(crate) const fn root() -> Self {
-        Self { origin: Origin::Root, value: Value::Table(BTreeMap::new()) }
+        Self {
+            origin: Origin::Root,
+            value: Value::Table(BTreeMap::new()),
+        }
     }
 
     /// Parses a document.
@@ -119,19 +122,21 @@ impl Node {
 
     /// The value at a path.
     pub(crate) fn get(&self, path: &[Step]) -> Option<&Self> {
-        path.iter().try_fold(self, |node, step| match (step, &node.value) {
-            (Step::Key(key), Value::Table(table)) => table.get(key),
-            (Step::Index(index), Value::List(list)) => list.get(*index),
-            _ => None,
-        })
+        path.iter()
+            .try_fold(self, |node, step| match (step, &node.value) {
+                (Step::Key(key), Value::Table(table)) => table.get(key),
+                (Step::Index(index), Value::List(list)) => list.get(*index),
+                _ => None,
+            })
     }
 
     fn get_mut(&mut self, path: &[Step]) -> Option<&mut Self> {
-        path.iter().try_fold(self, |node, step| match (step, &mut node.value) {
-            (Step::Key(key), Value::Table(table)) => table.get_mut(key),
-            (Step::Index(index), Value::List(list)) => list.get_mut(*index),
-            _ => None,
-        })
+        path.iter()
+            .try_fold(self, |node, step| match (step, &mut node.value) {
+                (Step::Key(key), Value::Table(table)) => table.get_mut(key),
+                (Step::Index(index), Value::List(list)) => list.get_mut(*index),
+                _ => None,
+            })
     }
 
     /// Sets the value at a path, whose table exists.
@@ -139,7 +144,11 @@ impl Node {
         match path.0.split_last() {
             None => *self = node,
             Some((Step::Key(key), parent)) => {
-                if let Some(Self { value: Value::Table(table), .. }) = self.get_mut(parent) {
+                if let Some(Self {
+                    value: Value::Table(table),
+                    ..
+                }) = self.get_mut(parent)
+                {
                     table.insert(key.clone(), node);
                 }
             }
@@ -155,28 +164,40 @@ impl Node {
     pub(crate) fn enclose(&mut self, path: &Path) {
         if let Some(node) = self.get_mut(&path.0) {
             let table = std::mem::replace(&mut node.value, Value::Missing);
-            node.value = Value::List(vec![Self { origin: node.origin.clone(), value: table }]);
+            node.value = Value::List(vec![Self {
+                origin: node.origin.clone(),
+                value: table,
+            }]);
         }
     }
 
     /// Removes the key at a path; returns whether there was one.
     pub(crate) fn remove(&mut self, path: &Path) -> bool {
-        let Some((Step::Key(key), parent)) = path.0.split_last() else { return false };
+        let Some((Step::Key(key), parent)) = path.0.split_last() else {
+            return false;
+        };
         match self.get_mut(parent) {
-            Some(Self { value: Value::Table(table), .. }) => table.remove(key).is_some(),
+            Some(Self {
+                value: Value::Table(table),
+                ..
+            }) => table.remove(key).is_some(),
             _ => false,
         }
     }
 
     /// Names of the tables in the root's lists, by the keys of those tables.
     pub(crate) fn names(&self) -> BTreeMap<String, String> {
-        let Value::Table(root) = &self.value else { return BTreeMap::new() };
+        let Value::Table(root) = &self.value else {
+            return BTreeMap::new();
+        };
         let tables = root.iter().filter_map(|(key, node)| match &node.value {
             Value::List(list) => Some((key, list)),
             _ => None,
         });
         let items = tables.flat_map(|(key, list)| {
-            list.iter().enumerate().map(move |(index, item)| (format!("{key}[{index}]"), item))
+            list.iter()
+                .enumerate()
+                .map(move |(index, item)| (format!("{key}[{index}]"), item))
         });
         let text = |item: &Self, key: &str| match &item.get(&[Step::Key(key.to_owned())])?.value {
             Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -184,7 +205,9 @@ impl Node {
         };
         // A table of tokens has no name.
         let name = |item: &Self| text(item, "name").or_else(|| text(item, "file"));
-        items.filter_map(|(key, item)| Some((key, name(item)?))).collect()
+        items
+            .filter_map(|(key, item)| Some((key, name(item)?)))
+            .collect()
     }
 
     /// The first value at a path whose indices stand for any index.
@@ -221,7 +244,10 @@ fn value(text: &str, parsed: DeValue<'_>) -> Value {
         DeValue::Array(list) => {
             let item = |item: Spanned<DeValue<'_>>| {
                 let origin = Origin::Line(line_of(text, item.span().start));
-                Node { origin, value: value(text, item.into_inner()) }
+                Node {
+                    origin,
+                    value: value(text, item.into_inner()),
+                }
             };
             Value::List(list.into_iter().map(item).collect())
         }
@@ -229,7 +255,13 @@ fn value(text: &str, parsed: DeValue<'_>) -> Value {
             let entry = |(key, item): (Spanned<_>, Spanned<DeValue<'_>>)| {
                 let origin = Origin::Line(line_of(text, key.span().start));
                 let key: std::borrow::Cow<'_, str> = key.into_inner();
-                (key.into_owned(), Node { origin, value: value(text, item.into_inner()) })
+                (
+                    key.into_owned(),
+                    Node {
+                        origin,
+                        value: value(text, item.into_inner()),
+                    },
+                )
             };
             Value::Table(table.into_iter().map(entry).collect())
         }

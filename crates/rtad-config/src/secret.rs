@@ -75,8 +75,12 @@ impl Document<'_> {
     ) -> Secret {
         let value = value.as_ref().map(Secret::expose);
         let secret = self.either(key, ["value", "value_file"], value, file);
-        let Some(secret) = secret else { return Secret::default() };
-        let is_printable = secret.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+        let Some(secret) = secret else {
+            return Secret::default();
+        };
+        let is_printable = secret
+            .iter()
+            .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
         if secret.is_empty() || !is_printable {
             let found = "has a secret that is empty or not printable ASCII";
             self.mistake(key, found, "printable ASCII");
@@ -106,8 +110,9 @@ impl Document<'_> {
                 return None;
             }
         };
-        let is_redacted =
-            secret.windows(REDACTED.len()).any(|window| window == REDACTED.as_bytes());
+        let is_redacted = secret
+            .windows(REDACTED.len())
+            .any(|window| window == REDACTED.as_bytes());
         if is_redacted {
             let found = "is redacted, as check-config prints it";
             self.mistake(table, found, "the secret itself");

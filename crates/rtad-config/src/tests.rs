@@ -34,15 +34,22 @@ type Paths = OneOrMany<Named>;
 fn read(text: &str) -> Result<Root, Vec<String>> {
     let mut document = Document::parse("f.toml", text, EXAMPLE);
     let root = document.read();
-    document.finish().into_result(root).map_err(|error| error.mistakes)
+    document
+        .finish()
+        .into_result(root)
+        .map_err(|error| error.mistakes)
 }
 
 #[test]
 fn times_are_printed_in_the_largest_exact_unit() {
     let printed = |millis| Time(Duration::from_millis(millis)).to_string();
-    for (millis, expected) in
-        [(86_400_000, "1d"), (129_600_000, "36h"), (90_000, "90s"), (1500, "1500ms"), (0, "0s")]
-    {
+    for (millis, expected) in [
+        (86_400_000, "1d"),
+        (129_600_000, "36h"),
+        (90_000, "90s"),
+        (1500, "1500ms"),
+        (0, "0s"),
+    ] {
         assert_eq!(printed(millis), expected);
     }
 }
@@ -85,8 +92,15 @@ fn mistakes_name_their_tables() {
     let example = "[[window]]\nname = \"n\"\nsize = 1";
     let mut document = Document::parse("f.toml", text, example);
     let root: Root = document.read();
-    assert!(root.window.iter().all(|window| window.size == 1), "{root:?}");
-    let accepted = root.window.iter().map(|window| window.name.as_str()).collect::<Vec<_>>();
+    assert!(
+        root.window.iter().all(|window| window.size == 1),
+        "{root:?}"
+    );
+    let accepted = root
+        .window
+        .iter()
+        .map(|window| window.name.as_str())
+        .collect::<Vec<_>>();
     assert_eq!(accepted, ["clicks", "", "a\nb"]);
     let expected = [
         "f.toml:3: [[window]] \"clicks\": size is \"x\"; accepted: a whole number",
@@ -94,21 +108,34 @@ fn mistakes_name_their_tables() {
         "f.toml:7: window[1].size is \"y\"; accepted: a whole number",
         "f.toml:8: [[window]] \"a\\nb\": size is missing; accepted: a whole number",
     ];
-    assert_eq!(document.finish().into_result(()).unwrap_err().mistakes, expected);
+    assert_eq!(
+        document.finish().into_result(()).unwrap_err().mistakes,
+        expected
+    );
 }
 
 #[test]
 fn syntax_error_is_the_only_mistake() {
     let mistakes = read("count = 0\nname = x").unwrap_err();
-    assert!(mistakes.len() == 1 && mistakes[0].starts_with("f.toml:2: syntax "), "{mistakes:?}");
+    assert!(
+        mistakes.len() == 1 && mistakes[0].starts_with("f.toml:2: syntax "),
+        "{mistakes:?}"
+    );
 }
 
 #[test]
 fn values_keep_their_locations() {
     let root = read("size = 70_000\n[[item]]\nid = \"i\"\n[item.paths]\na = \"x\"").unwrap();
     let path = &root.item[0].paths["a"].0[0];
-    let location = Location { line: Some(5), key: "item[0].paths.a".to_owned(), is_outside: false };
-    assert_eq!((root.size, &path.location, path.text.as_str()), (70_000, &location, "x"));
+    let location = Location {
+        line: Some(5),
+        key: "item[0].paths.a".to_owned(),
+        is_outside: false,
+    };
+    assert_eq!(
+        (root.size, &path.location, path.text.as_str()),
+        (70_000, &location, "x")
+    );
 }
 
 #[test]
@@ -121,7 +148,9 @@ fn text_from_outside_has_any_type() {
     let read = |values: &'static [(&str, &str)]| {
         let mut document = Document::parse("", "", "[root]\ncount = 2");
         document.overlay::<Outer>(&["root"], |key| {
-            let (_, value) = values.iter().find(|(name, _)| format!("root.{name}") == key)?;
+            let (_, value) = values
+                .iter()
+                .find(|(name, _)| format!("root.{name}") == key)?;
             Some((format!("--{key}"), (*value).to_owned()))
         });
         let outer: Outer = document.read();
@@ -130,5 +159,8 @@ fn text_from_outside_has_any_type() {
     let root = read(&[("count", "3"), ("size", "2KiB")]).unwrap();
     assert_eq!((root.count, root.size), (3, 2048));
     let error = read(&[("count", "three")]).unwrap_err();
-    assert_eq!(error.mistakes, ["--root.count is \"three\"; accepted: a whole number from 1 to 9"]);
+    assert_eq!(
+        error.mistakes,
+        ["--root.count is \"three\"; accepted: a whole number from 1 to 9"]
+    );
 }

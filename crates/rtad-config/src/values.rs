@@ -50,9 +50,13 @@ pub fn hidden<'de, D: Deserializer<'de>, T>(
     accepted: &str,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<T, D::Error> {
-    let value = String::deserialize(deserializer).ok().and_then(|text| parse(&text));
+    let value = String::deserialize(deserializer)
+        .ok()
+        .and_then(|text| parse(&text));
     value.ok_or_else(|| {
-        de::Error::custom(format_args!("has a value that is not one; accepted: {accepted}"))
+        de::Error::custom(format_args!(
+            "has a value that is not one; accepted: {accepted}"
+        ))
     })
 }
 
@@ -65,7 +69,9 @@ pub fn named<'de, D: Deserializer<'de>, T: From<Named>>(
     deserializer: D,
     accepted: &str,
 ) -> Result<T, D::Error> {
-    Named::deserialize(deserializer).map(T::from).map_err(|_| de::Error::custom(accepted))
+    Named::deserialize(deserializer)
+        .map(T::from)
+        .map_err(|_| de::Error::custom(accepted))
 }
 
 /// An address and port.
@@ -77,7 +83,9 @@ pub fn address<'de, D: Deserializer<'de>, T: From<SocketAddr>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     let accepted = "an address and port, such as 0.0.0.0:8080 or [::1]:8080";
-    text(deserializer, accepted, |text| text.parse().ok().map(T::from))
+    text(deserializer, accepted, |text| {
+        text.parse().ok().map(T::from)
+    })
 }
 
 /// A name; see [`NAME`].
@@ -88,7 +96,9 @@ pub fn address<'de, D: Deserializer<'de>, T: From<SocketAddr>>(
 pub fn name<'de, D: Deserializer<'de>, N: FromStr + Into<T>, T>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    text(deserializer, NAME, |text| text.parse::<N>().ok().map(Into::into))
+    text(deserializer, NAME, |text| {
+        text.parse::<N>().ok().map(Into::into)
+    })
 }
 
 /// A text that is not empty.
@@ -98,7 +108,9 @@ pub fn name<'de, D: Deserializer<'de>, N: FromStr + Into<T>, T>(
 /// Another value.
 pub fn filled<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<T, D::Error> {
     let accepted = "a string that is not empty";
-    text(deserializer, accepted, |text| (!text.is_empty()).then(|| text.to_owned().into()))
+    text(deserializer, accepted, |text| {
+        (!text.is_empty()).then(|| text.to_owned().into())
+    })
 }
 
 /// A duration between two bounds in milliseconds.
@@ -110,12 +122,16 @@ pub fn time<'de, D: Deserializer<'de>, T: From<Duration>, const LEAST: u64, cons
     deserializer: D,
 ) -> Result<T, D::Error> {
     let range = Duration::from_millis(LEAST)..=Duration::from_millis(MOST);
-    text(deserializer, &accepted_time(&range), |text| parse_time(text, &range).map(T::from))
+    text(deserializer, &accepted_time(&range), |text| {
+        parse_time(text, &range).map(T::from)
+    })
 }
 
 /// The duration of a text, if it is in a range.
 pub fn parse_time(text: &str, range: &RangeInclusive<Duration>) -> Option<Duration> {
-    humantime::parse_duration(text).ok().filter(|time| range.contains(time))
+    humantime::parse_duration(text)
+        .ok()
+        .filter(|time| range.contains(time))
 }
 
 /// The words for durations of a range.
@@ -123,7 +139,10 @@ pub fn accepted_time(range: &RangeInclusive<Duration>) -> String {
     let units = [(DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s")];
     let [least, most] = [range.start(), range.end()].map(|time| {
         let time = time.as_millis() as u64;
-        match units.into_iter().find(|(unit, _)| time.is_multiple_of(*unit)) {
+        match units
+            .into_iter()
+            .find(|(unit, _)| time.is_multiple_of(*unit))
+        {
             _ if time == 0 => "0s".to_owned(),
             Some((unit, name)) => format!("{}{name}", time / unit),
             None => format!("{time}ms"),
@@ -170,7 +189,10 @@ pub fn size<'de, D: Deserializer<'de>, const LEAST: u64>(deserializer: D) -> Res
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
-            let bytes = text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64());
+            let bytes = text
+                .parse::<bytesize::ByteSize>()
+                .ok()
+                .map(|size| size.as_u64());
             let bytes = bytes.filter(|bytes| *bytes >= LEAST);
             bytes.ok_or_else(|| E::invalid_type(de::Unexpected::Other("size"), &self))
         }
@@ -184,7 +206,10 @@ struct Bytes(u64);
 impl Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        match units.into_iter().find(|(unit, _)| self.0.is_multiple_of(*unit)) {
+        match units
+            .into_iter()
+            .find(|(unit, _)| self.0.is_multiple_of(*unit))
+        {
             Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
             None => self.0.fmt(f),
         }
@@ -197,12 +222,21 @@ pub struct Time(pub Duration);
 
 impl Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];
+        let units = [
+            (86_400_000, "d"),
+            (3_600_000, "h"),
+            (60_000, "m"),
+            (1000, "s"),
+            (1, "ms"),
+        ];
         let millis = self.0.as_millis();
         let is_exact = |unit: u128| {
             self.0.subsec_nanos().is_multiple_of(1_000_000) && millis.is_multiple_of(unit)
         };
-        match units.into_iter().find(|(unit, _)| millis > 0 && is_exact(*unit)) {
+        match units
+            .into_iter()
+            .find(|(unit, _)| millis > 0 && is_exact(*unit))
+        {
             Some((unit, name)) => write!(f, "{}{name}", millis / unit),
             None => humantime::format_duration(self.0).fmt(f),
         }

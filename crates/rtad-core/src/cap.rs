@@ -65,7 +65,8 @@ impl CountAndLimit {
     }
 
     fn set_limit(&self, limit: u64) {
-        self.0.update(Relaxed, Relaxed, |word| word & COUNT | limit << 32);
+        self.0
+            .update(Relaxed, Relaxed, |word| word & COUNT | limit << 32);
     }
 
     /// Sets the limit to 0; returns what was left of it.
@@ -185,11 +186,23 @@ impl CapTable {
     ///
     /// If the limit is 0 or over [`MAX_DEVICES`].
     pub fn new(limit: u64, seed: CapSeed) -> Self {
-        assert!((1..=MAX_DEVICES).contains(&limit), "a limit of 1 to {MAX_DEVICES} devices");
+        assert!(
+            (1..=MAX_DEVICES).contains(&limit),
+            "a limit of 1 to {MAX_DEVICES} devices"
+        );
         let homes = homes(limit);
-        let buckets = (0..homes as usize + TAIL).map(|_| Bucket::default()).collect();
+        let buckets = (0..homes as usize + TAIL)
+            .map(|_| Bucket::default())
+            .collect();
         let count = CountAndLimit::new(limit);
-        Self { buckets, homes, seed, sized_for: limit, carried: 0, count }
+        Self {
+            buckets,
+            homes,
+            seed,
+            sized_for: limit,
+            carried: 0,
+            count,
+        }
     }
 
     /// The table with a number of devices that were counted before, in a table that was dropped.
@@ -263,14 +276,27 @@ impl CapTable {
     #[inline]
     pub fn seek(&self, key: &DeviceKey) -> Sought<'_> {
         let (home, fingerprint) = self.locate(key);
-        let first = self.buckets.get(home).map_or(EMPTY, |bucket| bucket.0[0].load(Acquire));
-        Sought { table: self, home, fingerprint, first }
+        let first = self
+            .buckets
+            .get(home)
+            .map_or(EMPTY, |bucket| bucket.0[0].load(Acquire));
+        Sought {
+            table: self,
+            home,
+            fingerprint,
+            first,
+        }
     }
 
     #[inline]
     fn count_at(&self, home: usize, fingerprint: u32) -> Counted {
         let mut reserved = false;
-        let slots = self.buckets.get(home..).unwrap_or_default().iter().flat_map(|it| &it.0);
+        let slots = self
+            .buckets
+            .get(home..)
+            .unwrap_or_default()
+            .iter()
+            .flat_map(|it| &it.0);
         for slot in slots {
             let found = match slot.load(Acquire) {
                 EMPTY => {
@@ -303,7 +329,9 @@ impl CapTable {
     pub fn look_up(&self, key: &DeviceKey) -> Counted {
         let (home, fingerprint) = self.locate(key);
         let slots = self.buckets[home..].iter().flat_map(|bucket| &bucket.0);
-        let mut searched = slots.map(|slot| slot.load(Acquire)).take_while(|found| *found != EMPTY);
+        let mut searched = slots
+            .map(|slot| slot.load(Acquire))
+            .take_while(|found| *found != EMPTY);
         if searched.any(|found| found == fingerprint) {
             Counted::Before
         } else if self.is_full() {

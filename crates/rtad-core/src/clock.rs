@@ -11,5 +11,6 @@ pub fn now_unix_seconds() -> u64 {
 /// A time of the wall clock.
 #[must_use]
 pub fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

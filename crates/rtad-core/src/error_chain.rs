@@ -47,6 +47,9 @@ mod tests {
         let plain = error_chain(&Outer("request failed", cause()));
         assert_eq!(plain, "request failed: connection refused");
         let repeating = Outer("request failed: connection refused", cause());
-        assert_eq!(error_chain(&repeating), "request failed: connection refused");
+        assert_eq!(
+            error_chain(&repeating),
+            "request failed: connection refused"
+        );
     }
 }

@@ -36,12 +36,20 @@ impl SlotHash {
 
     /// Slots of a layer.
     pub const fn layer_slots(self) -> u32 {
-        if matches!(self, Self::Unleash) { 100 } else { 10_000 }
+        if matches!(self, Self::Unleash) {
+            100
+        } else {
+            10_000
+        }
     }
 
     /// Slots of an experiment's buckets.
     pub const fn bucket_slots(self) -> u32 {
-        if matches!(self, Self::Unleash) { 1_000 } else { 10_000 }
+        if matches!(self, Self::Unleash) {
+            1_000
+        } else {
+            10_000
+        }
     }
 
     /// Whether a layer and an experiment with the same salt have independent slots.
@@ -65,7 +73,10 @@ impl SlotHash {
         let salt = salt.as_bytes();
         let hash = match self {
             Self::Md5 => {
-                let hash = Md5::new().chain_update(salt).chain_update(b"-").chain_update(unit);
+                let hash = Md5::new()
+                    .chain_update(salt)
+                    .chain_update(b"-")
+                    .chain_update(unit);
                 let hash: [u8; 16] = hash.finalize().into();
                 u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
             }
@@ -93,8 +104,11 @@ pub fn fnv1a32<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> u32 {
 
 /// MurmurHash3, x86, 32 bits: Austin Appleby, public domain.
 fn murmur3_32(mut bytes: impl Iterator<Item = u8>, seed: u32) -> u32 {
-    let scrambled =
-        |word: u32| word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+    let scrambled = |word: u32| {
+        word.wrapping_mul(0xcc9e_2d51)
+            .rotate_left(15)
+            .wrapping_mul(0x1b87_3593)
+    };
     let (mut hash, mut length) = (seed, 0_u32);
     loop {
         let (mut word, mut taken) = (0_u32, 0);
@@ -109,7 +123,10 @@ fn murmur3_32(mut bytes: impl Iterator<Item = u8>, seed: u32) -> u32 {
         if taken < 4 {
             break;
         }
-        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+        hash = hash
+            .rotate_left(13)
+            .wrapping_mul(5)
+            .wrapping_add(0xe654_6b64);
     }
     hash ^= length;
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
@@ -124,17 +141,26 @@ mod tests {
     /// Unleash counts from 1.
     fn unleash(group: &str, unit: &str) -> [u32; 2] {
         let hash = SlotHash::Unleash;
-        [hash.layer_slot(group, unit.as_bytes()) + 1, hash.bucket_slot(group, unit.as_bytes()) + 1]
+        [
+            hash.layer_slot(group, unit.as_bytes()) + 1,
+            hash.bucket_slot(group, unit.as_bytes()) + 1,
+        ]
     }
 
     #[test]
     fn slots_equal_those_of_other_tools() {
-        let units = [b"83e9158a4fb54c0e1ef0b238639a23ae", b"8d3ebd3654fb46a2832296669cf1b536"];
+        let units = [
+            b"83e9158a4fb54c0e1ef0b238639a23ae",
+            b"8d3ebd3654fb46a2832296669cf1b536",
+        ];
         let slots = |hash: SlotHash| units.map(|unit| hash.bucket_slot("exp1", unit));
         assert_eq!(slots(SlotHash::Md5), [6816, 5516]);
         assert_eq!(slots(SlotHash::Growthbook2), [612, 5880]);
         let texts = units.map(|unit| std::str::from_utf8(unit).unwrap());
-        assert_eq!(texts.map(|unit| unleash("exp1", unit)), [[1, 317], [8, 257]]);
+        assert_eq!(
+            texts.map(|unit| unleash("exp1", unit)),
+            [[1, 317], [8, 257]]
+        );
         // Published by GrowthBook.
         for (unit, slot) in [("a", 216), ("b", 9054)] {
             assert_eq!(SlotHash::Growthbook2.layer_slot("", unit.as_bytes()), slot);

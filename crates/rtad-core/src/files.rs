@@ -22,7 +22,13 @@ impl AtomicFile {
     /// The file cannot be created.
     pub fn create(aside: PathBuf, options: &OpenOptions) -> io::Result<(Self, File)> {
         let file = options.open(&aside)?;
-        Ok((Self { aside, is_published: false }, file))
+        Ok((
+            Self {
+                aside,
+                is_published: false,
+            },
+            file,
+        ))
     }
 
     /// Gives the file its name, and replaces the one before. A file that must survive a power loss
@@ -148,7 +154,10 @@ mod tests {
             // As in a process between fork and exec.
             let _copy = locked.try_clone().unwrap();
             let held = lock(locked).unwrap();
-            assert!(matches!(FileLock::exclusive(open()), Err(TryLockError::WouldBlock)));
+            assert!(matches!(
+                FileLock::exclusive(open()),
+                Err(TryLockError::WouldBlock)
+            ));
             drop(held);
             FileLock::exclusive(open()).unwrap();
         }

@@ -100,7 +100,10 @@ impl<'a> ShardFilter<'a> {
 /// A Bloom filter.
 impl<'a> From<&'a [u8]> for ShardFilter<'a> {
     fn from(bits: &'a [u8]) -> Self {
-        Self { first: bits, ..Self::default() }
+        Self {
+            first: bits,
+            ..Self::default()
+        }
     }
 }
 
@@ -115,7 +118,11 @@ pub struct ProbeTarget<'a> {
 }
 
 impl ProbeTarget<'_> {
-    const EMPTY: Self = Self { bits: &[], first: &0, offset: 0 };
+    const EMPTY: Self = Self {
+        bits: &[],
+        first: &0,
+        offset: 0,
+    };
 
     /// Reads a byte of the first cache line of a lookup. A batch touches the targets of many keys
     /// before it tests any, so their cache misses overlap. Returns the byte, so that the read is
@@ -171,11 +178,19 @@ impl FilterSpec {
             FilterKind::Block512 => {
                 let start = block_start(first.len(), key);
                 let block = &first[start..start + BLOCK_BYTES];
-                ProbeTarget { bits: block, first: &block[0], offset: 0 }
+                ProbeTarget {
+                    bits: block,
+                    first: &block[0],
+                    offset: 0,
+                }
             }
             FilterKind::Ribbon => {
                 let (lines, offset) = ribbon::locate(first, key);
-                ProbeTarget { bits: lines, first: lines.first().unwrap_or(&0), offset }
+                ProbeTarget {
+                    bits: lines,
+                    first: lines.first().unwrap_or(&0),
+                    offset,
+                }
             }
         }
     }
@@ -239,7 +254,13 @@ impl FilterSpec {
         if self.value_bits() == 0 {
             return None;
         }
-        ribbon::value_of(self.row_bits(key.shard()), target.bits, target.offset, key, rest)
+        ribbon::value_of(
+            self.row_bits(key.shard()),
+            target.bits,
+            target.offset,
+            key,
+            rest,
+        )
     }
 
     /// The value of a key; `None` if it is not in the set, or the filter holds no values. Right for
@@ -254,7 +275,11 @@ impl FilterSpec {
     /// fill: the mean of `fill^k` over its blocks. A ribbon filter's follows from its
     /// thresholds.
     pub fn expected_fpr<'a>(&self, shard: u16, filter: impl Into<ShardFilter<'a>>) -> f64 {
-        let ShardFilter { first, second, list } = filter.into();
+        let ShardFilter {
+            first,
+            second,
+            list,
+        } = filter.into();
         if self.kind() == FilterKind::Ribbon {
             return ribbon::expected_fpr(self.row_bits(shard), first, second, list);
         }
@@ -263,7 +288,10 @@ impl FilterSpec {
         }
         let blocks = first.chunks_exact(BLOCK_BYTES);
         let count = blocks.len() as f64;
-        blocks.map(|block| fill_ratio(block).powi(self.hashes() as i32)).sum::<f64>() / count
+        blocks
+            .map(|block| fill_ratio(block).powi(self.hashes() as i32))
+            .sum::<f64>()
+            / count
     }
 }
 
@@ -273,9 +301,15 @@ pub fn fill_ratio(filter: &[u8]) -> f64 {
         return 0.0;
     }
     let (words, rest) = filter.as_chunks::<8>();
-    let ones: u64 =
-        words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum();
-    let ones = ones + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+    let ones: u64 = words
+        .iter()
+        .map(|word| u64::from(u64::from_le_bytes(*word).count_ones()))
+        .sum();
+    let ones = ones
+        + rest
+            .iter()
+            .map(|byte| u64::from(byte.count_ones()))
+            .sum::<u64>();
     ones as f64 / (filter.len() as f64 * 8.0)
 }
 

@@ -60,7 +60,12 @@ impl Headroom {
             let (_, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
             let version = match controllers {
                 "" => &V2,
-                _ if controllers.split(',').any(|controller| controller == "memory") => &V1,
+                _ if controllers
+                    .split(',')
+                    .any(|controller| controller == "memory") =>
+                {
+                    &V1
+                }
                 _ => return None,
             };
             self.tightest(version, group)
@@ -73,13 +78,23 @@ impl Headroom {
     fn tightest(&self, version: &Version, group: &str) -> Option<u64> {
         let mount = self.root.join(version.mount);
         let own = mount.join(group.trim_start_matches('/'));
-        let groups = own.ancestors().take_while(|folder| folder.starts_with(&mount));
-        groups.filter_map(|folder| group_headroom(version, folder)).min()
+        let groups = own
+            .ancestors()
+            .take_while(|folder| folder.starts_with(&mount));
+        groups
+            .filter_map(|folder| group_headroom(version, folder))
+            .min()
     }
 }
 
 fn group_headroom(version: &Version, folder: &Path) -> Option<u64> {
-    let number = |file| std::fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
+    let number = |file| {
+        std::fs::read_to_string(folder.join(file))
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
     // `max` does not parse: no limit.
     let limit = number(version.limit).filter(|limit| *limit < NO_LIMIT)?;
     let used = number(version.used)?;
@@ -123,7 +138,11 @@ mod tests {
         };
         assert_eq!(v2("1000\n", "600\n", "anon 100\n"), Some(400));
         assert_eq!(
-            v2("1000\n", "600\n", "anon 300\ninactive_file 100\nactive_file 50\n"),
+            v2(
+                "1000\n",
+                "600\n",
+                "anon 300\ninactive_file 100\nactive_file 50\n"
+            ),
             Some(550)
         );
         assert_eq!(v2("1000\n", "1200\n", ""), Some(0));
@@ -137,10 +156,17 @@ mod tests {
             let files = [("memory.max", limit), ("memory.current", "100")];
             files.map(|(file, text)| (format!("sys/fs/cgroup/{folder}{file}"), text))
         };
-        let files =
-            [group("", "max"), group("a/", "300"), group("a/b/", "900"), group("a/b/c/", "max")];
-        let mut files: Vec<_> =
-            files.iter().flatten().map(|(path, text)| (path.as_str(), *text)).collect();
+        let files = [
+            group("", "max"),
+            group("a/", "300"),
+            group("a/b/", "900"),
+            group("a/b/c/", "max"),
+        ];
+        let mut files: Vec<_> = files
+            .iter()
+            .flatten()
+            .map(|(path, text)| (path.as_str(), *text))
+            .collect();
         files.push(("proc/self/cgroup", "0::/a/b/c\n"));
         assert_eq!(available(&files), Some(200));
     }
@@ -150,7 +176,10 @@ mod tests {
         let v1 = |folder: &str, limit, used| {
             let path = |file| format!("sys/fs/cgroup/memory/{folder}{file}");
             available(&[
-                ("proc/self/cgroup", "5:cpu,cpuacct:/pod\n4:memory:/pod/x\n0::/\n"),
+                (
+                    "proc/self/cgroup",
+                    "5:cpu,cpuacct:/pod\n4:memory:/pod/x\n0::/\n",
+                ),
                 (&path("memory.limit_in_bytes"), limit),
                 (&path("memory.usage_in_bytes"), used),
                 (

@@ -38,11 +38,18 @@ impl Region {
     pub fn zeroed(len: usize, pages: Pages) -> io::Result<Self> {
         // A mapping is aligned to 4 KiB, large pages to 2 MiB. The slack before the first large
         // page is never touched and costs no memory.
-        let slack = if len >= LARGE_PAGE_BYTES { LARGE_PAGE_BYTES } else { 0 };
+        let slack = if len >= LARGE_PAGE_BYTES {
+            LARGE_PAGE_BYTES
+        } else {
+            0
+        };
         let map = MmapOptions::new().len(len + slack).map_anon()?;
         let address = map.as_ptr().addr();
-        let start =
-            if slack == 0 { 0 } else { address.next_multiple_of(LARGE_PAGE_BYTES) - address };
+        let start = if slack == 0 {
+            0
+        } else {
+            address.next_multiple_of(LARGE_PAGE_BYTES) - address
+        };
         if cfg!(target_os = "linux") && len > 0 {
             let large = match pages {
                 Pages::Large => len - len % LARGE_PAGE_BYTES,
@@ -65,7 +72,10 @@ impl Region {
     ///
     /// The kernel's, if memory is exhausted.
     pub fn populate(&self) -> io::Result<()> {
-        match self.map.advise_range(Advice::PopulateWrite, self.start, self.len) {
+        match self
+            .map
+            .advise_range(Advice::PopulateWrite, self.start, self.len)
+        {
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
             _ => Ok(()),
         }
@@ -96,8 +106,15 @@ mod tests {
     fn populated_regions_are_in_memory() {
         let resident = || {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-            line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("VmRSS:"))
+                .unwrap();
+            line.trim()
+                .trim_end_matches(" kB")
+                .parse::<usize>()
+                .unwrap()
+                << 10
         };
         const LEN: usize = 256 << 20;
         let region = Region::zeroed(LEN, Pages::Large).unwrap();
@@ -109,7 +126,14 @@ mod tests {
 
     #[test]
     fn regions_are_zeroed_writable_and_sized() {
-        for len in [0, 1, 4096, LARGE_PAGE_BYTES - 1, LARGE_PAGE_BYTES, 3 * LARGE_PAGE_BYTES + 17] {
+        for len in [
+            0,
+            1,
+            4096,
+            LARGE_PAGE_BYTES - 1,
+            LARGE_PAGE_BYTES,
+            3 * LARGE_PAGE_BYTES + 17,
+        ] {
             for pages in [Pages::Large, Pages::Small] {
                 let mut region = Region::zeroed(len, pages).unwrap();
                 assert_eq!(region.len(), len);

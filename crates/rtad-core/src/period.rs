@@ -83,7 +83,9 @@ impl Period {
     pub fn date(&self) -> String {
         let days = i64::try_from(self.number).unwrap_or(i64::MAX);
         let epoch = jiff::civil::date(1970, 1, 1);
-        epoch.saturating_add(jiff::Span::new().try_days(days).unwrap_or_default()).to_string()
+        epoch
+            .saturating_add(jiff::Span::new().try_days(days).unwrap_or_default())
+            .to_string()
     }
 
     /// Whether the instant lies in the period.
@@ -109,8 +111,13 @@ pub struct Calendar {
 
 /// A zone of the IANA database inside the program.
 pub(crate) fn zone_named(name: &str) -> Result<TimeZone, UnknownTimeZone> {
-    let zone = TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown());
-    zone.ok_or_else(|| UnknownTimeZone { name: name.to_owned() })
+    let zone = TimeZoneDatabase::bundled()
+        .get(name)
+        .ok()
+        .filter(|zone| !zone.is_unknown());
+    zone.ok_or_else(|| UnknownTimeZone {
+        name: name.to_owned(),
+    })
 }
 
 const HOUR: i64 = 3600;
@@ -144,7 +151,10 @@ impl Calendar {
             Err(_) => EARLIEST,
         };
         let now = now.clamp(EARLIEST, LATEST);
-        let mut current = Start { at: EARLIEST, number: 0 };
+        let mut current = Start {
+            at: EARLIEST,
+            number: 0,
+        };
         let mut end = LATEST;
         for start in self.starts(now - self.unit.reach(), now + self.unit.reach()) {
             if start.at > now {
@@ -153,7 +163,11 @@ impl Calendar {
             }
             current = start;
         }
-        Period { number: current.number as u64, start: instant(current.at), end: instant(end) }
+        Period {
+            number: current.number as u64,
+            start: instant(current.at),
+            end: instant(end),
+        }
     }
 
     /// The starts of periods in `[from, until)`, ascending. The first may be no start, because
@@ -168,7 +182,12 @@ impl Calendar {
         };
         let unit = self.unit.seconds();
         let mut offset_before: Option<i64> = None;
-        for Span { from, until, offset } in self.spans(from, until) {
+        for Span {
+            from,
+            until,
+            offset,
+        } in self.spans(from, until)
+        {
             // The first instant with a new offset, if the local clock skipped a start.
             let skipped = offset_before.is_some_and(|before| {
                 (from - 1 + before).div_euclid(unit) < (from + offset).div_euclid(unit)
@@ -191,7 +210,11 @@ impl Calendar {
         // Both are bounded, so no timestamp is out of range.
         let timestamp = |second| Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH);
         let offset = i64::from(self.zone.to_offset(timestamp(from)).seconds());
-        let mut spans = vec![Span { from, until, offset }];
+        let mut spans = vec![Span {
+            from,
+            until,
+            offset,
+        }];
         for change in self.zone.following(timestamp(from)) {
             let at = change.timestamp().as_second();
             if at >= until {
@@ -200,7 +223,11 @@ impl Calendar {
             if let Some(last) = spans.last_mut() {
                 last.until = at;
             }
-            spans.push(Span { from: at, until, offset: i64::from(change.offset().seconds()) });
+            spans.push(Span {
+                from: at,
+                until,
+                offset: i64::from(change.offset().seconds()),
+            });
         }
         spans
     }

@@ -106,7 +106,9 @@ fn minute(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_once(':')?;
     let number = |text: &str, most| {
         let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse::<u16>().ok().filter(|number| is_plain && *number <= most)
+        text.parse::<u16>()
+            .ok()
+            .filter(|number| is_plain && *number <= most)
     };
     let minute = number(hour, 24)? * 60 + number(minute, 59)?;
     (minute <= DAY).then_some(minute)
@@ -132,7 +134,11 @@ pub struct Schedule {
 impl Schedule {
     /// A schedule from one time until another; unbounded without them.
     pub const fn between(from: Option<Moment>, until: Option<Moment>) -> Self {
-        Self { from, until, weekly: None }
+        Self {
+            from,
+            until,
+            weekly: None,
+        }
     }
 
     /// Limits it to some days and hours of a zone of the IANA database. An empty list stands for
@@ -153,8 +159,19 @@ impl Schedule {
             chosen[*day as usize] = true;
         }
         let whole_day = Hours { start: 0, end: DAY };
-        let hours = if hours.is_empty() { vec![whole_day] } else { hours.to_vec() };
-        Ok(Self { weekly: Some(Weekly { days: chosen, hours, zone }), ..self })
+        let hours = if hours.is_empty() {
+            vec![whole_day]
+        } else {
+            hours.to_vec()
+        };
+        Ok(Self {
+            weekly: Some(Weekly {
+                days: chosen,
+                hours,
+                zone,
+            }),
+            ..self
+        })
     }
 
     /// Whether it holds at a time. Takes a microsecond.
@@ -170,7 +187,9 @@ impl Schedule {
 
     /// Whether it has a beginning, and holds at no time from there on.
     pub fn never_holds(&self) -> bool {
-        let Some(from) = self.from.map(|from| from.0) else { return false };
+        let Some(from) = self.from.map(|from| from.0) else {
+            return false;
+        };
         !self.holds(from) && system_time(from).is_some_and(|from| self.next_change(from).is_none())
     }
 
@@ -178,10 +197,16 @@ impl Schedule {
     pub fn next_change(&self, time: SystemTime) -> Option<SystemTime> {
         let now = timestamp(time)?;
         let holds_now = self.holds(now);
-        let bounds = [self.from, self.until].into_iter().flatten().map(|bound| bound.0);
+        let bounds = [self.from, self.until]
+            .into_iter()
+            .flatten()
+            .map(|bound| bound.0);
         let mut start = now;
         loop {
-            let weekly = self.weekly.as_ref().map_or_else(Vec::new, |weekly| weekly.bounds(start));
+            let weekly = self
+                .weekly
+                .as_ref()
+                .map_or_else(Vec::new, |weekly| weekly.bounds(start));
             let candidates = weekly.into_iter().chain(bounds.clone());
             let changes = candidates.filter(|at| *at > now && self.holds(*at) != holds_now);
             if let Some(change) = changes.min() {
@@ -214,14 +239,20 @@ impl Weekly {
         let first = self.zone.to_datetime(start).date();
         let mut bounds = Vec::new();
         for day in -1..SEARCHED_DAYS {
-            let Ok(date) = first.checked_add(day.days()) else { continue };
+            let Ok(date) = first.checked_add(day.days()) else {
+                continue;
+            };
             for minute in self.hours.iter().flat_map(|hours| [hours.start, hours.end]) {
                 let (hour, minute) = (minute / 60 % 24, minute % 60);
-                let Ok(time) = Time::new(hour as i8, minute as i8, 0, 0) else { continue };
+                let Ok(time) = Time::new(hour as i8, minute as i8, 0, 0) else {
+                    continue;
+                };
                 bounds.extend(self.instants(date.to_datetime(time)));
             }
         }
-        let end = start.checked_add(((SEARCHED_DAYS + 1) * 24).hours()).unwrap_or(Timestamp::MAX);
+        let end = start
+            .checked_add(((SEARCHED_DAYS + 1) * 24).hours())
+            .unwrap_or(Timestamp::MAX);
         let changes = self.zone.following(start).map(|change| change.timestamp());
         bounds.extend(changes.take_while(|at| *at < end));
         bounds
@@ -234,7 +265,10 @@ impl Weekly {
             AmbiguousOffset::Fold { before, after } => [Some(before), Some(after)],
             AmbiguousOffset::Gap { .. } => [None, None],
         };
-        offsets.into_iter().flatten().filter_map(move |offset| offset.to_timestamp(local).ok())
+        offsets
+            .into_iter()
+            .flatten()
+            .filter_map(move |offset| offset.to_timestamp(local).ok())
     }
 }
 
@@ -276,7 +310,10 @@ mod tests {
         let holds = |text| schedule.holds_at(at(text));
         assert!(!holds("2026-11-30T15:59:59Z") && holds("2026-11-30T16:00:00Z"));
         assert!(holds("2026-12-23T23:59:59Z") && !holds("2026-12-24T00:00:00Z"));
-        assert_eq!(schedule.next_change(at("2026-01-01T00:00:00Z")), Some(at(from)));
+        assert_eq!(
+            schedule.next_change(at("2026-01-01T00:00:00Z")),
+            Some(at(from))
+        );
         assert_eq!(schedule.next_change(at(from)), Some(at(until)));
         assert_eq!(schedule.next_change(at(until)), None);
     }
@@ -296,11 +333,36 @@ mod tests {
     #[test]
     fn changes_are_those_of_a_walk_over_all_minutes() {
         let cases = [
-            ("America/New_York", vec![], vec!["02:30-03:30"], "2026-03-07T12:00:00Z"),
-            ("America/New_York", vec![], vec!["01:15-01:45"], "2026-10-31T12:00:00Z"),
-            ("America/New_York", vec!["sun"], vec!["00:00-24:00"], "2026-10-31T12:00:00Z"),
-            ("Europe/Berlin", vec!["sat"], vec!["22:00-02:30"], "2026-03-27T12:00:00Z"),
-            ("Australia/Lord_Howe", vec![], vec!["01:40-02:10"], "2026-10-02T12:00:00Z"),
+            (
+                "America/New_York",
+                vec![],
+                vec!["02:30-03:30"],
+                "2026-03-07T12:00:00Z",
+            ),
+            (
+                "America/New_York",
+                vec![],
+                vec!["01:15-01:45"],
+                "2026-10-31T12:00:00Z",
+            ),
+            (
+                "America/New_York",
+                vec!["sun"],
+                vec!["00:00-24:00"],
+                "2026-10-31T12:00:00Z",
+            ),
+            (
+                "Europe/Berlin",
+                vec!["sat"],
+                vec!["22:00-02:30"],
+                "2026-03-27T12:00:00Z",
+            ),
+            (
+                "Australia/Lord_Howe",
+                vec![],
+                vec!["01:40-02:10"],
+                "2026-10-02T12:00:00Z",
+            ),
             (
                 "Asia/Shanghai",
                 vec!["mon", "tue"],
@@ -321,7 +383,11 @@ mod tests {
                     while schedule.holds_at(walked) == before {
                         walked += Duration::from_secs(60);
                     }
-                    assert_eq!(schedule.next_change(now), Some(walked), "{zone} {hours:?} {now:?}");
+                    assert_eq!(
+                        schedule.next_change(now),
+                        Some(walked),
+                        "{zone} {hours:?} {now:?}"
+                    );
                     now = walked;
                 }
             }
@@ -333,7 +399,12 @@ mod tests {
         let never = |[from, until]: [&str; 2], days: &[&str], hours: &[&str]| {
             let bounds = (Some(moment(from)), Some(moment(until)));
             let weekly = weekly(days, hours, "America/New_York");
-            Schedule { from: bounds.0, until: bounds.1, ..weekly }.never_holds()
+            Schedule {
+                from: bounds.0,
+                until: bounds.1,
+                ..weekly
+            }
+            .never_holds()
         };
         // From a Monday to a Wednesday.
         let days = ["2026-12-07T00:00:00-05:00", "2026-12-09T00:00:00-05:00"];
@@ -349,13 +420,19 @@ mod tests {
             from: Some(moment(night)),
             ..weekly(&["sun"], &["02:00-03:00"], "America/New_York")
         };
-        assert_eq!(sundays.next_change(at(night)), Some(at("2026-03-15T02:00:00-04:00")));
+        assert_eq!(
+            sundays.next_change(at(night)),
+            Some(at("2026-03-15T02:00:00-04:00"))
+        );
     }
 
     #[test]
     fn a_schedule_without_hours_left_never_changes_again() {
         let schedule = weekly(&["mon"], &[], "UTC");
-        let schedule = Schedule { until: Some(moment("2020-01-01T00:00:00Z")), ..schedule };
+        let schedule = Schedule {
+            until: Some(moment("2020-01-01T00:00:00Z")),
+            ..schedule
+        };
         assert_eq!(schedule.next_change(at("2026-01-01T00:00:00Z")), None);
     }
 
@@ -371,13 +448,24 @@ mod tests {
             "09:60-10:00",
             "+9:00-10:00",
         ] {
-            assert_eq!(Hours::try_from(text.to_owned()), Err(InvalidTime::Hours), "{text}");
+            assert_eq!(
+                Hours::try_from(text.to_owned()),
+                Err(InvalidTime::Hours),
+                "{text}"
+            );
         }
         for text in ["2026-12-01", "2026-12-01T00:00:00", "tomorrow"] {
-            assert_eq!(Moment::try_from(text.to_owned()), Err(InvalidTime::Moment), "{text}");
+            assert_eq!(
+                Moment::try_from(text.to_owned()),
+                Err(InvalidTime::Moment),
+                "{text}"
+            );
         }
         for text in ["00:00-24:00", "22:05-02:00"] {
-            assert_eq!(String::from(Hours::try_from(text.to_owned()).unwrap()), text);
+            assert_eq!(
+                String::from(Hours::try_from(text.to_owned()).unwrap()),
+                text
+            );
         }
         assert!(Schedule::default().weekly(&[], &[], "Asia/Peking").is_err());
     }

@@ -106,16 +106,29 @@ impl Snapshot {
     ///
     /// If the chunks do not match the manifest's entries: an error of the caller, not of a file.
     pub fn assemble(manifest: Manifest, chunks: Vec<Arc<Chunk>>) -> Self {
-        assert_eq!(manifest.chunks().len(), chunks.len(), "one chunk per manifest entry");
+        assert_eq!(
+            manifest.chunks().len(),
+            chunks.len(),
+            "one chunk per manifest entry"
+        );
         let mut chunk_of_shard = ShardIndex::empty();
         for (index, (entry, chunk)) in manifest.chunks().iter().zip(&chunks).enumerate() {
-            assert!(chunk.matches(manifest.filter(), entry), "chunks are in the manifest's order");
+            assert!(
+                chunk.matches(manifest.filter(), entry),
+                "chunks are in the manifest's order"
+            );
             for shard in chunk.shards() {
                 chunk_of_shard[usize::from(shard)] = Some(index);
             }
         }
         let shard_index = ShardIndex::new(&chunk_of_shard);
-        Self { manifest, chunks, shard_index, overlay: Overlay::default(), is_mixed: false }
+        Self {
+            manifest,
+            chunks,
+            shard_index,
+            overlay: Overlay::default(),
+            is_mixed: false,
+        }
     }
 
     /// The same filters with other deltas. Cheap: filters and shard index are shared.
@@ -147,13 +160,15 @@ impl Snapshot {
 
     /// The filter of one shard; empty if the shard has no keys.
     pub fn filter(&self, shard: u16) -> ShardFilter<'_> {
-        self.chunk_of(shard).map_or_else(ShardFilter::default, |chunk| chunk.filter(shard))
+        self.chunk_of(shard)
+            .map_or_else(ShardFilter::default, |chunk| chunk.filter(shard))
     }
 
     /// Number of distinct keys that a shard's filter was built from, without deltas. Costs two
     /// memory reads.
     pub fn shard_keys(&self, shard: u16) -> u32 {
-        self.chunk_of(shard).map_or(0, |chunk| chunk.shard(shard).keys)
+        self.chunk_of(shard)
+            .map_or(0, |chunk| chunk.shard(shard).keys)
     }
 
     #[inline]
@@ -177,18 +192,24 @@ impl Snapshot {
     /// index, one cache line of the default filter, two of a ribbon filter, and one per delta.
     #[inline]
     pub fn contains(&self, key: &DeviceKey) -> bool {
-        self.overlaid(key).unwrap_or_else(|| is_in_filter(&self.locate(key), key))
+        self.overlaid(key)
+            .unwrap_or_else(|| is_in_filter(&self.locate(key), key))
     }
 
     #[inline]
     fn contains_located(&self, key: &DeviceKey, located: &Located<'_>) -> bool {
-        self.overlaid(key).unwrap_or_else(|| is_in_filter(located, key))
+        self.overlaid(key)
+            .unwrap_or_else(|| is_in_filter(located, key))
     }
 
     /// The membership of a key that a delta or a tombstone names.
     #[inline]
     fn overlaid(&self, key: &DeviceKey) -> Option<bool> {
-        if self.overlay.is_empty() { None } else { self.overlay.membership(key) }
+        if self.overlay.is_empty() {
+            None
+        } else {
+            self.overlay.membership(key)
+        }
     }
 
     /// Reads a byte of each cache line that [`Snapshot::contains`] will read of the filter, and
@@ -207,7 +228,9 @@ impl Snapshot {
         }
         keys.chunks(DEVICE_KEYS).any(|keys| {
             let located = self.locate_and_touch::<DEVICE_KEYS>(keys);
-            keys.iter().zip(&located).any(|(key, located)| self.contains_located(key, located))
+            keys.iter()
+                .zip(&located)
+                .any(|(key, located)| self.contains_located(key, located))
         })
     }
 
@@ -217,8 +240,9 @@ impl Snapshot {
     ///
     /// If `members` is shorter than `keys`.
     pub fn contains_many(&self, keys: &[DeviceKey], members: &mut [bool]) {
-        for (keys, members) in
-            keys.chunks(BATCH_KEYS).zip(members[..keys.len()].chunks_mut(BATCH_KEYS))
+        for (keys, members) in keys
+            .chunks(BATCH_KEYS)
+            .zip(members[..keys.len()].chunks_mut(BATCH_KEYS))
         {
             let located = self.locate_and_touch::<BATCH_KEYS>(keys);
             for ((key, member), located) in keys.iter().zip(members).zip(&located) {
@@ -237,13 +261,17 @@ impl Snapshot {
         for (located, key) in located.iter_mut().zip(keys) {
             *located = self.locate(key);
         }
-        let mut read = located.iter().fold(0, |read, (_, target)| read ^ u64::from(target.touch()));
+        let mut read = located
+            .iter()
+            .fold(0, |read, (_, target)| read ^ u64::from(target.touch()));
         if self.manifest.filter().kind() == FilterKind::Ribbon {
             let second = |read, (_, target): &Located<'_>| read ^ u64::from(target.touch_second());
             read = located.iter().fold(read, second);
         }
         if !self.overlay.is_empty() {
-            read ^= keys.iter().fold(0, |read, key| read ^ self.overlay.touch(key));
+            read ^= keys
+                .iter()
+                .fold(0, |read, key| read ^ self.overlay.touch(key));
         }
         std::hint::black_box(read);
         located
@@ -266,7 +294,10 @@ impl Snapshot {
 
     /// Bytes of filters in memory, including those shared with other snapshots.
     pub fn filter_bytes(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.filters().len() as u64).sum()
+        self.chunks
+            .iter()
+            .map(|chunk| chunk.filters().len() as u64)
+            .sum()
     }
 }
 

@@ -26,7 +26,10 @@ const fn mix(z: u64) -> u64 {
 impl Synth {
     /// Ids of `kind` from `seed`. Kinds md5 and sha1 give the hashes of the IDFAs of the same seed.
     pub const fn new(kind: IdKind, seed: u64) -> Self {
-        Self { kind, seed: mix(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1)) }
+        Self {
+            kind,
+            seed: mix(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1)),
+        }
     }
 
     /// Appends the id at `index` to `id`, in the kind's canonical form.
@@ -105,9 +108,13 @@ fn uuid(high: u64, low: u64) -> [u8; 36] {
     let bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
     const_hex::encode_to_slice(bytes, &mut digits).expect("32 digits for 16 bytes");
     let mut uuid = [b'-'; 36];
-    for (from, to) in
-        [(0..8, 0..8), (8..12, 9..13), (12..16, 14..18), (16..20, 19..23), (20..32, 24..36)]
-    {
+    for (from, to) in [
+        (0..8, 0..8),
+        (8..12, 9..13),
+        (12..16, 14..18),
+        (16..20, 19..23),
+        (20..32, 24..36),
+    ] {
         uuid[to].copy_from_slice(&digits[from]);
     }
     uuid
@@ -167,7 +174,10 @@ mod tests {
     #[test]
     fn ids_are_frozen_per_seed_and_index() {
         // Load tests and published figures refer to ids by seed and index.
-        assert_eq!(Synth::new(IdKind::Idfa, 0).id(0), Synth::new(IdKind::Idfa, 0).id(0));
+        assert_eq!(
+            Synth::new(IdKind::Idfa, 0).id(0),
+            Synth::new(IdKind::Idfa, 0).id(0)
+        );
         for (kind, id) in [
             (IdKind::Md5, "d533cab9f042bc13422d189162954147"),
             (IdKind::Idfa, "FE699F7E-9D6D-445D-8486-7F19C69C37BC"),
@@ -181,15 +191,24 @@ mod tests {
         ] {
             assert_eq!(Synth::new(kind, 3).id(9), id, "{kind}");
         }
-        assert_ne!(Synth::new(IdKind::Idfa, 0).id(0), Synth::new(IdKind::Idfa, 1).id(0));
+        assert_ne!(
+            Synth::new(IdKind::Idfa, 0).id(0),
+            Synth::new(IdKind::Idfa, 1).id(0)
+        );
         let idfa = Synth::new(IdKind::Idfa, 3).id(9);
         // That of `printf FE699F7E-9D6D-445D-8486-7F19C69C37BC | sha1sum`.
         let sha1 = Synth::new(IdKind::Sha1, 3).id(9);
         assert_eq!(sha1, "ef2dcbcb48382281c7b906b0443b25b136cd69c7");
         let of_sha1 = KeyMaker::sha1_key(IdKind::Idfa, idfa.as_bytes());
-        assert_eq!(KeyMaker::default().key(IdKind::Sha1, sha1.as_bytes()).ok(), of_sha1);
+        assert_eq!(
+            KeyMaker::default().key(IdKind::Sha1, sha1.as_bytes()).ok(),
+            of_sha1
+        );
         let md5 = Synth::new(IdKind::Md5, 3).id(9);
-        assert_eq!(md5, const_hex::encode(DeviceKey::of_canonical(idfa.as_bytes()).as_bytes()));
+        assert_eq!(
+            md5,
+            const_hex::encode(DeviceKey::of_canonical(idfa.as_bytes()).as_bytes())
+        );
     }
 
     #[test]

@@ -55,10 +55,18 @@ pub fn read<B, P>(
 where
     B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
 {
-    let BodyLimits { max_bytes, timeout: within } = limits;
+    let BodyLimits {
+        max_bytes,
+        timeout: within,
+    } = limits;
     let is_too_large = body.size_hint().lower() > max_bytes as u64;
     // The future of an `async fn` would have its arguments twice.
-    let mut reading = BodyReader { body, max_bytes, first: Bytes::new(), all: BytesMut::new() };
+    let mut reading = BodyReader {
+        body,
+        max_bytes,
+        first: Bytes::new(),
+        all: BytesMut::new(),
+    };
     async move {
         if is_too_large {
             return Err(BodyError::TooLarge(max_bytes));
@@ -84,7 +92,9 @@ where
 {
     if permit.is_some() {
         let rest = poll_fn(|context| reading.poll(context));
-        return timeout(within, rest).await.unwrap_or(Err(BodyError::Timeout));
+        return timeout(within, rest)
+            .await
+            .unwrap_or(Err(BodyError::Timeout));
     }
     let rest = async {
         let mut dropped = 0;
@@ -112,7 +122,9 @@ impl<B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin> BodyRead
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         while let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) {
             // Trailers are ignored.
-            let Ok(part) = frame.map_err(|error| error_of(&error))?.into_data() else { continue };
+            let Ok(part) = frame.map_err(|error| error_of(&error))?.into_data() else {
+                continue;
+            };
             if part.len() > self.max_bytes - self.first.len().max(self.all.len()) {
                 return Poll::Ready(Err(BodyError::TooLarge(self.max_bytes)));
             }
@@ -129,7 +141,11 @@ impl<B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin> BodyRead
             }
         }
         let all = std::mem::take(&mut self.all);
-        Poll::Ready(Ok(if all.is_empty() { std::mem::take(&mut self.first) } else { all.freeze() }))
+        Poll::Ready(Ok(if all.is_empty() {
+            std::mem::take(&mut self.first)
+        } else {
+            all.freeze()
+        }))
     }
 }
 
@@ -137,9 +153,14 @@ fn error_of(error: &(dyn std::error::Error + 'static)) -> BodyError {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     let is_over_budget = |error: &(dyn std::error::Error + 'static)| {
         let io = error.downcast_ref::<std::io::Error>();
-        io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<OverBudget>())
+        io.and_then(std::io::Error::get_ref)
+            .is_some_and(|inner| inner.is::<OverBudget>())
     };
-    if causes.any(is_over_budget) { BodyError::Overloaded } else { BodyError::Broken }
+    if causes.any(is_over_budget) {
+        BodyError::Overloaded
+    } else {
+        BodyError::Broken
+    }
 }
 
 /// Whether `Content-Encoding` names an encoding, such as gzip. No route decodes a body.
@@ -157,9 +178,16 @@ pub fn is_compressed(body: &[u8]) -> bool {
 
 /// Whether the body is `application/octet-stream`, by its `Content-Type`.
 pub fn is_octet_stream(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    essence.trim_ascii().eq_ignore_ascii_case(b"application/octet-stream")
+    let content_type = headers
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], HeaderValue::as_bytes);
+    let essence = content_type
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default();
+    essence
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"application/octet-stream")
 }
 
 /// Splits a body of 16-byte keys.
@@ -171,7 +199,10 @@ pub fn is_octet_stream(headers: &HeaderMap) -> bool {
 pub fn split_keys(body: &[u8]) -> Result<&[[u8; 16]], String> {
     let (keys, rest) = body.as_chunks::<16>();
     if !rest.is_empty() {
-        return Err(format!("{} bytes are not a whole number of 16-byte keys", body.len()));
+        return Err(format!(
+            "{} bytes are not a whole number of 16-byte keys",
+            body.len()
+        ));
     }
     if is_text(body) {
         return Err(
@@ -204,7 +235,11 @@ mod tests {
         let lines = format!("{digits}\n{digits}              \n");
         for text in [digits, &digits.to_uppercase(), &json, &lines] {
             assert_eq!(text.len() % 16, 0);
-            assert!(split_keys(text.as_bytes()).unwrap_err().starts_with("the body is text"));
+            assert!(
+                split_keys(text.as_bytes())
+                    .unwrap_err()
+                    .starts_with("the body is text")
+            );
         }
         assert!(split_keys(b"15 bytes in text").is_ok());
         assert_eq!(

@@ -34,7 +34,10 @@ pub struct ByteBudget {
 impl ByteBudget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, ..Self::default() })
+        Arc::new(Self {
+            limit,
+            ..Self::default()
+        })
     }
 
     /// Bytes in use.
@@ -98,7 +101,11 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) const fn new(budget: Arc<ByteBudget>) -> Self {
-        Self { budget, unanswered: AtomicUsize::new(0), free: AtomicUsize::new(FREE_BYTES) }
+        Self {
+            budget,
+            unanswered: AtomicUsize::new(0),
+            free: AtomicUsize::new(FREE_BYTES),
+        }
     }
 
     /// Size of the largest read. It stays below [`FREE_BYTES`], the size of hyper's first buffer,
@@ -194,7 +201,10 @@ mod tests {
             account.enlarge();
         }
         let is_large = |account: &Account| account.largest_read() == LARGE_BYTES;
-        assert_eq!(accounts.each_ref().map(is_large), [true, true, false, false]);
+        assert_eq!(
+            accounts.each_ref().map(is_large),
+            [true, true, false, false]
+        );
         assert_eq!(budget.taken(), 2 * LARGE_BYTES + 2 * 1_000);
         let [one, other, third, fourth] = accounts;
         drop(fourth);

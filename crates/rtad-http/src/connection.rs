@@ -100,7 +100,10 @@ impl Connection {
             }
             if !is_known {
                 let ready_at = Arc::clone(&self.ready_at);
-                let timestamp = TimestampWaker { task: task.clone(), ready_at };
+                let timestamp = TimestampWaker {
+                    task: task.clone(),
+                    ready_at,
+                };
                 waker = Some((task.clone(), Arc::new(timestamp).into()));
             }
             let waker = waker.as_ref().map_or(task, |(_, waker)| waker);
@@ -173,13 +176,20 @@ mod tests {
             let connection = Arc::clone(&connection);
             async move {
                 let http = std::pin::pin!(std::future::pending::<()>());
-                connection.serve_until(http, || connection.has_order(END)).await
+                connection
+                    .serve_until(http, || connection.has_order(END))
+                    .await
             }
         });
         for order in [END_AFTER_REQUEST, END_AFTER_REQUEST, END] {
             tokio::task::yield_now().await;
             connection.give_order(order);
         }
-        assert!(!timeout(Duration::from_secs(10), served).await.unwrap().unwrap());
+        assert!(
+            !timeout(Duration::from_secs(10), served)
+                .await
+                .unwrap()
+                .unwrap()
+        );
     }
 }

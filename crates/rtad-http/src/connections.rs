@@ -99,7 +99,13 @@ impl<S> Connections<S> {
         budget: Arc<ByteBudget>,
         phase: watch::Receiver<Phase>,
     ) -> Self {
-        Self { service, idle_timeout, budget, phase, open: Mutex::default() }
+        Self {
+            service,
+            idle_timeout,
+            budget,
+            phase,
+            open: Mutex::default(),
+        }
     }
 
     /// Closes idle connections, and all of them in the closing phase. Runs in its own task until
@@ -111,13 +117,19 @@ impl<S> Connections<S> {
                 () = closing(&mut phase), if !is_closing => is_closing = true,
                 () = tokio::time::sleep(self.idle_timeout / INSPECTIONS) => {}
             }
-            self.open.lock().retain_mut(|watched| inspect(watched, is_closing));
+            self.open
+                .lock()
+                .retain_mut(|watched| inspect(watched, is_closing));
         }
     }
 
     /// Closes all connections, each after the request that it is answering or has sent.
     pub(crate) fn end_after_request(&self) {
-        for connection in self.open.lock().iter().filter_map(|watched| watched.connection.upgrade())
+        for connection in self
+            .open
+            .lock()
+            .iter()
+            .filter_map(|watched| watched.connection.upgrade())
         {
             connection.give_order(END_AFTER_REQUEST);
         }
@@ -149,7 +161,9 @@ impl<S> Connections<S> {
 
 /// Inspects a connection; false if it has ended.
 fn inspect(watched: &mut Watched, is_closing: bool) -> bool {
-    let Some(connection) = watched.connection.upgrade() else { return false };
+    let Some(connection) = watched.connection.upgrade() else {
+        return false;
+    };
     match connection.answered_if_idle() {
         Some(answered) if answered == watched.answered => watched.idle_inspections += 1,
         answered => {
@@ -168,13 +182,21 @@ fn inspect(watched: &mut Watched, is_closing: bool) -> bool {
 impl<S: RequestService> Connections<S> {
     /// Serves one connection until it ends, then drops `permit`.
     pub async fn serve<P>(self: Arc<Self>, stream: StdStream, permit: P) {
-        let peer = stream.peer_addr().map_or(UNKNOWN_PEER, |address| address.ip());
-        let Ok(stream) = self.prepare(stream) else { return };
+        let peer = stream
+            .peer_addr()
+            .map_or(UNKNOWN_PEER, |address| address.ip());
+        let Ok(stream) = self.prepare(stream) else {
+            return;
+        };
         let connection = Arc::new(Connection::new(&self.budget));
         // Differs from any real count, so the first inspection counts as activity.
         let answered = u64::MAX;
         let weak = Arc::downgrade(&connection);
-        self.add(Watched { connection: weak, answered, idle_inspections: 0 });
+        self.add(Watched {
+            connection: weak,
+            answered,
+            idle_inspections: 0,
+        });
         if *self.phase.borrow() >= Phase::Closing {
             // Accepted after `watch` gave the order to all others.
             connection.give_order(END_AFTER_REQUEST);
@@ -230,7 +252,12 @@ mod tests {
     fn connections(phase: watch::Receiver<Phase>) -> Arc<Connections<Untimed<Router>>> {
         let router = Router::new().route("/", get(async || "yes"));
         let budget = ByteBudget::new(1 << 20);
-        Arc::new(Connections::new(Untimed(router), Duration::from_secs(75), budget, phase))
+        Arc::new(Connections::new(
+            Untimed(router),
+            Duration::from_secs(75),
+            budget,
+            phase,
+        ))
     }
 
     #[tokio::test]
@@ -256,7 +283,9 @@ mod tests {
         let (mut client, server) = pair();
         client.write_all(&REQUEST[..20]).unwrap();
         let served = connections(phases).serve(server, ());
-        tokio::time::timeout(Duration::from_secs(30), served).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(30), served)
+            .await
+            .unwrap();
     }
 
     #[tokio::test]
@@ -268,6 +297,10 @@ mod tests {
             drop(client);
             Arc::clone(&connections).serve(server, ()).await;
         }
-        assert!(connections.open.lock().capacity() < 64, "{}", connections.open.lock().capacity());
+        assert!(
+            connections.open.lock().capacity() < 64,
+            "{}",
+            connections.open.lock().capacity()
+        );
     }
 }

@@ -34,14 +34,26 @@ impl ConsoleFile {
     /// A script.
     #[must_use]
     pub const fn script(name: &'static str, text: &'static str) -> Self {
-        Self { name, kind: JS, text }
+        Self {
+            name,
+            kind: JS,
+            text,
+        }
     }
 }
 
 /// The shared files: style, icon, helpers, and the choice of a language.
 pub const SHARED: [ConsoleFile; 5] = [
-    ConsoleFile { name: "console.css", kind: CSS, text: include_str!("console/console.css") },
-    ConsoleFile { name: "icon.svg", kind: SVG, text: include_str!("console/icon.svg") },
+    ConsoleFile {
+        name: "console.css",
+        kind: CSS,
+        text: include_str!("console/console.css"),
+    },
+    ConsoleFile {
+        name: "icon.svg",
+        kind: SVG,
+        text: include_str!("console/icon.svg"),
+    },
     ConsoleFile::script("alerts.js", include_str!("console/alerts.js")),
     ConsoleFile::script("dom.js", include_str!("console/dom.js")),
     ConsoleFile::script("words.js", include_str!("console/words.js")),
@@ -51,5 +63,9 @@ pub const SHARED: [ConsoleFile; 5] = [
 #[must_use]
 pub fn file_at(path: &str, own: &[ConsoleFile]) -> Option<ConsoleFile> {
     let name = path.strip_prefix(FOLDER)?;
-    SHARED.iter().chain(own).find(|file| file.name == name).copied()
+    SHARED
+        .iter()
+        .chain(own)
+        .find(|file| file.name == name)
+        .copied()
 }

@@ -54,7 +54,9 @@ pub fn parse_object<'body, T: Deserialize<'body>>(
         return Err(NotJson::Compressed);
     }
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(NotJson::Invalid(format!("expected an object with {fields}")));
+        return Err(NotJson::Invalid(format!(
+            "expected an object with {fields}"
+        )));
     }
     // One check of the whole body costs less than one per string.
     let parsed = match std::str::from_utf8(body) {
@@ -106,11 +108,16 @@ mod tests {
     #[test]
     fn errors_quote_nothing_of_the_body() {
         for (body, expected) in [
-            (r#"{"mode":"hush, expected x"}"#, "expected `add` or `remove`"),
+            (
+                r#"{"mode":"hush, expected x"}"#,
+                "expected `add` or `remove`",
+            ),
             (r#"{"hush":1}"#, "unknown field, expected `mode`"),
         ] {
             let error = parse_object::<Body>(body.as_bytes(), "mode").unwrap_err();
-            let NotJson::Invalid(message) = error else { panic!("{body}: {error:?}") };
+            let NotJson::Invalid(message) = error else {
+                panic!("{body}: {error:?}")
+            };
             assert_eq!(message.split(" at line").next(), Some(expected));
         }
     }

@@ -28,7 +28,9 @@ impl FromStr for LogLevel {
             "warn" => Ok(Self(Level::WARN)),
             "info" => Ok(Self(Level::INFO)),
             "debug" => Ok(Self(Level::DEBUG)),
-            _ => Err(format!("log level is {word:?}, expected error, warn, info or debug")),
+            _ => Err(format!(
+                "log level is {word:?}, expected error, warn, info or debug"
+            )),
         }
     }
 }
@@ -46,9 +48,17 @@ pub fn init_logging(level: LogLevel) {
         false => layer.json().flatten_event(true).boxed(),
     };
     // Fails only if logging was started already.
-    let _ = tracing_subscriber::registry().with(layer).with(rtad_only).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(layer)
+        .with(rtad_only)
+        .try_init();
     std::panic::set_hook(Box::new(|panic| {
-        let location = panic.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        tracing::error!(location, "panic; message omitted, as it may quote a request");
+        let location = panic
+            .location()
+            .map_or_else(|| "unknown".to_owned(), ToString::to_string);
+        tracing::error!(
+            location,
+            "panic; message omitted, as it may quote a request"
+        );
     }));
 }

@@ -35,7 +35,12 @@ pub(crate) struct MeteredStream {
 
 impl MeteredStream {
     pub(crate) const fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
-        Self { stream, connection, is_blocked: false, has_ended: false }
+        Self {
+            stream,
+            connection,
+            is_blocked: false,
+            has_ended: false,
+        }
     }
 
     /// Closes the connection. Closing with unread data would reset it, and the client might lose
@@ -68,8 +73,10 @@ impl AsyncRead for MeteredStream {
             // Else pipelined requests would fill the memory with answers. `poll_write` wakes.
             return Poll::Pending;
         }
-        let (stream, largest) =
-            (Pin::new(&mut this.stream), this.connection.account().largest_read());
+        let (stream, largest) = (
+            Pin::new(&mut this.stream),
+            this.connection.account().largest_read(),
+        );
         let read = ready!(poll_read_buf(stream, context, &mut buffer.limit(largest)));
         this.has_ended = !matches!(read, Ok(1..));
         if let Err(over_budget) = this.connection.account().add(read?) {

@@ -38,7 +38,9 @@ pub fn is_cross_site(method: &Method, headers: &HeaderMap, hosts: &[String]) -> 
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin" && site != "none";
     }
-    let Some(origin) = headers.get(ORIGIN) else { return false };
+    let Some(origin) = headers.get(ORIGIN) else {
+        return false;
+    };
     let of_origin = text(origin).and_then(|origin| Some(origin.split_once("://")?.1.to_owned()));
     of_origin.is_none() || of_origin != host
 }
@@ -50,7 +52,11 @@ fn is_own(host: &str, hosts: &[String]) -> bool {
         _ => host,
     };
     let name = name.trim_end_matches('.');
-    let is_address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
+    let is_address = name
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>()
+        .is_ok();
     is_address
         || !name.contains('.')
         || PRIVATE_DOMAINS.iter().any(|domain| name.ends_with(domain))
@@ -81,16 +87,41 @@ mod tests {
             ("", "null", "null", true),
             ("", "http://rtad:9090", "", true),
             // DNS rebinding: the page's own name resolves to this port.
-            ("same-origin", "http://evil.example:9090", "evil.example:9090", true),
+            (
+                "same-origin",
+                "http://evil.example:9090",
+                "evil.example:9090",
+                true,
+            ),
             ("", "http://evil.example:9090", "evil.example:9090", true),
             ("", "http://evil.example.", "evil.example.", true),
             ("", "", "evil.example:9090", true),
             ("", "http://127.0.0.1:9090", "127.0.0.1:9090", false),
             ("same-origin", "http://[::1]:9090", "[::1]:9090", false),
-            ("", "http://rtad-admin.rtad.svc:9090", "rtad-admin.rtad.svc:9090", false),
-            ("", "http://pod.rtad.svc.cluster.local", "pod.rtad.svc.cluster.local", false),
-            ("same-origin", "https://Console.Example", "Console.Example", false),
-            ("", "http://console.example.evil.example", "console.example.evil.example", true),
+            (
+                "",
+                "http://rtad-admin.rtad.svc:9090",
+                "rtad-admin.rtad.svc:9090",
+                false,
+            ),
+            (
+                "",
+                "http://pod.rtad.svc.cluster.local",
+                "pod.rtad.svc.cluster.local",
+                false,
+            ),
+            (
+                "same-origin",
+                "https://Console.Example",
+                "Console.Example",
+                false,
+            ),
+            (
+                "",
+                "http://console.example.evil.example",
+                "console.example.evil.example",
+                true,
+            ),
         ];
         for (site, origin, host, is_refused) in cases {
             let mut headers = HeaderMap::new();
@@ -99,10 +130,18 @@ mod tests {
                     headers.insert(name, value.parse().unwrap());
                 }
             }
-            assert_eq!(is_cross_site(&Method::POST, &headers, &own), is_refused, "{headers:?}");
+            assert_eq!(
+                is_cross_site(&Method::POST, &headers, &own),
+                is_refused,
+                "{headers:?}"
+            );
             // Other sites cannot read the answer to a GET; rebound names can.
             let is_refused = host.contains("evil");
-            assert_eq!(is_cross_site(&Method::GET, &headers, &own), is_refused, "{headers:?}");
+            assert_eq!(
+                is_cross_site(&Method::GET, &headers, &own),
+                is_refused,
+                "{headers:?}"
+            );
         }
     }
 }

@@ -13,7 +13,11 @@ pub enum Phase {
 
 /// Waits until the phase is [`Phase::Closing`]; forever if the sender was dropped.
 pub async fn closing(phase: &mut watch::Receiver<Phase>) {
-    if phase.wait_for(|phase| *phase >= Phase::Closing).await.is_err() {
+    if phase
+        .wait_for(|phase| *phase >= Phase::Closing)
+        .await
+        .is_err()
+    {
         std::future::pending().await
     }
 }

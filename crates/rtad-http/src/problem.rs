@@ -37,12 +37,25 @@ impl Problem {
             code: &'a str,
             detail: &'a str,
         }
-        let Self { status, code, title, detail } = &self;
-        let document = Document { title, status: status.as_u16(), code, detail };
+        let Self {
+            status,
+            code,
+            title,
+            detail,
+        } = &self;
+        let document = Document {
+            title,
+            status: status.as_u16(),
+            code,
+            detail,
+        };
         let mut response = json_of(*status, &document);
         response.extensions_mut().insert(ProblemCode(code));
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
         if *status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -78,7 +78,10 @@ impl Refusals {
     /// Logs those that are due.
     pub fn log(&self, log: &mut RefusalLog, now: Instant) {
         let total = |counter: &RefusalCounter| {
-            Some((counter.labels.get()?.clone(), counter.requests.load(Relaxed)))
+            Some((
+                counter.labels.get()?.clone(),
+                counter.requests.load(Relaxed),
+            ))
         };
         let totals = self.0.iter().map_while(total);
         for ((route, code), requests) in log.due(totals, now) {
@@ -96,19 +99,39 @@ mod tests {
         let mut log = RefusalLog::default();
         let begin = Instant::now();
         let mut due = |seconds, totals: &[(&str, &'static str, u64)]| {
-            let totals = totals.iter().map(|(name, cause, n)| (((*name).to_owned(), *cause), *n));
+            let totals = totals
+                .iter()
+                .map(|(name, cause, n)| (((*name).to_owned(), *cause), *n));
             let due = log.due(totals, begin + Duration::from_secs(seconds));
-            due.into_iter().map(|((name, cause), new)| format!("{name} {cause} {new}")).collect()
+            due.into_iter()
+                .map(|((name, cause), new)| format!("{name} {cause} {new}"))
+                .collect()
         };
         let mut check = |seconds, totals: &[(&str, &'static str, u64)], expected: &[&str]| {
             let lines: Vec<String> = due(seconds, totals);
             assert_eq!(lines, expected, "{seconds}");
         };
         check(0, &[("a", "bad_body", 0), ("b", "bad_body", 0)], &[]);
-        check(1, &[("a", "bad_body", 3), ("b", "bad_body", 0)], &["a bad_body 3"]);
-        check(2, &[("a", "bad_body", 9), ("b", "bad_body", 1)], &["b bad_body 1"]);
-        check(3, &[("a", "bad_body", 9), ("a", "unauthorized", 2)], &["a unauthorized 2"]);
-        check(61, &[("a", "bad_body", 10), ("b", "bad_body", 1)], &["a bad_body 7"]);
+        check(
+            1,
+            &[("a", "bad_body", 3), ("b", "bad_body", 0)],
+            &["a bad_body 3"],
+        );
+        check(
+            2,
+            &[("a", "bad_body", 9), ("b", "bad_body", 1)],
+            &["b bad_body 1"],
+        );
+        check(
+            3,
+            &[("a", "bad_body", 9), ("a", "unauthorized", 2)],
+            &["a unauthorized 2"],
+        );
+        check(
+            61,
+            &[("a", "bad_body", 10), ("b", "bad_body", 1)],
+            &["a bad_body 7"],
+        );
         check(200, &[("a", "bad_body", 10), ("b", "bad_body", 1)], &[]);
         check(201, &[("a", "bad_body", 11)], &["a bad_body 1"]);
     }
@@ -127,10 +150,16 @@ mod tests {
             }
         });
         let counters = refusals.0.iter().map_while(|counter| {
-            Some((counter.labels.get()?.clone(), counter.requests.load(Relaxed)))
+            Some((
+                counter.labels.get()?.clone(),
+                counter.requests.load(Relaxed),
+            ))
         });
         let counted: BTreeMap<_, _> = counters.collect();
         assert_eq!(counted.len(), 6);
-        assert!(counted.values().all(|requests| *requests == 2000), "{counted:?}");
+        assert!(
+            counted.values().all(|requests| *requests == 2000),
+            "{counted:?}"
+        );
     }
 }

@@ -80,7 +80,11 @@ impl ReadyAt {
             IDLE => AWAKE.get(),
             ready => ready,
         };
-        Arrival { peer, started, queued: Duration::from_nanos(now.saturating_sub(ready)) }
+        Arrival {
+            peer,
+            started,
+            queued: Duration::from_nanos(now.saturating_sub(ready)),
+        }
     }
 
     /// Clears the time: the connection waits for more data.
@@ -115,9 +119,16 @@ mod tests {
     fn delay_starts_when_the_waker_is_called() {
         let ready_at = Arc::new(ReadyAt::default());
         let task = Waker::noop().clone();
-        let waker = Waker::from(Arc::new(TimestampWaker { task, ready_at: Arc::clone(&ready_at) }));
+        let waker = Waker::from(Arc::new(TimestampWaker {
+            task,
+            ready_at: Arc::clone(&ready_at),
+        }));
         let pause = Duration::from_millis(20);
-        assert_eq!(ready_at.start(UNKNOWN_PEER).queued, Duration::ZERO, "the waker was not called");
+        assert_eq!(
+            ready_at.start(UNKNOWN_PEER).queued,
+            Duration::ZERO,
+            "the waker was not called"
+        );
 
         // Called during another request: the delay starts with that request.
         waker.wake_by_ref();

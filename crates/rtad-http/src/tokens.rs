@@ -30,7 +30,11 @@ pub fn parse_tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, NotTokens> {
         }
         tokens.push(token.to_vec());
     }
-    if tokens.is_empty() { Err(NotTokens::Empty) } else { Ok(tokens) }
+    if tokens.is_empty() {
+        Err(NotTokens::Empty)
+    } else {
+        Ok(tokens)
+    }
 }
 
 #[cfg(test)]
@@ -40,9 +44,18 @@ mod tests {
     #[test]
     fn a_token_is_a_line_of_sixteen_visible_characters() {
         let two = parse_tokens(b"\n 0123456789abcdef \r\n\nanother-token-of-20b\n");
-        assert_eq!(two, Ok(vec![b"0123456789abcdef".to_vec(), b"another-token-of-20b".to_vec()]));
+        assert_eq!(
+            two,
+            Ok(vec![
+                b"0123456789abcdef".to_vec(),
+                b"another-token-of-20b".to_vec()
+            ])
+        );
         assert_eq!(parse_tokens(b" \n\n"), Err(NotTokens::Empty));
-        assert_eq!(parse_tokens(b"0123456789abcdef\ntoo short\n"), Err(NotTokens::Line(2)));
+        assert_eq!(
+            parse_tokens(b"0123456789abcdef\ntoo short\n"),
+            Err(NotTokens::Line(2))
+        );
         assert_eq!(parse_tokens(b"0123456789 abcdef"), Err(NotTokens::Line(1)));
     }
 }

@@ -21,7 +21,10 @@ struct Peers {
 impl Unfinished {
     /// Allows up to `limit` requests. One peer may have half of them: it cannot shed all others.
     pub fn new(limit: usize) -> Self {
-        Self { limit, peers: Mutex::default() }
+        Self {
+            limit,
+            peers: Mutex::default(),
+        }
     }
 
     /// A permit to wait; `None` at a limit. The 2^64 addresses of an IPv6 network are one peer.
@@ -34,7 +37,10 @@ impl Unfinished {
         }
         peers.total += 1;
         peers.by_peer.insert(peer, of_peer + 1);
-        Some(UnfinishedPermit { unfinished: self, peer })
+        Some(UnfinishedPermit {
+            unfinished: self,
+            peer,
+        })
     }
 }
 

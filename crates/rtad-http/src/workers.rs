@@ -56,7 +56,10 @@ impl<P: Send + 'static> Workers<P> {
                 timing::unpark();
                 runtime.block_on(work(receiver, Arc::new(connections(index)), ended));
             })?;
-            workers.push(Worker { connections: sender, load });
+            workers.push(Worker {
+                connections: sender,
+                load,
+            });
             threads.push(thread);
         }
         Ok(Self { workers, threads })
@@ -64,7 +67,10 @@ impl<P: Send + 'static> Workers<P> {
 
     /// Assigns a connection to the worker with the fewest.
     pub fn assign(&self, stream: StdStream, permit: P) {
-        let least = self.workers.iter().min_by_key(|worker| worker.load.load(Ordering::Relaxed));
+        let least = self
+            .workers
+            .iter()
+            .min_by_key(|worker| worker.load.load(Ordering::Relaxed));
         let Some(worker) = least else { return };
         worker.load.fetch_add(1, Ordering::Relaxed);
         // Fails only if the worker has ended, during shutdown.

@@ -64,7 +64,10 @@ pub(crate) struct Level {
 
 impl Level {
     /// Outside of lists.
-    pub(crate) const ROW: Self = Self { definition: 1, is_continuation: false };
+    pub(crate) const ROW: Self = Self {
+        definition: 1,
+        is_continuation: false,
+    };
 }
 
 /// A column that can be written.
@@ -79,7 +82,10 @@ pub(crate) trait WriteColumn {
 impl Levels {
     #[inline]
     fn push(&mut self, level: Level, exists: bool) {
-        self.add(level.definition - i16::from(!exists), level.is_continuation.into());
+        self.add(
+            level.definition - i16::from(!exists),
+            level.is_continuation.into(),
+        );
     }
 
     fn push_empty(&mut self) {
@@ -92,7 +98,11 @@ impl Levels {
             Some(run) if (run.definition, run.repetition) == (definition, repetition) => {
                 run.length += 1;
             }
-            _ => self.0.push(Run { definition, repetition, length: 1 }),
+            _ => self.0.push(Run {
+                definition,
+                repetition,
+                length: 1,
+            }),
         }
     }
 
@@ -114,7 +124,11 @@ impl Levels {
                     definition.clear();
                     repetition.clear();
                 }
-                let room = if begins_row { PART - definition.len() } else { left };
+                let room = if begins_row {
+                    PART - definition.len()
+                } else {
+                    left
+                };
                 let taken = left.min(room);
                 definition.extend(iter::repeat_n(run.definition, taken));
                 repetition.extend(iter::repeat_n(run.repetition, taken));
@@ -130,7 +144,10 @@ impl Levels {
 
 impl<T: DataType> Default for Numbers<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), levels: Levels::default() }
+        Self {
+            values: Vec::new(),
+            levels: Levels::default(),
+        }
     }
 }
 
@@ -174,7 +191,14 @@ impl<T: DataType> WriteColumn for Numbers<T> {
 impl<T> Default for Texts<T> {
     fn default() -> Self {
         let (bytes, spans, recent, levels, definition) = <_>::default();
-        Self { bytes, spans, recent, levels, definition, of: PhantomData }
+        Self {
+            bytes,
+            spans,
+            recent,
+            levels,
+            definition,
+            of: PhantomData,
+        }
     }
 }
 
@@ -187,12 +211,18 @@ impl Span {
 impl<T> Texts<T> {
     /// A text of a column outside of lists that every row has.
     pub(crate) fn push(&mut self, text: &[u8]) {
-        let known = self.recent.iter().find(|known| self.bytes[known.range()] == *text);
+        let known = self
+            .recent
+            .iter()
+            .find(|known| self.bytes[known.range()] == *text);
         let span = known.copied().unwrap_or_else(|| {
             let at = |end: usize| u32::try_from(end).expect("a row group is smaller");
             let start = at(self.bytes.len());
             self.bytes.extend_from_slice(text);
-            let span = Span { start, end: at(self.bytes.len()) };
+            let span = Span {
+                start,
+                end: at(self.bytes.len()),
+            };
             self.recent.rotate_right(1);
             self.recent[0] = span;
             span
@@ -258,7 +288,10 @@ impl<T: DataType<T: From<ByteArray>>> WriteColumn for Texts<T> {
             writer.write_batch(parts.next(PART), None, None)?;
         }
         self.levels.write(|definition, repetition| {
-            let count = definition.iter().filter(|level| **level == self.definition).count();
+            let count = definition
+                .iter()
+                .filter(|level| **level == self.definition)
+                .count();
             writer.write_batch(parts.next(count), Some(definition), Some(repetition))
         })?;
         to.close()?;

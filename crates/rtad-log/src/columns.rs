@@ -70,7 +70,16 @@ struct Decisions {
 /// The levels of a required and of an optional field of a list's element.
 const fn element_levels(index: u16) -> (Level, Level) {
     let is_continuation = index > 0;
-    (Level { definition: 1, is_continuation }, Level { definition: 2, is_continuation })
+    (
+        Level {
+            definition: 1,
+            is_continuation,
+        },
+        Level {
+            definition: 2,
+            is_continuation,
+        },
+    )
 }
 
 fn push_empty<'c>(columns: impl Iterator<Item = &'c mut dyn WriteColumn>) {
@@ -99,11 +108,13 @@ impl GroupColumns {
         }
         self.time.push(from.i64());
         self.latency.push(from.u32().cast_signed());
-        self.platform.push(from.text().expect("each row has a platform"));
+        self.platform
+            .push(from.text().expect("each row has a platform"));
         self.failure.push_at(Level::ROW, from.text());
         self.probability.push(from.f64());
         self.sampled.push(from.byte() != 0);
-        self.config.push(from.text().expect("each row has a configuration"));
+        self.config
+            .push(from.text().expect("each row has a configuration"));
         self.query.push_at(Level::ROW, from.text());
         self.body.push_at(Level::ROW, from.text());
     }
@@ -134,11 +145,19 @@ impl GroupColumns {
 
 impl FactColumns {
     fn columns(&mut self) -> impl Iterator<Item = &mut dyn WriteColumn> {
-        let first: [&mut dyn WriteColumn; 4] =
-            [&mut self.request_id, &mut self.device, &mut self.secret, &mut self.ids];
+        let first: [&mut dyn WriteColumn; 4] = [
+            &mut self.request_id,
+            &mut self.device,
+            &mut self.secret,
+            &mut self.ids,
+        ];
         first
             .into_iter()
-            .chain(self.attributes.iter_mut().map(|column| column as &mut dyn WriteColumn))
+            .chain(
+                self.attributes
+                    .iter_mut()
+                    .map(|column| column as &mut dyn WriteColumn),
+            )
             .chain([&mut self.asked as &mut dyn WriteColumn])
             .chain(self.audiences.columns())
             .chain(self.experiments.columns())
@@ -148,9 +167,14 @@ impl FactColumns {
     fn push<'n>(&mut self, from: &mut Decoder<'_>, name: impl Fn(&DeviceKey) -> Device<'n>) {
         self.request_id.push_at(Level::ROW, from.text());
         let device = from.device().map(|key| name(&key));
-        self.device.push_at(Level::ROW, device.as_ref().map(|device| device.hmac.as_slice()));
-        self.secret.push_at(Level::ROW, device.map(|device| device.secret.as_bytes()));
-        self.ids.push_at(Level::ROW, Some(from.ids().as_str().as_bytes()));
+        self.device.push_at(
+            Level::ROW,
+            device.as_ref().map(|device| device.hmac.as_slice()),
+        );
+        self.secret
+            .push_at(Level::ROW, device.map(|device| device.secret.as_bytes()));
+        self.ids
+            .push_at(Level::ROW, Some(from.ids().as_str().as_bytes()));
         for column in &mut self.attributes {
             column.push_at(Level::ROW, from.text());
         }
@@ -179,16 +203,23 @@ impl Audiences {
         for index in 0..count {
             let (required, optional) = element_levels(index);
             self.name.push_at(required, from.text());
-            self.member.push_at(required, Some(from.member().as_str().as_bytes()));
-            self.value.push_at(optional, from.byte().checked_sub(1).map(i32::from));
+            self.member
+                .push_at(required, Some(from.member().as_str().as_bytes()));
+            self.value
+                .push_at(optional, from.byte().checked_sub(1).map(i32::from));
             let generation = Some(from.u64()).filter(|generation| *generation > 0);
-            self.generation.push_at(optional, generation.map(u64::cast_signed));
+            self.generation
+                .push_at(optional, generation.map(u64::cast_signed));
         }
     }
 
     fn columns(&mut self) -> impl Iterator<Item = &mut dyn WriteColumn> {
-        let columns: [&mut dyn WriteColumn; 4] =
-            [&mut self.name, &mut self.generation, &mut self.member, &mut self.value];
+        let columns: [&mut dyn WriteColumn; 4] = [
+            &mut self.name,
+            &mut self.generation,
+            &mut self.member,
+            &mut self.value,
+        ];
         columns.into_iter()
     }
 }
@@ -233,10 +264,16 @@ impl Decisions {
             let (required, optional) = element_levels(index);
             self.strategy.push_at(required, from.text());
             self.reason.push_at(required, from.text());
-            let VerdictBits { bid, shadow, scheduled, cap } = from.verdict();
+            let VerdictBits {
+                bid,
+                shadow,
+                scheduled,
+                cap,
+            } = from.verdict();
             self.bid.push_at(required, Some(bid));
             self.shadow.push_at(required, Some(shadow));
-            self.cap.push_at(optional, cap.map(CapState::as_str).map(str::as_bytes));
+            self.cap
+                .push_at(optional, cap.map(CapState::as_str).map(str::as_bytes));
             self.scheduled.push_at(optional, scheduled);
             for (column, number) in self.numbers.iter_mut().zip(from.numbers()) {
                 column.push_at(optional, number);
@@ -245,8 +282,20 @@ impl Decisions {
     }
 
     fn columns(&mut self) -> impl Iterator<Item = &mut dyn WriteColumn> {
-        let Self { strategy, bid, reason, shadow, cap, scheduled, numbers } = self;
+        let Self {
+            strategy,
+            bid,
+            reason,
+            shadow,
+            cap,
+            scheduled,
+            numbers,
+        } = self;
         let first: [&mut dyn WriteColumn; 6] = [strategy, bid, reason, shadow, cap, scheduled];
-        first.into_iter().chain(numbers.iter_mut().map(|column| column as &mut dyn WriteColumn))
+        first.into_iter().chain(
+            numbers
+                .iter_mut()
+                .map(|column| column as &mut dyn WriteColumn),
+        )
     }
 }

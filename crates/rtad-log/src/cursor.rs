@@ -26,7 +26,9 @@ impl<T: DataType> Cursor<T> {
     /// A column of a row group by its path.
     pub(crate) fn open(group: &dyn RowGroupReader, path: &str) -> Result<Self> {
         let columns = group.metadata().columns();
-        let index = columns.iter().position(|column| column.column_path().string() == path);
+        let index = columns
+            .iter()
+            .position(|column| column.column_path().string() == path);
         let index = index.ok_or_else(|| missing(path))?;
         let max_definition = columns[index].column_descr().max_def_level();
         if columns[index].column_type() != T::get_physical_type() {
@@ -78,19 +80,24 @@ impl<T: DataType> Cursor<T> {
 
     /// Whether the next value continues the list of the one before.
     pub(crate) fn continues(&self) -> bool {
-        self.repetition.get(self.level_index.get()).is_some_and(|level| *level > 0)
+        self.repetition
+            .get(self.level_index.get())
+            .is_some_and(|level| *level > 0)
     }
 
     /// The next value of a column that every row has.
     pub(crate) fn required(&self) -> Result<&T::T> {
-        self.next().ok_or_else(|| ParquetError::General("a value is missing".to_owned()))
+        self.next()
+            .ok_or_else(|| ParquetError::General("a value is missing".to_owned()))
     }
 }
 
 impl Cursor<ByteArrayType> {
     /// The next text.
     pub(crate) fn text(&self) -> Result<Option<&str>> {
-        self.next().map(|text| Ok(std::str::from_utf8(text.data())?)).transpose()
+        self.next()
+            .map(|text| Ok(std::str::from_utf8(text.data())?))
+            .transpose()
     }
 
     /// The next text of a column that every row has.

@@ -28,16 +28,27 @@ pub struct Remains {
 /// The path of a file of this pod below the folder, in the UTC day of its beginning. `random` keeps
 /// apart files of one name after a clock was set back.
 pub fn path_of(pod: &str, began: SystemTime, random: u32) -> PathBuf {
-    let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = began
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     let micros = i64::try_from(since.as_micros()).unwrap_or_default();
     let time = Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH);
     let day = time.strftime("%Y-%m-%d");
-    PathBuf::from(format!("day={day}/{}-{micros}-{random:08x}.{CLOSED}", in_names(pod)))
+    PathBuf::from(format!(
+        "day={day}/{}-{micros}-{random:08x}.{CLOSED}",
+        in_names(pod)
+    ))
 }
 
 /// The name of a pod in names of files.
 fn in_names(pod: &str) -> String {
-    let name = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    let name = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' {
+            c
+        } else {
+            '-'
+        }
+    };
     pod.chars().map(name).collect()
 }
 
@@ -79,8 +90,12 @@ pub fn remove_remains(
     let written = written.map(|file| open_name(file.path()));
     let own = format!(".{}-", in_names(pod));
     let is_own = |file: &Path| {
-        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.strip_prefix(&own).is_some_and(|rest| rest.split('-').count() == 2)
+        let name = file
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        name.strip_prefix(&own)
+            .is_some_and(|rest| rest.split('-').count() == 2)
     };
     let mut remains = Remains::default();
     for file in files(root)? {
@@ -91,7 +106,11 @@ pub fn remove_remains(
         if written.as_ref() == Some(&file) {
             continue;
         }
-        let limit = if is_own(&file) { unwritten } else { OTHERS_UNWRITTEN };
+        let limit = if is_own(&file) {
+            unwritten
+        } else {
+            OTHERS_UNWRITTEN
+        };
         match remove_if_older(&file, limit) {
             Ok(None) => {}
             Ok(Some(bytes)) => {

@@ -55,7 +55,9 @@ pub struct LogReader {
 
 impl std::fmt::Debug for LogReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogReader").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("LogReader")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -73,22 +75,29 @@ impl LogReader {
             .map_err(|source| LogReadError::Broken { path: at(), source })?;
         let metadata = reader.metadata().file_metadata();
         let entries = metadata.key_value_metadata().into_iter().flatten();
-        let version =
-            entries.filter(|entry| entry.key == VERSION_KEY).find_map(|entry| entry.value.clone());
+        let version = entries
+            .filter(|entry| entry.key == VERSION_KEY)
+            .find_map(|entry| entry.value.clone());
         match version {
             Some(version) if version == VERSION => Ok(Self { path: at(), reader }),
-            Some(version) => {
-                Err(LogReadError::Version { path: at(), found: format!("version {version}") })
-            }
-            None => {
-                Err(LogReadError::Version { path: at(), found: "without a version".to_owned() })
-            }
+            Some(version) => Err(LogReadError::Version {
+                path: at(),
+                found: format!("version {version}"),
+            }),
+            None => Err(LogReadError::Version {
+                path: at(),
+                found: "without a version".to_owned(),
+            }),
         }
     }
 
     /// Number of rows.
     pub fn rows(&self) -> u64 {
-        self.reader.metadata().file_metadata().num_rows().cast_unsigned()
+        self.reader
+            .metadata()
+            .file_metadata()
+            .num_rows()
+            .cast_unsigned()
     }
 
     /// Calls `each` with every row, in order. Memory for a few thousand rows.
@@ -112,7 +121,10 @@ impl LogReader {
                 }
             }
         });
-        read.map_err(|source| LogReadError::Broken { path: self.path.clone(), source })
+        read.map_err(|source| LogReadError::Broken {
+            path: self.path.clone(),
+            source,
+        })
     }
 }
 
@@ -235,7 +247,12 @@ impl ReadColumns {
             &mut self.layer_slot,
             &mut self.bucket_slot,
         ];
-        let bools = [&mut self.sampled, &mut self.bid, &mut self.shadow, &mut self.scheduled];
+        let bools = [
+            &mut self.sampled,
+            &mut self.bid,
+            &mut self.shadow,
+            &mut self.scheduled,
+        ];
         let filled = texts
             .map(Cursor::fill)
             .chain(doubles.map(Cursor::fill))
@@ -244,7 +261,9 @@ impl ReadColumns {
             .chain([self.generation.fill(), self.device.fill()]);
         for filled in filled {
             if filled? != rows {
-                return Err(ParquetError::General("columns have different lengths".to_owned()));
+                return Err(ParquetError::General(
+                    "columns have different lengths".to_owned(),
+                ));
             }
         }
         Ok(rows)
@@ -261,16 +280,25 @@ impl ReadColumns {
             probability: *self.probability.required()?,
             sampled: *self.sampled.required()?,
             config: self.config.required_text()?,
-            raw: body.map(|body| Raw { query, body: body.data() }),
+            raw: body.map(|body| Raw {
+                query,
+                body: body.data(),
+            }),
         };
-        Ok(LogRow { facts: self.facts()?, end })
+        Ok(LogRow {
+            facts: self.facts()?,
+            end,
+        })
     }
 
     fn facts(&self) -> Result<Option<LoggedFacts<'_>>> {
         let (hmac, secret) = (self.device.next(), self.secret.text()?);
-        let device = hmac
-            .zip(secret)
-            .and_then(|(hmac, secret)| Some(Device { hmac: hmac.data().try_into().ok()?, secret }));
+        let device = hmac.zip(secret).and_then(|(hmac, secret)| {
+            Some(Device {
+                hmac: hmac.data().try_into().ok()?,
+                secret,
+            })
+        });
         let mut attributes = [None; ATTRIBUTES];
         for (attribute, column) in attributes.iter_mut().zip(&self.attributes) {
             *attribute = column.text()?;
@@ -280,7 +308,11 @@ impl ReadColumns {
             device,
             ids: LookedUpIds::None,
             attributes,
-            asked: self.asked.level().filter(|level| *level > 0).map(|_| <_>::default()),
+            asked: self
+                .asked
+                .level()
+                .filter(|level| *level > 0)
+                .map(|_| <_>::default()),
             audiences: <_>::default(),
             experiments: <_>::default(),
             decisions: <_>::default(),
@@ -313,7 +345,12 @@ impl ReadColumns {
                 let rule = rule.cast_unsigned();
                 let slots = slots.0.zip(slots.1);
                 let slots = slots.map(|(layer, slot)| [*layer, *slot].map(i32::cast_unsigned));
-                facts.experiments.push(ExperimentFact { name, rule, bucket, slots });
+                facts.experiments.push(ExperimentFact {
+                    name,
+                    rule,
+                    bucket,
+                    slots,
+                });
             }
             Ok(())
         })?;
@@ -339,7 +376,9 @@ impl ReadColumns {
             }
             Ok(())
         })?;
-        let Some(ids) = self.ids.text()? else { return Ok(None) };
+        let Some(ids) = self.ids.text()? else {
+            return Ok(None);
+        };
         facts.ids = word(ids, LookedUpIds::of)?;
         Ok(Some(facts))
     }

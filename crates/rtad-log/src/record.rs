@@ -182,7 +182,10 @@ impl<'r> Decoder<'r> {
 
     #[inline]
     fn take<const N: usize>(&mut self) -> [u8; N] {
-        let (taken, rest) = self.0.split_first_chunk().expect("a worker wrote the record");
+        let (taken, rest) = self
+            .0
+            .split_first_chunk()
+            .expect("a worker wrote the record");
         self.0 = rest;
         *taken
     }
@@ -242,7 +245,9 @@ impl<'r> Decoder<'r> {
             bid: bits & 1 != 0,
             shadow: bits & 2 != 0,
             scheduled: (bits >> 2 & 3).checked_sub(1).map(|holds| holds != 0),
-            cap: (bits >> 4).checked_sub(1).map(|cap| CapState::ALL[usize::from(cap)]),
+            cap: (bits >> 4)
+                .checked_sub(1)
+                .map(|cap| CapState::ALL[usize::from(cap)]),
         }
     }
 

@@ -15,7 +15,10 @@ use crate::row::{
 };
 use crate::write::LogFile;
 
-const DEVICE: Device<'_> = Device { hmac: [7; 16], secret: "a1b2c3d4" };
+const DEVICE: Device<'_> = Device {
+    hmac: [7; 16],
+    secret: "a1b2c3d4",
+};
 
 fn decision(strategy: &str, bid: bool) -> DecisionFact<'_> {
     DecisionFact {
@@ -48,7 +51,13 @@ fn row<'a>(index: usize) -> LogRow<'a> {
             facts.asked = Some(smallvec!["T4"; 1_100]);
         }
     }
-    LogRow { end: RowEnd { time: index as i64, ..row.end }, ..row }
+    LogRow {
+        end: RowEnd {
+            time: index as i64,
+            ..row.end
+        },
+        ..row
+    }
 }
 
 /// Rows of each shape: without facts, with empty lists, and with longer ones.
@@ -64,8 +73,12 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
         raw: None,
     };
     let device = Some(DEVICE);
-    let audience =
-        |name, generation, member, value| AudienceFact { name, generation, member, value };
+    let audience = |name, generation, member, value| AudienceFact {
+        name,
+        generation,
+        member,
+        value,
+    };
     let full = LoggedFacts {
         request_id: Some("r-1"),
         device,
@@ -78,8 +91,18 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
             audience("payers", Some(3), InAudience::No, None),
         ],
         experiments: smallvec![
-            ExperimentFact { name: "price", rule: u32::MAX, bucket: "b", slots: Some([9_999, 0]) },
-            ExperimentFact { name: "art", rule: 7, bucket: "none", slots: None },
+            ExperimentFact {
+                name: "price",
+                rule: u32::MAX,
+                bucket: "b",
+                slots: Some([9_999, 0])
+            },
+            ExperimentFact {
+                name: "art",
+                rule: 7,
+                bucket: "none",
+                slots: None
+            },
         ],
         decisions: smallvec![decision("new-users", true), decision("payers", false)],
     };
@@ -93,14 +116,33 @@ fn rows<'a>() -> [LogRow<'a>; 4] {
         experiments: smallvec![],
         decisions: smallvec![],
     };
-    let one =
-        LoggedFacts { asked: None, decisions: smallvec![decision("x", true)], ..full.clone() };
-    let with_body = |query, body| RowEnd { raw: Some(Raw { query, body }), ..end };
+    let one = LoggedFacts {
+        asked: None,
+        decisions: smallvec![decision("x", true)],
+        ..full.clone()
+    };
+    let with_body = |query, body| RowEnd {
+        raw: Some(Raw { query, body }),
+        ..end
+    };
     [
         LogRow { facts: None, end },
-        LogRow { facts: Some(empty), end: RowEnd { failure: None, sampled: true, ..end } },
-        LogRow { facts: Some(full), end: with_body(Some("a=1"), b"\xff\0") },
-        LogRow { facts: Some(one), end: with_body(None, b"") },
+        LogRow {
+            facts: Some(empty),
+            end: RowEnd {
+                failure: None,
+                sampled: true,
+                ..end
+            },
+        },
+        LogRow {
+            facts: Some(full),
+            end: with_body(Some("a=1"), b"\xff\0"),
+        },
+        LogRow {
+            facts: Some(one),
+            end: with_body(None, b""),
+        },
     ]
 }
 
@@ -155,9 +197,15 @@ fn rows_are_the_same_after_a_ring_and_a_file() {
     for index in 0..COUNT {
         push(&mut file, index);
     }
-    assert!(!path.exists() && file.bytes() > 0, "the first row group is on the disk");
+    assert!(
+        !path.exists() && file.bytes() > 0,
+        "the first row group is on the disk"
+    );
     let found = file.close().unwrap();
-    assert_eq!((found.rows, found.bytes), (COUNT as u64, fs::metadata(&path).unwrap().len()));
+    assert_eq!(
+        (found.rows, found.bytes),
+        (COUNT as u64, fs::metadata(&path).unwrap().len())
+    );
     let reader = LogReader::open(&path).unwrap();
     assert_eq!(reader.rows(), COUNT as u64);
     let mut index = 0;
@@ -228,14 +276,20 @@ fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
     let folder = tempfile::tempdir().unwrap();
     let began = SystemTime::UNIX_EPOCH + Duration::from_secs(86_400 + 1);
     let name = path_of("pod/1", began, 0xabc);
-    assert_eq!(name.to_str(), Some("day=1970-01-02/pod-1-86401000000-00000abc.parquet"));
+    assert_eq!(
+        name.to_str(),
+        Some("day=1970-01-02/pod-1-86401000000-00000abc.parquet")
+    );
     let path = folder.path().join(&name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(LogFile::create(path.clone(), "pod/1").unwrap());
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
     // A killed process drops nothing.
     std::mem::forget(LogFile::create(path.clone(), "pod/1").unwrap());
-    LogFile::create(path_of_other(&path), "pod").unwrap().close().unwrap();
+    LogFile::create(path_of_other(&path), "pod")
+        .unwrap()
+        .close()
+        .unwrap();
     let root = folder.path();
     let others = root.join(path_of("pod/1/2", began, 1));
     std::mem::forget(LogFile::create(others.clone(), "pod/1/2").unwrap());
@@ -246,9 +300,11 @@ fn unclosed_file_is_removed_and_remains_of_a_killed_process_too() {
     assert_eq!(remove(Duration::ZERO).files, 1);
     // Another pod may write for an hour.
     let file = fs::File::options().write(true).open(&others).unwrap();
-    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+        .unwrap();
     assert_eq!(remove(Duration::ZERO), Remains::default());
-    file.set_modified(SystemTime::now() - Duration::from_secs(3 * 3600)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3 * 3600))
+        .unwrap();
     assert_eq!(remove(Duration::ZERO).files, 1);
     drop(written);
     assert_eq!(closed(root).unwrap(), [path_of_other(&name)]);

@@ -40,7 +40,9 @@ pub struct LogFile {
 
 impl std::fmt::Debug for LogFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogFile").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("LogFile")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -84,13 +86,26 @@ impl LogFile {
     ///
     /// [`WriteError`].
     pub fn create(path: PathBuf, pod: &str) -> Result<Self, WriteError> {
-        let io = |source| WriteError::Io { path: path.clone(), source };
+        let io = |source| WriteError::Io {
+            path: path.clone(),
+            source,
+        };
         let (aside, file) =
             AtomicFile::create(open_name(&path), private().create_new(true)).map_err(io)?;
         let writer = SerializedFileWriter::new(BufWriter::new(file), schema(), properties(pod))
-            .map_err(|source| WriteError::Parquet { path: path.clone(), source })?;
+            .map_err(|source| WriteError::Parquet {
+                path: path.clone(),
+                source,
+            })?;
         let (columns, opened) = (GroupColumns::default(), Instant::now());
-        Ok(Self { aside, path, writer, columns, rows: 0, opened })
+        Ok(Self {
+            aside,
+            path,
+            writer,
+            columns,
+            rows: 0,
+            opened,
+        })
     }
 
     /// Adds a row by its record: facts, then a [`crate::RowEnd`]. `name` gives its device a name.
@@ -116,7 +131,10 @@ impl LogFile {
     }
 
     fn fault(&self, source: parquet::errors::ParquetError) -> WriteError {
-        WriteError::Parquet { path: self.path.clone(), source }
+        WriteError::Parquet {
+            path: self.path.clone(),
+            source,
+        }
     }
 
     /// Its path once it is closed.
@@ -149,9 +167,21 @@ impl LogFile {
         if self.columns.rows() > 0 {
             self.write_group().map_err(|source| self.fault(source))?;
         }
-        let Self { aside, path, writer, rows, .. } = self;
-        let parquet = |source| WriteError::Parquet { path: path.clone(), source };
-        let io = |source| WriteError::Io { path: path.clone(), source };
+        let Self {
+            aside,
+            path,
+            writer,
+            rows,
+            ..
+        } = self;
+        let parquet = |source| WriteError::Parquet {
+            path: path.clone(),
+            source,
+        };
+        let io = |source| WriteError::Io {
+            path: path.clone(),
+            source,
+        };
         let file = writer.into_inner().map_err(parquet)?;
         let file = file.into_inner().map_err(|error| io(error.into_error()))?;
         file.sync_all().map_err(io)?;
@@ -176,9 +206,14 @@ fn properties(pod: &str) -> WriterPropertiesPtr {
     let entry = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
     let program = concat!("rtad ", env!("CARGO_PKG_VERSION"));
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD).expect("a level of zstd")))
+        .set_compression(Compression::ZSTD(
+            ZstdLevel::try_new(ZSTD).expect("a level of zstd"),
+        ))
         .set_created_by(program.to_owned())
-        .set_key_value_metadata(Some(vec![entry(VERSION_KEY, VERSION), entry("rtad.pod", pod)]))
+        .set_key_value_metadata(Some(vec![
+            entry(VERSION_KEY, VERSION),
+            entry("rtad.pod", pod),
+        ]))
         .set_statistics_enabled(EnabledStatistics::None)
         .set_column_statistics_enabled(ColumnPath::from("time"), EnabledStatistics::Chunk);
     for column in UNIQUE {

@@ -60,7 +60,10 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let server = Self { child, url: format!("redis://127.0.0.1:{port}") };
+        let server = Self {
+            child,
+            url: format!("redis://127.0.0.1:{port}"),
+        };
         let client = redis::Client::open(server.url.clone()).unwrap();
         for _ in 0..500 {
             if let Ok(connection) = client.get_multiplexed_async_connection().await {
@@ -74,8 +77,16 @@ impl Server {
     /// User and system time of all threads so far, in microseconds.
     fn cpu_micros(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .unwrap()
+            .1
+            .split_whitespace()
+            .collect();
+        let ticks: u64 = fields[11..13]
+            .iter()
+            .map(|field| field.parse::<u64>().unwrap())
+            .sum();
         // A tick of /proc is 10 ms on Linux.
         ticks as f64 * 1e4
     }
@@ -89,8 +100,15 @@ impl Drop for Server {
 }
 
 async fn used_memory(connection: &mut MultiplexedConnection) -> u64 {
-    let info: String = redis::cmd("INFO").arg("memory").query_async(connection).await.unwrap();
-    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    let info: String = redis::cmd("INFO")
+        .arg("memory")
+        .query_async(connection)
+        .await
+        .unwrap();
+    let used = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"))
+        .unwrap();
     used.trim().parse().unwrap()
 }
 
@@ -103,10 +121,16 @@ fn key(number: u64) -> [u8; 16] {
 fn batches(args: &Args, task: u64) -> impl Iterator<Item = (u64, Vec<[u8; 16]>)> + use<> {
     let (events, batch, tasks) = (args.events, args.batch, args.tasks);
     let count = events.div_ceil(batch as u64);
-    (0..count).skip(task as usize).step_by(tasks as usize).map(move |number| {
-        let first = number * batch as u64;
-        (number, (first..events.min(first + batch as u64)).map(key).collect())
-    })
+    (0..count)
+        .skip(task as usize)
+        .step_by(tasks as usize)
+        .map(move |number| {
+            let first = number * batch as u64;
+            (
+                number,
+                (first..events.min(first + batch as u64)).map(key).collect(),
+            )
+        })
 }
 
 #[derive(Clone, Copy)]
@@ -126,7 +150,11 @@ async fn run(
     args: &Args,
     token: u64,
 ) -> u64 {
-    let name = if let Row::Window(name, _) = row { name } else { "day" };
+    let name = if let Row::Window(name, _) = row {
+        name
+    } else {
+        "day"
+    };
     let config = RedisConfig::new(server.url.clone(), name);
     let window = Arc::new(RedisWindow::connect(&config).unwrap());
     let lifetime = match row {
@@ -176,28 +204,52 @@ async fn set(
     let mut pipeline = Pipeline::with_capacity(keys.len());
     for key in keys {
         let name = [&vec![b'n'; length - 16][..], key].concat();
-        pipeline.cmd("SET").arg(name).arg(value).arg("NX").arg("EX").arg(86_400);
+        pipeline
+            .cmd("SET")
+            .arg(name)
+            .arg(value)
+            .arg("NX")
+            .arg("EX")
+            .arg(86_400);
     }
     let answers: Vec<Value> = pipeline.query_async(connection).await.unwrap();
     assert!(answers.iter().all(|answer| matches!(answer, Value::Okay)));
 }
 
 fn until(period: u64) -> Lifetime {
-    Lifetime::Until { period, end: std::time::SystemTime::now() + Duration::from_secs(86_400) }
+    Lifetime::Until {
+        period,
+        end: std::time::SystemTime::now() + Duration::from_secs(86_400),
+    }
 }
 
 #[tokio::main(worker_threads = 1)]
 async fn main() {
     let args = Args::parse();
     let rows = [
-        ("`observe`, names of 30 bytes, all new", Row::Window("day", Some(20_780))),
+        (
+            "`observe`, names of 30 bytes, all new",
+            Row::Window("day", Some(20_780)),
+        ),
         ("`observe`, the same again, all duplicates", Row::Again),
         ("`observe`, names of 25 bytes", Row::Window("day", None)),
-        ("`observe`, names of 40 bytes", Row::Window("impressions", Some(498_720))),
-        ("`SET NX EX` alone, names of 30 bytes, value of 19 digits", Row::Plain(30, DIGITS)),
+        (
+            "`observe`, names of 40 bytes",
+            Row::Window("impressions", Some(498_720)),
+        ),
+        (
+            "`SET NX EX` alone, names of 30 bytes, value of 19 digits",
+            Row::Plain(30, DIGITS),
+        ),
         ("`SET NX EX` alone, value `1`", Row::Plain(30, b"1")),
-        ("`SET NX EX` alone, value of 8 bytes", Row::Plain(30, b"\x01token\xff\x00")),
-        ("`SET NX EX` alone, names of 31 bytes, value of 19 digits", Row::Plain(31, DIGITS)),
+        (
+            "`SET NX EX` alone, value of 8 bytes",
+            Row::Plain(30, b"\x01token\xff\x00"),
+        ),
+        (
+            "`SET NX EX` alone, names of 31 bytes, value of 19 digits",
+            Row::Plain(31, DIGITS),
+        ),
     ];
     let rows = if args.first { &rows[..1] } else { &rows };
     let mut found = vec![Vec::new(); rows.len()];
@@ -234,7 +286,14 @@ struct Figures {
 async fn measured(row: Row, args: &Args) -> Figures {
     let (server, mut connection) = Server::start(&args.server).await;
     if matches!(row, Row::Again) {
-        run(Row::Window("day", Some(20_780)), &server, &connection, args, 1 << 40).await;
+        run(
+            Row::Window("day", Some(20_780)),
+            &server,
+            &connection,
+            args,
+            1 << 40,
+        )
+        .await;
     }
     let memory = used_memory(&mut connection).await;
     let (cpu, begun) = (server.cpu_micros(), Instant::now());
@@ -243,5 +302,10 @@ async fn measured(row: Row, args: &Args) -> Figures {
     let memory = used_memory(&mut connection).await.saturating_sub(memory) as f64;
     let failed = failed as f64;
     let events = (args.events as f64 - failed * args.batch as f64).max(1.0);
-    Figures { rate: events / seconds, failed, cpu: cpu / events, memory: memory / events }
+    Figures {
+        rate: events / seconds,
+        failed,
+        cpu: cpu / events,
+        memory: memory / events,
+    }
 }

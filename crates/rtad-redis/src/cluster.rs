@@ -54,7 +54,11 @@ impl Cluster {
     pub(crate) fn node(&self, address: &Address) -> Arc<Node> {
         let mut nodes = self.nodes.lock();
         let node = nodes.entry(address.clone()).or_insert_with(|| {
-            Arc::new(Node::new(address.clone(), Arc::clone(&self.connector), self.limits))
+            Arc::new(Node::new(
+                address.clone(),
+                Arc::clone(&self.connector),
+                self.limits,
+            ))
         });
         Arc::clone(node)
     }
@@ -141,10 +145,15 @@ impl Cluster {
 async fn read_slots_of(node: &Node, deadline: Instant) -> Result<SlotMap, RedisError> {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("CLUSTER").arg("SLOTS");
-    let answers = node.send(pipeline, deadline).await.map_err(|failure| failure.error)?;
+    let answers = node
+        .send(pipeline, deadline)
+        .await
+        .map_err(|failure| failure.error)?;
     match answers.first() {
         Some(Value::ServerError(error)) => {
-            let disabled = error.details().is_some_and(|text| text.contains("support disabled"));
+            let disabled = error
+                .details()
+                .is_some_and(|text| text.contains("support disabled"));
             Err(if disabled {
                 RedisError::Config(format!(
                     "server {} has no cluster: expected a URL without cluster",
@@ -156,6 +165,9 @@ async fn read_slots_of(node: &Node, deadline: Instant) -> Result<SlotMap, RedisE
         }
         Some(answer) => SlotMap::read(answer, node.address())
             .ok_or_else(|| RedisError::other(node.server(), "unexpected answer to CLUSTER SLOTS")),
-        None => Err(RedisError::other(node.server(), "no answer to CLUSTER SLOTS")),
+        None => Err(RedisError::other(
+            node.server(),
+            "no answer to CLUSTER SLOTS",
+        )),
     }
 }

@@ -13,7 +13,11 @@ pub(crate) enum KeyCommand {
     /// `SET key 1 PX 1000`.
     Probe,
     /// `HINCRBY key field units` for each field, in their order, and `EXPIRE key seconds`.
-    Lease { fields: Vec<String>, units: i64, seconds: u64 },
+    Lease {
+        fields: Vec<String>,
+        units: i64,
+        seconds: u64,
+    },
 }
 
 impl KeyCommand {
@@ -43,11 +47,20 @@ impl KeyCommand {
             Self::Exists => drop(keyed(pipeline, "EXISTS", name, asking)),
             Self::Delete => drop(keyed(pipeline, "DEL", name, asking)),
             Self::Probe => {
-                keyed(pipeline, "SET", name, asking).arg("1").arg("PX").arg(1000);
+                keyed(pipeline, "SET", name, asking)
+                    .arg("1")
+                    .arg("PX")
+                    .arg(1000);
             }
-            Self::Lease { fields, units, seconds } => {
+            Self::Lease {
+                fields,
+                units,
+                seconds,
+            } => {
                 for field in fields {
-                    keyed(pipeline, "HINCRBY", name, asking).arg(field).arg(*units);
+                    keyed(pipeline, "HINCRBY", name, asking)
+                        .arg(field)
+                        .arg(*units);
                 }
                 keyed(pipeline, "EXPIRE", name, asking).arg(*seconds);
             }

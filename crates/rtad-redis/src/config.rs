@@ -78,10 +78,14 @@ impl RedisConfig {
             }
         }
         if self.connect_timeout.is_zero() || self.response_timeout.is_zero() {
-            return Err(RedisError::Config("timeouts: expected more than 0".to_owned()));
+            return Err(RedisError::Config(
+                "timeouts: expected more than 0".to_owned(),
+            ));
         }
         if self.max_keys_in_flight == 0 {
-            return Err(RedisError::Config("max_keys_in_flight: expected at least 1".to_owned()));
+            return Err(RedisError::Config(
+                "max_keys_in_flight: expected at least 1".to_owned(),
+            ));
         }
         let target = Target::parse(&self.url)?;
         if self.ca_file.is_some() && !target.tls {
@@ -197,9 +201,9 @@ impl Target {
         }
         let database = match url.path().trim_matches('/') {
             "" => 0,
-            number => {
-                number.parse().map_err(|_| invalid("database: expected a number after the host"))?
-            }
+            number => number
+                .parse()
+                .map_err(|_| invalid("database: expected a number after the host"))?,
         };
         if cluster && database != 0 {
             return Err(invalid("database: a cluster has only database 0"));
@@ -209,11 +213,19 @@ impl Target {
         }
         let decoded = |text: &str| {
             let text = percent_decode_str(text).decode_utf8();
-            text.map(String::from).map_err(|_| invalid("user or password: expected UTF-8"))
+            text.map(String::from)
+                .map_err(|_| invalid("user or password: expected UTF-8"))
         };
         let username = Some(decoded(url.username())?).filter(|name| !name.is_empty());
         let password = url.password().map(decoded).transpose()?;
-        Ok(Self { addresses, cluster, tls, username, password, database })
+        Ok(Self {
+            addresses,
+            cluster,
+            tls,
+            username,
+            password,
+            database,
+        })
     }
 }
 
@@ -226,14 +238,21 @@ mod tests {
     }
 
     fn hosts(url: &str) -> Vec<String> {
-        parse(url).addresses.iter().map(Address::to_string).collect()
+        parse(url)
+            .addresses
+            .iter()
+            .map(Address::to_string)
+            .collect()
     }
 
     #[test]
     fn urls_name_host_database_and_credentials() {
         let target = parse("redis://me:p%40ss@cache.example:6380/3");
         assert_eq!(target.addresses[0].to_string(), "cache.example:6380");
-        assert_eq!((target.tls, target.cluster, target.database), (false, false, 3));
+        assert_eq!(
+            (target.tls, target.cluster, target.database),
+            (false, false, 3)
+        );
         assert_eq!(target.username.as_deref(), Some("me"));
         assert_eq!(target.password.as_deref(), Some("p@ss"));
         assert_eq!(parse("redis://:secret@h").username, None);
@@ -243,11 +262,18 @@ mod tests {
 
     #[test]
     fn clusters_are_named_by_scheme_or_query() {
-        for url in ["redis+cluster://h", "redis://h?cluster=true", "rediss://h/?cluster=true"] {
+        for url in [
+            "redis+cluster://h",
+            "redis://h?cluster=true",
+            "rediss://h/?cluster=true",
+        ] {
             assert!(parse(url).cluster, "{url}");
         }
         assert!(parse("rediss+cluster://h").tls);
-        assert_eq!(hosts("redis+cluster://u:p@a:1,b:2,c"), ["a:1", "b:2", "c:6379"]);
+        assert_eq!(
+            hosts("redis+cluster://u:p@a:1,b:2,c"),
+            ["a:1", "b:2", "c:6379"]
+        );
     }
 
     #[test]
@@ -263,19 +289,30 @@ mod tests {
             "redis://:secret@h?clusters=true",
             "redis://:secret@h#insecure",
         ] {
-            let error = Target::parse(url).err().unwrap_or_else(|| panic!("accepted: {url}"));
+            let error = Target::parse(url)
+                .err()
+                .unwrap_or_else(|| panic!("accepted: {url}"));
             assert!(!error.to_string().contains("secret"), "{error}");
         }
     }
 
     #[test]
     fn names_are_restricted() {
-        for (namespace, window) in [("rtad", "Day"), ("rtad", ""), ("a:b", "day"), ("{a}", "day")] {
+        for (namespace, window) in [
+            ("rtad", "Day"),
+            ("rtad", ""),
+            ("a:b", "day"),
+            ("{a}", "day"),
+        ] {
             let mut config = RedisConfig::new("redis://h", window);
             config.namespace = namespace.to_owned();
             assert!(config.target().is_err(), "{namespace} {window}");
         }
-        assert!(RedisConfig::new("redis://h", "seen_7-days").target().is_ok());
+        assert!(
+            RedisConfig::new("redis://h", "seen_7-days")
+                .target()
+                .is_ok()
+        );
     }
 
     #[test]

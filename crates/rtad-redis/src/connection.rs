@@ -39,7 +39,11 @@ pub(crate) struct Connector {
 impl Connector {
     /// Reads the CA certificates.
     pub(crate) fn new(target: &Target, ca_file: Option<&Path>) -> Result<Self, RedisError> {
-        let tls = if target.tls { Some(tls_connector(ca_file)?) } else { None };
+        let tls = if target.tls {
+            Some(tls_connector(ca_file)?)
+        } else {
+            None
+        };
         Ok(Self {
             tls,
             username: target.username.clone(),
@@ -52,13 +56,19 @@ impl Connector {
     pub(crate) async fn open(&self, address: &Address) -> Result<Connection, RedisError> {
         let server = address.to_string();
         let failed = |error: std::io::Error| RedisError::unreachable(&server, error);
-        let found = lookup_host((address.host.as_str(), address.port)).await.map_err(failed)?;
+        let found = lookup_host((address.host.as_str(), address.port))
+            .await
+            .map_err(failed)?;
         let tcp = connect(found).await.map_err(failed)?;
         // A request is one write, which must not wait for the acknowledgment of the one before.
         tcp.set_nodelay(true).map_err(failed)?;
         // Load balancers drop idle connections without a word.
-        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-        SockRef::from(&tcp).set_tcp_keepalive(&keepalive).map_err(failed)?;
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE)
+            .with_interval(KEEPALIVE);
+        SockRef::from(&tcp)
+            .set_tcp_keepalive(&keepalive)
+            .map_err(failed)?;
         let stream: Pin<Box<dyn Stream>> = match &self.tls {
             None => Box::pin(tcp),
             Some(connector) => {
@@ -73,7 +83,10 @@ impl Connector {
         let (requests, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
             .await
             .map_err(|error| RedisError::failed(&server, &error))?;
-        let connection = Connection { requests, driver: tokio::spawn(driver) };
+        let connection = Connection {
+            requests,
+            driver: tokio::spawn(driver),
+        };
         self.log_in(&connection, &server).await?;
         Ok(connection)
     }
@@ -106,7 +119,9 @@ impl Connector {
 /// Connects to all addresses of a name at once; the first connection is used. One after the other,
 /// a dead address would take the time of the living ones.
 async fn connect(addresses: impl Iterator<Item = SocketAddr>) -> std::io::Result<TcpStream> {
-    let attempts: Vec<_> = addresses.map(|address| Box::pin(TcpStream::connect(address))).collect();
+    let attempts: Vec<_> = addresses
+        .map(|address| Box::pin(TcpStream::connect(address)))
+        .collect();
     if attempts.is_empty() {
         return Err(std::io::Error::other("the name has no address"));
     }
@@ -158,7 +173,10 @@ pub(crate) struct Connection {
 impl Connection {
     /// Sends commands in one write; returns an answer for each, which may be an error.
     pub(crate) async fn send(&self, mut pipeline: Pipeline) -> redis::RedisResult<Vec<Value>> {
-        pipeline.ignore_errors().query_async(&mut self.requests.clone()).await
+        pipeline
+            .ignore_errors()
+            .query_async(&mut self.requests.clone())
+            .await
     }
 }
 
@@ -179,7 +197,8 @@ mod tests {
     async fn dead_address_of_a_name_does_not_delay_the_others() {
         // Its queue is full: it drops further connections, without an answer.
         let dead = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        dead.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        dead.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into())
+            .unwrap();
         dead.listen(0).unwrap();
         let dead_address = dead.local_addr().unwrap().as_socket().unwrap();
         let mut queued = Vec::new();
@@ -194,7 +213,9 @@ mod tests {
         assert_eq!(connected.unwrap().unwrap().peer_addr().unwrap(), address);
         // Nobody listens any more.
         drop((alive, dead));
-        connect([dead_address, address].into_iter()).await.unwrap_err();
+        connect([dead_address, address].into_iter())
+            .await
+            .unwrap_err();
         connect([].into_iter()).await.unwrap_err();
     }
 }

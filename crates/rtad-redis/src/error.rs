@@ -89,15 +89,24 @@ impl RedisError {
     }
 
     pub(crate) fn unreachable(server: &str, cause: impl ToString) -> Self {
-        Self::Unreachable { server: server.to_owned(), cause: cause.to_string() }
+        Self::Unreachable {
+            server: server.to_owned(),
+            cause: cause.to_string(),
+        }
     }
 
     pub(crate) fn timeout(server: &str, stage: &'static str) -> Self {
-        Self::Timeout { server: server.to_owned(), stage }
+        Self::Timeout {
+            server: server.to_owned(),
+            stage,
+        }
     }
 
     pub(crate) fn other(server: &str, code: impl ToString) -> Self {
-        Self::Other { server: server.to_owned(), code: code.to_string() }
+        Self::Other {
+            server: server.to_owned(),
+            code: code.to_string(),
+        }
     }
 
     /// An answer that is an error.
@@ -113,8 +122,12 @@ impl RedisError {
             "ERR" if about_password || details.starts_with("operation not permitted") => {
                 Self::denied(server, "ERR")
             }
-            "READONLY" => Self::ReadOnly { server: server.to_owned() },
-            "OOM" => Self::OutOfMemory { server: server.to_owned() },
+            "READONLY" => Self::ReadOnly {
+                server: server.to_owned(),
+            },
+            "OOM" => Self::OutOfMemory {
+                server: server.to_owned(),
+            },
             code @ ("LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN") => {
                 Self::unreachable(server, code)
             }
@@ -127,7 +140,10 @@ impl RedisError {
     }
 
     fn denied(server: &str, code: &str) -> Self {
-        Self::Denied { server: server.to_owned(), code: code.to_owned() }
+        Self::Denied {
+            server: server.to_owned(),
+            code: code.to_owned(),
+        }
     }
 
     /// A failed request: no answer, or none that can be read.
@@ -160,7 +176,9 @@ fn known_text(details: &str) -> String {
 /// The code, if it is one: capital letters, `_` and `-`, at most 32.
 fn safe_code(code: &str) -> &str {
     let is_code = code.len() <= 32
-        && code.bytes().all(|byte| byte.is_ascii_uppercase() || b"_-".contains(&byte));
+        && code
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || b"_-".contains(&byte));
     if is_code { code } else { "unknown error" }
 }
 
@@ -172,7 +190,9 @@ mod tests {
 
     fn answered(line: &str) -> RedisError {
         let value = parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-        let Value::ServerError(error) = value else { panic!("{value:?}") };
+        let Value::ServerError(error) = value else {
+            panic!("{value:?}")
+        };
         RedisError::answered("redis:6379", &error)
     }
 
@@ -180,13 +200,28 @@ mod tests {
     fn server_errors_are_typed_by_code() {
         for (line, cause) in [
             ("NOAUTH Authentication required.", "denied"),
-            ("WRONGPASS invalid username-password pair or user is disabled.", "denied"),
+            (
+                "WRONGPASS invalid username-password pair or user is disabled.",
+                "denied",
+            ),
             ("ERR invalid password", "denied"),
-            ("ERR AUTH <password> called without any password configured", "denied"),
+            (
+                "ERR AUTH <password> called without any password configured",
+                "denied",
+            ),
             ("NOPERM No permissions to access a key", "denied"),
-            ("READONLY You can't write against a read only replica.", "read_only"),
-            ("OOM command not allowed when used memory > 'maxmemory'.", "out_of_memory"),
-            ("LOADING Redis is loading the dataset in memory", "unreachable"),
+            (
+                "READONLY You can't write against a read only replica.",
+                "read_only",
+            ),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                "out_of_memory",
+            ),
+            (
+                "LOADING Redis is loading the dataset in memory",
+                "unreachable",
+            ),
             ("CLUSTERDOWN Hash slot not served", "unreachable"),
             ("MOVED 1 127.0.0.1:7001", "config"),
             ("MISCONF Redis is configured to save RDB snapshots", "other"),
@@ -205,8 +240,15 @@ mod tests {
             "rtad:day:SECRET failed",
         ] {
             let error = answered(line);
-            assert!(!format!("{error} {error:?}").contains("SECRET"), "{error:?}");
+            assert!(
+                !format!("{error} {error:?}").contains("SECRET"),
+                "{error:?}"
+            );
         }
-        assert!(answered("ERR unknown command 'SET'").to_string().contains("unknown command"));
+        assert!(
+            answered("ERR unknown command 'SET'")
+                .to_string()
+                .contains("unknown command")
+        );
     }
 }

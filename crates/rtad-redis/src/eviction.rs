@@ -42,7 +42,10 @@ impl Eviction {
     pub(crate) async fn of(node: &Node, deadline: Instant) -> Result<Self, RedisError> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("INFO");
-        let info = ask(node, pipeline, deadline).await?.and_then(text).unwrap_or_default();
+        let info = ask(node, pipeline, deadline)
+            .await?
+            .and_then(text)
+            .unwrap_or_default();
         let found = Self::read(&info);
         if found == Self::Unknown {
             // INFO has named the policy since 4.0.
@@ -59,8 +62,12 @@ impl Eviction {
 
     fn read(info: &str) -> Self {
         let field = |name: &str| {
-            let mut fields = info.lines().filter_map(|line| line.trim_end().split_once(':'));
-            fields.find(|(found, _)| *found == name).map(|(_, value)| value)
+            let mut fields = info
+                .lines()
+                .filter_map(|line| line.trim_end().split_once(':'));
+            fields
+                .find(|(found, _)| *found == name)
+                .map(|(_, value)| value)
         };
         if let Some(policy) = field("maxmemory_policy") {
             return Self::named(policy);
@@ -77,7 +84,9 @@ impl Eviction {
     fn named(policy: &str) -> Self {
         match policy {
             "noeviction" => Self::Never,
-            _ => Self::Evicts { policy: policy.to_owned() },
+            _ => Self::Evicts {
+                policy: policy.to_owned(),
+            },
         }
     }
 }
@@ -88,8 +97,14 @@ async fn ask(
     pipeline: Pipeline,
     deadline: Instant,
 ) -> Result<Option<Value>, RedisError> {
-    let answers = node.send(pipeline, deadline).await.map_err(|failure| failure.error)?;
-    Ok(answers.into_iter().next().filter(|answer| !matches!(answer, Value::ServerError(_))))
+    let answers = node
+        .send(pipeline, deadline)
+        .await
+        .map_err(|failure| failure.error)?;
+    Ok(answers
+        .into_iter()
+        .next()
+        .filter(|answer| !matches!(answer, Value::ServerError(_))))
 }
 
 fn text(value: Value) -> Option<String> {
@@ -108,8 +123,15 @@ mod tests {
     #[test]
     fn every_policy_but_noeviction_has_a_warning() {
         let warning = |info: &str| Eviction::read(info).warning();
-        assert_eq!(warning("maxmemory:0\r\nmaxmemory_policy:noeviction\r\n"), None);
-        assert!(warning("maxmemory_policy:allkeys-lru\r\n").unwrap().contains("allkeys-lru"));
+        assert_eq!(
+            warning("maxmemory:0\r\nmaxmemory_policy:noeviction\r\n"),
+            None
+        );
+        assert!(
+            warning("maxmemory_policy:allkeys-lru\r\n")
+                .unwrap()
+                .contains("allkeys-lru")
+        );
         assert!(warning("maxmemory_policy:volatile-ttl\r\n").is_some());
         assert!(warning("dragonfly_version:df-v1\r\ncache_mode:cache\r\n").is_some());
         assert!(warning("").is_some());

@@ -75,7 +75,10 @@ impl RedisLeases {
     /// [`RedisError::Config`].
     pub fn connect(config: &RedisConfig) -> Result<Self, RedisError> {
         let target = config.target()?;
-        let limits = Limits { connect: config.connect_timeout, response: config.response_timeout };
+        let limits = Limits {
+            connect: config.connect_timeout,
+            response: config.response_timeout,
+        };
         let connector = Connector::new(&target, config.ca_file.as_deref())?;
         Ok(Self {
             namespace: config.namespace.clone(),
@@ -109,10 +112,19 @@ impl RedisLeases {
                 0 => (all, own),
                 missing => self.add(quota, member.id, missing, deadline).await?,
             };
-            return Ok(Lease { granted: 0, all, recorded: unsigned(own), was_lost: true });
+            return Ok(Lease {
+                granted: 0,
+                all,
+                recorded: unsigned(own),
+                was_lost: true,
+            });
         }
         // Units of earlier calls without an answer.
-        let earlier = if member.is_doubtful { 0 } else { unsigned(own - expected) };
+        let earlier = if member.is_doubtful {
+            0
+        } else {
+            unsigned(own - expected)
+        };
         let granted = if all <= quota.total {
             // All recorded units of all members are within the total.
             units + earlier
@@ -126,7 +138,12 @@ impl RedisLeases {
             let _ = self.subtract(quota, member.id, rest, self.deadline()).await;
         }
         let (all, recorded) = (all.saturating_sub(rest), unsigned(own).saturating_sub(rest));
-        Ok(Lease { granted, all, recorded, was_lost: false })
+        Ok(Lease {
+            granted,
+            all,
+            recorded,
+            was_lost: false,
+        })
     }
 
     /// Gives back units that the member was granted and has not used, and those of calls without an
@@ -148,7 +165,11 @@ impl RedisLeases {
         if unknown < 0 {
             return Ok(());
         }
-        let unknown = if member.is_doubtful { 0 } else { unsigned(unknown) };
+        let unknown = if member.is_doubtful {
+            0
+        } else {
+            unsigned(unknown)
+        };
         match units + unknown {
             0 => Ok(()),
             units => self.subtract(quota, member.id, units, deadline).await,
@@ -166,7 +187,9 @@ impl RedisLeases {
         // The order protects the quota: a failover loses the last writes. It may lose the member's
         // record of units that the sum has, but not the reverse.
         let fields = vec![ALL.to_owned(), field_of(member)];
-        let sums = self.increment(quota, fields, signed(units), deadline).await?;
+        let sums = self
+            .increment(quota, fields, signed(units), deadline)
+            .await?;
         match sums[..] {
             [all, own] if all >= 0 => Ok((all.cast_unsigned(), own)),
             _ => Err(self.unexpected()),
@@ -183,10 +206,13 @@ impl RedisLeases {
         deadline: Instant,
     ) -> Result<(), RedisError> {
         let units = -signed(units);
-        let own = self.increment(quota, vec![field_of(member)], units, deadline).await?;
+        let own = self
+            .increment(quota, vec![field_of(member)], units, deadline)
+            .await?;
         // A negative record is that of a server that has lost the units meanwhile.
         if own.first().is_some_and(|own| *own >= 0) {
-            self.increment(quota, vec![ALL.to_owned()], units, deadline).await?;
+            self.increment(quota, vec![ALL.to_owned()], units, deadline)
+                .await?;
         }
         Ok(())
     }
@@ -199,9 +225,16 @@ impl RedisLeases {
         units: i64,
         deadline: Instant,
     ) -> Result<Vec<i64>, RedisError> {
-        let left = quota.end.duration_since(SystemTime::now()).unwrap_or_default();
+        let left = quota
+            .end
+            .duration_since(SystemTime::now())
+            .unwrap_or_default();
         let seconds = left.saturating_add(GRACE).as_secs();
-        let command = KeyCommand::Lease { fields, units, seconds };
+        let command = KeyCommand::Lease {
+            fields,
+            units,
+            seconds,
+        };
         let name = Names::quota(&self.namespace, &self.group, quota.name);
         let answers = self.router.run(&command, &[name], deadline).await?;
         let values = answers.first().and_then(|answers| answers.split_last());
@@ -237,7 +270,9 @@ fn unsigned(units: i64) -> u64 {
 impl fmt::Debug for RedisLeases {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut leases = formatter.debug_struct("RedisLeases");
-        leases.field("server", &self.router.server()).field("namespace", &self.namespace);
+        leases
+            .field("server", &self.router.server())
+            .field("namespace", &self.namespace);
         leases.finish_non_exhaustive()
     }
 }

@@ -24,7 +24,9 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(namespace: &str, window: &str) -> Self {
-        Self { prefix: format!("{namespace}:{window}:") }
+        Self {
+            prefix: format!("{namespace}:{window}:"),
+        }
     }
 
     /// Name of a key in a period.
@@ -56,7 +58,9 @@ pub(crate) fn slot(name: &[u8]) -> u16 {
 
 /// The part that is hashed: between the first `{` and the next `}`, if not empty.
 fn hashed(name: &[u8]) -> &[u8] {
-    let Some(open) = name.iter().position(|byte| *byte == b'{') else { return name };
+    let Some(open) = name.iter().position(|byte| *byte == b'{') else {
+        return name;
+    };
     let tail = &name[open + 1..];
     match tail.iter().position(|byte| *byte == b'}') {
         Some(length) if length > 0 => &tail[..length],
@@ -71,8 +75,14 @@ mod tests {
     #[test]
     fn names_begin_with_namespace_window_and_period() {
         let names = Names::new("rtad", "day");
-        assert_eq!(names.key(Some(20_780), &[b'k'; 16]), b"rtad:day:20780kkkkkkkkkkkkkkkk");
-        assert_eq!(names.key(None, &[0; 16]), [b"rtad:day:".as_slice(), &[0; 16]].concat());
+        assert_eq!(
+            names.key(Some(20_780), &[b'k'; 16]),
+            b"rtad:day:20780kkkkkkkkkkkkkkkk"
+        );
+        assert_eq!(
+            names.key(None, &[0; 16]),
+            [b"rtad:day:".as_slice(), &[0; 16]].concat()
+        );
     }
 
     #[test]

@@ -100,7 +100,10 @@ impl Node {
             Ok(Err(error)) => {
                 self.close(&connection);
                 let lost = error.is_io_error();
-                Err(RequestFailure { error: RedisError::failed(&self.server, &error), lost })
+                Err(RequestFailure {
+                    error: RedisError::failed(&self.server, &error),
+                    lost,
+                })
             }
             Err(_) => {
                 self.close(&connection);
@@ -138,7 +141,10 @@ impl Node {
         match opened {
             Ok(connection) => {
                 let connection = Arc::new(connection);
-                *state = NodeState { connection: Some(Arc::clone(&connection)), failed: None };
+                *state = NodeState {
+                    connection: Some(Arc::clone(&connection)),
+                    failed: None,
+                };
                 Ok(connection)
             }
             Err(error) => {
@@ -152,7 +158,11 @@ impl Node {
     /// keep it open until they end.
     fn close(&self, failed: &Arc<Connection>) {
         let mut state = self.state.lock();
-        if state.connection.as_ref().is_some_and(|open| Arc::ptr_eq(open, failed)) {
+        if state
+            .connection
+            .as_ref()
+            .is_some_and(|open| Arc::ptr_eq(open, failed))
+        {
             state.connection = None;
         }
     }

@@ -67,7 +67,11 @@ impl Router {
             let cluster = Cluster::new(&target.addresses, connector, limits);
             return Self::Cluster(Box::new(cluster));
         }
-        Self::Single(Arc::new(Node::new(target.addresses[0].clone(), connector, limits)))
+        Self::Single(Arc::new(Node::new(
+            target.addresses[0].clone(),
+            connector,
+            limits,
+        )))
     }
 
     /// Address for messages.
@@ -89,8 +93,12 @@ impl Router {
         deadline: Instant,
     ) -> Result<Vec<Vec<Value>>, RedisError> {
         let mut answers = vec![Vec::new(); names.len()];
-        let mut pending: Vec<PendingKey> =
-            (0..names.len()).map(|index| PendingKey { index, redirect: None }).collect();
+        let mut pending: Vec<PendingKey> = (0..names.len())
+            .map(|index| PendingKey {
+                index,
+                redirect: None,
+            })
+            .collect();
         for attempt in 1.. {
             let groups = self.groups(&pending, names, deadline).await?;
             let requests = groups.iter().map(|group| {
@@ -105,7 +113,10 @@ impl Router {
             let mut cause = None;
             let mut must_wait = false;
             for (group, result) in groups.into_iter().zip(results) {
-                let retry = |index: &usize| PendingKey { index: *index, redirect: None };
+                let retry = |index: &usize| PendingKey {
+                    index: *index,
+                    redirect: None,
+                };
                 let found = match result {
                     Ok(found) => found,
                     Err(failure) => {
@@ -129,8 +140,9 @@ impl Router {
                     } else {
                         of_key.collect()
                     };
-                    let is_partly_executed =
-                        of_key.iter().any(|answer| !matches!(answer, Value::ServerError(_)));
+                    let is_partly_executed = of_key
+                        .iter()
+                        .any(|answer| !matches!(answer, Value::ServerError(_)));
                     match self.outcome(&group.node, &of_key) {
                         KeyOutcome::Done => answers[*index] = of_key,
                         KeyOutcome::Redirected(_) | KeyOutcome::Later(_)
@@ -140,7 +152,10 @@ impl Router {
                             return Err(RedisError::other(group.node.server(), what));
                         }
                         KeyOutcome::Redirected(redirect) => {
-                            pending.push(PendingKey { index: *index, redirect: Some(redirect) });
+                            pending.push(PendingKey {
+                                index: *index,
+                                redirect: Some(redirect),
+                            });
                         }
                         KeyOutcome::Later(error) => {
                             cause = Some(error);
@@ -154,8 +169,12 @@ impl Router {
             if pending.is_empty() {
                 break;
             }
-            let resume =
-                Instant::now() + if must_wait { RETRY_WAIT * attempt } else { Duration::ZERO };
+            let resume = Instant::now()
+                + if must_wait {
+                    RETRY_WAIT * attempt
+                } else {
+                    Duration::ZERO
+                };
             if attempt == MAX_ATTEMPTS || resume >= deadline {
                 return Err(cause.unwrap_or_else(|| {
                     RedisError::unreachable(self.server(), "too many redirects")
@@ -178,7 +197,11 @@ impl Router {
                 matches!(failure.error, RedisError::Unreachable { .. })
             }
         };
-        if failure.lost || moved { Ok(failure.error) } else { Err(failure.error) }
+        if failure.lost || moved {
+            Ok(failure.error)
+        } else {
+            Err(failure.error)
+        }
     }
 
     fn outcome(&self, node: &Node, answers: &[Value]) -> KeyOutcome {
@@ -186,9 +209,13 @@ impl Router {
             Value::ServerError(error) => Some(error),
             _ => None,
         });
-        let Some(error) = error else { return KeyOutcome::Done };
+        let Some(error) = error else {
+            return KeyOutcome::Done;
+        };
         let typed = RedisError::answered(node.server(), error);
-        let Self::Cluster(cluster) = self else { return KeyOutcome::Failed(typed) };
+        let Self::Cluster(cluster) = self else {
+            return KeyOutcome::Failed(typed);
+        };
         match error.code() {
             code @ ("MOVED" | "ASK") => match redirect_address(error, node) {
                 Some(to) => {
@@ -218,7 +245,11 @@ impl Router {
         let cluster = match self {
             Self::Single(node) => {
                 let indexes = pending.iter().map(|pending| pending.index).collect();
-                return Ok(vec![Group { node: Arc::clone(node), asking: false, indexes }]);
+                return Ok(vec![Group {
+                    node: Arc::clone(node),
+                    asking: false,
+                    indexes,
+                }]);
             }
             Self::Cluster(cluster) => cluster,
         };
@@ -253,7 +284,11 @@ impl Router {
                 if slots.unowned() > 0 {
                     return Err(cluster.without_owner());
                 }
-                Ok(slots.primaries().iter().map(|address| cluster.node(address)).collect())
+                Ok(slots
+                    .primaries()
+                    .iter()
+                    .map(|address| cluster.node(address))
+                    .collect())
             }
         }
     }
@@ -264,14 +299,19 @@ impl Router {
         name: impl Fn(u16) -> Vec<u8>,
         deadline: Instant,
     ) -> Result<Vec<Vec<u8>>, RedisError> {
-        let Self::Cluster(cluster) = self else { return Ok(vec![name(0)]) };
+        let Self::Cluster(cluster) = self else {
+            return Ok(vec![name(0)]);
+        };
         let primaries = self.primaries(deadline).await?.len();
         let slots = cluster.slots(deadline).await?;
         let mut covered = HashSet::new();
         let mut found = Vec::new();
         for number in 0..u16::MAX {
             let name = name(number);
-            if slots.owner(slot(&name)).is_some_and(|owner| covered.insert(owner)) {
+            if slots
+                .owner(slot(&name))
+                .is_some_and(|owner| covered.insert(owner))
+            {
                 found.push(name);
             }
             if found.len() == primaries {
@@ -288,6 +328,13 @@ fn redirect_address(error: &ServerError, answering: &Node) -> Option<Address> {
     let (_, address) = error.details()?.split_once(' ')?;
     let (host, port) = address.trim().rsplit_once(':')?;
     let host = host.trim_matches(['[', ']']);
-    let host = if host.is_empty() { &answering.address().host } else { host };
-    Some(Address { host: host.to_owned(), port: port.parse().ok()? })
+    let host = if host.is_empty() {
+        &answering.address().host
+    } else {
+        host
+    };
+    Some(Address {
+        host: host.to_owned(),
+        port: port.parse().ok()?,
+    })
 }

@@ -20,22 +20,43 @@ impl SlotMap {
     /// Reads the answer of a node; `None` if it has another form. A node without a name of its own
     /// is the one that answered.
     pub(crate) fn read(answer: &Value, answering: &Address) -> Option<Self> {
-        let Value::Array(ranges) = answer else { return None };
-        let mut map = Self { primaries: Vec::new(), owners: vec![NO_OWNER; SLOTS] };
+        let Value::Array(ranges) = answer else {
+            return None;
+        };
+        let mut map = Self {
+            primaries: Vec::new(),
+            owners: vec![NO_OWNER; SLOTS],
+        };
         for range in ranges {
-            let Value::Array(fields) = range else { return None };
-            let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = &fields[..]
+            let Value::Array(fields) = range else {
+                return None;
+            };
+            let [
+                Value::Int(first),
+                Value::Int(last),
+                Value::Array(primary),
+                ..,
+            ] = &fields[..]
             else {
                 return None;
             };
-            let [host, Value::Int(port), ..] = &primary[..] else { return None };
+            let [host, Value::Int(port), ..] = &primary[..] else {
+                return None;
+            };
             let host = match host {
                 Value::Nil => String::new(),
                 Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok()?,
                 _ => return None,
             };
-            let host = if host.is_empty() { answering.host.clone() } else { host };
-            let address = Address { host, port: u16::try_from(*port).ok()? };
+            let host = if host.is_empty() {
+                answering.host.clone()
+            } else {
+                host
+            };
+            let address = Address {
+                host,
+                port: u16::try_from(*port).ok()?,
+            };
             let slots = usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?;
             let index = map.index(address)?;
             map.owners.get_mut(slots)?.fill(index);
@@ -44,7 +65,10 @@ impl SlotMap {
     }
 
     fn index(&mut self, address: Address) -> Option<u16> {
-        let known = self.primaries.iter().position(|primary| *primary == address);
+        let known = self
+            .primaries
+            .iter()
+            .position(|primary| *primary == address);
         let index = known.unwrap_or_else(|| {
             self.primaries.push(address);
             self.primaries.len() - 1
@@ -54,7 +78,8 @@ impl SlotMap {
 
     /// Primary of a slot.
     pub(crate) fn owner(&self, slot: u16) -> Option<&Address> {
-        self.primaries.get(usize::from(*self.owners.get(usize::from(slot))?))
+        self.primaries
+            .get(usize::from(*self.owners.get(usize::from(slot))?))
     }
 
     /// All primaries with slots.
@@ -64,7 +89,10 @@ impl SlotMap {
 
     /// Number of slots without an owner.
     pub(crate) fn unowned(&self) -> usize {
-        self.owners.iter().filter(|owner| **owner == NO_OWNER).count()
+        self.owners
+            .iter()
+            .filter(|owner| **owner == NO_OWNER)
+            .count()
     }
 }
 
@@ -73,7 +101,11 @@ mod tests {
     use super::*;
 
     fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
-        let node = Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())]);
+        let node = Value::Array(vec![
+            host,
+            Value::Int(port),
+            Value::BulkString(b"id".to_vec()),
+        ]);
         Value::Array(vec![Value::Int(first), Value::Int(last), node])
     }
 
@@ -83,7 +115,10 @@ mod tests {
 
     #[test]
     fn ranges_name_the_primary_of_each_slot() {
-        let answering = Address { host: "self".to_owned(), port: 1 };
+        let answering = Address {
+            host: "self".to_owned(),
+            port: 1,
+        };
         let answer = Value::Array(vec![
             range(0, 99, host("a"), 7000),
             range(100, 199, Value::Nil, 7001),
@@ -100,7 +135,10 @@ mod tests {
 
     #[test]
     fn other_forms_are_rejected() {
-        let answering = Address { host: "self".to_owned(), port: 1 };
+        let answering = Address {
+            host: "self".to_owned(),
+            port: 1,
+        };
         for answer in [
             Value::Nil,
             Value::Array(vec![Value::Int(1)]),

@@ -62,11 +62,14 @@ impl Lifetime {
     fn millis(self) -> u64 {
         let lifetime = match self {
             Self::For(lifetime) => lifetime,
-            Self::Until { end, .. } => {
-                end.duration_since(SystemTime::now()).unwrap_or_default().saturating_add(GRACE)
-            }
+            Self::Until { end, .. } => end
+                .duration_since(SystemTime::now())
+                .unwrap_or_default()
+                .saturating_add(GRACE),
         };
-        u64::try_from(lifetime.min(MAX_LIFETIME).as_millis()).unwrap_or(u64::MAX).max(1)
+        u64::try_from(lifetime.min(MAX_LIFETIME).as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1)
     }
 }
 
@@ -104,7 +107,10 @@ impl RedisWindow {
     /// [`RedisError::Config`].
     pub fn connect(config: &RedisConfig) -> Result<Self, RedisError> {
         let target = config.target()?;
-        let limits = Limits { connect: config.connect_timeout, response: config.response_timeout };
+        let limits = Limits {
+            connect: config.connect_timeout,
+            response: config.response_timeout,
+        };
         let connector = Connector::new(&target, config.ca_file.as_deref())?;
         Ok(Self {
             names: Names::new(&config.namespace, &config.window),
@@ -142,7 +148,10 @@ impl RedisWindow {
         // Redis stores a number of 64 bits with a sign inside its object.
         let token = token.cast_signed().to_string();
         let own = token.clone().into_bytes();
-        let command = KeyCommand::Observe { token, millis: lifetime.millis() };
+        let command = KeyCommand::Observe {
+            token,
+            millis: lifetime.millis(),
+        };
         let answers = self.run(&command, &unique, lifetime.period()).await?;
         let mut seen = Vec::with_capacity(answers.len());
         for answers in &answers {
@@ -202,8 +211,15 @@ impl RedisWindow {
     /// The first error of a server; a cluster with slots without an owner is unreachable.
     pub async fn probe(&self) -> Result<(), RedisError> {
         let deadline = self.deadline();
-        let names = self.router.name_for_each(|number| self.names.probe(number), deadline).await?;
-        for answers in self.router.run(&KeyCommand::Probe, &names, deadline).await? {
+        let names = self
+            .router
+            .name_for_each(|number| self.names.probe(number), deadline)
+            .await?;
+        for answers in self
+            .router
+            .run(&KeyCommand::Probe, &names, deadline)
+            .await?
+        {
             if !matches!(answers[..], [Value::Okay]) {
                 return Err(self.unexpected("SET"));
             }
@@ -251,9 +267,14 @@ impl RedisWindow {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let overloaded = || RedisError::Overloaded { server: self.router.server().to_owned() };
+        let overloaded = || RedisError::Overloaded {
+            server: self.router.server().to_owned(),
+        };
         let weight = keys.len().min(MAX_WAITING_KEYS) as u32;
-        let _waiting = self.waiting.try_acquire_many(weight).map_err(|_| overloaded())?;
+        let _waiting = self
+            .waiting
+            .try_acquire_many(weight)
+            .map_err(|_| overloaded())?;
         let names: Vec<Vec<u8>> = keys.iter().map(|key| self.names.key(period, key)).collect();
         let is_sent = AtomicBool::new(false);
         let pipelines = names.chunks(PIPELINE_KEYS).map(async |names| {
@@ -272,8 +293,13 @@ impl RedisWindow {
     /// Waits until so many keys may be in flight; `None` if that takes too long. A pipeline beyond
     /// the limit has the server alone.
     async fn admit(&self, keys: usize) -> Option<SemaphorePermit<'_>> {
-        let keys = self.in_flight.acquire_many(keys.min(self.max_in_flight) as u32);
-        timeout(self.limits.response * MAX_WAIT, keys).await.ok()?.ok()
+        let keys = self
+            .in_flight
+            .acquire_many(keys.min(self.max_in_flight) as u32);
+        timeout(self.limits.response * MAX_WAIT, keys)
+            .await
+            .ok()?
+            .ok()
     }
 
     /// Deadline of a call that begins now.
@@ -282,14 +308,19 @@ impl RedisWindow {
     }
 
     fn unexpected(&self, command: &str) -> RedisError {
-        RedisError::other(self.router.server(), format!("unexpected answer to {command}"))
+        RedisError::other(
+            self.router.server(),
+            format!("unexpected answer to {command}"),
+        )
     }
 }
 
 impl fmt::Debug for RedisWindow {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut window = formatter.debug_struct("RedisWindow");
-        window.field("server", &self.router.server()).field("names", &self.names);
+        window
+            .field("server", &self.router.server())
+            .field("names", &self.names);
         window.finish_non_exhaustive()
     }
 }

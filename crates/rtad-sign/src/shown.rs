@@ -23,7 +23,13 @@ mod tests {
         // Characters as in `minisign -G -W`.
         let secret = &"RWQAAEIyAbCd+/09".repeat(14)[..212];
         let file = format!("untrusted comment: minisign secret key\n{secret}\n");
-        for text in [&file, secret, &secret[..100], &format!(" {secret}\n"), &secret[..211]] {
+        for text in [
+            &file,
+            secret,
+            &secret[..100],
+            &format!(" {secret}\n"),
+            &secret[..211],
+        ] {
             assert!(!shown(text).contains(&secret[..16]), "{text}");
         }
         let path = "/etc/rtad/keys/signing-key-of-the-production-store/2026/november/rtad.key";

@@ -91,7 +91,9 @@ impl SignArgs {
     ///
     /// If the key cannot be read.
     pub fn verifying(&self, store: Store) -> Result<Store, CommandError> {
-        let Some(key) = &self.sign_key else { return Ok(store) };
+        let Some(key) = &self.sign_key else {
+            return Ok(store);
+        };
         Ok(store.with_trust(Trust::of_signer(Signer::read(key)?.public_key())))
     }
 
@@ -129,7 +131,9 @@ impl SignArgs {
     }
 
     fn optional_signer(&self, store: Store) -> Result<(Store, Option<Arc<Signer>>), CommandError> {
-        let Some(key) = &self.sign_key else { return Ok((store, None)) };
+        let Some(key) = &self.sign_key else {
+            return Ok((store, None));
+        };
         let signer = Signer::read(key)?;
         check_signer(&*signer, store.trust())?;
         let store = match store.trust().is_required() || self.allow_unsigned {

@@ -82,22 +82,34 @@ impl Signer {
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                 return Err(SignError::NotAKey { path: shown });
             }
-            Err(source) => return Err(SignError::Read { path: shown, source }),
+            Err(source) => {
+                return Err(SignError::Read {
+                    path: shown,
+                    source,
+                });
+            }
         }
-        let is_protected = text.lines().nth(1).is_some_and(|key| key.starts_with(PROTECTED));
+        let is_protected = text
+            .lines()
+            .nth(1)
+            .is_some_and(|key| key.starts_with(PROTECTED));
         let key = SecretKeyBox::from(text);
         let key = match (is_protected, std::env::var(PASSWORD)) {
             (false, _) => unprotected(key).ok_or(SignError::NotAKey { path: shown })?,
             (true, Err(_)) => return Err(SignError::NoPassword { path: shown }),
             (true, Ok(password)) => {
-                key.into_secret_key(Some(password)).map_err(|error| match error.kind() {
-                    minisign::ErrorKind::Verify => SignError::WrongPassword { path: shown },
-                    minisign::ErrorKind::KDF => SignError::TooExpensive { path: shown },
-                    _ => SignError::NotAKey { path: shown },
-                })?
+                key.into_secret_key(Some(password))
+                    .map_err(|error| match error.kind() {
+                        minisign::ErrorKind::Verify => SignError::WrongPassword { path: shown },
+                        minisign::ErrorKind::KDF => SignError::TooExpensive { path: shown },
+                        _ => SignError::NotAKey { path: shown },
+                    })?
             }
         };
-        Ok(Arc::new(Self { path: path.to_owned(), key: RwLock::new(key) }))
+        Ok(Arc::new(Self {
+            path: path.to_owned(),
+            key: RwLock::new(key),
+        }))
     }
 
     /// Rereads the file, and signs with its key from now on. Costs as much as the first reading. An
@@ -122,7 +134,9 @@ fn unprotected(key: SecretKeyBox) -> Option<SecretKey> {
         return Some(key);
     }
     let text = key.into_string();
-    let bytes = BASE64_STANDARD.decode(text.lines().nth(1)?.trim_end()).ok()?;
+    let bytes = BASE64_STANDARD
+        .decode(text.lines().nth(1)?.trim_end())
+        .ok()?;
     let is_whole = bytes.len() == KEY_BYTES && bytes.starts_with(UNPROTECTED);
     if !is_whole || bytes[KEY_BYTES - CHECKSUM_BYTES..] != [0; CHECKSUM_BYTES] {
         return None;
@@ -130,8 +144,15 @@ fn unprotected(key: SecretKeyBox) -> Option<SecretKey> {
     let key = SecretKey::from_bytes(&bytes).ok()?;
     let public = minisign::PublicKey::from_secret_key(&key).ok()?;
     let signature = minisign::sign(None, &key, &b"a test"[..], Some(""), Some("")).ok()?;
-    minisign::verify(&public, &signature, std::io::Cursor::new(b"a test"), true, false, false)
-        .ok()?;
+    minisign::verify(
+        &public,
+        &signature,
+        std::io::Cursor::new(b"a test"),
+        true,
+        false,
+        false,
+    )
+    .ok()?;
     Some(key)
 }
 
@@ -142,14 +163,23 @@ impl Sign for Signer {
         trusted_comment: &str,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
         let comment = concat!("signature by rtad ", env!("CARGO_PKG_VERSION"));
-        Ok(minisign::sign(None, &self.key.read(), bytes, Some(trusted_comment), Some(comment))?
-            .into_string())
+        Ok(minisign::sign(
+            None,
+            &self.key.read(),
+            bytes,
+            Some(trusted_comment),
+            Some(comment),
+        )?
+        .into_string())
     }
 
     fn public_key(&self) -> PublicKey {
         let public = minisign::PublicKey::from_secret_key(&self.key.read());
         let public = public.expect("a secret key ends with its public half");
-        public.to_base64().parse().expect("minisign writes a public key")
+        public
+            .to_base64()
+            .parse()
+            .expect("minisign writes a public key")
     }
 }
 

@@ -44,7 +44,10 @@ impl TrustArgs {
     pub fn applied_to(&self, store: Store) -> Result<Store, PublicKeysError> {
         let mut all = Vec::new();
         for text in &self.public_keys {
-            let refuse = |reason| PublicKeysError { value: shown(text).to_owned(), reason };
+            let refuse = |reason| PublicKeysError {
+                value: shown(text).to_owned(),
+                reason,
+            };
             all.extend(keys(text).map_err(refuse)?);
         }
         Ok(store.with_public_keys(all))

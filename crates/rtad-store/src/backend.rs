@@ -61,14 +61,23 @@ impl Backend {
         };
         let (objects, access) = match Location::parse(url).map_err(StoreError::Url)? {
             Location::Directory(root) => {
-                return Ok(Self::Directory(Directory { root, probe: Arc::new(Semaphore::new(1)) }));
+                return Ok(Self::Directory(Directory {
+                    root,
+                    probe: Arc::new(Semaphore::new(1)),
+                }));
             }
-            Location::Bucket { kind, name, prefix } => {
-                (remote::bucket(kind, &name, &prefix).map_err(failed)?, Access::All)
-            }
+            Location::Bucket { kind, name, prefix } => (
+                remote::bucket(kind, &name, &prefix).map_err(failed)?,
+                Access::All,
+            ),
             Location::Http { url } => (remote::http(&url).map_err(failed)?, Access::Get),
         };
-        Ok(Self::Objects { objects, url: url.to_owned(), access, conditions: Arc::default() })
+        Ok(Self::Objects {
+            objects,
+            url: url.to_owned(),
+            access,
+            conditions: Arc::default(),
+        })
     }
 
     /// An object store that takes conditional puts.
@@ -114,9 +123,11 @@ impl Backend {
     /// Refuses a store that cannot be written to. Sends no request.
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
         match self {
-            Self::Objects { url, access: Access::Get, .. } => {
-                Err(StoreError::ReadOnly { url: url.clone() })
-            }
+            Self::Objects {
+                url,
+                access: Access::Get,
+                ..
+            } => Err(StoreError::ReadOnly { url: url.clone() }),
             _ => Ok(()),
         }
     }
@@ -124,9 +135,11 @@ impl Backend {
     /// Refuses a store that cannot be listed. Sends no request.
     pub(crate) fn check_listable(&self) -> Result<(), StoreError> {
         match self {
-            Self::Objects { url, access: Access::Get, .. } => {
-                Err(StoreError::NoListing { url: url.clone() })
-            }
+            Self::Objects {
+                url,
+                access: Access::Get,
+                ..
+            } => Err(StoreError::NoListing { url: url.clone() }),
             _ => Ok(()),
         }
     }
@@ -152,7 +165,10 @@ fn open_directory(root: PathBuf, path: &Path) -> Result<Arc<dyn ObjectStore>, St
     let is_special = |file: Metadata| !file.is_file() && !file.is_dir();
     if root.join(path.as_ref()).metadata().is_ok_and(is_special) {
         let source = "found a pipe, a socket or a device, expected a regular file".into();
-        let source = object_store::Error::Generic { store: "directory", source };
+        let source = object_store::Error::Generic {
+            store: "directory",
+            source,
+        };
         return Err(StoreError::backend("read", path, source));
     }
     let files = LocalFileSystem::new_with_prefix(root)
@@ -176,10 +192,16 @@ mod tests {
         let started = Arc::clone(&threads);
         let count = move || _ = started.fetch_add(1, Ordering::Relaxed);
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_time().on_thread_start(count).build().unwrap();
+        let runtime = runtime
+            .enable_time()
+            .on_thread_start(count)
+            .build()
+            .unwrap();
         let folder = tempfile::tempdir().unwrap();
         let backend = Backend::open(folder.path().to_str().unwrap()).unwrap();
-        let Backend::Directory(directory) = &backend else { panic!("not a directory") };
+        let Backend::Directory(directory) = &backend else {
+            panic!("not a directory")
+        };
         let path = Path::from("old_users/CURRENT");
         runtime.block_on(async {
             // A probe that does not return keeps its permit.
@@ -189,10 +211,18 @@ mod tests {
                 let late = tokio::time::timeout(deadline, backend.objects(&path)).await;
                 assert!(late.is_err(), "the probe is waited for");
             }
-            assert_eq!(threads.load(Ordering::Relaxed), 0, "waiting takes no threads");
+            assert_eq!(
+                threads.load(Ordering::Relaxed),
+                0,
+                "waiting takes no threads"
+            );
             drop(hung);
             backend.objects(&path).await.unwrap();
         });
-        assert_eq!(threads.load(Ordering::Relaxed), 1, "a probe takes one thread");
+        assert_eq!(
+            threads.load(Ordering::Relaxed),
+            1,
+            "a probe takes one thread"
+        );
     }
 }

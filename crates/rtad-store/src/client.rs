@@ -66,7 +66,10 @@ impl HttpService for InspectingClient {
             return Err(HttpError::new(HttpErrorKind::Unknown, RangeIgnored));
         }
         if reads && status.as_u16() == 405 {
-            return Err(HttpError::new(HttpErrorKind::Unknown, MethodRefused { method }));
+            return Err(HttpError::new(
+                HttpErrorKind::Unknown,
+                MethodRefused { method },
+            ));
         }
         if reads
             && matches!(status.as_u16(), 429 | 503)
@@ -75,7 +78,10 @@ impl HttpService for InspectingClient {
             if after > SHORT_WAIT {
                 return Err(HttpError::new(
                     HttpErrorKind::Unknown,
-                    Busy { status: status.as_u16(), after },
+                    Busy {
+                        status: status.as_u16(),
+                        after,
+                    },
                 ));
             }
             tokio::time::sleep(after).await;
@@ -87,7 +93,9 @@ impl HttpService for InspectingClient {
                 excerpt::of(&read_beginning(body).await).into(),
             ));
         }
-        let Some(query) = list.filter(|_| status.is_success()) else { return Ok(response) };
+        let Some(query) = list.filter(|_| status.is_success()) else {
+            return Ok(response);
+        };
         let (parts, body) = response.into_parts();
         let page = body.bytes().await?;
         listing::check(&query, &page)
@@ -107,7 +115,11 @@ fn retry_after(response: &HttpResponse) -> Option<Duration> {
     let until = httpdate::parse_http_date(value).ok()?;
     let now = field("date").and_then(|date| httpdate::parse_http_date(date).ok());
     // A past date means no wait.
-    Some(until.duration_since(now.unwrap_or_else(SystemTime::now)).unwrap_or_default())
+    Some(
+        until
+            .duration_since(now.unwrap_or_else(SystemTime::now))
+            .unwrap_or_default(),
+    )
 }
 
 /// The first bytes of a body, within a size and a time. An aborted body gives its bytes so far.
@@ -158,13 +170,22 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date_by_the_server_clock() {
         const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
-        let (now, later) = ("Sat, 01 Jan 2000 00:00:00 GMT", "Sat, 01 Jan 2000 01:00:00 GMT");
+        let (now, later) = (
+            "Sat, 01 Jan 2000 00:00:00 GMT",
+            "Sat, 01 Jan 2000 01:00:00 GMT",
+        );
         assert_eq!(parsed(&[("retry-after", " 3600 ")]), HOUR);
         assert_eq!(parsed(&[("date", now), ("retry-after", later)]), HOUR);
-        assert_eq!(parsed(&[("date", later), ("retry-after", now)]), Some(Duration::ZERO));
+        assert_eq!(
+            parsed(&[("date", later), ("retry-after", now)]),
+            Some(Duration::ZERO)
+        );
         // The local clock is past it.
         assert_eq!(parsed(&[("retry-after", later)]), Some(Duration::ZERO));
-        assert_eq!(parsed(&[("date", "today"), ("retry-after", later)]), Some(Duration::ZERO));
+        assert_eq!(
+            parsed(&[("date", "today"), ("retry-after", later)]),
+            Some(Duration::ZERO)
+        );
         let far = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100_000));
         assert!(parsed(&[("retry-after", &far)]) > HOUR);
         for invalid in ["", "soon", "-1", "3600 s", "2000-01-01"] {

@@ -252,12 +252,22 @@ impl StoreError {
 
     /// Whether the store is unavailable: a later retry may succeed.
     pub const fn is_outage(&self) -> bool {
-        matches!(self, Self::NoDirectory { .. } | Self::Backend { .. } | Self::Stalled { .. })
+        matches!(
+            self,
+            Self::NoDirectory { .. } | Self::Backend { .. } | Self::Stalled { .. }
+        )
     }
 
     /// Whether a later retry may succeed: after an outage, or while another writer is at work.
     pub const fn is_transient(&self) -> bool {
-        self.is_outage() || matches!(self, Self::Conflict { is_transient: true, .. })
+        self.is_outage()
+            || matches!(
+                self,
+                Self::Conflict {
+                    is_transient: true,
+                    ..
+                }
+            )
     }
 
     /// The `Retry-After` of the store's 429 or 503.
@@ -270,12 +280,18 @@ impl StoreError {
         reason: impl Into<String>,
         is_transient: bool,
     ) -> Self {
-        Self::Conflict { audience: audience.clone(), reason: reason.into(), is_transient }
+        Self::Conflict {
+            audience: audience.clone(),
+            reason: reason.into(),
+            is_transient,
+        }
     }
 
     pub(crate) fn backend(action: &'static str, path: &Path, source: object_store::Error) -> Self {
         match source {
-            object_store::Error::NotFound { .. } => Self::NotFound { path: path.to_string() },
+            object_store::Error::NotFound { .. } => Self::NotFound {
+                path: path.to_string(),
+            },
             source => {
                 let path = match path.as_ref() {
                     "" => "the store".to_owned(),
@@ -286,7 +302,11 @@ impl StoreError {
                     true => Box::new(NoCredentials { source }),
                     false => Box::new(source),
                 };
-                Self::Backend { action, path, source }
+                Self::Backend {
+                    action,
+                    path,
+                    source,
+                }
             }
         }
     }
@@ -328,9 +348,14 @@ struct NoCredentials {
 /// Whether a request for credentials failed, by the addresses of the clouds' metadata services.
 fn asks_metadata(error: &object_store::Error) -> bool {
     let text = error.to_string();
-    ["//169.254.169.254/", "//[fd00:ec2::254]/", "//169.254.170.", "//metadata.google.internal/"]
-        .iter()
-        .any(|address| text.contains(address))
+    [
+        "//169.254.169.254/",
+        "//[fd00:ec2::254]/",
+        "//169.254.170.",
+        "//metadata.google.internal/",
+    ]
+    .iter()
+    .any(|address| text.contains(address))
 }
 
 #[cfg(test)]
@@ -340,18 +365,28 @@ mod tests {
     #[test]
     fn missing_credentials_are_named() {
         let of = |message: &str| {
-            let source = object_store::Error::Generic { store: "S3", source: message.into() };
+            let source = object_store::Error::Generic {
+                store: "S3",
+                source: message.into(),
+            };
             let error = StoreError::backend("list", &Path::default(), source);
             assert!(error.is_outage());
             std::error::Error::source(&error).unwrap().to_string()
         };
-        for address in
-            ["http://169.254.169.254/latest/api/token", "http://metadata.google.internal/x"]
-        {
+        for address in [
+            "http://169.254.169.254/latest/api/token",
+            "http://metadata.google.internal/x",
+        ] {
             let message = of(&format!("Error performing PUT {address}: timed out"));
-            assert!(message.starts_with("no credentials in the environment"), "{message}");
+            assert!(
+                message.starts_with("no credentials in the environment"),
+                "{message}"
+            );
         }
         let other = of("Error performing GET https://bucket.s3.amazonaws.com/: 403 AccessDenied");
-        assert!(other.contains("AccessDenied") && !other.contains("environment"), "{other}");
+        assert!(
+            other.contains("AccessDenied") && !other.contains("environment"),
+            "{other}"
+        );
     }
 }

@@ -62,7 +62,9 @@ impl Folder {
     /// [`StoreError::Url`], or [`StoreError::Open`] if the environment does not fit the URL.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         Self::check_url(url).map_err(StoreError::Url)?;
-        Ok(Self { backend: Backend::open(url)? })
+        Ok(Self {
+            backend: Backend::open(url)?,
+        })
     }
 
     /// Writes a file, which replaces one of the same name.
@@ -72,8 +74,14 @@ impl Folder {
     /// A store error.
     pub async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         let path = Path::from(path);
-        let put = self.backend.objects(&path).await?.put(&path, PutPayload::from(bytes)).await;
-        put.map(|_| ()).map_err(|source| StoreError::backend("write", &path, source))
+        let put = self
+            .backend
+            .objects(&path)
+            .await?
+            .put(&path, PutPayload::from(bytes))
+            .await;
+        put.map(|_| ())
+            .map_err(|source| StoreError::backend("write", &path, source))
     }
 
     /// The files, in no order; none if there is no such folder.

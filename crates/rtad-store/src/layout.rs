@@ -96,7 +96,8 @@ const PROBE: &str = ".probe-";
 /// Whether a chunk may have this name. A gc removes no other file from the folder.
 pub(crate) fn is_chunk_name(name: &str) -> bool {
     let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    name.strip_suffix(".chunk").is_some_and(|digest| digest.len() == 64 && digest.bytes().all(hex))
+    name.strip_suffix(".chunk")
+        .is_some_and(|digest| digest.len() == 64 && digest.bytes().all(hex))
 }
 
 pub(crate) fn deltas_path(audience: &AudienceName) -> Path {

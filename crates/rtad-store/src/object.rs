@@ -26,7 +26,9 @@ pub struct Object {
 impl std::fmt::Debug for Object {
     /// Leaves out the client, which may hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Object").field("size_bytes", &self.size_bytes()).finish_non_exhaustive()
+        f.debug_struct("Object")
+            .field("size_bytes", &self.size_bytes())
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,22 +54,30 @@ impl Object {
             source: source.into(),
         };
         let (objects, path) = match locate(url).map_err(StoreError::Url)? {
-            (Location::Bucket { kind, name, .. }, path) => {
-                (remote::bucket(kind, &name, &Path::default()).map_err(failed)?, path)
-            }
+            (Location::Bucket { kind, name, .. }, path) => (
+                remote::bucket(kind, &name, &Path::default()).map_err(failed)?,
+                path,
+            ),
             (Location::Http { mut url }, path) => {
                 url.set_path("");
                 (remote::http(&url).map_err(failed)?, path)
             }
             (Location::Directory(_), _) => unreachable!("locate refuses directories"),
         };
-        let found = StallTimer::new(STALL_TIMEOUT).wait(&path, objects.head(&path)).await?;
+        let found = StallTimer::new(STALL_TIMEOUT)
+            .wait(&path, objects.head(&path))
+            .await?;
         let found = found.map_err(|source| StoreError::backend("look up", &path, source))?;
         // Without `Last-Modified`, object_store answers 1970.
         let modified = Some(found.last_modified).filter(|time| time.timestamp() != 0);
-        let version = found.e_tag.or_else(|| modified.map(|time| time.to_rfc3339()));
+        let version = found
+            .e_tag
+            .or_else(|| modified.map(|time| time.to_rfc3339()));
         let reader = RangeReader::new(objects, path, found.size, STALL_TIMEOUT);
-        Ok(Self { reader: reader.with_request_bytes(REQUEST_BYTES), version })
+        Ok(Self {
+            reader: reader.with_request_bytes(REQUEST_BYTES),
+            version,
+        })
     }
 
     /// Size of the object.
@@ -110,7 +120,12 @@ impl Object {
 }
 
 fn locate(url: &str) -> Result<(Location, Path), UrlError> {
-    let refuse = |reason| Err(UrlError { url: redacted(url).into_owned(), reason });
+    let refuse = |reason| {
+        Err(UrlError {
+            url: redacted(url).into_owned(),
+            reason,
+        })
+    };
     let location = Location::parse(url)?;
     let path = match &location {
         Location::Directory(_) => return refuse("it is not the URL of an object"),

@@ -55,7 +55,12 @@ pub(crate) fn bucket(
         BucketKind::S3 => {
             let builder = AmazonS3Builder::from_env().with_bucket_name(name);
             check_endpoint(&builder)?;
-            Arc::new(builder.with_retry(retries()).with_http_connector(connector).build()?)
+            Arc::new(
+                builder
+                    .with_retry(retries())
+                    .with_http_connector(connector)
+                    .build()?,
+            )
         }
         BucketKind::Google => Arc::new(
             GoogleCloudStorageBuilder::from_env()
@@ -93,20 +98,30 @@ fn check_endpoint(builder: &AmazonS3Builder) -> object_store::Result<()> {
     }
     let source = "the endpoint in AWS_ENDPOINT_URL is plain HTTP, which shows the data to the \
                   network; accepted: https://, or AWS_ALLOW_HTTP=true";
-    Err(object_store::Error::Generic { store: "S3", source: source.into() })
+    Err(object_store::Error::Generic {
+        store: "S3",
+        source: source.into(),
+    })
 }
 
 /// Whether object_store takes the text of a variable for "true". It returns the text as it is.
 fn is_true(text: &str) -> bool {
-    ["1", "true", "on", "yes", "y"].iter().any(|word| text.eq_ignore_ascii_case(word))
+    ["1", "true", "on", "yes", "y"]
+        .iter()
+        .any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// A client for the files below a URL.
 pub(crate) fn http(url: &url::Url) -> object_store::Result<Arc<dyn ObjectStore>> {
     let options = ClientOptions::new().with_allow_http(url.scheme() == "http");
-    let builder = HttpBuilder::new().with_url(url.as_str()).with_retry(retries());
+    let builder = HttpBuilder::new()
+        .with_url(url.as_str())
+        .with_retry(retries());
     Ok(Arc::new(
-        builder.with_client_options(options).with_http_connector(SameHost::default()).build()?,
+        builder
+            .with_client_options(options)
+            .with_http_connector(SameHost::default())
+            .build()?,
     ))
 }
 
@@ -116,7 +131,11 @@ fn retries() -> RetryConfig {
         max_backoff: Duration::from_secs(1),
         ..BackoffConfig::default()
     };
-    RetryConfig { backoff, max_retries: 2, retry_timeout: Duration::from_secs(10) }
+    RetryConfig {
+        backoff,
+        max_retries: 2,
+        retry_timeout: Duration::from_secs(10),
+    }
 }
 
 /// Creates clients that follow no redirect to another host.
@@ -161,7 +180,9 @@ impl HttpConnector for SameHost {
 /// Follows redirects to the same scheme, host and port only: credentials go to no other server.
 fn same_host(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let previous = attempt.previous();
-    let stays = previous.first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let stays = previous
+        .first()
+        .is_some_and(|first| first.origin() == attempt.url().origin());
     if previous.len() > MAX_REDIRECTS {
         attempt.error(RedirectError::TooMany)
     } else if stays {

@@ -27,8 +27,13 @@ impl Sign for Key {
         bytes: &[u8],
         trusted_comment: &str,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-        let signed =
-            minisign::sign(None, &self.pair.sk, bytes, Some(trusted_comment), Some("a test"))?;
+        let signed = minisign::sign(
+            None,
+            &self.pair.sk,
+            bytes,
+            Some(trusted_comment),
+            Some("a test"),
+        )?;
         Ok(signed.into_string())
     }
 

@@ -55,11 +55,17 @@ impl StoreFixture {
     fn directory() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let fixture = Self::open(folder.path().to_str().unwrap());
-        Self { folder: Some(folder), ..fixture }
+        Self {
+            folder: Some(folder),
+            ..fixture
+        }
     }
 
     fn over(store: Store) -> Self {
-        Self { writer: StoreWriter::new(store).unwrap(), folder: None }
+        Self {
+            writer: StoreWriter::new(store).unwrap(),
+            folder: None,
+        }
     }
 
     fn open(url: &str) -> Self {
@@ -95,7 +101,11 @@ impl StoreFixture {
 
     /// The audience's folder.
     fn audience_folder(&self) -> PathBuf {
-        self.folder.as_ref().expect("a directory").path().join(audience().as_str())
+        self.folder
+            .as_ref()
+            .expect("a directory")
+            .path()
+            .join(audience().as_str())
     }
 
     /// Every object with its bytes, except lock files.
@@ -104,8 +114,17 @@ impl StoreFixture {
         let objects = self.store().objects(&root).await.unwrap();
         let listing: Vec<_> = objects.list(None).try_collect().await.unwrap();
         let mut files = BTreeMap::new();
-        for object in listing.iter().filter(|object| !object.location.as_ref().ends_with("LOCK")) {
-            let bytes = objects.get(&object.location).await.unwrap().bytes().await.unwrap();
+        for object in listing
+            .iter()
+            .filter(|object| !object.location.as_ref().ends_with("LOCK"))
+        {
+            let bytes = objects
+                .get(&object.location)
+                .await
+                .unwrap()
+                .bytes()
+                .await
+                .unwrap();
             files.insert(object.location.to_string(), bytes.to_vec());
         }
         files
@@ -124,7 +143,13 @@ impl StoreFixture {
 
     async fn delete(&self, path: &str) {
         let path = Path::from(path);
-        self.store().objects(&path).await.unwrap().delete(&path).await.unwrap();
+        self.store()
+            .objects(&path)
+            .await
+            .unwrap()
+            .delete(&path)
+            .await
+            .unwrap();
     }
 
     /// Publishes `keys`. Returns the generation and the number of chunks written.
@@ -143,18 +168,32 @@ impl StoreFixture {
     }
 
     async fn current(&self) -> Current {
-        self.store().live(&audience()).await.unwrap().expect("something is live").current
+        self.store()
+            .live(&audience())
+            .await
+            .unwrap()
+            .expect("something is live")
+            .current
     }
 
     /// The live snapshot, read as the service reads it.
     async fn read(&self) -> Result<Snapshot, StoreError> {
-        let live = self.store().live(&audience()).await?.expect("something is live");
+        let live = self
+            .store()
+            .live(&audience())
+            .await?
+            .expect("something is live");
         let manifest = self.store().manifest(&audience(), &live.current).await?;
         let mut chunks = BTreeMap::new();
         let arrived =
             |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
-        self.store().chunks(&manifest, manifest.chunks(), 3, arrived).await?;
-        let overlay = self.store().overlay(&audience(), &live.current, &Overlay::default()).await?;
+        self.store()
+            .chunks(&manifest, manifest.chunks(), 3, arrived)
+            .await?;
+        let overlay = self
+            .store()
+            .overlay(&audience(), &live.current, &Overlay::default())
+            .await?;
         Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
     }
 
@@ -163,10 +202,27 @@ impl StoreFixture {
     fn assert_serves(&self, generation: u64, keys: &[DeviceKey]) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
         async move {
-            let snapshot = self.read().await.unwrap_or_else(|error| panic!("{caller}: {error:?}"));
-            assert_eq!(snapshot.manifest().generation(), generation, "{}, {caller}", self.name());
-            assert_eq!(snapshot.manifest().keys(), keys.len() as u64, "{}, {caller}", self.name());
-            assert!(keys.iter().all(|key| snapshot.contains(key)), "{}, {caller}", self.name());
+            let snapshot = self
+                .read()
+                .await
+                .unwrap_or_else(|error| panic!("{caller}: {error:?}"));
+            assert_eq!(
+                snapshot.manifest().generation(),
+                generation,
+                "{}, {caller}",
+                self.name()
+            );
+            assert_eq!(
+                snapshot.manifest().keys(),
+                keys.len() as u64,
+                "{}, {caller}",
+                self.name()
+            );
+            assert!(
+                keys.iter().all(|key| snapshot.contains(key)),
+                "{}, {caller}",
+                self.name()
+            );
         }
     }
 }
@@ -187,9 +243,19 @@ fn keys(seed: &str, count: usize) -> Vec<DeviceKey> {
 fn build(generation: u64, keys: &[DeviceKey]) -> (Manifest, Vec<BuiltChunk>) {
     let spec = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
     let mut builder = ManifestBuilder::new(spec, 0.0001);
-    let chunks: Vec<_> = chunk_runs(keys, 4096).map(|run| BuiltChunk::build(&spec, run)).collect();
+    let chunks: Vec<_> = chunk_runs(keys, 4096)
+        .map(|run| BuiltChunk::build(&spec, run))
+        .collect();
     chunks.iter().for_each(|chunk| builder.add(chunk));
-    (builder.finish(audience(), generation, 1_763_722_800, BuildReport::default()), chunks)
+    (
+        builder.finish(
+            audience(),
+            generation,
+            1_763_722_800,
+            BuildReport::default(),
+        ),
+        chunks,
+    )
 }
 
 async fn put_chunks(
@@ -226,13 +292,31 @@ async fn missing_store_directory_is_an_outage_for_readers_until_the_first_publis
     let fixture = StoreFixture::open(&format!("file://{}", path.display()));
     for _ in 0..2 {
         assert!(fixture.store().audiences().await.unwrap_err().is_outage());
-        assert!(fixture.store().live_since(&audience(), None).await.unwrap_err().is_outage());
+        assert!(
+            fixture
+                .store()
+                .live_since(&audience(), None)
+                .await
+                .unwrap_err()
+                .is_outage()
+        );
         // For a writer, nothing was published yet.
         assert!(fixture.store().live(&audience()).await.unwrap().is_none());
-        assert!(fixture.store().generations(&audience()).await.unwrap().is_empty());
+        assert!(
+            fixture
+                .store()
+                .generations(&audience())
+                .await
+                .unwrap()
+                .is_empty()
+        );
         assert!(!path.exists(), "reading creates nothing");
     }
-    let error = fixture.store().manifest_of(&audience(), 1).await.unwrap_err();
+    let error = fixture
+        .store()
+        .manifest_of(&audience(), 1)
+        .await
+        .unwrap_err();
     assert_eq!(error.cause(), "store");
 
     // The same store reads a later publish.
@@ -245,13 +329,21 @@ async fn missing_store_directory_is_an_outage_for_readers_until_the_first_publis
 #[tokio::test]
 async fn only_folders_with_valid_names_are_audiences() {
     for fixture in StoreFixture::all() {
-        for path in
-            ["b/CURRENT", "a-1/CURRENT", "Upper/CURRENT", "_x/CURRENT", "file", "lost+found/x"]
-        {
+        for path in [
+            "b/CURRENT",
+            "a-1/CURRENT",
+            "Upper/CURRENT",
+            "_x/CURRENT",
+            "file",
+            "lost+found/x",
+        ] {
             fixture.write(path, b"x".to_vec()).await;
         }
         let names = fixture.store().audiences().await.unwrap();
-        assert_eq!(names.iter().map(AudienceName::as_str).collect::<Vec<_>>(), ["a-1", "b"]);
+        assert_eq!(
+            names.iter().map(AudienceName::as_str).collect::<Vec<_>>(),
+            ["a-1", "b"]
+        );
     }
 }
 
@@ -259,7 +351,11 @@ async fn only_folders_with_valid_names_are_audiences() {
 async fn lists_of_several_pages_are_complete() {
     for fixture in StoreFixture::all() {
         // A page of Azure has 5,000 objects, of S3 and Google 1,000.
-        let count = if fixture.name().starts_with("az://") { 5_001 } else { 1_001 };
+        let count = if fixture.name().starts_with("az://") {
+            5_001
+        } else {
+            1_001
+        };
         let fixture = &fixture;
         stream::iter(1..=count)
             .for_each_concurrent(32, |generation| async move {
@@ -268,32 +364,51 @@ async fn lists_of_several_pages_are_complete() {
             })
             .await;
         let listed = fixture.store().generations(&audience()).await.unwrap();
-        assert_eq!(listed, (1..=count).collect::<Vec<u64>>(), "{}", fixture.name());
+        assert_eq!(
+            listed,
+            (1..=count).collect::<Vec<u64>>(),
+            "{}",
+            fixture.name()
+        );
     }
 }
 
 #[tokio::test]
 async fn conditional_puts_are_refused_after_a_change() {
-    for fixture in StoreFixture::all().into_iter().filter(|fixture| fixture.folder.is_none()) {
+    for fixture in StoreFixture::all()
+        .into_iter()
+        .filter(|fixture| fixture.folder.is_none())
+    {
         let path = Path::from("old_users/CURRENT");
         let objects = fixture.store().objects(&path).await.unwrap();
         let put = async |mode, text: &'static str| {
-            let options = PutOptions { mode, ..PutOptions::default() };
-            objects.put_opts(&path, PutPayload::from(text), options).await.map(UpdateVersion::from)
+            let options = PutOptions {
+                mode,
+                ..PutOptions::default()
+            };
+            objects
+                .put_opts(&path, PutPayload::from(text), options)
+                .await
+                .map(UpdateVersion::from)
         };
         let first = put(PutMode::Create, "first").await.unwrap();
         let second = put(PutMode::Update(first.clone()), "second").await.unwrap();
         for mode in [PutMode::Create, PutMode::Update(first)] {
             let error = put(mode, "refused").await.unwrap_err();
             assert!(
-                matches!(error, Error::AlreadyExists { .. } | Error::Precondition { .. }),
+                matches!(
+                    error,
+                    Error::AlreadyExists { .. } | Error::Precondition { .. }
+                ),
                 "{}: {error:?}",
                 fixture.name()
             );
         }
         let read = objects.get(&path).await.unwrap();
-        let version =
-            UpdateVersion { e_tag: read.meta.e_tag.clone(), version: read.meta.version.clone() };
+        let version = UpdateVersion {
+            e_tag: read.meta.e_tag.clone(),
+            version: read.meta.version.clone(),
+        };
         assert_eq!(version, second, "{}", fixture.name());
         assert_eq!(read.bytes().await.unwrap(), "second", "{}", fixture.name());
         put(PutMode::Update(version), "third").await.unwrap();

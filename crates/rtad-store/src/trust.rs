@@ -49,12 +49,18 @@ pub struct Trust {
 impl Trust {
     /// Requires signatures by any one of these keys; none if there are no keys.
     pub fn new(keys: impl Into<Arc<[PublicKey]>>) -> Self {
-        Self { keys: keys.into(), is_signers: false }
+        Self {
+            keys: keys.into(),
+            is_signers: false,
+        }
     }
 
     /// Requires signatures by the writer's own key: a signer must not sign the content of others.
     pub fn of_signer(key: PublicKey) -> Self {
-        Self { keys: [key].into(), is_signers: true }
+        Self {
+            keys: [key].into(),
+            is_signers: true,
+        }
     }
 
     /// Whether files must be signed.
@@ -91,7 +97,11 @@ impl Trust {
         entry: &DeltaEntry,
         delta: &Signed,
     ) -> Result<(), SignatureError> {
-        self.check(&delta_path(audience, entry), &delta.bytes, delta.signature.as_deref())
+        self.check(
+            &delta_path(audience, entry),
+            &delta.bytes,
+            delta.signature.as_deref(),
+        )
     }
 
     /// Verifies the signature of a file at `path`.
@@ -104,12 +114,13 @@ impl Trust {
         if !self.is_required() {
             return Ok(());
         }
-        self.verify(path, bytes, signature).map_err(|error| match error {
-            SignatureError::Missing | SignatureError::UnknownKey if self.is_signers => {
-                SignatureError::NotBySigner
-            }
-            error => error,
-        })
+        self.verify(path, bytes, signature)
+            .map_err(|error| match error {
+                SignatureError::Missing | SignatureError::UnknownKey if self.is_signers => {
+                    SignatureError::NotBySigner
+                }
+                error => error,
+            })
     }
 
     fn verify(
@@ -143,7 +154,10 @@ fn check_path(path: &Path, signature: &Signature) -> Result<(), SignatureError> 
     if found == expected {
         return Ok(());
     }
-    Err(SignatureError::WrongPath { found: found.chars().take(200).collect(), expected })
+    Err(SignatureError::WrongPath {
+        found: found.chars().take(200).collect(),
+        expected,
+    })
 }
 
 /// The trusted comment of the signature of the file at `path`.

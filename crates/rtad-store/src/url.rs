@@ -26,8 +26,14 @@ pub struct UrlError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location {
     Directory(PathBuf),
-    Bucket { kind: BucketKind, name: String, prefix: Path },
-    Http { url: url::Url },
+    Bucket {
+        kind: BucketKind,
+        name: String,
+        prefix: Path,
+    },
+    Http {
+        url: url::Url,
+    },
 }
 
 /// The API of a bucket.
@@ -43,7 +49,10 @@ impl Location {
     ///
     /// [`UrlError`].
     pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
-        parse(url).map_err(|reason| UrlError { url: redacted(url).into_owned(), reason })
+        parse(url).map_err(|reason| UrlError {
+            url: redacted(url).into_owned(),
+            reason,
+        })
     }
 }
 
@@ -71,7 +80,11 @@ fn parse(url: &str) -> Result<Location, &'static str> {
         return Err("it has a query or a fragment");
     }
     if host.is_empty() {
-        return Err(if kind.is_some() { "it names no bucket" } else { "it names no host" });
+        return Err(if kind.is_some() {
+            "it names no bucket"
+        } else {
+            "it names no host"
+        });
     }
     // Decodes %20 and the like, and refuses parts that could leave the prefix.
     let bad_path = "its path has an empty, a `.` or a `..` part, or is not UTF-8";
@@ -91,12 +104,18 @@ fn parse(url: &str) -> Result<Location, &'static str> {
             "its bucket's name has a character other than letters, digits, `-`, `.` and `_`",
         );
     }
-    Ok(Location::Bucket { kind, name: host.to_owned(), prefix })
+    Ok(Location::Bucket {
+        kind,
+        name: host.to_owned(),
+        prefix,
+    })
 }
 
 /// A URL without user, password, query and fragment. Other text is unchanged.
 pub fn redacted(url: &str) -> Cow<'_, str> {
-    let Some((scheme, rest)) = url.split_once("://") else { return Cow::Borrowed(url) };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Cow::Borrowed(url);
+    };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     // The user name ends at the last `@`: a password may contain an unencoded slash.
     let user = rest[..end].rfind('@');
@@ -105,7 +124,11 @@ pub fn redacted(url: &str) -> Cow<'_, str> {
     }
     let user = user.map_or(("", 0), |at| ("…", at));
     let query = if end < rest.len() { "?…" } else { "" };
-    Cow::Owned(format!("{scheme}://{}{}{query}", user.0, &rest[user.1..end]))
+    Cow::Owned(format!(
+        "{scheme}://{}{}{query}",
+        user.0,
+        &rest[user.1..end]
+    ))
 }
 
 #[cfg(test)]
@@ -113,12 +136,18 @@ mod tests {
     use super::*;
 
     fn bucket(kind: BucketKind, name: &str, prefix: &str) -> Location {
-        Location::Bucket { kind, name: name.to_owned(), prefix: Path::parse(prefix).unwrap() }
+        Location::Bucket {
+            kind,
+            name: name.to_owned(),
+            prefix: Path::parse(prefix).unwrap(),
+        }
     }
 
     #[test]
     fn each_kind_of_url_is_parsed() {
-        let http = |text: &str| Location::Http { url: text.parse().unwrap() };
+        let http = |text: &str| Location::Http {
+            url: text.parse().unwrap(),
+        };
         for (url, expected) in [
             ("/srv/rtad", Location::Directory("/srv/rtad".into())),
             ("srv/rtad", Location::Directory("srv/rtad".into())),
@@ -126,7 +155,10 @@ mod tests {
             ("file:///srv/rtad", Location::Directory("/srv/rtad".into())),
             ("s3://ads", bucket(BucketKind::S3, "ads", "")),
             ("s3://ads/", bucket(BucketKind::S3, "ads", "")),
-            ("s3://Ads_1.x/rt%61d/eu%20west/", bucket(BucketKind::S3, "Ads_1.x", "rtad/eu west")),
+            (
+                "s3://Ads_1.x/rt%61d/eu%20west/",
+                bucket(BucketKind::S3, "Ads_1.x", "rtad/eu west"),
+            ),
             ("gs://ads/rtad", bucket(BucketKind::Google, "ads", "rtad")),
             ("az://ads/rtad", bucket(BucketKind::Azure, "ads", "rtad")),
             ("https://host", http("https://host/")),
@@ -146,7 +178,11 @@ mod tests {
             ("ftp://x", "ftp://x", "it has an unknown scheme"),
             ("S3://x", "S3://x", "it has an unknown scheme"),
             ("file://", "file://", "a file URL needs an absolute path"),
-            ("file://host/x", "file://host/x", "a file URL needs an absolute path"),
+            (
+                "file://host/x",
+                "file://host/x",
+                "a file URL needs an absolute path",
+            ),
             ("s3://", "s3://", "it names no bucket"),
             ("s3:///prefix", "s3:///prefix", "it names no bucket"),
             ("https://", "https://", "it names no host"),
@@ -163,8 +199,16 @@ mod tests {
             ("gs://a/%ff", "gs://a/%ff", bad_path),
             ("https://me:pw@host/x", "https://…@host/x", credentials),
             ("s3://key:se@cret@bucket/x", "s3://…@bucket/x", credentials),
-            ("https://host/x?sig=abc", "https://host/x?…", "it has a query or a fragment"),
-            ("https://me@host/x?sig=a@b", "https://…@host/x?…", credentials),
+            (
+                "https://host/x?sig=abc",
+                "https://host/x?…",
+                "it has a query or a fragment",
+            ),
+            (
+                "https://me@host/x?sig=a@b",
+                "https://…@host/x?…",
+                credentials,
+            ),
         ] {
             let error = Location::parse(url).unwrap_err();
             assert_eq!(

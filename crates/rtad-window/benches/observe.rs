@@ -69,8 +69,21 @@ fn run(window: &mut Window, keys: std::ops::Range<u64>, batch: usize) -> (f64, u
 
 #[expect(clippy::print_stdout, reason = "the report")]
 fn main() {
-    let Args { keys, fpr, count, whole_keys, lifetimes, bench: _ } = Args::parse();
-    let spec = WindowSpec { capacity: keys, fpr, count, whole_keys, lifetime: LIFETIME as u16 };
+    let Args {
+        keys,
+        fpr,
+        count,
+        whole_keys,
+        lifetimes,
+        bench: _,
+    } = Args::parse();
+    let spec = WindowSpec {
+        capacity: keys,
+        fpr,
+        count,
+        whole_keys,
+        lifetime: LIFETIME as u16,
+    };
     let mut window = Window::new(spec, 0).expect("a valid spec");
     let bits = window.stats().memory_bytes as f64 * 8.0 / keys as f64;
     println!("{:?} slots, {bits:.1} bits per key", spec.format());

@@ -37,7 +37,10 @@ pub(crate) enum Outcomes {
 
 impl Outcomes {
     pub(crate) fn new(seen: &[Seen]) -> Self {
-        if seen.iter().any(|seen| !matches!(seen, Seen::New | Seen::Duplicate(1))) {
+        if seen
+            .iter()
+            .any(|seen| !matches!(seen, Seen::New | Seen::Duplicate(1)))
+        {
             let code = |seen: &Seen| match seen {
                 Seen::New => 0,
                 Seen::Duplicate(count) => *count,
@@ -49,14 +52,23 @@ impl Outcomes {
         for (index, seen) in seen.iter().enumerate() {
             bits[index / 8] |= u8::from(*seen == Seen::New) << (index % 8);
         }
-        Self::News { events: seen.len() as u32, bits: bits.into() }
+        Self::News {
+            events: seen.len() as u32,
+            bits: bits.into(),
+        }
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
         match self {
             Self::News { events, bits } => {
                 let is_new = |n: usize| bits[n / 8] >> (n % 8) & 1 == 1;
-                let seen = |n| if is_new(n) { Seen::New } else { Seen::Duplicate(1) };
+                let seen = |n| {
+                    if is_new(n) {
+                        Seen::New
+                    } else {
+                        Seen::Duplicate(1)
+                    }
+                };
                 (0..*events as usize).map(seen).collect()
             }
             Self::Counts(counts) => {
@@ -122,7 +134,14 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn new(limits: AnswerLimits) -> Self {
         let (by_request_key, order) = (HashMap::new(), VecDeque::new());
-        Self { limits, by_request_key, order, first: 0, bytes: 0, evicted: 0 }
+        Self {
+            limits,
+            by_request_key,
+            order,
+            first: 0,
+            bytes: 0,
+            evicted: 0,
+        }
     }
 
     /// Times of answers are whole seconds: an answer is kept for its time and less than two
@@ -181,7 +200,10 @@ impl Answers {
             }
             self.order.pop_front();
             self.first += 1;
-            if self.by_request_key.get(&oldest).is_some_and(|held| held.seconds == at)
+            if self
+                .by_request_key
+                .get(&oldest)
+                .is_some_and(|held| held.seconds == at)
                 && let Some(removed) = self.by_request_key.remove(&oldest)
             {
                 self.bytes -= removed.bytes();
@@ -197,9 +219,13 @@ impl Answers {
 
     /// Answer of a number, unless it has left or was replaced.
     pub(crate) fn numbered(&self, number: u64) -> Option<(&RequestKey, &Answer)> {
-        let (at, request_key) =
-            self.order.get(usize::try_from(number.checked_sub(self.first)?).ok()?)?;
-        let answer = self.by_request_key.get(request_key).filter(|answer| answer.seconds == *at)?;
+        let (at, request_key) = self
+            .order
+            .get(usize::try_from(number.checked_sub(self.first)?).ok()?)?;
+        let answer = self
+            .by_request_key
+            .get(request_key)
+            .filter(|answer| answer.seconds == *at)?;
         Some((request_key, answer))
     }
 }
@@ -208,12 +234,18 @@ impl Answers {
 mod tests {
     use super::*;
 
-    const LIMITS: AnswerLimits =
-        AnswerLimits { memory_bytes: 1 << 20, time: Duration::from_secs(600) };
+    const LIMITS: AnswerLimits = AnswerLimits {
+        memory_bytes: 1 << 20,
+        time: Duration::from_secs(600),
+    };
 
     fn answer(seconds: u64, events: usize) -> Answer {
         let outcomes = Outcomes::new(&vec![Seen::Duplicate(2); events]);
-        Answer { seconds, request: [0; 16], outcomes }
+        Answer {
+            seconds,
+            request: [0; 16],
+            outcomes,
+        }
     }
 
     #[test]
@@ -258,7 +290,10 @@ mod tests {
         // first are expired.
         let copied = (0..200).map(|n| (n, 1000 + 4 * n));
         let new = (200..230).map(|n| (n, 1900));
-        for log in [new.clone().chain(copied.clone()).collect(), copied.chain(new).collect()] {
+        for log in [
+            new.clone().chain(copied.clone()).collect(),
+            copied.chain(new).collect(),
+        ] {
             let log: Vec<(u64, u64)> = log;
             let mut answers = Answers::new(LIMITS);
             for (n, seconds) in &log {
@@ -267,8 +302,9 @@ mod tests {
             }
             answers.restore_order();
             let fit = LIMITS.memory_bytes / (OVERHEAD_BYTES + 20_000);
-            let kept: Vec<u64> =
-                (0..230).filter(|n| answers.get(&request_key(*n), 1900).is_some()).collect();
+            let kept: Vec<u64> = (0..230)
+                .filter(|n| answers.get(&request_key(*n), 1900).is_some())
+                .collect();
             assert_eq!(kept, (230 - fit..230).collect::<Vec<_>>());
         }
     }
@@ -277,7 +313,10 @@ mod tests {
     fn expired_answers_push_no_live_ones_out_of_a_replay() {
         let request_key = |n: u64| RequestKey(u128::from(n).to_le_bytes());
         let mut answers = Answers::new(LIMITS);
-        for (n, seconds) in (0..50).map(|n| (n, 2000)).chain((50..100).map(|n| (n, 1000))) {
+        for (n, seconds) in (0..50)
+            .map(|n| (n, 2000))
+            .chain((50..100).map(|n| (n, 1000)))
+        {
             answers.replay(request_key(n), answer(seconds, 10_000));
         }
         answers.restore_order();
@@ -293,15 +332,19 @@ mod tests {
             answers.insert(request_key(n), answer(1000, 10_000));
         }
         assert!(answers.bytes <= LIMITS.memory_bytes);
-        assert_eq!(answers.bytes, answers.by_request_key.len() as u64 * (OVERHEAD_BYTES + 20_000));
+        assert_eq!(
+            answers.bytes,
+            answers.by_request_key.len() as u64 * (OVERHEAD_BYTES + 20_000)
+        );
         assert_eq!(answers.evicted, 1000 - answers.by_request_key.len() as u64);
         assert!(
             answers.get(&request_key(0), 1000).is_none()
                 && answers.get(&request_key(999), 1000).is_some()
         );
         let numbers = answers.range();
-        let request_keys: Vec<RequestKey> =
-            numbers.filter_map(|n| Some(*answers.numbered(n)?.0)).collect();
+        let request_keys: Vec<RequestKey> = numbers
+            .filter_map(|n| Some(*answers.numbered(n)?.0))
+            .collect();
         assert_eq!(
             (request_keys.len(), request_keys.last()),
             (answers.by_request_key.len(), Some(&request_key(999)))

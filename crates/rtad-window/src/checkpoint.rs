@@ -94,7 +94,11 @@ impl Writer {
         file.write_all(&(json.len() as u32).to_le_bytes())?;
         file.write_all(&json)?;
         file.write_all(&crc32fast::hash(&json).to_le_bytes())?;
-        Ok(Self { file, aside, path: checkpoint_path(dir, head.segment) })
+        Ok(Self {
+            file,
+            aside,
+            path: checkpoint_path(dir, head.segment),
+        })
     }
 
     /// Appends the copy of the next region.
@@ -130,8 +134,14 @@ impl Writer {
 ///
 /// The file is unreadable or damaged.
 pub(crate) fn read_head(path: &Path) -> Result<(Head, impl Read + use<>), CheckpointError> {
-    let io = |source| CheckpointError::Io { path: path.to_owned(), source };
-    let damaged = |what| CheckpointError::Damaged { path: path.to_owned(), what };
+    let io = |source| CheckpointError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let damaged = |what| CheckpointError::Damaged {
+        path: path.to_owned(),
+        what,
+    };
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
     let mut fixed = [0; 16];
     file.read_exact(&mut fixed).map_err(io)?;
@@ -139,7 +149,9 @@ pub(crate) fn read_head(path: &Path) -> Result<(Head, impl Read + use<>), Checkp
         return Err(damaged("not a checkpoint of a window"));
     }
     if u32_at(&fixed, 8) != VERSION {
-        return Err(damaged("a version of the format that this program does not know"));
+        return Err(damaged(
+            "a version of the format that this program does not know",
+        ));
     }
     let length = u32_at(&fixed, 12);
     if length > MAX_HEAD {
@@ -154,7 +166,9 @@ pub(crate) fn read_head(path: &Path) -> Result<(Head, impl Read + use<>), Checkp
     }
     let head: Head =
         serde_json::from_slice(&json).map_err(|_| damaged("a head that is no JSON"))?;
-    head.spec.validate().map_err(|_| damaged("a spec out of range"))?;
+    head.spec
+        .validate()
+        .map_err(|_| damaged("a spec out of range"))?;
     Ok((head, file))
 }
 
@@ -169,8 +183,14 @@ pub(crate) fn read_regions(
     mut file: impl Read,
     window: &mut Window,
 ) -> Result<(), CheckpointError> {
-    let io = |source| CheckpointError::Io { path: path.to_owned(), source };
-    let damaged = |what| CheckpointError::Damaged { path: path.to_owned(), what };
+    let io = |source| CheckpointError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let damaged = |what| CheckpointError::Damaged {
+        path: path.to_owned(),
+        what,
+    };
     window.set_tick(head.tick);
     if head.regions == 0 {
         return Ok(());

@@ -34,7 +34,13 @@ impl DiskFile {
     /// Creates a file with a temporary name.
     pub(crate) fn create(disk: &Arc<dyn Disk>, aside: PathBuf) -> io::Result<(AtomicFile, Self)> {
         let (aside, file) = AtomicFile::create(aside, &private())?;
-        Ok((aside, Self { file, disk: Arc::clone(disk) }))
+        Ok((
+            aside,
+            Self {
+                file,
+                disk: Arc::clone(disk),
+            },
+        ))
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
@@ -43,7 +49,10 @@ impl DiskFile {
 
     /// A second handle of the file, which another thread may sync.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { file: self.file.try_clone()?, disk: Arc::clone(&self.disk) })
+        Ok(Self {
+            file: self.file.try_clone()?,
+            disk: Arc::clone(&self.disk),
+        })
     }
 }
 
@@ -109,13 +118,20 @@ pub(crate) mod tests {
         /// Bytes of a file that were there when it was synced last.
         pub(crate) fn synced_bytes(&self, path: &Path) -> u64 {
             let inode = path.metadata().unwrap().ino();
-            self.synced.lock().unwrap().get(&inode).copied().unwrap_or(0)
+            self.synced
+                .lock()
+                .unwrap()
+                .get(&inode)
+                .copied()
+                .unwrap_or(0)
         }
     }
 
     fn fails(faults: &AtomicU32) -> bool {
         let less = |left: u32| left.checked_sub(1);
-        faults.try_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+        faults
+            .try_update(Ordering::AcqRel, Ordering::Acquire, less)
+            .is_ok()
     }
 
     impl Disk for FaultyDisk {
@@ -130,7 +146,11 @@ pub(crate) mod tests {
 
         fn sync(&self, file: &File) -> io::Result<()> {
             self.running.fetch_add(1, Ordering::AcqRel);
-            drop(self.resumed.wait_while(self.hangs.lock().unwrap(), |hang| *hang).unwrap());
+            drop(
+                self.resumed
+                    .wait_while(self.hangs.lock().unwrap(), |hang| *hang)
+                    .unwrap(),
+            );
             self.running.fetch_sub(1, Ordering::AcqRel);
             if fails(&self.broken) {
                 return Err(io::Error::other("the disk is broken"));

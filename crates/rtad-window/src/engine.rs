@@ -119,8 +119,13 @@ impl Engine {
         settings: Settings,
         (queue, published): (Arc<Queue>, Published),
     ) -> Self {
-        let thresholds = settings.listener.iter().flat_map(|listener| &listener.thresholds);
-        let reached = thresholds.map(|threshold| (*threshold, Vec::new())).collect();
+        let thresholds = settings
+            .listener
+            .iter()
+            .flat_map(|listener| &listener.thresholds);
+        let reached = thresholds
+            .map(|threshold| (*threshold, Vec::new()))
+            .collect();
         let mut engine = Self {
             queue,
             published,
@@ -137,10 +142,16 @@ impl Engine {
             running_checkpoint: None,
             queued_checkpoints: VecDeque::new(),
             checkpoint_failed_at: None,
-            sweep: Sweep { next: 0, remaining: 0 },
+            sweep: Sweep {
+                next: 0,
+                remaining: 0,
+            },
             lists: VecDeque::new(),
             is_busy: true,
-            buffers: GroupBuffers { reached, ..GroupBuffers::default() },
+            buffers: GroupBuffers {
+                reached,
+                ..GroupBuffers::default()
+            },
             settings,
         };
         let now = (engine.settings.clock)();
@@ -176,7 +187,10 @@ impl Engine {
     fn run_cycle(&mut self, wait: Duration) -> bool {
         let mut requests = std::mem::take(&mut self.buffers.requests);
         let is_closed = self.queue.take(wait, &mut requests);
-        let mut group = self.journal.as_ref().map_or_else(LogGroup::new, Journal::group);
+        let mut group = self
+            .journal
+            .as_ref()
+            .map_or_else(LogGroup::new, Journal::group);
         self.read_clock(&mut group);
         for request in requests.drain(..) {
             self.apply(request, &mut group);
@@ -227,16 +241,24 @@ impl Engine {
 
     fn apply(&mut self, request: Request, group: &mut LogGroup) {
         let answered = match request {
-            Request::Observe { keys, at, retry, reply } => {
-                Answered::Observe(reply, self.observe(&keys, at, retry, group))
-            }
+            Request::Observe {
+                keys,
+                at,
+                retry,
+                reply,
+            } => Answered::Observe(reply, self.observe(&keys, at, retry, group)),
             Request::Counts { keys, reply } => Answered::Counts(reply, self.window.counts(&keys)),
             Request::Forget { keys, reply } => Answered::Forget(reply, self.forget(&keys, group)),
             Request::List { min_count, reply } => {
                 let entries = self.window.stats().entries;
-                return self.lists.push_back(Listing::new(min_count, entries, reply));
+                return self
+                    .lists
+                    .push_back(Listing::new(min_count, entries, reply));
             }
-            Request::Checkpoint { unix_seconds, reply } => {
+            Request::Checkpoint {
+                unix_seconds,
+                reply,
+            } => {
                 return self.queued_checkpoints.push_back((unix_seconds, reply));
             }
         };
@@ -256,13 +278,21 @@ impl Engine {
             if !answer.is_of(request, keys.len()) {
                 return Err(Failure::RequestKeyReused);
             }
-            return Ok(Observed { seen: answer.outcomes.seen(), is_repeated: true });
+            return Ok(Observed {
+                seen: answer.outcomes.seen(),
+                is_repeated: true,
+            });
         }
         let lifetime = u64::from(self.window.spec().lifetime);
         if at.is_some_and(|at| at.saturating_add(lifetime) <= self.tick) {
             return Err(Failure::Late);
         }
-        let GroupBuffers { changes, reached, has_changed, .. } = &mut self.buffers;
+        let GroupBuffers {
+            changes,
+            reached,
+            has_changed,
+            ..
+        } = &mut self.buffers;
         changes.clear();
         let mut seen = Vec::with_capacity(keys.len());
         self.window.observe_with(keys, |_, outcome, change| {
@@ -279,22 +309,36 @@ impl Engine {
         }
         for (threshold, keys) in reached {
             // A key has each count once: the highest stays without a change.
-            let passed = changes.iter().filter(|change| count_of(&change.words) == *threshold);
+            let passed = changes
+                .iter()
+                .filter(|change| count_of(&change.words) == *threshold);
             keys.extend(passed.map(|change| key_of(&change.words)));
         }
         // A repetition of events that found no room is counted once there is some.
         let is_counted = seen.is_empty() || seen.iter().any(|seen| *seen != Seen::Full);
         if let Some((request_key, request)) = retry.filter(|_| is_counted) {
             let outcomes = Outcomes::new(&seen);
-            let answer = Answer { seconds: self.seconds, request, outcomes };
+            let answer = Answer {
+                seconds: self.seconds,
+                request,
+                outcomes,
+            };
             group.add_answer(&request_key, &answer);
             self.answers.insert(request_key, answer);
         }
-        Ok(Observed { seen, is_repeated: false })
+        Ok(Observed {
+            seen,
+            is_repeated: false,
+        })
     }
 
     fn forget(&mut self, keys: &[Key], group: &mut LogGroup) -> Vec<bool> {
-        let GroupBuffers { changes, departed, has_changed, .. } = &mut self.buffers;
+        let GroupBuffers {
+            changes,
+            departed,
+            has_changed,
+            ..
+        } = &mut self.buffers;
         changes.clear();
         let mut forgotten = Vec::with_capacity(keys.len());
         for key in keys {
@@ -313,10 +357,15 @@ impl Engine {
 
     /// Reports the changes of a group that is written.
     fn report(&mut self) {
-        let GroupBuffers { reached, departed, .. } = &mut self.buffers;
+        let GroupBuffers {
+            reached, departed, ..
+        } = &mut self.buffers;
         for (threshold, keys) in reached {
             if !keys.is_empty() {
-                report(&mut self.settings.listener, Changed::Reached(*threshold, keys));
+                report(
+                    &mut self.settings.listener,
+                    Changed::Reached(*threshold, keys),
+                );
                 keys.clear();
             }
         }
@@ -332,7 +381,9 @@ impl Engine {
         let window = self.window.stats();
         let may_checkpoint = self.running_checkpoint.is_none()
             && self.queued_checkpoints.is_empty()
-            && self.checkpoint_failed_at.is_none_or(|at| at.elapsed() >= CHECKPOINT_RETRY);
+            && self
+                .checkpoint_failed_at
+                .is_none_or(|at| at.elapsed() >= CHECKPOINT_RETRY);
         let answers_memory = self.shape.answers.memory_bytes;
         let is_long = log.changes > (window.memory_bytes / 2).max(MIN_LOG_BYTES)
             || log.answers > (answers_memory * ANSWER_LOGS).max(MIN_LOG_BYTES);
@@ -349,7 +400,10 @@ impl Engine {
             answers_bytes: self.answers.bytes,
             answers_evicted: self.answers.evicted,
         };
-        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *self
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = state;
     }
 }
 

@@ -37,7 +37,11 @@ impl Inner {
     /// Ends the thread after the requests that wait.
     fn end(&self) {
         self.queue.close();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(thread) = thread {
             // Its panic is logged.
             let _ = thread.join();
@@ -93,7 +97,13 @@ impl WindowHandle {
         at: Option<u64>,
         retry: Option<Retry>,
     ) -> Result<Observed, Failure> {
-        self.ask(|reply| Request::Observe { keys, at, retry, reply }).await
+        self.ask(|reply| Request::Observe {
+            keys,
+            at,
+            retry,
+            reply,
+        })
+        .await
     }
 
     /// Counts of keys, without a change: 0 for keys that are not in the window.
@@ -139,7 +149,10 @@ impl WindowHandle {
     /// The checkpoint could not be written; the one before stays.
     pub async fn checkpoint(&self, unix_seconds: u64) -> io::Result<Option<SavedCheckpoint>> {
         let (reply, answer) = oneshot::channel();
-        match self.0.queue.push(Request::Checkpoint { unix_seconds, reply }) {
+        match self.0.queue.push(Request::Checkpoint {
+            unix_seconds,
+            reply,
+        }) {
             Ok(()) => answer.await.unwrap_or(Ok(None)),
             Err(_) => Ok(None),
         }
@@ -153,7 +166,10 @@ impl WindowHandle {
     /// The checkpoint could not be written; the one before and the log stay.
     pub async fn close(&self, unix_seconds: u64) -> io::Result<Option<SavedCheckpoint>> {
         let (reply, answer) = oneshot::channel();
-        let asked = self.0.queue.push(Request::Checkpoint { unix_seconds, reply });
+        let asked = self.0.queue.push(Request::Checkpoint {
+            unix_seconds,
+            reply,
+        });
         self.0.queue.close();
         let saved = match asked {
             Ok(()) => answer.await.unwrap_or(Ok(None)),
@@ -172,8 +188,15 @@ impl WindowHandle {
 
     /// State of the window. It includes every request that was answered.
     pub fn state(&self) -> WindowState {
-        let published = *self.0.published.lock().unwrap_or_else(PoisonError::into_inner);
-        WindowState { is_writable: self.0.queue.is_writable(), ..published }
+        let published = *self
+            .0
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        WindowState {
+            is_writable: self.0.queue.is_writable(),
+            ..published
+        }
     }
 }
 
@@ -187,8 +210,13 @@ fn start(dir: StateDir, loaded: Loaded, settings: Settings) -> io::Result<Window
         path.parent().map_or(Ok(()), sync_dir)?;
     }
     let checkpoint = checkpoint_path(&path, loaded.head.segment).metadata();
-    let modified = checkpoint.and_then(|checkpoint| checkpoint.modified()).unwrap_or(UNIX_EPOCH);
-    let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let modified = checkpoint
+        .and_then(|checkpoint| checkpoint.modified())
+        .unwrap_or(UNIX_EPOCH);
+    let modified = modified
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let queue = Arc::new(Queue::new());
     let journal = Journal::begin(dir, &loaded, settings.durability, Arc::clone(&queue))?;
     spawn(loaded, Some(journal), modified, settings, queue)
@@ -204,10 +232,15 @@ fn spawn(
     let published = Published::default();
     let shared = (Arc::clone(&queue), Arc::clone(&published));
     let engine = Engine::new(loaded, journal, checkpoint_unix_seconds, settings, shared);
-    let thread =
-        std::thread::Builder::new().name("window".to_owned()).spawn(move || engine.run())?;
+    let thread = std::thread::Builder::new()
+        .name("window".to_owned())
+        .spawn(move || engine.run())?;
     let thread = Mutex::new(Some(thread));
-    Ok(WindowHandle(Arc::new(Inner { queue, published, thread })))
+    Ok(WindowHandle(Arc::new(Inner {
+        queue,
+        published,
+        thread,
+    })))
 }
 
 #[cfg(test)]

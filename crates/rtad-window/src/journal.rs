@@ -64,7 +64,8 @@ impl Journal {
         if loaded.last_segment >= loaded.head.segment {
             // A process that was killed may have left groups that only the page cache has. Retries
             // are answered from them without a write, and the next segment continues them.
-            dir.disk.sync(&File::open(segment_path(&dir.dir, loaded.last_segment))?)?;
+            dir.disk
+                .sync(&File::open(segment_path(&dir.dir, loaded.last_segment))?)?;
         }
         Ok(Self {
             segment: Segment::create(&dir.disk, &dir.dir, id, number, group, [].iter())?,
@@ -119,7 +120,9 @@ impl Journal {
 
     /// Time until `keep_synced` has work.
     pub(crate) fn sync_due(&self) -> Option<Duration> {
-        let Durability::Interval(interval) = self.durability else { return None };
+        let Durability::Interval(interval) = self.durability else {
+            return None;
+        };
         if self.unsynced.is_empty() || self.syncing.is_some() {
             return None;
         }
@@ -145,15 +148,22 @@ impl Journal {
                 let _ = send.send(file.sync());
                 queue.nudge();
             };
-            std::thread::Builder::new().name("window-sync".to_owned()).spawn(sync)?;
-            self.syncing = Some(Syncing { until: self.segment.next_group, result });
+            std::thread::Builder::new()
+                .name("window-sync".to_owned())
+                .spawn(sync)?;
+            self.syncing = Some(Syncing {
+                until: self.segment.next_group,
+                result,
+            });
         }
         Ok(())
     }
 
     /// Takes the result of the sync in the other thread, if it has ended or `waits`.
     fn end_sync(&mut self, waits: bool) -> io::Result<()> {
-        let Some(Syncing { until, result }) = &self.syncing else { return Ok(()) };
+        let Some(Syncing { until, result }) = &self.syncing else {
+            return Ok(());
+        };
         let ended = match waits {
             true => result.recv().map_err(|_| mpsc::TryRecvError::Disconnected),
             false => result.try_recv(),
@@ -175,8 +185,11 @@ impl Journal {
     /// Groups before this number are durable.
     fn set_synced(&mut self, until: u64) {
         let synced = (until - self.first_unsynced()) as usize;
-        self.unsynced_bytes -=
-            self.unsynced.drain(..synced).map(|g| g.payload_bytes()).sum::<u64>();
+        self.unsynced_bytes -= self
+            .unsynced
+            .drain(..synced)
+            .map(|g| g.payload_bytes())
+            .sum::<u64>();
         self.unsynced_since = Instant::now();
         self.syncing = None;
     }

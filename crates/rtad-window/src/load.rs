@@ -110,7 +110,10 @@ impl Loaded {
             wall_offset_millis: 0,
             regions: 0,
         };
-        Ok(Self { is_new: true, ..Self::of_checkpoint(shape, head, window) })
+        Ok(Self {
+            is_new: true,
+            ..Self::of_checkpoint(shape, head, window)
+        })
     }
 
     fn of_checkpoint(shape: Shape, head: Head, window: Window) -> Self {
@@ -154,12 +157,17 @@ pub(crate) fn load(
     tick: impl FnOnce(i64) -> u64,
 ) -> Result<Loaded, OpenError> {
     shape.spec.validate()?;
-    let io = |source| OpenError::Io { path: dir.to_owned(), source };
+    let io = |source| OpenError::Io {
+        path: dir.to_owned(),
+        source,
+    };
     let checkpoints = numbered(dir, "checkpoint-").map_err(io)?;
     let segments = numbered(dir, "log-").map_err(io)?;
     let Some(number) = checkpoints.last() else {
         if !segments.is_empty() {
-            return Err(OpenError::NoCheckpoint { dir: dir.to_owned() });
+            return Err(OpenError::NoCheckpoint {
+                dir: dir.to_owned(),
+            });
         }
         let mut loaded = Loaded::empty(shape.clone(), tick(0))?;
         loaded.head.id = random::number();
@@ -198,7 +206,10 @@ pub(crate) fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
 /// checkpoint removes.
 pub(crate) fn remove_before(dir: &Path, number: u64) {
     for (prefix, path) in [
-        ("checkpoint-", checkpoint::checkpoint_path as fn(&Path, u64) -> PathBuf),
+        (
+            "checkpoint-",
+            checkpoint::checkpoint_path as fn(&Path, u64) -> PathBuf,
+        ),
         ("log-", segment_path),
     ] {
         for old in numbered(dir, prefix).unwrap_or_default() {
@@ -213,7 +224,11 @@ fn load_checkpoint(path: &Path, number: u64, shape: &Shape) -> Result<Loaded, Op
     let (head, file) = checkpoint::read_head(path)?;
     if head.segment != number {
         let what = "a checkpoint under the name of another";
-        return Err(CheckpointError::Damaged { path: path.to_owned(), what }.into());
+        return Err(CheckpointError::Damaged {
+            path: path.to_owned(),
+            what,
+        }
+        .into());
     }
     let Shape { spec, clock, .. } = shape;
     // Small capacities have the same layout.
@@ -234,14 +249,22 @@ fn load_checkpoint(path: &Path, number: u64, shape: &Shape) -> Result<Loaded, Op
 }
 
 fn describe(spec: &WindowSpec, clock: &str) -> String {
-    format!("{clock}, capacity {}, {:?} slots", spec.capacity, spec.format()).to_lowercase()
+    format!(
+        "{clock}, capacity {}, {:?} slots",
+        spec.capacity,
+        spec.format()
+    )
+    .to_lowercase()
 }
 
 /// Replays the log from the checkpoint on.
 fn replay(loaded: &mut Loaded, dir: &Path, segments: &[u64]) -> Result<(), OpenError> {
     let id = loaded.head.id;
-    let mut segments: Vec<u64> =
-        segments.iter().copied().filter(|number| *number >= loaded.head.segment).collect();
+    let mut segments: Vec<u64> = segments
+        .iter()
+        .copied()
+        .filter(|number| *number >= loaded.head.segment)
+        .collect();
     segments.sort_unstable();
     for (index, number) in segments.iter().enumerate() {
         let path = segment_path(dir, *number);
@@ -251,8 +274,9 @@ fn replay(loaded: &mut Loaded, dir: &Path, segments: &[u64]) -> Result<(), OpenE
             None => None,
         };
         let group = loaded.next_group;
-        let end =
-            log::read_segment(&path, id, *number, group, until, |payload| apply(loaded, payload))?;
+        let end = log::read_segment(&path, id, *number, group, until, |payload| {
+            apply(loaded, payload)
+        })?;
         loaded.next_group = end.next_group;
         loaded.last_segment = *number;
         if end.torn_bytes > 0 {
@@ -269,14 +293,23 @@ fn cut(path: &Path, torn_bytes: u64) -> Result<(), LogError> {
         file.set_len(file.metadata()?.len() - torn_bytes)?;
         file.sync_all()
     };
-    cut().map_err(|source| LogError::Io { path: path.to_owned(), source })?;
+    cut().map_err(|source| LogError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
     let path = path.display().to_string();
     tracing::warn!(path, torn_bytes, "torn end of a window's log cut");
     Ok(())
 }
 
 fn apply(loaded: &mut Loaded, mut payload: &[u8]) -> Option<()> {
-    let Loaded { window, answers, head, log, .. } = loaded;
+    let Loaded {
+        window,
+        answers,
+        head,
+        log,
+        ..
+    } = loaded;
     while !payload.is_empty() {
         let before = payload.len();
         let frame = decode(&mut payload, window.lanes())?;
@@ -288,7 +321,10 @@ fn apply(loaded: &mut Loaded, mut payload: &[u8]) -> Option<()> {
         let (tick, changes, is_forget) = match frame {
             Frame::Changes { tick, changes } => (tick, changes, false),
             Frame::Forgotten { tick, changes } => (tick, changes, true),
-            Frame::Answered { request_key, answer } => {
+            Frame::Answered {
+                request_key,
+                answer,
+            } => {
                 answers.replay(request_key, answer);
                 continue;
             }

@@ -75,7 +75,10 @@ pub(crate) enum Frame {
     /// Erased entries.
     Forgotten { tick: u64, changes: Vec<Change> },
     /// The answer to a request with a request key; the tick is in seconds of the window's time.
-    Answered { request_key: RequestKey, answer: Answer },
+    Answered {
+        request_key: RequestKey,
+        answer: Answer,
+    },
     /// Milliseconds that the wall clock is ahead of the window's time.
     WallOffset(i64),
     /// Groups before this number were durable when the group was written; later ones perhaps not.
@@ -102,7 +105,11 @@ pub(crate) struct LogGroup {
 
 impl LogGroup {
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; GROUP_HEADER], empty_bytes: GROUP_HEADER, answer_bytes: 0 }
+        Self {
+            bytes: vec![0; GROUP_HEADER],
+            empty_bytes: GROUP_HEADER,
+            answer_bytes: 0,
+        }
     }
 
     /// A group that may be written while groups from this number on are not durable.
@@ -202,7 +209,10 @@ pub(crate) fn decode(payload: &mut &[u8], lanes: usize) -> Option<Frame> {
                 for (word, lane) in words.iter_mut().zip(record[SLOT_BYTES..].chunks_exact(4)) {
                     *word = u32::from_le_bytes([lane[0], lane[1], lane[2], lane[3]]);
                 }
-                Change { slot: u64::from_le_bytes(slot), words }
+                Change {
+                    slot: u64::from_le_bytes(slot),
+                    words,
+                }
             });
             let changes = record.collect();
             match kind {
@@ -214,16 +224,35 @@ pub(crate) fn decode(payload: &mut &[u8], lanes: usize) -> Option<Frame> {
             let request_key = RequestKey(take(payload)?);
             let request = take(payload)?;
             let counts = split(payload, records.checked_mul(2)?)?;
-            let counts = counts.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
+            let counts = counts
+                .chunks_exact(2)
+                .map(|two| u16::from_le_bytes([two[0], two[1]]));
             let outcomes = Outcomes::Counts(counts.collect());
-            Frame::Answered { request_key, answer: Answer { seconds: tick, request, outcomes } }
+            Frame::Answered {
+                request_key,
+                answer: Answer {
+                    seconds: tick,
+                    request,
+                    outcomes,
+                },
+            }
         }
         ANSWERED_NEWS => {
             let request_key = RequestKey(take(payload)?);
             let request = take(payload)?;
             let bits = split(payload, records.div_ceil(8))?.into();
-            let outcomes = Outcomes::News { events: records as u32, bits };
-            Frame::Answered { request_key, answer: Answer { seconds: tick, request, outcomes } }
+            let outcomes = Outcomes::News {
+                events: records as u32,
+                bits,
+            };
+            Frame::Answered {
+                request_key,
+                answer: Answer {
+                    seconds: tick,
+                    request,
+                    outcomes,
+                },
+            }
         }
         WALL_OFFSET if records == 0 => Frame::WallOffset(tick as i64),
         SYNCED if records == 0 => Frame::Synced(tick),
@@ -289,7 +318,13 @@ impl Segment {
         file.sync()?;
         aside.publish(&path)?;
         sync_dir(dir)?;
-        Ok(Self { file, number, next_group, bytes, last_bytes: 0 })
+        Ok(Self {
+            file,
+            number,
+            next_group,
+            bytes,
+            last_bytes: 0,
+        })
     }
 
     /// Writes a group. After an error nothing of it is left, if the disk allows that.
@@ -325,7 +360,11 @@ impl Segment {
 
     fn cut(&self, bytes: u64) {
         // The next segment replaces what is left after an error.
-        let _ = self.file.file.set_len(bytes).and_then(|()| self.file.sync());
+        let _ = self
+            .file
+            .file
+            .set_len(bytes)
+            .and_then(|()| self.file.sync());
     }
 }
 

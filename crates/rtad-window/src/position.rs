@@ -34,7 +34,12 @@ impl Position {
         let b = scale(second >> 32, layout.buckets);
         let b = if a == b { (a + 1) % layout.buckets } else { b };
         // `a` depends on the high bits of its half; its low bits are free for the fingerprint.
-        Self { region, buckets: [a, b], head: (second as u32) & !0xff, tail: first as u16 }
+        Self {
+            region,
+            buckets: [a, b],
+            head: (second as u32) & !0xff,
+            tail: first as u16,
+        }
     }
 }
 

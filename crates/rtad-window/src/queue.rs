@@ -134,7 +134,10 @@ impl Queue {
             is_nudged: false,
             is_waiting: false,
         };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
+        Self {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+        }
     }
 
     /// A panic of a holder leaves the state valid.
@@ -207,7 +210,9 @@ impl Queue {
         let is_idle = |state: &QueueState| state.requests.is_empty() && !state.is_nudged;
         if is_idle(&state) && !wait.is_zero() {
             state.is_waiting = true;
-            let waited = self.wake.wait_timeout_while(state, wait, |state| is_idle(state));
+            let waited = self
+                .wake
+                .wait_timeout_while(state, wait, |state| is_idle(state));
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             state.is_waiting = false;
         }
@@ -227,7 +232,9 @@ impl Queue {
     pub(crate) fn wait_closed(&self, wait: Duration) -> bool {
         let mut state = self.state();
         state.is_waiting = true;
-        let waited = self.wake.wait_timeout_while(state, wait, |state| !state.is_closed);
+        let waited = self
+            .wake
+            .wait_timeout_while(state, wait, |state| !state.is_closed);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.is_waiting = false;
         state.is_closed
@@ -239,7 +246,10 @@ mod tests {
     use super::*;
 
     fn request(keys: usize) -> Request {
-        Request::Counts { keys: vec![[0; 16]; keys], reply: oneshot::channel().0 }
+        Request::Counts {
+            keys: vec![[0; 16]; keys],
+            reply: oneshot::channel().0,
+        }
     }
 
     #[test]
@@ -252,7 +262,10 @@ mod tests {
                 Err(failure) => break failure,
             }
         };
-        assert_eq!((refused, accepted), (Failure::Overloaded, MAX_WAITING / 10_016));
+        assert_eq!(
+            (refused, accepted),
+            (Failure::Overloaded, MAX_WAITING / 10_016)
+        );
         let mut group = Vec::new();
         assert!(!queue.take(Duration::ZERO, &mut group));
         assert_eq!(group.len(), MAX_GROUP.div_ceil(10_016));
@@ -268,7 +281,12 @@ mod tests {
     async fn requests_that_wait_are_refused_with_the_log() {
         let queue = Queue::new();
         let (reply, answer) = oneshot::channel();
-        queue.push(Request::Counts { keys: Vec::new(), reply }).unwrap();
+        queue
+            .push(Request::Counts {
+                keys: Vec::new(),
+                reply,
+            })
+            .unwrap();
         queue.set_writable(false);
         assert!(answer.await.is_err());
         assert_eq!(queue.push(request(1)), Err(Failure::NotWritable));

@@ -142,7 +142,10 @@ impl WindowSpec {
         }
         let least = Format::Wide.fpr_at(LOAD);
         if self.fpr < least && !self.whole_keys {
-            return Err(SpecError::FprTooSmall { least, found: self.fpr.to_string() });
+            return Err(SpecError::FprTooSmall {
+                least,
+                found: self.fpr.to_string(),
+            });
         }
         if !(1..=MAX_COUNT).contains(&self.count) {
             return Err(SpecError::Count(self.count));
@@ -187,15 +190,27 @@ impl WindowSpec {
 mod tests {
     use super::*;
 
-    const SPEC: WindowSpec =
-        WindowSpec { capacity: 1_000_000, fpr: 2e-6, count: 1, whole_keys: false, lifetime: 129 };
+    const SPEC: WindowSpec = WindowSpec {
+        capacity: 1_000_000,
+        fpr: 2e-6,
+        count: 1,
+        whole_keys: false,
+        lifetime: 129,
+    };
 
     #[test]
     fn format_is_the_smallest_with_the_precision() {
         assert_eq!(SPEC.format(), Format::Narrow);
         assert_eq!(WindowSpec { fpr: 1e-6, ..SPEC }.format(), Format::Wide);
         assert_eq!(WindowSpec { count: 2, ..SPEC }.format(), Format::Wide);
-        assert_eq!(WindowSpec { whole_keys: true, ..SPEC }.format(), Format::Whole);
+        assert_eq!(
+            WindowSpec {
+                whole_keys: true,
+                ..SPEC
+            }
+            .format(),
+            Format::Whole
+        );
     }
 
     #[test]
@@ -207,11 +222,35 @@ mod tests {
     #[test]
     fn values_out_of_range_are_named() {
         let refused = |spec: WindowSpec| spec.validate().unwrap_err().to_string();
-        assert!(refused(WindowSpec { capacity: 0, ..SPEC }).starts_with("capacity"));
+        assert!(
+            refused(WindowSpec {
+                capacity: 0,
+                ..SPEC
+            })
+            .starts_with("capacity")
+        );
         assert!(refused(WindowSpec { fpr: 1e-12, ..SPEC }).contains("at least 2.18"));
-        assert!(refused(WindowSpec { fpr: f64::NAN, ..SPEC }).starts_with("fpr"));
+        assert!(
+            refused(WindowSpec {
+                fpr: f64::NAN,
+                ..SPEC
+            })
+            .starts_with("fpr")
+        );
         assert!(refused(WindowSpec { count: 0, ..SPEC }).starts_with("count"));
-        assert!(refused(WindowSpec { lifetime: 255, ..SPEC }).starts_with("lifetime"));
-        WindowSpec { fpr: 1e-12, whole_keys: true, ..SPEC }.validate().unwrap();
+        assert!(
+            refused(WindowSpec {
+                lifetime: 255,
+                ..SPEC
+            })
+            .starts_with("lifetime")
+        );
+        WindowSpec {
+            fpr: 1e-12,
+            whole_keys: true,
+            ..SPEC
+        }
+        .validate()
+        .unwrap();
     }
 }

@@ -35,10 +35,20 @@ impl StateDir {
 
     pub(crate) fn lock_on(dir: &Path, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        created.map_err(|source| OpenError::Io { path: dir.to_owned(), source })?;
+        created.map_err(|source| OpenError::Io {
+            path: dir.to_owned(),
+            source,
+        })?;
         let lock = lock_dir(dir)?;
-        remove_temporary(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
-        Ok(Self { dir: dir.to_owned(), disk, _lock: lock })
+        remove_temporary(dir).map_err(|source| OpenError::Io {
+            path: dir.into(),
+            source,
+        })?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            disk,
+            _lock: lock,
+        })
     }
 
     /// The directory.
@@ -138,15 +148,22 @@ impl StateDir {
     ///
     /// The file `CLAIMS` cannot be written; the one before stays.
     pub fn set_claims(&self, claims: &[String]) -> io::Result<()> {
-        files::replace(&self.dir, "CLAIMS", "CLAIMS.tmp", claims.join("\n").as_bytes())
+        files::replace(
+            &self.dir,
+            "CLAIMS",
+            "CLAIMS.tmp",
+            claims.join("\n").as_bytes(),
+        )
     }
 }
 
 /// Without the number of free bytes in the message: the log has a line per message.
 fn check_free(bytes: u64) -> io::Result<()> {
     if bytes < SPARE_BYTES {
-        let message =
-            format!("the disk is full: expected {} MiB free, found less", SPARE_BYTES >> 20);
+        let message = format!(
+            "the disk is full: expected {} MiB free, found less",
+            SPARE_BYTES >> 20
+        );
         return Err(io::Error::new(io::ErrorKind::StorageFull, message));
     }
     Ok(())
@@ -155,10 +172,15 @@ fn check_free(bytes: u64) -> io::Result<()> {
 fn lock_dir(dir: &Path) -> Result<FileLock, OpenError> {
     let path = dir.join("LOCK");
     let file = private().truncate(false).open(&path);
-    let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
+    let file = file.map_err(|source| OpenError::Io {
+        path: path.clone(),
+        source,
+    })?;
     match FileLock::exclusive(file) {
         Ok(lock) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked {
+            dir: dir.to_owned(),
+        }),
         Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
     }
 }
@@ -183,6 +205,9 @@ mod tests {
         assert!(check_free(SPARE_BYTES).is_ok());
         let error = check_free(SPARE_BYTES - 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        assert_eq!(error.to_string(), "the disk is full: expected 16 MiB free, found less");
+        assert_eq!(
+            error.to_string(),
+            "the disk is full: expected 16 MiB free, found less"
+        );
     }
 }

@@ -88,7 +88,11 @@ pub(crate) const fn tick_value(tick: u64) -> u32 {
 
 /// Ticks from an entry's tick to `now`, both as stored.
 const fn age(now: u32, stored: u32) -> u32 {
-    if stored > now { now + TICKS as u32 - stored } else { now - stored }
+    if stored > now {
+        now + TICKS as u32 - stored
+    } else {
+        now - stored
+    }
 }
 
 impl Table {
@@ -104,10 +108,20 @@ impl Table {
         // each wait for some.
         let memory = Memory::zeroed(length, Pages::Large)
             .and_then(|memory| memory.populate().map(|()| memory))
-            .map_err(|error| SpecError::Memory { bytes, reason: error.to_string() })?;
+            .map_err(|error| SpecError::Memory {
+                bytes,
+                reason: error.to_string(),
+            })?;
         let clocks = vec![RegionClock { tick, swept: tick }; layout.regions].into();
         let lifetime = u64::from(lifetime);
-        Ok(Self { layout, lifetime, secret, memory, clocks, evicted: Evicted::default() })
+        Ok(Self {
+            layout,
+            lifetime,
+            secret,
+            memory,
+            clocks,
+            evicted: Evicted::default(),
+        })
     }
 
     pub(crate) const fn secret(&self) -> &Secret {
@@ -142,7 +156,14 @@ impl Table {
         let lanes = &mut lanes[region * length..][..length];
         let clock = &mut self.clocks[region];
         let (layout, lifetime, evicted) = (self.layout, self.lifetime, &mut self.evicted);
-        RegionMut { layout, lifetime, lanes, clock, evicted, first }
+        RegionMut {
+            layout,
+            lifetime,
+            lanes,
+            clock,
+            evicted,
+            first,
+        }
     }
 
     /// Expired keys that left their slots since the last call.
@@ -218,12 +239,16 @@ impl RegionMut<'_> {
         let mut free = [(0, 0); 2];
         for (bucket, free) in position.buckets.iter().zip(&mut free) {
             let start = self.bucket_start(*bucket);
-            let heads = self.lanes[start..].first_chunk::<SLOTS>().expect("a whole bucket");
+            let heads = self.lanes[start..]
+                .first_chunk::<SLOTS>()
+                .expect("a whole bucket");
             let (mut matches, mut live) = (0_u32, 0_u32);
             // The loop has no branches, so the compiler compares several slots at once.
             for (slot, head) in heads.iter().enumerate() {
                 let stored = head & 0xff;
-                let age = now.wrapping_sub(stored).wrapping_add(wrap * u32::from(stored > now));
+                let age = now
+                    .wrapping_sub(stored)
+                    .wrapping_add(wrap * u32::from(stored > now));
                 matches |= u32::from(head & !0xff == position.head) << slot;
                 live |= u32::from((stored != 0) & (age < lifetime)) << slot;
             }
@@ -235,9 +260,16 @@ impl RegionMut<'_> {
                 }
                 candidates &= candidates - 1;
             }
-            *free = (SLOTS as u32 - live.count_ones(), start + live.trailing_ones() as usize);
+            *free = (
+                SLOTS as u32 - live.count_ones(),
+                start + live.trailing_ones() as usize,
+            );
         }
-        let (slots, at) = if free[1].0 > free[0].0 { free[1] } else { free[0] };
+        let (slots, at) = if free[1].0 > free[0].0 {
+            free[1]
+        } else {
+            free[0]
+        };
         Err((slots > 0).then_some(at))
     }
 
@@ -266,7 +298,10 @@ impl RegionMut<'_> {
                     }
                 }
                 self.write(at, words);
-                Stored::New(Change { slot: self.slot_of(at), words })
+                Stored::New(Change {
+                    slot: self.slot_of(at),
+                    words,
+                })
             }
         }
     }
@@ -320,7 +355,10 @@ impl RegionMut<'_> {
     }
 
     fn change(&self, at: usize) -> Change {
-        Change { slot: self.slot_of(at), words: self.words(at) }
+        Change {
+            slot: self.slot_of(at),
+            words: self.words(at),
+        }
     }
 
     /// Calls `each` with every live entry: contents, and ticks since its first event.
@@ -341,7 +379,12 @@ impl RegionMut<'_> {
 
 fn key_words(key: &Key) -> [u32; 4] {
     let key = u128::from_le_bytes(*key);
-    [key as u32, (key >> 32) as u32, (key >> 64) as u32, (key >> 96) as u32]
+    [
+        key as u32,
+        (key >> 32) as u32,
+        (key >> 64) as u32,
+        (key >> 96) as u32,
+    ]
 }
 
 /// Count in the contents of a wide or whole slot.

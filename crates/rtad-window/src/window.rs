@@ -78,7 +78,12 @@ impl Window {
         secret: Secret,
     ) -> Result<Self, crate::SpecError> {
         let table = Table::new(spec.layout(), spec.lifetime, secret, tick)?;
-        Ok(Self { spec, table, tick, by_tick: [0; TICKS as usize] })
+        Ok(Self {
+            spec,
+            table,
+            tick,
+            by_tick: [0; TICKS as usize],
+        })
     }
 
     /// The spec.
@@ -148,7 +153,11 @@ impl Window {
     /// Takes back the last events at this tick, whose changes these are.
     pub(crate) fn undo(&mut self, changes: &[Change]) {
         for change in changes.iter().rev() {
-            if self.table.region_at(self.table.region_of(change.slot), self.tick).undo(change) {
+            if self
+                .table
+                .region_at(self.table.region_of(change.slot), self.tick)
+                .undo(change)
+            {
                 self.by_tick[(change.words[0] & 0xff) as usize - 1] -= 1;
             }
         }
@@ -158,7 +167,10 @@ impl Window {
     pub fn counts(&mut self, keys: &[Key]) -> Vec<u16> {
         let count = |key| {
             let position = self.table.position(key);
-            let count = self.table.region_at(position.region, self.tick).count_of(&position, key);
+            let count = self
+                .table
+                .region_at(position.region, self.tick)
+                .count_of(&position, key);
             count.min(self.spec.count)
         };
         keys.iter().map(count).collect()
@@ -170,7 +182,10 @@ impl Window {
     /// false positive.
     pub(crate) fn forget(&mut self, key: &Key) -> Option<Change> {
         let position = self.table.position(key);
-        let forgotten = self.table.region_at(position.region, self.tick).forget(&position, key)?;
+        let forgotten = self
+            .table
+            .region_at(position.region, self.tick)
+            .forget(&position, key)?;
         self.by_tick[(forgotten.words[0] & 0xff) as usize - 1] -= 1;
         Some(forgotten)
     }
@@ -186,8 +201,14 @@ impl Window {
 
     /// Replays a change of a log, at the tick of its frame. `recount` must follow the last one.
     pub(crate) fn redo(&mut self, change: &Change, tick: u64, is_forget: bool) {
-        let mut region = self.table.region_at(self.table.region_of(change.slot), tick);
-        if is_forget { region.redo_forget(change) } else { region.redo(change, tick) }
+        let mut region = self
+            .table
+            .region_at(self.table.region_of(change.slot), tick);
+        if is_forget {
+            region.redo_forget(change)
+        } else {
+            region.redo(change, tick)
+        }
     }
 
     /// Number of regions.
@@ -239,7 +260,10 @@ impl Window {
     #[must_use]
     pub(crate) fn take_evicted(&mut self, mut expired: impl FnMut(Key, u16)) -> bool {
         let evicted = self.table.take_evicted();
-        evicted.keys.into_iter().for_each(|(key, count)| expired(key, count));
+        evicted
+            .keys
+            .into_iter()
+            .for_each(|(key, count)| expired(key, count));
         !evicted.is_truncated
     }
 

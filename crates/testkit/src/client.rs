@@ -31,9 +31,16 @@ pub struct Answer {
 impl Answer {
     /// The header of that name; panics if it is repeated.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let mut found = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        let mut found = self
+            .headers
+            .iter()
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name));
         let value = found.next().map(|(_, value)| value.as_str());
-        assert!(found.next().is_none(), "{name} is repeated: {:?}", self.headers);
+        assert!(
+            found.next().is_none(),
+            "{name} is repeated: {:?}",
+            self.headers
+        );
         value
     }
 
@@ -51,7 +58,11 @@ impl Answer {
     #[track_caller]
     pub fn ok(&self) -> Value {
         let kind = self.header("content-type");
-        assert_eq!((self.status, kind), (200, Some("application/json")), "{self:?}");
+        assert_eq!(
+            (self.status, kind),
+            (200, Some("application/json")),
+            "{self:?}"
+        );
         self.json()
     }
 
@@ -64,7 +75,12 @@ impl Answer {
         let problem = self.json();
         let found = (problem["status"].as_u64(), problem["code"].as_str());
         assert_eq!(found, (Some(status.into()), Some(code)));
-        let fields: Vec<_> = problem.as_object().unwrap().keys().map(String::as_str).collect();
+        let fields: Vec<_> = problem
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
         assert_eq!(fields, ["code", "detail", "status", "title"]);
         assert!(!problem["title"].as_str().unwrap().is_empty());
         let has_retry = self.header("retry-after").is_some();
@@ -79,7 +95,10 @@ impl Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, received: Vec::new() }
+        Self {
+            stream,
+            received: Vec::new(),
+        }
     }
 
     /// Sends raw bytes. Ignores errors: the answer of a closed connection may still be readable.
@@ -90,7 +109,9 @@ impl Client {
     /// Sends copies of `part` until one of them blocks for a second, or all are sent; returns the
     /// number sent.
     pub fn send_until_blocked(&mut self, part: &str, copies: usize) -> usize {
-        self.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        self.stream
+            .set_write_timeout(Some(Duration::from_secs(1)))
+            .unwrap();
         let is_sent = |_: &usize| self.stream.write_all(part.as_bytes()).is_ok();
         (0..copies).take_while(is_sent).count()
     }
@@ -115,14 +136,21 @@ impl Client {
     }
 
     /// The next answer, including 100; `None` if the connection is closed.
-    #[allow(clippy::should_implement_trait, reason = "an answer may follow a closed stream's None")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an answer may follow a closed stream's None"
+    )]
     pub fn next(&mut self) -> Option<Answer> {
         self.next_to("GET")
     }
 
     fn next_to(&mut self, method: &str) -> Option<Answer> {
         let end = loop {
-            if let Some(at) = self.received.windows(4).position(|four| four == b"\r\n\r\n") {
+            if let Some(at) = self
+                .received
+                .windows(4)
+                .position(|four| four == b"\r\n\r\n")
+            {
                 break at;
             }
             if !self.receive() {
@@ -134,16 +162,33 @@ impl Client {
         let head = String::from_utf8(self.received[..end].to_vec()).unwrap();
         self.received.drain(..end + 4);
         let mut lines = head.split("\r\n");
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let status = lines
+            .next()
+            .unwrap()
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
         let pair = |line: &str| {
-            line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()))
+            line.split_once(": ")
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
         };
         let headers: Vec<_> = lines.map(|line| pair(line).unwrap()).collect();
-        let mut answer = Answer { status, headers, body: Vec::new() };
-        assert_eq!(answer.header("transfer-encoding"), None, "answers have a Content-Length");
+        let mut answer = Answer {
+            status,
+            headers,
+            body: Vec::new(),
+        };
+        assert_eq!(
+            answer.header("transfer-encoding"),
+            None,
+            "answers have a Content-Length"
+        );
         if method != "HEAD" && status != 100 {
-            let length =
-                answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+            let length = answer
+                .header("content-length")
+                .map_or(0, |length| length.parse().unwrap());
             while self.received.len() < length {
                 assert!(self.receive(), "truncated body");
             }
@@ -170,7 +215,10 @@ impl Client {
 
     /// Waits until the server has closed the connection without another answer.
     pub fn closes(mut self) {
-        assert!(self.next().is_none(), "the connection closes without an answer");
+        assert!(
+            self.next().is_none(),
+            "the connection closes without an answer"
+        );
     }
 
     /// Sends a request with `headers`, each with its line ending, and returns the answer.
@@ -204,13 +252,20 @@ impl Client {
 
     /// `POST` of bytes.
     pub fn post_binary(&mut self, target: &str, body: impl AsRef<[u8]>) -> Answer {
-        self.request("POST", target, "Content-Type: application/octet-stream\r\n", body)
+        self.request(
+            "POST",
+            target,
+            "Content-Type: application/octet-stream\r\n",
+            body,
+        )
     }
 
     /// Whether the audience has the device, by `GET`.
     #[track_caller]
     pub fn is_member(&mut self, audience: &str, key: &DeviceKey) -> bool {
-        self.get(&format!("/v1/check/{audience}/{}", hex(key))).ok()["member"].as_bool().unwrap()
+        self.get(&format!("/v1/check/{audience}/{}", hex(key))).ok()["member"]
+            .as_bool()
+            .unwrap()
     }
 
     /// Whether the audience has each device, as JSON.
@@ -220,18 +275,29 @@ impl Client {
         let body = json!({ "ids": ids, "kind": "md5" }).to_string();
         let answer = self.post(&format!("/v1/check/{audience}"), body).ok();
         let members = answer["members"].as_array().unwrap();
-        members.iter().map(|member| member.as_bool().unwrap()).collect()
+        members
+            .iter()
+            .map(|member| member.as_bool().unwrap())
+            .collect()
     }
 
     /// Whether the audience has each device, as 16-byte keys.
     #[track_caller]
     pub fn members_binary(&mut self, audience: &str, keys: &[DeviceKey]) -> Vec<bool> {
         let body: Vec<u8> = keys.iter().flat_map(|key| *key.as_bytes()).collect();
-        let Answer { status, body: bits, .. } =
-            self.post_binary(&format!("/v1/check/{audience}"), body);
+        let Answer {
+            status, body: bits, ..
+        } = self.post_binary(&format!("/v1/check/{audience}"), body);
         let expected = (200, keys.len().div_ceil(8));
-        assert_eq!((status, bits.len()), expected, "{}", String::from_utf8_lossy(&bits));
-        (0..keys.len()).map(|index| bits[index / 8] >> (index % 8) & 1 == 1).collect()
+        assert_eq!(
+            (status, bits.len()),
+            expected,
+            "{}",
+            String::from_utf8_lossy(&bits)
+        );
+        (0..keys.len())
+            .map(|index| bits[index / 8] >> (index % 8) & 1 == 1)
+            .collect()
     }
 
     /// Decisions of all strategies for a device with these keys, as `(bid, reason)`, in the
@@ -242,20 +308,33 @@ impl Client {
         let body = json!({ "device": { "imei_md5": ids } }).to_string();
         let answer = self.post("/v1/decide", body).ok();
         let decision = |one: &Value| {
-            (one["bid"].as_bool().unwrap(), one["reason"].as_str().unwrap().to_owned())
+            (
+                one["bid"].as_bool().unwrap(),
+                one["reason"].as_str().unwrap().to_owned(),
+            )
         };
-        answer["decisions"].as_array().unwrap().iter().map(decision).collect()
+        answer["decisions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(decision)
+            .collect()
     }
 }
 
 /// Value of the series with exactly these labels, in the text format; 0 if absent.
 pub fn metric<'a>(metrics: &'a str, name_and_labels: &str) -> f64 {
     let series = |line: &'a str| line.strip_prefix(name_and_labels)?.strip_prefix(' ');
-    metrics.lines().find_map(series).map_or(0.0, |value| value.parse().unwrap())
+    metrics
+        .lines()
+        .find_map(series)
+        .map_or(0.0, |value| value.parse().unwrap())
 }
 
 /// Sum over all series whose lines start with `prefix`.
 pub fn metric_sum(metrics: &str, prefix: &str) -> u64 {
     let values = metrics.lines().filter(|line| line.starts_with(prefix));
-    values.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    values
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum()
 }

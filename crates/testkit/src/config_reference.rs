@@ -47,7 +47,12 @@ impl ConfigReference<'_> {
     /// default.
     pub fn page(&self) -> String {
         let (printed, findings) = (self.read)(self.example);
-        assert!(findings.is_empty(), "the example: {} {}", findings[0].key, findings[0].found);
+        assert!(
+            findings.is_empty(),
+            "the example: {} {}",
+            findings[0].key,
+            findings[0].found
+        );
         let example: Table = self.example.parse().unwrap();
         let mut page = String::new();
         for (table, heading) in self.tables {
@@ -70,15 +75,23 @@ impl ConfigReference<'_> {
                 if given.is_some() && !is_required {
                     let shown = printed.as_table().and_then(|table| get(table, &path));
                     let is_default = shown.is_some_and(|value| format!("`{value}`") == default);
-                    assert!(!is_default, "{path}: a value in the example other than the default");
+                    assert!(
+                        !is_default,
+                        "{path}: a value in the example other than the default"
+                    );
                 }
-                let general =
-                    if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+                let general = if table.is_empty() {
+                    key.to_owned()
+                } else {
+                    format!("{table}.{key}")
+                };
                 let docs = (self.describe)(table, key);
                 let docs = docs.unwrap_or_else(|| panic!("{general}: a field with a doc comment"));
                 let accepted = with_code(&self.accepted(&example, &path));
-                let mut facts =
-                    vec![format!("**Value:** {accepted}"), format!("**Default:** {default}")];
+                let mut facts = vec![
+                    format!("**Value:** {accepted}"),
+                    format!("**Default:** {default}"),
+                ];
                 facts.extend((self.facts)(&general));
                 let fact = |fact: &String| format!("- {}\n", wrap(fact).replace('\n', "\n  "));
                 let facts: String = facts.iter().map(fact).collect();
@@ -139,9 +152,9 @@ fn places(example: &Table, table: &str) -> Vec<String> {
         let found = paths.filter_map(|path| get(example, &path).map(|value| (path, value)));
         places = found
             .flat_map(|(path, value)| match value {
-                Value::Array(list) if part.ends_with("[]") => {
-                    (0..list.len()).map(|index| format!("{path}[{index}]")).collect()
-                }
+                Value::Array(list) if part.ends_with("[]") => (0..list.len())
+                    .map(|index| format!("{path}[{index}]"))
+                    .collect(),
                 _ => vec![path],
             })
             .collect();
@@ -151,7 +164,11 @@ fn places(example: &Table, table: &str) -> Vec<String> {
 }
 
 fn join(table: &str, key: &str) -> String {
-    if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
+    if table.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{table}.{key}")
+    }
 }
 
 /// The steps of a path such as `platform[0].name`.

@@ -65,12 +65,20 @@ pub struct FaultyStore {
 impl FaultyStore {
     /// Loses the answers to all writes of paths with this suffix.
     pub fn lose_answers(&self, suffix: &'static str, answer: LostAnswer) {
-        *self.lost.lock().unwrap() = Some(Lost { suffix, answer, is_once: false });
+        *self.lost.lock().unwrap() = Some(Lost {
+            suffix,
+            answer,
+            is_once: false,
+        });
     }
 
     /// Loses the answer to the next write of `CURRENT`; `None` for no write.
     pub fn lose_next_answer(&self, answer: Option<LostAnswer>) {
-        let lost = answer.map(|answer| Lost { suffix: "CURRENT", answer, is_once: true });
+        let lost = answer.map(|answer| Lost {
+            suffix: "CURRENT",
+            answer,
+            is_once: true,
+        });
         *self.lost.lock().unwrap() = lost;
     }
 
@@ -82,7 +90,10 @@ impl FaultyStore {
     /// Makes all files two hours old.
     pub async fn age(&self) {
         let all: Vec<ObjectMeta> = self.inner.list(None).try_collect().await.unwrap();
-        self.aged.lock().unwrap().extend(all.into_iter().map(|object| object.location));
+        self.aged
+            .lock()
+            .unwrap()
+            .extend(all.into_iter().map(|object| object.location));
     }
 
     /// Sets how far the store's clock is ahead of this host's.
@@ -115,7 +126,9 @@ impl FaultyStore {
 
     fn admits_read(&self, path: &Path) -> bool {
         let mut reads = self.reads.lock().unwrap();
-        let Some((folder, left)) = reads.as_mut() else { return true };
+        let Some((folder, left)) = reads.as_mut() else {
+            return true;
+        };
         if !path.as_ref().contains(*folder) {
             return true;
         }
@@ -126,7 +139,10 @@ impl FaultyStore {
 }
 
 fn broken() -> object_store::Error {
-    object_store::Error::Generic { store: "FaultyStore", source: "injected".into() }
+    object_store::Error::Generic {
+        store: "FaultyStore",
+        source: "injected".into(),
+    }
 }
 
 impl fmt::Display for FaultyStore {

@@ -28,12 +28,17 @@ pub fn assert_each(file: &str, config: &str, mistakes_of: impl Fn(&str) -> Vec<S
         return;
     }
     for (expected, found) in table.trim_end().split("\n\n").zip(&found) {
-        assert_eq!(expected, found, "{file}: left: file, right: code; UPDATE_DOCS=1 rewrites it");
+        assert_eq!(
+            expected, found,
+            "{file}: left: file, right: code; UPDATE_DOCS=1 rewrites it"
+        );
     }
 }
 
 fn change(config: String, line: &str) -> String {
-    let Some((old, new)) = line.split_once(" ->") else { return format!("{config}{line}\n") };
+    let Some((old, new)) = line.split_once(" ->") else {
+        return format!("{config}{line}\n");
+    };
     assert!(config.contains(old), "{old}");
     config.replacen(old, &new.trim().replace("\\n", "\n"), 1)
 }

@@ -26,7 +26,11 @@ impl Outcome {
     /// Asserts success and an empty stderr.
     #[track_caller]
     pub fn succeeds(&self) -> &Self {
-        assert_eq!((self.status, self.stderr.as_str()), (Some(0), ""), "{self:?}");
+        assert_eq!(
+            (self.status, self.stderr.as_str()),
+            (Some(0), ""),
+            "{self:?}"
+        );
         self
     }
 
@@ -56,9 +60,15 @@ impl Outcome {
             let failure: Value = serde_json::from_str(&self.stdout).expect("one JSON object");
             assert_eq!(failure["exit_code"], status, "{self:?}");
         }
-        assert!(self.stderr.starts_with("error: ") && self.stderr.ends_with('\n'), "{self:?}");
+        assert!(
+            self.stderr.starts_with("error: ") && self.stderr.ends_with('\n'),
+            "{self:?}"
+        );
         assert_eq!(self.stderr.lines().count(), 1, "one line: {self:?}");
-        assert!(!self.stderr.trim_end().ends_with('.'), "no full stop: {self:?}");
+        assert!(
+            !self.stderr.trim_end().ends_with('.'),
+            "no full stop: {self:?}"
+        );
         assert!(self.stderr.contains(text), "{text:?} in {self:?}");
         self
     }
@@ -66,7 +76,10 @@ impl Outcome {
 
 /// Starts a command with pipes for stdin, stdout and stderr.
 pub fn spawn(command: &mut Command) -> Child {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command.spawn().expect("the program starts")
 }
 
@@ -101,14 +114,25 @@ pub fn anonymous_bytes() -> u64 {
 fn status_bytes(process: &str, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        << 10
 }
 
 /// Sends a signal by name, such as `TERM`.
 pub fn signal(process: u32, name: &str) {
     // The shell's built-in `kill`: Debian's slim images have no other.
     let kill = format!("kill -{name} {process}");
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &kill])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// A running service. Its outputs are read line by line. Killed on drop.
@@ -121,17 +145,28 @@ pub struct Service {
 impl Service {
     /// Starts a command with an empty stdin.
     pub fn spawn(command: &mut Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let stdout = Lines::of(child.stdout.take().unwrap());
         let stderr = Lines::of(child.stderr.take().unwrap());
-        Self { child, stdout, stderr }
+        Self {
+            child,
+            stdout,
+            stderr,
+        }
     }
 
     fn event(&self, message: &str, nth: usize) -> Option<Value> {
         let lines = self.stderr.lines.lock().unwrap();
-        let events = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        events.filter(|event| event["message"] == message).nth(nth - 1)
+        let events = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events
+            .filter(|event| event["message"] == message)
+            .nth(nth - 1)
     }
 
     /// Waits for the `nth` log line with this message, from 1.
@@ -152,7 +187,11 @@ impl Service {
     /// Address in a field of the first log line with this message.
     #[track_caller]
     pub fn address(&self, message: &str, field: &str) -> SocketAddr {
-        self.log(message, 1)[field].as_str().unwrap().parse().unwrap()
+        self.log(message, 1)[field]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 
     /// Waits for a line on stdout; returns all lines until then.
@@ -205,7 +244,11 @@ impl Service {
         for lines in [&mut self.stdout, &mut self.stderr] {
             lines.thread.take().unwrap().join().unwrap();
         }
-        Outcome { status: status.code(), stdout: self.stdout.text(), stderr: self.stderr.text() }
+        Outcome {
+            status: status.code(),
+            stdout: self.stdout.text(),
+            stderr: self.stderr.text(),
+        }
     }
 }
 
@@ -231,7 +274,10 @@ impl Lines {
                 shared.lock().unwrap().push(line.unwrap());
             }
         });
-        Self { lines, thread: Some(thread) }
+        Self {
+            lines,
+            thread: Some(thread),
+        }
     }
 
     fn text(&self) -> String {

@@ -38,13 +38,27 @@ impl Redis {
     /// Starts this program on this port, with more arguments.
     pub fn start_with(program: &Path, port: u16, more: &[&str]) -> Self {
         let number = port.to_string();
-        let mut arguments =
-            vec!["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &number];
+        let mut arguments = vec![
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--port",
+            &number,
+        ];
         arguments.extend(more);
         let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
         let folder = tempfile::tempdir().unwrap();
         let child = spawn(program, &arguments, folder.path());
-        let mut redis = Self { program: program.to_owned(), arguments, port, folder, child };
+        let mut redis = Self {
+            program: program.to_owned(),
+            arguments,
+            port,
+            folder,
+            child,
+        };
         redis.wait();
         redis
     }
@@ -103,6 +117,9 @@ fn spawn(program: &Path, arguments: &[String], folder: &Path) -> Child {
         .stderr(log)
         .spawn()
         .unwrap_or_else(|error| {
-            panic!("{}: {error}: apt-get install redis-server", program.display())
+            panic!(
+                "{}: {error}: apt-get install redis-server",
+                program.display()
+            )
         })
 }

@@ -23,7 +23,9 @@ pub fn assert_current(package: &str, name: &str, text: &str) {
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     let mut lines = committed.lines().zip(text.lines()).enumerate();
-    let differs = lines.find(|(_, (old, new))| old != new).map(|(line, _)| line + 1);
+    let differs = lines
+        .find(|(_, (old, new))| old != new)
+        .map(|(line, _)| line + 1);
     assert!(
         committed == text,
         "docs/reference/{name}: stale from line {}. \
@@ -44,17 +46,28 @@ pub fn assert_listed<const N: usize>(
     rows: impl IntoIterator<Item = [String; N]>,
 ) {
     let text = self::page(page);
-    let start = text.lines().skip_while(|line| line.trim_start_matches('#').trim() != heading);
+    let start = text
+        .lines()
+        .skip_while(|line| line.trim_start_matches('#').trim() != heading);
     let section = start.skip(1).take_while(|line| !line.starts_with('#'));
     let row = |line: &str| -> [String; N] {
-        let mut cells = line.split('|').skip(1).map(|cell| cell.trim().replace('`', ""));
+        let mut cells = line
+            .split('|')
+            .skip(1)
+            .map(|cell| cell.trim().replace('`', ""));
         std::array::from_fn(|_| cells.next().unwrap())
     };
     // Skip the header and the delimiter row.
-    let listed: BTreeSet<_> =
-        section.filter(|line| line.starts_with('|')).skip(2).map(row).collect();
+    let listed: BTreeSet<_> = section
+        .filter(|line| line.starts_with('|'))
+        .skip(2)
+        .map(row)
+        .collect();
     let expected = rows.into_iter().collect();
-    assert_eq!(listed, expected, "docs/reference/{page}, {heading}: left: page, right: code");
+    assert_eq!(
+        listed, expected,
+        "docs/reference/{page}, {heading}: left: page, right: code"
+    );
 }
 
 /// Asserts that `values`, which a test compares with a page, cover every variant of their enum.
@@ -65,11 +78,17 @@ pub fn assert_listed<const N: usize>(
 pub fn assert_every_variant<T: std::fmt::Debug>(variants: &[&str], values: &[T]) {
     let variant_of = |value: &T| {
         let text = format!("{value:?}");
-        text.split(|letter: char| !letter.is_alphanumeric()).next().unwrap().to_owned()
+        text.split(|letter: char| !letter.is_alphanumeric())
+            .next()
+            .unwrap()
+            .to_owned()
     };
     let covered: BTreeSet<String> = values.iter().map(variant_of).collect();
     let expected: BTreeSet<String> = variants.iter().map(|&variant| variant.to_owned()).collect();
-    assert_eq!(covered, expected, "left: variants with a value, right: variants of the enum");
+    assert_eq!(
+        covered, expected,
+        "left: variants with a value, right: variants of the enum"
+    );
 }
 
 /// Asserts that the console has a text for every word, in both languages, under the key
@@ -91,7 +110,10 @@ pub fn assert_texts(prefix: &str, words: impl IntoIterator<Item = impl AsRef<str
             key.push(letter.to_ascii_lowercase());
         }
         for text in &texts {
-            assert!(text.contains(&format!("  \"{key}\": ")), "the console has no text {key}");
+            assert!(
+                text.contains(&format!("  \"{key}\": ")),
+                "the console has no text {key}"
+            );
         }
     }
 }
@@ -105,8 +127,14 @@ pub fn page(name: &str) -> String {
 /// compile-time value is wrong if two checkouts share a target directory.
 fn page_path(name: &str) -> PathBuf {
     let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap());
-    let folders = package.ancestors().map(|folder| folder.join("docs/reference"));
-    folders.into_iter().find(|folder| folder.is_dir()).unwrap().join(name)
+    let folders = package
+        .ancestors()
+        .map(|folder| folder.join("docs/reference"));
+    folders
+        .into_iter()
+        .find(|folder| folder.is_dir())
+        .unwrap()
+        .join(name)
 }
 
 /// CLI reference page: `template` with `<!-- commands -->` replaced by a section per command.
@@ -126,7 +154,10 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
         .map(|example| example.split_once(" -->\n").unwrap())
         .collect();
     let mut commands = String::new();
-    let globals: Vec<&Arg> = program.get_arguments().filter(|arg| arg.is_global_set()).collect();
+    let globals: Vec<&Arg> = program
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .collect();
     if !globals.is_empty() {
         commands.push_str("## Flags of every command\n\n");
         commands.push_str(&arguments(globals));
@@ -134,20 +165,34 @@ pub fn cli_page(mut program: Command, template: &str) -> String {
     let is_shown = |command: &&Command| command.get_name() != "help" && !command.is_hide_set();
     // A program with flags of its own is a command too.
     let own = (!own_arguments(&program).is_empty()).then_some(&program);
-    for command in own.into_iter().chain(program.get_subcommands().filter(is_shown)) {
+    for command in own
+        .into_iter()
+        .chain(program.get_subcommands().filter(is_shown))
+    {
         let name = command.get_bin_name().unwrap_or(command.get_name());
         commands.push_str(&format!("## `{name}`\n\n{}", section(command)));
         if let Some(example) = examples.remove(name) {
             commands.push_str(&format!("Examples:\n\n{}\n\n", example.trim()));
         }
     }
-    assert!(examples.is_empty(), "examples of unknown commands: {:?}", examples.keys());
+    assert!(
+        examples.is_empty(),
+        "examples of unknown commands: {:?}",
+        examples.keys()
+    );
     let (before, after) = page.split_once("<!-- commands -->\n").unwrap();
-    format!("{before}{}{after}", commands.trim_end().to_owned() + "\n").trim_end().to_owned() + "\n"
+    format!("{before}{}{after}", commands.trim_end().to_owned() + "\n")
+        .trim_end()
+        .to_owned()
+        + "\n"
 }
 
 fn section(command: &Command) -> String {
-    let about = command.get_long_about().or(command.get_about()).unwrap().to_string();
+    let about = command
+        .get_long_about()
+        .or(command.get_about())
+        .unwrap()
+        .to_string();
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").lines().map(str::trim);
     let usage = usage.collect::<Vec<_>>().join("\n");
@@ -174,19 +219,40 @@ fn arguments(list: Vec<&Arg>) -> String {
     if list.is_empty() {
         return String::new();
     }
-    let has_variables = list.iter().any(|arg| Description::of(arg).variable.is_some());
-    let (head, rule) = if has_variables { (" environment |", "---|") } else { ("", "") };
+    let has_variables = list
+        .iter()
+        .any(|arg| Description::of(arg).variable.is_some());
+    let (head, rule) = if has_variables {
+        (" environment |", "---|")
+    } else {
+        ("", "")
+    };
     let mut table = format!("| argument | default |{head} meaning |\n|---|---|{rule}---|\n");
     for arg in list {
-        let Description { default, variable, text } = Description::of(arg);
+        let Description {
+            default,
+            variable,
+            text,
+        } = Description::of(arg);
         let code = |text: Option<String>| match text {
             Some(text) if text.contains(' ') => format!("{text} "),
             Some(text) => format!("`{text}` "),
             None => String::new(),
         };
-        let variable = if has_variables { format!("{}| ", code(variable)) } else { String::new() };
-        let default = if arg.is_required_set() { "required ".to_owned() } else { code(default) };
-        table.push_str(&format!("| {} | {default}| {variable}{text} |\n", syntax(arg)));
+        let variable = if has_variables {
+            format!("{}| ", code(variable))
+        } else {
+            String::new()
+        };
+        let default = if arg.is_required_set() {
+            "required ".to_owned()
+        } else {
+            code(default)
+        };
+        table.push_str(&format!(
+            "| {} | {default}| {variable}{text} |\n",
+            syntax(arg)
+        ));
     }
     table.push('\n');
     table
@@ -194,12 +260,26 @@ fn arguments(list: Vec<&Arg>) -> String {
 
 /// Command-line syntax of an argument: `--store URL`.
 fn syntax(arg: &Arg) -> String {
-    let names: Vec<&str> =
-        arg.get_value_names().unwrap_or_default().iter().map(|name| &**name).collect();
+    let names: Vec<&str> = arg
+        .get_value_names()
+        .unwrap_or_default()
+        .iter()
+        .map(|name| &**name)
+        .collect();
     let takes_value = arg.get_action().takes_values();
-    let value = if takes_value { names.join(" ") } else { String::new() };
-    let many = arg.get_num_args().is_some_and(|count| count.max_values() > 1);
-    let many = if arg.is_positional() && many { "..." } else { "" };
+    let value = if takes_value {
+        names.join(" ")
+    } else {
+        String::new()
+    };
+    let many = arg
+        .get_num_args()
+        .is_some_and(|count| count.max_values() > 1);
+    let many = if arg.is_positional() && many {
+        "..."
+    } else {
+        ""
+    };
     let flag = match (arg.get_short(), arg.get_long()) {
         (Some(short), Some(long)) => format!("-{short}, --{long} "),
         (None, Some(long)) => format!("--{long} "),
@@ -217,14 +297,22 @@ struct Description {
 
 impl Description {
     fn of(arg: &Arg) -> Self {
-        let help =
-            arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+        let help = arg
+            .get_long_help()
+            .or(arg.get_help())
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let (help, default) = extract(&help, "default");
         let (help, variable) = extract(&help, "env");
-        let defaults: Vec<_> =
-            arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        let defaults: Vec<_> = arg
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_string_lossy())
+            .collect();
         let is_value = arg.get_action().takes_values() && !defaults.is_empty();
-        let env_name = arg.get_env().map(|name| name.to_string_lossy().into_owned());
+        let env_name = arg
+            .get_env()
+            .map(|name| name.to_string_lossy().into_owned());
         let mut text = help.split_whitespace().collect::<Vec<_>>().join(" ");
         let words: Vec<String> = arg
             .get_possible_values()
@@ -246,7 +334,10 @@ impl Description {
 /// Removes `[name: value]` from a help text; returns the rest and the value.
 fn extract(help: &str, name: &str) -> (String, Option<String>) {
     let open = format!("[{name}: ");
-    match help.split_once(&open).and_then(|(before, rest)| Some((before, rest.split_once(']')?))) {
+    match help
+        .split_once(&open)
+        .and_then(|(before, rest)| Some((before, rest.split_once(']')?)))
+    {
         Some((before, (value, after))) => (format!("{before}{after}"), Some(value.to_owned())),
         None => (help.to_owned(), None),
     }
@@ -270,7 +361,9 @@ fn escape_markdown(text: &str) -> String {
 
 /// Wraps and escapes paragraphs; a blank line follows each.
 fn paragraphs(text: &str) -> String {
-    text.split("\n\n").map(|paragraph| wrap(&escape_markdown(paragraph)) + "\n\n").collect()
+    text.split("\n\n")
+        .map(|paragraph| wrap(&escape_markdown(paragraph)) + "\n\n")
+        .collect()
 }
 
 /// Wraps prose at the documentation's line width. Links and code spans may break at spaces.

@@ -27,10 +27,18 @@ pub fn loader(folder: &Path, arguments: &str) -> Command {
 fn command_of(program: &str, folder: &Path, arguments: &str) -> Command {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join(program);
-    assert!(program.exists(), "no {}: run `cargo build --workspace`", program.display());
+    assert!(
+        program.exists(),
+        "no {}: run `cargo build --workspace`",
+        program.display()
+    );
     let folder = folder.to_str().expect("a UTF-8 temporary folder");
     let mut command = Command::new(program);
-    command.args(arguments.split_whitespace().map(|argument| argument.replace("{}", folder)));
+    command.args(
+        arguments
+            .split_whitespace()
+            .map(|argument| argument.replace("{}", folder)),
+    );
     command
 }
 

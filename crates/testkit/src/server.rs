@@ -78,11 +78,17 @@ impl State {
     /// The fault for every other call, starting with the first.
     const fn alternate(&mut self, fault: Fault) -> Option<Fault> {
         self.alternations += 1;
-        if self.alternations % 2 == 1 { Some(fault) } else { None }
+        if self.alternations % 2 == 1 {
+            Some(fault)
+        } else {
+            None
+        }
     }
 
     fn fault_on(&self, path: &str) -> Option<Fault> {
-        self.fault.filter(|(_, word)| path.contains(word)).map(|(fault, _)| fault)
+        self.fault
+            .filter(|(_, word)| path.contains(word))
+            .map(|(fault, _)| fault)
     }
 }
 
@@ -103,12 +109,18 @@ struct Site {
 impl FileServer {
     /// Serves `root`.
     pub fn serve(root: &Path) -> Self {
-        Self::start(Site { root: root.to_owned(), away: None })
+        Self::start(Site {
+            root: root.to_owned(),
+            away: None,
+        })
     }
 
     /// Serves `root`; `/away/…` leads to `away`.
     pub fn serve_with_redirects(root: &Path, away: SocketAddr) -> Self {
-        Self::start(Site { root: root.to_owned(), away: Some(away) })
+        Self::start(Site {
+            root: root.to_owned(),
+            away: Some(away),
+        })
     }
 
     fn start(site: Site) -> Self {
@@ -143,7 +155,13 @@ impl FileServer {
 
     /// Number of requests for paths that contain `word`.
     pub fn requests(&self, word: &str) -> usize {
-        self.state.lock().unwrap().log.iter().filter(|(path, _)| path.contains(word)).count()
+        self.state
+            .lock()
+            .unwrap()
+            .log
+            .iter()
+            .filter(|(path, _)| path.contains(word))
+            .count()
     }
 
     /// Whether a request waits at the [`Fault::Gate`].
@@ -166,7 +184,11 @@ impl FileServer {
     /// Number of answers with this status and without a fault to paths that contain `word`.
     pub fn answers(&self, word: &str, status: &str) -> usize {
         let state = self.state.lock().unwrap();
-        state.log.iter().filter(|(path, found)| path.contains(word) && found == status).count()
+        state
+            .log
+            .iter()
+            .filter(|(path, found)| path.contains(word) && found == status)
+            .count()
     }
 
     /// Bytes of all answers without a fault, including heads.
@@ -195,7 +217,11 @@ impl Request {
             return None;
         }
         let mut words = line.split_whitespace().map(str::to_owned);
-        let mut request = Self { method: words.next()?, path: words.next()?, ..Self::default() };
+        let mut request = Self {
+            method: words.next()?,
+            path: words.next()?,
+            ..Self::default()
+        };
         loop {
             let mut line = String::new();
             stream.read_line(&mut line).ok()?;
@@ -214,7 +240,10 @@ impl Request {
     /// Head and body of the answer without a fault, from the files under `root`. `HEAD` has a body,
     /// too: the caller omits it.
     pub fn answer(&self, root: &Path) -> (String, Vec<u8>) {
-        self.answer_at(&Site { root: root.to_owned(), away: None })
+        self.answer_at(&Site {
+            root: root.to_owned(),
+            away: None,
+        })
     }
 
     fn answer_at(&self, site: &Site) -> (String, Vec<u8>) {
@@ -234,12 +263,19 @@ impl Request {
         };
         let modified = meta.modified().ok();
         let modified = modified.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        let tag = format!("\"{:x}-{:x}\"", bytes.len(), modified.unwrap_or_default().as_nanos());
+        let tag = format!(
+            "\"{:x}-{:x}\"",
+            bytes.len(),
+            modified.unwrap_or_default().as_nanos()
+        );
         if self.if_none_match.as_deref() == Some(&tag) {
             return empty("304 Not Modified");
         }
         let all = bytes.len();
-        let range = self.range.as_deref().and_then(|range| parse_range(range, all));
+        let range = self
+            .range
+            .as_deref()
+            .and_then(|range| parse_range(range, all));
         let Some((first, last)) = range else {
             return match self.range {
                 Some(_) => empty("416 Range Not Satisfiable"),
@@ -248,7 +284,10 @@ impl Request {
         };
         let mut fields = format!("ETag: {tag}\r\n");
         let _ = write!(fields, "Content-Range: bytes {first}-{last}/{all}\r\n");
-        (head("206 Partial Content", last - first + 1, &fields), bytes[first..=last].to_vec())
+        (
+            head("206 Partial Content", last - first + 1, &fields),
+            bytes[first..=last].to_vec(),
+        )
     }
 }
 
@@ -261,8 +300,12 @@ fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io:
         if state.lock().unwrap().hides_tags {
             head = head.replace("ETag: ", "X-No-ETag: ");
         }
-        let is_gated =
-            || matches!(state.lock().unwrap().fault_on(&request.path), Some(Fault::Gate));
+        let is_gated = || {
+            matches!(
+                state.lock().unwrap().fault_on(&request.path),
+                Some(Fault::Gate)
+            )
+        };
         if is_gated() {
             state.lock().unwrap().waiting += 1;
             while is_gated() {
@@ -274,7 +317,11 @@ fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io:
         let fault = take_fault(&mut state.lock().unwrap(), &request, status);
         match fault {
             None => {
-                let body = if request.method == "GET" { &body[..] } else { &[] };
+                let body = if request.method == "GET" {
+                    &body[..]
+                } else {
+                    &[]
+                };
                 state.lock().unwrap().sent_bytes += (head.len() + body.len()) as u64;
                 writer.write_all(head.as_bytes())?;
                 writer.write_all(body)?;
@@ -293,16 +340,25 @@ fn answer_all(stream: &TcpStream, site: &Site, state: &Mutex<State>) -> std::io:
 fn take_fault(state: &mut State, request: &Request, status: &str) -> Option<Fault> {
     use Fault::{Hiccup, RangeIgnored, RangeIgnoredShortOnce, Reset, Short, ShortOnce, StallOnce};
     if request.method == "GET" {
-        state.gets.push((request.path.clone(), request.range.clone()));
+        state
+            .gets
+            .push((request.path.clone(), request.range.clone()));
     }
     // Faults of the body do not apply to HEAD.
     let is_body_fault = |fault: &Fault| {
-        let once = matches!(fault, Hiccup | ShortOnce | StallOnce | RangeIgnoredShortOnce);
+        let once = matches!(
+            fault,
+            Hiccup | ShortOnce | StallOnce | RangeIgnoredShortOnce
+        );
         once || matches!(fault, Reset | Short | RangeIgnored)
     };
     let fault = state.fault_on(&request.path);
     let fault = fault.filter(|fault| request.method == "GET" || !is_body_fault(fault));
-    let logged = if fault.is_some() { String::new() } else { status.to_owned() };
+    let logged = if fault.is_some() {
+        String::new()
+    } else {
+        status.to_owned()
+    };
     state.log.push((request.path.clone(), logged));
     match fault {
         Some(Hiccup) => state.alternate(Reset),
@@ -333,12 +389,19 @@ fn misbehave(
         }
         Fault::Status(status, fields) => {
             let length = HTML.len();
-            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{HTML}")?;
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{fields}\r\n{HTML}"
+            )?;
             Ok(true)
         }
         Fault::Html => misbehave(stream, Fault::Body(HTML), request, site, (head, body)),
         Fault::Body(body) => {
-            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )?;
             Ok(true)
         }
         Fault::Reset => {
@@ -393,7 +456,10 @@ fn misbehave(
             Ok(true)
         }
         Fault::RangeIgnored => {
-            let whole = Request { range: None, ..request.clone() };
+            let whole = Request {
+                range: None,
+                ..request.clone()
+            };
             let (head, body) = whole.answer_at(site);
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body)?;
@@ -435,12 +501,18 @@ fn endless(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<bool> {
 fn parse_range(range: &str, all: usize) -> Option<(usize, usize)> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let first: usize = first.parse().ok()?;
-    let last = last.parse::<usize>().unwrap_or(usize::MAX).min(all.checked_sub(1)?);
+    let last = last
+        .parse::<usize>()
+        .unwrap_or(usize::MAX)
+        .min(all.checked_sub(1)?);
     (first <= last).then_some((first, last))
 }
 
 fn redirect(to: &str) -> (String, Vec<u8>) {
-    (head("302 Found", 0, &format!("Location: {to}\r\n")), Vec::new())
+    (
+        head("302 Found", 0, &format!("Location: {to}\r\n")),
+        Vec::new(),
+    )
 }
 
 fn empty(status: &str) -> (String, Vec<u8>) {

@@ -46,7 +46,10 @@ pub fn keys(seed: u64, count: usize, narrow: impl Fn(u16) -> u16) -> Vec<DeviceK
 
 /// A unique URL in the bucket of `RTAD_TEST_BUCKET`; `None` without that variable. The `stores`
 /// suite sets it and reads the printed lines.
-#[allow(clippy::print_stdout, reason = "the stores suite checks that no test was skipped")]
+#[allow(
+    clippy::print_stdout,
+    reason = "the stores suite checks that no test was skipped"
+)]
 pub fn bucket_url(part: &str) -> Option<String> {
     let Ok(bucket) = std::env::var("RTAD_TEST_BUCKET") else {
         println!("skipped: RTAD_TEST_BUCKET is not set");
@@ -69,12 +72,17 @@ impl Key {
     #[allow(clippy::new_ret_no_self, reason = "a store shares its signer")]
     pub fn new() -> Arc<Self> {
         let pair = KeyPair::generate_unencrypted_keypair().unwrap();
-        Arc::new(Self { public: pair.pk.to_base64().parse().unwrap(), secret: pair.sk })
+        Arc::new(Self {
+            public: pair.pk.to_base64().parse().unwrap(),
+            secret: pair.sk,
+        })
     }
 
     /// The signature file for bytes at this path in the store.
     pub fn signature(&self, bytes: &[u8], path: &str) -> Vec<u8> {
-        self.sign(bytes, &format!("rtad {path}")).unwrap().into_bytes()
+        self.sign(bytes, &format!("rtad {path}"))
+            .unwrap()
+            .into_bytes()
     }
 }
 
@@ -84,8 +92,13 @@ impl Sign for Key {
         bytes: &[u8],
         trusted_comment: &str,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-        let signed =
-            minisign::sign(None, &self.secret, bytes, Some(trusted_comment), Some("a test"))?;
+        let signed = minisign::sign(
+            None,
+            &self.secret,
+            bytes,
+            Some(trusted_comment),
+            Some("a test"),
+        )?;
         Ok(signed.into_string())
     }
 
@@ -102,10 +115,17 @@ pub fn files(folder: &Path) -> Files {
     let mut found = Files::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(current) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&current) else { continue };
+        let Ok(entries) = std::fs::read_dir(&current) else {
+            continue;
+        };
         for entry in entries {
             let path = entry.unwrap().path();
-            let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+            let name = path
+                .strip_prefix(folder)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned();
             if path.is_dir() {
                 folders.push(path);
             } else if !name.ends_with("LOCK") {
@@ -117,13 +137,20 @@ pub fn files(folder: &Path) -> Files {
 }
 
 async fn read_snapshot(store: &Store, audience: &AudienceName) -> Result<Snapshot, StoreError> {
-    let live = store.live(audience).await?.expect("the audience was published");
+    let live = store
+        .live(audience)
+        .await?
+        .expect("the audience was published");
     let manifest = store.manifest(audience, &live.current).await?;
     let mut chunks = BTreeMap::new();
     let arrived =
         |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.first_shard, Arc::new(chunk)));
-    store.chunks(&manifest, manifest.chunks(), 2, arrived).await?;
-    let overlay = store.overlay(audience, &live.current, &Overlay::default()).await?;
+    store
+        .chunks(&manifest, manifest.chunks(), 2, arrived)
+        .await?;
+    let overlay = store
+        .overlay(audience, &live.current, &Overlay::default())
+        .await?;
     Ok(Snapshot::assemble(manifest, chunks.into_values().collect()).with_overlay(overlay))
 }
 
@@ -161,11 +188,18 @@ impl Spec {
     }
 
     fn manifest(&self, chunks: ManifestBuilder, audience: &str, generation: u64) -> Manifest {
-        let build = BuildReport { tool: "test".to_owned(), ..BuildReport::default() };
+        let build = BuildReport {
+            tool: "test".to_owned(),
+            ..BuildReport::default()
+        };
         let manifest = chunks
             .finish(name(audience), generation, self.created_unix_seconds, build)
             .with_key_digest(self.key_digest);
-        let manifest = if self.is_from_window { manifest.from_window() } else { manifest };
+        let manifest = if self.is_from_window {
+            manifest.from_window()
+        } else {
+            manifest
+        };
         match self.expires_unix_seconds {
             Some(expires) => manifest.expiring_at(expires),
             None => manifest,
@@ -229,19 +263,33 @@ impl Depot {
 
     /// A store at any URL; file access works only for directories.
     pub fn over(url: &str) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let store = Store::open(url).unwrap();
-        Self { store, signer: None, root: url.into(), runtime, _folder: None }
+        Self {
+            store,
+            signer: None,
+            root: url.into(),
+            runtime,
+            _folder: None,
+        }
     }
 
     /// The store, for writing.
     pub fn writer(&self) -> StoreWriter {
-        StoreWriter::new(self.store.clone()).unwrap().with_signer(self.signer.clone())
+        StoreWriter::new(self.store.clone())
+            .unwrap()
+            .with_signer(self.signer.clone())
     }
 
     /// The same store, with signed publishes.
     pub fn signed_by(self, key: &Arc<Key>) -> Self {
-        Self { signer: Some(Arc::clone(key) as _), ..self }
+        Self {
+            signer: Some(Arc::clone(key) as _),
+            ..self
+        }
     }
 
     /// Its URL.
@@ -251,7 +299,9 @@ impl Depot {
 
     /// Base of the next publish.
     pub fn base(&self, audience: &str) -> Base {
-        self.runtime.block_on(self.writer().base(&name(audience))).unwrap()
+        self.runtime
+            .block_on(self.writer().base(&name(audience)))
+            .unwrap()
     }
 
     /// Publishes sorted keys; returns the generation. The live deltas stay.
@@ -295,7 +345,13 @@ impl Depot {
     /// Publishes changes over the live generation.
     pub fn append(&self, audience: &str, change: Change) -> Appended {
         self.runtime.block_on(async {
-            self.writer().ledger(&name(audience)).await.unwrap().append(change).await.unwrap()
+            self.writer()
+                .ledger(&name(audience))
+                .await
+                .unwrap()
+                .append(change)
+                .await
+                .unwrap()
         })
     }
 
@@ -309,14 +365,22 @@ impl Depot {
 
     /// Deletes the audience.
     pub fn delete(&self, audience: &str) {
-        self.runtime.block_on(self.writer().delete(&name(audience))).unwrap();
+        self.runtime
+            .block_on(self.writer().delete(&name(audience)))
+            .unwrap();
     }
 
     /// Rolls back to a generation.
     pub fn roll_back(&self, audience: &str, generation: u64) {
         let base = self.base(audience);
         self.runtime.block_on(async {
-            self.writer().publish(base).await.unwrap().roll_back(generation).await.unwrap();
+            self.writer()
+                .publish(base)
+                .await
+                .unwrap()
+                .roll_back(generation)
+                .await
+                .unwrap();
         });
     }
 
@@ -328,12 +392,15 @@ impl Depot {
     /// The live manifest.
     pub fn manifest(&self, audience: &str) -> Manifest {
         let current = self.current(audience).unwrap();
-        self.runtime.block_on(self.store.manifest(&name(audience), &current)).unwrap()
+        self.runtime
+            .block_on(self.store.manifest(&name(audience), &current))
+            .unwrap()
     }
 
     /// Reads and verifies the live snapshot with its deltas, as a pod does.
     pub fn read(&self, audience: &str) -> Result<Snapshot, StoreError> {
-        self.runtime.block_on(read_snapshot(&self.store, &name(audience)))
+        self.runtime
+            .block_on(read_snapshot(&self.store, &name(audience)))
     }
 
     /// Path of a file of the audience.

@@ -119,12 +119,20 @@ impl RemoveArgs {
 }
 
 pub(super) fn append(args: AppendArgs, output: &Output) -> Result<(), CommandError> {
-    let operation = if args.lift_tombstone { Operation::Restore } else { Operation::Add };
+    let operation = if args.lift_tombstone {
+        Operation::Restore
+    } else {
+        Operation::Add
+    };
     run(&args.common, operation, args.value.as_deref(), output)
 }
 
 pub(super) fn remove(args: RemoveArgs, output: &Output) -> Result<(), CommandError> {
-    let operation = if args.tombstone { Operation::Entomb } else { Operation::Remove };
+    let operation = if args.tombstone {
+        Operation::Entomb
+    } else {
+        Operation::Remove
+    };
     run(&args.common, operation, None, output)
 }
 
@@ -137,7 +145,11 @@ fn run(
     if args.follow && !matches!(&args.inputs[..], [] | [_]) {
         return Err(FollowError::Inputs.into());
     }
-    let inputs = if args.follow { vec![OsString::from("-")] } else { args.inputs.clone() };
+    let inputs = if args.follow {
+        vec![OsString::from("-")]
+    } else {
+        args.inputs.clone()
+    };
     if args.follow && args.inputs.first().is_some_and(|input| input != "-") {
         return Err(FollowError::Inputs.into());
     }
@@ -160,12 +172,20 @@ fn run(
     }
     if args.follow {
         let times = (args.every, args.max_ids);
-        return runtime.block_on(follow::run(writer, &input, args.rejects.limit, times, output));
+        return runtime.block_on(follow::run(
+            writer,
+            &input,
+            args.rejects.limit,
+            times,
+            output,
+        ));
     }
     let rejects = args.rejects.create(&input, false)?;
     let progress = output.progress();
     progress.phase("reading rows");
-    let mut parsers: Vec<_> = (0..args.input.threads()).map(|_| CollectedKeys::default()).collect();
+    let mut parsers: Vec<_> = (0..args.input.threads())
+        .map(|_| CollectedKeys::default())
+        .collect();
     let counts = input::read(&input, &mut parsers, rejects.as_ref(), &progress)?;
     rejects.map_or(Ok(()), PrivateFile::finish)?;
     args.rejects.limit.check(&input.sources, &counts, false)?;
@@ -191,14 +211,19 @@ fn run(
         Ok::<_, StoreError>((appended, members))
     })?;
     // The change itself needs no filters, so an unreadable one does not stop an erasure.
-    let members = members.map_err(|error| warn_uncounted(audience, &error)).ok();
+    let members = members
+        .map_err(|error| warn_uncounted(audience, &error))
+        .ok();
     drop(progress);
     if operation == Operation::Entomb
         && let Some(appended) = &appended
     {
         warn_near_limit(audience, appended.tombstones);
     }
-    output.report(&Report::new(audience, (&counts, read), appended, members), Report::write_text)
+    output.report(
+        &Report::new(audience, (&counts, read), appended, members),
+        Report::write_text,
+    )
 }
 
 fn warn_uncounted(audience: &AudienceName, error: &StoreError) {
@@ -283,25 +308,53 @@ impl<'a> Report<'a> {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { audience, rows, usable, blank, malformed, .. } = self;
+        let Self {
+            audience,
+            rows,
+            usable,
+            blank,
+            malformed,
+            ..
+        } = self;
         match &self.appended {
-            None => writeln!(out, "dry run of {audience}: nothing was written to the store")?,
+            None => writeln!(
+                out,
+                "dry run of {audience}: nothing was written to the store"
+            )?,
             Some(facts) => writeln!(out, "published {audience} sequence {}", facts.sequence)?,
         }
         writeln!(out, "  rows        {}", HumanCount(*rows))?;
         let [usable, blank, malformed] = [usable, blank, malformed].map(|n| HumanCount(*n));
-        writeln!(out, "  usable      {usable} ({blank} blank, {malformed} malformed)")?;
+        writeln!(
+            out,
+            "  usable      {usable} ({blank} blank, {malformed} malformed)"
+        )?;
         self.inputs.write_text(out, "  ")?;
         if let Some(members) = &self.members {
             members.write_text(out)?;
         }
-        let Some(facts) = &self.appended else { return Ok(()) };
-        let Appended { generation, added, removed, entombed, deltas, .. } = facts;
+        let Some(facts) = &self.appended else {
+            return Ok(());
+        };
+        let Appended {
+            generation,
+            added,
+            removed,
+            entombed,
+            deltas,
+            ..
+        } = facts;
         let [added, removed, entombed] = [added, removed, entombed].map(|n| HumanCount(*n));
-        writeln!(out, "  in deltas   {added} added, {removed} removed, {entombed} entombed")?;
+        writeln!(
+            out,
+            "  in deltas   {added} added, {removed} removed, {entombed} entombed"
+        )?;
         writeln!(out, "  tombstones  {}", HumanCount(facts.tombstones))?;
         let keys = HumanCount(facts.delta_keys);
-        writeln!(out, "  deltas      {deltas} with {keys} keys over generation {generation}")?;
+        writeln!(
+            out,
+            "  deltas      {deltas} with {keys} keys over generation {generation}"
+        )?;
         writeln!(out, "  written     {}", HumanBytes(facts.written_bytes))
     }
 }

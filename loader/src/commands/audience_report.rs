@@ -52,8 +52,17 @@ impl FilterReport {
 
 /// The deltas and the state of a live generation, as text.
 pub(super) fn delta_text(report: &DeltaReport) -> String {
-    let DeltaReport { deltas, added, removed, tombstones, state, .. } = report;
-    let expiry = report.expires_unix_seconds.map(|end| format!(", expires at {}", rfc3339(end)));
+    let DeltaReport {
+        deltas,
+        added,
+        removed,
+        tombstones,
+        state,
+        ..
+    } = report;
+    let expiry = report
+        .expires_unix_seconds
+        .map(|end| format!(", expires at {}", rfc3339(end)));
     format!(
         "{} added and {} removed by {deltas} deltas, {} tombstones, {state}{}",
         HumanCount(*added),

@@ -166,7 +166,11 @@ pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> 
     run_in(&args, &dir, output).map_err(|error| match is_kept(&error) {
         true if matches!(dir.read_note(STATE), Ok(Some(_))) => {
             dir.keep(true);
-            Resumable { dir: dir.shown(), cause: error }.into()
+            Resumable {
+                dir: dir.shown(),
+                cause: error,
+            }
+            .into()
         }
         _ => error,
     })
@@ -186,8 +190,18 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     let (counts, lineage) = build.read_keys(args, dir, &keys, &progress)?;
     stages.read(build.state.is_some());
 
-    let Prepared { filter, writer, budget, runtime, base, gate, live, merged, carried, .. } =
-        &build;
+    let Prepared {
+        filter,
+        writer,
+        budget,
+        runtime,
+        base,
+        gate,
+        live,
+        merged,
+        carried,
+        ..
+    } = &build;
     // Keys in memory are lost with the process, so a journal of their chunks would be useless.
     let is_kept = dir.is_named() && keys.are_spilled();
     let columns = input_report::columns(&build.input.layout, &counts);
@@ -199,7 +213,9 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         budget: *budget,
         counts,
         merged,
-        carried: carried.as_ref().map(|carried| (carried, &args.carried.limit)),
+        carried: carried
+            .as_ref()
+            .map(|carried| (carried, &args.carried.limit)),
         gate: *gate,
         live: live.as_ref(),
         lineage,
@@ -211,7 +227,9 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
     };
     let sink = || match args.dry_run {
         true => Ok(ChunkSink::Nowhere),
-        false => Ok(ChunkSink::Store(Box::new(runtime.block_on(writer.publish(base.clone()))?))),
+        false => Ok(ChunkSink::Store(Box::new(
+            runtime.block_on(writer.publish(base.clone()))?,
+        ))),
     };
     let done = if keys.fit(budget, |partitions| plan.largest_chunk(partitions)) {
         progress.phase("sorting keys");
@@ -232,22 +250,37 @@ fn run_in(args: &BuildArgs, dir: &Arc<SpillDir>, output: &Output) -> Result<(), 
         let _ = dir.remove_note(STATE);
     }
     let Distinct { found, left, .. } = done.distinct;
-    let changes = Changes { added: merged.added().len() as u64, removed: found - left };
+    let changes = Changes {
+        added: merged.added().len() as u64,
+        removed: found - left,
+    };
     Skew::of(&done.manifest).warn(args.target.audience.as_str());
     let written = (args.dry_run, writer.signs() && !args.dry_run);
-    let carried = carried.as_ref().map(|carried| carried.report(&done.distinct));
+    let carried = carried
+        .as_ref()
+        .map(|carried| carried.report(&done.distinct));
     if let Some(carried) = carried {
         carried.warn(args.target.audience.as_str());
     }
-    let overlap = live.as_ref().map(|live| live.overlap(done.distinct.in_live));
+    let overlap = live
+        .as_ref()
+        .map(|live| live.overlap(done.distinct.in_live));
     let changes = (changes, carried, overlap);
-    let summary =
-        BuildSummary::new(&done, (&plan.counts, columns), changes, *gate, written, stages.end());
+    let summary = BuildSummary::new(
+        &done,
+        (&plan.counts, columns),
+        changes,
+        *gate,
+        written,
+        stages.end(),
+    );
     // Before the report, whose reader may be gone. A trial leaves an interrupted build as it is.
     if args.dry_run {
         dir.keep(build.state.is_some());
     } else {
-        args.carried.limit.write_metrics(args.target.audience.as_str(), carried)?;
+        args.carried
+            .limit
+            .write_metrics(args.target.audience.as_str(), carried)?;
     }
     output.report(&summary, BuildSummary::write_text)
 }
@@ -282,7 +315,9 @@ impl Prepared {
         };
         let filter = filter.map_err(CommonError::Fpr)?;
         let writer = args.sign.writer(args.target.open()?, &args.target.trust)?;
-        let input = args.input.resolve_with_value(&args.inputs, args.value.as_deref())?;
+        let input = args
+            .input
+            .resolve_with_value(&args.inputs, args.value.as_deref())?;
         let limit = &args.carried.limit;
         limit.check_metrics_file(&input.sources)?;
         let (rejects, metrics) = (args.rejects.file(), limit.metrics_file());
@@ -295,7 +330,13 @@ impl Prepared {
             return Err(CommonError::not_published(&args.target.audience));
         }
         let digest = input.key_digest;
-        let gate = Gate::open(&args.gate, (&filter, args.fpr), digest, writer.store(), &base);
+        let gate = Gate::open(
+            &args.gate,
+            (&filter, args.fpr),
+            digest,
+            writer.store(),
+            &base,
+        );
         let gate = runtime.block_on(gate)?;
         let live = LiveSample::read(writer.store(), &base, gate.needs_overlap());
         let live = runtime.block_on(live).map_err(GateError::OverlapUnknown)?;
@@ -303,8 +344,11 @@ impl Prepared {
         let flags = (args.carried.keep_carried, limit.is_given());
         let carried = Carried::read(flags, &mut merged, writer.store(), &base);
         let carried = runtime.block_on(carried)?;
-        let fingerprint =
-            if dir.is_named() { fingerprint(args, &input)? } else { Fingerprint::default() };
+        let fingerprint = if dir.is_named() {
+            fingerprint(args, &input)?
+        } else {
+            Fingerprint::default()
+        };
         let inputs_sha256 = if_changed::digest(args, &input);
         let state = ResumeState::read(dir, &fingerprint, &base, args.memory.resume)?;
         let spilled = state.as_ref().map_or(0, |state| state.lengths.iter().sum());
@@ -340,14 +384,19 @@ impl Prepared {
         if let Some(state) = state {
             keys.resume(&state.lengths)?;
         }
-        let fillers: Vec<_> = (0..self.budget.threads()).map(|_| Filler::new(keys)).collect();
+        let fillers: Vec<_> = (0..self.budget.threads())
+            .map(|_| Filler::new(keys))
+            .collect();
         let fingerprint = std::mem::take(&mut self.fingerprint);
         let every = args.memory.checkpoint;
         let checkpoints = Checkpoints::new(dir, fingerprint, &self.base, every, state);
         let mut counts = checkpoints.counts(self.input.sources.len());
         if !state.is_some_and(|state| state.is_read) {
             let read = checkpoints.during(keys, &fillers, || {
-                let sink = |filler| CheckpointSink { filler, checkpoints: &checkpoints };
+                let sink = |filler| CheckpointSink {
+                    filler,
+                    checkpoints: &checkpoints,
+                };
                 let mut sinks: Vec<_> = fillers.iter().map(sink).collect();
                 let ended = checkpoints.ended();
                 input::read_rest(&self.input, &ended, &mut sinks, rejects.as_ref(), progress)
@@ -357,15 +406,26 @@ impl Prepared {
             checkpoints.end(keys, &fillers)?;
         }
         rejects.map_or(Ok(()), PrivateFile::finish)?;
-        args.rejects.limit.check(&self.input.sources, &counts, args.allow_empty)?;
+        args.rejects
+            .limit
+            .check(&self.input.sources, &counts, args.allow_empty)?;
         let lineage = args.lineage.lineage(&self.input.sources, &counts);
-        let lineage = Lineage { inputs_sha256: self.inputs_sha256, ..lineage };
+        let lineage = Lineage {
+            inputs_sha256: self.inputs_sha256,
+            ..lineage
+        };
         let counts = counts.total();
-        args.rejects.limit.warn_of_columns(&input_report::columns(&self.input.layout, &counts));
+        args.rejects
+            .limit
+            .warn_of_columns(&input_report::columns(&self.input.layout, &counts));
         if counts.keys == 0 && !args.allow_empty {
             return Err(CommonError::Empty { rows: counts.rows }.into());
         }
-        let values = self.input.value.as_ref().map(|_| appended_values(self.merged.values()));
+        let values = self
+            .input
+            .value
+            .as_ref()
+            .map(|_| appended_values(self.merged.values()));
         fillers[0].take(self.merged.added(), &values.unwrap_or_default());
         fillers.iter().for_each(Filler::flush);
         drop(fillers);
@@ -396,7 +456,10 @@ fn shape(args: &BuildArgs, input: &Input) -> Facts {
 fn fingerprint(args: &BuildArgs, input: &Input) -> Result<Fingerprint, CommandError> {
     let store = ("--store".to_owned(), args.target.store.clone());
     let flags = std::iter::once(store).chain(shape(args, input)).collect();
-    Ok(Fingerprint { flags, inputs: resume::describe(&input.sources)? })
+    Ok(Fingerprint {
+        flags,
+        inputs: resume::describe(&input.sources)?,
+    })
 }
 
 fn compact(args: &BuildArgs, output: &Output) -> Result<(), CommandError> {

@@ -59,7 +59,10 @@ fn parse_limit(text: &str) -> Result<CarriedLimit, &'static str> {
     let limit = match text.strip_suffix('%') {
         None => text.parse().ok().map(CarriedLimit::Changes),
         Some(percent) => {
-            let percent = percent.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+            let percent = percent
+                .parse()
+                .ok()
+                .filter(|percent| (0.0..=100.0).contains(percent));
             percent.map(CarriedLimit::Percent)
         }
     };
@@ -142,7 +145,11 @@ impl Carried {
             }
         };
         let (added, removed) = (changes.added.len() as u64, changes.removed.len() as u64);
-        let report = CarriedReport { added, removed, ..CarriedReport::default() };
+        let report = CarriedReport {
+            added,
+            removed,
+            ..CarriedReport::default()
+        };
         let mut carried = Self { changes, report };
         if is_kept {
             merged.keep(std::mem::take(&mut carried.changes));
@@ -164,13 +171,21 @@ impl Carried {
     /// Counts the changes among the keys of the new generation.
     pub(super) fn checks(&self) -> KeyChecks<'_> {
         let CarriedChanges { added, removed, .. } = &self.changes;
-        KeyChecks { carried_added: added, carried_removed: removed, ..KeyChecks::default() }
+        KeyChecks {
+            carried_added: added,
+            carried_removed: removed,
+            ..KeyChecks::default()
+        }
     }
 
     pub(super) fn report(&self, distinct: &Distinct) -> CarriedReport {
         let added = self.changes.added.len() as u64;
         let dropped = added.saturating_sub(distinct.carried_added);
-        CarriedReport { dropped, returned: distinct.carried_removed, ..self.report }
+        CarriedReport {
+            dropped,
+            returned: distinct.carried_removed,
+            ..self.report
+        }
     }
 }
 
@@ -185,7 +200,9 @@ fn warn_unreadable(audience: &AudienceName, error: &StoreError) {
 impl CarriedReport {
     /// Warns of changes that the input undoes.
     pub(super) fn warn(&self, audience: &str) {
-        let Self { dropped, returned, .. } = self;
+        let Self {
+            dropped, returned, ..
+        } = self;
         if dropped + returned > 0 {
             let (dropped, returned) = (HumanCount(*dropped), HumanCount(*returned));
             exit::write_warning(&format!(
@@ -197,7 +214,13 @@ impl CarriedReport {
     }
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { added, removed, dropped, returned, kept } = self;
+        let Self {
+            added,
+            removed,
+            dropped,
+            returned,
+            kept,
+        } = self;
         let (added, removed) = (HumanCount(*added), HumanCount(*removed));
         write!(out, "  carried     {added} added, {removed} removed: ")?;
         match kept {
@@ -220,13 +243,25 @@ impl CarriedLimitArgs {
 
     /// Checks `--max-carried-loss`.
     pub(super) fn check(&self, report: CarriedReport) -> Result<(), GateError> {
-        let CarriedReport { added, removed, dropped, returned, .. } = report;
+        let CarriedReport {
+            added,
+            removed,
+            dropped,
+            returned,
+            ..
+        } = report;
         let all = added + removed;
-        match self.max_carried_loss.filter(|limit| !limit.allows(dropped + returned, all)) {
+        match self
+            .max_carried_loss
+            .filter(|limit| !limit.allows(dropped + returned, all))
+        {
             None => Ok(()),
-            Some(limit) => {
-                Err(GateError::Carried { limit: limit.to_string(), dropped, returned, all })
-            }
+            Some(limit) => Err(GateError::Carried {
+                limit: limit.to_string(),
+                dropped,
+                returned,
+                all,
+            }),
         }
     }
 
@@ -237,7 +272,9 @@ impl CarriedLimitArgs {
 
     /// Checks that `--metrics-file` is not one of the inputs.
     pub(super) fn check_metrics_file(&self, sources: &[Source]) -> Result<(), OutputFileError> {
-        self.metrics_file.as_deref().map_or(Ok(()), |path| check_output(path, sources))
+        self.metrics_file
+            .as_deref()
+            .map_or(Ok(()), |path| check_output(path, sources))
     }
 
     /// Writes `--metrics-file`.
@@ -246,13 +283,18 @@ impl CarriedLimitArgs {
         audience: &str,
         report: Option<CarriedReport>,
     ) -> Result<(), CommandError> {
-        let Some(path) = &self.metrics_file else { return Ok(()) };
+        let Some(path) = &self.metrics_file else {
+            return Ok(());
+        };
         let mut metrics = vec![(
             "rtad_build_timestamp_seconds",
             "Time of the newest published build, in Unix seconds",
             now_unix_seconds(),
         )];
-        if let Some(CarriedReport { dropped, returned, .. }) = report {
+        if let Some(CarriedReport {
+            dropped, returned, ..
+        }) = report
+        {
             metrics.extend([
                 (
                     "rtad_build_carried_dropped",
@@ -291,7 +333,11 @@ mod tests {
             ("0.1%", 3, 3000, true),
             ("0%", 0, 0, true),
         ] {
-            assert_eq!(parse_limit(text).unwrap().allows(lost, all), allows, "{text} {lost}");
+            assert_eq!(
+                parse_limit(text).unwrap().allows(lost, all),
+                allows,
+                "{text} {lost}"
+            );
         }
         for refused in ["", "%", "-1", "1.5", "101%", "-1%", "NaN%", "5 %x"] {
             assert!(parse_limit(refused).is_err(), "{refused}");

@@ -44,7 +44,10 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(watch: &Watch) -> Self {
-        Self { watch: watch.clone(), report: Arc::default() }
+        Self {
+            watch: watch.clone(),
+            report: Arc::default(),
+        }
     }
 
     /// The report of a command that succeeded.
@@ -115,7 +118,11 @@ impl Output {
         text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CommandError> {
         let is_quiet = self.quiet && !self.json && self.host.is_none();
-        if is_quiet { Ok(()) } else { self.data(value, text) }
+        if is_quiet {
+            Ok(())
+        } else {
+            self.data(value, text)
+        }
     }
 }
 
@@ -172,9 +179,13 @@ impl Target {
             return Ok((manifest, current));
         }
         let live = store.live(&self.audience).await?;
-        let live =
-            live.ok_or_else(|| CommonError::NotPublished { audience: self.audience.clone() })?;
-        Ok((store.manifest(&self.audience, &live.current).await?, live.current))
+        let live = live.ok_or_else(|| CommonError::NotPublished {
+            audience: self.audience.clone(),
+        })?;
+        Ok((
+            store.manifest(&self.audience, &live.current).await?,
+            live.current,
+        ))
     }
 
     /// The manifest and its overlay: all deltas of `CURRENT` for the live generation, the residual
@@ -185,7 +196,9 @@ impl Target {
         generation: Option<u64>,
     ) -> Result<(Manifest, Overlay), TargetError> {
         let (manifest, current) = self.manifest_and_current(store, generation).await?;
-        let overlay = store.overlay(&self.audience, &current, &Overlay::default()).await?;
+        let overlay = store
+            .overlay(&self.audience, &current, &Overlay::default())
+            .await?;
         Ok((manifest, overlay))
     }
 }
@@ -215,7 +228,10 @@ pub(super) fn write_published(
             let signed = if is_signed { ", signed" } else { "" };
             writeln!(out, "published {audience} generation {generation}{signed}")
         }
-        None => writeln!(out, "dry run of {audience}: nothing was written to the store"),
+        None => writeln!(
+            out,
+            "dry run of {audience}: nothing was written to the store"
+        ),
     }
 }
 
@@ -229,6 +245,10 @@ pub(super) fn write_chunks_written(
     let Some(written) = written else {
         return writeln!(out, "  written     nothing: a dry run");
     };
-    let existed = if written < chunks { ", the others existed" } else { "" };
+    let existed = if written < chunks {
+        ", the others existed"
+    } else {
+        ""
+    };
     writeln!(out, "  written     {written} chunks{existed}")
 }

@@ -88,7 +88,9 @@ pub(super) struct DedupArgs {
 pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError> {
     let seen = args.memory()?;
     let input = args.input.resolve(&args.inputs)?;
-    args.report.as_deref().map_or(Ok(()), |report| check_output(report, &input.sources))?;
+    args.report
+        .as_deref()
+        .map_or(Ok(()), |report| check_output(report, &input.sources))?;
     let started = Instant::now();
     let progress = output.progress();
     progress.phase("reading rows");
@@ -105,8 +107,12 @@ pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError>
     let total = counts.total();
     let inputs = InputReport::of(&input, &counts);
     args.limit.warn_of_columns(inputs.columns());
-    let report =
-        DedupReport::new((&total, inputs), &first.seen, first.first_seen, started.elapsed());
+    let report = DedupReport::new(
+        (&total, inputs),
+        &first.seen,
+        first.first_seen,
+        started.elapsed(),
+    );
     let checked = args.limit.check(&input.sources, &counts, true);
     report.write_file(args.report.as_deref())?;
     // Of a failure, stdout has its own object.
@@ -162,20 +168,32 @@ impl DedupArgs {
             return Ok(SeenKeys::Exact(Tables::default()));
         };
         let spec = match (self.hashes, self.bits_per_key) {
-            (Some(hashes), Some(millibits_per_key)) => BloomSpec { hashes, millibits_per_key },
+            (Some(hashes), Some(millibits_per_key)) => BloomSpec {
+                hashes,
+                millibits_per_key,
+            },
             _ => BloomSpec::for_fpr(self.fpr),
         };
-        Ok(SeenKeys::Bloom(Bloom::new(spec, expected.get()).map_err(DedupError::Memory)?))
+        Ok(SeenKeys::Bloom(
+            Bloom::new(spec, expected.get()).map_err(DedupError::Memory)?,
+        ))
     }
 }
 
 fn parse_fpr(text: &str) -> Result<f64, &'static str> {
-    let fpr = text.parse::<f64>().ok().filter(|fpr| (1e-7..=0.1).contains(fpr));
+    let fpr = text
+        .parse::<f64>()
+        .ok()
+        .filter(|fpr| (1e-7..=0.1).contains(fpr));
     fpr.ok_or("accepted: a fraction from 1e-7 to 0.1")
 }
 
 /// Bits per key, in thousandths.
 fn parse_bits(text: &str) -> Result<u32, &'static str> {
-    let bits = text.parse::<f64>().ok().filter(|bits| (1.0..=1000.0).contains(bits));
-    bits.map(|bits| (bits * 1000.0).round() as u32).ok_or("accepted: a number from 1 to 1000")
+    let bits = text
+        .parse::<f64>()
+        .ok()
+        .filter(|bits| (1.0..=1000.0).contains(bits));
+    bits.map(|bits| (bits * 1000.0).round() as u32)
+        .ok_or("accepted: a number from 1 to 1000")
 }

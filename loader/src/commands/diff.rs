@@ -66,7 +66,10 @@ pub(super) fn run(args: &DiffArgs, output: &Output) -> Result<(), CommandError> 
         let (to, bytes) = store.manifest_of(audience, args.to).await?;
         Ok::<_, CommandError>((from, to, bytes.len() as u64))
     })?;
-    output.data(&DiffReport::new(&from, &to, manifest_bytes), DiffReport::write_text)
+    output.data(
+        &DiffReport::new(&from, &to, manifest_bytes),
+        DiffReport::write_text,
+    )
 }
 
 impl Chunks {
@@ -81,12 +84,28 @@ impl Chunks {
 impl DiffReport {
     fn new(from: &Manifest, to: &Manifest, manifest_bytes: u64) -> Self {
         let digests = |manifest: &Manifest| {
-            manifest.chunks().iter().map(|entry| entry.digest).collect::<HashSet<_>>()
+            manifest
+                .chunks()
+                .iter()
+                .map(|entry| entry.digest)
+                .collect::<HashSet<_>>()
         };
         let (old, new) = (digests(from), digests(to));
-        let added = Chunks::of(to.chunks().iter().filter(|entry| !old.contains(&entry.digest)));
-        let removed = Chunks::of(from.chunks().iter().filter(|entry| !new.contains(&entry.digest)));
-        let unchanged = Chunks::of(to.chunks().iter().filter(|entry| old.contains(&entry.digest)));
+        let added = Chunks::of(
+            to.chunks()
+                .iter()
+                .filter(|entry| !old.contains(&entry.digest)),
+        );
+        let removed = Chunks::of(
+            from.chunks()
+                .iter()
+                .filter(|entry| !new.contains(&entry.digest)),
+        );
+        let unchanged = Chunks::of(
+            to.chunks()
+                .iter()
+                .filter(|entry| old.contains(&entry.digest)),
+        );
         Self {
             audience: to.audience().clone(),
             from: Side::of(from),
@@ -100,16 +119,29 @@ impl DiffReport {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { audience, from, to, .. } = self;
-        writeln!(out, "{audience} from generation {} to {}", from.generation, to.generation)?;
+        let Self {
+            audience, from, to, ..
+        } = self;
+        writeln!(
+            out,
+            "{audience} from generation {} to {}",
+            from.generation, to.generation
+        )?;
         let (old, new) = (HumanCount(from.keys), HumanCount(to.keys));
         let sign = if self.keys_difference < 0 { '-' } else { '+' };
         let difference = HumanCount(to.keys.abs_diff(from.keys));
         writeln!(out, "  keys       {old} to {new} ({sign}{difference})")?;
-        for (name, part) in
-            [("added", &self.added), ("removed", &self.removed), ("unchanged", &self.unchanged)]
-        {
-            writeln!(out, "  {name:<10} {} chunks, {}", part.chunks, HumanBytes(part.size_bytes))?;
+        for (name, part) in [
+            ("added", &self.added),
+            ("removed", &self.removed),
+            ("unchanged", &self.unchanged),
+        ] {
+            writeln!(
+                out,
+                "  {name:<10} {} chunks, {}",
+                part.chunks,
+                HumanBytes(part.size_bytes)
+            )?;
         }
         writeln!(out, "  a pod fetches {}", HumanBytes(self.fetch_bytes))
     }

@@ -35,18 +35,29 @@ pub(crate) enum CommonError {
         "audience {audience}: generation {generation} has expired, so no pod would load it; \
 build a new one, or roll back to one that has not expired"
     )]
-    Expired { audience: AudienceName, generation: u64 },
+    Expired {
+        audience: AudienceName,
+        generation: u64,
+    },
 }
 
 impl CommonError {
     /// The error of an audience without a live generation.
     pub(super) fn not_published(audience: &AudienceName) -> CommandError {
-        Self::NotPublished { audience: audience.clone() }.into()
+        Self::NotPublished {
+            audience: audience.clone(),
+        }
+        .into()
     }
 
     /// The error of writing the file of a flag.
     pub(super) fn write_file(flag: &'static str, path: &Path, source: io::Error) -> CommandError {
-        Self::WriteFile { flag, path: path.display().to_string(), source }.into()
+        Self::WriteFile {
+            flag,
+            path: path.display().to_string(),
+            source,
+        }
+        .into()
     }
 }
 

@@ -50,7 +50,10 @@ impl CommandFailure for SpillError {
     }
 
     fn is_resumable(&self) -> bool {
-        !matches!(self, Self::InUse { .. } | Self::NoDirectory { .. } | Self::Changed { .. })
+        !matches!(
+            self,
+            Self::InUse { .. } | Self::NoDirectory { .. } | Self::Changed { .. }
+        )
     }
 }
 

@@ -23,7 +23,8 @@ impl ExpiryArgs {
 fn parse_lifetime(text: &str) -> Result<Duration, &'static str> {
     const LIFETIMES: RangeInclusive<Duration> =
         Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
-    let lifetime =
-        humantime::parse_duration(text).ok().filter(|lifetime| LIFETIMES.contains(lifetime));
+    let lifetime = humantime::parse_duration(text)
+        .ok()
+        .filter(|lifetime| LIFETIMES.contains(lifetime));
     lifetime.ok_or("accepted: a duration from 1s to 3650d, such as 72h")
 }

@@ -102,12 +102,26 @@ pub(crate) enum GateError {
         "{keys} keys: expected at least {least} by --max-shrink {max_shrink}, as live generation \
 {generation} has {live_keys}; nothing was published; --max-shrink {needed} allows it"
     )]
-    Shrunk { keys: u64, live_keys: u64, generation: u64, max_shrink: f64, least: u64, needed: f64 },
+    Shrunk {
+        keys: u64,
+        live_keys: u64,
+        generation: u64,
+        max_shrink: f64,
+        least: u64,
+        needed: f64,
+    },
     #[error(
         "{keys} keys, was {was}: expected at most {most} by --max-growth {max_growth} over live \
 generation {generation}; nothing was published; --max-growth {needed} allows it"
     )]
-    Grown { keys: u64, was: HumanCount, generation: u64, max_growth: f64, most: u64, needed: f64 },
+    Grown {
+        keys: u64,
+        was: HumanCount,
+        generation: u64,
+        max_growth: f64,
+        most: u64,
+        needed: f64,
+    },
     #[error(
         "overlap: expected at least --min-overlap {min} of the live generation's keys to stay \
 members, found {found:.4}; nothing was published; a lower --min-overlap allows it"
@@ -123,7 +137,12 @@ checked; nothing was published; --min-overlap 0 skips the check"
 {limit} undone, found {dropped} additions and {returned} removals of {all}; nothing was published; \
 --keep-carried carries them on"
     )]
-    Carried { limit: String, dropped: u64, returned: u64, all: u64 },
+    Carried {
+        limit: String,
+        dropped: u64,
+        returned: u64,
+        all: u64,
+    },
     #[error(
         "false-positive rate: expected at most --max-fpr {max:e}, found {found:e}; \
 nothing was published; a higher --max-fpr allows it"
@@ -147,7 +166,11 @@ published; the memory of this machine may be faulty: build again, on another one
         "check of the built filters: expected a false-positive rate of {expected:.3e}, found \
 {found:.3e} among {probes} random keys; nothing was published; the keys may not be md5s"
     )]
-    MeasuredFpr { found: f64, expected: f64, probes: u64 },
+    MeasuredFpr {
+        found: f64,
+        expected: f64,
+        probes: u64,
+    },
     #[error(
         "live generation {generation} is unreadable, so the sizes cannot be compared; \
 nothing was published; --max-shrink 1 skips the comparison"
@@ -196,7 +219,9 @@ impl Gate {
             max_fpr: args.max_fpr.unwrap_or((2.0 * fpr).min(1.0)),
             max_fill: (!is_ribbon).then(max_fill),
         };
-        let Some(current) = base.with_generation() else { return Ok(gate) };
+        let Some(current) = base.with_generation() else {
+            return Ok(gate);
+        };
         let generation = current.generation;
         match store.manifest(base.audience(), current).await {
             Ok(live) => {
@@ -281,15 +306,23 @@ impl Gate {
         let gained = u128::from(keys - was) * 100;
         let needed = gained.div_ceil(u128::from(was)) as f64 / 100.0;
         let was = HumanCount(was);
-        Err(GateError::Grown { keys, was, generation, max_growth, most, needed })
+        Err(GateError::Grown {
+            keys,
+            was,
+            generation,
+            max_growth,
+            most,
+            needed,
+        })
     }
 
     /// Checks `--min-overlap`.
     pub(super) fn check_overlap(&self, overlap: Option<Overlap>) -> Result<(), GateError> {
         match overlap.filter(|overlap| overlap.ratio < self.min_overlap) {
-            Some(Overlap { ratio: found, .. }) => {
-                Err(GateError::Overlap { found, min: self.min_overlap })
-            }
+            Some(Overlap { ratio: found, .. }) => Err(GateError::Overlap {
+                found,
+                min: self.min_overlap,
+            }),
             None => Ok(()),
         }
     }
@@ -336,9 +369,17 @@ impl Gate {
         if let (Some(fill), Some(max)) = (built.fill_ratio(), self.max_fill)
             && fill.max > max
         {
-            return Err(GateError::Fill { found: fill.max, max });
+            return Err(GateError::Fill {
+                found: fill.max,
+                max,
+            });
         }
-        let FilterCheck { members_checked, members_missing, probes, false_positives } = *check;
+        let FilterCheck {
+            members_checked,
+            members_missing,
+            probes,
+            false_positives,
+        } = *check;
         if members_missing > 0 {
             let (missing, checked) = (members_missing, members_checked);
             return Err(GateError::MissingMembers { missing, checked });
@@ -350,7 +391,11 @@ impl Gate {
             && wilson(false_positives, probes).0 > expected * MAX_EXCESS
         {
             let found = false_positives as f64 / probes as f64;
-            return Err(GateError::MeasuredFpr { found, expected, probes });
+            return Err(GateError::MeasuredFpr {
+                found,
+                expected,
+                probes,
+            });
         }
         self.check_keys(built.keys())
     }

@@ -58,20 +58,33 @@ struct GcReport {
 pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.target.open()?;
     let audience = &args.target.audience;
-    let retention = Retention { keep: args.keep.get(), min_age: args.min_age };
+    let retention = Retention {
+        keep: args.keep.get(),
+        min_age: args.min_age,
+    };
     let collected = runtime()?.block_on(async {
         if store.live(audience).await?.is_none() {
             return Err(CommonError::not_published(audience));
         }
-        Ok(StoreWriter::new(store)?.collect(audience, retention, args.dry_run).await?)
+        Ok(StoreWriter::new(store)?
+            .collect(audience, retention, args.dry_run)
+            .await?)
     })?;
-    let report = GcReport { audience: audience.clone(), dry_run: args.dry_run, collected };
+    let report = GcReport {
+        audience: audience.clone(),
+        dry_run: args.dry_run,
+        collected,
+    };
     output.report(&report, GcReport::write_text)
 }
 
 impl GcReport {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { audience, collected, .. } = self;
+        let Self {
+            audience,
+            collected,
+            ..
+        } = self;
         if self.dry_run {
             writeln!(out, "dry run of {audience}: nothing was removed")?;
         } else {
@@ -79,18 +92,36 @@ impl GcReport {
             writeln!(out, "{audience}: {count} generations removed")?;
         }
         writeln!(out, "  kept     {}", numbers(&collected.kept_generations))?;
-        writeln!(out, "  removed  {}", numbers(&collected.removed_generations))?;
-        let Collected { removed_chunks: chunks, removed_deltas: deltas, .. } = collected;
+        writeln!(
+            out,
+            "  removed  {}",
+            numbers(&collected.removed_generations)
+        )?;
+        let Collected {
+            removed_chunks: chunks,
+            removed_deltas: deltas,
+            ..
+        } = collected;
         let size = HumanBytes(collected.removed_bytes);
-        writeln!(out, "  files    {chunks} chunks and {deltas} deltas removed, {size}")?;
+        writeln!(
+            out,
+            "  files    {chunks} chunks and {deltas} deltas removed, {size}"
+        )?;
         if collected.removed_probes > 0 {
             let probes = collected.removed_probes;
-            writeln!(out, "           {} probes of conditional puts removed", HumanCount(probes))?;
+            writeln!(
+                out,
+                "           {} probes of conditional puts removed",
+                HumanCount(probes)
+            )?;
         }
         match collected.young_chunks {
             0 => Ok(()),
             young => {
-                writeln!(out, "           {young} unused chunks are too young to remove")
+                writeln!(
+                    out,
+                    "           {young} unused chunks are too young to remove"
+                )
             }
         }
     }
@@ -99,6 +130,10 @@ impl GcReport {
 fn numbers(generations: &[u64]) -> String {
     match generations {
         [] => "none".to_owned(),
-        some => some.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+        some => some
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+            .join(" "),
     }
 }

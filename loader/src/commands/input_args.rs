@@ -62,7 +62,10 @@ impl FromStr for ColumnArg {
         if name.is_empty() {
             return Err(ColumnError::NoName);
         }
-        Ok(Self { name: name.to_owned(), kinds })
+        Ok(Self {
+            name: name.to_owned(),
+            kinds,
+        })
     }
 }
 
@@ -160,7 +163,9 @@ impl InputArgs {
         if let Some(batches) = &self.batches {
             return self.input_of(
                 vec![Source::Batches(batches.clone())],
-                Layout::Batches { columns: self.columns_of_batches(batches.header())? },
+                Layout::Batches {
+                    columns: self.columns_of_batches(batches.header())?,
+                },
             );
         }
         if matches!(self.bad_rows, BadRowsArg::Skip) && !matches!(self.format, Format::Csv) {
@@ -170,26 +175,47 @@ impl InputArgs {
             Format::Lines if !self.columns.is_empty() => {
                 return Err(InputArgsError::ColumnOfLines.into());
             }
-            Format::Lines => Layout::Lines { kinds: self.id_kind.clone() },
+            Format::Lines => Layout::Lines {
+                kinds: self.id_kind.clone(),
+            },
             Format::Csv => Layout::Csv {
                 columns: self.columns("csv")?,
-                cells: CellSyntax { delimiter: self.delimiter, escape: self.escape },
+                cells: CellSyntax {
+                    delimiter: self.delimiter,
+                    escape: self.escape,
+                },
                 bad_rows: match self.bad_rows {
                     BadRowsArg::Fail => BadRows::Fail,
-                    BadRowsArg::Skip => BadRows::Skip { max: self.max_bad_rows },
+                    BadRowsArg::Skip => BadRows::Skip {
+                        max: self.max_bad_rows,
+                    },
                 },
             },
-            Format::Ndjson => Layout::Ndjson { columns: self.columns("ndjson")? },
-            Format::Parquet => Layout::Parquet { columns: self.columns("parquet")? },
+            Format::Ndjson => Layout::Ndjson {
+                columns: self.columns("ndjson")?,
+            },
+            Format::Parquet => Layout::Parquet {
+                columns: self.columns("parquet")?,
+            },
         };
         self.input_of(expand(inputs)?, layout)
     }
 
     fn input_of(&self, sources: Vec<Source>, layout: Layout) -> Result<Input, CommandError> {
         let keys = KeyMaker::with_extra_blanks(&self.blanks);
-        let key_digest = layout.key_digest().ok_or(InputArgsError::Sha1BesideOthers)?;
+        let key_digest = layout
+            .key_digest()
+            .ok_or(InputArgsError::Sha1BesideOthers)?;
         let case = self.case;
-        Ok(Input { sources, layout, value: None, key_digest, case, keys, is_part: false })
+        Ok(Input {
+            sources,
+            layout,
+            value: None,
+            key_digest,
+            case,
+            keys,
+            is_part: false,
+        })
     }
 
     /// The same with a column of values.
@@ -206,15 +232,26 @@ impl InputArgs {
         if self.case == Some(Case::All) {
             return Err(InputArgsError::ValueOfCases.into());
         }
-        let value = Column { name: name.to_owned(), kinds: self.id_kind.clone() };
-        Ok(Input { value: Some(value), ..input })
+        let value = Column {
+            name: name.to_owned(),
+            kinds: self.id_kind.clone(),
+        };
+        Ok(Input {
+            value: Some(value),
+            ..input
+        })
     }
 
     /// The columns of `--column`, or else the only one.
     fn columns_of_batches(&self, header: &[String]) -> Result<Vec<Column>, InputArgsError> {
         match (&self.columns[..], header) {
-            ([], [name]) => Ok(vec![Column { name: name.clone(), kinds: self.id_kind.clone() }]),
-            ([], _) => Err(InputArgsError::NoColumnOfTable { columns: header.len() }),
+            ([], [name]) => Ok(vec![Column {
+                name: name.clone(),
+                kinds: self.id_kind.clone(),
+            }]),
+            ([], _) => Err(InputArgsError::NoColumnOfTable {
+                columns: header.len(),
+            }),
             _ => self.columns("batches"),
         }
     }

@@ -72,7 +72,11 @@ pub(super) const fn more(sources: &[Source]) -> u64 {
 }
 
 pub(super) fn columns(layout: &Layout, counts: &Counts) -> Vec<ColumnReport> {
-    let counts = counts.columns.iter().copied().chain(std::iter::repeat(ColumnCounts::default()));
+    let counts = counts
+        .columns
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(ColumnCounts::default()));
     let column = |(column, counts): (&Column, ColumnCounts)| ColumnReport {
         name: column.name.clone(),
         kinds: column.kinds.to_string(),
@@ -99,7 +103,14 @@ pub(super) fn write_inputs(
     inputs: &[InputRecord],
 ) -> io::Result<()> {
     for input in inputs.iter().filter(|_| inputs.len() > 1) {
-        let InputRecord { name, rows, usable, blank, malformed, .. } = input;
+        let InputRecord {
+            name,
+            rows,
+            usable,
+            blank,
+            malformed,
+            ..
+        } = input;
         let [rows, usable, blank, malformed] =
             [rows, usable, blank, malformed].map(|n| HumanCount(*n));
         writeln!(
@@ -116,8 +127,17 @@ pub(super) fn write_columns(
     indent: &str,
     columns: &[ColumnReport],
 ) -> io::Result<()> {
-    for ColumnReport { name, kinds, counts } in columns.iter().filter(|_| columns.len() > 1) {
-        let ColumnCounts { usable, blank, malformed } = *counts;
+    for ColumnReport {
+        name,
+        kinds,
+        counts,
+    } in columns.iter().filter(|_| columns.len() > 1)
+    {
+        let ColumnCounts {
+            usable,
+            blank,
+            malformed,
+        } = *counts;
         let [usable, blank, malformed] = [usable, blank, malformed].map(HumanCount);
         writeln!(
             out,

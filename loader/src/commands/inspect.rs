@@ -45,7 +45,13 @@ pub(super) struct InspectArgs {
     #[arg(long, value_name = "FILE", value_parser = parse_plot_file)]
     plot: Option<PathBuf>,
     /// Figure to draw for each shard
-    #[arg(long, value_enum, value_name = "FIGURE", default_value = "keys", requires = "plot")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FIGURE",
+        default_value = "keys",
+        requires = "plot"
+    )]
     plot_of: Figure,
 }
 
@@ -91,16 +97,24 @@ impl CommandFailure for NoFigure {
 }
 
 pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
-    args.plot.as_deref().map_or(Ok(()), |path| check_output(path, &[]))?;
+    args.plot
+        .as_deref()
+        .map_or(Ok(()), |path| check_output(path, &[]))?;
     let store = args.target.open()?;
     let progress = output.progress();
     progress.phase("reading chunks");
     let mut map = ShardMap::new(args.plot_of);
     let (manifest, survey) = runtime()?.block_on(async {
-        let (manifest, _) = args.target.manifest_and_current(&store, args.generation).await?;
+        let (manifest, _) = args
+            .target
+            .manifest_and_current(&store, args.generation)
+            .await?;
         let kind = manifest.filter().kind();
         if args.plot.is_some() && !args.plot_of.is_of(kind) {
-            let figure = args.plot_of.to_possible_value().expect("no figure is hidden");
+            let figure = args
+                .plot_of
+                .to_possible_value()
+                .expect("no figure is hidden");
             let (figure, kind) = (figure.get_name().to_owned(), kind.as_str());
             return Err(NoFigure { figure, kind }.into());
         }
@@ -111,7 +125,9 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
             let file = store.chunk_file(&manifest, entry);
             async move { Ok::<_, StoreError>((entry, file.await?)) }
         };
-        let mut files = stream::iter(manifest.chunks()).map(read).buffered(default_threads());
+        let mut files = stream::iter(manifest.chunks())
+            .map(read)
+            .buffered(default_threads());
         while let Some((entry, file)) = files.try_next().await? {
             for shard in shards_of(spec, entry, &file) {
                 if let Some(figures) = survey.add_shard(spec, shard) {
@@ -129,7 +145,10 @@ pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError
         write_output("--plot", path, svg.as_bytes())?;
     }
     drop(progress);
-    output.data(&InspectReport::new(&manifest, survey), InspectReport::write_text)
+    output.data(
+        &InspectReport::new(&manifest, survey),
+        InspectReport::write_text,
+    )
 }
 
 /// Rejects other extensions: viewers cannot open an SVG named `.png`.
@@ -164,7 +183,12 @@ impl InspectReport {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let BuildReport { tool, rows, duplicates, rejected } = &self.build;
+        let BuildReport {
+            tool,
+            rows,
+            duplicates,
+            rejected,
+        } = &self.build;
         let bits = f64::from(self.filter.millibits_per_key) / 1000.0;
         let shards = self.survey.shards;
         writeln!(out, "{} generation {}", self.audience, self.generation)?;
@@ -176,10 +200,20 @@ impl InspectReport {
         if !self.lineage.labels.is_empty() {
             writeln!(out, "  labels      {}", labels_text(&self.lineage))?;
         }
-        for InputRecord { name, size_bytes, rows, usable, .. } in &self.lineage.inputs {
+        for InputRecord {
+            name,
+            size_bytes,
+            rows,
+            usable,
+            ..
+        } in &self.lineage.inputs
+        {
             let size = size_bytes.map_or(String::new(), |size| format!(" of {}", HumanBytes(size)));
             let (rows, usable) = (HumanCount(*rows), HumanCount(*usable));
-            writeln!(out, "  input       {name}{size}: {rows} rows, {usable} usable")?;
+            writeln!(
+                out,
+                "  input       {name}{size}: {rows} rows, {usable} usable"
+            )?;
         }
         writeln!(out, "  built by    {tool}")?;
         let [rows, duplicates, rejected] = [rows, duplicates, rejected].map(|n| HumanCount(*n));
@@ -187,13 +221,31 @@ impl InspectReport {
             out,
             "  rows        {rows}, {duplicates} duplicates, {rejected} without a usable id"
         )?;
-        writeln!(out, "  keys        {} in {shards} shards", HumanCount(self.keys))?;
-        if let Some(Folded { through, inserted_keys, .. }) = &self.folded {
+        writeln!(
+            out,
+            "  keys        {} in {shards} shards",
+            HumanCount(self.keys)
+        )?;
+        if let Some(Folded {
+            through,
+            inserted_keys,
+            ..
+        }) = &self.folded
+        {
             writeln!(out, "  merged      deltas up to sequence {through}")?;
             let inserted_keys = HumanCount(*inserted_keys);
-            writeln!(out, "              {inserted_keys} keys besides those above")?;
+            writeln!(
+                out,
+                "              {inserted_keys} keys besides those above"
+            )?;
         }
-        let FilterReport { filter, hashes, target_fpr, expected_fpr, .. } = self.filter;
+        let FilterReport {
+            filter,
+            hashes,
+            target_fpr,
+            expected_fpr,
+            ..
+        } = self.filter;
         let (size, chunks) = (HumanBytes(self.size_bytes), self.chunks.len());
         writeln!(out, "  size        {size} in {chunks} chunks")?;
         if let (Some(diverted), Some(listed)) = (self.filter.diverted_keys, self.filter.listed_keys)
@@ -204,17 +256,35 @@ impl InspectReport {
                 "  filter      {filter}, {bits} fingerprint bits, {all:.3} bits per key"
             )?;
             let (diverted, listed) = (HumanCount(diverted), HumanCount(listed));
-            writeln!(out, "  tiers       {diverted} keys in second tiers, {listed} in lists")?;
+            writeln!(
+                out,
+                "  tiers       {diverted} keys in second tiers, {listed} in lists"
+            )?;
         } else {
-            writeln!(out, "  filter      {filter}, {hashes} hashes, {bits} bits per key")?;
+            writeln!(
+                out,
+                "  filter      {filter}, {hashes} hashes, {bits} bits per key"
+            )?;
         }
-        for (name, spread) in [("fill", self.survey.fill), ("diverted", self.survey.diverted)] {
+        for (name, spread) in [
+            ("fill", self.survey.fill),
+            ("diverted", self.survey.diverted),
+        ] {
             if let Some(Spread { min, mean, max }) = spread {
-                writeln!(out, "  {name:<11} min {min:.4}  mean {mean:.4}  max {max:.4}")?;
+                writeln!(
+                    out,
+                    "  {name:<11} min {min:.4}  mean {mean:.4}  max {max:.4}"
+                )?;
             }
         }
         let Spread { min, mean, max } = self.survey.expected_fpr;
-        writeln!(out, "  shards' fpr min {min:.3e}  mean {mean:.3e}  max {max:.3e}")?;
-        writeln!(out, "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested")
+        writeln!(
+            out,
+            "  shards' fpr min {min:.3e}  mean {mean:.3e}  max {max:.3e}"
+        )?;
+        writeln!(
+            out,
+            "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested"
+        )
     }
 }

@@ -20,7 +20,10 @@ pub(super) struct LineageArgs {
 impl LineageArgs {
     /// The labels alone.
     pub(super) fn labels(&self) -> Lineage {
-        Lineage { labels: self.labels.iter().cloned().collect(), ..Lineage::default() }
+        Lineage {
+            labels: self.labels.iter().cloned().collect(),
+            ..Lineage::default()
+        }
     }
 
     /// The labels and the inputs.
@@ -39,7 +42,9 @@ fn parse_label(text: &str) -> Result<(String, String), &'static str> {
         (1..=64).contains(&key.len()) && key.bytes().all(is_valid)
     };
     let is_value = |value: &str| value.len() <= 256 && !value.chars().any(char::is_control);
-    let label = text.split_once('=').filter(|(key, value)| is_key(key) && is_value(value));
+    let label = text
+        .split_once('=')
+        .filter(|(key, value)| is_key(key) && is_value(value));
     label
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .ok_or("accepted: KEY=VALUE, with a key of up to 64 letters, digits, _, . and -")
@@ -54,6 +59,9 @@ pub(super) fn rfc3339(unix_seconds: u64) -> String {
 
 /// Labels in one line.
 pub(super) fn labels_text(lineage: &Lineage) -> String {
-    let labels = lineage.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let labels = lineage
+        .labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"));
     labels.collect::<Vec<_>>().join(" ")
 }

@@ -129,7 +129,10 @@ pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
         }
         Ok::<_, CommandError>(ListReport { audiences })
     })?;
-    let refused = report.audiences.iter_mut().find_map(|audience| audience.refused.take());
+    let refused = report
+        .audiences
+        .iter_mut()
+        .find_map(|audience| audience.refused.take());
     let Some(refused) = refused else {
         return output.data(&report, ListReport::write_text);
     };
@@ -157,18 +160,34 @@ async fn read_audience(store: &Store, audience: AudienceName) -> Result<Audience
                 (Some(cause), None)
             }
         };
-        generations.push(Generation { generation, live, fault, facts });
+        generations.push(Generation {
+            generation,
+            live,
+            fault,
+            facts,
+        });
     }
     if refused.is_none()
         && store.trust().is_required()
         && let Some(live) = &live
     {
-        let read = store.overlay(&audience, &live.current, &Overlay::default()).await;
-        refused = read.err().filter(|error| matches!(error, StoreError::Signature { .. }));
+        let read = store
+            .overlay(&audience, &live.current, &Overlay::default())
+            .await;
+        refused = read
+            .err()
+            .filter(|error| matches!(error, StoreError::Signature { .. }));
     }
     let rolled_back_from = live.as_ref().and_then(|live| live.current.rolled_back_from);
     let over = live.map(|live| DeltaReport::of(&live.current));
-    Ok(Audience { audience, live_generation, rolled_back_from, over, generations, refused })
+    Ok(Audience {
+        audience,
+        live_generation,
+        rolled_back_from,
+        over,
+        generations,
+        refused,
+    })
 }
 
 impl ListReport {
@@ -176,13 +195,26 @@ impl ListReport {
         if self.audiences.is_empty() {
             return writeln!(out, "no audiences");
         }
-        for Audience { audience, rolled_back_from, over, generations, .. } in &self.audiences {
+        for Audience {
+            audience,
+            rolled_back_from,
+            over,
+            generations,
+            ..
+        } in &self.audiences
+        {
             write!(out, "{audience}")?;
             match rolled_back_from {
                 Some(from) => writeln!(out, " (rolled back from {from})")?,
                 None => writeln!(out)?,
             }
-            for Generation { generation, live, fault, facts } in generations {
+            for Generation {
+                generation,
+                live,
+                fault,
+                facts,
+            } in generations
+            {
                 let live = if *live { "live" } else { "" };
                 write!(out, "  {generation:>6} {live:<4} ")?;
                 match facts {

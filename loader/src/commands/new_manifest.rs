@@ -19,8 +19,12 @@ pub(super) fn new_manifest(
 ) -> Manifest {
     let now = now_unix_seconds();
     let tool = concat!("rtad-loader ", env!("CARGO_PKG_VERSION")).to_owned();
-    let mut manifest =
-        chunks.finish(audience.clone(), generation, now, BuildReport { tool, ..build });
+    let mut manifest = chunks.finish(
+        audience.clone(),
+        generation,
+        now,
+        BuildReport { tool, ..build },
+    );
     if let Some(folded) = folded {
         manifest = manifest.with_folded(folded);
     }

@@ -50,9 +50,13 @@ impl FileIdentity {
     /// `None` of a pipe or a device, which takes the bytes of both, and without a folder.
     fn of(path: &Path) -> Option<Self> {
         if let Ok(found) = path.metadata() {
-            return found.is_file().then(|| Self::Existing(found.dev(), found.ino()));
+            return found
+                .is_file()
+                .then(|| Self::Existing(found.dev(), found.ino()));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
         Some(Self::New(folder, path.file_name()?.to_owned()))
     }

@@ -66,7 +66,10 @@ impl LiveSample {
 
     /// The overlap, from the number of new keys that the filters contain.
     pub(super) fn overlap(&self, kept: u64) -> Overlap {
-        let checked = sampled(self.filters.manifest()).iter().map(|entry| entry.keys).sum();
+        let checked = sampled(self.filters.manifest())
+            .iter()
+            .map(|entry| entry.keys)
+            .sum();
         Overlap::of(checked, kept)
     }
 }
@@ -87,11 +90,19 @@ fn warn_unreadable(base: &Base, error: &StoreError) {
 impl Overlap {
     pub(super) fn of(checked: u64, kept: u64) -> Self {
         let kept = kept.min(checked);
-        Self { live_keys_checked: checked, kept, ratio: kept as f64 / checked.max(1) as f64 }
+        Self {
+            live_keys_checked: checked,
+            kept,
+            ratio: kept as f64 / checked.max(1) as f64,
+        }
     }
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { live_keys_checked, ratio, .. } = self;
+        let Self {
+            live_keys_checked,
+            ratio,
+            ..
+        } = self;
         let (percent, checked) = (100.0 * ratio, HumanCount(*live_keys_checked));
         writeln!(
             out,

@@ -87,7 +87,11 @@ struct FilterPlan {
 fn parse_keys(text: &str) -> Result<u64, &'static str> {
     let number = match text.parse::<u64>() {
         Ok(number) => Some(number),
-        Err(_) => text.parse().ok().filter(|number: &f64| number.fract() == 0.0).map(|n| n as u64),
+        Err(_) => text
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.fract() == 0.0)
+            .map(|n| n as u64),
     };
     number
         .filter(|keys| (1..=10_000_000_000).contains(keys))
@@ -95,7 +99,9 @@ fn parse_keys(text: &str) -> Result<u64, &'static str> {
 }
 
 pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
-    let Some(keys) = args.keys else { return table::run(args.measure, output) };
+    let Some(keys) = args.keys else {
+        return table::run(args.measure, output);
+    };
     let plan = |kind| FilterPlan::new(kind, keys, args.fpr, args.memory);
     let filters = match args.filter {
         Some(kind) => vec![plan(kind)?],
@@ -227,7 +233,11 @@ impl PlanReport {
             "in a swap",
             "chunks",
             "disk",
-            if self.filters.iter().any(|plan| plan.swap.is_some()) { "  store.swap" } else { "" }
+            if self.filters.iter().any(|plan| plan.swap.is_some()) {
+                "  store.swap"
+            } else {
+                ""
+            }
         )?;
         for plan in &self.filters {
             writeln!(
@@ -240,12 +250,16 @@ impl PlanReport {
                 HumanBytes(plan.swap_memory_bytes).to_string(),
                 plan.chunks,
                 HumanBytes(plan.disk_bytes).to_string(),
-                plan.swap.map_or_else(String::new, |swap| format!("  {swap}"))
+                plan.swap
+                    .map_or_else(String::new, |swap| format!("  {swap}"))
             )?;
         }
         writeln!(out)?;
         let keys = HumanBytes(self.build_key_bytes);
-        writeln!(out, "a build holds about {keys} of keys, on disk if they exceed --memory")?;
+        writeln!(
+            out,
+            "a build holds about {keys} of keys, on disk if they exceed --memory"
+        )?;
         writeln!(
             out,
             "pods: {} with one core each for {} requests/s at {} decisions/s per core, plus spares",

@@ -65,7 +65,11 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     let digest = manifest.key_digest();
     let kinds = args.id_kind.unwrap_or_else(|| digest.kind().into());
     if !digest.accepts(kinds.first()) {
-        let found = if digest == KeyDigest::Md5 { KeyDigest::Sha1 } else { KeyDigest::Md5 };
+        let found = if digest == KeyDigest::Md5 {
+            KeyDigest::Sha1
+        } else {
+            KeyDigest::Md5
+        };
         OtherDigest::check(&manifest, found)?;
     }
     let key_maker = KeyMaker::default();
@@ -90,7 +94,11 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     warn_of_lookalikes(&counts);
     let report = runtime.block_on(async {
         let is_open = |key: &DeviceKey| overlay.membership(key).is_none();
-        let open: Vec<_> = keys.iter().filter_map(|key| key.ok()).filter(is_open).collect();
+        let open: Vec<_> = keys
+            .iter()
+            .filter_map(|key| key.ok())
+            .filter(is_open)
+            .collect();
         let needed = chunks_of(&manifest, &open, u64::MAX);
         let filters = LiveFilters::read(&store, manifest, &needed, default_threads()).await?;
         // Deltas take precedence over filters.
@@ -114,13 +122,19 @@ pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> 
     })?;
     if is_list && output.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        let line = |(line, answer, value)| LineAnswer { line, answer, value };
+        let line = |(line, answer, value)| LineAnswer {
+            line,
+            answer,
+            value,
+        };
         let written = report.lines().map(line);
         let written = written.into_iter().try_for_each(|line| {
             serde_json::to_writer(&mut out, &line)?;
             out.write_all(b"\n")
         });
-        return written.and_then(|()| out.flush()).map_err(CommandError::output);
+        return written
+            .and_then(|()| out.flush())
+            .map_err(CommandError::output);
     }
     output.data(&report, QueryReport::write_text)
 }

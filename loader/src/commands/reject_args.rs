@@ -40,7 +40,8 @@ impl RejectArgs {
         append: bool,
     ) -> Result<Option<PrivateFile>, OutputFileError> {
         let file = self.rejects.as_deref();
-        file.map(|path| PrivateFile::create(path, &input.sources, append)).transpose()
+        file.map(|path| PrivateFile::create(path, &input.sources, append))
+            .transpose()
     }
 }
 
@@ -65,7 +66,13 @@ pub(super) enum InputRejected {
          --max-reject-ratio {max_ratio}{hint}; --rejects FILE keeps them",
         HumanCount(*malformed), HumanCount(*values)
     )]
-    Malformed { input: String, malformed: u64, values: u64, max_ratio: f64, hint: Hint },
+    Malformed {
+        input: String,
+        malformed: u64,
+        values: u64,
+        max_ratio: f64,
+        hint: Hint,
+    },
     #[error(
         "input {input}: data other than text begins at {} of its rows, compressed, packed or a \
          hole of zeros: expected text throughout; unpack parts before they are joined, and copy a \
@@ -78,14 +85,26 @@ pub(super) enum InputRejected {
          malformed{hint}; --max-reject-ratio 1 accepts such an input",
         HumanCount(*rows), HumanCount(*blank), HumanCount(*malformed)
     )]
-    NoUsable { input: String, rows: u64, blank: u64, malformed: u64, hint: Hint },
+    NoUsable {
+        input: String,
+        rows: u64,
+        blank: u64,
+        malformed: u64,
+        hint: Hint,
+    },
     #[error(
         "input {input}: {} of {} ids of kind {kind} look like ids of kind {other}, and \
          would match no device; declare them as {other}, or a column that has both as \
          {other},{kind}; --allow-lookalikes accepts them as {kind}",
         HumanCount(*count), HumanCount(*usable)
     )]
-    Lookalikes { input: String, count: u64, usable: u64, kind: IdKind, other: IdKind },
+    Lookalikes {
+        input: String,
+        count: u64,
+        usable: u64,
+        kind: IdKind,
+        other: IdKind,
+    },
 }
 
 /// The cause of most malformed values.
@@ -111,8 +130,15 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind(kind) => {
-                let or = if *kind == IdKind::Gaid { " or oaid" } else { "" };
-                write!(f, "; most look like ids of kind {kind}{or} (--id-kind, --column NAME=KIND)")
+                let or = if *kind == IdKind::Gaid {
+                    " or oaid"
+                } else {
+                    ""
+                };
+                write!(
+                    f,
+                    "; most look like ids of kind {kind}{or} (--id-kind, --column NAME=KIND)"
+                )
             }
             Self::NoValue => f.write_str(
                 "; most are ids of rows without a whole number from 0 to 15 in the column of \
@@ -167,15 +193,30 @@ impl RejectLimit {
         let (malformed, values, input) = (counts.malformed(), counts.values, name.to_owned());
         let hint = Hint::of(counts);
         if counts.packed > 0 && max_ratio < 1.0 {
-            return Err(InputRejected::Packed { input, packed: counts.packed });
+            return Err(InputRejected::Packed {
+                input,
+                packed: counts.packed,
+            });
         }
         let is_accepted = max_ratio >= 1.0 || may_be_blank && malformed == 0;
         if values > 0 && counts.keys == 0 && !is_accepted {
             let (rows, blank) = (counts.rows, counts.of(Reason::Blank));
-            return Err(InputRejected::NoUsable { input, rows, blank, malformed, hint });
+            return Err(InputRejected::NoUsable {
+                input,
+                rows,
+                blank,
+                malformed,
+                hint,
+            });
         }
         if malformed as f64 > max_ratio * values as f64 {
-            return Err(InputRejected::Malformed { input, malformed, values, max_ratio, hint });
+            return Err(InputRejected::Malformed {
+                input,
+                malformed,
+                values,
+                max_ratio,
+                hint,
+            });
         }
         Ok(())
     }
@@ -184,8 +225,15 @@ impl RejectLimit {
     /// the limit of an input.
     pub(super) fn warn_of_columns(self, columns: &[ColumnReport]) {
         let is_checked = columns.len() > 1 && self.max_reject_ratio < 1.0;
-        for ColumnReport { name, kinds, counts } in columns.iter().filter(|_| is_checked) {
-            let ColumnCounts { usable, malformed, .. } = *counts;
+        for ColumnReport {
+            name,
+            kinds,
+            counts,
+        } in columns.iter().filter(|_| is_checked)
+        {
+            let ColumnCounts {
+                usable, malformed, ..
+            } = *counts;
             if malformed > usable {
                 exit::write_warning(&format!(
                     "column {name}: {} of {} values that are not blank are malformed: expected ids \
@@ -202,7 +250,13 @@ impl RejectLimit {
         for ((kind, other), count) in counts.lookalikes().filter(|_| !self.allow_lookalikes) {
             let usable = counts.usable[kind as usize];
             if count * 2 > usable {
-                return Err(InputRejected::Lookalikes { input, count, usable, kind, other });
+                return Err(InputRejected::Lookalikes {
+                    input,
+                    count,
+                    usable,
+                    kind,
+                    other,
+                });
             }
             if count as f64 > self.max_reject_ratio * usable as f64 {
                 exit::write_warning(&format!(

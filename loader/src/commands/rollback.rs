@@ -33,7 +33,10 @@ pub(super) struct RollbackArgs {
 #[derive(Debug, thiserror::Error)]
 enum RollbackError {
     #[error("audience {audience}: generation {generation} is already live")]
-    LiveAlready { audience: AudienceName, generation: u64 },
+    LiveAlready {
+        audience: AudienceName,
+        generation: u64,
+    },
     #[error(
         "audience {audience}: the store has no generation that was live before {live}; --to makes \
          another one live"
@@ -44,7 +47,11 @@ enum RollbackError {
          has: pods with public keys would refuse it and keep {live}; nothing was changed; \
          --allow-unsigned rolls back nevertheless"
     )]
-    Unsigned { audience: AudienceName, generation: u64, live: u64 },
+    Unsigned {
+        audience: AudienceName,
+        generation: u64,
+        live: u64,
+    },
     #[error(
         "the manifest of a later generation is unreadable, so its merged deltas are unknown; \
          nothing was changed; --lose-deltas rolls back without them"
@@ -95,9 +102,11 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         let live = live.ok_or_else(|| CommonError::not_published(audience))?;
         let to = match args.to {
             Some(generation) if generation == live => {
-                return Err(
-                    RollbackError::LiveAlready { audience: audience.clone(), generation }.into()
-                );
+                return Err(RollbackError::LiveAlready {
+                    audience: audience.clone(),
+                    generation,
+                }
+                .into());
             }
             Some(generation) => generation,
             None => {
@@ -110,12 +119,21 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         };
         let (manifest, _) = store.manifest_of(audience, to).await?;
         if manifest.is_expired(now_unix_seconds()) {
-            return Err(CommonError::Expired { audience: audience.clone(), generation: to }.into());
+            return Err(CommonError::Expired {
+                audience: audience.clone(),
+                generation: to,
+            }
+            .into());
         }
         let signed = store.has_signature(audience, to).await?;
         if !signed && !args.sign.allows_unsigned() && store.has_signature(audience, live).await? {
             let (audience, generation) = (audience.clone(), to);
-            return Err(RollbackError::Unsigned { audience, generation, live }.into());
+            return Err(RollbackError::Unsigned {
+                audience,
+                generation,
+                live,
+            }
+            .into());
         }
         let publication = writer.publish(base).await?;
         if args.lose_deltas {
@@ -131,7 +149,12 @@ pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandErro
         })
     })?;
     output.report(&report, |report, out| {
-        let RollbackReport { audience, generation, previous_generation, .. } = report;
+        let RollbackReport {
+            audience,
+            generation,
+            previous_generation,
+            ..
+        } = report;
         writeln!(
             out,
             "{audience}: generation {generation} is live, replacing \

@@ -31,7 +31,10 @@ impl Skew {
         // Entries leave out the empty shards at both ends of a chunk.
         let shards = f64::from(shards_per_chunk(manifest.filter(), total));
         let share = total as f64 * shards / SHARDS as f64;
-        let mut skew = Self { largest_share: 0.0, skewed: false };
+        let mut skew = Self {
+            largest_share: 0.0,
+            skewed: false,
+        };
         for keys in manifest.chunks().iter().map(|chunk| chunk.keys as f64) {
             skew.largest_share = skew.largest_share.max(keys / share);
             skew.skewed |= keys > MAX_RATIO * share + SLACK_KEYS;

@@ -60,9 +60,11 @@ pub(super) fn run(args: &SynthArgs) -> Result<(), CommandError> {
         // Unbuffered: a batch is larger than any buffer.
         let mut out = io::stdout().lock();
         for batch in 0..batches {
-            let ids =
-                lanes[(batch % threads) as usize].recv().expect("a lane makes each of its batches");
-            out.write_all(ids.as_bytes()).map_err(CommandError::output)?;
+            let ids = lanes[(batch % threads) as usize]
+                .recv()
+                .expect("a lane makes each of its batches");
+            out.write_all(ids.as_bytes())
+                .map_err(CommandError::output)?;
         }
         out.flush().map_err(CommandError::output)
     })

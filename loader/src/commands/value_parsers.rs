@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {
-    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    let ratio = text
+        .parse()
+        .ok()
+        .filter(|ratio| (0.0..=1.0).contains(ratio));
     ratio.ok_or("accepted: a fraction from 0 to 1")
 }
 
@@ -27,7 +30,10 @@ pub(super) fn parse_output_file(text: &str) -> Result<PathBuf, &'static str> {
 const MAX_MEMORY: u64 = 16 << 40;
 
 pub(super) fn parse_size(text: &str) -> Result<u64, &'static str> {
-    let size = text.parse::<bytesize::ByteSize>().ok().map(|size| size.as_u64());
+    let size = text
+        .parse::<bytesize::ByteSize>()
+        .ok()
+        .map(|size| size.as_u64());
     size.filter(|size| *size <= MAX_MEMORY)
         .ok_or("accepted: a size up to 16TiB, such as 256MiB or 4GiB")
 }

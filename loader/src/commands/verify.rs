@@ -106,8 +106,9 @@ struct Against {
 }
 
 pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
-    let against =
-        (!args.against.is_empty()).then(|| args.input.resolve(&args.against)).transpose()?;
+    let against = (!args.against.is_empty())
+        .then(|| args.input.resolve(&args.against))
+        .transpose()?;
     let store = args.target.open()?;
     let threads = args.input.threads();
     let progress = output.progress();
@@ -139,7 +140,11 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
             drop(lookups);
             file.map_or(Ok(()), PrivateFile::finish)?;
             if missing > 0 {
-                return Err(VerifyError::FalseNegatives { missing, checked: counts.keys }.into());
+                return Err(VerifyError::FalseNegatives {
+                    missing,
+                    checked: counts.keys,
+                }
+                .into());
             }
             Some(Against {
                 rows: counts.rows,
@@ -156,14 +161,19 @@ pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError>
 
     progress.phase("probing random keys");
     let expected = manifest.expected_fpr();
-    let probes = args.probes.unwrap_or_else(|| probe::default_probes(expected));
+    let probes = args
+        .probes
+        .unwrap_or_else(|| probe::default_probes(expected));
     progress.expect(probes);
     let measured = probe::measure(&snapshot, probes, threads, &progress);
     if measured.false_positives >= MIN_POSITIVES && measured.low > expected * MAX_EXCESS {
         return Err(VerifyError::Fpr { measured, expected }.into());
     }
     drop(progress);
-    output.data(&VerifyReport::new(manifest, against, measured), VerifyReport::write_text)
+    output.data(
+        &VerifyReport::new(manifest, against, measured),
+        VerifyReport::write_text,
+    )
 }
 
 /// Reads all files of the generation, unless its keys are of another hash than `digest`. A damaged
@@ -183,7 +193,10 @@ async fn load(
         | StoreError::NotFound { .. } => CommandError::from(VerifyError::File(error)),
         error => error.into(),
     };
-    let read = args.target.manifest_and_overlay(store, args.generation).await;
+    let read = args
+        .target
+        .manifest_and_overlay(store, args.generation)
+        .await;
     let (manifest, overlay) = read.map_err(|error| match error {
         TargetError::Store(error) => fault(error),
         error => error.into(),
@@ -200,17 +213,26 @@ async fn load(
         chunks.insert(entry.first_shard, Arc::new(chunk));
         progress.add(1);
     };
-    let read = store.chunks(&manifest, manifest.chunks(), threads, arrived).await;
+    let read = store
+        .chunks(&manifest, manifest.chunks(), threads, arrived)
+        .await;
     read.map_err(fault)?;
     check_statistics(&manifest, &survey)?;
-    let in_order =
-        |entry: &ChunkEntry| chunks.remove(&entry.first_shard).expect("every chunk arrived");
+    let in_order = |entry: &ChunkEntry| {
+        chunks
+            .remove(&entry.first_shard)
+            .expect("every chunk arrived")
+    };
     let chunks = manifest.chunks().iter().map(in_order).collect();
     Ok(Snapshot::assemble(manifest, chunks).with_overlay(overlay))
 }
 
 fn check_statistics(manifest: &Manifest, survey: &FilterSurvey) -> Result<(), VerifyError> {
-    let mut figures = vec![("filter.expected_fpr", survey.overall_fpr(), manifest.expected_fpr())];
+    let mut figures = vec![(
+        "filter.expected_fpr",
+        survey.overall_fpr(),
+        manifest.expected_fpr(),
+    )];
     if let Some(stated) = manifest.fill_ratio() {
         let found = survey.fill.unwrap_or_default();
         figures.extend([
@@ -221,13 +243,25 @@ fn check_statistics(manifest: &Manifest, survey: &FilterSurvey) -> Result<(), Ve
     }
     if let Some((diverted, listed)) = manifest.diverted_and_listed_keys() {
         figures.extend([
-            ("filter.diverted_keys", survey.diverted_keys as f64, diverted as f64),
-            ("filter.listed_keys", survey.listed_keys as f64, listed as f64),
+            (
+                "filter.diverted_keys",
+                survey.diverted_keys as f64,
+                diverted as f64,
+            ),
+            (
+                "filter.listed_keys",
+                survey.listed_keys as f64,
+                listed as f64,
+            ),
         ]);
     }
     for (field, found, stated) in figures {
         if (found - stated).abs() > TOLERANCE * found.max(stated) {
-            return Err(VerifyError::Statistics { field, found, stated });
+            return Err(VerifyError::Statistics {
+                field,
+                found,
+                stated,
+            });
         }
     }
     Ok(())
@@ -264,7 +298,11 @@ impl KeySink for Lookup<'_> {
     fn take(&mut self, keys: &[DeviceKey], _values: &[u8]) {
         self.members.resize(keys.len(), false);
         self.snapshot.contains_many(keys, &mut self.members);
-        for (key, _) in keys.iter().zip(&self.members).filter(|(_, member)| !**member) {
+        for (key, _) in keys
+            .iter()
+            .zip(&self.members)
+            .filter(|(_, member)| !**member)
+        {
             match self.snapshot.overlay().membership(key) {
                 Some(false) => self.removed += 1,
                 _ => {
@@ -277,7 +315,10 @@ impl KeySink for Lookup<'_> {
             }
         }
         if self.snapshot.manifest().filter().value_bits() > 0 {
-            let members = keys.iter().zip(&self.members).filter(|(_, is_member)| **is_member);
+            let members = keys
+                .iter()
+                .zip(&self.members)
+                .filter(|(_, is_member)| **is_member);
             let values = members.map(|(key, _)| self.snapshot.value(&[*key]));
             self.without_value += values.filter(Option::is_none).count() as u64;
         }
@@ -304,29 +345,73 @@ impl VerifyReport {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{} generation {} is intact", self.audience, self.generation)?;
+        writeln!(
+            out,
+            "{} generation {} is intact",
+            self.audience, self.generation
+        )?;
         writeln!(out, "  keys        {}", HumanCount(self.keys))?;
-        writeln!(out, "  files       {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
+        writeln!(
+            out,
+            "  files       {} in {} chunks",
+            HumanBytes(self.size_bytes),
+            self.chunks
+        )?;
         if let Some(bits) = self.value_bits {
             writeln!(out, "  values      {bits} bits per key")?;
         }
         if let Some(against) = &self.against {
-            let Against { rows, checked, blank_or_malformed, removed, inputs, .. } = against;
+            let Against {
+                rows,
+                checked,
+                blank_or_malformed,
+                removed,
+                inputs,
+                ..
+            } = against;
             let [rows, checked] = [rows, checked].map(|n| HumanCount(*n));
             let [blank_or_malformed, removed] =
                 [blank_or_malformed, removed].map(|n| HumanCount(*n));
             writeln!(out, "  members     all {checked} ids of {rows} rows")?;
-            writeln!(out, "              {blank_or_malformed} unusable, {removed} removed since")?;
+            writeln!(
+                out,
+                "              {blank_or_malformed} unusable, {removed} removed since"
+            )?;
             if let Some(without_value) = against.without_value {
-                writeln!(out, "              {} without a value", HumanCount(without_value))?;
+                writeln!(
+                    out,
+                    "              {} without a value",
+                    HumanCount(without_value)
+                )?;
             }
             inputs.write_text(out, "  ")?;
         }
-        let MeasuredFpr { probes, false_positives, measured_fpr, low, high } = self.measured;
+        let MeasuredFpr {
+            probes,
+            false_positives,
+            measured_fpr,
+            low,
+            high,
+        } = self.measured;
         let positives = HumanCount(false_positives);
-        writeln!(out, "  measured    {measured_fpr:.3e} ({low:.3e} to {high:.3e}, 95 %)")?;
-        writeln!(out, "              {} of {} random keys", positives, HumanCount(probes))?;
-        let Self { expected_fpr, target_fpr, .. } = self;
-        writeln!(out, "  expected    {expected_fpr:.3e}, {target_fpr:.3e} requested")
+        writeln!(
+            out,
+            "  measured    {measured_fpr:.3e} ({low:.3e} to {high:.3e}, 95 %)"
+        )?;
+        writeln!(
+            out,
+            "              {} of {} random keys",
+            positives,
+            HumanCount(probes)
+        )?;
+        let Self {
+            expected_fpr,
+            target_fpr,
+            ..
+        } = self;
+        writeln!(
+            out,
+            "  expected    {expected_fpr:.3e}, {target_fpr:.3e} requested"
+        )
     }
 }

@@ -15,7 +15,9 @@ pub(super) fn read_blocks(
     pool: &Pool,
     mut send: impl FnMut(Block) -> bool,
 ) -> Result<(), InputError> {
-    let Source::Batches(batches) = source else { unreachable!("the layout is of batches") };
+    let Source::Batches(batches) = source else {
+        unreachable!("the layout is of batches")
+    };
     let name = source.name();
     let header = csv::ByteRecord::from(batches.header().to_vec());
     let columns = find_columns(&name, &header, columns)?;
@@ -30,7 +32,12 @@ pub(super) fn read_blocks(
                     None => Some(0),
                     Some(value) => value::parse(batch.text(value, row)),
                 };
-                cells.add(first_row + row as u64, number, batch.text(*column, row), value);
+                cells.add(
+                    first_row + row as u64,
+                    number,
+                    batch.text(*column, row),
+                    value,
+                );
                 if number == 0 {
                     cells.end_row();
                 }

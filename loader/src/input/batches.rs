@@ -31,7 +31,13 @@ impl Batches {
     pub fn new(header: Vec<String>) -> (SyncSender<Box<dyn Rows>>, Self) {
         let (sender, receiver) = sync_channel(WAITING_BATCHES);
         let receiver = Arc::new(Mutex::new(receiver));
-        (sender, Self { header: header.into(), receiver })
+        (
+            sender,
+            Self {
+                header: header.into(),
+                receiver,
+            },
+        )
     }
 
     pub(crate) fn header(&self) -> &[String] {
@@ -54,6 +60,8 @@ impl Eq for Batches {}
 
 impl fmt::Debug for Batches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batches").field("header", &self.header).finish_non_exhaustive()
+        f.debug_struct("Batches")
+            .field("header", &self.header)
+            .finish_non_exhaustive()
     }
 }

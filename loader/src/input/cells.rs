@@ -15,21 +15,39 @@ impl Cells {
     pub(super) fn new(pool: &Pool) -> Self {
         let mut bytes = pool.take(0);
         bytes.clear();
-        Self { bytes, values: Vec::new(), rows: 0 }
+        Self {
+            bytes,
+            values: Vec::new(),
+            rows: 0,
+        }
     }
 
     /// Adds a row's cell. A cell over the limit is truncated just beyond it, and so rejected later.
     pub(super) fn add(&mut self, line: u64, column: usize, cell: &[u8], value: Option<u8>) {
-        self.bytes.extend_from_slice(&cell[..cell.len().min(MAX_ROW_BYTES + 1)]);
-        self.values.push(Cell { line, column, end: self.bytes.len(), value, rejected: None });
+        self.bytes
+            .extend_from_slice(&cell[..cell.len().min(MAX_ROW_BYTES + 1)]);
+        self.values.push(Cell {
+            line,
+            column,
+            end: self.bytes.len(),
+            value,
+            rejected: None,
+        });
     }
 
     /// Adds a row without cells. A text with a hole begins there, so that the hole is not cut off.
     pub(super) fn add_bad_row(&mut self, line: u64, reason: Reason, text: &[u8]) {
         let text = &text[hole(text).unwrap_or(0)..];
-        self.bytes.extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
+        self.bytes
+            .extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
         let (end, rejected) = (self.bytes.len(), Some(reason));
-        self.values.push(Cell { line, column: 0, end, value: None, rejected });
+        self.values.push(Cell {
+            line,
+            column: 0,
+            end,
+            value: None,
+            rejected,
+        });
         self.end_row();
     }
 
@@ -45,7 +63,15 @@ impl Cells {
     /// Returns the block and starts another.
     pub(super) fn take_block(&mut self, source: usize, pool: &Pool) -> Block {
         let full = std::mem::replace(self, Self::new(pool));
-        let rows = Rows::Cells { values: full.values, rows: full.rows };
-        Block { source, len: full.bytes.len(), bytes: full.bytes, rows }
+        let rows = Rows::Cells {
+            values: full.values,
+            rows: full.rows,
+        };
+        Block {
+            source,
+            len: full.bytes.len(),
+            bytes: full.bytes,
+            rows,
+        }
     }
 }

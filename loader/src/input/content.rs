@@ -66,7 +66,10 @@ const MAGICS: [(&[u8], &str); 37] = [
     (b"SEQ\x06", "a Hadoop SequenceFile"),
     (b"RCF", "an RCFile"),
     (b"SQLite format 3\0", "an SQLite database"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel or Office file"),
+    (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "an old Excel or Office file",
+    ),
     (b"%PDF-", "a PDF file"),
     (b"\0\x05\x16\x07", "an AppleDouble file of macOS"),
     (b"\0\x05\x16\0", "an AppleSingle file of macOS"),
@@ -121,7 +124,9 @@ pub(super) fn is_packed(row: &[u8]) -> bool {
     let is_certain = |magic: &[u8]| magic.iter().any(|byte| is_control(byte) || *byte >= 0x80);
     Compression::of(row) != Compression::None
         || hole(row).is_some()
-        || MAGICS.iter().any(|(magic, _)| row.starts_with(magic) && is_certain(magic))
+        || MAGICS
+            .iter()
+            .any(|(magic, _)| row.starts_with(magic) && is_certain(magic))
 }
 
 /// Recognizes wide encodings and binary data by their zeros and control characters.
@@ -144,7 +149,10 @@ const fn is_control(byte: &u8) -> bool {
 /// Whether the text begins with a tag. No id begins with `<`, but a placeholder such as `<null>`
 /// may be the first row: a tag is closed somewhere.
 fn is_markup(head: &[u8]) -> bool {
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let text = head
+        .strip_prefix(b"\xef\xbb\xbf")
+        .unwrap_or(head)
+        .trim_ascii_start();
     match text {
         [b'<', b'!' | b'?', ..] => true,
         [b'<', letter, ..] if letter.is_ascii_alphabetic() => {
@@ -158,7 +166,9 @@ fn is_markup(head: &[u8]) -> bool {
 /// Whether a text without a meaning of its own could be an id, which no message may show.
 pub(super) fn could_be_id(name: &str) -> bool {
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
-    let hex = name.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b':'));
+    let hex = name
+        .bytes()
+        .all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b':'));
     // A base64 openid has 28 characters and may have no digit. Real column names are shorter.
     digits >= 4 || name.len() > 24 || hex && name.len() >= 12
 }
@@ -195,7 +205,10 @@ mod tests {
         let text = "8d3ebd36\n";
         let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let big_endian: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
-        let utf32: Vec<u8> = text.chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
+        let utf32: Vec<u8> = text
+            .chars()
+            .flat_map(|char| u32::from(char).to_le_bytes())
+            .collect();
         let mut state = 7_u32;
         let random: Vec<u8> = std::iter::repeat_with(|| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -238,7 +251,10 @@ mod tests {
             (b"\xff\xfea\0", "UTF-16"),
             (&random, "binary"),
         ] {
-            assert!(foreign(head).is_some_and(|found| found.contains(name)), "{name}");
+            assert!(
+                foreign(head).is_some_and(|found| found.contains(name)),
+                "{name}"
+            );
         }
     }
 }

@@ -48,11 +48,22 @@ pub(super) fn read_blocks(
     let name = input.name().to_owned();
     let (position, bad) = (RowPosition::default(), BadLines::default());
     let (to, delimiter) = ((&*name, source, columns), cells.delimiter);
-    let text = Escaped { inner: input, cells, follows_escape: false };
+    let text = Escaped {
+        inner: input,
+        cells,
+        follows_escape: false,
+    };
     let read = match skipped {
         None => {
             let mut rows = reader(text, delimiter, &position);
-            read_rows(&mut rows, (&position, delimiter), to, |_| Ok(()), pool, send)
+            read_rows(
+                &mut rows,
+                (&position, delimiter),
+                to,
+                |_| Ok(()),
+                pool,
+                send,
+            )
         }
         Some((skipped, max)) => {
             let lines = ClosedLines::new(text, &bad);
@@ -90,7 +101,11 @@ fn reader<R: Read>(inner: R, delimiter: u8, position: &RowPosition) -> csv::Read
         .terminator(csv::Terminator::Any(b'\n'))
         .flexible(true)
         .buffer_capacity(64 << 10)
-        .from_reader(Bounded { inner, position, last: b'\n' })
+        .from_reader(Bounded {
+            inner,
+            position,
+            last: b'\n',
+        })
 }
 
 enum ReadError {
@@ -118,9 +133,17 @@ fn read_rows<R: Read>(
     let value = value.map_or(Ok(Vec::new()), |value| {
         find_columns(name, &header, std::slice::from_ref(value)).map_err(ReadError::Input)
     })?;
-    let width = header.len() - header.iter().rev().take_while(|cell| cell.is_empty()).count();
+    let width = header.len()
+        - header
+            .iter()
+            .rev()
+            .take_while(|cell| cell.is_empty())
+            .count();
     // A blank cell is no name, though a header may end with a delimiter.
-    let names = header.iter().map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
+    let names = header
+        .iter()
+        .map(<[u8]>::trim_ascii)
+        .filter(|name| !name.is_empty());
     let names: HashSet<&[u8]> = names.collect();
     let mut record = csv::ByteRecord::new();
     let mut cells = Cells::new(pool);
@@ -137,7 +160,11 @@ fn read_rows<R: Read>(
             break;
         }
         // Counted back from the end of the row: the reader skips empty lines before it.
-        let inner = record.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
+        let inner = record
+            .as_slice()
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count() as u64;
         let line = reader.position().line().saturating_sub(1 + inner);
         if position.ended.get() {
             return Err(ReadError::Input(InputError::RowWithoutEnd {
@@ -157,7 +184,9 @@ fn read_rows<R: Read>(
         } else if inner > 0 && has_row_in_quotes(&record, width, delimiter) {
             add_bad_lines(&mut cells, line, Reason::OpenQuote, &record, delimiter);
         } else {
-            let value = value.first().map_or(Some(0), |index| value::parse(&record[*index]));
+            let value = value
+                .first()
+                .map_or(Some(0), |index| value::parse(&record[*index]));
             for (column, index) in indexes.iter().enumerate() {
                 cells.add(line, column, &record[*index], value);
             }
@@ -179,7 +208,9 @@ fn is_other_header(
     names: &HashSet<&[u8]>,
 ) -> bool {
     let cells = row.iter().map(name_in);
-    cells.clone().all(|cell| cell.is_empty() || names.contains(cell))
+    cells
+        .clone()
+        .all(|cell| cell.is_empty() || names.contains(cell))
         && !cells.eq(header.iter().map(<[u8]>::trim_ascii))
 }
 
@@ -187,8 +218,14 @@ fn is_other_header(
 /// cell.
 fn name_in(cell: &[u8]) -> &[u8] {
     let name = without_mark(cell);
-    let quoted = if name.len() < cell.len() { name.trim_ascii() } else { &[] };
-    let inner = quoted.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    let quoted = if name.len() < cell.len() {
+        name.trim_ascii()
+    } else {
+        &[]
+    };
+    let inner = quoted
+        .strip_prefix(b"\"")
+        .and_then(|rest| rest.strip_suffix(b"\""));
     inner.unwrap_or(name).trim_ascii()
 }
 
@@ -198,15 +235,20 @@ fn has_row_in_quotes(row: &csv::ByteRecord, width: usize, delimiter: u8) -> bool
     row.iter().enumerate().any(|(index, cell)| {
         let last = cell.iter().filter(|byte| **byte == b'\n').count();
         last > 0
-            && cell.split(|byte| *byte == b'\n').enumerate().any(|(number, line)| {
-                let is_divided = line.contains(&delimiter);
-                let before = if number == 0 { index } else { 0 };
-                let after = row.iter().skip(if number == last { index + 1 } else { row.len() });
-                let cells = line.split(|byte| *byte == delimiter).chain(after);
-                before + cells.clone().count() >= width
-                    && cells.skip(width - before).all(<[u8]>::is_empty)
-                    && (is_divided || width == 1)
-            })
+            && cell
+                .split(|byte| *byte == b'\n')
+                .enumerate()
+                .any(|(number, line)| {
+                    let is_divided = line.contains(&delimiter);
+                    let before = if number == 0 { index } else { 0 };
+                    let after = row
+                        .iter()
+                        .skip(if number == last { index + 1 } else { row.len() });
+                    let cells = line.split(|byte| *byte == delimiter).chain(after);
+                    before + cells.clone().count() >= width
+                        && cells.skip(width - before).all(<[u8]>::is_empty)
+                        && (is_divided || width == 1)
+                })
     })
 }
 
@@ -230,15 +272,18 @@ pub(super) fn find_columns(
     header: &csv::ByteRecord,
     columns: &[Column],
 ) -> Result<Vec<usize>, InputError> {
-    let names: Vec<_> =
-        header.iter().map(|cell| String::from_utf8_lossy(cell.trim_ascii())).collect();
+    let names: Vec<_> = header
+        .iter()
+        .map(|cell| String::from_utf8_lossy(cell.trim_ascii()))
+        .collect();
     let find = |column: &Column| {
         let mut found = (0..names.len()).filter(|index| names[*index] == column.name.as_str());
         match (found.next(), found.next()) {
             (Some(index), None) => Ok(index),
-            (Some(_), Some(_)) => {
-                Err(InputError::ColumnTwice { input: name.to_owned(), column: column.name.clone() })
-            }
+            (Some(_), Some(_)) => Err(InputError::ColumnTwice {
+                input: name.to_owned(),
+                column: column.name.clone(),
+            }),
             (None, _) => Err(InputError::Column {
                 input: name.to_owned(),
                 column: column.name.clone(),
@@ -256,8 +301,10 @@ pub(super) fn find_columns(
 pub(super) fn listed<N: AsRef<str>>(names: impl Iterator<Item = N>, count: usize) -> String {
     /// A table may have thousands of columns.
     const MAX_NAMES: usize = 50;
-    let mut listed: Vec<_> =
-        names.take(MAX_NAMES).map(|name| shown(name.as_ref()).escape_debug().to_string()).collect();
+    let mut listed: Vec<_> = names
+        .take(MAX_NAMES)
+        .map(|name| shown(name.as_ref()).escape_debug().to_string())
+        .collect();
     if count > MAX_NAMES {
         listed.push(format!("and {} more", count - MAX_NAMES));
     }
@@ -279,9 +326,15 @@ mod tests {
     #[test]
     fn list_of_names_is_one_short_line() {
         let listed = |names: &[&str]| listed(names.iter(), names.len());
-        assert_eq!(listed(&["id\tname", "a\nb", "设备"]), "id\\tname, a\\nb, 设备");
+        assert_eq!(
+            listed(&["id\tname", "a\nb", "设备"]),
+            "id\\tname, a\\nb, 设备"
+        );
         let names = listed(&["x"; 1000]);
-        assert!(names.len() < 200 && names.ends_with(", x, and 950 more"), "{names}");
+        assert!(
+            names.len() < 200 && names.ends_with(", x, and 950 more"),
+            "{names}"
+        );
     }
 
     #[test]

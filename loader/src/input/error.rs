@@ -19,11 +19,18 @@ pub(crate) enum InputError {
     )]
     Url { input: String, reason: &'static str },
     #[error("input {input}: could not fetch it after byte {offset}")]
-    Fetch { input: String, offset: u64, source: Box<StoreError> },
+    Fetch {
+        input: String,
+        offset: u64,
+        source: Box<StoreError>,
+    },
     #[error("input -: stdin can be read only once")]
     StdinTwice,
     #[error("input {input}: not a pattern")]
-    Pattern { input: String, source: glob::PatternError },
+    Pattern {
+        input: String,
+        source: glob::PatternError,
+    },
     #[error("input {input}: could not open it")]
     Open { input: String, source: io::Error },
     #[error("input {input}: is a directory; name its files, as in {input}/*")]
@@ -34,16 +41,29 @@ pub(crate) enum InputError {
     )]
     Foreign { input: String, found: &'static str },
     #[error("input {input}: could not read it after byte {offset}")]
-    Read { input: String, offset: u64, source: io::Error },
+    Read {
+        input: String,
+        offset: u64,
+        source: io::Error,
+    },
     #[error("input {input}: {encoding} data is cut short or corrupt after {offset} bytes of text")]
-    Corrupt { input: String, encoding: &'static str, offset: u64, source: io::Error },
+    Corrupt {
+        input: String,
+        encoding: &'static str,
+        offset: u64,
+        source: io::Error,
+    },
     #[error(
         "input {input}: zstd data needs a window of over 128 MiB; compress it with --long=27 at \
          most"
     )]
     Window { input: String },
     #[error("input {input}: has no column {column:?}; columns found: {found}")]
-    Column { input: String, column: String, found: String },
+    Column {
+        input: String,
+        column: String,
+        found: String,
+    },
     #[error("input {input}: has more than one column {column:?}")]
     ColumnTwice { input: String, column: String },
     #[error(
@@ -79,7 +99,11 @@ impl InputError {
     pub(super) fn open(input: &str, error: io::Error) -> Self {
         let input = input.to_owned();
         match store_error(error) {
-            Ok(source) => Self::Fetch { input, offset: 0, source },
+            Ok(source) => Self::Fetch {
+                input,
+                offset: 0,
+                source,
+            },
             Err(source) => Self::Open { input, source },
         }
     }
@@ -88,8 +112,16 @@ impl InputError {
     pub(super) fn read(input: &str, offset: u64, error: io::Error) -> Self {
         let input = input.to_owned();
         match store_error(error) {
-            Ok(source) => Self::Fetch { input, offset, source },
-            Err(source) => Self::Read { input, offset, source },
+            Ok(source) => Self::Fetch {
+                input,
+                offset,
+                source,
+            },
+            Err(source) => Self::Read {
+                input,
+                offset,
+                source,
+            },
         }
     }
 }

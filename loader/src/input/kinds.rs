@@ -47,10 +47,15 @@ impl FromStr for Kinds {
         }
         for kind in &kinds.0 {
             let ids = (0..SAMPLE_IDS).map(|index| Synth::new(*kind, 0).id(index));
-            let others: Vec<_> =
-                ids.map(|id| kinds.of(id.as_bytes())).filter(|found| found != kind).collect();
+            let others: Vec<_> = ids
+                .map(|id| kinds.of(id.as_bytes()))
+                .filter(|found| found != kind)
+                .collect();
             if others.len() as u64 * 2 > SAMPLE_IDS {
-                return Err(KindsError::Ambiguous { kind: *kind, by: others[0] });
+                return Err(KindsError::Ambiguous {
+                    kind: *kind,
+                    by: others[0],
+                });
             }
         }
         Ok(kinds)
@@ -74,7 +79,9 @@ impl Kinds {
     /// in another case; another declared kind if it looks like that.
     #[inline]
     pub(crate) fn of(&self, id: &[u8]) -> IdKind {
-        let [kind] = self.0[..] else { return self.by_form(trim(id)) };
+        let [kind] = self.0[..] else {
+            return self.by_form(trim(id));
+        };
         kind
     }
 
@@ -89,7 +96,9 @@ impl Kinds {
         let mut accepting = self.0.iter().filter(accepts);
         let canonical = accepting.clone().find(is_canonical);
         let first = *canonical.or_else(|| accepting.next()).unwrap_or(&self.0[0]);
-        lookalike(first, id).filter(|other| self.0.contains(other)).unwrap_or(first)
+        lookalike(first, id)
+            .filter(|other| self.0.contains(other))
+            .unwrap_or(first)
     }
 }
 
@@ -100,7 +109,13 @@ mod tests {
     #[test]
     fn ids_of_a_mixed_list_are_told_apart() {
         let kinds: Kinds = "idfa,imei,md5,mac,oaid".parse().unwrap();
-        for kind in [IdKind::Idfa, IdKind::Imei, IdKind::Oaid, IdKind::Md5, IdKind::Mac] {
+        for kind in [
+            IdKind::Idfa,
+            IdKind::Imei,
+            IdKind::Oaid,
+            IdKind::Md5,
+            IdKind::Mac,
+        ] {
             let synth = Synth::new(kind, 1);
             for index in 0..1000 {
                 let id = synth.id(index);
@@ -109,7 +124,10 @@ mod tests {
         }
         // An IDFA in lower case, where no other kind accepts it.
         let kinds: Kinds = "idfa,imei".parse().unwrap();
-        assert_eq!(kinds.of(b"fe699f7e-9d6d-445d-8486-7f19c69c37bc"), IdKind::Idfa);
+        assert_eq!(
+            kinds.of(b"fe699f7e-9d6d-445d-8486-7f19c69c37bc"),
+            IdKind::Idfa
+        );
     }
 
     #[test]
@@ -125,13 +143,25 @@ mod tests {
             let error = text.parse::<Kinds>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("ids of kind {kind} would be read as {by}")));
         }
-        assert!(matches!("idfa,sha1".parse::<Kinds>(), Err(KindsError::Sha1WithOthers)));
+        assert!(matches!(
+            "idfa,sha1".parse::<Kinds>(),
+            Err(KindsError::Sha1WithOthers)
+        ));
         for unknown in ["", "md5,", "imei,imsi", "md5|oaid"] {
-            assert!(matches!(unknown.parse::<Kinds>(), Err(KindsError::Unknown(_))), "{unknown}");
+            assert!(
+                matches!(unknown.parse::<Kinds>(), Err(KindsError::Unknown(_))),
+                "{unknown}"
+            );
         }
-        for accepted in
-            ["md5", "sha1", "md5,oaid", "oaid,md5", "idfa,gaid", "imei,android_id", "imei,oaid"]
-        {
+        for accepted in [
+            "md5",
+            "sha1",
+            "md5,oaid",
+            "oaid,md5",
+            "idfa,gaid",
+            "imei,android_id",
+            "imei,oaid",
+        ] {
             accepted.parse::<Kinds>().unwrap();
         }
     }

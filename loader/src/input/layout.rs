@@ -35,7 +35,11 @@ pub(crate) enum Layout {
     /// One id per line.
     Lines { kinds: Kinds },
     /// A header row, then rows of cells.
-    Csv { columns: Vec<Column>, cells: CellSyntax, bad_rows: BadRows },
+    Csv {
+        columns: Vec<Column>,
+        cells: CellSyntax,
+        bad_rows: BadRows,
+    },
     /// One JSON object per line.
     Ndjson { columns: Vec<Column> },
     /// Columns in row groups.

@@ -25,7 +25,12 @@ pub(super) fn read_blocks(
         let count = reader.read(&mut bytes[filled..])?;
         if count == 0 {
             if filled > 0 {
-                send(Block { source, bytes, len: filled, rows: Rows::Lines { first: first_row } });
+                send(Block {
+                    source,
+                    bytes,
+                    len: filled,
+                    rows: Rows::Lines { first: first_row },
+                });
             }
             return Ok(());
         }
@@ -50,8 +55,12 @@ pub(super) fn read_blocks(
                 next[..rest.len()].copy_from_slice(rest);
                 filled = rest.len();
                 let rows = memchr::memchr_iter(b'\n', &bytes[..=last]).count() as u64;
-                let block =
-                    Block { source, bytes, len: last + 1, rows: Rows::Lines { first: first_row } };
+                let block = Block {
+                    source,
+                    bytes,
+                    len: last + 1,
+                    rows: Rows::Lines { first: first_row },
+                };
                 if !send(block) {
                     return Ok(());
                 }
@@ -118,7 +127,9 @@ mod tests {
     fn rows_of(text: &[u8], step: usize) -> Vec<(u64, Vec<u8>)> {
         let mut rows = Vec::new();
         read_blocks(&mut SlowReader(text, step), 0, &Pool::default(), |block| {
-            let Rows::Lines { first } = block.rows else { panic!("expected lines") };
+            let Rows::Lines { first } = block.rows else {
+                panic!("expected lines")
+            };
             assert!(block.bytes.len() <= BLOCK_BYTES);
             rows.extend((first..).zip(lines(&block.bytes[..block.len]).map(<[u8]>::to_vec)));
             true
@@ -154,7 +165,10 @@ mod tests {
         text.extend_from_slice(b"\nafter\n");
         for step in [4096, 1 << 30] {
             let rows = rows_of(&text, step);
-            let lengths: Vec<_> = rows.iter().map(|(number, line)| (*number, line.len())).collect();
+            let lengths: Vec<_> = rows
+                .iter()
+                .map(|(number, line)| (*number, line.len()))
+                .collect();
             assert_eq!(lengths.len(), 3, "{lengths:?}");
             assert!(lengths[1].1 > MAX_ROW_BYTES);
             assert_eq!(rows[2], (3, b"after".to_vec()));

@@ -53,7 +53,8 @@ mod tests {
         for kind in IdKind::ALL {
             let ids = (0..1000).map(|index| Synth::new(kind, 7).id(index));
             assert_eq!(
-                ids.filter(|id| lookalike(kind, id.as_bytes()).is_some()).count(),
+                ids.filter(|id| lookalike(kind, id.as_bytes()).is_some())
+                    .count(),
                 0,
                 "{kind}"
             );
@@ -64,11 +65,18 @@ mod tests {
     fn ids_of_the_other_kind_are_found() {
         for (kind, other) in LOOKALIKES {
             let ids = (0..1000).map(|index| Synth::new(other, 7).id(index));
-            let ids =
-                ids.map(|id| if kind == IdKind::AndroidId { id.replace(':', "") } else { id });
+            let ids = ids.map(|id| {
+                if kind == IdKind::AndroidId {
+                    id.replace(':', "")
+                } else {
+                    id
+                }
+            });
             let accepted: Vec<_> = ids.filter(|id| kind.has_shape(id.as_bytes())).collect();
             assert_eq!(accepted.len(), 1000, "{kind} {other}");
-            let found = accepted.iter().filter(|id| lookalike(kind, id.as_bytes()) == Some(other));
+            let found = accepted
+                .iter()
+                .filter(|id| lookalike(kind, id.as_bytes()) == Some(other));
             assert!(found.count() * 2 > accepted.len(), "{kind} {other}");
         }
     }

@@ -61,10 +61,18 @@ impl Members {
 
     fn add(&mut self, path: &[String], column: usize) {
         let [name, rest @ ..] = path else { return };
-        let known = self.0.iter().position(|member| member.name == *name).unwrap_or_else(|| {
-            self.0.push(Member { name: name.clone(), columns: Vec::new(), inner: Self::default() });
-            self.0.len() - 1
-        });
+        let known = self
+            .0
+            .iter()
+            .position(|member| member.name == *name)
+            .unwrap_or_else(|| {
+                self.0.push(Member {
+                    name: name.clone(),
+                    columns: Vec::new(),
+                    inner: Self::default(),
+                });
+                self.0.len() - 1
+            });
         match rest {
             [] => self.0[known].columns.push(column),
             rest => self.0[known].inner.add(rest, column),
@@ -79,15 +87,21 @@ impl Members {
     ) -> Result<(), NotAnObject> {
         found.iter_mut().for_each(|found| *found = RowValue::Absent);
         let mut json = serde_json::Deserializer::from_slice(row);
-        json.deserialize_map(SelectedMembers { members: self, found })
-            .and_then(|()| json.end())
-            .map_err(|_| NotAnObject)
+        json.deserialize_map(SelectedMembers {
+            members: self,
+            found,
+        })
+        .and_then(|()| json.end())
+        .map_err(|_| NotAnObject)
     }
 
     /// Sets all columns, also those of an earlier member of the same name.
     fn fill<'a>(&self, found: &mut [RowValue<'a>], value: &RowValue<'a>) {
         for member in &self.0 {
-            member.columns.iter().for_each(|column| found[*column] = value.clone());
+            member
+                .columns
+                .iter()
+                .for_each(|column| found[*column] = value.clone());
             member.inner.fill(found, value);
         }
     }
@@ -109,9 +123,10 @@ impl<'a> Visitor<'a> for SelectedMembers<'_, '_, 'a> {
     fn visit_map<A: MapAccess<'a>>(self, mut object: A) -> Result<(), A::Error> {
         while let Some(member) = object.next_key_seed(Name(self.members))? {
             match member {
-                Some(member) => {
-                    object.next_value_seed(MemberValue { member, found: self.found })?
-                }
+                Some(member) => object.next_value_seed(MemberValue {
+                    member,
+                    found: self.found,
+                })?,
                 None => drop(object.next_value::<IgnoredAny>()?),
             }
         }
@@ -224,8 +239,15 @@ impl<'a> Visitor<'a> for MemberValue<'_, '_, 'a> {
 
     fn visit_map<A: MapAccess<'a>>(self, object: A) -> Result<(), A::Error> {
         self.member.inner.fill(self.found, &RowValue::Absent);
-        self.member.columns.iter().for_each(|column| self.found[*column] = RowValue::NotAnId);
-        SelectedMembers { members: &self.member.inner, found: self.found }.visit_map(object)
+        self.member
+            .columns
+            .iter()
+            .for_each(|column| self.found[*column] = RowValue::NotAnId);
+        SelectedMembers {
+            members: &self.member.inner,
+            found: self.found,
+        }
+        .visit_map(object)
     }
 }
 
@@ -237,11 +259,15 @@ mod tests {
     use super::*;
 
     fn find<'a>(columns: &[&str], row: &'a str) -> Result<Vec<RowValue<'a>>, NotAnObject> {
-        let column =
-            |name: &&str| Column { name: (*name).to_owned(), kinds: IdKind::Openid.into() };
+        let column = |name: &&str| Column {
+            name: (*name).to_owned(),
+            kinds: IdKind::Openid.into(),
+        };
         let columns: Vec<_> = columns.iter().map(column).collect();
         let mut found = vec![NotAnId; columns.len()];
-        Members::new(&columns).find(row.as_bytes(), &mut found).map(|()| found)
+        Members::new(&columns)
+            .find(row.as_bytes(), &mut found)
+            .map(|()| found)
     }
 
     fn text(text: &str) -> RowValue<'_> {
@@ -256,15 +282,33 @@ mod tests {
                 r#"{"a":"1","b":{"c":"2"},"b.c":"3"}"#,
                 [text("1"), text("2"), text("3"), NotAnId, text("1")],
             ),
-            (r#" { "b" : "x" } "#, [Absent, NotAnId, Absent, text("x"), Absent]),
+            (
+                r#" { "b" : "x" } "#,
+                [Absent, NotAnId, Absent, text("x"), Absent],
+            ),
             (r#"{"a":null,"b":null}"#, [Null, Absent, Absent, Null, Null]),
-            (r#"{"a":-7,"b":[{"c":1}]}"#, [Integer(-7), List(1), Absent, List(1), Integer(-7)]),
-            (r#"{"b":[{},{}],"b":null}"#, [Absent, Absent, Absent, Null, Absent]),
+            (
+                r#"{"a":-7,"b":[{"c":1}]}"#,
+                [Integer(-7), List(1), Absent, List(1), Integer(-7)],
+            ),
+            (
+                r#"{"b":[{},{}],"b":null}"#,
+                [Absent, Absent, Absent, Null, Absent],
+            ),
             (
                 r#"{"a":18446744073709551615}"#,
-                [Integer(u64::MAX.into()), Absent, Absent, Absent, Integer(u64::MAX.into())],
+                [
+                    Integer(u64::MAX.into()),
+                    Absent,
+                    Absent,
+                    Absent,
+                    Integer(u64::MAX.into()),
+                ],
             ),
-            (r#"{"a":1e3,"b":true}"#, [NotAnId, NotAnId, Absent, NotAnId, NotAnId]),
+            (
+                r#"{"a":1e3,"b":true}"#,
+                [NotAnId, NotAnId, Absent, NotAnId, NotAnId],
+            ),
             (
                 r#"{"a":"q\"A\n","x":{"a":"no","y":[[1,{}]]}}"#,
                 [text("q\"A\n"), Absent, Absent, Absent, text("q\"A\n")],
@@ -274,8 +318,14 @@ mod tests {
                 r#"{"a":"1","a":"2","b":{"c":"1"},"b":{}}"#,
                 [text("2"), Absent, Absent, NotAnId, text("2")],
             ),
-            (r#"{"b":{"c":"1"},"b":"2"}"#, [Absent, NotAnId, Absent, text("2"), Absent]),
-            (r#"{"b":"2","b":{"c":"1"}}"#, [Absent, text("1"), Absent, NotAnId, Absent]),
+            (
+                r#"{"b":{"c":"1"},"b":"2"}"#,
+                [Absent, NotAnId, Absent, text("2"), Absent],
+            ),
+            (
+                r#"{"b":"2","b":{"c":"1"}}"#,
+                [Absent, text("1"), Absent, NotAnId, Absent],
+            ),
             ("{}", [Absent, Absent, Absent, Absent, Absent]),
         ] {
             assert_eq!(find(&columns, row), Ok(expected.to_vec()), "{row}");
@@ -301,9 +351,14 @@ mod tests {
             assert_eq!(find(&["a"], row), Err(NotAnObject), "{row:?}");
         }
         let mut found = vec![Absent];
-        let members =
-            Members::new(&[Column { name: "a".to_owned(), kinds: IdKind::Openid.into() }]);
-        assert_eq!(members.find(b"{\"a\":\"\xff\"}", &mut found), Err(NotAnObject));
+        let members = Members::new(&[Column {
+            name: "a".to_owned(),
+            kinds: IdKind::Openid.into(),
+        }]);
+        assert_eq!(
+            members.find(b"{\"a\":\"\xff\"}", &mut found),
+            Err(NotAnObject)
+        );
         // Skipped values may nest as deep as the row allows.
         let deep = |open: &str, close: &str| {
             format!("{{\"x\":{}1{}}}", open.repeat(12_000), close.repeat(12_000))

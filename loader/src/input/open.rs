@@ -66,22 +66,32 @@ impl Source {
         match self {
             Self::Stdin | Self::Batches(_) => Ok(None),
             Self::File(path) => {
-                let failed = |source| InputError::Open { input: self.name(), source };
+                let failed = |source| InputError::Open {
+                    input: self.name(),
+                    source,
+                };
                 let facts = std::fs::metadata(path).map_err(failed)?;
                 if !facts.is_file() {
                     return Ok(None);
                 }
-                let modified =
-                    facts.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                let modified = facts
+                    .modified()
+                    .ok()
+                    .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 let modified = modified.unwrap_or_default();
                 let (seconds, nanoseconds) = (modified.as_secs(), modified.subsec_nanos());
-                Ok(Some(format!("{} bytes, modified at {seconds}.{nanoseconds:09}", facts.len())))
+                Ok(Some(format!(
+                    "{} bytes, modified at {seconds}.{nanoseconds:09}",
+                    facts.len()
+                )))
             }
             Self::Remote(url) => {
                 let found =
                     Remote::open(url).map_err(|error| InputError::open(&self.name(), error))?;
                 let size = found.size_bytes();
-                Ok(found.version().map(|version| format!("{size} bytes, version {version}")))
+                Ok(found
+                    .version()
+                    .map(|version| format!("{size} bytes, version {version}")))
             }
         }
     }
@@ -113,7 +123,11 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
         let Some(pattern) = pattern else {
             // Ids have 12 characters or more.
             let is_name = shown.len() < 12 || shown.contains(['/', '.']) || !could_be_id(&shown);
-            let input = if is_name { shown } else { "(hidden: looks like an id)".to_owned() };
+            let input = if is_name {
+                shown
+            } else {
+                "(hidden: looks like an id)".to_owned()
+            };
             return Err(InputError::Missing { input });
         };
         let before = sources.len();
@@ -126,7 +140,9 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
                 // `**` matches the files in it too.
                 true if pattern.contains("**") => {}
                 true => {
-                    return Err(InputError::Directory { input: found.display().to_string() });
+                    return Err(InputError::Directory {
+                        input: found.display().to_string(),
+                    });
                 }
             }
         }
@@ -139,11 +155,16 @@ pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
 
 /// Source of a URL: one object, or a local file.
 fn of_url(url: &str) -> Result<Source, InputError> {
-    if let Some(path) = url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
+    if let Some(path) = url
+        .strip_prefix("file://")
+        .filter(|path| path.starts_with('/'))
+    {
         let path = PathBuf::from(path);
         return match path.exists() {
             true => Ok(Source::File(path)),
-            false => Err(InputError::Missing { input: url.to_owned() }),
+            false => Err(InputError::Missing {
+                input: url.to_owned(),
+            }),
         };
     }
     match Object::check_url(url) {
@@ -187,15 +208,19 @@ impl Opened {
         bytes: &Arc<Bytes>,
     ) -> Result<Self, InputError> {
         let name = source.name();
-        let reader = CountedReader { inner: open(source)?, bytes: Arc::clone(bytes) };
+        let reader = CountedReader {
+            inner: open(source)?,
+            bytes: Arc::clone(bytes),
+        };
         let failed = |error| InputError::open(&name, error);
         let (magic, whole) = peek(reader, 4).map_err(failed)?;
         let compression = Compression::of(&magic);
         let reader: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(whole),
-            Compression::Gzip => {
-                Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_AHEAD_BYTES, whole)))
-            }
+            Compression::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(
+                READ_AHEAD_BYTES,
+                whole,
+            ))),
             Compression::Zstd => {
                 let mut decoder = zstd::Decoder::new(whole).map_err(failed)?;
                 decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed)?;
@@ -203,11 +228,20 @@ impl Opened {
             }
         };
         let line_ends = (ends == Ends::Converted).then(LineEnds::default);
-        let mut opened = Self { name, reader, compression, text_bytes: 0, line_ends };
+        let mut opened = Self {
+            name,
+            reader,
+            compression,
+            text_bytes: 0,
+            line_ends,
+        };
         let reader = std::mem::replace(&mut opened.reader, Box::new(io::empty()));
         let (head, whole) = peek(reader, HEAD_BYTES).map_err(|error| opened.failed(error))?;
         if let Some(found) = foreign(&head) {
-            return Err(InputError::Foreign { input: opened.name, found });
+            return Err(InputError::Foreign {
+                input: opened.name,
+                found,
+            });
         }
         opened.reader = Box::new(whole);
         Ok(opened)
@@ -222,36 +256,54 @@ impl Opened {
     pub(crate) fn failed(&self, source: io::Error) -> InputError {
         let (input, offset) = (self.name.clone(), self.text_bytes);
         match (self.compression, store_error(source)) {
-            (_, Ok(source)) => InputError::Fetch { input, offset, source },
-            (Compression::None, Err(source)) => InputError::Read { input, offset, source },
+            (_, Ok(source)) => InputError::Fetch {
+                input,
+                offset,
+                source,
+            },
+            (Compression::None, Err(source)) => InputError::Read {
+                input,
+                offset,
+                source,
+            },
             // zstd's own text: its error code is lost in an `io::Error`.
             (Compression::Zstd, Err(source))
                 if source.to_string().contains("requires too much memory") =>
             {
                 InputError::Window { input }
             }
-            (compression, Err(source)) => {
-                InputError::Corrupt { input, encoding: compression.as_str(), offset, source }
-            }
+            (compression, Err(source)) => InputError::Corrupt {
+                input,
+                encoding: compression.as_str(),
+                offset,
+                source,
+            },
         }
     }
 }
 
 fn open(source: &Source) -> Result<Box<dyn Read + Send>, InputError> {
-    let failed = |error| InputError::Open { input: source.name(), source: error };
+    let failed = |error| InputError::Open {
+        input: source.name(),
+        source: error,
+    };
     match source {
         Source::Stdin => Ok(Box::new(io::stdin())),
         Source::Batches(_) => unreachable!("their layout is read without opening them"),
         Source::File(path) => {
             let file = File::open(path).map_err(failed)?;
             if file.metadata().map_err(failed)?.is_dir() {
-                return Err(InputError::Directory { input: source.name() });
+                return Err(InputError::Directory {
+                    input: source.name(),
+                });
             }
             Ok(Box::new(file))
         }
         Source::Remote(url) => {
             let found = Remote::open(url);
-            Ok(Box::new(found.map_err(|error| InputError::open(&source.name(), error))?))
+            Ok(Box::new(found.map_err(|error| {
+                InputError::open(&source.name(), error)
+            })?))
         }
     }
 }
@@ -270,7 +322,9 @@ impl Read for Opened {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(count) => {
                     self.text_bytes += count as u64;
-                    let Some(ends) = self.line_ends.as_mut() else { return Ok(count) };
+                    let Some(ends) = self.line_ends.as_mut() else {
+                        return Ok(count);
+                    };
                     let length = ends.convert(&mut buffer[..count]);
                     // A read of nothing but the LF of a CRLF is not the end.
                     if length > 0 || count == 0 {
@@ -295,9 +349,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let in_gbk = folder.path().join(OsStr::from_bytes(b"\xc9\xe8\xb1\xb8"));
         let dotted = folder.path().join(OsStr::from_bytes(b".\xc9.txt"));
-        let files = [&in_gbk.with_extension("txt"), &in_gbk.join("a.txt"), &dotted];
+        let files = [
+            &in_gbk.with_extension("txt"),
+            &in_gbk.join("a.txt"),
+            &dotted,
+        ];
         std::fs::create_dir(&in_gbk).unwrap();
-        files.iter().for_each(|file| std::fs::write(file, "").unwrap());
+        files
+            .iter()
+            .for_each(|file| std::fs::write(file, "").unwrap());
         for (pattern, expected) in [
             ("*.txt", &files[..1]),
             ("*/a.txt", &files[1..2]),
@@ -305,8 +365,10 @@ mod tests {
             (".*.txt", &files[2..]),
         ] {
             let sources = expand(&[folder.path().join(pattern).into()]).unwrap();
-            let expected: Vec<_> =
-                expected.iter().map(|file| Source::File((*file).clone())).collect();
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|file| Source::File((*file).clone()))
+                .collect();
             assert_eq!(sources, expected, "{pattern}");
         }
         let sources = expand(&[folder.path().join("**/*.txt").into()]).unwrap();
@@ -322,7 +384,10 @@ mod tests {
         }
         let expanded = |name: &str| -> Vec<String> {
             let sources = expand(&[folder.path().join(name).into()]).unwrap();
-            sources.iter().map(|s| s.name().rsplit('/').next().unwrap().to_owned()).collect()
+            sources
+                .iter()
+                .map(|s| s.name().rsplit('/').next().unwrap().to_owned())
+                .collect()
         };
         assert_eq!(expanded("a[1].txt"), ["a[1].txt"]);
         assert_eq!(expanded("[ab].txt"), ["a.txt", "b.txt"]);
@@ -330,24 +395,43 @@ mod tests {
         assert_eq!(expanded(".*.txt"), ["._b.txt", ".a.txt"]);
         std::fs::create_dir(folder.path().join("c.txt")).unwrap();
         std::fs::write(folder.path().join("c.txt/d.txt"), "").unwrap();
-        assert_eq!(expanded("**/*.txt"), ["a.txt", "a1.txt", "a[1].txt", "b.txt", "d.txt"]);
+        assert_eq!(
+            expanded("**/*.txt"),
+            ["a.txt", "a1.txt", "a[1].txt", "b.txt", "d.txt"]
+        );
         assert_eq!(expanded("a*.txt").len(), 3);
         assert_eq!(expanded("**/**/d.txt"), ["d.txt"]);
         assert_eq!(expanded("*/../b?txt"), ["b.txt"]);
-        let refused = expand(&[folder.path().join("*.txt").into()]).unwrap_err().to_string();
+        let refused = expand(&[folder.path().join("*.txt").into()])
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("c.txt"), "{refused}");
-        assert!(matches!(expand(&["nothing-*".into()]), Err(InputError::Missing { .. })));
-        assert!(matches!(expand(&["-".into(), "-".into()]), Err(InputError::StdinTwice)));
+        assert!(matches!(
+            expand(&["nothing-*".into()]),
+            Err(InputError::Missing { .. })
+        ));
+        assert!(matches!(
+            expand(&["-".into(), "-".into()]),
+            Err(InputError::StdinTwice)
+        ));
         let url = "https://host/dump".to_owned();
-        assert_eq!(expand(&[url.clone().into()]).unwrap(), [Source::Remote(url)]);
-        assert!(matches!(expand(&["file:///nothing".into()]), Err(InputError::Missing { .. })));
+        assert_eq!(
+            expand(&[url.clone().into()]).unwrap(),
+            [Source::Remote(url)]
+        );
+        assert!(matches!(
+            expand(&["file:///nothing".into()]),
+            Err(InputError::Missing { .. })
+        ));
         for (url, shown) in [
             ("https://me:hush@host/dump", "https://…@host/dump"),
             ("https://host/dump?sig=hush", "https://host/dump?…"),
             ("s3://ads/*.gz", "s3://ads/*.gz"),
             ("ftp://host/dump", "ftp://host/dump"),
         ] {
-            let Err(InputError::Url { input, .. }) = expand(&[url.into()]) else { panic!("{url}") };
+            let Err(InputError::Url { input, .. }) = expand(&[url.into()]) else {
+                panic!("{url}")
+            };
             assert_eq!(input, shown);
         }
     }

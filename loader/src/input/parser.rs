@@ -127,7 +127,11 @@ impl<'a> Parser<'a> {
                 let mut row = *first;
                 for line in lines::lines(bytes) {
                     let line = without_mark(line);
-                    let position = Position { source: block.source, line: row, column: None };
+                    let position = Position {
+                        source: block.source,
+                        line: row,
+                        column: None,
+                    };
                     self.value(&mut pending, position, kinds, (line, Some(0)));
                     row += 1;
                 }
@@ -153,8 +157,11 @@ impl<'a> Parser<'a> {
                     let text = &bytes[start..value.end];
                     start = value.end;
                     let column = &columns[value.column];
-                    let origin =
-                        |column| Position { source: block.source, line: value.line, column };
+                    let origin = |column| Position {
+                        source: block.source,
+                        line: value.line,
+                        column,
+                    };
                     let position = origin(Some(value.column));
                     match value.rejected {
                         None => {
@@ -190,10 +197,18 @@ impl<'a> Parser<'a> {
         self.counts.rows += 1;
         let reason = match line.len() > MAX_ROW_BYTES {
             true => Some(Reason::TooLong),
-            false => self.members.find(line, found).err().map(|_| Reason::Malformed),
+            false => self
+                .members
+                .find(line, found)
+                .err()
+                .map(|_| Reason::Malformed),
         };
         if let Some(reason) = reason {
-            let position = Position { source, line: row, column: None };
+            let position = Position {
+                source,
+                line: row,
+                column: None,
+            };
             for _ in 0..ndjson::elements(line) {
                 self.counts.values += 1;
                 self.reject_now(pending, position, reason, line);
@@ -210,7 +225,11 @@ impl<'a> Parser<'a> {
             Some(_) => None,
         };
         for (index, column) in columns.iter().enumerate() {
-            let position = Position { source, line: row, column: Some(index) };
+            let position = Position {
+                source,
+                line: row,
+                column: Some(index),
+            };
             match &found[index] {
                 RowValue::Text(Cow::Borrowed(text)) => {
                     self.value(pending, position, &column.kinds, (text.as_bytes(), value));
@@ -263,7 +282,12 @@ impl<'a> Parser<'a> {
             let Some(value) = value else {
                 // Rare: the same by the batch, which finds out whether the id is usable.
                 self.batch.push(&self.input.keys, kind, case, text);
-                pending.push(PendingValue { position, kind, text, value });
+                pending.push(PendingValue {
+                    position,
+                    kind,
+                    text,
+                    value,
+                });
                 return self.finish(pending);
             };
             return match self.input.keys.keys(kind, case, text, &mut self.keys) {
@@ -277,7 +301,12 @@ impl<'a> Parser<'a> {
             };
         }
         self.batch.push(&self.input.keys, kind, case, text);
-        pending.push(PendingValue { position, kind, text, value });
+        pending.push(PendingValue {
+            position,
+            kind,
+            text,
+            value,
+        });
         if pending.len() == KeyBatch::USUAL_LEN {
             self.finish(pending);
         }
@@ -316,8 +345,14 @@ impl<'a> Parser<'a> {
         let (mut batch, mut keys) = (take(&mut self.batch), take(&mut self.keys));
         let (begin, mut has_rejected) = (keys.len(), false);
         batch.finish(&self.input.keys, &mut keys, |result| {
-            let PendingValue { position, kind, text, value } =
-                values.next().expect("the batch has as many ids as values are pending");
+            let PendingValue {
+                position,
+                kind,
+                text,
+                value,
+            } = values
+                .next()
+                .expect("the batch has as many ids as values are pending");
             match (result, value) {
                 (Ok(()), Some(value)) => {
                     self.counts.accept(kind, position.column, text);
@@ -353,7 +388,11 @@ impl<'a> Parser<'a> {
         self.counts.reject(reason, position.column, text);
         // Exports may have millions of blank values, which are no mistakes.
         if self.rejects.is_some() && reason != Reason::Blank {
-            let Position { source, line, column } = position;
+            let Position {
+                source,
+                line,
+                column,
+            } = position;
             let column = column.map(|index| &*self.input.layout.columns()[index].name);
             let row = (&*self.names[source], line, column);
             rejects::append_row(&mut self.rejected, row, reason, text);

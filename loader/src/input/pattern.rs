@@ -18,8 +18,10 @@ pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
         None => ("", pattern),
     };
     let parts: Result<Vec<_>, _> = rest.split('/').map(Pattern::new).collect();
-    let parts =
-        parts.map_err(|source| InputError::Pattern { input: pattern.to_owned(), source })?;
+    let parts = parts.map_err(|source| InputError::Pattern {
+        input: pattern.to_owned(),
+        source,
+    })?;
     let mut found = Vec::new();
     add_matches(Path::new(root), &parts, &mut found)?;
     found.sort_unstable();
@@ -35,7 +37,10 @@ fn add_matches(
 ) -> Result<(), InputError> {
     let failed = |path: &Path, source: io::Error| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
-        _ => Err(InputError::Open { input: path.display().to_string(), source }),
+        _ => Err(InputError::Open {
+            input: path.display().to_string(),
+            source,
+        }),
     };
     let [part, rest @ ..] = parts else {
         found.push(folder.to_owned());
@@ -52,7 +57,11 @@ fn add_matches(
     if is_recursive {
         add_matches(folder, rest, found)?;
     }
-    let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let listed = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
     let entries = match listed.read_dir() {
         Ok(entries) => entries,
         Err(error) => return failed(listed, error),
@@ -82,5 +91,7 @@ pub(super) fn is_hidden(found: &Path, pattern: &str) -> bool {
         Component::Normal(name) => Some(name.to_string_lossy()),
         _ => None,
     });
-    names.filter(|name| name.starts_with('.')).any(|name| !is_named(&name))
+    names
+        .filter(|name| name.starts_with('.'))
+        .any(|name| !is_named(&name))
 }

@@ -47,12 +47,17 @@ pub(crate) fn read_rest<S: KeySink>(
     progress: &Progress,
 ) -> Result<InputCounts, InputError> {
     let pool = Pool::default();
-    let before = ended.values().map(|counts| counts.of(Reason::OpenQuote)).sum();
+    let before = ended
+        .values()
+        .map(|counts| counts.of(Reason::OpenQuote))
+        .sum();
     let (next_source, skipped) = (AtomicUsize::new(0), AtomicU64::new(before));
     let (sender, receiver) = mpsc::sync_channel(sinks.len() * 2);
     // Owned by the parsers alone: if all of them panic, sending fails and the readers end.
     let blocks = Arc::new(Mutex::new(receiver));
-    let rest = (0..).zip(&input.sources).filter(|(index, _)| !ended.contains_key(index));
+    let rest = (0..)
+        .zip(&input.sources)
+        .filter(|(index, _)| !ended.contains_key(index));
     expect(progress, rest.map(|(_, source)| source));
     let readers = input.sources.len().min(MAX_READERS).min(sinks.len());
     std::thread::scope(|scope| {
@@ -78,11 +83,15 @@ pub(crate) fn read_rest<S: KeySink>(
         drop(blocks);
         let mut counts = InputCounts::new(input.sources.len());
         for parser in parsers {
-            let counted = parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let counted = parser
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             counts.add(&counted);
         }
         for reader in readers {
-            reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            reader
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         progress.check()?;
         if !input.is_part {
@@ -110,9 +119,10 @@ fn check_members(input: &Input, counts: &Counts) -> Result<(), InputError> {
         Some(_) if objects == 0 && counts.rows > 0 => {
             Err(InputError::NoObject { rows: counts.rows })
         }
-        Some(column) if counts.rows > 0 => {
-            Err(InputError::NoMember { column: column.to_owned(), rows: counts.rows })
-        }
+        Some(column) if counts.rows > 0 => Err(InputError::NoMember {
+            column: column.to_owned(),
+            rows: counts.rows,
+        }),
         _ => Ok(()),
     }
 }
@@ -127,7 +137,10 @@ pub(crate) fn absent_members<'i>(
         _ => [].iter().chain(&None),
     };
     let seen = counts.seen.iter().copied().chain(std::iter::repeat(false));
-    columns.zip(seen).filter(|(_, seen)| !seen).map(|(column, _)| &*column.name)
+    columns
+        .zip(seen)
+        .filter(|(_, seen)| !seen)
+        .map(|(column, _)| &*column.name)
 }
 
 /// Reads sources until none is left. An error stops the other readers too.
@@ -141,7 +154,9 @@ fn read_sources(
     let bytes = progress.bytes();
     loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
-        let Some(source) = input.sources.get(index) else { return Ok(()) };
+        let Some(source) = input.sources.get(index) else {
+            return Ok(());
+        };
         if ended.contains_key(&index) {
             continue;
         }
@@ -158,16 +173,18 @@ fn read_sources(
                         .map_err(|error| opened.failed(error))
                 })
             }
-            Layout::Csv { columns, cells, bad_rows } => {
-                Opened::open(source, Ends::Converted, bytes).and_then(|mut opened| {
-                    let skipped = match bad_rows {
-                        BadRows::Fail => None,
-                        BadRows::Skip { max } => Some((skipped, *max)),
-                    };
-                    let columns = (&columns[..], input.value.as_ref());
-                    csv::read_blocks(&mut opened, index, (columns, *cells, skipped), pool, send)
-                })
-            }
+            Layout::Csv {
+                columns,
+                cells,
+                bad_rows,
+            } => Opened::open(source, Ends::Converted, bytes).and_then(|mut opened| {
+                let skipped = match bad_rows {
+                    BadRows::Fail => None,
+                    BadRows::Skip { max } => Some((skipped, *max)),
+                };
+                let columns = (&columns[..], input.value.as_ref());
+                csv::read_blocks(&mut opened, index, (columns, *cells, skipped), pool, send)
+            }),
             Layout::Parquet { columns } => {
                 let columns = (&columns[..], input.value.as_ref());
                 parquet::read_blocks(source, index, columns, (pool, bytes), send)
@@ -181,7 +198,14 @@ fn read_sources(
             next.store(FAILED, Ordering::Relaxed);
             return read;
         }
-        let end = Rows::End { blocks: blocks.get() };
-        let _ = sender.send(Block { source: index, bytes: Vec::new(), len: 0, rows: end });
+        let end = Rows::End {
+            blocks: blocks.get(),
+        };
+        let _ = sender.send(Block {
+            source: index,
+            bytes: Vec::new(),
+            len: 0,
+            rows: end,
+        });
     }
 }

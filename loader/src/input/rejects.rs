@@ -94,9 +94,15 @@ impl PrivateFile {
         append: bool,
     ) -> Result<Self, OutputFileError> {
         check_output(path, sources)?;
-        let failed = |source| OutputFileError::Write { path: path.display().to_string(), source };
+        let failed = |source| OutputFileError::Write {
+            path: path.display().to_string(),
+            source,
+        };
         let file = open_private(path, append).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), file: Mutex::new(Ok(file)) })
+        Ok(Self {
+            path: path.to_owned(),
+            file: Mutex::new(Ok(file)),
+        })
     }
 
     /// Writes the rows of a block and clears `rows`.
@@ -116,8 +122,10 @@ impl PrivateFile {
     /// Returns the first write failure, if any.
     pub(crate) fn finish(self) -> Result<(), OutputFileError> {
         let file = self.file.into_inner();
-        let failed =
-            |source| OutputFileError::Write { path: self.path.display().to_string(), source };
+        let failed = |source| OutputFileError::Write {
+            path: self.path.display().to_string(),
+            source,
+        };
         file.map(drop).map_err(failed)
     }
 }
@@ -135,10 +143,17 @@ pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), Output
         Source::File(input) => output.is_some() && identity(input) == output,
     };
     if sources.iter().any(is_output) {
-        return Err(OutputFileError::IsInput { path: path.display().to_string() });
+        return Err(OutputFileError::IsInput {
+            path: path.display().to_string(),
+        });
     }
-    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-        Some(_) => Err(OutputFileError::NoFolder { path: path.display().to_string() }),
+    match path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
+    {
+        Some(_) => Err(OutputFileError::NoFolder {
+            path: path.display().to_string(),
+        }),
         None => Ok(()),
     }
 }
@@ -146,7 +161,11 @@ pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), Output
 /// Opens a file that only its owner can read, also if it existed with another mode.
 pub(crate) fn open_private(path: &Path, append: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).write(true).append(append).truncate(!append);
+    options
+        .create(true)
+        .write(true)
+        .append(append)
+        .truncate(!append);
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
     if file.metadata()?.is_file() {

@@ -24,8 +24,14 @@ impl Remote {
     /// Requests the metadata of the object.
     pub(super) fn open(url: &str) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let object = runtime.block_on(Object::open(url)).map_err(io::Error::other)?;
-        Ok(Self { object, runtime, left: Bytes::new() })
+        let object = runtime
+            .block_on(Object::open(url))
+            .map_err(io::Error::other)?;
+        Ok(Self {
+            object,
+            runtime,
+            left: Bytes::new(),
+        })
     }
 
     pub(super) const fn size_bytes(&self) -> u64 {
@@ -39,14 +45,19 @@ impl Remote {
 
     /// A byte range, which must be within the object.
     pub(super) fn part(&mut self, part: Range<u64>) -> io::Result<Vec<u8>> {
-        self.runtime.block_on(self.object.range(part)).map_err(io::Error::other)
+        self.runtime
+            .block_on(self.object.range(part))
+            .map_err(io::Error::other)
     }
 }
 
 impl Read for Remote {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left.is_empty() {
-            self.left = self.runtime.block_on(self.object.next()).map_err(io::Error::other)?;
+            self.left = self
+                .runtime
+                .block_on(self.object.next())
+                .map_err(io::Error::other)?;
         }
         let count = self.left.len().min(buffer.len());
         self.left.copy_to_slice(&mut buffer[..count]);

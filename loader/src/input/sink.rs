@@ -87,7 +87,9 @@ pub(crate) struct InputCounts {
 
 impl InputCounts {
     pub(crate) fn new(sources: usize) -> Self {
-        Self { by_source: vec![Counts::default(); sources] }
+        Self {
+            by_source: vec![Counts::default(); sources],
+        }
     }
 
     pub(crate) fn add_to(&mut self, source: usize, counts: &Counts) {
@@ -95,7 +97,10 @@ impl InputCounts {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        self.by_source.iter_mut().zip(&other.by_source).for_each(|(sum, counts)| sum.add(counts));
+        self.by_source
+            .iter_mut()
+            .zip(&other.by_source)
+            .for_each(|(sum, counts)| sum.add(counts));
     }
 
     /// Counts by the index of the source.
@@ -176,7 +181,10 @@ impl Counts {
 
     /// The pairs of kinds that occur, with the number of such ids.
     pub(crate) fn lookalikes(&self) -> impl Iterator<Item = (Lookalike, u64)> {
-        LOOKALIKES.into_iter().zip(self.lookalikes).filter(|(_, count)| *count > 0)
+        LOOKALIKES
+            .into_iter()
+            .zip(self.lookalikes)
+            .filter(|(_, count)| *count > 0)
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -187,14 +195,27 @@ impl Counts {
         for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
             *sum += count;
         }
-        self.usable.iter_mut().zip(other.usable).for_each(|(sum, count)| *sum += count);
-        self.lookalikes.iter_mut().zip(other.lookalikes).for_each(|(sum, count)| *sum += count);
-        self.shapes.iter_mut().zip(other.shapes).for_each(|(sum, count)| *sum += count);
+        self.usable
+            .iter_mut()
+            .zip(other.usable)
+            .for_each(|(sum, count)| *sum += count);
+        self.lookalikes
+            .iter_mut()
+            .zip(other.lookalikes)
+            .for_each(|(sum, count)| *sum += count);
+        self.shapes
+            .iter_mut()
+            .zip(other.shapes)
+            .for_each(|(sum, count)| *sum += count);
         for (index, counts) in other.columns.iter().enumerate() {
             self.column(index).add(counts);
         }
-        self.seen.resize(self.seen.len().max(other.seen.len()), false);
-        self.seen.iter_mut().zip(&other.seen).for_each(|(seen, found)| *seen |= *found);
+        self.seen
+            .resize(self.seen.len().max(other.seen.len()), false);
+        self.seen
+            .iter_mut()
+            .zip(&other.seen)
+            .for_each(|(seen, found)| *seen |= *found);
     }
 }
 

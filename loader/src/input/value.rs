@@ -20,7 +20,9 @@ mod tests {
         for value in 0..16 {
             assert_eq!(parse(format!(" {value}\t").as_bytes()), Some(value));
         }
-        for text in ["", "16", "-1", "+1", "07", "1.0", "1e1", "1 5", "null", "a", "\u{ff11}"] {
+        for text in [
+            "", "16", "-1", "+1", "07", "1.0", "1e1", "1 5", "null", "a", "\u{ff11}",
+        ] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
     }

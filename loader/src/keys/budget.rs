@@ -57,21 +57,36 @@ impl Budget {
     pub(crate) fn new(memory: u64, threads: usize) -> Result<Self, TooLittle> {
         let least = least(threads);
         if memory < least {
-            return Err(TooLittle { memory, threads, least });
+            return Err(TooLittle {
+                memory,
+                threads,
+                least,
+            });
         }
         let threads = threads as u64;
-        Ok(Self { memory, threads, rest: memory - PROCESS_BYTES - READING_BYTES * threads })
+        Ok(Self {
+            memory,
+            threads,
+            rest: memory - PROCESS_BYTES - READING_BYTES * threads,
+        })
     }
 
     /// A budget of `rest` bytes, without the fixed costs.
     #[cfg(test)]
     pub(crate) const fn tiny(rest: u64, threads: usize) -> Self {
-        Self { memory: rest, threads: threads as u64, rest }
+        Self {
+            memory: rest,
+            threads: threads as u64,
+            rest,
+        }
     }
 
     /// The number of threads this memory allows: 1 to `threads`.
     pub(crate) fn threads_for(memory: u64, threads: usize) -> usize {
-        (1..=threads).rev().find(|threads| memory >= least(*threads)).unwrap_or(1)
+        (1..=threads)
+            .rev()
+            .find(|threads| memory >= least(*threads))
+            .unwrap_or(1)
     }
 
     pub(crate) const fn memory(&self) -> u64 {
@@ -112,17 +127,28 @@ impl Budget {
         let fits = |threads: &u64| keys / threads >= partition;
         let more = self.threads + 1..=BUILDERS_PER_THREAD * self.threads;
         let threads = more.rev().find(fits).unwrap_or(self.threads);
-        (Builders { threads: threads as usize, unit_bytes: (keys / threads) as usize }, chunks)
+        (
+            Builders {
+                threads: threads as usize,
+                unit_bytes: (keys / threads) as usize,
+            },
+            chunks,
+        )
     }
 
     /// Builders of chunks from keys in memory. Nothing is read.
     pub(crate) const fn builders_in_memory(&self) -> Builders {
-        Builders { threads: self.threads(), unit_bytes: 0 }
+        Builders {
+            threads: self.threads(),
+            unit_bytes: 0,
+        }
     }
 
     /// Bytes of all chunks, built from keys in memory.
     pub(crate) fn chunks_beside(&self, held: u64, partition: u64) -> u64 {
-        self.rest.saturating_sub(held + self.threads * partition).max(MIB)
+        self.rest
+            .saturating_sub(held + self.threads * partition)
+            .max(MIB)
     }
 }
 
@@ -145,7 +171,11 @@ mod tests {
         // A fifth is for chunks.
         for (partition, threads) in [(0, 4), (20, 4), (21, 3), (26, 3), (27, 2), (500, 2)] {
             let (builders, chunks) = budget.units(0, partition * MIB);
-            assert_eq!((builders.threads, chunks), (threads, 20 * MIB), "{partition} MiB");
+            assert_eq!(
+                (builders.threads, chunks),
+                (threads, 20 * MIB),
+                "{partition} MiB"
+            );
             assert_eq!(builders.unit_bytes as u64, 80 * MIB / threads as u64);
         }
     }

@@ -46,7 +46,10 @@ impl SpillDir {
     /// Files without a name, in the system's directory for temporary files.
     pub(crate) fn unnamed() -> Self {
         raise_file_limit();
-        Self { path: std::env::temp_dir(), named: None }
+        Self {
+            path: std::env::temp_dir(),
+            named: None,
+        }
     }
 
     /// Locks the directory for this process and creates it if missing. `notes` names its other
@@ -74,7 +77,9 @@ impl SpillDir {
         let lock = match FileLock::exclusive(File::open(path).map_err(failed)?) {
             Ok(lock) => lock,
             Err(TryLockError::WouldBlock) => {
-                return Err(SpillError::InUse { dir: path.display().to_string() });
+                return Err(SpillError::InUse {
+                    dir: path.display().to_string(),
+                });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         };
@@ -85,7 +90,10 @@ impl SpillDir {
             changing: Mutex::new(()),
             notes,
         };
-        Ok(Self { path: path.to_owned(), named: Some(named) })
+        Ok(Self {
+            path: path.to_owned(),
+            named: Some(named),
+        })
     }
 
     /// Whether its files have names and can be found again.
@@ -136,14 +144,19 @@ impl SpillDir {
         }
         let _changing = self.changing();
         let created = files::private().read(true).open(self.keys_path(partition));
-        created.map_err(|source| SpillError::Create { dir: self.shown(), source })
+        created.map_err(|source| SpillError::Create {
+            dir: self.shown(),
+            source,
+        })
     }
 
     /// Opens a partition's file of an earlier build, truncated to its valid `bytes`.
     pub(super) fn reopen(&self, partition: usize, bytes: u64) -> Result<File, SpillError> {
         let open = || {
-            let mut file =
-                OpenOptions::new().read(true).write(true).open(self.keys_path(partition))?;
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(self.keys_path(partition))?;
             // Never extend the file: a later build would read the zeros as keys.
             if file.metadata()?.len() < bytes {
                 return Ok(None);
@@ -152,7 +165,10 @@ impl SpillDir {
             file.seek(SeekFrom::End(0))?;
             Ok(Some(file))
         };
-        let file = open().map_err(|source| SpillError::Read { dir: self.shown(), source })?;
+        let file = open().map_err(|source| SpillError::Read {
+            dir: self.shown(),
+            source,
+        })?;
         file.ok_or_else(|| SpillError::Changed { dir: self.shown() })
     }
 
@@ -162,8 +178,10 @@ impl SpillDir {
 
     /// Creates a file that ends when it is closed.
     pub(super) fn create_unnamed(&self) -> Result<File, SpillError> {
-        tempfile::tempfile_in(&self.path)
-            .map_err(|source| SpillError::Create { dir: self.shown(), source })
+        tempfile::tempfile_in(&self.path).map_err(|source| SpillError::Create {
+            dir: self.shown(),
+            source,
+        })
     }
 
     /// The bytes of a note, if it exists.
@@ -174,7 +192,10 @@ impl SpillDir {
         match std::fs::read(self.path.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(SpillError::Read { dir: self.shown(), source }),
+            Err(source) => Err(SpillError::Read {
+                dir: self.shown(),
+                source,
+            }),
         }
     }
 
@@ -195,7 +216,10 @@ impl SpillDir {
     /// Opens a note for appending.
     pub(crate) fn open_note(&self, name: &str) -> Result<File, SpillError> {
         let opened = OpenOptions::new().append(true).open(self.path.join(name));
-        opened.map_err(|source| SpillError::Create { dir: self.shown(), source })
+        opened.map_err(|source| SpillError::Create {
+            dir: self.shown(),
+            source,
+        })
     }
 
     /// Free bytes, if the system reports them.
@@ -209,9 +233,11 @@ impl SpillDir {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
         let dir = self.shown();
         match source.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge | WriteZero => {
-                SpillError::Full { dir, written, source }
-            }
+            StorageFull | QuotaExceeded | FileTooLarge | WriteZero => SpillError::Full {
+                dir,
+                written,
+                source,
+            },
             _ => SpillError::Write { dir, source },
         }
     }
@@ -229,7 +255,11 @@ fn raise_file_limit() {
 
 impl Drop for SpillDir {
     fn drop(&mut self) {
-        if self.named.as_ref().is_some_and(|named| !named.is_kept.load(Ordering::Relaxed)) {
+        if self
+            .named
+            .as_ref()
+            .is_some_and(|named| !named.is_kept.load(Ordering::Relaxed))
+        {
             let _changing = self.changing();
             self.clear();
         }
@@ -259,7 +289,10 @@ mod tests {
             let dir = open();
             dir.create(7).unwrap().write_all(&[1; 32]).unwrap();
             dir.write_note("note", b"1").unwrap();
-            assert!(matches!(SpillDir::named(&path, &[]), Err(SpillError::InUse { .. })));
+            assert!(matches!(
+                SpillDir::named(&path, &[]),
+                Err(SpillError::InUse { .. })
+            ));
             assert_eq!(names(&path).len(), 2);
             panic!("on purpose");
         });
@@ -279,6 +312,9 @@ mod tests {
         );
         assert!(matches!(dir.reopen(7, 64), Err(SpillError::Changed { .. })));
         drop(dir);
-        assert!(path.exists() && names(&path).is_empty(), "the directory existed before");
+        assert!(
+            path.exists() && names(&path).is_empty(),
+            "the directory existed before"
+        );
     }
 }

@@ -112,7 +112,9 @@ fn count_common(
     key_of: impl Fn(&u128) -> u128 + Copy,
     list: &[DeviceKey],
 ) -> u64 {
-    let (Some(first), Some(last)) = (records.first(), records.last()) else { return 0 };
+    let (Some(first), Some(last)) = (records.first(), records.last()) else {
+        return 0;
+    };
     let number = |key: &DeviceKey| u128::from_be_bytes(*key.as_bytes());
     let begin = list.partition_point(|key| number(key) < key_of(first));
     let end = list.partition_point(|key| number(key) <= key_of(last));
@@ -122,7 +124,9 @@ fn count_common(
 
 /// Moves the distinct ones of sorted keys to the front. Returns their number.
 fn dedup(keys: &mut [u128]) -> usize {
-    let Some(mut last) = keys.first().copied() else { return 0 };
+    let Some(mut last) = keys.first().copied() else {
+        return 0;
+    };
     let mut len = 1;
     for index in 1..keys.len() {
         let key = keys[index];

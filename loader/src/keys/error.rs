@@ -21,14 +21,22 @@ pub(crate) enum SpillError {
         "spill directory {dir}: the keys of these inputs need about {needed} bytes, \
          found {found} free; choose another with --spill-dir, or raise --memory to spill less"
     )]
-    NoRoom { dir: String, needed: u64, found: u64 },
+    NoRoom {
+        dir: String,
+        needed: u64,
+        found: u64,
+    },
     #[error("spill directory {dir}: the spilled keys have changed")]
     Changed { dir: String },
     #[error(
         "spill directory {dir}: no room left after {written} bytes of keys; \
          choose another with --spill-dir, or raise --memory to spill less"
     )]
-    Full { dir: String, written: u64, source: io::Error },
+    Full {
+        dir: String,
+        written: u64,
+        source: io::Error,
+    },
     #[error(
         "the chunk that begins at shard {first_shard:04x} takes more than {most} bytes \
          and does not fit --memory; give several times as much"
@@ -38,5 +46,9 @@ pub(crate) enum SpillError {
         "shard {shard:04x} has more than {found} distinct keys and does not fit --memory; \
          it takes about {needed} MiB"
     )]
-    ShardTooLarge { shard: u32, found: usize, needed: u64 },
+    ShardTooLarge {
+        shard: u32,
+        found: usize,
+        needed: u64,
+    },
 }

@@ -63,7 +63,9 @@ impl<'m, 'd> Keys<'m, 'd> {
     /// Spills the partition with most segments, to keep writes large for any key distribution.
     fn spill_fullest(&self) {
         let count = |partition: &usize| self.counts[*partition].load(Ordering::Relaxed);
-        let fullest = (0..PARTITIONS).max_by_key(count).expect("there are partitions");
+        let fullest = (0..PARTITIONS)
+            .max_by_key(count)
+            .expect("there are partitions");
         if count(&fullest) == 0 || !self.spill_partition(fullest) {
             // Other threads are writing and will return their segments.
             self.pool.wait();
@@ -118,7 +120,11 @@ impl<'m, 'd> Keys<'m, 'd> {
 
     fn partition_keys(&self) -> Vec<u64> {
         let count = |segments: &Mutex<Vec<Segment<'_>>>| {
-            segments.lock().iter().map(|segment| segment.keys().len() as u64).sum()
+            segments
+                .lock()
+                .iter()
+                .map(|segment| segment.keys().len() as u64)
+                .sum()
         };
         self.full.iter().map(count).collect()
     }
@@ -131,7 +137,12 @@ impl<'m, 'd> Keys<'m, 'd> {
         done: impl Fn(u64) + Sync,
     ) -> Sorted<'m> {
         let unlocked = |segments: Mutex<_>| segments.into_inner();
-        Sorted::sort(self.full.into_iter().map(unlocked).collect(), threads, checks, done)
+        Sorted::sort(
+            self.full.into_iter().map(unlocked).collect(),
+            threads,
+            checks,
+            done,
+        )
     }
 
     /// All keys, moved to disk. Their memory is free afterwards.
@@ -153,7 +164,10 @@ pub(crate) struct Filler<'k, 'm> {
 
 impl<'k, 'm> Filler<'k, 'm> {
     pub(crate) fn new(keys: &'k Keys<'m, 'k>) -> Self {
-        Self { keys, open: Mutex::new((0..PARTITIONS).map(|_| Segment::default()).collect()) }
+        Self {
+            keys,
+            open: Mutex::new((0..PARTITIONS).map(|_| Segment::default()).collect()),
+        }
     }
 
     /// Adds keys, with the value of each or without any.

@@ -46,7 +46,9 @@ impl Segment<'_> {
     /// Returns false if the segment is full.
     #[inline]
     pub(super) fn push(&mut self, key: &KeyBytes) -> bool {
-        let Some(slot) = self.keys.get_mut(self.len) else { return false };
+        let Some(slot) = self.keys.get_mut(self.len) else {
+            return false;
+        };
         *slot = *key;
         self.len += 1;
         true
@@ -60,7 +62,10 @@ impl Segment<'_> {
     /// duplicates are removed later.
     pub(super) fn fill_page(&mut self) {
         if let Some(last) = self.keys().last().copied() {
-            let end = self.len.next_multiple_of(PAGE_BYTES / KEY_BYTES).min(self.keys.len());
+            let end = self
+                .len
+                .next_multiple_of(PAGE_BYTES / KEY_BYTES)
+                .min(self.keys.len());
             self.keys[self.len..end].fill(last);
             self.len = end;
         }
@@ -96,8 +101,15 @@ struct Free<'m> {
 impl<'m> Pool<'m> {
     pub(super) fn new(slab: &'m mut Slab, segment_keys: usize) -> Self {
         let fresh = slab.0.as_chunks_mut().0.chunks_exact_mut(segment_keys);
-        let free = Mutex::new(Free { fresh, used: Vec::new(), handed_out: 0 });
-        Self { free, returned: Condvar::new() }
+        let free = Mutex::new(Free {
+            fresh,
+            used: Vec::new(),
+            handed_out: 0,
+        });
+        Self {
+            free,
+            returned: Condvar::new(),
+        }
     }
 
     /// Takes a free segment; used ones first.
@@ -113,14 +125,18 @@ impl<'m> Pool<'m> {
 
     pub(super) fn give_back(&self, segments: impl IntoIterator<Item = Segment<'m>>) {
         let emptied = |segment: Segment<'m>| Segment { len: 0, ..segment };
-        self.free.lock().used.extend(segments.into_iter().map(emptied));
+        self.free
+            .lock()
+            .used
+            .extend(segments.into_iter().map(emptied));
         self.returned.notify_all();
     }
 
     /// Waits until a segment is returned, at most [`MAX_WAIT`]: another thread may take it first.
     pub(super) fn wait(&self) {
         let mut free = self.free.lock();
-        self.returned.wait_while_for(&mut free, |free| free.used.is_empty(), MAX_WAIT);
+        self.returned
+            .wait_while_for(&mut free, |free| free.used.is_empty(), MAX_WAIT);
     }
 
     /// Number of segments ever handed out, which are resident.

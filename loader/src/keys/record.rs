@@ -28,24 +28,35 @@ pub(super) const fn key_of(record: u128, partition: u8) -> u128 {
 /// The key and the value of a shard's record.
 pub(crate) fn member(shard: u16, record: u128) -> (DeviceKey, u8) {
     let key = key_of(record, (shard >> 8) as u8);
-    (DeviceKey::from_bytes(key.to_be_bytes()), (record >> VALUE_SHIFT) as u8 & VALUE_MASK)
+    (
+        DeviceKey::from_bytes(key.to_be_bytes()),
+        (record >> VALUE_SHIFT) as u8 & VALUE_MASK,
+    )
 }
 
 /// The values of appended keys in their records. One without a value has that of the input, or 0.
 pub(crate) fn appended_values(values: &[Option<u8>]) -> Vec<u8> {
-    values.iter().map(|value| value.map_or(0, |value| APPENDED | value)).collect()
+    values
+        .iter()
+        .map(|value| value.map_or(0, |value| APPENDED | value))
+        .collect()
 }
 
 /// Sorts records and moves those with the largest value of each key to the front. Returns their
 /// number.
 pub(super) fn sort_and_keep_largest(records: &mut [u128]) -> usize {
     // The value behind the key: the largest is the last.
-    records.iter_mut().for_each(|record| *record = record.rotate_left(8));
+    records
+        .iter_mut()
+        .for_each(|record| *record = record.rotate_left(8));
     records.sort_unstable();
     let mut len = 0;
     for index in 0..records.len() {
         let record = records[index];
-        if records.get(index + 1).is_none_or(|next| next >> 8 != record >> 8) {
+        if records
+            .get(index + 1)
+            .is_none_or(|next| next >> 8 != record >> 8)
+        {
             records[len] = record.rotate_right(8);
             len += 1;
         }

@@ -20,7 +20,10 @@ pub(crate) struct Worker {
 impl Worker {
     /// Reserves `unit_bytes` for keys. Keys in memory may need more later.
     pub(crate) fn new(unit_bytes: usize) -> Self {
-        Self { unit: vec![0; unit_bytes / KEY_BYTES], block: block() }
+        Self {
+            unit: vec![0; unit_bytes / KEY_BYTES],
+            block: block(),
+        }
     }
 }
 

@@ -29,7 +29,10 @@ impl<'m> Sorted<'m> {
         checks: KeyChecks<'_>,
         done: impl Fn(u64) + Sync,
     ) -> Self {
-        let unsorted = |segments| Partition { segments, shards: [0; SHARDS_PER_PARTITION] };
+        let unsorted = |segments| Partition {
+            segments,
+            shards: [0; SHARDS_PER_PARTITION],
+        };
         let mut partitions: Vec<_> = partitions.into_iter().map(unsorted).collect();
         let queue = Mutex::new(partitions.iter_mut().enumerate());
         let work = || {
@@ -44,11 +47,19 @@ impl<'m> Sorted<'m> {
         let distinct = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, Distinct>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            threads.into_iter().map(join).fold(Distinct::default(), Distinct::and)
+            threads
+                .into_iter()
+                .map(join)
+                .fold(Distinct::default(), Distinct::and)
         });
-        Self { partitions, distinct }
+        Self {
+            partitions,
+            distinct,
+        }
     }
 
     pub(crate) const fn distinct(&self) -> Distinct {
@@ -65,7 +76,10 @@ impl<'m> Sorted<'m> {
 
 impl Partition<'_> {
     fn keys(&self) -> impl Iterator<Item = u128> {
-        self.segments.iter().flat_map(|segment| segment.keys()).map(|key| u128::from_be_bytes(*key))
+        self.segments
+            .iter()
+            .flat_map(|segment| segment.keys())
+            .map(|key| u128::from_be_bytes(*key))
     }
 
     /// Sorts, deduplicates and excludes unwanted keys.
@@ -98,7 +112,9 @@ impl Partition<'_> {
         let mut sorted = shards
             .flat_map(|(start, keys)| &scratch[*start..*start + keys as usize])
             .map(|key| key.to_be_bytes());
-        self.segments.iter_mut().for_each(|segment| segment.refill(&mut sorted));
+        self.segments
+            .iter_mut()
+            .for_each(|segment| segment.refill(&mut sorted));
         self.segments.retain(|segment| !segment.keys().is_empty());
         distinct
     }
@@ -119,7 +135,9 @@ impl ShardKeys for Sorted<'_> {
             }
             let partition = &self.partitions[index];
             worker.unit.clear();
-            worker.unit.reserve_exact(partition.shards.iter().map(|keys| *keys as usize).sum());
+            worker
+                .unit
+                .reserve_exact(partition.shards.iter().map(|keys| *keys as usize).sum());
             worker.unit.extend(partition.keys());
             let starts = starts(partition.shards.iter().map(|keys| *keys as usize));
             for (shard, bounds) in (first..).zip(starts.windows(2)) {
@@ -133,7 +151,11 @@ impl ShardKeys for Sorted<'_> {
             }
         }
         // `distinct()` has the other numbers.
-        Ok(Distinct { found: left, left, ..Distinct::default() })
+        Ok(Distinct {
+            found: left,
+            left,
+            ..Distinct::default()
+        })
     }
 
     fn most_keys(&self, shard: usize) -> u64 {

@@ -34,14 +34,20 @@ pub(super) struct SpillFile {
 
 impl SpillFile {
     pub(super) fn empty(file: File) -> Self {
-        Self { file, keys: 0, shards: Box::new([0; SHARDS_PER_PARTITION]) }
+        Self {
+            file,
+            keys: 0,
+            shards: Box::new([0; SHARDS_PER_PARTITION]),
+        }
     }
 
     /// Appends the segments' keys in as few writes as possible.
     fn append(&mut self, segments: &mut [Segment<'_>]) -> io::Result<()> {
         segments.iter_mut().for_each(Segment::fill_page);
-        let mut slices: Vec<_> =
-            segments.iter().map(|segment| IoSlice::new(segment.keys().as_flattened())).collect();
+        let mut slices: Vec<_> = segments
+            .iter()
+            .map(|segment| IoSlice::new(segment.keys().as_flattened()))
+            .collect();
         if slices.is_empty() {
             return Ok(());
         }
@@ -49,7 +55,10 @@ impl SpillFile {
         for key in segments.iter().flat_map(|segment| segment.keys()) {
             self.shards[usize::from(key[1])] += 1;
         }
-        self.keys += segments.iter().map(|segment| segment.keys().len() as u64).sum::<u64>();
+        self.keys += segments
+            .iter()
+            .map(|segment| segment.keys().len() as u64)
+            .sum::<u64>();
         Ok(())
     }
 
@@ -183,14 +192,19 @@ impl<'d> Spill<'d> {
             direct(&file, true);
             Ok(Mutex::new(SpillFile::empty(file)))
         };
-        let files = (0..PARTITIONS).map(file).collect::<Result<Vec<_>, SpillError>>()?;
+        let files = (0..PARTITIONS)
+            .map(file)
+            .collect::<Result<Vec<_>, SpillError>>()?;
         Ok(self.files.get_or_init(|| files))
     }
 
     /// Opens the files of an earlier build, truncated to their valid lengths, and counts their
     /// keys.
     pub(super) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
-        let read = |source| SpillError::Read { dir: self.dir.shown(), source };
+        let read = |source| SpillError::Read {
+            dir: self.dir.shown(),
+            source,
+        };
         let mut block = block();
         let mut reopened = |(partition, bytes): (usize, &u64)| {
             let mut file = SpillFile::empty(self.dir.reopen(partition, *bytes)?);
@@ -204,10 +218,15 @@ impl<'d> Spill<'d> {
             self.bytes.fetch_add(*bytes, Ordering::Relaxed);
             Ok(Mutex::new(SpillFile { shards, ..file }))
         };
-        let files: Vec<_> =
-            lengths.iter().enumerate().map(&mut reopened).collect::<Result<_, _>>()?;
+        let files: Vec<_> = lengths
+            .iter()
+            .enumerate()
+            .map(&mut reopened)
+            .collect::<Result<_, _>>()?;
         if files.len() != PARTITIONS {
-            return Err(SpillError::Changed { dir: self.dir.shown() });
+            return Err(SpillError::Changed {
+                dir: self.dir.shown(),
+            });
         }
         assert!(self.files.set(files).is_ok(), "nothing was written before");
         Ok(())
@@ -231,7 +250,9 @@ impl<'d> Spill<'d> {
         let lengths = self.files()?.iter().map(sync).collect::<Result<_, _>>()?;
         // A failed write lost keys of inputs that the caller would record as read.
         if self.has_failed() {
-            Err(SpillError::Lost { dir: self.dir.shown() })
+            Err(SpillError::Lost {
+                dir: self.dir.shown(),
+            })
         } else {
             Ok(lengths)
         }

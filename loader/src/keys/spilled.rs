@@ -60,7 +60,11 @@ impl<'d> Spilled<'d> {
 
     /// Prepares reading by threads with `unit_bytes` of memory each.
     pub(crate) const fn units<'a>(&'a self, unit_bytes: usize, checks: KeyChecks<'a>) -> Units<'a> {
-        Units { spilled: self, unit_keys: unit_bytes / KEY_BYTES, checks }
+        Units {
+            spilled: self,
+            unit_keys: unit_bytes / KEY_BYTES,
+            checks,
+        }
     }
 }
 
@@ -71,10 +75,13 @@ impl Units<'_> {
         let files = &self.spilled.files;
         order.retain(|partition| files[*partition].keys > 0);
         order.sort_unstable_by_key(|partition| files[*partition].keys);
-        let Some(sample) = order.get(order.len() / 2) else { return Ok(0) };
+        let Some(sample) = order.get(order.len() / 2) else {
+            return Ok(0);
+        };
         let first = sample * SHARDS_PER_PARTITION;
-        let distinct =
-            self.shards(first..first + SHARDS_PER_PARTITION, worker, &mut |_, _| true)?;
+        let distinct = self.shards(first..first + SHARDS_PER_PARTITION, worker, &mut |_, _| {
+            true
+        })?;
         let ratio = distinct.left as f64 / files[*sample].keys as f64;
         Ok((self.spilled.keys() as f64 * ratio) as u64)
     }
@@ -115,12 +122,16 @@ impl Units<'_> {
             let part = files.next();
             let source = part.as_ref().unwrap_or(file);
             // The other shards of its run have no keys.
-            let too_large = run.clone().find(|shard| file.shards[*shard] > self.unit_keys as u64);
+            let too_large = run
+                .clone()
+                .find(|shard| file.shards[*shard] > self.unit_keys as u64);
             let sorted = match too_large {
                 Some(shard) => self.piecewise(partition, source, shard, worker, each)?,
                 None => self.unit(partition, source, run, worker, each)?,
             };
-            let Some(sorted) = sorted else { return Ok(None) };
+            let Some(sorted) = sorted else {
+                return Ok(None);
+            };
             distinct = distinct.and(sorted);
         }
         Ok(Some(distinct))
@@ -135,7 +146,13 @@ impl Units<'_> {
         worker: &mut Worker,
         each: &mut dyn FnMut(u16, &[u128]) -> bool,
     ) -> Result<Option<Distinct>, SpillError> {
-        let count = |shard| if run.contains(&shard) { file.shards[shard] as usize } else { 0 };
+        let count = |shard| {
+            if run.contains(&shard) {
+                file.shards[shard] as usize
+            } else {
+                0
+            }
+        };
         let starts = starts((0..SHARDS_PER_PARTITION).map(count));
         if starts[SHARDS_PER_PARTITION] == 0 {
             return Ok(Some(Distinct::default()));
@@ -148,7 +165,10 @@ impl Units<'_> {
                 let shard = usize::from(key[1]);
                 if run.contains(&shard) {
                     let offset = &mut offsets[shard];
-                    match unit[..].get_mut(*offset).filter(|_| *offset < starts[shard + 1]) {
+                    match unit[..]
+                        .get_mut(*offset)
+                        .filter(|_| *offset < starts[shard + 1])
+                    {
                         Some(slot) => *slot = u128::from_be_bytes(*key),
                         None => has_changed = true,
                     }
@@ -158,7 +178,9 @@ impl Units<'_> {
         });
         self.check(read)?;
         if has_changed || offsets[..SHARDS_PER_PARTITION] != starts[1..] {
-            return Err(SpillError::Changed { dir: self.spilled.dir.shown() });
+            return Err(SpillError::Changed {
+                dir: self.spilled.dir.shown(),
+            });
         }
         let mut distinct = Distinct::default();
         for shard in run {
@@ -236,13 +258,17 @@ impl Units<'_> {
             .collect::<Result<_, _>>()?;
         // Every --memory leaves each buffer many keys.
         let Worker { unit, block } = worker;
-        let mut buffers: Vec<(&mut [u128], usize)> =
-            unit.chunks_mut(self.unit_keys / runs.len()).map(|buffer| (buffer, 0)).collect();
+        let mut buffers: Vec<(&mut [u128], usize)> = unit
+            .chunks_mut(self.unit_keys / runs.len())
+            .map(|buffer| (buffer, 0))
+            .collect();
         let mut bytes = Vec::with_capacity(block.len());
         let mut failed = None;
         let read = from.read(block, |keys| {
             for key in keys {
-                let Some(run) = run_of[usize::from(key[1])] else { continue };
+                let Some(run) = run_of[usize::from(key[1])] else {
+                    continue;
+                };
                 let (buffer, len) = &mut buffers[run];
                 buffer[*len] = u128::from_be_bytes(*key);
                 *len += 1;
@@ -265,7 +291,10 @@ impl Units<'_> {
     }
 
     fn check(&self, read: io::Result<()>) -> Result<(), SpillError> {
-        read.map_err(|source| SpillError::Read { dir: self.spilled.dir.shown(), source })
+        read.map_err(|source| SpillError::Read {
+            dir: self.spilled.dir.shown(),
+            source,
+        })
     }
 }
 

@@ -55,7 +55,10 @@ fn gather<'m, 'd>(
     let gathered = Keys::new(slab, budget, dir);
     let fillers: Vec<_> = (0..3).map(|_| Filler::new(&gathered)).collect();
     std::thread::scope(|scope| {
-        for (filler, keys) in fillers.iter().zip(keys.chunks(keys.len().div_ceil(3).max(1))) {
+        for (filler, keys) in fillers
+            .iter()
+            .zip(keys.chunks(keys.len().div_ceil(3).max(1)))
+        {
             scope.spawn(|| keys.chunks(999).for_each(|keys| filler.take(keys, &[])));
         }
     });
@@ -68,7 +71,9 @@ fn gather<'m, 'd>(
 fn spill<'d>(keys: &[DeviceKey], dir: &'d SpillDir) -> Spilled<'d> {
     let budget = Budget::tiny(4 << 20, 3);
     let mut slab = Slab::of(budget.segments()).unwrap();
-    gather(keys, &mut slab, &budget, dir).into_spilled().unwrap()
+    gather(keys, &mut slab, &budget, dir)
+        .into_spilled()
+        .unwrap()
 }
 
 #[test]
@@ -78,10 +83,17 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     let (expected, dir) = (sorted(&keys, &unwanted), SpillDir::unnamed());
     let mut listed = [key(11), key(12), key(299_998), key(300_001)];
     listed.sort();
-    let checks =
-        KeyChecks { unwanted: Some(&unwanted), carried_added: &listed, ..KeyChecks::default() };
-    let distinct =
-        Distinct { found: 300_000, left: 299_998, carried_added: 2, ..Distinct::default() };
+    let checks = KeyChecks {
+        unwanted: Some(&unwanted),
+        carried_added: &listed,
+        ..KeyChecks::default()
+    };
+    let distinct = Distinct {
+        found: 300_000,
+        left: 299_998,
+        carried_added: 2,
+        ..Distinct::default()
+    };
 
     let budget = Budget::tiny(64 << 20, 3);
     let mut slab = Slab::of(budget.segments()).unwrap();
@@ -98,7 +110,11 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
     let spilled = gathered.into_spilled().unwrap();
     drop(slab);
     // The last page of each thread's last segment of each partition is padded.
-    assert!((400_000..400_000 + 3 * 256 * 256).contains(&spilled.keys()), "{}", spilled.keys());
+    assert!(
+        (400_000..400_000 + 3 * 256 * 256).contains(&spilled.keys()),
+        "{}",
+        spilled.keys()
+    );
     assert_eq!(spilled.keys() * 16, spilled.bytes());
     // A whole partition, two or three passes, and split.
     for unit_bytes in [1 << 20, 16 << 10, 10 << 10, 5000] {
@@ -106,8 +122,10 @@ fn keys_come_out_sorted_and_once_from_memory_and_disk() {
         assert_eq!(found, distinct, "{unit_bytes}");
         assert!(out == expected, "{unit_bytes}");
     }
-    let estimate =
-        spilled.units(1 << 20, KeyChecks::default()).estimate(&mut Worker::new(1 << 20)).unwrap();
+    let estimate = spilled
+        .units(1 << 20, KeyChecks::default())
+        .estimate(&mut Worker::new(1 << 20))
+        .unwrap();
     assert!((290_000..310_000).contains(&estimate), "{estimate}");
 }
 
@@ -126,7 +144,14 @@ fn skewed_prefixes_and_duplicates_need_no_more_memory() {
     }
     let error = read_all(&spilled.units(16 << 10, KeyChecks::default()), 16 << 10).unwrap_err();
     assert!(
-        matches!(error, SpillError::ShardTooLarge { shard: 0x0700, found: 769.., .. }),
+        matches!(
+            error,
+            SpillError::ShardTooLarge {
+                shard: 0x0700,
+                found: 769..,
+                ..
+            }
+        ),
         "{error}"
     );
 }
@@ -140,7 +165,10 @@ fn empty_input_gives_no_keys() {
         (Vec::new(), Distinct::default())
     );
     assert_eq!(
-        spilled.units(5000, KeyChecks::default()).estimate(&mut Worker::new(5000)).unwrap(),
+        spilled
+            .units(5000, KeyChecks::default())
+            .estimate(&mut Worker::new(5000))
+            .unwrap(),
         0
     );
 }
@@ -186,7 +214,11 @@ fn largest_value_of_each_key_comes_out_of_memory_and_disk() {
         drop(filler);
         if memory == 64 << 20 {
             let sorted = gathered.into_sorted(3, checks, |_| {});
-            let Distinct { found, carried_added, .. } = sorted.distinct();
+            let Distinct {
+                found,
+                carried_added,
+                ..
+            } = sorted.distinct();
             assert_eq!((found, carried_added), (300_000, 1));
             assert!(members(&sorted, 0) == expected);
         } else {

@@ -38,17 +38,28 @@ impl TestStore {
 
     /// Runs a command with these ids on stdin.
     pub(crate) fn over(&self, command: &str, ids: &[String]) -> Outcome {
-        self.sandbox.run_with(&self.arguments(command, "--json -"), lines(ids).as_bytes())
+        self.sandbox
+            .run_with(&self.arguments(command, "--json -"), lines(ids).as_bytes())
     }
 
     pub(crate) fn start(&self, command_line: &str, arguments: &str) -> Child {
-        spawn(&mut command(self.sandbox.path(), &self.arguments(command_line, arguments)))
+        spawn(&mut command(
+            self.sandbox.path(),
+            &self.arguments(command_line, arguments),
+        ))
     }
 
     /// Number of members among these ids, by `query`.
     pub(crate) fn members(&self, ids: &[String]) -> usize {
-        let answers = self.run("query", &format!("--json {}", ids.join(" "))).json();
-        answers["answers"].as_array().unwrap().iter().filter(|answer| *answer == "member").count()
+        let answers = self
+            .run("query", &format!("--json {}", ids.join(" ")))
+            .json();
+        answers["answers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|answer| *answer == "member")
+            .count()
     }
 
     fn live_deltas(&self) -> Value {
@@ -69,17 +80,26 @@ fn append_remove_and_build_report_their_changes() {
     let target = TestStore::new("life");
     let all = ids(IdKind::Md5, 0..1300);
     let (old, new, gone) = (&all[..1000], &all[1000..1100], &all[..50]);
-    target.over("append", new).fails(5, "audience a: no generation is published");
+    target
+        .over("append", new)
+        .fails(5, "audience a: no generation is published");
     assert_eq!(target.over("build", old).json()["generation"], 1);
 
     let appended = target.over("append", new).json();
     assert_eq!(
-        (&appended["added"], &appended["sequence"], &appended["deltas"]),
+        (
+            &appended["added"],
+            &appended["sequence"],
+            &appended["deltas"]
+        ),
         (&100.into(), &2.into(), &1.into())
     );
     assert_eq!(appended["written_bytes"], 64 + 1600);
     let removed = target.over("remove", gone).json();
-    assert_eq!((&removed["removed"], &removed["sequence"]), (&50.into(), &3.into()));
+    assert_eq!(
+        (&removed["removed"], &removed["sequence"]),
+        (&50.into(), &3.into())
+    );
     let over = target.live_deltas();
     assert_eq!(
         (&over["added"], &over["removed"], &over["state"]),
@@ -87,19 +107,33 @@ fn append_remove_and_build_report_their_changes() {
     );
     // Devices removed after the build are no false negatives.
     target.sandbox.file("old", lines(old));
-    let verified = target.run("verify", "--probes 1000 --json --against {}/old").json();
+    let verified = target
+        .run("verify", "--probes 1000 --json --against {}/old")
+        .json();
     assert_eq!(
-        (&verified["against"]["removed"], &verified["against"]["false_negatives"]),
+        (
+            &verified["against"]["removed"],
+            &verified["against"]["false_negatives"]
+        ),
         (&50.into(), &0.into())
     );
 
     // A build of the same export merges the changes.
     let built = target.over("build", old).json();
-    assert_eq!((&built["keys"], &built["generation"]), (&1050.into(), &2.into()));
-    assert_eq!((&built["deltas"]["added"], &built["deltas"]["removed"]), (&100.into(), &50.into()));
+    assert_eq!(
+        (&built["keys"], &built["generation"]),
+        (&1050.into(), &2.into())
+    );
+    assert_eq!(
+        (&built["deltas"]["added"], &built["deltas"]["removed"]),
+        (&100.into(), &50.into())
+    );
     assert_eq!((target.members(new), target.members(gone)), (100, 0));
     let text = target.run("inspect", "").stdout;
-    assert!(text.contains("merged      deltas up to sequence 3"), "{text}");
+    assert!(
+        text.contains("merged      deltas up to sequence 3"),
+        "{text}"
+    );
     target.run("rollback", "--quiet --to 1");
     assert_eq!((target.members(new), target.members(gone)), (100, 0));
     let text = target.run("gc", "--keep 1 --min-age 0s").stdout;
@@ -133,7 +167,10 @@ fn build_reports_and_limits_the_changes_that_its_input_undoes() {
                  --max-carried-loss 99 undone, found 100 additions and 50 removals of 150";
     build("--max-carried-loss 99").fails(3, error);
     build("--max-carried-loss 99.9%").fails(3, "--max-carried-loss 99.9% undone");
-    assert_eq!(carried("--dry-run --max-carried-loss 100%"), ([100, 50, 100, 50], false));
+    assert_eq!(
+        carried("--dry-run --max-carried-loss 100%"),
+        ([100, 50, 100, 50], false)
+    );
 
     // Two builds that carry them on, and one that is rolled back.
     for _ in 0..2 {
@@ -151,11 +188,20 @@ fn build_reports_and_limits_the_changes_that_its_input_undoes() {
     target.run("build", "--compact --quiet");
     assert_eq!((target.members(new), target.members(gone)), (80, 5));
     assert_eq!(carried("--dry-run --keep-carried").0, [85, 45, 0, 0]);
-    assert_eq!(carried("--metrics-file {}/metrics"), ([85, 45, 80, 45], false));
+    assert_eq!(
+        carried("--metrics-file {}/metrics"),
+        ([85, 45, 80, 45], false)
+    );
     assert_eq!((target.members(new), target.members(gone)), (0, 50));
     let metrics = std::fs::read_to_string(target.sandbox.path().join("metrics")).unwrap();
-    assert!(metrics.contains("\nrtad_build_carried_dropped{audience=\"a\"} 80\n"), "{metrics}");
-    assert!(metrics.contains("\nrtad_build_carried_returned{audience=\"a\"} 45\n"), "{metrics}");
+    assert!(
+        metrics.contains("\nrtad_build_carried_dropped{audience=\"a\"} 80\n"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("\nrtad_build_carried_returned{audience=\"a\"} 45\n"),
+        "{metrics}"
+    );
     // Reported once. Only the removals that the compaction left as a delta are carried.
     assert_eq!(carried(""), ([0, 10, 0, 0], false));
 }
@@ -171,19 +217,30 @@ fn follow_publishes_ids_and_reports_durable_rows() {
     for (round, batch) in (1..).zip(all[100..300].chunks(50)) {
         pipe.write_all(lines(batch).as_bytes()).unwrap();
         let published = line(&mut said);
-        assert_eq!((&published["rows"], &published["keys"]), (&(50 * round).into(), &50.into()));
+        assert_eq!(
+            (&published["rows"], &published["keys"]),
+            (&(50 * round).into(), &50.into())
+        );
         assert_eq!(target.members(batch), 50);
     }
     // Fewer ids than --max-ids wait. The end of stdin or a signal publishes them, including an
     // unterminated line.
-    pipe.write_all(format!("nonsense\n\n{}", lines(&all[300..310]).trim_end()).as_bytes()).unwrap();
+    pipe.write_all(format!("nonsense\n\n{}", lines(&all[300..310]).trim_end()).as_bytes())
+        .unwrap();
     drop(pipe);
     let published = line(&mut said);
     assert_eq!(
-        (&published["rows"], &published["keys"], &published["malformed"]),
+        (
+            &published["rows"],
+            &published["keys"],
+            &published["malformed"]
+        ),
         (&212.into(), &10.into(), &1.into())
     );
-    assert_eq!((&published["blank"], follower.wait().unwrap().code()), (&1.into(), Some(0)));
+    assert_eq!(
+        (&published["blank"], follower.wait().unwrap().code()),
+        (&1.into(), Some(0))
+    );
     assert_eq!(target.members(&all[..310]), 310);
 
     let mut follower = target.start("remove", "--follow --every 50ms --json");
@@ -197,8 +254,14 @@ fn follow_publishes_ids_and_reports_durable_rows() {
     // Rows without an id count as durable, for clients that commit offsets.
     pipe.write_all(b"\n\nnonsense\n").unwrap();
     let published = line(&mut said);
-    assert_eq!((&published["rows"], &published["keys"]), (&13.into(), &0.into()));
-    assert_eq!((&published["blank"], &published["malformed"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (&published["rows"], &published["keys"]),
+        (&13.into(), &0.into())
+    );
+    assert_eq!(
+        (&published["blank"], &published["malformed"]),
+        (&2.into(), &1.into())
+    );
     signal(follower.id(), "TERM");
     // One of 13 values is malformed: more than --max-reject-ratio.
     assert_eq!(follower.wait().unwrap().code(), Some(3));
@@ -218,15 +281,24 @@ fn reports_have_the_members_before_and_after() {
         ["checked", "before", "after"].map(|name| members[name].as_u64())
     };
     let counts = |counts: [u64; 3]| counts.map(Some);
-    assert_eq!(members("append --dry-run", &all[90..110]), [Some(20), Some(10), None]);
+    assert_eq!(
+        members("append --dry-run", &all[90..110]),
+        [Some(20), Some(10), None]
+    );
     assert_eq!(members("append", &all[90..110]), counts([20, 10, 20]));
     assert_eq!(members("append", &all[90..110]), counts([20, 20, 20]));
     assert_eq!(members("remove", &all[100..300]), counts([200, 10, 0]));
-    assert_eq!(members("remove --tombstone", &all[..50]), counts([50, 50, 0]));
+    assert_eq!(
+        members("remove --tombstone", &all[..50]),
+        counts([50, 50, 0])
+    );
     assert_eq!(members("append", &all[40..60]), counts([20, 10, 10]));
     target.sandbox.file("new", lines(&all[380..]));
     let text = target.run("append", "{}/new {}/new").stdout;
-    assert!(text.contains("members     0 of 20 devices before, 20 after: 20 new"), "{text}");
+    assert!(
+        text.contains("members     0 of 20 devices before, 20 after: 20 new"),
+        "{text}"
+    );
     // The members are those of the moment at which the input was read.
     let mut slow = target.start("remove", "--json -");
     let mut input = slow.stdin.take().unwrap();
@@ -250,8 +322,13 @@ fn compactions_in_a_row_lose_no_appended_device() {
     target.run("build", "--compact --json").json();
     target.over("append", &all[1001..]).json();
     target.run("build", "--compact --json").json();
-    target.over("build --keep-carried --max-carried-loss 0", &all[..1000]).json();
-    assert_eq!((target.members(&all[1000..]), target.members(&all[..200])), (2, 0));
+    target
+        .over("build --keep-carried --max-carried-loss 0", &all[..1000])
+        .json();
+    assert_eq!(
+        (target.members(&all[1000..]), target.members(&all[..200])),
+        (2, 0)
+    );
 }
 
 /// `kill -9` at many moments of an endless append: rows reported as durable are stored, and the
@@ -289,7 +366,9 @@ fn killed_follow_keeps_durable_rows() {
         assert!(durable >= 10 * (round + 1));
         assert_eq!(target.members(&ids[..durable]), durable, "round {round}");
         target.sandbox.file("first", lines(&all[..10]));
-        target.run("verify", "--probes 1000 --json --against {}/first").json();
+        target
+            .run("verify", "--probes 1000 --json --against {}/first")
+            .json();
     }
 }
 
@@ -298,7 +377,9 @@ fn compaction_merges_additions_and_keeps_removals_as_a_delta() {
     let target = TestStore::new("compact");
     let all = ids(IdKind::Md5, 0..2300);
     let (old, new, gone) = (&all[..2000], &all[2000..2200], &all[..30]);
-    target.run("build", "--compact").fails(5, "audience a: no generation is published");
+    target
+        .run("build", "--compact")
+        .fails(5, "audience a: no generation is published");
     target.over("build", old).json();
     let nothing = target.run("build", "--compact --json").json();
     assert_eq!(nothing["generation"], Value::Null);
@@ -312,13 +393,22 @@ fn compaction_merges_additions_and_keeps_removals_as_a_delta() {
         (&Value::Null, &200.into(), &30.into())
     );
     // The gate also applies to a compaction.
-    target.run("build", "--compact --max-fpr 0").fails(3, "--max-fpr");
+    target
+        .run("build", "--compact --max-fpr 0")
+        .fails(3, "--max-fpr");
     let done = target.run("build", "--compact --json").json();
     // Most are in shards that had no keys and now have filters of the right size.
-    assert_eq!((&done["generation"], &done["added"]), (&2.into(), &200.into()));
+    assert_eq!(
+        (&done["generation"], &done["added"]),
+        (&2.into(), &200.into())
+    );
     assert!(done["inserted"].as_u64().unwrap() < 100, "{done}");
     assert_eq!(
-        (target.members(new), target.members(gone), target.members(&all[50..60])),
+        (
+            target.members(new),
+            target.members(gone),
+            target.members(&all[50..60])
+        ),
         (200, 0, 0)
     );
     let over = target.live_deltas();

@@ -16,12 +16,20 @@ fn compaction_refuses_an_expiry_before_the_time_of_the_build() {
     let target = TestStore::directory();
     let all = ids(IdKind::Md5, 0..20);
     // Built on a machine whose clock is two hours ahead.
-    let spec = Spec { created_unix_seconds: now_unix_seconds() + 2 * 3600, ..Spec::small() };
+    let spec = Spec {
+        created_unix_seconds: now_unix_seconds() + 2 * 3600,
+        ..Spec::small()
+    };
     Depot::at(target.sandbox.path().join("s")).publish("a", &keys(1, 10, |it| it), &spec);
     target.over("append", &all[10..]).json();
     let early = "--expires: audience a: expected an end after the live generation was built, at ";
-    target.run("build", "--compact --expires 1h").fails(2, early);
-    assert_eq!(target.run("build", "--compact --expires 3h --json").json()["generation"], 2);
+    target
+        .run("build", "--compact --expires 1h")
+        .fails(2, early);
+    assert_eq!(
+        target.run("build", "--compact --expires 3h --json").json()["generation"],
+        2
+    );
 }
 
 #[test]
@@ -29,13 +37,22 @@ fn tombstone_holds_until_it_is_lifted() {
     let target = TestStore::directory();
     let all = ids(IdKind::Md5, 0..300);
     target.over("build", &all).json();
-    assert_eq!(target.over("remove --tombstone", &all[..20]).json()["tombstones"], 20);
+    assert_eq!(
+        target.over("remove --tombstone", &all[..20]).json()["tombstones"],
+        20
+    );
     let appended = target.over("append", &all[..30]).json();
-    assert_eq!((&appended["entombed"], &appended["added"]), (&20.into(), &10.into()));
+    assert_eq!(
+        (&appended["entombed"], &appended["added"]),
+        (&20.into(), &10.into())
+    );
     let text = target.run("list", "").stdout;
     assert!(text.contains("20 tombstones, live"), "{text}");
     let lifted = target.over("append --lift-tombstone", &all[..5]).json();
-    assert_eq!((&lifted["tombstones"], &lifted["added"]), (&15.into(), &5.into()));
+    assert_eq!(
+        (&lifted["tombstones"], &lifted["added"]),
+        (&15.into(), &5.into())
+    );
     assert_eq!(target.members(&all[..20]), 5);
 }
 
@@ -45,11 +62,18 @@ fn bad_input_changes_nothing() {
     let all = ids(IdKind::Md5, 0..100);
     target.over("build", &all).json();
     let before = target.sandbox.store();
-    target.over("append", &["nonsense".to_owned()]).fails(3, "no usable id in 1 rows");
+    target
+        .over("append", &["nonsense".to_owned()])
+        .fails(3, "no usable id in 1 rows");
     target.sandbox.file("new", lines(&all));
     let dry = target.run("append", "--dry-run --json {}/new").json();
-    assert_eq!((&dry["dry_run"], &dry["usable"]), (&true.into(), &100.into()));
-    target.run("append", "--follow {}/new").fails(2, "--follow reads stdin only");
+    assert_eq!(
+        (&dry["dry_run"], &dry["usable"]),
+        (&true.into(), &100.into())
+    );
+    target
+        .run("append", "--follow {}/new")
+        .fails(2, "--follow reads stdin only");
     assert_eq!(target.run("append", "--every 1s {}/new").status, Some(2));
     assert_eq!(target.run("append", "").status, Some(2));
     assert_eq!(target.sandbox.store(), before);
@@ -66,19 +90,30 @@ fn follow_of_malformed_lines_fails() {
     };
     let short = follow("imei", &all[..2]);
     assert_eq!(short.status, Some(3));
-    assert!(short.stdout.contains("2 rows are durable, 2 malformed"), "{}", short.stdout);
+    assert!(
+        short.stdout.contains("2 rows are durable, 2 malformed"),
+        "{}",
+        short.stdout
+    );
     let reason = "input -: no usable id in 2 rows: 0 values are blank, 2 malformed; most look like \
                   ids of kind md5";
     assert!(short.stderr.contains(reason), "{}", short.stderr);
     let raw = follow("oaid", &all[..2]);
-    assert!(raw.stderr.contains("2 of 2 ids of kind oaid look like ids of kind md5"));
+    assert!(
+        raw.stderr
+            .contains("2 of 2 ids of kind oaid look like ids of kind md5")
+    );
     assert_eq!(raw.status, Some(3));
     let mixed = [ids(IdKind::Imei, 0..5), all[100..].to_vec()].concat();
-    assert_eq!((follow("md5", &mixed).status, target.members(&all)), (Some(3), 110));
+    assert_eq!(
+        (follow("md5", &mixed).status, target.members(&all)),
+        (Some(3), 110)
+    );
 
     let mut endless = target.start("append", "--follow --every 20ms");
     let mut pipe = endless.stdin.take().unwrap();
-    pipe.write_all(lines(&ids(IdKind::Imei, 0..1000)).as_bytes()).unwrap();
+    pipe.write_all(lines(&ids(IdKind::Imei, 0..1000)).as_bytes())
+        .unwrap();
     assert_eq!(endless.wait().unwrap().code(), Some(3));
 }
 
@@ -92,9 +127,20 @@ fn follow_with_a_closed_stdout_fails() {
     let mut pipe = follower.stdin.take().unwrap();
     pipe.write_all(lines(&all[100..]).as_bytes()).unwrap();
     let mut complaint = String::new();
-    follower.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
-    assert!(complaint.contains("the reader of the durable row counts is gone"), "{complaint}");
-    assert_eq!((follower.wait().unwrap().code(), target.members(&all)), (Some(1), 110));
+    follower
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut complaint)
+        .unwrap();
+    assert!(
+        complaint.contains("the reader of the durable row counts is gone"),
+        "{complaint}"
+    );
+    assert_eq!(
+        (follower.wait().unwrap().code(), target.members(&all)),
+        (Some(1), 110)
+    );
 }
 
 #[test]
@@ -134,7 +180,10 @@ fn compaction_does_not_extend_an_expiry() {
     }
     tried.fails(4, "has expired");
     target.run("build", "--compact").fails(4, "has expired");
-    assert_eq!(target.run("build", "--compact --expires 1h --json").json()["generation"], 2);
+    assert_eq!(
+        target.run("build", "--compact --expires 1h --json").json()["generation"],
+        2
+    );
     assert_eq!(target.members(&all), 20);
 }
 
@@ -154,13 +203,19 @@ fn rollback_past_a_damaged_manifest_needs_lose_deltas() {
             None => std::fs::remove_file(&manifest).unwrap(),
         }
         let before = target.sandbox.store();
-        target.run("rollback", "--to 1").fails(5, "--lose-deltas rolls back without them");
+        target
+            .run("rollback", "--to 1")
+            .fails(5, "--lose-deltas rolls back without them");
         assert_eq!(target.sandbox.store(), before);
     }
     target.run("rollback", "--to 1 --lose-deltas --quiet");
     // Deltas that no generation merged are kept.
     assert_eq!(
-        (target.members(&all[..100]), target.members(&all[100..110]), target.members(&all[110..])),
+        (
+            target.members(&all[..100]),
+            target.members(&all[100..110]),
+            target.members(&all[110..])
+        ),
         (100, 0, 10)
     );
     std::fs::write(&manifest, sound).unwrap();

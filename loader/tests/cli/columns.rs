@@ -36,7 +36,12 @@ fn inputs(report: &Value) -> Vec<[u64; 4]> {
     let input = |input: &Value| {
         ["rows", "usable", "blank", "malformed"].map(|name| input[name].as_u64().unwrap())
     };
-    report["inputs"].as_array().unwrap().iter().map(input).collect()
+    report["inputs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(input)
+        .collect()
 }
 
 #[test]
@@ -45,7 +50,10 @@ fn every_report_counts_by_column_and_input() {
     for (command, report) in [
         ("build --store {}/s --audience a", ""),
         ("append --store {}/s --audience a", ""),
-        ("verify --store {}/s --audience a --probes 1000 --against", "/against"),
+        (
+            "verify --store {}/s --audience a --probes 1000 --against",
+            "/against",
+        ),
         ("remove --store {}/s --audience a --dry-run", ""),
         ("dedup --count", ""),
     ] {
@@ -61,8 +69,17 @@ fn every_report_counts_by_column_and_input() {
         let json = run("--json").json();
         let json = json.pointer(report).unwrap();
         assert_eq!(json["columns"], expected_columns(), "{command}");
-        assert_eq!(inputs(json), [[34, 60, 4, 3], [20, 20, 10, 10]], "{command}: {json}");
-        let text = run(if command.starts_with("build") { "--max-shrink 1" } else { "" }).stdout;
+        assert_eq!(
+            inputs(json),
+            [[34, 60, 4, 3], [20, 20, 10, 10]],
+            "{command}: {json}"
+        );
+        let text = run(if command.starts_with("build") {
+            "--max-shrink 1"
+        } else {
+            ""
+        })
+        .stdout;
         for line in [
             "idfa (idfa): 40 usable, 3 blank, 10 malformed\n",
             "imei (imei): 40 usable, 11 blank, 2 malformed\n",
@@ -80,7 +97,14 @@ fn column_of_malformed_values_is_warned_of() {
     let sandbox = Sandbox::new();
     let mut table = "idfa,imei\n".to_owned();
     for (row, imei) in ids(IdKind::Imei, 0..1000).iter().enumerate() {
-        table += &format!("{},{imei}\n", if row % 200 == 0 { "868049039501257" } else { "" });
+        table += &format!(
+            "{},{imei}\n",
+            if row % 200 == 0 {
+                "868049039501257"
+            } else {
+                ""
+            }
+        );
     }
     sandbox.file("table.csv", table);
     let built = sandbox.run(

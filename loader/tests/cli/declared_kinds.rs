@@ -16,7 +16,9 @@ fn md5s_in_a_raw_column_are_refused_or_read_as_md5s() {
     let rows = oaids.iter().chain(&md5s).map(|id| format!("{id}\n"));
     sandbox.file("dump.csv", format!("oaid\n{}", rows.collect::<String>()));
     let build = |column: &str| {
-        sandbox.run(&format!("build {STORE} --json --format csv --column {column} {{}}/dump.csv"))
+        sandbox.run(&format!(
+            "build {STORE} --json --format csv --column {column} {{}}/dump.csv"
+        ))
     };
     let refusal = "30 of 40 ids of kind oaid look like ids of kind md5, and would match no device";
     build("oaid=oaid").fails(3, refusal);
@@ -24,13 +26,22 @@ fn md5s_in_a_raw_column_are_refused_or_read_as_md5s() {
     assert_eq!(build("oaid=md5,oaid").json()["keys"], 40);
     for (kind, ids) in [("oaid", &oaids), ("md5", &md5s)] {
         let query = format!("query {STORE} --json --id-kind");
-        let asked = sandbox.run(&format!("{query} {kind} {}", ids.join(" "))).json();
+        let asked = sandbox
+            .run(&format!("{query} {kind} {}", ids.join(" ")))
+            .json();
         let answers = asked["answers"].as_array().unwrap();
-        assert!(answers.iter().all(|answer| answer == "member"), "{kind}: {asked}");
+        assert!(
+            answers.iter().all(|answer| answer == "member"),
+            "{kind}: {asked}"
+        );
     }
     let refused = build("oaid=md5,");
     assert_eq!(refused.status, Some(2));
-    assert!(refused.stderr.contains("unknown id kind"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("unknown id kind"),
+        "{}",
+        refused.stderr
+    );
 }
 
 /// Every command that reads ids refuses an input of a wrong kind, also beside a good one.
@@ -51,7 +62,13 @@ fn input_that_looks_like_another_kind_is_refused_by_every_command() {
         sandbox.file("good", lines(&ids(declared, 0..10)));
         sandbox.file("wrong", lines(&ids(other, 10..13)));
         let refusal = format!("3 of 3 ids of kind {kind} look like ids of kind {other}");
-        for command in ["build", "append", "remove", "remove --tombstone", "verify --against"] {
+        for command in [
+            "build",
+            "append",
+            "remove",
+            "remove --tombstone",
+            "verify --against",
+        ] {
             let run = |flags: &str| {
                 let (inputs, last) = match command.split_once(" --against") {
                     Some((command, _)) => (command, "--against"),
@@ -63,13 +80,18 @@ fn input_that_looks_like_another_kind_is_refused_by_every_command() {
             };
             run("").fails(3, &refusal);
             if !command.starts_with("verify") {
-                let shrink = if command == "build" { "--max-shrink 1" } else { "" };
+                let shrink = if command == "build" {
+                    "--max-shrink 1"
+                } else {
+                    ""
+                };
                 run(&format!("--dry-run --allow-lookalikes {shrink}")).succeeds();
             }
         }
         let dedup = |flags: &str| {
-            let dedup = sandbox
-                .run(&format!("dedup --count {flags} --id-kind {kind} {{}}/good {{}}/wrong"));
+            let dedup = sandbox.run(&format!(
+                "dedup --count {flags} --id-kind {kind} {{}}/good {{}}/wrong"
+            ));
             (dedup.status, dedup.stderr.contains(&refusal))
         };
         assert_eq!(dedup(""), (Some(3), true));
@@ -84,7 +106,11 @@ fn few_lookalikes_are_a_warning() {
     sandbox.file("dump", lines(&all));
     let built = sandbox.run(&format!("build {STORE} --json --id-kind oaid {{}}/dump"));
     assert_eq!(built.status, Some(0), "{}", built.stderr);
-    assert!(built.stderr.contains("10 of 100 ids of kind oaid look like ids of kind md5"));
+    assert!(
+        built
+            .stderr
+            .contains("10 of 100 ids of kind oaid look like ids of kind md5")
+    );
 }
 
 /// One id a line, of several kinds: every command reads each as its own kind.
@@ -96,25 +122,44 @@ fn list_of_mixed_kinds_is_read_by_every_command() {
     let all = of_kinds.concat();
     sandbox.file("mixed", lines(&all));
     let run = |command: &str| {
-        sandbox.run(&format!("{command} {STORE} --id-kind idfa,imei,oaid --json")).json()
+        sandbox
+            .run(&format!(
+                "{command} {STORE} --id-kind idfa,imei,oaid --json"
+            ))
+            .json()
     };
     let built = sandbox.build("--id-kind idfa,imei,oaid {}/mixed");
-    assert_eq!((&built["keys"], &built["rejected"]["total"]), (&60.into(), &0.into()));
+    assert_eq!(
+        (&built["keys"], &built["rejected"]["total"]),
+        (&60.into(), &0.into())
+    );
     for (kind, ids) in kinds.iter().zip(&of_kinds) {
         sandbox.file("one", lines(ids));
-        let verified = sandbox
-            .run(&format!("verify {STORE} --probes 10 --json --id-kind {kind} --against {{}}/one"));
+        let verified = sandbox.run(&format!(
+            "verify {STORE} --probes 10 --json --id-kind {kind} --against {{}}/one"
+        ));
         assert_eq!(verified.json()["against"]["checked"], 20);
     }
     let queried = run(&format!("query {}", all.join(" ")));
-    assert!(queried["answers"].as_array().unwrap().iter().all(|answer| answer == "member"));
+    assert!(
+        queried["answers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|answer| answer == "member")
+    );
     assert_eq!(run("remove {}/mixed")["members"]["before"], 60);
     let mut follow = command(
         sandbox.path(),
         &format!("append --follow {STORE} --id-kind idfa,imei,oaid --json"),
     );
     let mut follow = spawn(&mut follow);
-    follow.stdin.take().unwrap().write_all(lines(&all).as_bytes()).unwrap();
+    follow
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(lines(&all).as_bytes())
+        .unwrap();
     outcome(follow).succeeds();
     let verify = run("verify --probes 10 --against {}/mixed");
     assert_eq!(verify["against"]["checked"], 60);
@@ -123,7 +168,12 @@ fn list_of_mixed_kinds_is_read_by_every_command() {
 
     let refused = sandbox.run(&format!("build {STORE} --id-kind md5,caid {{}}/mixed"));
     assert_eq!(refused.status, Some(2));
-    assert!(refused.stderr.contains("ids of kind caid would be read as md5"), "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("ids of kind caid would be read as md5"),
+        "{refused:?}"
+    );
 }
 
 /// Its answers are data, so a query goes on.
@@ -134,10 +184,16 @@ fn query_warns_of_ids_of_another_kind() {
     sandbox.file("members", lines(&md5s));
     sandbox.build("{}/members");
     let query = |kind: &str| {
-        sandbox.run_with(&format!("query {STORE} --id-kind {kind} -"), lines(&md5s).as_bytes())
+        sandbox.run_with(
+            &format!("query {STORE} --id-kind {kind} -"),
+            lines(&md5s).as_bytes(),
+        )
     };
     let asked = query("oaid");
-    assert_eq!((asked.status, asked.stdout.matches("\tnot_member\n").count()), (Some(0), 10));
+    assert_eq!(
+        (asked.status, asked.stdout.matches("\tnot_member\n").count()),
+        (Some(0), 10)
+    );
     let warning = "10 of 10 ids of kind oaid look like ids of kind md5; if they are, their answers \
                    are wrong: use --id-kind md5";
     assert!(asked.stderr.contains(warning), "{asked:?}");

@@ -23,8 +23,15 @@ fn dedup(sandbox: &Sandbox, arguments: &str, stdin: &[u8]) -> (String, Value) {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let outcome = outcome(child.spawn().unwrap());
-    assert_eq!((outcome.status, outcome.stderr.lines().count()), (Some(0), 1), "{outcome:?}");
-    (outcome.stdout, serde_json::from_str(&outcome.stderr).unwrap())
+    assert_eq!(
+        (outcome.status, outcome.stderr.lines().count()),
+        (Some(0), 1),
+        "{outcome:?}"
+    );
+    (
+        outcome.stdout,
+        serde_json::from_str(&outcome.stderr).unwrap(),
+    )
 }
 
 /// A closed output ends the read, even of an endless input, as a failure: ids are missing in it.
@@ -71,7 +78,9 @@ fn closed_output_of_data_is_a_failure() {
     let audience = "--store {}/s --audience a";
     let begin = format!("begin {audience} --changes {{}}/changes");
     sandbox.file("job", sandbox.run(&begin).json().to_string());
-    let keys = command(sandbox.path(), "keys --frames --report {}/keys {}/ids").output().unwrap();
+    let keys = command(sandbox.path(), "keys --frames --report {}/keys {}/ids")
+        .output()
+        .unwrap();
     let frames = sandbox.file("frames", keys.stdout);
     for (arguments, status) in [
         ("dedup {}/ids", 1),
@@ -84,27 +93,44 @@ fn closed_output_of_data_is_a_failure() {
         ("dedup --count {}/ids", 0),
         ("synth --count 3", 0),
         ("plan --keys 3", 0),
-        ("build --store {}/s --audience a --metrics-file {}/m {}/ids", 0),
+        (
+            "build --store {}/s --audience a --metrics-file {}/m {}/ids",
+            0,
+        ),
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = command(sandbox.path(), arguments);
         let stdin = std::fs::File::open(&frames).unwrap();
-        let child = command.stdin(stdin).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command
+            .stdin(stdin)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let outcome = outcome(child);
         assert_eq!(outcome.status, Some(status), "{arguments}: {outcome:?}");
-        assert_eq!(outcome.stderr.contains("could not write to stdout"), status == 1);
+        assert_eq!(
+            outcome.stderr.contains("could not write to stdout"),
+            status == 1
+        );
         assert!(!sandbox.path().join("report").exists(), "{arguments}");
     }
     let metrics = std::fs::read_to_string(sandbox.path().join("m")).unwrap();
-    assert!(metrics.contains("rtad_build_timestamp_seconds{audience=\"a\"} "), "{metrics}");
+    assert!(
+        metrics.contains("rtad_build_timestamp_seconds{audience=\"a\"} "),
+        "{metrics}"
+    );
 }
 
 #[test]
 fn text_lines_are_compared_by_bytes() {
     let sandbox = Sandbox::new();
     let (written, report) = dedup(&sandbox, "--text -", b"a\r\na\na\r\n\xef\xbb\xbfa\n");
-    assert_eq!((written.as_str(), &report["first_seen"]), ("a\r\na\n\u{feff}a\n", &3.into()));
+    assert_eq!(
+        (written.as_str(), &report["first_seen"]),
+        ("a\r\na\n\u{feff}a\n", &3.into())
+    );
     let id = "0123456789abcdef0123456789abcdef";
     let (written, _) = dedup(&sandbox, "-", format!("{id}\r\n{id}\n").as_bytes());
     assert_eq!(written, format!("{id}\n"));
@@ -117,7 +143,11 @@ fn words(count: usize) -> String {
     for _ in 0..count {
         let mut random = numbers.number();
         for _ in 0..4 + random % 9 {
-            random = if random < 26 { numbers.number() } else { random / 26 };
+            random = if random < 26 {
+                numbers.number()
+            } else {
+                random / 26
+            };
             text.push(char::from(b'a' + (random % 26) as u8));
         }
         text.push('\n');
@@ -130,13 +160,22 @@ fn first_occurrences_are_written_in_order() {
     let sandbox = Sandbox::new();
     let text = words(300_000);
     let mut seen = HashSet::new();
-    let expected: String =
-        text.lines().filter(|word| seen.insert(*word)).flat_map(|word| [word, "\n"]).collect();
+    let expected: String = text
+        .lines()
+        .filter(|word| seen.insert(*word))
+        .flat_map(|word| [word, "\n"])
+        .collect();
     assert!(seen.len() < 299_000, "some words repeat: {}", seen.len());
-    for how in ["", "--bloom --expected 300000 --bits-per-key 429 --hashes 8"] {
+    for how in [
+        "",
+        "--bloom --expected 300000 --bits-per-key 429 --hashes 8",
+    ] {
         let (written, report) = dedup(&sandbox, &format!("--text {how} -"), text.as_bytes());
         assert!(written == expected, "{how}");
-        assert_eq!((&report["rows"], &report["first_seen"]), (&300_000.into(), &seen.len().into()));
+        assert_eq!(
+            (&report["rows"], &report["first_seen"]),
+            (&300_000.into(), &seen.len().into())
+        );
         assert_eq!(report["duplicates"], 300_000 - seen.len());
         assert_eq!(report["exact"], how.is_empty());
         assert!(report["expected_false_positives"].as_f64().unwrap() < 1e-3);
@@ -166,23 +205,43 @@ fn spellings_of_an_id_are_equal() {
     ];
     let packed = sandbox.file("ids.gz", gzip(text.concat().as_bytes()));
     let (written, report) = dedup(&sandbox, "--id-kind idfa {}/ids.gz", b"");
-    assert_eq!(written, lines(&all[..300]) + &lines(&all[300..]).to_lowercase());
-    assert_eq!((&report["rows"], &report["duplicates"]), (&803.into(), &300.into()));
-    assert_eq!((&report["blank"], &report["malformed"]), (&2.into(), &1.into()));
+    assert_eq!(
+        written,
+        lines(&all[..300]) + &lines(&all[300..]).to_lowercase()
+    );
+    assert_eq!(
+        (&report["rows"], &report["duplicates"]),
+        (&803.into(), &300.into())
+    );
+    assert_eq!(
+        (&report["blank"], &report["malformed"]),
+        (&2.into(), &1.into())
+    );
 
     // Formats with columns write the md5.
     let row = |id: &String| format!("{id},x\n");
-    let table = format!("id,note\n{}", all.iter().chain(&all[..9]).map(row).collect::<String>());
-    let (written, report) =
-        dedup(&sandbox, "--id-kind idfa --format csv --column id -", table.as_bytes());
+    let table = format!(
+        "id,note\n{}",
+        all.iter().chain(&all[..9]).map(row).collect::<String>()
+    );
+    let (written, report) = dedup(
+        &sandbox,
+        "--id-kind idfa --format csv --column id -",
+        table.as_bytes(),
+    );
     assert_eq!(written, lines(&ids(IdKind::Md5, 0..500)));
     assert_eq!(report["duplicates"], 9);
 
     // --count alone.
-    let counted = sandbox.run("dedup --id-kind idfa --count --json {}/ids.gz").json();
+    let counted = sandbox
+        .run("dedup --id-kind idfa --count --json {}/ids.gz")
+        .json();
     assert_eq!(counted["first_seen"], 500);
     let text = sandbox.run("dedup --id-kind idfa --count {}/ids.gz");
-    assert!(text.stdout.contains("first seen  500\n") && text.stderr.is_empty(), "{text:?}");
+    assert!(
+        text.stdout.contains("first seen  500\n") && text.stderr.is_empty(),
+        "{text:?}"
+    );
     let quiet = sandbox.run("dedup --id-kind idfa --quiet --report {}/report {}/ids.gz");
     assert!(quiet.stderr.is_empty() && quiet.stdout.lines().count() == 500);
     assert!(
@@ -210,7 +269,10 @@ fn unusual_lines_are_counted() {
         ("--bloom -", "--expected"),
         ("--expected 5 -", "--bloom"),
         ("--bloom --expected 5 --hashes 3 -", "--bits-per-key"),
-        ("--bloom --expected 5 --hashes 99 --bits-per-key 9 -", "1..=30"),
+        (
+            "--bloom --expected 5 --hashes 99 --bits-per-key 9 -",
+            "1..=30",
+        ),
         ("--text --id-kind idfa -", "--text"),
         ("", "INPUT"),
     ] {
@@ -227,10 +289,17 @@ fn unusual_lines_are_counted() {
 fn plan_table_lists_false_positive_rates() {
     let sandbox = Sandbox::new();
     let table = sandbox.run("plan --table --json").json();
-    let rows: Vec<_> =
-        table["rows"].as_array().unwrap().iter().map(|row| row["fpr"].as_f64().unwrap()).collect();
+    let rows: Vec<_> = table["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["fpr"].as_f64().unwrap())
+        .collect();
     // The rates do not depend on the number of keys.
-    for (rate, expected) in rows.iter().zip([9.011e-6, 7.264e-7, 2.284e-7, 1.001e-9].repeat(2)) {
+    for (rate, expected) in rows
+        .iter()
+        .zip([9.011e-6, 7.264e-7, 2.284e-7, 1.001e-9].repeat(2))
+    {
         assert!((rate / expected - 1.0).abs() < 0.001, "{rate} {expected}");
     }
     assert_eq!(sandbox.run("plan").status, Some(2));
@@ -252,11 +321,23 @@ fn inspect_draws_a_generation() {
         );
         sandbox.run(&drawn).json();
         let svg = std::fs::read_to_string(sandbox.path().join("it.svg")).unwrap();
-        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{figure}");
+        assert!(
+            svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"),
+            "{figure}"
+        );
         assert!(svg.contains("data:image/png;base64,"), "{figure}: map");
-        assert!(svg.contains(&format!("{audience} generation 1")), "{figure}: title");
-        assert!(svg.contains("min ") == (audience == "a"), "{figure}: extremes");
-        assert!(pictures.insert(svg), "{audience} {figure}: distinct picture");
+        assert!(
+            svg.contains(&format!("{audience} generation 1")),
+            "{figure}: title"
+        );
+        assert!(
+            svg.contains("min ") == (audience == "a"),
+            "{figure}: extremes"
+        );
+        assert!(
+            pictures.insert(svg),
+            "{audience} {figure}: distinct picture"
+        );
     }
     sandbox
         .run("inspect --store {}/s --audience a --plot {}/no/such/it.svg")
@@ -264,7 +345,12 @@ fn inspect_draws_a_generation() {
     let png = sandbox.run("inspect --store {}/s --audience a --plot {}/it.png");
     assert!(png.status == Some(2) && png.stderr.contains("expected a name that ends in .svg"));
     assert!(!sandbox.path().join("it.png").exists());
-    assert_eq!(sandbox.run("inspect --store {}/s --audience a --plot-of fill").status, Some(2));
+    assert_eq!(
+        sandbox
+            .run("inspect --store {}/s --audience a --plot-of fill")
+            .status,
+        Some(2)
+    );
 }
 
 #[test]
@@ -273,10 +359,15 @@ fn report_is_written_whole_or_to_a_pipe() {
     let report = sandbox.file("report", "old");
     let link = sandbox.path().join("link");
     std::fs::hard_link(&report, &link).unwrap();
-    sandbox.run_with("dedup --count --quiet --report {}/report -", b"").succeeds();
+    sandbox
+        .run_with("dedup --count --quiet --report {}/report -", b"")
+        .succeeds();
     assert_eq!(std::fs::read_to_string(link).unwrap(), "old");
     let piped = sandbox.run_with("dedup --count --report /dev/stderr -", b"");
-    assert!(piped.status == Some(0) && piped.stderr.contains("\"rows\":0"), "{piped:?}");
+    assert!(
+        piped.status == Some(0) && piped.stderr.contains("\"rows\":0"),
+        "{piped:?}"
+    );
 }
 
 #[test]

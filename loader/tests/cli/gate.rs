@@ -54,7 +54,11 @@ has 1000; nothing was published; --max-shrink {needed} allows it"
     .into_iter()
     .enumerate()
     {
-        assert_eq!(sandbox.build(flags)["generation"], generation + 2, "{flags}");
+        assert_eq!(
+            sandbox.build(flags)["generation"],
+            generation + 2,
+            "{flags}"
+        );
     }
 }
 
@@ -72,7 +76,9 @@ fn first_publish_is_not_compared() {
 fn first_build_after_a_deletion_is_not_compared() {
     let sandbox = sandbox(500);
     Depot::at(sandbox.path().join("s")).delete("a");
-    sandbox.run(&format!("{BUILD} --require-live {{}}/1")).fails(5, "no generation is published");
+    sandbox
+        .run(&format!("{BUILD} --require-live {{}}/1"))
+        .fails(5, "no generation is published");
     let built = sandbox.build("--min-overlap 0.9 {}/1");
     assert_eq!(
         (&built["generation"], &built["gate"]["live_generation"]),
@@ -91,7 +97,10 @@ fn comparison_uses_the_live_generation_after_a_rollback() {
     );
     sandbox.run("rollback --store {}/s --audience a");
     let gate = &sandbox.build("{}/500")["gate"];
-    assert_eq!((&gate["live_generation"], &gate["live_keys"]), (&1.into(), &500.into()));
+    assert_eq!(
+        (&gate["live_generation"], &gate["live_keys"]),
+        (&1.into(), &500.into())
+    );
 }
 
 #[test]
@@ -110,9 +119,15 @@ fn fill_and_fpr_limits_are_enforced() {
     assert_eq!(live(&sandbox), before);
     assert!(!sandbox.store().contains_key("a/manifests/2.json"));
     let gate = &sandbox.build("--max-fill 0.3 --max-fpr 0.01 {}/2000")["gate"];
-    assert_eq!((&gate["max_fill"], &gate["max_fpr"]), (&0.3.into(), &0.01.into()));
+    assert_eq!(
+        (&gate["max_fill"], &gate["max_fpr"]),
+        (&0.3.into(), &0.01.into())
+    );
     let gate = &sandbox.build("--fpr 0.001 {}/2000")["gate"];
-    assert_eq!((&gate["max_fpr"], &gate["max_shrink"]), (&0.002.into(), &0.5.into()));
+    assert_eq!(
+        (&gate["max_fpr"], &gate["max_shrink"]),
+        (&0.002.into(), &0.5.into())
+    );
 }
 
 /// The flag asks for a comparison, which an override of another limit must not omit.
@@ -123,7 +138,9 @@ fn minimal_overlap_with_an_unreadable_generation_is_unknown() {
     sandbox.build("{}/ids");
     sandbox.file("s/a/manifests/1.json", "damaged");
     let build = "build --store {}/s --audience a --max-shrink 1 {}/ids";
-    sandbox.run(&format!("{build} --min-overlap 0.9")).fails(5, "--min-overlap");
+    sandbox
+        .run(&format!("{build} --min-overlap 0.9"))
+        .fails(5, "--min-overlap");
     assert_eq!(sandbox.run(build).status, Some(0));
 }
 
@@ -147,15 +164,28 @@ fn unreadable_live_generation_needs_an_override() {
 fn dry_run_reports_the_gate() {
     let sandbox = sandbox(1000);
     let said = sandbox.run(&format!("{BUILD} --dry-run {{}}/2000"));
-    assert!(said.stdout.contains("dry run of a: nothing was written to the store"), "{said:?}");
+    assert!(
+        said.stdout
+            .contains("dry run of a: nothing was written to the store"),
+        "{said:?}"
+    );
     assert!(
         said.stdout.contains(
             "  gate        passed: at least 500 keys, fpr up to 2.000e-4, fill up to 0.4"
         ),
         "{said:?}"
     );
-    for flag in ["--max-shrink 1.1", "--max-shrink -1", "--max-fpr x", "--max-fill nan"] {
-        assert_eq!(sandbox.run(&format!("{BUILD} {flag} {{}}/1")).status, Some(2), "{flag}");
+    for flag in [
+        "--max-shrink 1.1",
+        "--max-shrink -1",
+        "--max-fpr x",
+        "--max-fill nan",
+    ] {
+        assert_eq!(
+            sandbox.run(&format!("{BUILD} {flag} {{}}/1")).status,
+            Some(2),
+            "{flag}"
+        );
     }
 }
 
@@ -172,22 +202,40 @@ fn foreign_or_grown_list_is_rejected() {
     let grown = "25001 keys, was 5,000: expected at most 25000 by --max-growth 4 over live \
                  generation 1; nothing was published; --max-growth 4.01 allows it";
     for memory in ["", "--memory 64MiB"] {
-        sandbox.run(&format!("{BUILD} {memory} {{}}/grown")).fails(3, grown);
+        sandbox
+            .run(&format!("{BUILD} {memory} {{}}/grown"))
+            .fails(3, grown);
     }
     let overlap = "overlap: expected at least --min-overlap 0.9 of the live generation's keys to \
                    stay members, found 0.5000";
-    sandbox.run(&format!("{BUILD} --min-overlap 0.9 {{}}/half")).fails(3, overlap);
+    sandbox
+        .run(&format!("{BUILD} --min-overlap 0.9 {{}}/half"))
+        .fails(3, overlap);
     assert_eq!(sandbox.store(), before, "nothing was written");
 
     let overlap = |flags: &str| {
         let built = sandbox.build(&format!("--dry-run {flags}"));
-        (built["overlap"]["live_keys_checked"].as_u64(), built["overlap"]["kept"].as_u64())
+        (
+            built["overlap"]["live_keys_checked"].as_u64(),
+            built["overlap"]["kept"].as_u64(),
+        )
     };
     assert_eq!(overlap("{}/foreign"), (Some(5000), Some(0)));
-    assert_eq!(overlap("--min-overlap 0.5 {}/half"), (Some(5000), Some(2500)));
-    let text = sandbox.run(&format!("{BUILD} --max-growth inf {{}}/grown")).stdout;
-    assert!(text.contains("overlap     100.0 % of the generation before stay members"), "{text}");
-    assert!(text.contains("gate        passed: at least 2500 keys, fpr"), "{text}");
+    assert_eq!(
+        overlap("--min-overlap 0.5 {}/half"),
+        (Some(5000), Some(2500))
+    );
+    let text = sandbox
+        .run(&format!("{BUILD} --max-growth inf {{}}/grown"))
+        .stdout;
+    assert!(
+        text.contains("overlap     100.0 % of the generation before stay members"),
+        "{text}"
+    );
+    assert!(
+        text.contains("gate        passed: at least 2500 keys, fpr"),
+        "{text}"
+    );
     let text = sandbox.run(&format!("{BUILD} --dry-run {{}}/grown")).stdout;
     assert!(text.contains("at most 125,005 (was 25,001), "), "{text}");
 }
@@ -197,13 +245,21 @@ fn foreign_or_grown_list_is_rejected() {
 fn build_after_a_lost_current_gives_up_no_changes_in_silence() {
     let sandbox = sandbox(1000);
     sandbox.file("erased", lines(&ids(IdKind::Md5, 0..1)));
-    sandbox.run("remove --store {}/s --audience a --tombstone {}/erased").succeeds();
+    sandbox
+        .run("remove --store {}/s --audience a --tombstone {}/erased")
+        .succeeds();
     std::fs::remove_file(sandbox.path().join("s/a/CURRENT")).unwrap();
     let before = sandbox.store();
-    for command in [BUILD, "begin --changes {}/changes --store {}/s --audience a"] {
+    for command in [
+        BUILD,
+        "begin --changes {}/changes --store {}/s --audience a",
+    ] {
         let input = if command == BUILD { " {}/1000" } else { "" };
         let refused = sandbox.run(&format!("{command}{input}"));
-        refused.fails(5, "a/CURRENT is missing, and the files in a/deltas have appends, removals");
+        refused.fails(
+            5,
+            "a/CURRENT is missing, and the files in a/deltas have appends, removals",
+        );
         assert_eq!(sandbox.store(), before, "{command}: nothing was written");
     }
     sandbox.build("--max-shrink 1 {}/1000");

@@ -33,7 +33,11 @@ fn pipe(mut command: Command, stdin: &[u8]) -> (Vec<u8>, String, Option<i32>) {
     let feeder = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
     let output = child.wait_with_output().unwrap();
     feeder.join().unwrap();
-    (output.stdout, String::from_utf8(output.stderr).unwrap(), output.status.code())
+    (
+        output.stdout,
+        String::from_utf8(output.stderr).unwrap(),
+        output.status.code(),
+    )
 }
 
 impl<'a> Steps<'a> {
@@ -47,7 +51,12 @@ impl<'a> Steps<'a> {
         let begin = format!("begin --store {{}}/s --audience a --changes {{}}/changes {flags}");
         let begun = sandbox.run(&begin).json();
         let changes = std::fs::read(sandbox.path().join("changes")).unwrap();
-        Self { sandbox, job: begun.to_string(), lines: Vec::new(), changes }
+        Self {
+            sandbox,
+            job: begun.to_string(),
+            lines: Vec::new(),
+            changes,
+        }
     }
 
     /// Runs a step; returns its data and keeps its report.
@@ -78,7 +87,10 @@ impl<'a> Steps<'a> {
     }
 
     fn total(&self) -> u64 {
-        let lines = self.lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines = self
+            .lines
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines
             .filter(|line| line["what"] == "distinct")
             .map(|line| line["keys"].as_u64().unwrap())
@@ -90,13 +102,21 @@ impl<'a> Steps<'a> {
         let command = self.command(&format!("chunk --store {{}}/s --frames --keys {total}"));
         let (out, errors, status) = pipe(command, frames);
         assert_eq!((status, errors.as_str()), (Some(0), ""));
-        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+        String::from_utf8(out)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect()
     }
 
     fn publish(&self, arguments: &str, lines: &[String]) -> Outcome {
         let command = self.command(&format!("publish --store {{}}/s --json {arguments} -"));
         let (stdout, stderr, status) = pipe(command, lines.join("\n").as_bytes());
-        Outcome { status, stdout: String::from_utf8(stdout).unwrap(), stderr }
+        Outcome {
+            status,
+            stdout: String::from_utf8(stdout).unwrap(),
+            stderr,
+        }
     }
 }
 
@@ -110,15 +130,26 @@ fn metrics_are_written_without_a_reader_of_the_report() {
     let publish = "publish --store {}/s --metrics-file {}/metrics -";
     let mut child = spawn(&mut steps.command(publish));
     drop(child.stdout.take());
-    child.stdin.take().unwrap().write_all(all.join("\n").as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(all.join("\n").as_bytes())
+        .unwrap();
     outcome(child).succeeds();
     let metrics = std::fs::read_to_string(sandbox.path().join("metrics")).unwrap();
-    assert!(metrics.contains("rtad_build_timestamp_seconds{audience=\"a\"} "), "{metrics}");
+    assert!(
+        metrics.contains("rtad_build_timestamp_seconds{audience=\"a\"} "),
+        "{metrics}"
+    );
 }
 
 fn chunks_of(sandbox: &Sandbox, store: &str) -> BTreeMap<String, Vec<u8>> {
     let files = files(&sandbox.path().join(store));
-    chunks(&files).into_iter().map(|name| (name.clone(), files[name].clone())).collect()
+    chunks(&files)
+        .into_iter()
+        .map(|name| (name.clone(), files[name].clone()))
+        .collect()
 }
 
 #[test]
@@ -137,11 +168,21 @@ fn sha1_ids_make_an_audience_of_sha1() {
     let idfas = ids(IdKind::Idfa, 0..50).join(" ");
     let query = format!("query --store {{}}/s --audience a --json --id-kind idfa {idfas}");
     let answers = sandbox.run(&query).json()["answers"].clone();
-    assert!(answers.as_array().unwrap().iter().all(|answer| answer == "member"));
+    assert!(
+        answers
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|answer| answer == "member")
+    );
 
     let refused = published("--id-kind md5 {}/others");
     assert_eq!(refused.status, Some(3));
-    assert!(refused.stderr.contains("has keys of sha1, and the ids are of md5"));
+    assert!(
+        refused
+            .stderr
+            .contains("has keys of sha1, and the ids are of md5")
+    );
 }
 
 /// Two kinds of ids with duplicates, blanks and malformed ones; over a generation with deltas and
@@ -177,7 +218,9 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
             "append --id-kind imei --max-reject-ratio 1 {}/erased",
         ] {
             let (name, rest) = change.split_once(' ').unwrap();
-            sandbox.run(&format!("{name} --store {{}}/s --audience a --json {rest}")).json();
+            sandbox
+                .run(&format!("{name} --store {{}}/s --audience a --json {rest}"))
+                .json();
         }
     }
     let expected = built.build(&format!(
@@ -187,7 +230,9 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
     let mut steps = Steps::begin_with(&stepped, &format!("--filter {filter}"));
     // Later deltas apply to the new generation.
     stepped.file("late", lines(&ids(IdKind::Md5, 9990..9995)));
-    stepped.run("append --store {}/s --audience a --json {}/late").json();
+    stepped
+        .run("append --store {}/s --audience a --json {}/late")
+        .json();
     let parts = steps.distinct(&[&format!("{columns} {{}}/table")], 4);
     let total = steps.total();
     assert_eq!(expected["keys"], total);
@@ -195,7 +240,9 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
     // A retry of all chunks, and one chunk from keys in any order.
     let (mut all, again) = (steps.lines.clone(), steps.chunks(total, &parts[1]));
     all.extend(again.into_iter().rev().chain(chunks));
-    let published = steps.publish("--max-reject-ratio 0.1 --max-shrink 1 --label a=1", &all).json();
+    let published = steps
+        .publish("--max-reject-ratio 0.1 --max-shrink 1 --label a=1", &all)
+        .json();
 
     assert_eq!(chunks_of(&stepped, "s"), chunks_of(&built, "s"));
     for field in [
@@ -216,8 +263,11 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
     }
     assert_eq!(published["removed"], expected["deltas"]["removed"]);
     assert_eq!(published["rejected"]["malformed"], 40);
-    let manifest =
-        |sandbox: &Sandbox| sandbox.run("inspect --store {}/s --audience a --json").json();
+    let manifest = |sandbox: &Sandbox| {
+        sandbox
+            .run("inspect --store {}/s --audience a --json")
+            .json()
+    };
     let (one, other) = (manifest(&built), manifest(&stepped));
     for field in [
         "chunks",
@@ -233,15 +283,31 @@ fn check_chunks_equal_those_of_a_build(filter: &str) {
     }
     // No member is lost, and no removed device is back.
     let query = |ids: &[String], kind| {
-        let asked =
-            format!("query --store {{}}/s --audience a --json --id-kind {kind} {}", ids.join(" "));
+        let asked = format!(
+            "query --store {{}}/s --audience a --json --id-kind {kind} {}",
+            ids.join(" ")
+        );
         let answers = stepped.run(&asked).json();
-        answers["answers"].as_array().unwrap().iter().filter(|answer| *answer == "member").count()
+        answers["answers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|answer| *answer == "member")
+            .count()
     };
     assert_eq!(query(&ids(IdKind::Oaid, 0..300), "oaid"), 300);
     assert_eq!(query(&ids(IdKind::Md5, 9990..9995), "md5"), 5);
-    assert_eq!((query(&idfas[500..900], "idfa"), query(&imeis[500..600], "imei")), (0, 0));
-    assert_eq!(stepped.run("list --store {}/s --json").json()["audiences"][0]["over"]["added"], 5);
+    assert_eq!(
+        (
+            query(&idfas[500..900], "idfa"),
+            query(&imeis[500..600], "imei")
+        ),
+        (0, 0)
+    );
+    assert_eq!(
+        stepped.run("list --store {}/s --json").json()["audiences"][0]["over"]["added"],
+        5
+    );
 }
 
 #[test]
@@ -272,8 +338,12 @@ fn carried_changes_are_counted_limited_and_kept() {
         (numbers, carried["kept"] == true)
     };
     assert_eq!(carried("", ""), ([0; 4], false));
-    sandbox.run("append --store {}/s --audience a --json {}/new").json();
-    sandbox.run("remove --store {}/s --audience a --json {}/gone").json();
+    sandbox
+        .run("append --store {}/s --audience a --json {}/new")
+        .json();
+    sandbox
+        .run("remove --store {}/s --audience a --json {}/gone")
+        .json();
     assert_eq!(carried("", ""), ([0; 4], false), "deltas apply once");
 
     let error = "expected at most --max-carried-loss 99 undone, found 100 additions and 50 \
@@ -282,7 +352,10 @@ fn carried_changes_are_counted_limited_and_kept() {
     let unread = "read 0 keys that earlier deltas added: expected 100";
     build("", "", true).fails(3, unread);
     for _ in 0..2 {
-        assert_eq!(carried("--keep-carried", "--max-carried-loss 0"), ([100, 50, 0, 0], true));
+        assert_eq!(
+            carried("--keep-carried", "--max-carried-loss 0"),
+            ([100, 50, 0, 0], true)
+        );
     }
     let members = |file: &str| {
         let verified = sandbox.run(&format!(
@@ -299,7 +372,10 @@ fn carried_changes_are_counted_limited_and_kept() {
     let flags = flags.replace("{}", sandbox.path().to_str().unwrap());
     assert_eq!(carried("", &flags), ([100, 50, 100, 50], false));
     let metrics = std::fs::read_to_string(sandbox.path().join("metrics")).unwrap();
-    assert!(metrics.contains("\nrtad_build_carried_dropped{audience=\"a\"} 100\n"), "{metrics}");
+    assert!(
+        metrics.contains("\nrtad_build_carried_dropped{audience=\"a\"} 100\n"),
+        "{metrics}"
+    );
     assert!(!members("new") && members("gone"));
 }
 
@@ -311,8 +387,12 @@ fn unread_changes_are_detected() {
     sandbox.file("added", lines(&ids(IdKind::Md5, 5000..5007)));
     sandbox.file("gone", lines(&ids(IdKind::Md5, 0..5)));
     sandbox.build("{}/ids");
-    sandbox.run("append --store {}/s --audience a --json {}/added").json();
-    sandbox.run("remove --store {}/s --audience a --json {}/gone").json();
+    sandbox
+        .run("append --store {}/s --audience a --json {}/added")
+        .json();
+    sandbox
+        .run("remove --store {}/s --audience a --json {}/gone")
+        .json();
     for (given, message) in [
         ("none", "read 0 keys that deltas added: expected 7"),
         ("added", "read 0 keys that deltas removed: expected 5"),

@@ -16,7 +16,8 @@ fn write_ids(sandbox: &Sandbox, name: &str, ids: impl Iterator<Item = u64>) {
     let mut out = std::io::BufWriter::with_capacity(1 << 20, file);
     let synth = Synth::new(IdKind::Md5, 1);
     for index in ids {
-        out.write_all(synth.id(index).as_bytes()).expect("a writable file");
+        out.write_all(synth.id(index).as_bytes())
+            .expect("a writable file");
         out.write_all(b"\n").expect("a writable file");
     }
     out.flush().expect("a writable file");
@@ -30,8 +31,15 @@ fn stage(built: &Value, name: &str) -> u64 {
 #[track_caller]
 fn check_spilled(built: &Value, keys: u64) {
     let (spilled, threads) = (stage(built, "spilled_bytes"), stage(built, "threads"));
-    let most = if keys > 0 { keys * 16 + threads * 256 * 4096 } else { 0 };
-    assert!((keys * 16..=most).contains(&spilled), "{spilled} for {keys} keys");
+    let most = if keys > 0 {
+        keys * 16 + threads * 256 * 4096
+    } else {
+        0
+    };
+    assert!(
+        (keys * 16..=most).contains(&spilled),
+        "{spilled} for {keys} keys"
+    );
 }
 
 /// With and without spilling, with 1, 2 and 8 threads, in order and backwards.
@@ -40,7 +48,11 @@ fn memory_does_not_change_the_chunks() {
     let sandbox = Sandbox::new();
     write_ids(&sandbox, "ids", 0..MANY);
     // The order is reversed, and a third of them come twice.
-    write_ids(&sandbox, "backwards", (0..MANY).rev().chain((0..MANY).step_by(3)));
+    write_ids(
+        &sandbox,
+        "backwards",
+        (0..MANY).rev().chain((0..MANY).step_by(3)),
+    );
     let mut expected: Option<Vec<String>> = None;
     for (how, spills) in [
         ("--memory 1GiB --threads 2 {}/ids", false),
@@ -53,7 +65,11 @@ fn memory_does_not_change_the_chunks() {
         assert_eq!(built["duplicates"], read - MANY, "{how}");
         check_spilled(&built, if spills { read } else { 0 });
         let names: Vec<String> = chunks(&sandbox.store()).into_iter().cloned().collect();
-        assert_eq!(&names, expected.get_or_insert_with(|| names.clone()), "{how}");
+        assert_eq!(
+            &names,
+            expected.get_or_insert_with(|| names.clone()),
+            "{how}"
+        );
         let memory = stage(&built, "memory_bytes");
         let peak = stage(&built, "peak_memory_bytes");
         assert!(peak <= memory + memory / 10, "{how}: {peak} of {memory}");
@@ -67,7 +83,10 @@ fn insufficient_memory_is_rejected() {
     let build = "build --store {}/s --audience a {}/ids";
     sandbox
         .run(&format!("{build} --memory 63MiB --threads 2"))
-        .fails(2, "--memory 63MiB is too little for 2 threads: accepted from 64MiB on");
+        .fails(
+            2,
+            "--memory 63MiB is too little for 2 threads: accepted from 64MiB on",
+        );
     sandbox
         .run(&format!("{build} --memory 64MiB --threads 8"))
         .fails(2, "from 152MiB on, or with fewer --threads");
@@ -87,7 +106,10 @@ fn insufficient_memory_is_rejected() {
 fn insufficient_disk_space_is_reported_before_reading() {
     let sandbox = Sandbox::new();
     write_ids(&sandbox, "ids", 0..10_000);
-    let file = std::fs::OpenOptions::new().append(true).open(sandbox.path().join("ids")).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .append(true)
+        .open(sandbox.path().join("ids"))
+        .unwrap();
     file.set_len(1 << 43).unwrap();
     let full = sandbox.run("build --store {}/s --audience a {}/ids");
     full.fails(1, "the keys of these inputs need about 4");

@@ -13,8 +13,9 @@ const BUILD: &str = "build --store {}/s --audience a";
 /// Names of the files in the folder, sorted.
 fn names(sandbox: &Sandbox) -> Vec<String> {
     let entries = std::fs::read_dir(sandbox.path()).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -42,9 +43,13 @@ fn two_flags_with_one_file_are_refused() {
     let one = sandbox.file("one", "");
     std::fs::hard_link(&one, sandbox.path().join("linked")).unwrap();
     std::os::unix::fs::symlink(&one, sandbox.path().join("link")).unwrap();
-    for (rejects, metrics) in
-        [("new", "new"), ("./new", "new"), ("one", "one"), ("one", "linked"), ("one", "link")]
-    {
+    for (rejects, metrics) in [
+        ("new", "new"),
+        ("./new", "new"),
+        ("one", "one"),
+        ("one", "linked"),
+        ("one", "link"),
+    ] {
         sandbox
             .run(&format!(
                 "{BUILD} --rejects {{}}/{rejects} --metrics-file {{}}/{metrics} {{}}/ids"
@@ -52,10 +57,16 @@ fn two_flags_with_one_file_are_refused() {
             .fails(2, "--rejects and --metrics-file name the same file");
     }
     assert_eq!(names(&sandbox), ["ids", "link", "linked", "one"]);
-    sandbox.run(&format!("{BUILD} --rejects {{}}/one --metrics-file {{}}/new {{}}/ids")).succeeds();
+    sandbox
+        .run(&format!(
+            "{BUILD} --rejects {{}}/one --metrics-file {{}}/new {{}}/ids"
+        ))
+        .succeeds();
     // A device takes any number of files.
     sandbox
-        .run(&format!("{BUILD} --rejects /dev/null --metrics-file /dev/null {{}}/ids"))
+        .run(&format!(
+            "{BUILD} --rejects /dev/null --metrics-file /dev/null {{}}/ids"
+        ))
         .succeeds();
 }
 
@@ -66,7 +77,11 @@ fn picture_on_a_full_disk_keeps_the_old_one() {
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
     sandbox.build("{}/ids");
     let inspect = "inspect --store {}/s --audience a --quiet --plot";
-    sandbox.run(&format!("{inspect} -")).status.filter(|code| *code == 2).unwrap();
+    sandbox
+        .run(&format!("{inspect} -"))
+        .status
+        .filter(|code| *code == 2)
+        .unwrap();
     let old = sandbox.file("p.svg", "the old picture");
     let limited = format!(
         "trap '' XFSZ; ulimit -f 8; exec {LOADER} inspect --store {dir}/s --audience a --plot \

@@ -17,17 +17,29 @@ fn dry_run_writes_nothing() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..1000)));
     let built = sandbox.build("--dry-run {}/ids");
-    assert_eq!((&built["keys"], &built["generation"]), (&1000.into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&built["keys"], &built["generation"]),
+        (&1000.into(), &serde_json::Value::Null)
+    );
     assert!(!sandbox.path().join("s").exists());
     sandbox.build("{}/ids");
     let before = sandbox.store();
     let text = sandbox.run("build --store {}/s --audience a --dry-run {}/ids");
     assert_eq!((text.status, text.stderr.as_str()), (Some(0), ""));
-    assert!(text.stdout.starts_with("dry run of a: nothing was written"), "{text:?}");
-    assert!(text.stdout.contains("\n  written     nothing: a dry run\n"), "{text:?}");
+    assert!(
+        text.stdout.starts_with("dry run of a: nothing was written"),
+        "{text:?}"
+    );
+    assert!(
+        text.stdout.contains("\n  written     nothing: a dry run\n"),
+        "{text:?}"
+    );
     assert_eq!(sandbox.store(), before);
     let quiet = sandbox.run("build --store {}/s --audience a --quiet {}/ids");
-    assert_eq!((quiet.status, quiet.stdout.as_str(), quiet.stderr.as_str()), (Some(0), "", ""));
+    assert_eq!(
+        (quiet.status, quiet.stdout.as_str(), quiet.stderr.as_str()),
+        (Some(0), "", "")
+    );
 }
 
 #[test]
@@ -39,15 +51,25 @@ fn rollback_keeps_generation_numbers_increasing() {
         assert_eq!(sandbox.build("{}/ids")["generation"], n + 1);
     }
     let answers = || {
-        sandbox.run(&format!("query --store {{}}/s --audience a --json {}", all.join(" "))).json()
+        sandbox
+            .run(&format!(
+                "query --store {{}}/s --audience a --json {}",
+                all.join(" ")
+            ))
+            .json()
     };
     assert_eq!(
         answers()["answers"],
         serde_json::json!(["not_member", "not_member", "member", "not_member"])
     );
 
-    let back = sandbox.run("rollback --store {}/s --audience a --json").json();
-    assert_eq!((&back["generation"], &back["previous_generation"]), (&2.into(), &3.into()));
+    let back = sandbox
+        .run("rollback --store {}/s --audience a --json")
+        .json();
+    assert_eq!(
+        (&back["generation"], &back["previous_generation"]),
+        (&2.into(), &3.into())
+    );
     assert_eq!(answers()["answers"][1], "member");
     let back = sandbox.run("rollback --store {}/s --audience a --to 1");
     assert_eq!(back.stdout, "a: generation 1 is live, replacing 2\n");
@@ -60,20 +82,31 @@ fn rollback_keeps_generation_numbers_increasing() {
     sandbox
         .run("rollback --store {}/s --audience a --to 1")
         .fails(2, "audience a: generation 1 is already live");
-    sandbox.run("rollback --store {}/s --audience a --to 9").fails(5, "9.json does not exist");
+    sandbox
+        .run("rollback --store {}/s --audience a --to 9")
+        .fails(5, "9.json does not exist");
     sandbox
         .run("rollback --store {}/s --audience b")
         .fails(5, "audience b: no generation is published");
     assert_eq!(sandbox.store(), before);
 
     sandbox.file("ids", format!("{}\n", all[3]));
-    assert_eq!(sandbox.build("{}/ids")["generation"], 4, "above all earlier generations");
+    assert_eq!(
+        sandbox.build("{}/ids")["generation"],
+        4,
+        "above all earlier generations"
+    );
     let list = sandbox.run("list --store {}/s --json").json();
     let live: Vec<_> = list["audiences"][0]["generations"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|g| (g["generation"].as_u64().unwrap(), g["live"].as_bool().unwrap()))
+        .map(|g| {
+            (
+                g["generation"].as_u64().unwrap(),
+                g["live"].as_bool().unwrap(),
+            )
+        })
         .collect();
     assert_eq!(live, [(1, false), (2, false), (3, false), (4, true)]);
 }
@@ -85,8 +118,10 @@ fn publish_during_a_build_fails_the_build() {
     let all = ids(IdKind::Md5, 0..2);
     sandbox.file("ids", format!("{}\n", all[0]));
     sandbox.build("{}/ids");
-    let mut slow =
-        spawn(&mut command(sandbox.path(), "build --store {}/s --audience a --rejects {}/r -"));
+    let mut slow = spawn(&mut command(
+        sandbox.path(),
+        "build --store {}/s --audience a --rejects {}/r -",
+    ));
     // The rejects file is made after the base was read.
     wait_until("the base is read", || sandbox.path().join("r").exists());
     sandbox.build("{}/ids");
@@ -94,7 +129,10 @@ fn publish_during_a_build_fails_the_build() {
     let mut pipe = slow.stdin.take().unwrap();
     pipe.write_all(all[1].as_bytes()).unwrap();
     drop(pipe);
-    outcome(slow).fails(6, "generation 2 was published since this work began at generation 1");
+    outcome(slow).fails(
+        6,
+        "generation 2 was published since this work began at generation 1",
+    );
     assert_eq!(sandbox.store(), before);
 }
 
@@ -105,8 +143,16 @@ fn build_killed_while_reading_changes_nothing() {
     sandbox.file("ids", &text);
     sandbox.build("{}/ids");
     let before = sandbox.store();
-    let mut child = spawn(&mut command(sandbox.path(), "build --store {}/s --audience a -"));
-    child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    let mut child = spawn(&mut command(
+        sandbox.path(),
+        "build --store {}/s --audience a -",
+    ));
+    child
+        .stdin
+        .as_mut()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(sandbox.store(), before);
@@ -118,7 +164,9 @@ fn full_disk_is_reported_and_keeps_the_old_generation() {
     let sandbox = Sandbox::new();
     sandbox.file("old", lines(&ids(IdKind::Md5, 0..1000)));
     sandbox.file("new", lines(&ids(IdKind::Md5, 0..200_000)));
-    sandbox.run("build --store {}/s --audience a {}/old --json").json();
+    sandbox
+        .run("build --store {}/s --audience a {}/old --json")
+        .json();
     let before = files(&sandbox.path().join("s"));
     let build = format!(
         "trap '' XFSZ; ulimit -f 40; exec {} build --store {dir}/s --audience a {dir}/new",
@@ -132,14 +180,29 @@ fn full_disk_is_reported_and_keeps_the_old_generation() {
         "{stderr}"
     );
     let names = |files: &Files| {
-        files.keys().filter(|name| !name.contains("chunks/")).cloned().collect::<Vec<_>>()
+        files
+            .keys()
+            .filter(|name| !name.contains("chunks/"))
+            .cloned()
+            .collect::<Vec<_>>()
     };
     let after = files(&sandbox.path().join("s"));
-    assert_eq!(names(&after), names(&before), "no manifest, and the same CURRENT");
-    sandbox.run("verify --store {}/s --audience a --against {}/old --probes 1000 --json").json();
-    sandbox.run("build --store {}/s --audience a {}/new --json").json();
+    assert_eq!(
+        names(&after),
+        names(&before),
+        "no manifest, and the same CURRENT"
+    );
+    sandbox
+        .run("verify --store {}/s --audience a --against {}/old --probes 1000 --json")
+        .json();
+    sandbox
+        .run("build --store {}/s --audience a {}/new --json")
+        .json();
     let swept = files(&sandbox.path().join("s"));
-    assert!(swept.keys().all(|name| !name.contains('#')), "partial files are removed");
+    assert!(
+        swept.keys().all(|name| !name.contains('#')),
+        "partial files are removed"
+    );
 }
 
 #[test]
@@ -149,34 +212,69 @@ fn labels_and_inputs_are_in_the_manifest() {
     sandbox.file("one", lines(&all[..20]));
     sandbox.file("two", lines(&all[10..]) + "\n");
     let build = "build --store {}/s --audience a";
-    sandbox.run(&format!("{build} --require-live {{}}/one")).fails(5, "no generation is published");
+    sandbox
+        .run(&format!("{build} --require-live {{}}/one"))
+        .fails(5, "no generation is published");
     let text = sandbox
-        .run(&format!("{build} --label dt=2026-11-24 --label job=nightly {{}}/one {{}}/two"))
+        .run(&format!(
+            "{build} --label dt=2026-11-24 --label job=nightly {{}}/one {{}}/two"
+        ))
         .stdout;
-    assert!(text.contains("  first       no generation of this audience was live"), "{text}");
-    assert!(text.contains("  labels      dt=2026-11-24 job=nightly\n"), "{text}");
-    assert!(text.contains("/two: 21 rows, 20 usable, 1 blank, 0 malformed\n"), "{text}");
-    let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
+    assert!(
+        text.contains("  first       no generation of this audience was live"),
+        "{text}"
+    );
+    assert!(
+        text.contains("  labels      dt=2026-11-24 job=nightly\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("/two: 21 rows, 20 usable, 1 blank, 0 malformed\n"),
+        "{text}"
+    );
+    let inspected = sandbox
+        .run("inspect --store {}/s --audience a --json")
+        .json();
     assert_eq!(inspected["labels"]["dt"], "2026-11-24");
     let input = &inspected["inputs"][1];
     assert!(input["name"].as_str().unwrap().ends_with("/two"), "{input}");
     let counts = ["size_bytes", "rows", "usable", "blank", "malformed"].map(|name| &input[name]);
     assert_eq!(counts, [661, 21, 20, 1, 0]);
-    assert!(inspected["created"].as_str().unwrap().ends_with('Z'), "{inspected}");
+    assert!(
+        inspected["created"].as_str().unwrap().ends_with('Z'),
+        "{inspected}"
+    );
     // A compaction keeps its origin.
     sandbox.file("new", lines(&ids(IdKind::Md5, 40..41)));
-    sandbox.run("append --store {}/s --audience a --json {}/new").json();
+    sandbox
+        .run("append --store {}/s --audience a --json {}/new")
+        .json();
     sandbox.build("--compact --label dt=2026-11-25 --require-live");
     let listed = sandbox.run("list --store {}/s --json").json();
     let generations = listed["audiences"][0]["generations"].as_array().unwrap();
-    assert!(generations.iter().all(|generation| generation["labels"]["job"] == "nightly"));
+    assert!(
+        generations
+            .iter()
+            .all(|generation| generation["labels"]["job"] == "nightly")
+    );
     let dates = [0, 1].map(|index| generations[index]["labels"]["dt"].as_str().unwrap());
     assert_eq!(dates, ["2026-11-24", "2026-11-25"]);
-    let again =
-        sandbox.run(&format!("{build} --require-live --json {{}}/one {{}}/two {{}}/new")).json();
-    assert_eq!((&again["generation"], &again["labels"]), (&3.into(), &serde_json::Value::Null));
+    let again = sandbox
+        .run(&format!(
+            "{build} --require-live --json {{}}/one {{}}/two {{}}/new"
+        ))
+        .json();
+    assert_eq!(
+        (&again["generation"], &again["labels"]),
+        (&3.into(), &serde_json::Value::Null)
+    );
     for label in ["x", "=1", "a/b=1"] {
-        assert_eq!(sandbox.run(&format!("{build} --label {label} {{}}/one")).status, Some(2));
+        assert_eq!(
+            sandbox
+                .run(&format!("{build} --label {label} {{}}/one"))
+                .status,
+            Some(2)
+        );
     }
 }
 
@@ -188,20 +286,35 @@ fn build_of_unchanged_inputs_is_skipped() {
     sandbox.file("two", lines(&all[20..21]));
     let build = |arguments: &str| {
         let build = "build --store {}/s --audience a --json --if-changed --max-shrink 1";
-        sandbox.run(&format!("{build} --max-growth 1000 {arguments}")).json()
+        sandbox
+            .run(&format!("{build} --max-growth 1000 {arguments}"))
+            .json()
     };
     let is_skipped = |arguments: &str| build(arguments)["unchanged"].as_bool().unwrap();
     assert!(!is_skipped("{}/one"), "the first build");
     let skipped = build("{}/one --label dt=2026-11-25");
     let expected = serde_json::json!({"audience": "a", "generation": 1, "unchanged": true});
     assert_eq!(skipped, expected);
-    let text = sandbox.run("build --store {}/s --audience a --if-changed {}/one").stdout;
-    assert_eq!(text, "a: nothing changed since generation 1, which stays live\n");
+    let text = sandbox
+        .run("build --store {}/s --audience a --if-changed {}/one")
+        .stdout;
+    assert_eq!(
+        text,
+        "a: nothing changed since generation 1, which stays live\n"
+    );
 
     assert!(is_skipped("{}/one --rebuild-after 1h"));
-    assert!(!is_skipped("{}/one --rebuild-after 0s"), "the live generation is old");
+    assert!(
+        !is_skipped("{}/one --rebuild-after 0s"),
+        "the live generation is old"
+    );
 
-    for changed in ["{}/one --fpr 0.001", "{}/one {}/two", "{}/one --case lower", "{}/two"] {
+    for changed in [
+        "{}/one --fpr 0.001",
+        "{}/one {}/two",
+        "{}/one --case lower",
+        "{}/two",
+    ] {
         assert!(!is_skipped(changed), "{changed}");
         assert!(is_skipped(changed), "{changed}");
     }
@@ -214,7 +327,9 @@ fn build_of_unchanged_inputs_is_skipped() {
 
     // Pods do not load an expired generation.
     let expiring = "build --store {}/s --audience a --max-shrink 1 --json --expires 1s {}/one";
-    let expires = sandbox.run(expiring).json()["expires_unix_seconds"].as_u64().unwrap();
+    let expires = sandbox.run(expiring).json()["expires_unix_seconds"]
+        .as_u64()
+        .unwrap();
     wait_until("it has expired", || {
         (std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() > expires).then_some(())
     });
@@ -222,20 +337,32 @@ fn build_of_unchanged_inputs_is_skipped() {
     assert!(is_skipped("{}/one"));
 
     // The build after an append folds it in, and the next one leaves it to the input.
-    sandbox.run("append --store {}/s --audience a --json {}/two").json();
+    sandbox
+        .run("append --store {}/s --audience a --json {}/two")
+        .json();
     assert!(!is_skipped("{}/one"), "a delta");
     let unfolding = "build --store {}/s --audience a --if-changed --max-shrink 1 --json {}/one";
     let unfolded = sandbox.run(unfolding);
-    assert!(unfolded.stdout.contains("\"unchanged\":false"), "{unfolded:?}");
+    assert!(
+        unfolded.stdout.contains("\"unchanged\":false"),
+        "{unfolded:?}"
+    );
     assert!(is_skipped("{}/one"));
-    sandbox.run("rollback --store {}/s --audience a --to 2 --json").json();
+    sandbox
+        .run("rollback --store {}/s --audience a --to 2 --json")
+        .json();
     assert!(!is_skipped("{}/one"), "another generation is live");
 
     let build = "build --store {}/s --audience a --if-changed";
     sandbox
         .run(&format!("{build} -"))
         .fails(2, "changes of input - cannot be known before it is read");
-    assert_eq!(sandbox.run(&format!("{build} --expires 1d {{}}/one")).status, Some(2));
+    assert_eq!(
+        sandbox
+            .run(&format!("{build} --expires 1d {{}}/one"))
+            .status,
+        Some(2)
+    );
 }
 
 #[test]
@@ -246,7 +373,9 @@ fn unchanged_build_that_keeps_carried_changes_is_skipped() {
     sandbox.file("two", lines(&all[20..]));
     let build = "build --store {}/s --audience a --json --if-changed --keep-carried {}/one";
     sandbox.run(build).json();
-    sandbox.run("append --store {}/s --audience a --json {}/two").json();
+    sandbox
+        .run("append --store {}/s --audience a --json {}/two")
+        .json();
     assert_eq!(sandbox.run(build).json()["generation"], 2);
     assert_eq!(sandbox.run(build).json()["unchanged"], true);
 }
@@ -256,23 +385,34 @@ fn input_without_a_version_is_refused_where_changes_count() {
     let sandbox = Sandbox::new();
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..100)));
     let web = FileServer::serve(sandbox.path());
-    let build = format!("build --store {{}}/s --audience a --if-changed {}/ids --json", web.url());
+    let build = format!(
+        "build --store {{}}/s --audience a --if-changed {}/ids --json",
+        web.url()
+    );
     sandbox.run(&build).json();
     assert_eq!(sandbox.run(&build).json()["unchanged"], true);
     web.hide_tags();
     let refused = "sends ETag or Last-Modified; found neither";
     sandbox.run(&build).fails(2, refused);
-    assert_eq!(sandbox.run(&build.replace(" --if-changed", "")).json()["generation"], 2);
+    assert_eq!(
+        sandbox.run(&build.replace(" --if-changed", "")).json()["generation"],
+        2
+    );
 }
 
 #[test]
 fn ids_that_are_no_hashes_are_named() {
     let sandbox = Sandbox::new();
-    let counters: Vec<_> = (1..2000).map(|number| format!("018f3a1b{number:024x}")).collect();
+    let counters: Vec<_> = (1..2000)
+        .map(|number| format!("018f3a1b{number:024x}"))
+        .collect();
     sandbox.file("counters", lines(&counters));
     let built = sandbox.run("build --store {}/s --audience a --json {}/counters");
     let report = built.json_with_warning("a chunk has 16.0 times its share of the keys");
-    assert_eq!((&report["skewed"], &report["largest_share"]), (&true.into(), &16.0.into()));
+    assert_eq!(
+        (&report["skewed"], &report["largest_share"]),
+        (&true.into(), &16.0.into())
+    );
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..2000)));
     let hashes = sandbox.build("{}/ids");
     assert_eq!(hashes["skewed"], false);
@@ -310,9 +450,14 @@ fn compaction_refuses_flags_of_inputs() {
         "--if-changed",
         "{}/ids",
     ] {
-        let refused = sandbox.run(&format!("build --store {{}}/s --audience a --compact {flag}"));
+        let refused = sandbox.run(&format!(
+            "build --store {{}}/s --audience a --compact {flag}"
+        ));
         assert_eq!(refused.status, Some(2), "{flag}: {refused:?}");
-        assert!(refused.stderr.contains("cannot be used with"), "{flag}: {refused:?}");
+        assert!(
+            refused.stderr.contains("cannot be used with"),
+            "{flag}: {refused:?}"
+        );
     }
     sandbox.build("--compact");
 }

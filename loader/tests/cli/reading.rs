@@ -34,13 +34,33 @@ fn verify_detects_damaged_files() {
     };
     let chunk = &store[one];
     let faults: Vec<(&str, &String, Option<Vec<u8>>, &str)> = vec![
-        ("a byte of the body", one, Some(flipped(one, chunk.len() - 1)), "digest is"),
-        ("a byte of the header", one, Some(flipped(one, 24)), "first shard at byte 24"),
+        (
+            "a byte of the body",
+            one,
+            Some(flipped(one, chunk.len() - 1)),
+            "digest is",
+        ),
+        (
+            "a byte of the header",
+            one,
+            Some(flipped(one, 24)),
+            "first shard at byte 24",
+        ),
         ("the magic", one, Some(flipped(one, 0)), "is not a chunk"),
         ("the version", one, Some(flipped(one, 8)), "upgrade rtad"),
-        ("cut short", one, Some(chunk[..chunk.len() - 1].to_vec()), "expected"),
+        (
+            "cut short",
+            one,
+            Some(chunk[..chunk.len() - 1].to_vec()),
+            "expected",
+        ),
         ("empty", one, Some(vec![]), "has 0 bytes"),
-        ("too long", one, Some([&chunk[..], b"\0"].concat()), "expected"),
+        (
+            "too long",
+            one,
+            Some([&chunk[..], b"\0"].concat()),
+            "expected",
+        ),
         ("another chunk", one, Some(store[other].clone()), "expected"),
         ("missing", one, None, "does not exist"),
         (
@@ -64,20 +84,35 @@ fn verify_detects_damaged_files() {
             None => std::fs::remove_file(&path).unwrap(),
         }
         let outcome = sandbox.run(VERIFY);
-        assert!(outcome.stderr.contains("verification failed"), "{fault}: {outcome:?}");
+        assert!(
+            outcome.stderr.contains("verification failed"),
+            "{fault}: {outcome:?}"
+        );
         outcome.fails(4, message);
-        assert!(outcome.stderr.contains(name.as_str()), "{fault}: no file name: {outcome:?}");
+        assert!(
+            outcome.stderr.contains(name.as_str()),
+            "{fault}: no file name: {outcome:?}"
+        );
         sandbox.run(&format!("{VERIFY} --json")).fails(4, message);
         std::fs::write(&path, &store[name]).unwrap();
     }
     let current = sandbox.path().join("s/a/CURRENT");
     std::fs::write(&current, "{}").unwrap();
     sandbox.run(VERIFY).fails(4, "a/CURRENT");
-    sandbox.run("inspect --store {}/s --audience a").fails(5, "a/CURRENT");
+    sandbox
+        .run("inspect --store {}/s --audience a")
+        .fails(5, "a/CURRENT");
     std::fs::write(&current, &store["a/CURRENT"]).unwrap();
     let intact = sandbox.run(VERIFY);
-    assert_eq!((intact.status, intact.stderr.as_str()), (Some(0), ""), "{intact:?}");
-    assert!(intact.stdout.starts_with("a generation 1 is intact\n"), "{intact:?}");
+    assert_eq!(
+        (intact.status, intact.stderr.as_str()),
+        (Some(0), ""),
+        "{intact:?}"
+    );
+    assert!(
+        intact.stdout.starts_with("a generation 1 is intact\n"),
+        "{intact:?}"
+    );
 }
 
 #[test]
@@ -89,7 +124,9 @@ fn verify_checks_the_statistics_of_the_manifest() {
     // `CURRENT` has no digest of a generation that is not live; only its own fields are checked.
     manifest["generation"] = 2.into();
     sandbox.file("s/a/manifests/2.json", manifest.to_string());
-    sandbox.run(&format!("{VERIFY} --generation 2")).fails(4, "filter.expected_fpr: expected");
+    sandbox
+        .run(&format!("{VERIFY} --generation 2"))
+        .fails(4, "filter.expected_fpr: expected");
     sandbox.run(&format!("{VERIFY} --generation 1")).succeeds();
 }
 
@@ -100,12 +137,19 @@ fn verify_counts_false_negatives_and_measures_the_fpr() {
     sandbox.file("others", lines(&non_members));
     let outcome = sandbox.run(&format!("{VERIFY} --against {{}}/ids {{}}/others"));
     outcome.fails(4, " of 50100 ids are not members");
-    assert!(non_members.iter().all(|id| !outcome.stderr.contains(id.as_str())));
+    assert!(
+        non_members
+            .iter()
+            .all(|id| !outcome.stderr.contains(id.as_str()))
+    );
     let measured = sandbox
         .run("verify --store {}/s --audience a --probes 2000000 --json --against {}/ids")
         .json();
     let number = |name: &str| measured[name].as_f64().unwrap();
-    assert_eq!((number("probes"), &measured["against"]["false_negatives"]), (2e6, &0.into()));
+    assert_eq!(
+        (number("probes"), &measured["against"]["false_negatives"]),
+        (2e6, &0.into())
+    );
     assert!(number("low") <= number("measured_fpr") && number("measured_fpr") <= number("high"));
     assert!(number("expected_fpr") <= number("target_fpr"));
     assert_eq!(number("measured_fpr"), number("false_positives") / 2e6);
@@ -116,7 +160,9 @@ fn query_reads_only_the_chunks_of_its_ids() {
     let sandbox = published();
     let member = &ids(IdKind::Md5, 0..1)[0];
     let shard = u64::from_str_radix(&member[..4], 16).unwrap();
-    let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
+    let inspected = sandbox
+        .run("inspect --store {}/s --audience a --json")
+        .json();
     for chunk in inspected["chunks"].as_array().unwrap() {
         let first = chunk["first_shard"].as_u64().unwrap();
         let holds = (first..first + chunk["shard_count"].as_u64().unwrap()).contains(&shard);
@@ -128,32 +174,52 @@ fn query_reads_only_the_chunks_of_its_ids() {
     let upper = member.to_uppercase();
     let query = format!("query --store {{}}/s --audience a {member} null nonsense {upper} -1");
     let text = sandbox.run(&query);
-    assert_eq!(text.stdout, "1\tmember\n2\tblank\n3\tmalformed\n4\tmember\n5\tblank\n", "{text:?}");
+    assert_eq!(
+        text.stdout, "1\tmember\n2\tblank\n3\tmalformed\n4\tmember\n5\tblank\n",
+        "{text:?}"
+    );
     let json = sandbox.run(&format!("{query} --json")).json();
     assert_eq!(
         json["answers"],
         serde_json::json!(["member", "blank", "malformed", "member", "blank"])
     );
-    let gone = sandbox
-        .run(&format!("query --store {{}}/s --audience a {}", ids(IdKind::Md5, 1..40).join(" ")));
+    let gone = sandbox.run(&format!(
+        "query --store {{}}/s --audience a {}",
+        ids(IdKind::Md5, 1..40).join(" ")
+    ));
     gone.fails(5, "does not exist");
 }
 
 #[test]
 fn inspect_and_list_report_generations() {
     let sandbox = published();
-    let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
-    assert_eq!((&inspected["keys"], &inspected["build"]["rows"]), (&50_000.into(), &50_000.into()));
-    let overall = inspected["survey"]["expected_fpr"]["mean"].as_f64().unwrap()
+    let inspected = sandbox
+        .run("inspect --store {}/s --audience a --json")
+        .json();
+    assert_eq!(
+        (&inspected["keys"], &inspected["build"]["rows"]),
+        (&50_000.into(), &50_000.into())
+    );
+    let overall = inspected["survey"]["expected_fpr"]["mean"]
+        .as_f64()
+        .unwrap()
         * inspected["survey"]["shards"].as_f64().unwrap()
         / 65_536.0;
     let stated = inspected["expected_fpr"].as_f64().unwrap();
-    assert!((overall - stated).abs() < stated * 1e-9, "{overall} {stated}");
     assert!(
-        sandbox.run("inspect --store {}/s --audience a").stdout.starts_with("a generation 1\n")
+        (overall - stated).abs() < stated * 1e-9,
+        "{overall} {stated}"
+    );
+    assert!(
+        sandbox
+            .run("inspect --store {}/s --audience a")
+            .stdout
+            .starts_with("a generation 1\n")
     );
 
-    sandbox.run("build --store {}/s --audience b-2 --quiet {}/ids").succeeds();
+    sandbox
+        .run("build --store {}/s --audience b-2 --quiet {}/ids")
+        .succeeds();
     std::fs::create_dir(sandbox.path().join("s/not an audience")).unwrap();
     sandbox.file("s/a/manifests/7.json", "{}");
     let list = sandbox.run("list --store {}/s --json").json();
@@ -161,15 +227,22 @@ fn inspect_and_list_report_generations() {
     assert_eq!(list["audiences"][0]["generations"][1]["fault"], "format");
     assert_eq!(list["audiences"][1]["audience"], "b-2");
     let text = sandbox.run("list --store {}/s").stdout;
-    assert!(text.contains("1 live") && text.contains("unreadable: format"), "{text}");
+    assert!(
+        text.contains("1 live") && text.contains("unreadable: format"),
+        "{text}"
+    );
 
-    sandbox.run("list --store {}/nowhere").fails(5, "nowhere does not exist");
+    sandbox
+        .run("list --store {}/nowhere")
+        .fails(5, "nowhere does not exist");
     for arguments in ["list", "inspect", "verify", "query", "rollback"] {
         let ids = if arguments == "query" { "0123" } else { "" };
         let outcome = sandbox.run(&format!("{arguments} --store {{}}/s --audience none {ids}"));
         outcome.fails(5, "audience none: no generation is published");
     }
-    sandbox.run("list --store ftp://bucket/rtad").fails(2, "it has an unknown scheme");
+    sandbox
+        .run("list --store ftp://bucket/rtad")
+        .fails(2, "it has an unknown scheme");
 }
 
 #[test]
@@ -178,7 +251,10 @@ fn plan_reports_all_kinds_of_filter() {
     let plan = sandbox.run("plan --keys 600000000 --json").json();
     let filters = plan["filters"].as_array().unwrap();
     assert_eq!(
-        filters.iter().map(|f| f["filter"].as_str().unwrap()).collect::<Vec<_>>(),
+        filters
+            .iter()
+            .map(|f| f["filter"].as_str().unwrap())
+            .collect::<Vec<_>>(),
         ["block512", "ribbon"]
     );
     assert_eq!(plan["one_core_pods"], 3);
@@ -187,13 +263,16 @@ fn plan_reports_all_kinds_of_filter() {
         text.contains("ribbon") && !text.contains("block512") && text.contains("computed"),
         "{text}"
     );
-    sandbox
-        .run("plan --keys 1 --fpr 0.5")
-        .fails(2, "--filter, --fpr: false-positive rate of a block512 filter is 0.5, expected");
+    sandbox.run("plan --keys 1 --fpr 0.5").fails(
+        2,
+        "--filter, --fpr: false-positive rate of a block512 filter is 0.5, expected",
+    );
 
     // The plan matches a build.
     let sandbox = published();
-    let built = sandbox.build("{}/ids --dry-run")["size_bytes"].as_f64().unwrap();
+    let built = sandbox.build("{}/ids --dry-run")["size_bytes"]
+        .as_f64()
+        .unwrap();
     let planned = sandbox.run("plan --keys 50000 --json").json()["filters"][0]["disk_bytes"]
         .as_f64()
         .unwrap();
@@ -205,7 +284,9 @@ fn synth_is_deterministic_and_accepts_a_closed_pipe() {
     let sandbox = Sandbox::new();
     for kind in IdKind::ALL {
         let text = sandbox
-            .run(&format!("synth --count 40000 --id-kind {kind} --seed 1 --offset 7"))
+            .run(&format!(
+                "synth --count 40000 --id-kind {kind} --seed 1 --offset 7"
+            ))
             .stdout;
         assert_eq!(text, lines(&ids(kind, 7..40_007)), "{kind}");
     }
@@ -230,7 +311,9 @@ fn synth_is_deterministic_and_accepts_a_closed_pipe() {
 fn man_page_of_every_command_has_examples_and_exit_codes() {
     let sandbox = Sandbox::new();
     sandbox.run("man {}/pages").succeeds();
-    let pages: Vec<_> = std::fs::read_dir(sandbox.path().join("pages")).unwrap().collect();
+    let pages: Vec<_> = std::fs::read_dir(sandbox.path().join("pages"))
+        .unwrap()
+        .collect();
     assert!(pages.len() > 20, "{}", pages.len());
     for page in pages {
         let page = page.unwrap();
@@ -249,12 +332,23 @@ fn query_reads_a_list_from_stdin() {
     let query = |flags: &str| {
         let query = format!("query --store {{}}/s --audience a {flags} -");
         let mut child = spawn(&mut command(sandbox.path(), &query));
-        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
         outcome(child).succeeds().stdout.clone()
     };
-    assert_eq!(query(""), "1\tmember\n2\tblank\n3\tblank\n4\tmalformed\n5\tnot_member\n");
+    assert_eq!(
+        query(""),
+        "1\tmember\n2\tblank\n3\tblank\n4\tmalformed\n5\tnot_member\n"
+    );
     let json = query("--json");
-    assert_eq!(json.lines().nth(4), Some(r#"{"line":5,"answer":"not_member"}"#));
+    assert_eq!(
+        json.lines().nth(4),
+        Some(r#"{"line":5,"answer":"not_member"}"#)
+    );
 }
 
 #[test]
@@ -262,15 +356,23 @@ fn verify_lists_missing_ids() {
     let sandbox = published();
     let others = ids(IdKind::Md5, 50_000..50_100);
     sandbox.file("others", lines(&others).to_uppercase());
-    let failed =
-        sandbox.run(&format!("{VERIFY} --against {{}}/ids {{}}/others --missing {{}}/missing"));
+    let failed = sandbox.run(&format!(
+        "{VERIFY} --against {{}}/ids {{}}/others --missing {{}}/missing"
+    ));
     failed.fails(4, "--missing FILE lists them");
     let missing = std::fs::read_to_string(sandbox.path().join("missing")).unwrap();
     let found: std::collections::BTreeSet<_> = missing.lines().map(str::to_owned).collect();
     // A false positive is a member.
-    assert!(found.len() > 90 && found.iter().all(|id| others.contains(id)), "{missing}");
-    sandbox.run("append --store {}/s --audience a --json {}/missing").json();
-    sandbox.run(&format!("{VERIFY} --against {{}}/others")).succeeds();
+    assert!(
+        found.len() > 90 && found.iter().all(|id| others.contains(id)),
+        "{missing}"
+    );
+    sandbox
+        .run("append --store {}/s --audience a --json {}/missing")
+        .json();
+    sandbox
+        .run(&format!("{VERIFY} --against {{}}/others"))
+        .succeeds();
 }
 
 /// A key is a cut SHA-1, so `append` of a file of such keys would add devices that nobody has.
@@ -278,21 +380,29 @@ fn verify_lists_missing_ids() {
 fn verify_refuses_ids_of_another_hash() {
     let sandbox = published();
     sandbox.file("sha1", lines(&ids(IdKind::Sha1, 0..500)));
-    sandbox.run("build --store {}/s --audience b --id-kind sha1 --quiet {}/sha1").succeeds();
+    sandbox
+        .run("build --store {}/s --audience b --id-kind sha1 --quiet {}/sha1")
+        .succeeds();
     let of_sha1 = "verify --store {}/s --audience b --probes 1000";
     for missing in ["", "--missing {}/missing"] {
         sandbox
-            .run(&format!("{VERIFY} --id-kind sha1 {missing} --against {{}}/sha1"))
+            .run(&format!(
+                "{VERIFY} --id-kind sha1 {missing} --against {{}}/sha1"
+            ))
             .fails(3, "generation 1 has keys of md5, and the ids are of sha1");
         sandbox
             .run(&format!("{of_sha1} {missing} --against {{}}/ids"))
             .fails(3, "generation 1 has keys of sha1, and the ids are of md5");
     }
     sandbox
-        .run(&format!("{of_sha1} --id-kind sha1 --missing {{}}/missing --against {{}}/sha1"))
+        .run(&format!(
+            "{of_sha1} --id-kind sha1 --missing {{}}/missing --against {{}}/sha1"
+        ))
         .fails(2, "--missing: ");
     assert!(!sandbox.path().join("missing").exists());
-    sandbox.run(&format!("{of_sha1} --id-kind sha1 --against {{}}/sha1")).succeeds();
+    sandbox
+        .run(&format!("{of_sha1} --id-kind sha1 --against {{}}/sha1"))
+        .succeeds();
 }
 
 /// Numbers of all reports have separators. Digests, times and chunk sizes have letters or points.
@@ -301,7 +411,10 @@ fn numbers_in_reports_have_separators() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..12_000);
     sandbox.file("all", lines(&all));
-    sandbox.file("odd", lines(&all[..2000]) + &"zz\n".repeat(1500) + &"null\n".repeat(1500));
+    sandbox.file(
+        "odd",
+        lines(&all[..2000]) + &"zz\n".repeat(1500) + &"null\n".repeat(1500),
+    );
     for command in [
         "build --max-reject-ratio 1 {}/all {}/odd",
         "append --max-reject-ratio 1 {}/odd",
@@ -330,6 +443,10 @@ fn numbers_in_reports_have_separators() {
         let is_bare =
             |word: &&str| word.len() > 3 && word.bytes().all(|byte| byte.is_ascii_digit());
         let bare = text.split(|char: char| !char.is_alphanumeric() && !",.-_/".contains(char));
-        assert_eq!(bare.filter(is_bare).collect::<Vec<_>>(), [""; 0], "{command}: {text}");
+        assert_eq!(
+            bare.filter(is_bare).collect::<Vec<_>>(),
+            [""; 0],
+            "{command}: {text}"
+        );
     }
 }

@@ -22,11 +22,15 @@ impl TestStore {
     }
 
     fn run(&self, command: &str, arguments: &str) -> Outcome {
-        self.sandbox.run(&format!("{command} --store {} {arguments}", self.store))
+        self.sandbox
+            .run(&format!("{command} --store {} {arguments}", self.store))
     }
 
     fn start(&self, arguments: &str) -> Child {
-        let arguments = format!("build --store {} --audience a --json {arguments}", self.store);
+        let arguments = format!(
+            "build --store {} --audience a --json {arguments}",
+            self.store
+        );
         spawn(&mut command(self.sandbox.path(), &arguments))
     }
 
@@ -34,15 +38,20 @@ impl TestStore {
     #[track_caller]
     fn build(&self, ids: &[String]) -> serde_json::Value {
         self.sandbox.file("ids", lines(ids));
-        self.run("build", "--audience a --json --max-shrink 1 {}/ids").json()
+        self.run("build", "--audience a --json --max-shrink 1 {}/ids")
+            .json()
     }
 
     /// Verifies the live generation against these ids; returns its number.
     #[track_caller]
     fn verified(&self, ids: &[String]) -> u64 {
         self.sandbox.file("expected", lines(ids));
-        let verified =
-            self.run("verify", "--audience a --json --probes 1000 --against {}/expected").json();
+        let verified = self
+            .run(
+                "verify",
+                "--audience a --json --probes 1000 --against {}/expected",
+            )
+            .json();
         assert_eq!(verified["keys"], ids.len());
         verified["generation"].as_u64().expect("a number")
     }
@@ -56,13 +65,25 @@ fn every_command_works_on_every_store() {
         let built = target.build(&all[..count]);
         assert_eq!(built["generation"], generation);
     }
-    assert_eq!(target.build(&all[..2001])["chunks_written"], 0, "equal keys give equal chunks");
+    assert_eq!(
+        target.build(&all[..2001])["chunks_written"],
+        0,
+        "equal keys give equal chunks"
+    );
     assert_eq!(target.verified(&all[..2001]), 5);
 
     let list = target.run("list", "--json").json();
     assert_eq!(list["audiences"][0]["live_generation"], 5);
-    assert_eq!(list["audiences"][0]["generations"].as_array().unwrap().len(), 5);
-    let inspected = target.run("inspect", "--audience a --generation 2 --json").json();
+    assert_eq!(
+        list["audiences"][0]["generations"]
+            .as_array()
+            .unwrap()
+            .len(),
+        5
+    );
+    let inspected = target
+        .run("inspect", "--audience a --generation 2 --json")
+        .json();
     assert_eq!(inspected["keys"], 3000);
     let query = format!("--audience a --json {} {}", all[2000], all[2999]);
     assert_eq!(
@@ -73,28 +94,52 @@ fn every_command_works_on_every_store() {
     // One more key changes one chunk.
     let diff = target.run("diff", "--audience a 3 4 --json").json();
     let part = |name: &str| {
-        (diff[name]["chunks"].as_u64().unwrap(), diff[name]["size_bytes"].as_u64().unwrap())
+        (
+            diff[name]["chunks"].as_u64().unwrap(),
+            diff[name]["size_bytes"].as_u64().unwrap(),
+        )
     };
     assert_eq!(
-        (&diff["keys_difference"], part("added").0, part("removed").0, part("unchanged").0),
+        (
+            &diff["keys_difference"],
+            part("added").0,
+            part("removed").0,
+            part("unchanged").0
+        ),
         (&1.into(), 1, 1, 15)
     );
     assert!(diff["fetch_bytes"].as_u64().unwrap() > part("added").1);
-    assert_eq!(diff["to"]["size_bytes"], part("added").1 + part("unchanged").1);
-    assert_eq!(diff["from"]["size_bytes"], part("removed").1 + part("unchanged").1);
+    assert_eq!(
+        diff["to"]["size_bytes"],
+        part("added").1 + part("unchanged").1
+    );
+    assert_eq!(
+        diff["from"]["size_bytes"],
+        part("removed").1 + part("unchanged").1
+    );
     let text = target.run("diff", "--audience a 2 1").stdout;
     assert!(
         text.starts_with("a from generation 2 to 1\n  keys       3,000 to 1,000 (-2,000)\n"),
         "{text}"
     );
-    target.run("diff", "--audience a 1 9").fails(5, "manifests/9.json does not exist");
+    target
+        .run("diff", "--audience a 1 9")
+        .fails(5, "manifests/9.json does not exist");
 
-    assert_eq!(target.run("rollback", "--audience a --to 2 --json").json()["generation"], 2);
+    assert_eq!(
+        target.run("rollback", "--audience a --to 2 --json").json()["generation"],
+        2
+    );
     assert_eq!(target.verified(&all), 2);
-    assert_eq!(target.run("rollback", "--audience a --to 5 --json").json()["generation"], 5);
+    assert_eq!(
+        target.run("rollback", "--audience a --to 5 --json").json()["generation"],
+        5
+    );
 
     // gc: a dry run, then nothing because all files are young, then a removal.
-    let dry = target.run("gc", "--audience a --keep 2 --min-age 0s --dry-run --json").json();
+    let dry = target
+        .run("gc", "--audience a --keep 2 --min-age 0s --dry-run --json")
+        .json();
     assert_eq!(
         (&dry["dry_run"], &dry["removed_generations"]),
         (&true.into(), &serde_json::json!([1, 2, 3]))
@@ -104,13 +149,28 @@ fn every_command_works_on_every_store() {
         serde_json::json!([])
     );
     let list = target.run("list", "--json").json();
-    assert_eq!(list["audiences"][0]["generations"].as_array().unwrap().len(), 5);
-    let done = target.run("gc", "--audience a --keep 2 --min-age 0s --json").json();
-    for field in ["kept_generations", "removed_generations", "removed_chunks", "removed_bytes"] {
+    assert_eq!(
+        list["audiences"][0]["generations"]
+            .as_array()
+            .unwrap()
+            .len(),
+        5
+    );
+    let done = target
+        .run("gc", "--audience a --keep 2 --min-age 0s --json")
+        .json();
+    for field in [
+        "kept_generations",
+        "removed_generations",
+        "removed_chunks",
+        "removed_bytes",
+    ] {
         assert_eq!(done[field], dry[field], "{field}");
     }
     assert_eq!(target.verified(&all[..2001]), 5);
-    target.run("rollback", "--audience a --to 2").fails(5, "manifests/2.json does not exist");
+    target
+        .run("rollback", "--audience a --to 2")
+        .fails(5, "manifests/2.json does not exist");
     let text = target.run("gc", "--audience a --min-age 0s");
     assert_eq!(
         text.stdout,
@@ -124,7 +184,10 @@ fn every_command_works_on_every_store() {
             .fails(5, "audience none: no generation is published");
     }
     assert_eq!(target.run("gc", "--audience a --keep 0").status, Some(2));
-    assert_eq!(target.run("gc", "--audience a --min-age soon").status, Some(2));
+    assert_eq!(
+        target.run("gc", "--audience a --min-age soon").status,
+        Some(2)
+    );
 }
 
 /// A chunk is not an id export, but its lines can be counted.
@@ -138,7 +201,11 @@ fn bucket_object_is_an_input() {
     let is_remote = target.store.contains("://");
     read("NOTHING").fails(
         if is_remote { 5 } else { 3 },
-        if is_remote { "does not exist" } else { "no such file" },
+        if is_remote {
+            "does not exist"
+        } else {
+            "no such file"
+        },
     );
 }
 
@@ -175,14 +242,22 @@ fn killed_build_or_gc_leaves_an_intact_generation() {
     assert!(killed > 5, "{killed} were killed");
 
     let started = Instant::now();
-    target.run("gc", "--audience a --min-age 0s --dry-run").stdout.lines().next().unwrap();
+    target
+        .run("gc", "--audience a --min-age 0s --dry-run")
+        .stdout
+        .lines()
+        .next()
+        .unwrap();
     let whole = started.elapsed() * 2;
     for step in 0..12_u32 {
         // Files to remove each time, independent of what a killed gc left.
         let ids = &all[4000 * step as usize..][..4000];
         target.build(&ids[2000..]);
         live = target.build(&ids[..2000])["generation"].as_u64().unwrap();
-        let arguments = format!("gc --store {} --audience a --keep 1 --min-age 0s", target.store);
+        let arguments = format!(
+            "gc --store {} --audience a --keep 1 --min-age 0s",
+            target.store
+        );
         let mut child = spawn(&mut command(target.sandbox.path(), &arguments));
         std::thread::sleep(whole * step / 12);
         let _ = child.kill();
@@ -190,11 +265,24 @@ fn killed_build_or_gc_leaves_an_intact_generation() {
         assert_eq!(target.verified(&ids[..2000]), live);
     }
     // The next gc removes its leftovers.
-    target.run("gc", "--audience a --keep 1 --min-age 0s --json").json();
+    target
+        .run("gc", "--audience a --keep 1 --min-age 0s --json")
+        .json();
     let list = target.run("list", "--audience a --json").json();
-    assert_eq!(list["audiences"][0]["generations"].as_array().unwrap().len(), 1);
-    let again = target.run("gc", "--audience a --keep 1 --min-age 0s --json").json();
-    assert_eq!((&again["removed_chunks"], &again["young_chunks"]), (&0.into(), &0.into()));
+    assert_eq!(
+        list["audiences"][0]["generations"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    let again = target
+        .run("gc", "--audience a --keep 1 --min-age 0s --json")
+        .json();
+    assert_eq!(
+        (&again["removed_chunks"], &again["young_chunks"]),
+        (&0.into(), &0.into())
+    );
     assert_eq!(target.verified(&all[44_000..46_000]), live);
 }
 
@@ -209,16 +297,27 @@ fn http_store_is_read_only_and_not_listable() {
     let before = sandbox.store();
     let web = FileServer::serve(&sandbox.path().join("s"));
     let run = |command: &str, arguments: &str| {
-        sandbox.run(&format!("{command} --store {} --audience a {arguments}", web.url()))
+        sandbox.run(&format!(
+            "{command} --store {} --audience a {arguments}",
+            web.url()
+        ))
     };
     assert_eq!(run("inspect", "--json").json()["keys"], 2000);
     assert_eq!(run("inspect", "--generation 1 --json").json()["keys"], 1000);
-    assert_eq!(run("verify", "--probes 1000 --json --against {}/ids").json()["generation"], 2);
-    assert_eq!(run("query", &format!("--json {}", all[1999])).json()["answers"][0], "member");
+    assert_eq!(
+        run("verify", "--probes 1000 --json --against {}/ids").json()["generation"],
+        2
+    );
+    assert_eq!(
+        run("query", &format!("--json {}", all[1999])).json()["answers"][0],
+        "member"
+    );
     assert_eq!(run("diff", "1 2 --json").json()["keys_difference"], 1000);
     run("list", "").fails(2, "cannot be listed over plain HTTP");
-    run("rollback", "")
-        .fails(2, "is read-only: nothing can be published or removed over plain HTTP");
+    run("rollback", "").fails(
+        2,
+        "is read-only: nothing can be published or removed over plain HTTP",
+    );
     run("gc", "").fails(2, "is read-only");
     run("build", "{}/ids").fails(2, "is read-only");
     run("inspect", "--generation 7").fails(5, "a/manifests/7.json does not exist");

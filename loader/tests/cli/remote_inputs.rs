@@ -27,9 +27,15 @@ fn url_is_read_like_a_file() {
     let built = sandbox.build(&format!(
         "{url}/plain.txt {url}/dump {{}}/dump file://{{}}/dump {url}/empty {url}/moved/dump"
     ));
-    assert_eq!((&built["rows"], &built["keys"]), (&300_000.into(), &60_000.into()));
+    assert_eq!(
+        (&built["rows"], &built["keys"]),
+        (&300_000.into(), &60_000.into())
+    );
     let built = sandbox.build(&format!("--format csv --column id {url}/a%20b.csv"));
-    assert_eq!((&built["rows"], &built["keys"]), (&60_000.into(), &60_000.into()));
+    assert_eq!(
+        (&built["rows"], &built["keys"]),
+        (&60_000.into(), &60_000.into())
+    );
     let against = sandbox.run(&format!(
         "verify --store {{}}/s --audience a --probes 10 --json --against {url}/dump"
     ));
@@ -42,14 +48,20 @@ fn broken_connection_is_resumed() {
     let all = ids(IdKind::Md5, 0..120_000);
     sandbox.file("dump", lines(&all));
     let web = FileServer::serve(sandbox.path());
-    let build =
-        format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
+    let build = format!(
+        "build --store {{}}/s --audience a --json --max-shrink 1 {}/dump",
+        web.url()
+    );
     for fault in [Fault::Hiccup, Fault::RangeIgnored] {
         web.misbehave(fault, "dump");
         let built = sandbox.run(&build).json();
         assert_eq!(built["keys"], 120_000, "{fault:?}");
     }
-    for fault in [Fault::Short, Fault::Dead, Fault::Status("404 Not Found", "")] {
+    for fault in [
+        Fault::Short,
+        Fault::Dead,
+        Fault::Status("404 Not Found", ""),
+    ] {
         web.misbehave(fault, "dump");
         let outcome = sandbox.run(&build);
         outcome.fails(5, "/dump: could not fetch it after byte ");
@@ -65,15 +77,21 @@ fn broken_input_is_resumed_once_from_its_first_missing_byte() {
     sandbox.file("dump", &text);
     let web = FileServer::serve(sandbox.path());
     web.misbehave(Fault::ShortOnce, "dump");
-    let build =
-        format!("build --store {{}}/s --audience a --json --max-shrink 1 {}/dump", web.url());
+    let build = format!(
+        "build --store {{}}/s --audience a --json --max-shrink 1 {}/dump",
+        web.url()
+    );
     let expected =
         [0, text.len() / 2].map(|first| Some(format!("bytes={first}-{}", text.len() - 1)));
     assert_eq!(sandbox.run(&build).json()["keys"], 120_000);
     assert_eq!(web.take_ranges("dump"), expected, "object_store resumes");
     web.hide_tags();
     assert_eq!(sandbox.run(&build).json()["keys"], 120_000);
-    assert_eq!(web.take_ranges("dump"), expected, "without a tag the reader resumes");
+    assert_eq!(
+        web.take_ranges("dump"),
+        expected,
+        "without a tag the reader resumes"
+    );
 }
 
 #[test]
@@ -94,7 +112,9 @@ fn replaced_object_fails_the_build() {
     child.kill().unwrap();
     child.wait().unwrap();
     sandbox.file("dump", lines(&all[1..]));
-    sandbox.run(&format!("{build} --resume")).fails(2, "/dump: expected ");
+    sandbox
+        .run(&format!("{build} --resume"))
+        .fails(2, "/dump: expected ");
     assert!(sandbox.store().is_empty());
 }
 
@@ -111,8 +131,16 @@ fn object_without_a_tag_that_is_replaced_during_the_read_is_an_error() {
             let mut request = String::new();
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             while !request.ends_with("\r\n\r\n") && reader.read_line(&mut request).unwrap() > 0 {}
-            let (day, text) = if is_replaced { ("Mon, 02", &new) } else { ("Sun, 01", &old) };
-            let mut body = if request.starts_with("HEAD") { "" } else { &**text };
+            let (day, text) = if is_replaced {
+                ("Mon, 02", &new)
+            } else {
+                ("Sun, 01", &old)
+            };
+            let mut body = if request.starts_with("HEAD") {
+                ""
+            } else {
+                &**text
+            };
             if body == old && !request.to_lowercase().contains("range:") {
                 (body, is_replaced) = (&body[..body.len() / 2], true);
             }
@@ -145,7 +173,10 @@ fn invalid_urls_are_reported_without_secrets() {
             "input https://host/dump?…: it has a query or a fragment",
         ),
         ("s3://ads/hush*", "it is a pattern; a URL names one object"),
-        ("s3://ads", "input s3://ads: it names no object; accepted: a path, a pattern, `-`,"),
+        (
+            "s3://ads",
+            "input s3://ads: it names no object; accepted: a path, a pattern, `-`,",
+        ),
         ("ftp://host/dump", "it has an unknown scheme"),
     ] {
         let outcome = build(input);
@@ -162,7 +193,10 @@ fn invalid_urls_are_reported_without_secrets() {
     build(&format!("http://127.0.0.1:{port}/dump")).fails(5, "could not fetch it after byte 0");
     assert!(sandbox.store().is_empty());
     // Credentials from the environment.
-    let mut command = command(sandbox.path(), "build --store {}/s --audience a s3://bucket/dump");
+    let mut command = command(
+        sandbox.path(),
+        "build --store {}/s --audience a s3://bucket/dump",
+    );
     command.env_remove("AWS_REGION").envs([
         ("AWS_ACCESS_KEY_ID", "key-id"),
         ("AWS_SECRET_ACCESS_KEY", "hush-hush"),

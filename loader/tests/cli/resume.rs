@@ -32,7 +32,10 @@ fn dumps() -> (Sandbox, Vec<String>) {
             std::fs::copy(path, folder.join(format!("dump{file}"))).unwrap();
         }
         check(&sandbox.build("{}/dump*"));
-        (folder, chunks(&sandbox.store()).into_iter().cloned().collect())
+        (
+            folder,
+            chunks(&sandbox.store()).into_iter().cloned().collect(),
+        )
     });
     let (folder, names) = &*MADE;
     let sandbox = Sandbox::new();
@@ -50,7 +53,11 @@ const BUILD: &str = "build --store {}/s --audience a --json --threads 2 --memory
 fn check(built: &Value) {
     let rows = FILES * (PER_FILE + 2);
     let facts = ["rows", "keys", "duplicates", "blank"].map(|name| built[name].as_u64().unwrap());
-    assert_eq!(facts, [rows, KEYS, FILES * PER_FILE - KEYS, FILES], "{built}");
+    assert_eq!(
+        facts,
+        [rows, KEYS, FILES * PER_FILE - KEYS, FILES],
+        "{built}"
+    );
     assert_eq!(built["rejected"]["total"], FILES);
 }
 
@@ -127,7 +134,10 @@ fn resume_skips_stored_chunks() {
     check(&built);
     assert_eq!(built["stages"]["resumed"], true);
     let written = built["chunks_written"].as_u64().unwrap();
-    assert!(written > 0 && written <= 16 - 3, "{written} of 16, {there} were there");
+    assert!(
+        written > 0 && written <= 16 - 3,
+        "{written} of 16, {there} were there"
+    );
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
 
     // A chunk removed since, for example by a gc, is built again.
@@ -157,7 +167,9 @@ fn resumed_ribbon_build_has_the_counts_of_an_uninterrupted_one() {
     let (sandbox, _) = dumps();
     let flags = "--filter ribbon";
     let counts = |sandbox: &Sandbox| {
-        let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
+        let inspected = sandbox
+            .run("inspect --store {}/s --audience a --json")
+            .json();
         ["diverted_keys", "listed_keys"].map(|name| inspected[name].as_u64().unwrap())
     };
     let build = format!("{BUILD} {flags} --resume {{}}/dump*");
@@ -181,8 +193,13 @@ fn journal_of_another_set_is_ignored() {
     let (sandbox, _) = dumps();
     killed_while_building(&sandbox);
     std::fs::remove_file(sandbox.path().join("spill/rtad-state.json")).unwrap();
-    let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump[0-7]")).json();
-    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_193_000.into(), &false.into()));
+    let built = sandbox
+        .run(&format!("{BUILD} --resume {{}}/dump[0-7]"))
+        .json();
+    assert_eq!(
+        (&built["keys"], &built["stages"]["resumed"]),
+        (&1_193_000.into(), &false.into())
+    );
     let verify = "verify --store {}/s --audience a --probes 1000 --json --against {}/dump[0-7]";
     assert_eq!(sandbox.run(verify).json()["against"]["false_negatives"], 0);
     assert!(is_clean(&sandbox));
@@ -199,8 +216,12 @@ fn changes_during_an_interruption_are_kept() {
     killed_while_building(&sandbox);
     sandbox.file("new", format!("{new}\n"));
     sandbox.file("old", format!("{old}\n"));
-    sandbox.run("append --store {}/s --audience a --json {}/new").json();
-    sandbox.run("remove --store {}/s --audience a --json {}/old").json();
+    sandbox
+        .run("append --store {}/s --audience a --json {}/new")
+        .json();
+    sandbox
+        .run("remove --store {}/s --audience a --json {}/old")
+        .json();
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
     assert_eq!(
         (&built["keys"], &built["stages"]["resumed"]),
@@ -208,23 +229,34 @@ fn changes_during_an_interruption_are_kept() {
         "one added and one removed"
     );
     let asked = sandbox
-        .run(&format!("query --store {{}}/s --audience a --json {new} {old} {first}"))
+        .run(&format!(
+            "query --store {{}}/s --audience a --json {new} {old} {first}"
+        ))
         .json();
-    assert_eq!(asked["answers"], serde_json::json!(["member", "not_member", "member"]));
+    assert_eq!(
+        asked["answers"],
+        serde_json::json!(["member", "not_member", "member"])
+    );
 
     killed_while_building(&sandbox);
     sandbox.build("--max-shrink 1 --keep-carried {}/live");
-    sandbox
-        .run(&format!("{BUILD} --resume {{}}/dump*"))
-        .fails(6, "generation 3 was published since this build began at generation 2");
+    sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).fails(
+        6,
+        "generation 3 was published since this build began at generation 2",
+    );
     assert!(is_clean(&sandbox), "no build could resume");
 }
 
 /// A build that reads one dump and then waits for stdin.
 fn waiting(sandbox: &Sandbox, arguments: &str) -> Child {
-    let mut child =
-        start(sandbox, &format!("{BUILD} {arguments} {{}}/dump - --max-reject-ratio 1"));
-    assert!(wait_for(&mut child, || sandbox.path().join("spill/rtad-state.json").exists()));
+    let mut child = start(
+        sandbox,
+        &format!("{BUILD} {arguments} {{}}/dump - --max-reject-ratio 1"),
+    );
+    assert!(wait_for(&mut child, || sandbox
+        .path()
+        .join("spill/rtad-state.json")
+        .exists()));
     child
 }
 
@@ -245,17 +277,27 @@ fn signal_reports_kept_work_and_only_the_same_build_resumes() {
             if name == "INT" { 130 } else { 143 },
             "the same command with --resume continues it",
         );
-        assert!(
-            ended
-                .stderr
-                .contains(&format!("interrupted; completed work is kept in {}", spill(&sandbox)))
-        );
+        assert!(ended.stderr.contains(&format!(
+            "interrupted; completed work is kept in {}",
+            spill(&sandbox)
+        )));
         assert!(is_private(&sandbox.path().join("spill")));
-        let rest = [" {}/dump - --max-reject-ratio 1", " {}/dump - --max-reject-ratio 1 --resume"];
-        sandbox.run(&format!("{BUILD}{}", rest[0])).fails(2, "continue it with --resume");
+        let rest = [
+            " {}/dump - --max-reject-ratio 1",
+            " {}/dump - --max-reject-ratio 1 --resume",
+        ];
+        sandbox
+            .run(&format!("{BUILD}{}", rest[0]))
+            .fails(2, "continue it with --resume");
         for (arguments, message) in [
-            ("{}/dump - --resume --fpr 0.01", "--fpr: expected 0.0001, found 0.01"),
-            ("{}/dump - --resume --case all", "--case: expected None, found Some(All)"),
+            (
+                "{}/dump - --resume --fpr 0.01",
+                "--fpr: expected 0.0001, found 0.01",
+            ),
+            (
+                "{}/dump - --resume --case all",
+                "--case: expected None, found Some(All)",
+            ),
             ("{}/dump --resume", "input - is missing now"),
             ("- {}/dump --resume", "expected input"),
             ("{}/nothing - --resume", "no such file"),
@@ -264,7 +306,9 @@ fn signal_reports_kept_work_and_only_the_same_build_resumes() {
             refused.fails(if message == "no such file" { 3 } else { 2 }, message);
         }
         let stdin = lines(&all[1500..]);
-        let built = sandbox.run_with(&format!("{BUILD}{}", rest[1]), stdin.as_bytes()).json();
+        let built = sandbox
+            .run_with(&format!("{BUILD}{}", rest[1]), stdin.as_bytes())
+            .json();
         let facts = ["rows", "keys", "duplicates"].map(|name| built[name].as_u64().unwrap());
         assert_eq!(facts, [3500, 3000, 500]);
         assert_eq!(built["stages"]["resumed"], true);
@@ -293,13 +337,18 @@ fn build_of_other_inputs_starts_over() {
     let done = sandbox.run(&resume);
     let built = done.json_with_warning("holds an interrupted build of other inputs: input ");
     assert!(done.stderr.contains("/dump8: expected "), "{}", done.stderr);
-    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&1_343_000.into(), &false.into()));
+    assert_eq!(
+        (&built["keys"], &built["stages"]["resumed"]),
+        (&1_343_000.into(), &false.into())
+    );
     std::fs::remove_file(sandbox.path().join("spill/theirs")).unwrap();
     assert!(is_clean(&sandbox));
 
     // As of a later version.
     sandbox.file("spill/rtad-state.json", "{\"version\":2}");
-    let built = sandbox.run(&resume).json_with_warning("another version or is damaged; the build");
+    let built = sandbox
+        .run(&resume)
+        .json_with_warning("another version or is damaged; the build");
     assert_eq!(built["stages"]["resumed"], false);
     assert!(is_clean(&sandbox));
 }
@@ -318,11 +367,21 @@ fn trial_and_refused_memory_keep_an_interrupted_build() {
         .run(&format!("{resume} --memory 15TiB").replace("--memory 64MiB", ""))
         .fails(2, "more than the system has");
     let refused = format!("{resume} --dry-run --max-fpr 0");
-    sandbox.run_with(&refused, lines(&all[1000..]).as_bytes()).fails(3, "--max-fpr");
-    let trial = sandbox.run_with(&format!("{resume} --dry-run"), lines(&all[1000..]).as_bytes());
+    sandbox
+        .run_with(&refused, lines(&all[1000..]).as_bytes())
+        .fails(3, "--max-fpr");
+    let trial = sandbox.run_with(
+        &format!("{resume} --dry-run"),
+        lines(&all[1000..]).as_bytes(),
+    );
     assert_eq!(trial.json()["keys"], 2000);
-    let built = sandbox.run_with(&resume, lines(&all[1000..]).as_bytes()).json();
-    assert_eq!((&built["keys"], &built["stages"]["resumed"]), (&2000.into(), &true.into()));
+    let built = sandbox
+        .run_with(&resume, lines(&all[1000..]).as_bytes())
+        .json();
+    assert_eq!(
+        (&built["keys"], &built["stages"]["resumed"]),
+        (&2000.into(), &true.into())
+    );
     assert!(is_clean(&sandbox));
     sandbox.file("all", lines(&all));
     let verify = "verify --store {}/s --audience a --probes 1000 --json --against {}/all";
@@ -337,12 +396,16 @@ fn url_without_a_version_is_not_resumed() {
     web.hide_tags();
     let arguments = format!("{BUILD} {}/dump - --max-reject-ratio 1", web.url());
     let mut child = start(&sandbox, &arguments);
-    assert!(wait_for(&mut child, || sandbox.path().join("spill/rtad-state.json").exists()));
+    assert!(wait_for(&mut child, || sandbox
+        .path()
+        .join("spill/rtad-state.json")
+        .exists()));
     child.kill().unwrap();
     child.wait().unwrap();
-    sandbox
-        .run(&format!("{arguments} --resume"))
-        .fails(2, "/dump may have changed: its server sends neither ETag nor Last-Modified");
+    sandbox.run(&format!("{arguments} --resume")).fails(
+        2,
+        "/dump may have changed: its server sends neither ETag nor Last-Modified",
+    );
 }
 
 /// The limits are those of all inputs, of completed ones too.
@@ -350,10 +413,17 @@ fn url_without_a_version_is_not_resumed() {
 fn resumed_build_counts_members_and_bad_rows_of_completed_inputs() {
     let sandbox = Sandbox::new();
     let all = ids(IdKind::Md5, 0..2000);
-    let objects: String = all.iter().map(|id| format!("{{\"id\":\"{id}\"}}\n")).collect();
+    let objects: String = all
+        .iter()
+        .map(|id| format!("{{\"id\":\"{id}\"}}\n"))
+        .collect();
     let table = format!("id\n{}\"1\n\"2\n\"3\n", lines(&all));
     for (dump, flags, message) in [
-        (&objects, "--format ndjson --column id --column ib", "no row of 4000 has a member \"ib\""),
+        (
+            &objects,
+            "--format ndjson --column id --column ib",
+            "no row of 4000 has a member \"ib\"",
+        ),
         (
             &table,
             "--format csv --column id --bad-rows skip --max-bad-rows 5",
@@ -381,7 +451,12 @@ fn build_resumes_after_a_busy_store() {
     lock.lock().unwrap();
     let busy = sandbox.run(&format!("{BUILD} {{}}/dump*"));
     busy.fails(6, "/s/a/LOCK is locked; nothing was changed");
-    assert!(busy.stderr.contains("the same command with --resume continues it"), "{}", busy.stderr);
+    assert!(
+        busy.stderr
+            .contains("the same command with --resume continues it"),
+        "{}",
+        busy.stderr
+    );
     lock.unlock().unwrap();
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
     check(&built);
@@ -399,13 +474,18 @@ fn is_private(folder: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     mode(folder) == 0o700
-        && std::fs::read_dir(folder).unwrap().all(|file| mode(&file.unwrap().path()) == 0o600)
+        && std::fs::read_dir(folder)
+            .unwrap()
+            .all(|file| mode(&file.unwrap().path()) == 0o600)
 }
 
 /// Whether a process handles SIGINT, the second bit of the mask.
 fn catches_interrupts(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .unwrap_or("0");
     u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 1 != 0
 }
 
@@ -423,12 +503,21 @@ fn spill_directory_keeps_files_of_others() {
     }
     std::fs::create_dir(sandbox.path().join("tmp")).unwrap();
     sandbox.file("tmp/rtad-state.json", "{}");
-    let mut unnamed = command(sandbox.path(), "build --store {}/s --audience a --json {}/dump");
+    let mut unnamed = command(
+        sandbox.path(),
+        "build --store {}/s --audience a --json {}/dump",
+    );
     outcome(spawn(unnamed.env("TMPDIR", sandbox.path().join("tmp")))).json();
-    let rest = || std::fs::read_dir(sandbox.path().join("spill")).unwrap().count();
+    let rest = || {
+        std::fs::read_dir(sandbox.path().join("spill"))
+            .unwrap()
+            .count()
+    };
     sandbox.run(&format!("{BUILD} --resume {{}}/dump")).json();
     assert_eq!(rest(), theirs.len());
-    sandbox.run(&format!("{BUILD} {{}}/bad")).fails(3, "malformed");
+    sandbox
+        .run(&format!("{BUILD} {{}}/bad"))
+        .fails(3, "malformed");
     assert_eq!(rest(), theirs.len());
     let mut child = start(&sandbox, &format!("{BUILD} -"));
     let id = child.id();
@@ -443,7 +532,10 @@ fn spill_directory_keeps_files_of_others() {
 fn with_small_files(sandbox: &Sandbox, kib: u64, arguments: &str, stdin: &str) -> Outcome {
     let arguments = arguments.replace("{}", sandbox.path().to_str().unwrap());
     // The unit of the shell is 512 bytes.
-    let limited = format!("trap '' XFSZ; ulimit -f {}; exec {LOADER} {arguments}", kib * 2);
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f {}; exec {LOADER} {arguments}",
+        kib * 2
+    );
     run(Command::new("sh").args(["-c", &limited]), stdin.as_bytes())
 }
 
@@ -453,7 +545,11 @@ fn build_resumes_after_a_full_disk() {
     // The final size of a partition's file is 93 kB.
     let full = with_small_files(&sandbox, 40, &format!("{BUILD} {{}}/dump*"), "");
     full.fails(1, "no room left after");
-    assert_eq!(full.stderr.contains("with --resume continues it"), !is_clean(&sandbox), "{full:?}");
+    assert_eq!(
+        full.stderr.contains("with --resume continues it"),
+        !is_clean(&sandbox),
+        "{full:?}"
+    );
     let built = sandbox.run(&format!("{BUILD} --resume {{}}/dump*")).json();
     check(&built);
     assert!(chunks(&sandbox.store()).into_iter().eq(&expected));
@@ -468,7 +564,12 @@ fn spill_directory_that_cannot_be_one_is_refused() {
     sandbox.file("ids", lines(&ids(IdKind::Md5, 0..10)));
     for dir in ["ids", "ids/spill", "nowhere/spill"] {
         sandbox
-            .run(&format!("build --store {{}}/s --audience a --spill-dir {{}}/{dir} {{}}/ids"))
-            .fails(2, &format!("/{dir}: expected a directory, or a new name in one"));
+            .run(&format!(
+                "build --store {{}}/s --audience a --spill-dir {{}}/{dir} {{}}/ids"
+            ))
+            .fails(
+                2,
+                &format!("/{dir}: expected a directory, or a new name in one"),
+            );
     }
 }

@@ -21,8 +21,13 @@ fn published() -> (Sandbox, Vec<String>) {
     let (sandbox, all) = (Sandbox::new(), crowded());
     sandbox.file("ids", lines(&all));
     let built = "build --store {}/s --audience a --json --filter ribbon {}/ids";
-    let built = sandbox.run(built).json_with_warning("its share of the keys");
-    assert_eq!((&built["filter"], &built["keys"]), (&"ribbon".into(), &41_000.into()));
+    let built = sandbox
+        .run(built)
+        .json_with_warning("its share of the keys");
+    assert_eq!(
+        (&built["filter"], &built["keys"]),
+        (&"ribbon".into(), &41_000.into())
+    );
     assert_eq!(built["fill_ratio"], Value::Null);
     assert_eq!(built["gate"]["max_fill"], Value::Null);
     let check = &built["check"];
@@ -37,13 +42,24 @@ fn all_members_are_found_and_the_figures_agree() {
     let (sandbox, all) = published();
     let verified = sandbox.run(&format!("{VERIFY} 1000000")).json();
     assert_eq!(verified["against"]["false_negatives"], 0);
-    let inspected = sandbox.run("inspect --store {}/s --audience a --json").json();
+    let inspected = sandbox
+        .run("inspect --store {}/s --audience a --json")
+        .json();
     let number = |value: &Value| value.as_f64().unwrap();
-    assert_eq!((&inspected["filter"], &inspected["hashes"]), (&"ribbon".into(), &2.into()));
+    assert_eq!(
+        (&inspected["filter"], &inspected["hashes"]),
+        (&"ribbon".into(), &2.into())
+    );
     assert!((13_300.0..13_400.0).contains(&number(&inspected["millibits_per_key"])));
     // About one percent of the crowded shards, and every key of the small ones.
-    assert!((200.0..900.0).contains(&number(&inspected["diverted_keys"])), "{inspected}");
-    assert!((900.0..1200.0).contains(&number(&inspected["listed_keys"])), "{inspected}");
+    assert!(
+        (200.0..900.0).contains(&number(&inspected["diverted_keys"])),
+        "{inspected}"
+    );
+    assert!(
+        (900.0..1200.0).contains(&number(&inspected["listed_keys"])),
+        "{inspected}"
+    );
     assert_eq!(inspected["survey"]["fill"], Value::Null);
     assert_eq!(inspected["survey"]["diverted"]["max"], 1.0);
     assert!(number(&inspected["survey"]["diverted"]["min"]) < 0.03);
@@ -51,14 +67,26 @@ fn all_members_are_found_and_the_figures_agree() {
     for word in ["fingerprint bits", "keys in second tiers", "diverted"] {
         assert!(text.contains(word), "{text}");
     }
-    let query = format!("query --store {{}}/s --audience a --json {} nonsense", all[0]);
-    assert_eq!(sandbox.run(&query).json()["answers"], serde_json::json!(["member", "malformed"]));
+    let query = format!(
+        "query --store {{}}/s --audience a --json {} nonsense",
+        all[0]
+    );
+    assert_eq!(
+        sandbox.run(&query).json()["answers"],
+        serde_json::json!(["member", "malformed"])
+    );
     let inspect = "inspect --store {}/s --audience a --plot {}/map.svg --plot-of";
-    sandbox.run(&format!("{inspect} fill")).fails(2, "filters of kind ribbon have none");
+    sandbox
+        .run(&format!("{inspect} fill"))
+        .fails(2, "filters of kind ribbon have none");
     sandbox.run(&format!("{inspect} diverted")).succeeds();
     let build = "build --store {}/s --audience a --json --filter block512 {}/ids";
-    sandbox.run(build).json_with_warning("its share of the keys");
-    sandbox.run(&format!("{inspect} diverted")).fails(2, "filters of kind block512 have none");
+    sandbox
+        .run(build)
+        .json_with_warning("its share of the keys");
+    sandbox
+        .run(&format!("{inspect} diverted"))
+        .fails(2, "filters of kind block512 have none");
 }
 
 #[test]
@@ -72,7 +100,10 @@ fn chunks_do_not_depend_on_order_threads_or_memory() {
         let build = "build --store {}/s --audience a --json --filter ribbon";
         let built = sandbox.run(&format!("{build} {flags} {{}}/ids"));
         let built = built.json_with_warning("its share of the keys");
-        assert_eq!((&built["keys"], &built["chunks_written"]), (&41_000.into(), &0.into()));
+        assert_eq!(
+            (&built["keys"], &built["chunks_written"]),
+            (&41_000.into(), &0.into())
+        );
     }
     assert_eq!(chunks(&sandbox.store()), chunks(&store));
 }
@@ -86,15 +117,30 @@ fn changes_are_deltas_until_a_full_build() {
     let members = |ids: &[String]| {
         let query = format!("query --store {{}}/s --audience a --json {}", ids.join(" "));
         let answers = sandbox.run(&query).json();
-        answers["answers"].as_array().unwrap().iter().filter(|answer| *answer == "member").count()
+        answers["answers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|answer| *answer == "member")
+            .count()
     };
-    sandbox.run("append --store {}/s --audience a --json {}/new").json();
-    sandbox.run("remove --store {}/s --audience a --json {}/gone").json();
-    assert_eq!((members(&new), members(&all[..20]), members(&all[20..60])), (10, 0, 40));
+    sandbox
+        .run("append --store {}/s --audience a --json {}/new")
+        .json();
+    sandbox
+        .run("remove --store {}/s --audience a --json {}/gone")
+        .json();
+    assert_eq!(
+        (members(&new), members(&all[..20]), members(&all[20..60])),
+        (10, 0, 40)
+    );
 
     let before = sandbox.store();
     let compact = sandbox.run("build --store {}/s --audience a --compact");
-    compact.fails(2, "audience a has ribbon filters, to which no key can be added");
+    compact.fails(
+        2,
+        "audience a has ribbon filters, to which no key can be added",
+    );
     assert!(compact.stderr.contains("run a full build"), "{compact:?}");
     assert_eq!(sandbox.store(), before, "nothing was written");
 
@@ -103,11 +149,19 @@ fn changes_are_deltas_until_a_full_build() {
         let build = "build --store {}/s --audience a --json --keep-carried --filter";
         let built = sandbox.run(&format!("{build} {kind} {{}}/ids"));
         let built = built.json_with_warning("its share of the keys");
-        assert_eq!((&built["generation"], &built["keys"]), (&generation.into(), &40_990.into()));
+        assert_eq!(
+            (&built["generation"], &built["keys"]),
+            (&generation.into(), &40_990.into())
+        );
         assert_eq!((members(&new), members(&all[20..60])), (10, 40));
     }
-    sandbox.run("rollback --store {}/s --audience a --to 1 --quiet").succeeds();
-    assert_eq!((members(&new), members(&all[..20]), members(&all[20..60])), (10, 0, 40));
+    sandbox
+        .run("rollback --store {}/s --audience a --to 1 --quiet")
+        .succeeds();
+    assert_eq!(
+        (members(&new), members(&all[..20]), members(&all[20..60])),
+        (10, 0, 40)
+    );
 }
 
 #[test]
@@ -123,22 +177,35 @@ fn refused_numbers_are_named() {
         ("--max-fill 0.5", 3, "a ribbon filter has no fill"),
         ("--max-fpr 0.000000001", 3, "--max-fpr"),
     ] {
-        sandbox.run(&format!("{build} {flags}")).fails(status, message);
+        sandbox
+            .run(&format!("{build} {flags}"))
+            .fails(status, message);
     }
     let plan = sandbox.run("plan --keys 1.5e9 --json --memory 4GiB").json();
     let ribbon = &plan["filters"][1];
     assert_eq!(ribbon["filter"], "ribbon");
     let bits = ribbon["bits_per_key"].as_f64().unwrap();
     assert!((13.6..13.9).contains(&bits), "{bits}");
-    let swaps: Vec<&Value> =
-        plan["filters"].as_array().unwrap().iter().map(|plan| &plan["swap"]).collect();
+    let swaps: Vec<&Value> = plan["filters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|plan| &plan["swap"])
+        .collect();
     assert_eq!(swaps, ["too large", "rolling"]);
     let text = sandbox.run("plan --keys 1.5e9 --memory 8GB").stdout;
-    assert!(text.contains("store.swap") && text.contains("  whole"), "{text}");
+    assert!(
+        text.contains("store.swap") && text.contains("  whole"),
+        "{text}"
+    );
     let kinds = |fpr: &str| {
-        let plan = sandbox.run(&format!("plan --keys 100000 --json --fpr {fpr}")).json();
+        let plan = sandbox
+            .run(&format!("plan --keys 100000 --json --fpr {fpr}"))
+            .json();
         plan["filters"].as_array().unwrap().len()
     };
     assert_eq!((kinds("0.001"), kinds("0.000001")), (2, 1));
-    sandbox.run("plan --keys 7 --filter ribbon --fpr 0.000001").fails(2, "expected 0.000016");
+    sandbox
+        .run("plan --keys 7 --filter ribbon --fpr 0.000001")
+        .fails(2, "expected 0.000016");
 }

@@ -11,7 +11,9 @@ use testkit::server::FileServer;
 
 /// Keys of the reference implementation.
 fn key(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/minisign").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/minisign")
+        .join(name)
 }
 
 fn sandbox() -> Sandbox {
@@ -27,7 +29,9 @@ const BUILD: &str = "build --store {}/s --audience a --json {}/ids";
 
 /// Runs with `RTAD_SIGN_PASSWORD` set.
 fn with_password(sandbox: &Sandbox, arguments: &str, password: &str) -> Outcome {
-    outcome(spawn(command(sandbox.path(), arguments).env("RTAD_SIGN_PASSWORD", password)))
+    outcome(spawn(
+        command(sandbox.path(), arguments).env("RTAD_SIGN_PASSWORD", password),
+    ))
 }
 
 /// Verifies a file of the store with the second implementation and the key of a `.pub` file.
@@ -49,16 +53,24 @@ fn python(sandbox: &Sandbox, public_key: &str, file: &str) -> Result<(), String>
 #[test]
 fn signatures_are_verified_by_all_commands_and_a_second_implementation() {
     let sandbox = sandbox();
-    let signed =
-        sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --public-key {{}}/a.pub")).json();
-    assert_eq!((&signed["generation"], &signed["signed"]), (&1.into(), &true.into()));
+    let signed = sandbox
+        .run(&format!(
+            "{BUILD} --sign-key {{}}/a.key --public-key {{}}/a.pub"
+        ))
+        .json();
+    assert_eq!(
+        (&signed["generation"], &signed["signed"]),
+        (&1.into(), &true.into())
+    );
     assert_eq!(python(&sandbox, "a.pub", "a/manifests/1.json"), Ok(()));
     assert!(
         python(&sandbox, "b.pub", "a/manifests/1.json")
             .unwrap_err()
             .contains("signed by another key")
     );
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
+        .json();
 
     let web = FileServer::serve(&sandbox.path().join("s"));
     let public = std::fs::read_to_string(key("a.pub")).expect("a key");
@@ -80,11 +92,17 @@ fn signatures_are_verified_by_all_commands_and_a_second_implementation() {
                 sandbox.run(&run).json();
             }
         }
-        let listed = sandbox.run(&format!("list --store {{}}/s {keys} --json")).json();
+        let listed = sandbox
+            .run(&format!("list --store {{}}/s {keys} --json"))
+            .json();
         assert_eq!(listed["audiences"][0]["generations"][1]["keys"], 1000);
-        sandbox.run(&format!("rollback --store {{}}/s --audience a {keys}")).succeeds();
+        sandbox
+            .run(&format!("rollback --store {{}}/s --audience a {keys}"))
+            .succeeds();
         sandbox.run("rollback --store {}/s --audience a --to 2 --quiet");
-        sandbox.run(&format!("gc --store {{}}/s --audience a {keys} --min-age 0s --quiet"));
+        sandbox.run(&format!(
+            "gc --store {{}}/s --audience a {keys} --min-age 0s --quiet"
+        ));
     }
     for arguments in [
         "inspect",
@@ -96,13 +114,23 @@ fn signatures_are_verified_by_all_commands_and_a_second_implementation() {
     ] {
         let (name, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
         sandbox
-            .run(&format!("{name} --store {{}}/s --audience a --public-key {{}}/b.pub {rest}"))
-            .fails(4, ".json: is signed by a key that is not among the public keys");
+            .run(&format!(
+                "{name} --store {{}}/s --audience a --public-key {{}}/b.pub {rest}"
+            ))
+            .fails(
+                4,
+                ".json: is signed by a key that is not among the public keys",
+            );
     }
     let refused = "a/manifests/2.json: is signed by a key that is not among the public keys";
-    sandbox.run("list --store {}/s --public-key {}/b.pub --json").fails(4, refused);
+    sandbox
+        .run("list --store {}/s --public-key {}/b.pub --json")
+        .fails(4, refused);
     let listed = sandbox.run("list --store {}/s --public-key {}/b.pub");
-    assert!(listed.stdout.contains("2 live unreadable: signature\n"), "{listed:?}");
+    assert!(
+        listed.stdout.contains("2 live unreadable: signature\n"),
+        "{listed:?}"
+    );
     assert_eq!(listed.status, Some(4), "{listed:?}");
     assert!(listed.stderr.contains(refused), "{listed:?}");
 }
@@ -122,7 +150,10 @@ fn unusable_key_fails_before_input_is_read() {
     let secret = key.lines().nth(1).expect("a key's second line");
     for (flags, text) in [
         ("--sign-key {}/none", "none: No such file or directory"),
-        ("--sign-key {}/text", "text: not a minisign secret key; create one with `minisign -G`"),
+        (
+            "--sign-key {}/text",
+            "text: not a minisign secret key; create one with `minisign -G`",
+        ),
         ("--sign-key {}/binary", "not a minisign secret key"),
         ("--sign-key {}/cut", "not a minisign secret key"),
         ("--sign-key {}/changed", "not a minisign secret key"),
@@ -134,14 +165,17 @@ fn unusable_key_fails_before_input_is_read() {
         ),
         ("--public-key {}/a.pub", "--public-key without --sign-key"),
     ] {
-        let failed =
-            sandbox.run(&format!("build --store {{}}/s --audience a {flags} {{}}/never-read"));
+        let failed = sandbox.run(&format!(
+            "build --store {{}}/s --audience a {flags} {{}}/never-read"
+        ));
         failed.fails(2, text);
         assert!(!failed.stderr.contains(&secret[60..100]), "{failed:?}");
     }
     let other =
         "build --store {}/s --audience a --sign-key {}/a.key --public-key {}/b.pub {}/never-read";
-    sandbox.run(other).fails(4, "is signed by a key that is not among the public keys");
+    sandbox
+        .run(other)
+        .fails(4, "is signed by a key that is not among the public keys");
     let usage = sandbox.run("inspect --store {}/s --audience a --public-key {}/a.key");
     assert!(
         usage.status == Some(2) && usage.stderr.contains("not a minisign public key"),
@@ -169,7 +203,10 @@ fn protected_key_takes_its_password_from_the_environment() {
         .fails(2, "RTAD_SIGN_PASSWORD is not its password");
     assert!(sandbox.store().is_empty());
     with_password(&sandbox, &build, "correct horse").json();
-    assert_eq!(python(&sandbox, "protected.pub", "a/manifests/1.json"), Ok(()));
+    assert_eq!(
+        python(&sandbox, "protected.pub", "a/manifests/1.json"),
+        Ok(())
+    );
     // A key without a password needs no variable, whichever tool created it.
     for (generation, name) in [(2, "a"), (3, "checked")] {
         std::fs::copy(key(&format!("{name}.key")), sandbox.path().join("key"))
@@ -177,7 +214,11 @@ fn protected_key_takes_its_password_from_the_environment() {
         let build = format!("{BUILD} --sign-key {{}}/key --allow-unsigned");
         with_password(&sandbox, &build, "whatever").json();
         assert_eq!(
-            python(&sandbox, &format!("{name}.pub"), &format!("a/manifests/{generation}.json")),
+            python(
+                &sandbox,
+                &format!("{name}.pub"),
+                &format!("a/manifests/{generation}.json")
+            ),
             Ok(())
         );
     }
@@ -196,7 +237,9 @@ fn unchanged_build_is_skipped_once_this_key_has_signed_it() {
 #[test]
 fn dry_run_checks_the_key_and_signs_nothing() {
     let sandbox = sandbox();
-    let dry = sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --dry-run")).json();
+    let dry = sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key --dry-run"))
+        .json();
     assert_eq!((&dry["signed"], sandbox.store().len()), (&false.into(), 0));
 }
 
@@ -204,12 +247,22 @@ fn dry_run_checks_the_key_and_signs_nothing() {
 fn rollback_to_an_unsigned_generation_is_refused() {
     let sandbox = sandbox();
     sandbox.run(BUILD).json();
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned")).json();
+    sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned"))
+        .json();
     let rollback = "rollback --store {}/s --audience a --json";
-    sandbox.run(rollback).fails(4, "generation 1 has no signature, but the live one, 2, has");
+    sandbox
+        .run(rollback)
+        .fails(4, "generation 1 has no signature, but the live one, 2, has");
     let done = sandbox.run(&format!("{rollback} --allow-unsigned")).json();
-    assert_eq!((&done["generation"], &done["signed"]), (&1.into(), &false.into()));
-    assert_eq!(sandbox.run(&format!("{rollback} --to 2")).json()["signed"], true);
+    assert_eq!(
+        (&done["generation"], &done["signed"]),
+        (&1.into(), &false.into())
+    );
+    assert_eq!(
+        sandbox.run(&format!("{rollback} --to 2")).json()["signed"],
+        true
+    );
 }
 
 /// `rtad serve` with the new key alone reads what a rotation leaves.
@@ -219,16 +272,24 @@ fn rotation_signs_tombstones_anew() {
     sandbox.file("gone", lines(&ids(IdKind::Md5, 0..3)));
     std::fs::copy(key("checked.key"), sandbox.path().join("new.key")).expect("a writable folder");
     std::fs::copy(key("checked.pub"), sandbox.path().join("new.pub")).expect("a writable folder");
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
+        .json();
     sandbox
         .run("remove --store {}/s --audience a --tombstone --sign-key {}/a.key {}/gone --quiet")
         .succeeds();
     let rotate = format!("{BUILD} --sign-key {{}}/new.key");
-    sandbox.run(&rotate).fails(4, "is not signed by the key of --sign-key");
-    sandbox.run("list --store {}/s --public-key {}/a.pub").succeeds();
+    sandbox
+        .run(&rotate)
+        .fails(4, "is not signed by the key of --sign-key");
+    sandbox
+        .run("list --store {}/s --public-key {}/a.pub")
+        .succeeds();
     let both = "--public-key {}/a.pub --public-key {}/new.pub";
     sandbox.run(&format!("{rotate} {both}")).json();
-    sandbox.run("list --store {}/s --public-key {}/new.pub").succeeds();
+    sandbox
+        .run("list --store {}/s --public-key {}/new.pub")
+        .succeeds();
     sandbox
         .run("verify --store {}/s --audience a --probes 1000 --public-key {}/new.pub")
         .succeeds();
@@ -241,7 +302,10 @@ fn rotation_signs_tombstones_anew() {
         .succeeds();
     sandbox
         .run("list --store {}/s --public-key {}/new.pub --json")
-        .fails(4, ".delta: is signed by a key that is not among the public keys");
+        .fails(
+            4,
+            ".delta: is signed by a key that is not among the public keys",
+        );
 }
 
 #[test]
@@ -251,7 +315,9 @@ fn signing_run_refuses_what_others_wrote() {
     let sign = "--sign-key {}/a.key";
     sandbox.run(&format!("{BUILD} {sign}")).json();
     // An intruder with write access has no key.
-    sandbox.run("append --store {}/s --audience a --allow-unsigned {}/evil --quiet").succeeds();
+    sandbox
+        .run("append --store {}/s --audience a --allow-unsigned {}/evil --quiet")
+        .succeeds();
     let refused = ".delta: is not signed by the key of --sign-key";
     for command in [
         format!("{BUILD} {sign}"),
@@ -269,8 +335,12 @@ fn signing_run_refuses_what_others_wrote() {
         .run("begin --store {}/s --audience a --changes {}/changes")
         .fails(4, "live generation 1 is signed: expected --public-key");
     // The way out signs it after a look at it.
-    sandbox.run(&format!("{BUILD} {sign} --allow-unsigned")).json();
-    sandbox.run("list --store {}/s --public-key {}/a.pub").succeeds();
+    sandbox
+        .run(&format!("{BUILD} {sign} --allow-unsigned"))
+        .json();
+    sandbox
+        .run("list --store {}/s --public-key {}/a.pub")
+        .succeeds();
 }
 
 #[test]
@@ -279,17 +349,26 @@ fn unsigned_generation_is_signed_only_if_allowed() {
     sandbox.run(BUILD).json();
     let compact = "build --compact --store {}/s --audience a --sign-key {}/a.key";
     for command in [format!("{BUILD} --sign-key {{}}/a.key"), compact.to_owned()] {
-        sandbox.run(&command).fails(4, "manifests/1.json: is not signed by the key of --sign-key");
+        sandbox.run(&command).fails(
+            4,
+            "manifests/1.json: is not signed by the key of --sign-key",
+        );
     }
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned")).json();
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key --allow-unsigned"))
+        .json();
+    sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
+        .json();
 }
 
 #[test]
 fn unsigned_change_of_a_signed_audience_is_refused() {
     let sandbox = sandbox();
     sandbox.file("some", lines(&ids(IdKind::Md5, 0..9)));
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
+    sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
+        .json();
     let refused = "a: generation 1 is signed, and pods with public keys refuse unsigned \
                    changes to it; nothing was changed; --sign-key signs them";
     for command in [
@@ -300,10 +379,16 @@ fn unsigned_change_of_a_signed_audience_is_refused() {
     ] {
         sandbox.run(command).fails(4, refused);
     }
-    sandbox.run("verify --store {}/s --audience a --probes 1000 --public-key {}/a.pub").succeeds();
+    sandbox
+        .run("verify --store {}/s --audience a --probes 1000 --public-key {}/a.pub")
+        .succeeds();
     // A rollback that writes no delta needs no key.
-    sandbox.run(&format!("{BUILD} --sign-key {{}}/a.key")).json();
-    sandbox.run("rollback --store {}/s --audience a --quiet").succeeds();
+    sandbox
+        .run(&format!("{BUILD} --sign-key {{}}/a.key"))
+        .json();
+    sandbox
+        .run("rollback --store {}/s --audience a --quiet")
+        .succeeds();
     for (command, flags) in [("remove", "{}/some"), ("build", "{}/ids")] {
         let command = format!("{command} --store {{}}/s --audience a --allow-unsigned {flags}");
         sandbox.run(&command).succeeds();

@@ -26,34 +26,60 @@ const MAX_KIB: u64 = 450 << 10;
 
 /// Counts of a build's JSON: rows, values, distinct keys, blank, malformed in any way.
 fn counts(built: &Value) -> [u64; 5] {
-    let at = |pointer: &str| built.pointer(pointer).and_then(Value::as_u64).expect("a number");
-    [at("/rows"), at("/values"), at("/keys"), at("/blank"), at("/rejected/total")]
+    let at = |pointer: &str| {
+        built
+            .pointer(pointer)
+            .and_then(Value::as_u64)
+            .expect("a number")
+    };
+    [
+        at("/rows"),
+        at("/values"),
+        at("/keys"),
+        at("/blank"),
+        at("/rejected/total"),
+    ]
 }
 
 /// A file of two columns in groups of 1,000 rows; every tenth row has no ids.
 fn parquet(ids: &[String], compression: Compression) -> Vec<u8> {
     let schema =
         "message dump { optional binary id (UTF8); required int64 when; optional int64 imei; }";
-    let properties =
-        WriterProperties::builder().set_compression(compression).set_data_page_row_count_limit(300);
-    let (schema, properties) =
-        (Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties.build()));
+    let properties = WriterProperties::builder()
+        .set_compression(compression)
+        .set_data_page_row_count_limit(300);
+    let (schema, properties) = (
+        Arc::new(parse_message_type(schema).unwrap()),
+        Arc::new(properties.build()),
+    );
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
     for (group, ids) in ids.chunks(1000).enumerate() {
         let levels: Vec<i16> = (0..ids.len()).map(|row| i16::from(row % 10 != 9)).collect();
         let present = || (0..ids.len()).filter(|row| row % 10 != 9);
-        let texts: Vec<_> = present().map(|row| ByteArray::from(ids[row].as_str())).collect();
-        let imeis: Vec<_> =
-            present().map(|row| 860_000_000_000_000 + (group * 1000 + row) as i64).collect();
+        let texts: Vec<_> = present()
+            .map(|row| ByteArray::from(ids[row].as_str()))
+            .collect();
+        let imeis: Vec<_> = present()
+            .map(|row| 860_000_000_000_000 + (group * 1000 + row) as i64)
+            .collect();
         let mut out = writer.next_row_group().unwrap();
         let mut column = out.next_column().unwrap().unwrap();
-        column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels), None).unwrap();
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&texts, Some(&levels), None)
+            .unwrap();
         column.close().unwrap();
         let mut column = out.next_column().unwrap().unwrap();
-        column.typed::<Int64Type>().write_batch(&vec![0; ids.len()], None, None).unwrap();
+        column
+            .typed::<Int64Type>()
+            .write_batch(&vec![0; ids.len()], None, None)
+            .unwrap();
         column.close().unwrap();
         let mut column = out.next_column().unwrap().unwrap();
-        column.typed::<Int64Type>().write_batch(&imeis, Some(&levels), None).unwrap();
+        column
+            .typed::<Int64Type>()
+            .write_batch(&imeis, Some(&levels), None)
+            .unwrap();
         column.close().unwrap();
         out.close().unwrap();
     }
@@ -64,12 +90,27 @@ fn parquet(ids: &[String], compression: Compression) -> Vec<u8> {
 fn csv_and_ndjson_variants_are_counted_correctly() {
     let [a, b] = [&ids(IdKind::Md5, 0..1)[0], &ids(IdKind::Md5, 1..2)[0]];
     let long = "f".repeat(70_000);
-    let (one, two) = (format!("{{\"id\":\"{a}\"}}"), format!("{{\"x\":[1,{{}}],\"id\":\"{b}\"}}"));
+    let (one, two) = (
+        format!("{{\"id\":\"{a}\"}}"),
+        format!("{{\"x\":[1,{{}}],\"id\":\"{b}\"}}"),
+    );
     // Text, and its rows, values, keys, blank and malformed values.
     let csv: Vec<(&str, Vec<u8>, [u64; 5])> = vec![
-        ("byte order mark", format!("\u{feff}id\n{a}\n").into(), [1, 1, 1, 0, 0]),
-        ("CRLF", format!("id,x\r\n{a},1\r\n{b},2\r\n").into(), [2, 2, 2, 0, 0]),
-        ("no final line end", format!("id\n{a}\n{b}").into(), [2, 2, 2, 0, 0]),
+        (
+            "byte order mark",
+            format!("\u{feff}id\n{a}\n").into(),
+            [1, 1, 1, 0, 0],
+        ),
+        (
+            "CRLF",
+            format!("id,x\r\n{a},1\r\n{b},2\r\n").into(),
+            [2, 2, 2, 0, 0],
+        ),
+        (
+            "no final line end",
+            format!("id\n{a}\n{b}").into(),
+            [2, 2, 2, 0, 0],
+        ),
         (
             "NUL",
             [b"id\n\0\0\n", a.as_bytes(), b"\0\n", b.as_bytes(), b"\n"].concat(),
@@ -80,10 +121,19 @@ fn csv_and_ndjson_variants_are_counted_correctly() {
             [b"id,\xff\n\xff\xfe,1\n", a.as_bytes(), b",\xff\n"].concat(),
             [2, 2, 1, 0, 1],
         ),
-        ("a long cell", format!("id\n{long}\n{a}\n").into(), [2, 2, 1, 0, 1]),
-        ("empty lines", format!("id\n\n{a}\n\r\n\n").into(), [1, 1, 1, 0, 0]),
+        (
+            "a long cell",
+            format!("id\n{long}\n{a}\n").into(),
+            [2, 2, 1, 0, 1],
+        ),
+        (
+            "empty lines",
+            format!("id\n\n{a}\n\r\n\n").into(),
+            [1, 1, 1, 0, 0],
+        ),
     ];
-    let ndjson: Vec<(&str, Vec<u8>, [u64; 5])> = vec![
+    let ndjson: Vec<(&str, Vec<u8>, [u64; 5])> =
+        vec![
         ("plain", format!("{one}\n{two}\n").into(), [2, 2, 2, 0, 0]),
         ("byte order mark", format!("\u{feff}{one}\n{two}\n").into(), [2, 2, 2, 0, 0]),
         ("CRLF", format!("{one}\r\n{two}\r\n").into(), [2, 2, 2, 0, 0]),
@@ -127,13 +177,20 @@ fn csv_and_ndjson_variants_are_counted_correctly() {
     ];
     for (format, zoo) in [("csv", csv), ("ndjson", ndjson)] {
         for (name, text, expected) in zoo {
-            for (how, bytes) in [("plain", text.clone()), ("gz", gzip(&text)), ("zst", zst(&text))]
-            {
+            for (how, bytes) in [
+                ("plain", text.clone()),
+                ("gz", gzip(&text)),
+                ("zst", zst(&text)),
+            ] {
                 let sandbox = Sandbox::new();
                 sandbox.file("dump", bytes);
                 let arguments =
                     format!("--max-reject-ratio 1 --format {format} --column id {{}}/dump");
-                assert_eq!(counts(&sandbox.build(&arguments)), expected, "{format}, {name}, {how}");
+                assert_eq!(
+                    counts(&sandbox.build(&arguments)),
+                    expected,
+                    "{format}, {name}, {how}"
+                );
             }
         }
     }
@@ -156,11 +213,15 @@ fn nested_members_hold_ids_of_several_kinds() {
     );
     assert_eq!(counts(&sandbox.build(&build)), [3, 7, 2, 3, 1]);
     let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
-    let reasons: Vec<_> = rejects.lines().map(|row| row.split_once('\t').unwrap().1).collect();
+    let reasons: Vec<_> = rejects
+        .lines()
+        .map(|row| row.split_once('\t').unwrap().1)
+        .collect();
     assert_eq!(reasons, ["3\tmalformed\tbad\\t\\\\"]);
     for (kind, id) in [("idfa", idfa), ("imei", imei)] {
-        let answer =
-            sandbox.run(&format!("query --store {{}}/s --audience a --id-kind {kind} {id}"));
+        let answer = sandbox.run(&format!(
+            "query --store {{}}/s --audience a --id-kind {kind} {id}"
+        ));
         assert_eq!(answer.stdout, "1\tmember\n");
     }
 }
@@ -192,14 +253,20 @@ fn values_around_ids_are_malformed_unless_null() {
         let refused = format!("build --store {{}}/s --audience a {build}");
         match expected[4] {
             0 => drop(sandbox.run(&refused).succeeds()),
-            _ => drop(sandbox.run(&refused).fails(3, " values are malformed: expected at most")),
+            _ => drop(
+                sandbox
+                    .run(&refused)
+                    .fails(3, " values are malformed: expected at most"),
+            ),
         }
     }
     // Rows are objects, though the value around a column is none.
     sandbox.file("dump", "{\"device\":7}\n");
     let build =
         "build --store {}/s --audience a --format ndjson --column device.id --column x {}/dump";
-    sandbox.run(build).fails(3, "no row of 1 has a member \"x\"");
+    sandbox
+        .run(build)
+        .fails(3, "no row of 1 has a member \"x\"");
 }
 
 #[test]
@@ -224,11 +291,16 @@ fn parquet_columns_are_read() {
              --column imei=imei {{}}/{name} --rejects {{}}/rejects"
         ));
         let rejects = std::fs::read_to_string(sandbox.path().join("rejects")).unwrap();
-        let mut rows: Vec<u64> =
-            rejects.lines().map(|row| row.split('\t').nth(1).unwrap().parse().unwrap()).collect();
+        let mut rows: Vec<u64> = rejects
+            .lines()
+            .map(|row| row.split('\t').nth(1).unwrap().parse().unwrap())
+            .collect();
         rows.sort_unstable();
         rows.dedup();
-        assert_eq!(rows, (1..=2500).filter(|row| row % 10 != 0).collect::<Vec<_>>());
+        assert_eq!(
+            rows,
+            (1..=2500).filter(|row| row % 10 != 0).collect::<Vec<_>>()
+        );
     }
     let imei = "query --store {}/s --audience a --id-kind imei 860000000000001 860000000009999";
     assert_eq!(sandbox.run(imei).stdout, "1\tmember\n2\tnot_member\n");
@@ -236,11 +308,18 @@ fn parquet_columns_are_read() {
         |arguments: &str| sandbox.run(&format!("build --store {{}}/t --audience a {arguments}"));
     build("--format parquet {}/plain").fails(2, "--format parquet needs --column");
     build("--format ndjson {}/plain").fails(2, "--format ndjson needs --column");
-    build("--format parquet --column nothing {}/plain")
-        .fails(3, "plain: has no column \"nothing\"; columns found: id, when, imei");
-    let pipe =
-        sandbox.run_with("build --store {}/t --audience a --format parquet --column id -", b"PAR1");
-    pipe.fails(3, "input -: a Parquet file is read from its end, and a pipe cannot be");
+    build("--format parquet --column nothing {}/plain").fails(
+        3,
+        "plain: has no column \"nothing\"; columns found: id, when, imei",
+    );
+    let pipe = sandbox.run_with(
+        "build --store {}/t --audience a --format parquet --column id -",
+        b"PAR1",
+    );
+    pipe.fails(
+        3,
+        "input -: a Parquet file is read from its end, and a pipe cannot be",
+    );
     sandbox.file("packed", gzip(&parquet(&all, Compression::UNCOMPRESSED)));
     build("--format parquet --column id {}/packed")
         .fails(3, "it is compressed as a whole; unpack it first");
@@ -254,9 +333,17 @@ fn remote_parquet_fetches_only_its_columns() {
     let file = parquet(&ids(IdKind::Md5, 0..20_000), Compression::UNCOMPRESSED);
     sandbox.file("dump", &file);
     let web = FileServer::serve(sandbox.path());
-    let built = sandbox.build(&format!("--format parquet --column imei=imei {}/dump", web.url()));
+    let built = sandbox.build(&format!(
+        "--format parquet --column imei=imei {}/dump",
+        web.url()
+    ));
     assert_eq!(counts(&built), [20_000, 20_000, 18_000, 2000, 0]);
-    assert!(web.sent_bytes() < file.len() as u64 / 2, "{} of {}", web.sent_bytes(), file.len());
+    assert!(
+        web.sent_bytes() < file.len() as u64 / 2,
+        "{} of {}",
+        web.sent_bytes(),
+        file.len()
+    );
     assert!(web.requests("") < 100, "{}", web.requests(""));
 }
 
@@ -268,7 +355,9 @@ fn damaged_parquet_names_the_location_and_publishes_nothing() {
         "build --store {}/s --audience a --format parquet --column id --column imei=imei {}/file";
     for len in [0, 4, 11, 12, file.len() / 2, file.len() - 9, file.len() - 1] {
         sandbox.file("file", &file[..len]);
-        sandbox.run(build).fails(3, "file: is no Parquet file, or not the whole of one");
+        sandbox
+            .run(build)
+            .fails(3, "file: is no Parquet file, or not the whole of one");
     }
     let mut noticed = 0;
     for at in (8..file.len()).step_by(file.len() / 40) {
@@ -301,7 +390,11 @@ fn fed(arguments: &str, feed: impl FnOnce(&mut dyn Write)) -> (Outcome, u64) {
             let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
                 break;
             };
-            peak = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+            peak = line
+                .trim()
+                .trim_end_matches(" kB")
+                .parse()
+                .expect("a number of KiB");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         peak
@@ -326,21 +419,31 @@ fn gigabyte_line_takes_no_memory() {
             let _ = pipe.write_all(tail.as_bytes());
         }
     };
-    let (built, peak) =
-        fed("--format lines", feed(good[0].clone() + "\n", format!("\n{}\n", good[1])));
+    let (built, peak) = fed(
+        "--format lines",
+        feed(good[0].clone() + "\n", format!("\n{}\n", good[1])),
+    );
     assert_eq!(counts(&built.json()), [3, 3, 2, 0, 1]);
     assert!(peak < MAX_KIB, "{peak} KiB");
     let row = |id: &str| format!("{{\"id\":\"{id}\"}}\n");
     let (built, peak) = fed(
         "--format ndjson --column id",
-        feed(row(&good[0]) + "{\"id\":\"", format!("\"}}\n{}", row(&good[1]))),
+        feed(
+            row(&good[0]) + "{\"id\":\"",
+            format!("\"}}\n{}", row(&good[1])),
+        ),
     );
     assert_eq!(counts(&built.json()), [3, 3, 2, 0, 1]);
     assert!(peak < MAX_KIB, "{peak} KiB");
     // CSV rows may contain line ends, so the start of the next row is unknown.
-    let (refused, peak) =
-        fed("--format csv --column id", feed(format!("id\n{}\n", good[0]), "\n".to_owned()));
-    refused.fails(3, "input -: the row at line 3 does not end; is a quote left open?");
+    let (refused, peak) = fed(
+        "--format csv --column id",
+        feed(format!("id\n{}\n", good[0]), "\n".to_owned()),
+    );
+    refused.fails(
+        3,
+        "input -: the row at line 3 does not end; is a quote left open?",
+    );
     assert!(peak < MAX_KIB, "{peak} KiB");
 }
 
@@ -359,7 +462,9 @@ fn decompression_bomb_is_one_long_line() {
     }
     // A frame with a window of 2 GiB.
     let window = [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3][..], &[0; 64]].concat();
-    let (refused, peak) = fed("--format ndjson --column id", |pipe| drop(pipe.write_all(&window)));
+    let (refused, peak) = fed("--format ndjson --column id", |pipe| {
+        drop(pipe.write_all(&window))
+    });
     refused.fails(3, "input -: zstd data needs a window of over 128 MiB");
     assert!(peak < MAX_KIB, "{peak} KiB");
 }
@@ -371,7 +476,14 @@ fn special_and_unreadable_files() {
     sandbox.file("ids", lines(&all));
     std::fs::create_dir(sandbox.path().join("folder")).unwrap();
     let fifo = sandbox.path().join("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).stdin(Stdio::null()).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .stdin(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+    );
 
     // A named pipe is read like stdin; the same file twice gives twice the rows.
     let child = spawn(&mut command(
@@ -385,7 +497,12 @@ fn special_and_unreadable_files() {
         |arguments: &str| sandbox.run(&format!("build --store {{}}/t --audience a {arguments}"));
     build("--format parquet --column id {}/fifo")
         .fails(3, "fifo: a Parquet file is read from its end");
-    for format in ["lines", "csv --column id", "ndjson --column id", "parquet --column id"] {
+    for format in [
+        "lines",
+        "csv --column id",
+        "ndjson --column id",
+        "parquet --column id",
+    ] {
         build(&format!("--format {format} {{}}/folder"))
             .fails(3, "folder: is a directory; name its files, as in");
         build(&format!("--format {format} {{}}/nothing")).fails(3, "nothing: no such file");
@@ -409,14 +526,26 @@ fn file_that_shrinks_during_a_build() {
     let path = sandbox.file("ids", &text);
     // The pipe blocks the only reader until the file is shorter.
     let fifo = sandbox.path().join("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     let child = spawn(&mut command(
         sandbox.path(),
         "build --store {}/s --audience a --json --threads 1 {}/fifo {}/ids",
     ));
     let mut pipe = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
-    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(33 * 1000 + 10).unwrap();
-    pipe.write_all(&text.as_bytes()[33 * 2000..33 * 2001]).unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(33 * 1000 + 10)
+        .unwrap();
+    pipe.write_all(&text.as_bytes()[33 * 2000..33 * 2001])
+        .unwrap();
     drop(pipe);
     // The rest is read; the cut line is malformed, which is below the threshold.
     assert_eq!(counts(&outcome(child).json()), [1002, 1002, 1001, 0, 1]);
@@ -429,7 +558,10 @@ fn all_ids_in_one_prefix() {
     sandbox.file("ids", lines(&all));
     let built = sandbox.run("build --store {}/s --audience a --json {}/ids");
     let built = built.json_with_warning("its share of the keys");
-    assert_eq!((counts(&built), &built["chunks"]), ([200_000, 200_000, 200_000, 0, 0], &1.into()));
+    assert_eq!(
+        (counts(&built), &built["chunks"]),
+        ([200_000, 200_000, 200_000, 0, 0], &1.into())
+    );
     let verified = sandbox
         .run("verify --probes 1000 --store {}/s --audience a --json --against {}/ids")
         .json();

@@ -21,7 +21,9 @@ pub(crate) async fn serve(
     let answer = move || {
         let mut response = Response::new(Body::from(body));
         if let Some(content_type) = &content_type {
-            response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
+            response
+                .headers_mut()
+                .insert(CONTENT_TYPE, content_type.clone());
         }
         response
     };

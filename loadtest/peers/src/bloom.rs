@@ -16,7 +16,10 @@ impl Bloom {
     pub(crate) fn of(ids: u64) -> Self {
         let bits_per_id = -FPR.ln() / std::f64::consts::LN_2.powi(2);
         let hashes = (bits_per_id * std::f64::consts::LN_2).round() as u64;
-        Self { bits: (ids as f64 * bits_per_id).ceil() as u64, hashes }
+        Self {
+            bits: (ids as f64 * bits_per_id).ceil() as u64,
+            hashes,
+        }
     }
 
     pub(crate) fn size_bytes(self) -> usize {

@@ -17,7 +17,12 @@ pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()>
     listener.set_nonblocking(true)?;
     crate::announce(listener.local_addr()?)?;
     let epoll = create(CreateFlags::CLOEXEC)?;
-    add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    add(
+        &epoll,
+        &listener,
+        EventData::new_u64(LISTENER),
+        EventFlags::IN,
+    )?;
     // Indexes of closed connections are not reused: a run opens a few hundred.
     let mut connections: Vec<Option<TcpStream>> = Vec::new();
     let mut events = Vec::with_capacity(256);
@@ -41,8 +46,9 @@ pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()>
                 continue;
             }
             let connection = &mut connections[index as usize];
-            let open =
-                connection.as_mut().is_some_and(|stream| answered(stream, &mut request, &answer));
+            let open = connection
+                .as_mut()
+                .is_some_and(|stream| answered(stream, &mut request, &answer));
             if !open {
                 // Closing removes it from epoll.
                 *connection = None;
@@ -52,8 +58,9 @@ pub(crate) fn serve(content_type: Option<&str>, length: usize) -> io::Result<()>
 }
 
 fn answer(content_type: Option<&str>, length: usize) -> Vec<u8> {
-    let content_type =
-        content_type.map(|name| format!("content-type: {name}\r\n")).unwrap_or_default();
+    let content_type = content_type
+        .map(|name| format!("content-type: {name}\r\n"))
+        .unwrap_or_default();
     let date = "date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
     let head = format!("HTTP/1.1 200 OK\r\n{content_type}content-length: {length}\r\n{date}\r\n");
     [head.into_bytes(), vec![b'x'; length]].concat()

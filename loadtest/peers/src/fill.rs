@@ -9,7 +9,11 @@ pub(crate) fn set_commands() -> crate::Outcome {
     let mut out = BufWriter::with_capacity(1 << 20, stdout().lock());
     for id in stdin().lock().lines() {
         let id = id?;
-        write!(out, "*3\r\n$3\r\nSET\r\n${}\r\n{id}\r\n$1\r\n1\r\n", id.len())?;
+        write!(
+            out,
+            "*3\r\n$3\r\nSET\r\n${}\r\n{id}\r\n$1\r\n1\r\n",
+            id.len()
+        )?;
     }
     Ok(out.flush()?)
 }

@@ -45,14 +45,26 @@ pub(crate) async fn serve_bloom(port: u16, ids: u64) -> crate::Outcome {
 }
 
 async fn connect(port: u16) -> Result<MultiplexedConnection, RedisError> {
-    redis::Client::open(("127.0.0.1", port))?.get_multiplexed_async_connection().await
+    redis::Client::open(("127.0.0.1", port))?
+        .get_multiplexed_async_connection()
+        .await
 }
 
 /// The answer of rtad, byte for byte.
 fn answer(member: Result<bool, RedisError>) -> Response {
-    let Ok(member) = member else { return StatusCode::BAD_GATEWAY.into_response() };
-    let mut response =
-        Response::new(if member { r#"{"member":true}"# } else { r#"{"member":false}"# }.into());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let Ok(member) = member else {
+        return StatusCode::BAD_GATEWAY.into_response();
+    };
+    let mut response = Response::new(
+        if member {
+            r#"{"member":true}"#
+        } else {
+            r#"{"member":false}"#
+        }
+        .into(),
+    );
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

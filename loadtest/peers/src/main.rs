@@ -84,12 +84,17 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() -> Outcome {
     match Cli::parse().command {
-        Command::Epoll(Constant { content_type, length }) => {
-            Ok(epoll::serve(content_type.as_deref(), length)?)
-        }
-        Command::Axum { route, answer: Constant { content_type, length } } => {
-            block_on(bare::serve(&route, content_type.as_deref(), length))
-        }
+        Command::Epoll(Constant {
+            content_type,
+            length,
+        }) => Ok(epoll::serve(content_type.as_deref(), length)?),
+        Command::Axum {
+            route,
+            answer: Constant {
+                content_type,
+                length,
+            },
+        } => block_on(bare::serve(&route, content_type.as_deref(), length)),
         Command::AxumRedisExists { redis } => block_on(lookup::serve_exists(redis)),
         Command::AxumRedisBloom { redis, ids } => block_on(lookup::serve_bloom(redis, ids)),
         Command::SetCommands => fill::set_commands(),
@@ -98,7 +103,10 @@ fn main() -> Outcome {
 }
 
 fn block_on(work: impl Future<Output = Outcome>) -> Outcome {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
 }
 
 /// Prints the address of the server.

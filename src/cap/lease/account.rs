@@ -77,14 +77,29 @@ impl Default for Record {
 
 impl Account {
     pub(super) fn new(now: Instant) -> Self {
-        let last_poll = Poll { period: 0, count: 0, at: now };
-        Self { last_poll, rate: 0.0, state: LeaseState::default() }
+        let last_poll = Poll {
+            period: 0,
+            count: 0,
+            at: now,
+        };
+        Self {
+            last_poll,
+            rate: 0.0,
+            state: LeaseState::default(),
+        }
     }
 
     /// Measures the rate.
     pub(super) fn measure_rate(&mut self, period_table: &PeriodTable, now: Instant) {
         let (period, count) = (period_table.period.number, period_table.table.count());
-        let before = std::mem::replace(&mut self.last_poll, Poll { period, count, at: now });
+        let before = std::mem::replace(
+            &mut self.last_poll,
+            Poll {
+                period,
+                count,
+                at: now,
+            },
+        );
         let passed = now.duration_since(before.at).as_secs_f64();
         if period == before.period && passed > 0.0 {
             let rate = count.saturating_sub(before.count) as f64 / passed;
@@ -105,7 +120,9 @@ impl Account {
             return None;
         }
         let (count, limit) = (period_table.table.count(), period_table.table.limit());
-        let mut ahead = (total / MIN_BLOCK).max((self.rate * AHEAD.as_secs_f64()) as u64).max(1);
+        let mut ahead = (total / MIN_BLOCK)
+            .max((self.rate * AHEAD.as_secs_f64()) as u64)
+            .max(1);
         if count >= limit {
             // The rate is that of the lease, not of the requests.
             ahead = ahead.max(record.last_block.saturating_mul(2));
@@ -113,8 +130,14 @@ impl Account {
         let wanted = (count + ahead).saturating_sub(limit);
         // A server that lost its data may know of less than this pod has.
         let left = total.saturating_sub(period_table.leased_by_all().max(limit));
-        let units = if wanted * 2 > ahead { wanted.min(left) } else { 0 };
-        let is_due = record.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_INTERVAL);
+        let units = if wanted * 2 > ahead {
+            wanted.min(left)
+        } else {
+            0
+        };
+        let is_due = record
+            .asked
+            .is_none_or(|asked| now.duration_since(asked) >= ASK_INTERVAL);
         if record.last_call != LastCall::Answered {
             return Some(0);
         }
@@ -152,8 +175,10 @@ impl Account {
         now: Instant,
     ) -> bool {
         let mut record = period_table.record();
-        let is_unanswered =
-            matches!(error, RedisError::Unreachable { .. } | RedisError::Timeout { .. });
+        let is_unanswered = matches!(
+            error,
+            RedisError::Unreachable { .. } | RedisError::Timeout { .. }
+        );
         if !is_unanswered {
             record.last_call = LastCall::Refused;
         } else if record.last_call == LastCall::Answered {
@@ -170,7 +195,11 @@ impl Record {
     /// The pod at the server.
     pub(super) fn member(&self) -> Member {
         let is_doubtful = self.last_call == LastCall::Refused;
-        Member { id: self.id, recorded: self.recorded, is_doubtful }
+        Member {
+            id: self.id,
+            recorded: self.recorded,
+            is_doubtful,
+        }
     }
 
     /// Whether the server may have recorded units of calls without an answer.
@@ -203,25 +232,38 @@ mod tests {
             share: None,
             leased: true,
         };
-        let period = Calendar::new(PeriodUnit::Day, None).unwrap().at(SystemTime::now());
+        let period = Calendar::new(PeriodUnit::Day, None)
+            .unwrap()
+            .at(SystemTime::now());
         PeriodTable::new(period, &config)
     }
 
     fn count(table: &PeriodTable, devices: std::ops::Range<u64>) {
         for n in devices {
-            table.table.seek(&DeviceKey::of_canonical(&n.to_le_bytes())).count();
+            table
+                .table
+                .seek(&DeviceKey::of_canonical(&n.to_le_bytes()))
+                .count();
         }
     }
 
     /// An answered call.
     fn lease(account: &mut Account, table: &PeriodTable, granted: u64, all: u64, now: Instant) {
         let recorded = table.record().recorded + granted;
-        let lease = Lease { granted, all, recorded, was_lost: false };
+        let lease = Lease {
+            granted,
+            all,
+            recorded,
+            was_lost: false,
+        };
         table.add_leased(account.answered(table, &lease, now).0, true);
     }
 
     fn timeout() -> RedisError {
-        RedisError::Timeout { server: "redis://host".to_owned(), stage: "answer" }
+        RedisError::Timeout {
+            server: "redis://host".to_owned(),
+            stage: "answer",
+        }
     }
 
     #[test]
@@ -230,7 +272,11 @@ mod tests {
         let after = |seconds: f64| begun + Duration::from_secs_f64(seconds);
         let mut account = Account::new(begun);
         account.measure_rate(&table, begun);
-        assert_eq!(account.units(&table, TOTAL, begun), Some(100), "a hundred-thousandth at first");
+        assert_eq!(
+            account.units(&table, TOTAL, begun),
+            Some(100),
+            "a hundred-thousandth at first"
+        );
         lease(&mut account, &table, 100, 100, begun);
         assert_eq!(account.units(&table, TOTAL, begun), None);
         // 50 of 100 are enough, 49 are not.
@@ -248,7 +294,11 @@ mod tests {
         account.measure_rate(&table, after(1.5));
         assert!(account.units(&table, TOTAL, after(1.5)).unwrap() > 8_000);
         account.measure_rate(&table, after(60.0));
-        assert_eq!(account.units(&table, TOTAL, after(60.0)), Some(0), "only asks");
+        assert_eq!(
+            account.units(&table, TOTAL, after(60.0)),
+            Some(0),
+            "only asks"
+        );
     }
 
     #[test]
@@ -291,7 +341,12 @@ mod tests {
             assert_eq!(account.units(&table, TOTAL, at), None);
             assert_eq!(account.units(&table, TOTAL, at + FAILURE_PAUSE), Some(0));
         }
-        let answer = Lease { granted: 100, all: 100, recorded: 100, was_lost: false };
+        let answer = Lease {
+            granted: 100,
+            all: 100,
+            recorded: 100,
+            was_lost: false,
+        };
         assert_eq!(account.answered(&table, &answer, now), (100, true));
         table.add_leased(100, true);
         count(&table, 0..60);
@@ -303,13 +358,20 @@ mod tests {
     fn refused_call_is_doubtful_until_an_answer() {
         let (table, now) = (table(), Instant::now());
         let mut account = Account::new(now);
-        let full = RedisError::OutOfMemory { server: "redis://host".to_owned() };
+        let full = RedisError::OutOfMemory {
+            server: "redis://host".to_owned(),
+        };
         account.failed(&table, &timeout(), now);
         assert!(table.record().is_unanswered() && !table.record().member().is_doubtful);
         account.failed(&table, &full, now);
         account.failed(&table, &timeout(), now);
         assert!(table.record().member().is_doubtful);
-        let answer = Lease { granted: 7, all: 200, recorded: 200, was_lost: false };
+        let answer = Lease {
+            granted: 7,
+            all: 200,
+            recorded: 200,
+            was_lost: false,
+        };
         assert_eq!(account.answered(&table, &answer, now), (7, true));
         let member = table.record().member();
         assert_eq!((member.recorded, member.is_doubtful), (200, false));
@@ -321,7 +383,12 @@ mod tests {
         let mut account = Account::new(now);
         lease(&mut account, &table, 100, 100, now);
         count(&table, 0..100);
-        let answer = Lease { granted: 0, all: 150, recorded: 150, was_lost: true };
+        let answer = Lease {
+            granted: 0,
+            all: 150,
+            recorded: 150,
+            was_lost: true,
+        };
         account.answered(&table, &answer, now);
         let at = |time| account.units(&table, TOTAL, now + time);
         assert_eq!(at(LOSS_PAUSE - Duration::from_millis(1)), None);

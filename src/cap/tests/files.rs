@@ -4,7 +4,10 @@ use super::*;
 use crate::strategy::Strategy;
 
 fn strategy() -> Strategy {
-    Strategy { name: "s".to_owned(), ..Strategy::default() }
+    Strategy {
+        name: "s".to_owned(),
+        ..Strategy::default()
+    }
 }
 
 /// Whether a device gets a bid now.
@@ -21,7 +24,10 @@ static ZONE: LazyLock<String> = LazyLock::new(|| {
 
 /// [`config`] in that zone.
 fn at_noon(unique_devices: u64, per: PeriodUnit) -> CapConfig {
-    CapConfig { time_zone: ZONE.clone(), ..config(unique_devices, per) }
+    CapConfig {
+        time_zone: ZONE.clone(),
+        ..config(unique_devices, per)
+    }
 }
 
 /// The cap of a pod that starts with this cache.
@@ -63,7 +69,10 @@ fn changed_periods_count_anew() {
     assert!(admits(&cap, 1));
     caps.save();
     drop(caps);
-    let other_zone = CapConfig { time_zone: "UTC".to_owned(), ..day.clone() };
+    let other_zone = CapConfig {
+        time_zone: "UTC".to_owned(),
+        ..day.clone()
+    };
     for other in [at_noon(100, PeriodUnit::Hour), other_zone] {
         assert_eq!(started(cache.path(), &other).1.usage().devices, 0);
     }
@@ -78,9 +87,12 @@ fn changed_periods_count_anew() {
 /// The new limit is that of the whole period: by a reload, and by a restart.
 #[test]
 fn changed_limit_keeps_the_counts() {
-    for (limit, new_devices, keeps_devices) in
-        [(50, 0, true), (100, 0, true), (120, 20, true), (1_000, 900, false)]
-    {
+    for (limit, new_devices, keeps_devices) in [
+        (50, 0, true),
+        (100, 0, true),
+        (120, 20, true),
+        (1_000, 900, false),
+    ] {
         for restarts in [false, true] {
             let cache = tempfile::tempdir().unwrap();
             let (caps, cap) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
@@ -95,11 +107,21 @@ fn changed_limit_keeps_the_counts() {
                 drop(caps);
                 started(cache.path(), &other).1
             } else {
-                caps.serve(&[strategy()], &[Some(other)], None)[0].clone().unwrap()
+                caps.serve(&[strategy()], &[Some(other)], None)[0]
+                    .clone()
+                    .unwrap()
             };
             let admits = |n: &u64| admits(&cap, *n);
-            assert_eq!((1_000..5_000).filter(admits).count(), new_devices, "{limit}");
-            assert_eq!((0..100).filter(admits).count() == 100, keeps_devices, "{limit}");
+            assert_eq!(
+                (1_000..5_000).filter(admits).count(),
+                new_devices,
+                "{limit}"
+            );
+            assert_eq!(
+                (0..100).filter(admits).count() == 100,
+                keeps_devices,
+                "{limit}"
+            );
         }
     }
 }
@@ -146,7 +168,11 @@ fn file_is_readable_by_its_owner_alone() {
 #[test]
 fn restored_pod_has_no_lease_left() {
     let cache = tempfile::tempdir().unwrap();
-    let config = CapConfig { share: None, leased: true, ..at_noon(100, PeriodUnit::Day) };
+    let config = CapConfig {
+        share: None,
+        leased: true,
+        ..at_noon(100, PeriodUnit::Day)
+    };
     let (caps, cap) = started(cache.path(), &config);
     assert!(!admits(&cap, 1), "nothing is leased");
     grant(&caps, &cap, 60);
@@ -164,7 +190,11 @@ fn restored_pod_has_no_lease_left() {
     // With a share, what was leased stays leased, and what the share adds is not.
     caps.save();
     drop(caps);
-    let share = CapConfig { share: Some(1.0), leased: false, ..config.clone() };
+    let share = CapConfig {
+        share: Some(1.0),
+        leased: false,
+        ..config.clone()
+    };
     let (caps, cap) = started(cache.path(), &share);
     assert_eq!(cap.usage().limit, 100);
     caps.save();
@@ -180,10 +210,16 @@ fn restored_pod_has_no_lease_left() {
 fn devices_of_a_share_are_not_leased() {
     let cache = tempfile::tempdir().unwrap();
     let share = at_noon(100, PeriodUnit::Day);
-    let leased = CapConfig { share: None, leased: true, ..share.clone() };
+    let leased = CapConfig {
+        share: None,
+        leased: true,
+        ..share.clone()
+    };
     let (caps, cap) = started(cache.path(), &share);
     (0..40).for_each(|n| assert!(admits(&cap, n)));
-    let cap = caps.serve(&[strategy()], &[Some(leased.clone())], None)[0].clone().unwrap();
+    let cap = caps.serve(&[strategy()], &[Some(leased.clone())], None)[0]
+        .clone()
+        .unwrap();
     assert_eq!((cap.usage().devices, cap.usage().limit), (40, 0));
     // The server does not answer.
     caps.save();
@@ -193,7 +229,9 @@ fn devices_of_a_share_are_not_leased() {
     grant(&caps, &cap, 50);
     // A reload to a share and back.
     for (config, limit) in [(&share, 100), (&leased, 50)] {
-        let cap = caps.serve(&[strategy()], &[Some(config.clone())], None)[0].clone().unwrap();
+        let cap = caps.serve(&[strategy()], &[Some(config.clone())], None)[0]
+            .clone()
+            .unwrap();
         assert_eq!((cap.usage().devices, cap.usage().limit), (40, limit));
     }
 }
@@ -203,10 +241,19 @@ fn devices_of_a_share_are_not_leased() {
 fn lease_during_a_reload_is_not_lost() {
     let cache = tempfile::tempdir().unwrap();
     let share = at_noon(100, PeriodUnit::Day);
-    let leased = CapConfig { share: None, leased: true, ..share.clone() };
-    let larger = CapConfig { unique_devices: 1_000_000, ..leased.clone() };
+    let leased = CapConfig {
+        share: None,
+        leased: true,
+        ..share.clone()
+    };
+    let larger = CapConfig {
+        unique_devices: 1_000_000,
+        ..leased.clone()
+    };
     let serve = |caps: &Caps, config: &CapConfig| {
-        caps.serve(&[strategy()], &[Some(config.clone())], None)[0].clone().unwrap()
+        caps.serve(&[strategy()], &[Some(config.clone())], None)[0]
+            .clone()
+            .unwrap()
     };
     let (caps, first) = started(cache.path(), &leased);
     let limit = |cap: &Cap| cap.usage().limit;
@@ -221,7 +268,13 @@ fn lease_during_a_reload_is_not_lost() {
     grant(&caps, &third, 20);
     assert_eq!(limit(&fourth), 30);
     // To a cap of other periods: the retired one has them to give back.
-    let fifth = serve(&caps, &CapConfig { per: PeriodUnit::Hour, ..leased });
+    let fifth = serve(
+        &caps,
+        &CapConfig {
+            per: PeriodUnit::Hour,
+            ..leased
+        },
+    );
     grant(&caps, &fourth, 5);
     assert_eq!((limit(&fourth), limit(&fifth)), (35, 0));
 }
@@ -233,7 +286,9 @@ fn old_table_of_a_raised_cap_counts_no_further_device() {
     let (caps, old) = started(cache.path(), &at_noon(100, PeriodUnit::Day));
     (0..50).for_each(|n| assert!(admits(&old, n)));
     let raised = at_noon(1_000, PeriodUnit::Day);
-    let new = caps.serve(&[strategy()], &[Some(raised)], None)[0].clone().unwrap();
+    let new = caps.serve(&[strategy()], &[Some(raised)], None)[0]
+        .clone()
+        .unwrap();
     assert!((50..100).all(|n| !admits(&old, n)) && (0..50).all(|n| admits(&old, n)));
     assert_eq!((1_000..5_000).filter(|n| admits(&new, *n)).count(), 950);
 }
@@ -271,7 +326,10 @@ fn strategy_that_returns_goes_on_counting() {
     let config = at_noon(100, PeriodUnit::Day);
     let (caps, cap) = started(cache.path(), &config);
     for round in 1..=3 {
-        let last = caps.serve(&[strategy()], &[Some(config.clone())], None).pop().flatten();
+        let last = caps
+            .serve(&[strategy()], &[Some(config.clone())], None)
+            .pop()
+            .flatten();
         let last = last.unwrap();
         assert!(admits(&last, round));
         caps.serve(&[], &[], None);
@@ -289,14 +347,19 @@ fn ended_files_of_removed_caps_are_deleted() {
     let (caps, cap) = started(cache.path(), &day);
     assert!(admits(&cap, 1));
     caps.save();
-    for (name, wall) in [("old", SystemTime::now() - 48 * HOUR), ("new", SystemTime::now())] {
+    for (name, wall) in [
+        ("old", SystemTime::now() - 48 * HOUR),
+        ("new", SystemTime::now()),
+    ] {
         let cap = Cap::new(name, &day, wall, Instant::now());
         assert!(admits(&cap, 1));
         cap.save(&folder).unwrap();
     }
     std::fs::write(folder.join("s.tmp"), "a killed process").unwrap();
     let files = || {
-        let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         names
@@ -312,22 +375,35 @@ fn ended_files_of_removed_caps_are_deleted() {
 #[test]
 fn changed_limit_keeps_what_was_leased() {
     let cache = tempfile::tempdir().unwrap();
-    let leased = |limit| CapConfig { share: None, leased: true, ..at_noon(limit, PeriodUnit::Day) };
+    let leased = |limit| CapConfig {
+        share: None,
+        leased: true,
+        ..at_noon(limit, PeriodUnit::Day)
+    };
     let (caps, cap) = started(cache.path(), &leased(100));
     grant(&caps, &cap, 50);
     (0..30).for_each(|n| assert!(admits(&cap, n)));
     let record = |cap: &Cap| Arc::clone(&cap.tables().current.period_table.leases);
     for limit in [90, 10_000] {
-        let new = caps.serve(&[strategy()], &[Some(leased(limit))], None)[0].clone().unwrap();
+        let new = caps.serve(&[strategy()], &[Some(leased(limit))], None)[0]
+            .clone()
+            .unwrap();
         assert_eq!((new.usage().devices, new.usage().limit), (30, 50));
         assert!(Arc::ptr_eq(&record(&new), &record(&cap)));
     }
     grant(&caps, &cap, 5);
-    let new = caps.serve(&[strategy()], &[Some(leased(10_000))], None)[0].clone().unwrap();
+    let new = caps.serve(&[strategy()], &[Some(leased(10_000))], None)[0]
+        .clone()
+        .unwrap();
     assert_eq!(new.usage().limit, 55);
     // Another period is another quota, also if both began at the same time.
-    let hourly = CapConfig { per: PeriodUnit::Hour, ..leased(100) };
-    let new = caps.serve(&[strategy()], &[Some(hourly)], None)[0].clone().unwrap();
+    let hourly = CapConfig {
+        per: PeriodUnit::Hour,
+        ..leased(100)
+    };
+    let new = caps.serve(&[strategy()], &[Some(hourly)], None)[0]
+        .clone()
+        .unwrap();
     assert_eq!((new.usage().devices, new.usage().limit), (0, 0));
     assert!(!Arc::ptr_eq(&record(&new), &record(&cap)));
 }

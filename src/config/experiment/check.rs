@@ -8,7 +8,9 @@ use super::ExperimentConfig;
 use crate::strategy::{HOLDOUT, MAX_BUCKETS, MAX_EXPERIMENTS, NO_BUCKET};
 
 /// Keys of an experiment that are compared with others.
-const COMPARED: [&str; 7] = ["name", "layer", "salt", "hash", "traffic", "holdout", "unit"];
+const COMPARED: [&str; 7] = [
+    "name", "layer", "salt", "hash", "traffic", "holdout", "unit",
+];
 
 /// Notes the mistakes in experiments. Values that replace wrong ones are compared with nothing.
 pub(in super::super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
@@ -31,7 +33,12 @@ pub(in super::super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]
         if has_hash {
             let traffic = ("traffic", config.traffic());
             for (key, ranges) in [traffic, ("holdout", config.holdout().to_vec())] {
-                check_end(d, &format!("{table}.{key}"), &ranges, config.hash.layer_slots());
+                check_end(
+                    d,
+                    &format!("{table}.{key}"),
+                    &ranges,
+                    config.hash.layer_slots(),
+                );
             }
         }
         let salt = format!("{table}.salt");
@@ -67,7 +74,11 @@ pub(in super::super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]
             ] {
                 if differs && are_both_given(&[key]) {
                     let found = format!("differs from that of {name}, in the same layer");
-                    d.mistake(&format!("{table}.{key}"), &found, "the same in the whole layer");
+                    d.mistake(
+                        &format!("{table}.{key}"),
+                        &found,
+                        "the same in the whole layer",
+                    );
                 }
             }
             if !are_both_given(&["hash", "traffic", "holdout"]) {
@@ -85,7 +96,11 @@ pub(in super::super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]
                     ),
                     _ => format!("has slot {slot}, which {name} has in the same layer"),
                 };
-                d.mistake(&format!("{table}.traffic"), &found, "slots that no other one has");
+                d.mistake(
+                    &format!("{table}.traffic"),
+                    &found,
+                    "slots that no other one has",
+                );
             }
         }
         if !are_given(index, &["hash", "traffic", "holdout"]) {
@@ -93,11 +108,19 @@ pub(in super::super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]
         }
         if config.traffic().is_empty() {
             let found = "is missing, and the holdout has all slots: no device takes part";
-            d.mistake(&format!("{table}.traffic"), found, "a holdout that leaves some slots");
+            d.mistake(
+                &format!("{table}.traffic"),
+                found,
+                "a holdout that leaves some slots",
+            );
         }
         if let Some(slot) = common_slot(config.holdout(), &config.traffic()) {
             let found = format!("has slot {slot}, which is in the holdout");
-            d.mistake(&format!("{table}.traffic"), &found, "slots outside the holdout");
+            d.mistake(
+                &format!("{table}.traffic"),
+                &found,
+                "slots outside the holdout",
+            );
         }
     }
 }
@@ -116,9 +139,15 @@ fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig, h
         let name = format!("{bucket_table}.name");
         let before = || config.buckets[..index].iter().enumerate();
         if bucket.name == NO_BUCKET {
-            d.reject(&name, "another name: this one stands for devices without a bucket");
+            d.reject(
+                &name,
+                "another name: this one stands for devices without a bucket",
+            );
         } else if bucket.name == HOLDOUT {
-            d.reject(&name, "another name: this one stands for devices in the holdout");
+            d.reject(
+                &name,
+                "another name: this one stands for devices in the holdout",
+            );
         } else if before().any(|(other, it)| it.name == bucket.name && is_given(d, other, "name")) {
             d.reject(&name, "a name that no other bucket of the experiment has");
         }
@@ -140,7 +169,11 @@ fn check_buckets(d: &mut Document<'_>, table: &str, config: &ExperimentConfig, h
 fn check_end(d: &mut Document<'_>, key: &str, ranges: &[Range<u32>], slots: u32) {
     if let Some(range) = ranges.iter().find(|range| range.end > slots) {
         let found = format!("ends at {}", range.end);
-        d.mistake(key, &found, &format!("at most {slots}, the slots of this hash"));
+        d.mistake(
+            key,
+            &found,
+            &format!("at most {slots}, the slots of this hash"),
+        );
     }
 }
 
@@ -149,5 +182,7 @@ fn common_slot(one: &[Range<u32>], other: &[Range<u32>]) -> Option<u32> {
         let (start, end) = (a.start.max(b.start), a.end.min(b.end));
         (start < end).then_some(start)
     };
-    one.iter().flat_map(|a| other.iter().filter_map(move |b| common(a, b))).min()
+    one.iter()
+        .flat_map(|a| other.iter().filter_map(move |b| common(a, b)))
+        .min()
 }

@@ -13,9 +13,18 @@ fn config(
     text: &str,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Result<Config, ConfigError> {
-    let vocabulary = Vocabulary { kinds: &[], reserved_names: &[], failures: &[] };
-    let (config, mistakes) =
-        Config::read(Some((path, text)), environment, &Vec::new(), &vocabulary, ConfigUse::All);
+    let vocabulary = Vocabulary {
+        kinds: &[],
+        reserved_names: &[],
+        failures: &[],
+    };
+    let (config, mistakes) = Config::read(
+        Some((path, text)),
+        environment,
+        &Vec::new(),
+        &vocabulary,
+        ConfigUse::All,
+    );
     mistakes.into_result(config)
 }
 
@@ -26,7 +35,12 @@ fn read_with(
 ) -> Result<Vec<String>, ConfigError> {
     let text = format!("[store]\nurl = \"/data\"\n{store}");
     let config = config(path, &text, environment)?;
-    Ok(config.store.public_keys.iter().map(ToString::to_string).collect())
+    Ok(config
+        .store
+        .public_keys
+        .iter()
+        .map(ToString::to_string)
+        .collect())
 }
 
 fn read(store: &str) -> Result<Vec<String>, ConfigError> {
@@ -38,13 +52,19 @@ fn keys_are_read_from_config_file_and_environment() {
     let (a, b) = (key(A), key(B));
     assert_eq!(read("").unwrap(), [""; 0]);
     assert_eq!(read("public_keys = []").unwrap(), [""; 0]);
-    assert_eq!(read(&format!("public_keys = [{a:?}, {b:?}, {a:?}]")).unwrap(), [a, b]);
+    assert_eq!(
+        read(&format!("public_keys = [{a:?}, {b:?}, {a:?}]")).unwrap(),
+        [a, b]
+    );
 
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keys"), format!("{A}{B}")).unwrap();
     let path = folder.path().join("rtad.toml");
     let path = path.to_str().unwrap();
-    assert_eq!(read_with(path, "public_keys_file = \"keys\"", |_| None).unwrap(), [a, b]);
+    assert_eq!(
+        read_with(path, "public_keys_file = \"keys\"", |_| None).unwrap(),
+        [a, b]
+    );
     let both = format!("public_keys = [{b:?}]\npublic_keys_file = \"keys\"");
     assert_eq!(read_with(path, &both, |_| None).unwrap(), [b, a]);
 
@@ -73,7 +93,9 @@ fn invalid_key_is_a_mistake_and_is_not_shown() {
         let key = format!("store.public_keys[{index}]");
         assert_eq!(
             mistakes,
-            [format!("rtad.toml:3: {key} has a value that is not one; {accepted}")]
+            [format!(
+                "rtad.toml:3: {key} has a value that is not one; {accepted}"
+            )]
         );
     }
     let mistakes = read(&format!("public_keys = {a:?}")).unwrap_err().mistakes;
@@ -84,7 +106,9 @@ fn invalid_key_is_a_mistake_and_is_not_shown() {
         let mistakes = read_with("rtad.toml", "", set).unwrap_err().mistakes;
         assert_eq!(
             mistakes,
-            [format!("RTAD_STORE_PUBLIC_KEYS has a value that is not one; {accepted}")]
+            [format!(
+                "RTAD_STORE_PUBLIC_KEYS has a value that is not one; {accepted}"
+            )]
         );
     }
 
@@ -100,13 +124,17 @@ fn invalid_key_is_a_mistake_and_is_not_shown() {
         if let Some(text) = text {
             std::fs::write(&keys, text).unwrap();
         }
-        let mistakes =
-            read_with(path, "public_keys_file = \"keys\"", |_| None).unwrap_err().mistakes;
+        let mistakes = read_with(path, "public_keys_file = \"keys\"", |_| None)
+            .unwrap_err()
+            .mistakes;
         let expected = format!(
             "{path}:3: store.public_keys_file is {:?}: {found}; accepted: ",
             keys.display().to_string()
         );
-        assert!(mistakes.len() == 1 && mistakes[0].starts_with(&expected), "{mistakes:?}");
+        assert!(
+            mistakes.len() == 1 && mistakes[0].starts_with(&expected),
+            "{mistakes:?}"
+        );
     }
 }
 
@@ -116,6 +144,9 @@ fn printed_keys_read_back_and_changes_need_a_restart() {
     let read = |text: &str| config("rtad.toml", text, |_| None).unwrap();
     let config = read(&text(key(A)));
     assert_eq!(read(&config.to_toml()).store, config.store);
-    assert_eq!(read(&text(key(B))).needs_restart(&config), ["store.public_keys"]);
+    assert_eq!(
+        read(&text(key(B))).needs_restart(&config),
+        ["store.public_keys"]
+    );
     assert!(config.needs_restart(&config).is_empty());
 }

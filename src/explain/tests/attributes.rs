@@ -42,12 +42,21 @@ fn attributes_decide_and_are_explained() {
     let fixture = fixture_of(&format!("{RULES}{CONDITIONS}"));
     let reasons = |platform: &str, body: &[u8]| {
         let json = fixture.json(platform, body);
-        assert_eq!(fixture.served(platform, body), json["answer"]["hex"].as_str().unwrap());
+        assert_eq!(
+            fixture.served(platform, body),
+            json["answer"]["hex"].as_str().unwrap()
+        );
         let reason = |index: usize| {
             let strategy = &json["strategies"][index];
-            (strategy["bid"] == true, strategy["reason"].as_str().unwrap().to_owned())
+            (
+                strategy["bid"] == true,
+                strategy["reason"].as_str().unwrap().to_owned(),
+            )
         };
-        ([0, 1, 2].map(reason), json["answer"]["text"].as_str().unwrap().to_owned())
+        (
+            [0, 1, 2].map(reason),
+            json["answer"]["text"].as_str().unwrap().to_owned(),
+        )
     };
     let bid = |reason: &str| (true, reason.to_owned());
     let no_bid = |reason: &str| (false, reason.to_owned());
@@ -55,9 +64,19 @@ fn attributes_decide_and_are_explained() {
     let (in_slot, absent) = (bid("not_member"), no_bid("unavailable"));
 
     let of_tencent = |os: device::Os, request_type: RequestType| {
-        let device = Device { os: Some(os as i32), oaid: Some(OAID.into()), ..Device::default() };
-        let request_info = Some(RequestInfo { request_type: Some(request_type as i32) });
-        let request = RtaRequest { device: Some(device), request_info, ..RtaRequest::default() };
+        let device = Device {
+            os: Some(os as i32),
+            oaid: Some(OAID.into()),
+            ..Device::default()
+        };
+        let request_info = Some(RequestInfo {
+            request_type: Some(request_type as i32),
+        });
+        let request = RtaRequest {
+            device: Some(device),
+            request_info,
+            ..RtaRequest::default()
+        };
         reasons("a-tencent", &request.encode_to_vec())
     };
     let (found, _) = of_tencent(device::Os::Ios, RequestType::Normal);
@@ -74,7 +93,10 @@ fn attributes_decide_and_are_explained() {
             app_id: 9,
             geo: Some(ocean::Geo { city }),
             rta_ids: asked.to_vec(),
-            device: Some(ocean::Device { oaid: OAID.into(), ..ocean::Device::default() }),
+            device: Some(ocean::Device {
+                oaid: OAID.into(),
+                ..ocean::Device::default()
+            }),
             ..ocean::Req::default()
         };
         request.encode_to_vec()
@@ -84,7 +106,10 @@ fn attributes_decide_and_are_explained() {
     assert_eq!(found, [held.clone(), in_slot.clone(), in_slot.clone()]);
     // Another slot may get another answer for the same device.
     assert!(text.contains("cache_time_secs: 1 s"), "{text}");
-    let (found, _) = reasons("a-ocean", &of_ocean(ocean::Platform::Android, 7, 110_000, &all));
+    let (found, _) = reasons(
+        "a-ocean",
+        &of_ocean(ocean::Platform::Android, 7, 110_000, &all),
+    );
     assert_eq!(found, [failed.clone(), failed.clone(), in_slot.clone()]);
     let only_os = fixture.json("a-ocean", &of_ocean(ocean::Platform::Ios, 7, 0, &[1]));
     let text = only_os["answer"]["text"].as_str().unwrap();
@@ -97,5 +122,8 @@ fn attributes_decide_and_are_explained() {
     let text = fixture.with_headers("a-json", &[], body).to_string();
     let sentence = "unavailable: the request lacks os, and its `unavailable` answer is no bid";
     assert!(text.contains(sentence), "{text}");
-    assert!(text.contains("the request lacks slot, app and region"), "{text}");
+    assert!(
+        text.contains("the request lacks slot, app and region"),
+        "{text}"
+    );
 }

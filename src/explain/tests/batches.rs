@@ -17,7 +17,10 @@ response = { request_id = "id", code = { field = "code", bid = 0, no_bid = 1 }, 
 fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
     let telemetry = Telemetry::default();
     let catalog = catalog(&format!("{RULES}{BATCH}"), &telemetry);
-    let fixture = Fixture { catalog, ids: IdReader::new(KeyMaker::default(), &telemetry) };
+    let fixture = Fixture {
+        catalog,
+        ids: IdReader::new(KeyMaker::default(), &telemetry),
+    };
     let body = format!(r#"{{"id":"r1","users":["{OAID}","somebody","u1","","u1"]}}"#);
     let explanation = fixture.with_headers("batch", &[], body.as_bytes());
     let explained = serde_json::to_value(&explanation).unwrap();
@@ -26,9 +29,18 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
     assert_eq!(explained["failure"], Value::Null);
     assert_eq!(
         listed(&explained, "ids", &["value", "result"]),
-        [&format!("{OAID}; usable"), "somebody; usable", "u1; usable", "; blank", "u1; usable",]
+        [
+            &format!("{OAID}; usable"),
+            "somebody; usable",
+            "u1; usable",
+            "; blank",
+            "u1; usable",
+        ]
     );
-    assert_eq!(explained["ids"][0]["audiences"][0], json!({ "name": "old", "answer": "member" }));
+    assert_eq!(
+        explained["ids"][0]["audiences"][0],
+        json!({ "name": "old", "answer": "member" })
+    );
     assert_eq!(explained["audiences"][0]["answer"], Value::Null);
     assert_eq!(
         listed(&explained, "strategies", &["id", "device", "reason"]),
@@ -47,7 +59,10 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
     );
     let text = explanation.to_string();
     assert!(text.contains("  1 of somebody  "), "{text}");
-    for sentence in ["users is in old, which it excludes", "users is in vip, which it includes"] {
+    for sentence in [
+        "users is in old, which it excludes",
+        "users is in vip, which it includes",
+    ] {
         assert_eq!(text.matches(sentence).count(), 1, "{sentence}\n{text}");
     }
     assert!(
@@ -55,7 +70,10 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
         "{text}"
     );
 
-    assert_eq!(explained["answer"]["hex"], fixture.served("batch", body.as_bytes()));
+    assert_eq!(
+        explained["answer"]["hex"],
+        fixture.served("batch", body.as_bytes())
+    );
     let metrics = telemetry.render();
     for (name, labels, count) in [
         (
@@ -91,11 +109,16 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
 #[test]
 fn batch_has_a_limit_of_devices() {
     let batch = BATCH.replace("{ 1 = \"new\", 2 = \"vips\" }", "{ 1 = \"new\" }");
-    let any = batch.replace("\"batch\"", "\"any\"").replace("/batch", "/any");
+    let any = batch
+        .replace("\"batch\"", "\"any\"")
+        .replace("/batch", "/any");
     let any = any.replace("= \"new\"", "= \"any\"");
     let telemetry = Telemetry::default();
     let catalog = catalog(&format!("{RULES}{batch}{any}"), &telemetry);
-    let fixture = Fixture { catalog, ids: IdReader::new(KeyMaker::default(), &telemetry) };
+    let fixture = Fixture {
+        catalog,
+        ids: IdReader::new(KeyMaker::default(), &telemetry),
+    };
     let users = |count: usize| {
         let users: Vec<_> = (0..count).map(|n| format!("u{n}")).collect();
         (users.clone(), json!({ "users": users }).to_string())
@@ -107,20 +130,46 @@ fn batch_has_a_limit_of_devices() {
         assert_eq!(explained["answer"]["text"], answer, "{platform}");
         assert_eq!(explained["failure"]["cause"], "too_many_ids");
         let results = listed(&explained, "ids", &["result"]);
-        assert_eq!((&*results[MAX_IDS - 1], &*results[MAX_IDS]), ("usable", "not_looked_at"));
-        let audience = if platform == "batch" { json!(["old"]) } else { json!(["gone", "stale"]) };
-        assert_eq!(explained["strategies"][MAX_IDS]["unknown"]["audiences"], audience);
-        assert_eq!(explained["answer"]["hex"], fixture.served(platform, body.as_bytes()));
+        assert_eq!(
+            (&*results[MAX_IDS - 1], &*results[MAX_IDS]),
+            ("usable", "not_looked_at")
+        );
+        let audience = if platform == "batch" {
+            json!(["old"])
+        } else {
+            json!(["gone", "stale"])
+        };
+        assert_eq!(
+            explained["strategies"][MAX_IDS]["unknown"]["audiences"],
+            audience
+        );
+        assert_eq!(
+            explained["answer"]["hex"],
+            fixture.served(platform, body.as_bytes())
+        );
         let failures = format!(
             "rtad_platform_failures_total{{platform=\"{platform}\",cause=\"too_many_ids\"}} 1"
         );
-        assert!(telemetry.render().contains(&failures), "{}", telemetry.render());
+        assert!(
+            telemetry.render().contains(&failures),
+            "{}",
+            telemetry.render()
+        );
     }
     let (_, body) = users(MAX_IDS);
-    assert_eq!(fixture.json("batch", body.as_bytes())["failure"], Value::Null);
+    assert_eq!(
+        fixture.json("batch", body.as_bytes())["failure"],
+        Value::Null
+    );
     // No id is known, whatever the strategy answers.
     for body in [&b"{"[..], br#"{"users":[]}"#, b"{}"] {
-        assert_eq!(fixture.json("any", body)["answer"]["text"], r#"{"code":1,"users":[]}"#);
-        assert_eq!(fixture.json("any", body)["answer"]["hex"], fixture.served("any", body));
+        assert_eq!(
+            fixture.json("any", body)["answer"]["text"],
+            r#"{"code":1,"users":[]}"#
+        );
+        assert_eq!(
+            fixture.json("any", body)["answer"]["hex"],
+            fixture.served("any", body)
+        );
     }
 }

@@ -23,12 +23,20 @@ fn failures_are_explained() {
 #[test]
 fn access_is_shown_and_secrets_are_not() {
     let fixture = fixture();
-    let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    let body = tencent(Device {
+        oaid: Some(OAID.into()),
+        ..Device::default()
+    });
     for (platform, headers, access, cause) in [
         ("oc", &[("x-token", "hush-hush")][..], "open", Value::Null),
         ("tx", &[], "not_checked", Value::Null),
         ("tx", &[("x-token", "hush-hush")], "admitted", Value::Null),
-        ("tx", &[("x-token", "hush-hussh")], "refused", json!("unauthorized")),
+        (
+            "tx",
+            &[("x-token", "hush-hussh")],
+            "refused",
+            json!("unauthorized"),
+        ),
     ] {
         let explanation = fixture.with_headers(
             platform,
@@ -79,10 +87,22 @@ strategies = { M1 = "open", M2 = "member", M3 = "new" }
     assert_eq!(explained["failure"]["cause"], "too_many_ids");
     let open = &explained["strategies"][0];
     let unknown = json!({ "audiences": ["old"], "attributes": [], "experiments": ["test"] });
-    assert_eq!((&open["reason"], &open["unknown"]), (&json!("unavailable"), &unknown));
-    assert_eq!((&open["when"]["truth"], &open["buckets"]), (&json!("unknown"), &Value::Null));
-    assert_eq!(explained["strategies"][2]["unknown"]["audiences"], json!(["old"]));
-    assert_eq!(listed(&explained, "audiences", &["answer"]), ["unavailable", "unavailable"]);
+    assert_eq!(
+        (&open["reason"], &open["unknown"]),
+        (&json!("unavailable"), &unknown)
+    );
+    assert_eq!(
+        (&open["when"]["truth"], &open["buckets"]),
+        (&json!("unknown"), &Value::Null)
+    );
+    assert_eq!(
+        explained["strategies"][2]["unknown"]["audiences"],
+        json!(["old"])
+    );
+    assert_eq!(
+        listed(&explained, "audiences", &["answer"]),
+        ["unavailable", "unavailable"]
+    );
     // An id that was read proves membership.
     device.oaid = Some(OAID.into());
     let explained = fixture.json("many", &tencent(device));
@@ -96,7 +116,11 @@ strategies = { M1 = "open", M2 = "member", M3 = "new" }
 #[test]
 fn explanation_of_a_hostile_body_is_bounded() {
     let rta_ids = (0..600).map(|n| n % 128).collect();
-    let body = ocean::Req { rta_ids, ..Default::default() }.encode_to_vec();
+    let body = ocean::Req {
+        rta_ids,
+        ..Default::default()
+    }
+    .encode_to_vec();
     let explained = fixture().json("oc", &body);
     assert!(explained["strategies"].as_array().unwrap().len() <= 256);
     let last = explained["notes"].as_array().unwrap().last().unwrap();

@@ -34,7 +34,10 @@ path = "/values"
 strategies = { V1 = "valued", V2 = "careful" }
 "#;
     let fixture = fixture_of(&format!("{RULES}{values}"));
-    let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    let body = tencent(Device {
+        oaid: Some(OAID.into()),
+        ..Device::default()
+    });
     let explanation = fixture.with_headers("values", &[], &body);
     let text = explanation.to_string();
     for sentence in [
@@ -50,7 +53,10 @@ strategies = { V1 = "valued", V2 = "careful" }
         { "audience": null, "value": { "weight": 1.0 }, "chosen": false },
     ]);
     assert_eq!(json["strategies"][0]["values"], expected);
-    assert_eq!(fixture.served("values", &body), json["answer"]["hex"].as_str().unwrap());
+    assert_eq!(
+        fixture.served("values", &body),
+        json["answer"]["hex"].as_str().unwrap()
+    );
 }
 
 #[test]
@@ -87,7 +93,10 @@ path = "/tiers"
 strategies = { V1 = "scored", V2 = "careful" }
 "#;
     let fixture = fixture_of(&format!("{RULES}{tiers}"));
-    let mut device = Device { oaid: Some(OAID.into()), ..Device::default() };
+    let mut device = Device {
+        oaid: Some(OAID.into()),
+        ..Device::default()
+    };
     let body = tencent(device.clone());
     let explanation = fixture.with_headers("tiers", &[], &body);
     let text = explanation.to_string();
@@ -103,20 +112,31 @@ strategies = { V1 = "scored", V2 = "careful" }
     let json = serde_json::to_value(explanation).unwrap();
     let named = |list: &Value| {
         let list = list.as_array().unwrap();
-        list.iter().find(|one| one["name"] == "scores").unwrap().clone()
+        list.iter()
+            .find(|one| one["name"] == "scores")
+            .unwrap()
+            .clone()
     };
     assert_eq!(named(&json["audiences"])["tier"], 14);
     assert_eq!(named(&json["audiences"])["snapshot"]["has_values"], true);
     assert_eq!(named(&json["ids"][0]["audiences"])["tier"], 14);
     let second = &json["strategies"][0]["values"][1];
-    assert_eq!((&second["tier"], &second["chosen"]), (&json!("14..=15"), &json!(true)));
-    assert_eq!(fixture.served("tiers", &body), json["answer"]["hex"].as_str().unwrap());
+    assert_eq!(
+        (&second["tier"], &second["chosen"]),
+        (&json!("14..=15"), &json!(true))
+    );
+    assert_eq!(
+        fixture.served("tiers", &body),
+        json["answer"]["hex"].as_str().unwrap()
+    );
     let missing: Vec<_> = fixture.catalog.are_tiers_missing().collect();
     assert_eq!(missing, [true, false, false, false, false]);
 
     // An id that is not read may have a greater value.
     device.wx_openid = openids(MAX_IDS + 1).wx_openid;
-    let text = fixture.with_headers("tiers", &[], &tencent(device)).to_string();
+    let text = fixture
+        .with_headers("tiers", &[], &tencent(device))
+        .to_string();
     let sentence = "no value fits, as another id may have a greater value in scores";
     assert!(text.contains(sentence), "{text}");
 }
@@ -156,7 +176,10 @@ path = "/rules"
 strategies = { R1 = "refused", R2 = "held", R3 = "unknown", R4 = "later" }
 "#;
     let fixture = fixture_of(&format!("{RULES}{conditions}"));
-    let body = tencent(Device { oaid: Some(OAID.into()), ..Device::default() });
+    let body = tencent(Device {
+        oaid: Some(OAID.into()),
+        ..Device::default()
+    });
     let explanation = fixture.with_headers("rules", &[], &body);
     let text = explanation.to_string();
     let sentences = [
@@ -179,7 +202,10 @@ strategies = { R1 = "refused", R2 = "held", R3 = "unknown", R4 = "later" }
         json["strategies"][3]["schedule"],
         json!({ "holds": false, "next_change_unix_seconds": 4_102_416_000_u64 })
     );
-    assert_eq!(fixture.served("rules", &body), json["answer"]["hex"].as_str().unwrap());
+    assert_eq!(
+        fixture.served("rules", &body),
+        json["answer"]["hex"].as_str().unwrap()
+    );
     // Another slot changes nothing outside the schedule.
     let cached = fixture.with_headers("slots", &[], &body).to_string();
     assert!(cached.contains("response_cache_time: 3600 s"), "{cached}");
@@ -206,10 +232,16 @@ strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
 "#;
     let telemetry = Telemetry::default();
     let catalog = catalog(&format!("{RULES}{shadow}"), &telemetry);
-    let fixture = Fixture { catalog, ids: IdReader::new(KeyMaker::default(), &telemetry) };
+    let fixture = Fixture {
+        catalog,
+        ids: IdReader::new(KeyMaker::default(), &telemetry),
+    };
     let request = ocean::Req {
         rta_ids: vec![1, 2, 3],
-        device: Some(ocean::Device { oaid: OAID.into(), ..ocean::Device::default() }),
+        device: Some(ocean::Device {
+            oaid: OAID.into(),
+            ..ocean::Device::default()
+        }),
         ..ocean::Req::default()
     };
     let body = request.encode_to_vec();
@@ -226,14 +258,24 @@ strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
     }
     let json = serde_json::to_value(explanation).unwrap();
     let first = &json["strategies"][0];
-    assert_eq!((&first["bid"], &first["shadow"]), (&json!(true), &json!(true)));
-    assert_eq!(fixture.served("trials", &body), json["answer"]["hex"].as_str().unwrap());
+    assert_eq!(
+        (&first["bid"], &first["shadow"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(
+        fixture.served("trials", &body),
+        json["answer"]["hex"].as_str().unwrap()
+    );
     let labels = r#"platform="trials",strategy="trial",decision="bid",reason="not_member""#;
     let series = format!("rtad_shadow_decisions_total{{{labels}}} 1");
     let metrics = telemetry.render();
     assert!(metrics.lines().any(|line| line == series), "{metrics}");
     let totals = telemetry.decision_totals();
-    assert!(totals.keys().all(|labels| labels.is_shadow == (labels.strategy == "trial")));
+    assert!(
+        totals
+            .keys()
+            .all(|labels| labels.is_shadow == (labels.strategy == "trial"))
+    );
     let history = History::default();
     let days = history.days(&telemetry, &Caps::default(), 0);
     let days = serde_json::to_value(days).unwrap();
@@ -241,10 +283,25 @@ strategies = { 1 = "trial", 2 = "trial", 3 = "new" }
         "platform": "trials", "strategy": "trial", "decision": "bid", "reason": "not_member",
         "shadow": true, "count": 1,
     });
-    assert!(days["today"]["decisions"].as_array().unwrap().contains(&trial), "{days}");
+    assert!(
+        days["today"]["decisions"]
+            .as_array()
+            .unwrap()
+            .contains(&trial),
+        "{days}"
+    );
     let reached = json!({ "strategy": "trial", "devices": 1 });
-    assert!(days["today"]["reach"].as_array().unwrap().contains(&reached), "{days}");
+    assert!(
+        days["today"]["reach"]
+            .as_array()
+            .unwrap()
+            .contains(&reached),
+        "{days}"
+    );
     history.end_minute(&telemetry, SystemTime::now());
     let minutes = serde_json::to_string(&history.minutes()).unwrap();
-    assert!(minutes.contains("trials") && !minutes.contains("\"trial\""), "{minutes}");
+    assert!(
+        minutes.contains("trials") && !minutes.contains("\"trial\""),
+        "{minutes}"
+    );
 }

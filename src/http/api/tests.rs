@@ -25,14 +25,20 @@ fn full_request_is_decoded() {
     ];
     assert!(request.attributes.attribute(Attribute::Os).is_some());
     assert!(request.attributes.attribute(Attribute::Slot).is_none());
-    assert_eq!(request.keys.counted(), expected, "blank and malformed ids are left out");
+    assert_eq!(
+        request.keys.counted(),
+        expected,
+        "blank and malformed ids are left out"
+    );
 }
 
 #[test]
 fn every_field_is_optional() {
-    for body in
-        [&b"{}"[..], br#"{"device":null,"strategies":null,"request_id":null}"#, br#"{"device":{}}"#]
-    {
+    for body in [
+        &b"{}"[..],
+        br#"{"device":null,"strategies":null,"request_id":null}"#,
+        br#"{"device":{}}"#,
+    ] {
         let reader = reader();
         let request = decode(body, &reader, false).unwrap();
         assert!(
@@ -51,20 +57,35 @@ fn errors_do_not_quote_ids() {
             &br#"{"devcie":{}}"#[..],
             "unknown field; accepted: request_id, strategies, device, attributes",
         ),
-        (br#"{"attributes":{"place":"868049039501257"}}"#, "unknown attribute; accepted: os, app"),
+        (
+            br#"{"attributes":{"place":"868049039501257"}}"#,
+            "unknown attribute; accepted: os, app",
+        ),
         (
             br#"{"device":{"imei_mdf5":"x"}}"#,
             "unknown id kind in device; accepted: md5, idfa, imei",
         ),
-        (br#"{"device":{"imei":{"a":"868049039501257"}}}"#, "an id is a string, not an object"),
-        (br#"{"device":{"imei":true}}"#, "expected an id, a list of ids, or null"),
-        (br#"{"device":["868049039501257"]}"#, "expected an object of device ids"),
+        (
+            br#"{"device":{"imei":{"a":"868049039501257"}}}"#,
+            "an id is a string, not an object",
+        ),
+        (
+            br#"{"device":{"imei":true}}"#,
+            "expected an id, a list of ids, or null",
+        ),
+        (
+            br#"{"device":["868049039501257"]}"#,
+            "expected an object of device ids",
+        ),
         (br#"{"strategies":"new-users"}"#, "expected a sequence"),
         (br#"{"request_id":"r1"} x"#, "trailing characters"),
         (br#"{"request_id":"r1""#, "EOF while parsing"),
         (b"", "EOF while parsing"),
         (b"[]", "an object with request_id"),
-        (br#"{"device":{"md5_md5":"868049039501257"}}"#, "unknown id kind in device"),
+        (
+            br#"{"device":{"md5_md5":"868049039501257"}}"#,
+            "unknown id kind in device",
+        ),
     ] {
         let error = decode(body, &reader, false).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -76,18 +97,45 @@ fn errors_do_not_quote_ids() {
 fn number_of_strategies_and_ids_is_limited() {
     let reader = reader();
     let names = |count| format!(r#"{{"strategies":[{}]}}"#, vec![r#""a""#; count].join(","));
-    assert_eq!(decode(names(64).as_bytes(), &reader, false).unwrap().strategies.len(), 64);
-    let error = decode(names(65).as_bytes(), &reader, false).unwrap_err().to_string();
+    assert_eq!(
+        decode(names(64).as_bytes(), &reader, false)
+            .unwrap()
+            .strategies
+            .len(),
+        64
+    );
+    let error = decode(names(65).as_bytes(), &reader, false)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("more than 64 strategies"), "{error}");
     let ids = |count: usize| {
         let list: Vec<String> = (0..count).map(|n| format!("\"id-number-{n}\"")).collect();
         format!(r#"{{"device":{{"openid":[{}]}}}}"#, list.join(","))
     };
-    assert_eq!(decode(ids(64).as_bytes(), &reader, false).unwrap().keys.counted().len(), 64);
-    let error = decode(ids(65).as_bytes(), &reader, false).unwrap_err().to_string();
-    assert!(error.contains("more than 64 different usable ids"), "{error}");
+    assert_eq!(
+        decode(ids(64).as_bytes(), &reader, false)
+            .unwrap()
+            .keys
+            .counted()
+            .len(),
+        64
+    );
+    let error = decode(ids(65).as_bytes(), &reader, false)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("more than 64 different usable ids"),
+        "{error}"
+    );
     let repeated = ids(64).replace("]", &format!("{}]", r#","id-number-3""#.repeat(100)));
-    assert_eq!(decode(repeated.as_bytes(), &reader, false).unwrap().keys.counted().len(), 64);
+    assert_eq!(
+        decode(repeated.as_bytes(), &reader, false)
+            .unwrap()
+            .keys
+            .counted()
+            .len(),
+        64
+    );
 }
 
 #[test]
@@ -102,7 +150,12 @@ fn decisions_are_written_in_order() {
     };
     let decisions = [
         decision("a", Decision::bid(Reason::NotMember), Some(&value), &[]),
-        decision("b", Decision::no_bid(Reason::Bucket), None, &[("price-test", "low")]),
+        decision(
+            "b",
+            Decision::no_bid(Reason::Bucket),
+            None,
+            &[("price-test", "low")],
+        ),
     ];
     assert_eq!(
         String::from_utf8(encode(Some("r\"1"), &decisions)).unwrap(),

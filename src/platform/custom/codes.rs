@@ -28,7 +28,9 @@ impl Codes {
         step: &PathStep,
         code: &CodeConfig,
     ) -> Result<Self, Mistake> {
-        let CodeConfig { bid, no_bid, error, .. } = code.clone();
+        let CodeConfig {
+            bid, no_bid, error, ..
+        } = code.clone();
         let (scalar, codes) = (step.value(), Self { bid, no_bid, error });
         let is_held = |code: &Code| match code {
             _ if matches!(schema, Schema::Json) => true,
@@ -49,6 +51,9 @@ impl Codes {
 
     pub(super) fn of(&self, case: CodeCase) -> &Code {
         let decided = if case.is_bid { &self.bid } else { &self.no_bid };
-        self.error.as_ref().filter(|_| case.is_failure).unwrap_or(decided)
+        self.error
+            .as_ref()
+            .filter(|_| case.is_failure)
+            .unwrap_or(decided)
     }
 }

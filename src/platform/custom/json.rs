@@ -21,8 +21,12 @@ use crate::platform::value::Value;
 pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
     let root = &reading.plan.root;
     let mut json = serde_json::Deserializer::from_slice(body);
-    json.deserialize_map(MappedObject { node: root, is_in_list: false, reading })
-        .map_err(|_| Malformed)?;
+    json.deserialize_map(MappedObject {
+        node: root,
+        is_in_list: false,
+        reading,
+    })
+    .map_err(|_| Malformed)?;
     json.end().map_err(|_| Malformed)?;
     reading.end(root)
 }
@@ -39,8 +43,12 @@ pub(super) fn read_text<'p>(
     }
     // A reader passes owned strings: the text may not live as long as the body.
     let mut json = serde_json::Deserializer::from_reader(text.as_bytes());
-    json.deserialize_map(MappedObject { node, is_in_list: false, reading })
-        .map_err(|_| Malformed)?;
+    json.deserialize_map(MappedObject {
+        node,
+        is_in_list: false,
+        reading,
+    })
+    .map_err(|_| Malformed)?;
     json.end().map_err(|_| Malformed)
 }
 
@@ -101,7 +109,11 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
 
     /// JSON in a text.
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        let Self { node, is_in_list, reading } = self;
+        let Self {
+            node,
+            is_in_list,
+            reading,
+        } = self;
         read_text(text, node, reading).map_err(|Malformed| bad())?;
         if is_in_list {
             reading.end(node).map_err(|Malformed| bad())?;
@@ -110,7 +122,11 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { node, is_in_list, reading } = self;
+        let Self {
+            node,
+            is_in_list,
+            reading,
+        } = self;
         reading.begin(node);
         while let Some(field) = map.next_key_seed(MappedKey(node))? {
             match field.map(|field| &field.content) {
@@ -140,14 +156,22 @@ impl<'de> Visitor<'de> for MappedObject<'_, '_, 'de> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Self { node, is_in_list, reading } = self;
+        let Self {
+            node,
+            is_in_list,
+            reading,
+        } = self;
         if is_in_list {
             return Err(bad());
         }
         reading.begin(node);
         let mut objects = 0;
         while list
-            .next_element_seed(MappedObject { node, is_in_list: true, reading: &mut *reading })?
+            .next_element_seed(MappedObject {
+                node,
+                is_in_list: true,
+                reading: &mut *reading,
+            })?
             .is_some()
         {
             objects += 1;
@@ -169,7 +193,9 @@ struct MappedScalar<'r, 'p, 'a> {
 
 impl<'a> MappedScalar<'_, '_, 'a> {
     fn take<E: Error>(self, value: Value<'a>) -> Result<(), E> {
-        self.reading.take(self.leaf, self.is_in_list, value).map_err(|Malformed| bad())
+        self.reading
+            .take(self.leaf, self.is_in_list, value)
+            .map_err(|Malformed| bad())
     }
 }
 
@@ -209,16 +235,28 @@ impl<'de> Visitor<'de> for MappedScalar<'_, '_, 'de> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        if self.is_in_list { Ok(()) } else { self.take(Value::Absent) }
+        if self.is_in_list {
+            Ok(())
+        } else {
+            self.take(Value::Absent)
+        }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Self { leaf, is_in_list, reading } = self;
+        let Self {
+            leaf,
+            is_in_list,
+            reading,
+        } = self;
         if is_in_list {
             return Err(bad());
         }
         while list
-            .next_element_seed(MappedScalar { leaf, is_in_list: true, reading: &mut *reading })?
+            .next_element_seed(MappedScalar {
+                leaf,
+                is_in_list: true,
+                reading: &mut *reading,
+            })?
             .is_some()
         {}
         Ok(())

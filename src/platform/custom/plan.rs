@@ -98,8 +98,10 @@ impl IdList {
     /// The field of an id with these types. Scans a short list.
     #[inline]
     pub(super) fn field(&self, kind: &[u8], secure: &[u8]) -> Option<IdField> {
-        let listed =
-            self.fields.iter().find(|known| *known.kind == *kind && *known.secure == *secure);
+        let listed = self
+            .fields
+            .iter()
+            .find(|known| *known.kind == *kind && *known.secure == *secure);
         listed.map(|known| known.field)
     }
 }
@@ -152,7 +154,12 @@ impl MessageNode {
 
     fn mark_parts_of_entries(&mut self, roles: &[Role]) {
         let is_of_entry = |role: &&Role| matches!(role, Role::Listed | Role::Type);
-        let found = self.slots.iter().map(|slot| &roles[*slot]).filter(is_of_entry).count();
+        let found = self
+            .slots
+            .iter()
+            .map(|slot| &roles[*slot])
+            .filter(is_of_entry)
+            .count();
         self.splits_entry = found > 0 && found < roles.iter().filter(is_of_entry).count();
         for field in &mut self.fields {
             if let RequestContent::Node(node) = &mut field.content {
@@ -165,8 +172,11 @@ impl MessageNode {
     fn insert(&mut self, steps: &[PathStep], slot: usize) -> bool {
         self.slots.push(slot);
         let (step, rest) = steps.split_first().expect("a path has at least one name");
-        let index =
-            self.fields.iter().position(|field| *field.name == step.name).unwrap_or_else(|| {
+        let index = self
+            .fields
+            .iter()
+            .position(|field| *field.name == step.name)
+            .unwrap_or_else(|| {
                 let content = match step.scalar {
                     Some(scalar) => RequestContent::Leaf(Leaf {
                         scalar,
@@ -219,23 +229,41 @@ impl<'a> Planner<'a> {
             attributes: Vec::new(),
             os_values: Vec::new(),
         };
-        let mut planner = Self { schema, plan, mistakes };
-        planner.plan.request_id =
-            mapping.request_id.as_ref().and_then(|named| planner.single(named));
+        let mut planner = Self {
+            schema,
+            plan,
+            mistakes,
+        };
+        planner.plan.request_id = mapping
+            .request_id
+            .as_ref()
+            .and_then(|named| planner.single(named));
         planner.plan.ping = mapping.ping.as_ref().and_then(|named| planner.ping(named));
         for (attribute, named) in &mapping.attributes {
             let slot = planner.single(named);
-            planner.plan.attributes.extend(slot.map(|slot| (*attribute, slot)));
+            planner
+                .plan
+                .attributes
+                .extend(slot.map(|slot| (*attribute, slot)));
         }
         for (value, word) in &mapping.os_values {
             let word = OS_WORDS.into_iter().find(|known| known == word);
-            planner.plan.os_values.extend(word.map(|word| (value.as_bytes().into(), word)));
+            planner
+                .plan
+                .os_values
+                .extend(word.map(|word| (value.as_bytes().into(), word)));
         }
         if let Some(named) = &mapping.strategies {
             planner.each(named, Role::Asked);
         }
         for (field, named) in &mapping.ids {
-            planner.each(named, Role::Id { field: *field, path: named.text.as_str().into() });
+            planner.each(
+                named,
+                Role::Id {
+                    field: *field,
+                    path: named.text.as_str().into(),
+                },
+            );
         }
         if let Some(list) = &mapping.id_list {
             planner.plan.list = planner.list(list);
@@ -265,8 +293,14 @@ impl<'a> Planner<'a> {
     /// Reports strategy ids that no requested id could equal.
     pub(super) fn check_strategies(&mut self, named: &Named, ids: &[&[u8]]) {
         // A mistake in the path was reported before.
-        let Ok(steps) = resolve(self.schema.request(), named, End::Value) else { return };
-        let checked = check_ids(named, steps.last().map_or(Scalar::Text, PathStep::value), ids);
+        let Ok(steps) = resolve(self.schema.request(), named, End::Value) else {
+            return;
+        };
+        let checked = check_ids(
+            named,
+            steps.last().map_or(Scalar::Text, PathStep::value),
+            ids,
+        );
         self.checked(checked);
     }
 
@@ -295,7 +329,10 @@ impl<'a> Planner<'a> {
         };
         let base = prefix.matches('.').count();
         let mut member = |named: &Named, role: Role| -> Option<(usize, Vec<PathStep>, String)> {
-            let full = Named { text: format!("{prefix}{}", named.text), ..named.clone() };
+            let full = Named {
+                text: format!("{prefix}{}", named.text),
+                ..named.clone()
+            };
             let steps = self.resolve(&full)?;
             let checked = check_single(&full, &steps[base..]);
             self.checked(checked)?;
@@ -303,7 +340,10 @@ impl<'a> Planner<'a> {
         };
         let value = member(&mapping.value, Role::Listed);
         let kind = member(&mapping.kind, Role::Type);
-        let secure = mapping.secure.as_ref().map(|named| member(named, Role::Type));
+        let secure = mapping
+            .secure
+            .as_ref()
+            .map(|named| member(named, Role::Type));
         let (_, _, path) = value?;
         let (kind, kind_steps, _) = kind?;
         let secure = match secure {
@@ -327,10 +367,19 @@ impl<'a> Planner<'a> {
                 }
             };
             if let (Some(kind), Some(hash)) = (kind, hash) {
-                fields.push(ListedKind { kind, secure: hash, field: *field });
+                fields.push(ListedKind {
+                    kind,
+                    secure: hash,
+                    field: *field,
+                });
             }
         }
-        Some(IdList { kind, secure: secure.map(|(slot, _)| slot), path: path.into(), fields })
+        Some(IdList {
+            kind,
+            secure: secure.map(|(slot, _)| slot),
+            path: path.into(),
+            fields,
+        })
     }
 
     /// A type as requests carry it: the config may use an enum's names, requests carry its numbers.
@@ -342,7 +391,9 @@ impl<'a> Planner<'a> {
     ) -> Option<Box<[u8]>> {
         let step = steps.last().expect("a path has at least one name");
         let number = match &step.names {
-            Some(names) => names.get_value_by_name(text).map(|value| value.number().to_string()),
+            Some(names) => names
+                .get_value_by_name(text)
+                .map(|value| value.number().to_string()),
             None if step.scalar == Some(Scalar::Bool) && text == "true" => Some("1".to_owned()),
             None if step.scalar == Some(Scalar::Bool) && text == "false" => Some("0".to_owned()),
             None => None,
@@ -378,12 +429,17 @@ impl<'a> Planner<'a> {
         let slot = self.plan.roles.len();
         if !self.plan.root.insert(steps, slot) {
             let why = "is a value for one key and an object for another";
-            self.mistakes.push(named.mistake(why, "paths of which none is a prefix of another"));
+            self.mistakes
+                .push(named.mistake(why, "paths of which none is a prefix of another"));
             return None;
         }
         let is_zero = matches!(role, Role::Single | Role::Type)
             && steps.last().is_some_and(|step| step.is_zero_when_absent);
-        self.plan.absent.push(if is_zero { Value::Uint(0) } else { Value::Absent });
+        self.plan.absent.push(if is_zero {
+            Value::Uint(0)
+        } else {
+            Value::Absent
+        });
         self.plan.roles.push(role);
         Some(slot)
     }

@@ -19,7 +19,11 @@ pub(super) struct Reading<'r, 'a> {
 
 impl<'r, 'a> Reading<'r, 'a> {
     pub(super) fn new(plan: &'a RequestPlan, read: &'r mut Read<'a>) -> Self {
-        Self { plan, values: plan.absent.clone(), read }
+        Self {
+            plan,
+            values: plan.absent.clone(),
+            read,
+        }
     }
 
     /// The value in a slot.
@@ -119,7 +123,13 @@ impl<'r, 'a> Reading<'r, 'a> {
 
     #[inline]
     fn add_id(&mut self, path: &'a str, field: IdField, value: Value<'a>) {
-        self.read.add_id(Id { path, field, value, is_doubtful: false, is_accepted: false });
+        self.read.add_id(Id {
+            path,
+            field,
+            value,
+            is_doubtful: false,
+            is_accepted: false,
+        });
     }
 
     #[inline(never)]
@@ -147,7 +157,9 @@ impl<'r, 'a> Reading<'r, 'a> {
     /// Adds a requested strategy, or several with separators between them.
     fn request(&mut self, value: Value<'a>) -> Result<(), Malformed> {
         let plan = self.plan;
-        each_part(plan.strategies_separator.as_deref(), value, |part| self.request_one(part))
+        each_part(plan.strategies_separator.as_deref(), value, |part| {
+            self.request_one(part)
+        })
     }
 
     fn request_one(&mut self, value: Value<'a>) -> Result<(), Malformed> {
@@ -162,7 +174,11 @@ impl<'r, 'a> Reading<'r, 'a> {
         }
         match &mut self.read.asked {
             AskedList::Named(asked) if asked.len() < MAX_ASKED => {
-                asked.push(Asked { id: value, known: None, ad: None });
+                asked.push(Asked {
+                    id: value,
+                    known: None,
+                    ad: None,
+                });
                 Ok(())
             }
             _ => Err(Malformed),
@@ -189,7 +205,9 @@ fn each_part<'a>(
 
 /// A CAID without its version, which consists of digits and comes before or after the separator.
 fn without_version<'t>(text: &'t [u8], separator: &[u8]) -> &'t [u8] {
-    let end = text.windows(separator.len()).position(|window| window == separator);
+    let end = text
+        .windows(separator.len())
+        .position(|window| window == separator);
     let Some(end) = end else { return text };
     let (first, second) = (&text[..end], &text[end + separator.len()..]);
     // A CAID has 32 digits, of which all may be decimal.
@@ -208,7 +226,9 @@ fn split<'t>(mut text: &'t [u8], separator: &[u8]) -> impl Iterator<Item = &'t [
         if is_over {
             return None;
         }
-        let end = text.windows(separator.len()).position(|window| window == separator);
+        let end = text
+            .windows(separator.len())
+            .position(|window| window == separator);
         let part = &text[..end.unwrap_or(text.len())];
         match end {
             Some(end) => text = &text[end + separator.len()..],

@@ -96,34 +96,64 @@ impl Response {
         mistakes: &mut Vec<Mistake>,
     ) -> Self {
         let fields = Vec::new();
-        let mut compiler = Compiler { schema, fields, ids, mistakes };
+        let mut compiler = Compiler {
+            schema,
+            fields,
+            ids,
+            mistakes,
+        };
         let message = schema.response();
-        compiler.add(message, mapping.request_id.as_ref(), End::Value, |_, _, step| {
-            Ok(AnswerContent::RequestId(step.value()))
-        });
+        compiler.add(
+            message,
+            mapping.request_id.as_ref(),
+            End::Value,
+            |_, _, step| Ok(AnswerContent::RequestId(step.value())),
+        );
         for code in &mapping.code {
-            compiler.add(message, Some(&code.field), End::Value, |schema, named, step| {
-                Ok(AnswerContent::Code(step.value(), Codes::compile(schema, named, step, code)?))
-            });
+            compiler.add(
+                message,
+                Some(&code.field),
+                End::Value,
+                |schema, named, step| {
+                    Ok(AnswerContent::Code(
+                        step.value(),
+                        Codes::compile(schema, named, step, code)?,
+                    ))
+                },
+            );
         }
         if let Some(verdicts) = &mapping.verdicts {
             compiler.verdicts(verdicts, values, tags);
         }
         compiler.accepted(mapping);
-        compiler.add(message, mapping.first_accepted.as_ref(), End::Value, |_, named, step| {
-            check_ids(named, step.value(), ids)?;
-            Ok(AnswerContent::FirstAccepted(step.value()))
-        });
+        compiler.add(
+            message,
+            mapping.first_accepted.as_ref(),
+            End::Value,
+            |_, named, step| {
+                check_ids(named, step.value(), ids)?;
+                Ok(AnswerContent::FirstAccepted(step.value()))
+            },
+        );
         compiler.accepted_ids(mapping);
-        compiler.add(message, mapping.cache.as_ref(), End::Value, |schema, named, step| {
-            check_number(named, schema, std::slice::from_ref(step))?;
-            Ok(AnswerContent::Cache(step.value()))
-        });
+        compiler.add(
+            message,
+            mapping.cache.as_ref(),
+            End::Value,
+            |schema, named, step| {
+                check_number(named, schema, std::slice::from_ref(step))?;
+                Ok(AnswerContent::Cache(step.value()))
+            },
+        );
         let Compiler { mut fields, .. } = compiler;
         let strategies_are_numbers = mapping.strategies_as == Some(StrategiesAs::Number);
         if strategies_are_numbers && let Some((ids, accepted)) = unfit_ids(JSON_NUMBERS, ids) {
             let found = format!("has strategies_as = \"number\", which does not fit {ids}");
-            mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
+            mistakes.push(Mistake {
+                location: mapping.location.clone(),
+                found,
+                accepted,
+            });
         }
         if let Some(message) = message {
             sort(&mut fields);
@@ -136,10 +166,19 @@ impl Response {
             let accepted = "code with a no_bid other than bid, verdicts, accepted, first_accepted \
                             or accepted_ids"
                 .to_owned();
-            mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
+            mistakes.push(Mistake {
+                location: mapping.location.clone(),
+                found,
+                accepted,
+            });
         }
         let (is_json, lists_ids) = (message.is_none(), mapping.accepted_ids.is_some());
-        Self { fields, is_json, strategies_are_numbers, lists_ids }
+        Self {
+            fields,
+            is_json,
+            strategies_are_numbers,
+            lists_ids,
+        }
     }
 }
 
@@ -175,38 +214,65 @@ impl Compiler<'_> {
         let added = resolve(message, named, end).and_then(|steps| {
             check_single(named, &steps)?;
             let (step, above) = steps.split_last().expect("a path has at least one name");
-            insert(&mut self.fields, named, above, step, content(self.schema, named, step)?)
+            insert(
+                &mut self.fields,
+                named,
+                above,
+                step,
+                content(self.schema, named, step)?,
+            )
         });
         self.mistakes.extend(added.err());
     }
 
     fn verdicts(&mut self, mapping: &VerdictsConfig, values: &[BidValue], tags: &[Tag]) {
         let list = resolve(self.schema.response(), &mapping.list, End::Message);
-        let Some(steps) = self.checked(list) else { return };
+        let Some(steps) = self.checked(list) else {
+            return;
+        };
         let (list, above) = steps.split_last().expect("a path has at least one name");
         let single = check_single(&mapping.list, above);
         if self.checked(single).is_none() {
             return;
         }
         if self.schema.response().is_some() && !list.is_list {
-            self.mistakes.push(mapping.list.mistake("it is not repeated", "a list of messages"));
+            self.mistakes.push(
+                mapping
+                    .list
+                    .mistake("it is not repeated", "a list of messages"),
+            );
             return;
         }
         // The fields of an entry are collected in place of those of the answer.
         let outer = std::mem::take(&mut self.fields);
         let entry = list.message.as_ref();
         let ids = self.ids;
-        self.add(entry, Some(&mapping.strategy), End::Value, |_, named, step| {
-            check_ids(named, step.value(), ids)?;
-            Ok(AnswerContent::Strategy(step.value()))
-        });
-        self.add(entry, mapping.accepted.as_ref(), End::Value, |schema, named, step| {
-            check_number(named, schema, std::slice::from_ref(step))?;
-            Ok(AnswerContent::IsAccepted(step.value()))
-        });
+        self.add(
+            entry,
+            Some(&mapping.strategy),
+            End::Value,
+            |_, named, step| {
+                check_ids(named, step.value(), ids)?;
+                Ok(AnswerContent::Strategy(step.value()))
+            },
+        );
+        self.add(
+            entry,
+            mapping.accepted.as_ref(),
+            End::Value,
+            |schema, named, step| {
+                check_number(named, schema, std::slice::from_ref(step))?;
+                Ok(AnswerContent::IsAccepted(step.value()))
+            },
+        );
         for (key, field) in mapping.values() {
             self.add(entry, Some(field), End::Amount, |schema, named, step| {
-                check_amounts(named, schema, step, values.iter().filter_map(|it| it.get(key)))?;
+                check_amounts(
+                    named,
+                    schema,
+                    step,
+                    values.iter().filter_map(|it| it.get(key)),
+                )?;
                 Ok(AnswerContent::Amount(key, step.value()))
             });
         }
@@ -216,47 +282,66 @@ impl Compiler<'_> {
                 let number = Value::Bytes(text.as_bytes()).integer();
                 !scalar.is_number() || number.is_some_and(|number| scalar.holds(number))
             };
-            check_tags(named, tags.iter().filter_map(|tag| tag.text.as_ref()), is_held)?;
+            check_tags(
+                named,
+                tags.iter().filter_map(|tag| tag.text.as_ref()),
+                is_held,
+            )?;
             Ok(AnswerContent::Tag(scalar))
         });
-        self.add(entry, mapping.tag_number.as_ref(), End::Value, |schema, named, step| {
-            check_number(named, schema, std::slice::from_ref(step))?;
-            let scalar = step.value();
-            let is_held = |number: &u64| scalar.holds((*number).into());
-            check_tags(named, tags.iter().filter_map(|tag| tag.number), is_held)?;
-            Ok(AnswerContent::TagNumber(scalar))
-        });
+        self.add(
+            entry,
+            mapping.tag_number.as_ref(),
+            End::Value,
+            |schema, named, step| {
+                check_number(named, schema, std::slice::from_ref(step))?;
+                let scalar = step.value();
+                let is_held = |number: &u64| scalar.holds((*number).into());
+                check_tags(named, tags.iter().filter_map(|tag| tag.number), is_held)?;
+                Ok(AnswerContent::TagNumber(scalar))
+            },
+        );
         let mut entry = std::mem::replace(&mut self.fields, outer);
         if self.schema.response().is_some() {
             sort(&mut entry);
         }
-        let content =
-            AnswerContent::Verdicts { fields: entry, is_of_bids: mapping.accepted.is_none() };
+        let content = AnswerContent::Verdicts {
+            fields: entry,
+            is_of_bids: mapping.accepted.is_none(),
+        };
         let inserted = insert(&mut self.fields, &mapping.list, above, list, content);
         self.mistakes.extend(inserted.err());
     }
 
     fn accepted(&mut self, mapping: &ResponseConfig) {
-        let Some(named) = &mapping.accepted else { return };
+        let Some(named) = &mapping.accepted else {
+            return;
+        };
         let Some(steps) = self.checked(resolve(self.schema.response(), named, End::Value)) else {
             return;
         };
         let (step, above) = steps.split_last().expect("a path has at least one name");
         let is_protobuf = self.schema.response().is_some();
         let content = match &mapping.accepted_separator {
-            Some(_) if step.is_list || step.value() != Scalar::Text => {
-                Err(named.mistake("it is not a single string", "a string for accepted_separator"))
-            }
+            Some(_) if step.is_list || step.value() != Scalar::Text => Err(named.mistake(
+                "it is not a single string",
+                "a string for accepted_separator",
+            )),
             Some(separator) if contains(self.ids, separator) => Err(named.mistake(
                 "a strategy id of this platform contains accepted_separator",
                 "a separator that no id contains",
             )),
-            Some(separator) => Ok(AnswerContent::Joined { separator: separator.clone() }),
-            None if is_protobuf && !step.is_list => {
-                Err(named
-                    .mistake("it is not repeated", "a list, or a string and accepted_separator"))
-            }
-            None => Ok(AnswerContent::Accepted { scalar: step.value(), is_packed: step.is_packed }),
+            Some(separator) => Ok(AnswerContent::Joined {
+                separator: separator.clone(),
+            }),
+            None if is_protobuf && !step.is_list => Err(named.mistake(
+                "it is not repeated",
+                "a list, or a string and accepted_separator",
+            )),
+            None => Ok(AnswerContent::Accepted {
+                scalar: step.value(),
+                is_packed: step.is_packed,
+            }),
         };
         let inserted = check_single(named, above)
             .and(content)
@@ -266,7 +351,9 @@ impl Compiler<'_> {
     }
 
     fn accepted_ids(&mut self, mapping: &ResponseConfig) {
-        let Some(named) = &mapping.accepted_ids else { return };
+        let Some(named) = &mapping.accepted_ids else {
+            return;
+        };
         let resolved = resolve(self.schema.response(), named, End::Value);
         let inserted = resolved.and_then(|steps| {
             let (step, above) = steps.split_last().expect("a path has at least one name");
@@ -275,7 +362,13 @@ impl Compiler<'_> {
             if is_protobuf && (!step.is_list || step.value() != Scalar::Text) {
                 return Err(named.mistake("it is not a list of strings", "a list of strings"));
             }
-            insert(&mut self.fields, named, above, step, AnswerContent::AcceptedIds(step.value()))
+            insert(
+                &mut self.fields,
+                named,
+                above,
+                step,
+                AnswerContent::AcceptedIds(step.value()),
+            )
         });
         self.mistakes.extend(inserted.err());
     }
@@ -303,7 +396,8 @@ fn check_tags<T: Debug>(
 /// Whether any of the ids contains the separator, which is not empty.
 pub(super) fn contains(ids: &[&[u8]], separator: &str) -> bool {
     let separator = separator.as_bytes();
-    ids.iter().any(|id| id.windows(separator.len()).any(|part| part == separator))
+    ids.iter()
+        .any(|id| id.windows(separator.len()).any(|part| part == separator))
 }
 
 /// Inserts a content under its parent messages.
@@ -316,8 +410,10 @@ fn insert(
 ) -> Result<(), Mistake> {
     let twice = || Err(named.mistake("it is mapped twice", "a field of its own for each"));
     for parent in above {
-        let index =
-            fields.iter().position(|field| field.name == parent.name).unwrap_or_else(|| {
+        let index = fields
+            .iter()
+            .position(|field| field.name == parent.name)
+            .unwrap_or_else(|| {
                 let content = AnswerContent::Message(Vec::new());
                 fields.push(AnswerField::of(parent, content));
                 fields.len() - 1
@@ -357,7 +453,11 @@ fn required(
             None if field.is_required() => {
                 let found = format!("maps nothing to {}.{}", message.name(), field.name());
                 let accepted = "a mapping of every required field".to_owned();
-                mistakes.push(Mistake { location: mapping.location.clone(), found, accepted });
+                mistakes.push(Mistake {
+                    location: mapping.location.clone(),
+                    found,
+                    accepted,
+                });
             }
             Some(AnswerContent::Message(inner) | AnswerContent::Verdicts { fields: inner, .. }) => {
                 if let Some(message) = field.kind().as_message() {

@@ -83,7 +83,8 @@ impl Scalar {
     }
 
     pub(super) fn holds(self, number: i128) -> bool {
-        self.range().is_none_or(|(least, greatest)| (least..=greatest).contains(&number))
+        self.range()
+            .is_none_or(|(least, greatest)| (least..=greatest).contains(&number))
     }
 }
 
@@ -117,18 +118,26 @@ pub(super) struct PathStep {
 ///
 /// The compiler's message, with file, line and column if known.
 pub(super) fn compile(path: &Path) -> Result<DescriptorPool, String> {
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().ok_or_else(|| "is not a file name".to_owned())?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let name = path
+        .file_name()
+        .ok_or_else(|| "is not a file name".to_owned())?;
     let compiled = protox::Compiler::new([folder]).and_then(|mut compiler| {
-        compiler.include_imports(true).open_file(folder.join(name))?;
+        compiler
+            .include_imports(true)
+            .open_file(folder.join(name))?;
         Ok(compiler.file_descriptor_set())
     });
     let files =
-        compiled.map_err(|error| match error.is_file_not_found() && error.file().is_none() {
-            true => "there is no such file".to_owned(),
-            false => format!("{error:?}").replace('\n', "; "),
-        })?;
+        compiled.map_err(
+            |error| match error.is_file_not_found() && error.file().is_none() {
+                true => "there is no such file".to_owned(),
+                false => format!("{error:?}").replace('\n', "; "),
+            },
+        )?;
     // The compiler's own pool lacks the options, so no list is packed in it.
     DescriptorPool::from_file_descriptor_set(files).map_err(|error| error.to_string())
 }
@@ -138,7 +147,10 @@ fn messages(pool: &DescriptorPool) -> Vec<String> {
     let is_own = |message: &MessageDescriptor| {
         message.package_name() != "google.protobuf" && !message.is_map_entry()
     };
-    pool.all_messages().filter(is_own).map(|message| message.full_name().to_owned()).collect()
+    pool.all_messages()
+        .filter(is_own)
+        .map(|message| message.full_name().to_owned())
+        .collect()
 }
 
 impl Schema {
@@ -160,9 +172,14 @@ impl Schema {
             }
             message
         };
-        let (request, response) =
-            (message(&config.request_message), message(&config.response_message));
-        Some(Self::Protobuf { request: request?, response: response? })
+        let (request, response) = (
+            message(&config.request_message),
+            message(&config.response_message),
+        );
+        Some(Self::Protobuf {
+            request: request?,
+            response: response?,
+        })
     }
 
     /// Hash of the schema's files, including imports.
@@ -303,10 +320,10 @@ impl PathStep {
 pub(super) fn check_single(named: &Named, steps: &[PathStep]) -> Result<(), Mistake> {
     match steps.iter().find(|step| step.is_list) {
         None => Ok(()),
-        Some(step) => {
-            Err(named
-                .mistake(&format!("{} is repeated", step.label), "a field that is not repeated"))
-        }
+        Some(step) => Err(named.mistake(
+            &format!("{} is repeated", step.label),
+            "a field that is not repeated",
+        )),
     }
 }
 
@@ -316,10 +333,15 @@ pub(super) fn check_number(
     schema: &Schema,
     steps: &[PathStep],
 ) -> Result<(), Mistake> {
-    let is_number = steps.last().and_then(|step| step.scalar).is_some_and(Scalar::is_number);
+    let is_number = steps
+        .last()
+        .and_then(|step| step.scalar)
+        .is_some_and(Scalar::is_number);
     match (schema, steps.last()) {
-        (Schema::Protobuf { .. }, Some(step)) if !is_number => Err(named
-            .mistake(&format!("{} is not a number", step.label), "an integer, an enum or a bool")),
+        (Schema::Protobuf { .. }, Some(step)) if !is_number => Err(named.mistake(
+            &format!("{} is not a number", step.label),
+            "an integer, an enum or a bool",
+        )),
         _ => Ok(()),
     }
 }
@@ -367,14 +389,19 @@ pub(super) fn unfit_ids(
         canonical_integer_of(id).is_some_and(|number| (least..=greatest).contains(&number))
     };
     let unfit = ids.iter().filter(|id| !fits(id));
-    let unfit: Vec<String> = unfit.map(|id| format!("{:?}", String::from_utf8_lossy(id))).collect();
+    let unfit: Vec<String> = unfit
+        .map(|id| format!("{:?}", String::from_utf8_lossy(id)))
+        .collect();
     let accepted =
         format!("strategy ids from {least} to {greatest}, without a plus or leading zeros");
     (!unfit.is_empty()).then(|| (format!("strategy {}", unfit.join(", ")), accepted))
 }
 
 fn names(message: &MessageDescriptor) -> String {
-    let names: Vec<String> = message.fields().map(|field| field.name().to_owned()).collect();
+    let names: Vec<String> = message
+        .fields()
+        .map(|field| field.name().to_owned())
+        .collect();
     names.join(", ")
 }
 

@@ -61,7 +61,11 @@ impl Signature {
         if let (Some(parts), Some(source)) = (&template, &source)
             && let Some(why) = template::signs_itself(parts, source)
         {
-            planner.mistake(config.source.mistake(why, "a source that the template does not sign"));
+            planner.mistake(
+                config
+                    .source
+                    .mistake(why, "a source that the template does not sign"),
+            );
         }
         let timestamp = config.timestamp.as_ref().and_then(|named| {
             Some(Timestamp {
@@ -84,7 +88,11 @@ impl Signature {
             template: template?,
             source: source?,
             timestamp,
-            secrets: config.secrets.iter().map(|config| config.secret.clone()).collect(),
+            secrets: config
+                .secrets
+                .iter()
+                .map(|config| config.secret.clone())
+                .collect(),
         })
     }
 
@@ -94,7 +102,9 @@ impl Signature {
             Part::Value(source) => Some(source),
             _ => None,
         });
-        signed.chain([&self.source]).all(|source| source.is_in(head))
+        signed
+            .chain([&self.source])
+            .all(|source| source.is_in(head))
     }
 
     /// Checks the signature, and that the time is near `now`, which is called only for a timestamp.
@@ -115,8 +125,13 @@ impl Signature {
         if !is_right {
             return Err(Failure::BadSignature);
         }
-        let Some(timestamp) = &self.timestamp else { return Ok(()) };
-        let time = timestamp.source.with(reading, head, integer_of).ok_or(Failure::BadTimestamp)?;
+        let Some(timestamp) = &self.timestamp else {
+            return Ok(());
+        };
+        let time = timestamp
+            .source
+            .with(reading, head, integer_of)
+            .ok_or(Failure::BadTimestamp)?;
         let (now, max_skew) = (now(), timestamp.max_skew);
         let (now, max_skew) = match timestamp.unit {
             TimestampUnit::Seconds => (i128::from(now.as_secs()), i128::from(max_skew.as_secs())),
@@ -124,7 +139,11 @@ impl Signature {
                 (as_signed(now.as_millis()), as_signed(max_skew.as_millis()))
             }
         };
-        if (now - time).abs() <= max_skew { Ok(()) } else { Err(Failure::BadTimestamp) }
+        if (now - time).abs() <= max_skew {
+            Ok(())
+        } else {
+            Err(Failure::BadTimestamp)
+        }
     }
 
     fn is_of(

@@ -57,9 +57,15 @@ impl Source {
             }
             return Some(Self::Query(name.to_owned()));
         }
-        let path = named.text.strip_prefix("body:").unwrap_or(&named.text).to_owned();
-        let slot =
-            planner.single(&Named { text: path.clone(), location: named.location.clone() })?;
+        let path = named
+            .text
+            .strip_prefix("body:")
+            .unwrap_or(&named.text)
+            .to_owned();
+        let slot = planner.single(&Named {
+            text: path.clone(),
+            location: named.location.clone(),
+        })?;
         Some(Self::Body { slot, path })
     }
 
@@ -122,15 +128,23 @@ pub(super) fn feed_parameters(
 
 /// The last header of this name.
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a [u8] {
-    headers.get_all(name).iter().next_back().map_or(b"", |value| value.as_bytes())
+    headers
+        .get_all(name)
+        .iter()
+        .next_back()
+        .map_or(b"", |value| value.as_bytes())
 }
 
 /// The last parameter of this name.
 fn parameter<'a>(query: Option<&'a str>, name: &str) -> Cow<'a, [u8]> {
-    let mut pairs =
-        query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let mut pairs = query
+        .unwrap_or_default()
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let last = pairs.rfind(|(key, _)| percent_decode_str(key).eq(name.bytes()));
-    last.map_or(Cow::Borrowed(b""), |(_, value)| percent_decode_str(value).into())
+    last.map_or(Cow::Borrowed(b""), |(_, value)| {
+        percent_decode_str(value).into()
+    })
 }
 
 /// Compiles a template of `{field.path}`, `{secret}`, `{body}`, `{parameters}`, `{header:NAME}` and
@@ -153,7 +167,10 @@ pub(super) fn compile(
         "body" => Some(Part::Body),
         "parameters" if is_form => Some(Part::Parameters),
         _ => {
-            let named = Named { location: template.location.clone(), text };
+            let named = Named {
+                location: template.location.clone(),
+                text,
+            };
             Source::compile(planner, &named).map(Part::Value)
         }
     };
@@ -248,7 +265,10 @@ mod tests {
             split(text).map(|words| words.into_iter().map(show).collect::<Vec<_>>())
         };
         assert_eq!(words("").unwrap(), [""; 0]);
-        assert_eq!(words("{a}{b.c}-{secret}").unwrap(), ["<a>", "<b.c>", "-", "<secret>"]);
+        assert_eq!(
+            words("{a}{b.c}-{secret}").unwrap(),
+            ["<a>", "<b.c>", "-", "<secret>"]
+        );
         assert_eq!(words("k={a}&{{x}}").unwrap(), ["k=", "<a>", "&{x}"]);
         assert_eq!(words("{a}{{{b}}}").unwrap(), ["<a>", "{", "<b>", "}"]);
         assert_eq!(words("{a"), Err("has a { without a }"));

@@ -128,7 +128,11 @@ fn read(proto: &str, mapping: &str) -> Result<Assembly, ConfigError> {
     std::fs::write(folder.path().join("p.proto"), proto).unwrap();
     let file = folder.path().join("rtad.toml");
     let flags = vec![("store.url", "/data".to_owned())];
-    let cache = if mapping.contains("cache = ") { CACHE } else { "" };
+    let cache = if mapping.contains("cache = ") {
+        CACHE
+    } else {
+        ""
+    };
     let text = format!("{HEAD}{cache}{mapping}");
     Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags)
 }
@@ -146,7 +150,11 @@ fn asked(
     decisions: &[Decision],
 ) -> (Result<Bytes, Failure>, Script) {
     let mut script = Script::deciding(decisions);
-    let answer = reply(&*platform.adapter, Bytes::copy_from_slice(body), &mut script);
+    let answer = reply(
+        &*platform.adapter,
+        Bytes::copy_from_slice(body),
+        &mut script,
+    );
     (answer, script)
 }
 
@@ -160,7 +168,15 @@ fn asked_at(
 ) -> (Result<Bytes, Failure>, Script) {
     let body = Bytes::copy_from_slice(body);
     let (mut script, mut read) = (Script::deciding(&[BID, BID]), Read::default());
-    let result = custom.read_at(&Request { admission, head, body: &body }, &mut read, || now);
+    let result = custom.read_at(
+        &Request {
+            admission,
+            head,
+            body: &body,
+        },
+        &mut read,
+        || now,
+    );
     (script.answer(custom, &read, result), script)
 }
 
@@ -168,15 +184,27 @@ fn asked_at(
 fn requested_strategies_decide_once_and_are_echoed() {
     let platform = platform(PROTO2, PROTOBUF);
     // asked 1, 9, 1, 2
-    let (answer, script) = asked(&platform, b"\x10\x01\x10\x09\x10\x01\x10\x02", &[BID, NO_BID]);
+    let (answer, script) = asked(
+        &platform,
+        b"\x10\x01\x10\x09\x10\x01\x10\x02",
+        &[BID, NO_BID],
+    );
     let verdicts =
         b"\x12\x04\x08\x01\x10\x01\x12\x04\x08\x09\x10\x00\x12\x04\x08\x01\x10\x01\x12\x04\x08\x02\
             \x10\x00";
-    let expected =
-        [&b"\x08\x00"[..], verdicts, b"\x22\x01\x02", b"\x2a\x05\x0a\x03\x08\x90\x1c"].concat();
+    let expected = [
+        &b"\x08\x00"[..],
+        verdicts,
+        b"\x22\x01\x02",
+        b"\x2a\x05\x0a\x03\x08\x90\x1c",
+    ]
+    .concat();
     assert_eq!(answer.unwrap(), expected);
     assert_eq!(script.asked, [0, 1]);
-    assert_eq!(script.notes, ["strategy: 1", "strategy: 9", "strategy: 1", "strategy: 2"]);
+    assert_eq!(
+        script.notes,
+        ["strategy: 1", "strategy: 9", "strategy: 1", "strategy: 2"]
+    );
 }
 
 #[test]
@@ -205,7 +233,10 @@ fn ping_is_answered_without_a_decision() {
     assert_eq!(answer.unwrap(), b"\x08\x00\x1a\x01r"[..]);
     assert!(script.ids.is_empty() && script.asked.is_empty());
     let (answer, script) = asked(&platform, b"\x10\x01\x30\x00", &[BID, BID]);
-    assert!(answer.is_ok() && script.asked == [0], "a false ping field is not a ping");
+    assert!(
+        answer.is_ok() && script.asked == [0],
+        "a false ping field is not a ping"
+    );
 }
 
 #[test]
@@ -214,7 +245,10 @@ fn unreadable_body_gets_error_code_and_unavailable_answers() {
     for body in [&b"\x0a\x05r"[..], b""] {
         let (answer, script) = asked(&platform, body, &[BID]);
         assert_eq!(answer, Err(Failure::BadBody));
-        assert!(script.ids.is_empty() && script.asked.is_empty(), "a truncated body has no effect");
+        assert!(
+            script.ids.is_empty() && script.asked.is_empty(),
+            "a truncated body has no effect"
+        );
     }
     let answer = fallback(&*platform.adapter, &[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let minus_five = b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01";
@@ -272,7 +306,12 @@ response = { verdicts = { list = "head.v", strategy = "s", accepted = "ok" } }
     let strategy = [b'x'; 200];
     let body = [&b"\x12\xc8\x01"[..], &strategy].concat();
     let (answer, _) = asked(&platform(proto, mapping), &body, &[BID, BID]);
-    let expected = [&b"\x0a\xd0\x01\x0a\xcd\x01\x0a\xc8\x01"[..], &strategy, b"\x10\x00"].concat();
+    let expected = [
+        &b"\x0a\xd0\x01\x0a\xcd\x01\x0a\xc8\x01"[..],
+        &strategy,
+        b"\x10\x00",
+    ]
+    .concat();
     assert_eq!(answer.unwrap(), expected);
 }
 
@@ -284,15 +323,33 @@ fn answered(
     bids: impl Fn(&[u8]) -> bool,
 ) -> (String, Vec<String>) {
     let (headers, body) = (HeaderMap::new(), Ok(Bytes::copy_from_slice(body)));
-    let head = RequestHead { headers: &headers, query: None };
+    let head = RequestHead {
+        headers: &headers,
+        query: None,
+    };
     let (mut read, mut decided) = (Read::default(), Vec::new());
-    let answered =
-        platform.respond(Admission::Granted, head, &body, &mut read, |read, answered| {
-            let [id] = &read.ids[..] else { panic!("a device of one id") };
-            let asked: Vec<_> = read.asked.iter().map(|asked| asked.id.to_string()).collect();
+    let answered = platform.respond(
+        Admission::Granted,
+        head,
+        &body,
+        &mut read,
+        |read, answered| {
+            let [id] = &read.ids[..] else {
+                panic!("a device of one id")
+            };
+            let asked: Vec<_> = read
+                .asked
+                .iter()
+                .map(|asked| asked.id.to_string())
+                .collect();
             decided.push(format!("{} {}", id.value, asked.join(" ")));
-            let decision = if bids(id.value.text(&mut Digits::new())) { BID } else { NO_BID };
+            let decision = if bids(id.value.text(&mut Digits::new())) {
+                BID
+            } else {
+                NO_BID
+            };
             answered.extend(verdicts(read, &[decision, NO_BID]));
-        });
+        },
+    );
     (String::from_utf8(answered.bytes.to_vec()).unwrap(), decided)
 }

@@ -37,7 +37,10 @@ pub(super) struct StrategyAnswer<'s, 'a> {
 
 impl<'s, 'a> AnswerValues<'s, 'a> {
     fn accepted_ids(&self) -> impl Iterator<Item = &'s Value<'a>> {
-        self.ids.iter().filter(|id| id.is_accepted).map(|id| &id.value)
+        self.ids
+            .iter()
+            .filter(|id| id.is_accepted)
+            .map(|id| &id.value)
     }
 }
 

@@ -21,7 +21,10 @@ const UUID: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
 
 /// 10003 and 10004 map to the strategies 0 and 1.
 fn adapter() -> Ocean {
-    let cache = CacheTimes { bid: Some(60), no_bid: Some(3600) };
+    let cache = CacheTimes {
+        bid: Some(60),
+        no_bid: Some(3600),
+    };
     Ocean::new(vec![(10003, 0), (10004, 1)], cache)
 }
 
@@ -36,25 +39,40 @@ fn ask(request: &Req, decisions: &[Decision]) -> (Rsp, Script) {
 }
 
 fn asking(rta_ids: &[i64]) -> Req {
-    Req { platform: Platform::Android as i32, rta_ids: rta_ids.to_vec(), ..Req::default() }
+    Req {
+        platform: Platform::Android as i32,
+        rta_ids: rta_ids.to_vec(),
+        ..Req::default()
+    }
 }
 
 fn verdicts(response: &Rsp) -> Vec<(i64, bool)> {
-    response.user_infos.iter().map(|info| (info.rta_id, info.is_interested)).collect()
+    response
+        .user_infos
+        .iter()
+        .map(|info| (info.rta_id, info.is_interested))
+        .collect()
 }
 
 #[test]
 fn golden_request_gets_golden_answer() {
     let mut script = Script::deciding(&[NO_BID, NO_BID]);
     let answer = reply(&adapter(), bytes(REQUEST), &mut script).unwrap();
-    assert_eq!(hex(answer), "320e32303234303631366162636465663a0318934e3a0318944e4a02080150901c");
+    assert_eq!(
+        hex(answer),
+        "320e32303234303631366162636465663a0318934e3a0318944e4a02080150901c"
+    );
     let expected = [
         format!("device.imei_md5 imei_md5 {IMEI_MD5_VALUE}"),
         format!("device.oaid oaid {UUID}"),
         format!("did imei_md5 {IMEI_MD5_VALUE}"),
     ];
     assert_eq!(script.ids, expected);
-    let notes = ["request_id: 20240616abcdef", "strategy: 10003", "strategy: 10004"];
+    let notes = [
+        "request_id: 20240616abcdef",
+        "strategy: 10003",
+        "strategy: 10004",
+    ];
     assert_eq!(script.notes, notes);
 }
 
@@ -63,14 +81,29 @@ fn bid_type_zero_is_written() {
     let mut script = Script::deciding(&[BID, NO_BID]);
     let answer = reply(&adapter(), bytes(REQUEST), &mut script).unwrap();
     // 10003 { is_interested, rta_id }, 10004 { rta_id }, bid_type {}, cache 60 s.
-    assert_eq!(hex(answer), "320e32303234303631366162636465663a05080118934e3a0318944e4a00503c");
+    assert_eq!(
+        hex(answer),
+        "320e32303234303631366162636465663a05080118934e3a0318944e4a00503c"
+    );
 }
 
 #[test]
 fn each_requested_strategy_has_a_verdict() {
     for (asked, decisions, expected, bid_type, cache) in [
-        (&[10003, 10004][..], [BID, NO_BID], &[(10003, true), (10004, false)][..], 0, 60),
-        (&[10004, 10003], [BID, NO_BID], &[(10004, false), (10003, true)], 0, 60),
+        (
+            &[10003, 10004][..],
+            [BID, NO_BID],
+            &[(10003, true), (10004, false)][..],
+            0,
+            60,
+        ),
+        (
+            &[10004, 10003],
+            [BID, NO_BID],
+            &[(10004, false), (10003, true)],
+            0,
+            60,
+        ),
         (&[10004], [BID, NO_BID], &[(10004, false)], 1, 3600),
         (
             &[5, -1, 10003, i64::MAX],
@@ -81,15 +114,31 @@ fn each_requested_strategy_has_a_verdict() {
         ),
         // No decision, so no cache time.
         (&[5], [BID, BID], &[(5, false)], 1, 0),
-        (&[10003, 10003], [BID, NO_BID], &[(10003, true), (10003, true)], 0, 60),
+        (
+            &[10003, 10003],
+            [BID, NO_BID],
+            &[(10003, true), (10003, true)],
+            0,
+            60,
+        ),
         (&[], [NO_BID, BID], &[], 0, 60),
         (&[], [NO_BID, NO_BID], &[], 1, 3600),
-        (&[10003, 10004], [BID, NO_BID_UNAVAILABLE], &[(10003, true), (10004, false)], 0, 0),
+        (
+            &[10003, 10004],
+            [BID, NO_BID_UNAVAILABLE],
+            &[(10003, true), (10004, false)],
+            0,
+            0,
+        ),
         (&[10003], [BID_UNAVAILABLE, NO_BID], &[(10003, true)], 0, 0),
     ] {
         let (response, _) = ask(&asking(asked), &decisions);
         assert_eq!(verdicts(&response), expected, "{asked:?}");
-        assert_eq!((response.status_code, response.bid_type), (0, Some(bid_type)), "{asked:?}");
+        assert_eq!(
+            (response.status_code, response.bid_type),
+            (0, Some(bid_type)),
+            "{asked:?}"
+        );
         assert_eq!(response.cache_time_secs, cache, "{asked:?}");
     }
 }
@@ -99,15 +148,23 @@ fn requested_strategies_are_limited() {
     let most = vec![10003; MAX_ASKED];
     assert_eq!(verdicts(&ask(&asking(&most), &[BID]).0).len(), MAX_ASKED);
     let mut script = Script::deciding(&[BID]);
-    let body = asking(&[&most[..], &[10003]].concat()).encode_to_vec().into();
+    let body = asking(&[&most[..], &[10003]].concat())
+        .encode_to_vec()
+        .into();
     assert_eq!(reply(&adapter(), body, &mut script), Err(Failure::BadBody));
     assert!(script.asked.is_empty());
-    assert_eq!(script.notes, ["unreadable: it names 1025 strategies or ads, 1024 are allowed"]);
+    assert_eq!(
+        script.notes,
+        ["unreadable: it names 1025 strategies or ads, 1024 are allowed"]
+    );
 }
 
 #[test]
 fn requested_strategies_decide_once() {
-    assert_eq!(ask(&asking(&[10004, 10004, 7]), &[BID, NO_BID]).1.asked, [1]);
+    assert_eq!(
+        ask(&asking(&[10004, 10004, 7]), &[BID, NO_BID]).1.asked,
+        [1]
+    );
     assert_eq!(ask(&asking(&[]), &[BID, NO_BID]).1.asked, [0, 1]);
 }
 
@@ -116,7 +173,11 @@ fn packed_and_unpacked_strategies_are_read() {
     for body in ["7204934e944e", "70934e70944e", "7202934e70944e"] {
         let mut script = Script::deciding(&[BID, NO_BID]);
         let response = Rsp::decode(reply(&adapter(), bytes(body), &mut script).unwrap()).unwrap();
-        assert_eq!(verdicts(&response), [(10003, true), (10004, false)], "{body}");
+        assert_eq!(
+            verdicts(&response),
+            [(10003, true), (10004, false)],
+            "{body}"
+        );
     }
 }
 
@@ -133,7 +194,13 @@ fn ids_are_read_from_their_fields() {
         gaid: text("g"),
         caid: text("h"),
     };
-    let (_, script) = ask(&Req { device: Some(device), ..asking(&[10003]) }, &[BID]);
+    let (_, script) = ask(
+        &Req {
+            device: Some(device),
+            ..asking(&[10003])
+        },
+        &[BID],
+    );
     let expected = [
         "device.imei_md5 imei_md5 a",
         "device.android_id_md5 android_id_md5 b",
@@ -175,10 +242,17 @@ fn kind_of_did_follows_did_type_or_length() {
         (99, -3, UUID, &["idfa", "oaid"]),
         (0, 4, "", &[]),
     ] {
-        let request =
-            Req { platform, did_type, did: Bytes::from_static(did.as_bytes()), ..asking(&[10003]) };
+        let request = Req {
+            platform,
+            did_type,
+            did: Bytes::from_static(did.as_bytes()),
+            ..asking(&[10003])
+        };
         let (_, script) = ask(&request, &[BID]);
-        let expected: Vec<_> = expected.iter().map(|field| format!("did {field} {did}")).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|field| format!("did {field} {did}"))
+            .collect();
         assert_eq!(script.ids, expected, "{platform} {did_type} {did}");
     }
 }
@@ -200,12 +274,23 @@ fn unavailable_answer_is_an_error_with_all_verdicts() {
     let answer = fallback(&adapter(), &[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     let response = Rsp::decode(answer).unwrap();
     assert_eq!(
-        (response.status_code, response.bid_type, response.cache_time_secs),
+        (
+            response.status_code,
+            response.bid_type,
+            response.cache_time_secs
+        ),
         (1, Some(0), 0)
     );
     assert_eq!(verdicts(&response), [(10003, true), (10004, false)]);
     let refused = Rsp::decode(adapter().refusal()).unwrap();
-    assert_eq!((refused.status_code, refused.bid_type, refused.user_infos.len()), (1, Some(1), 0));
+    assert_eq!(
+        (
+            refused.status_code,
+            refused.bid_type,
+            refused.user_infos.len()
+        ),
+        (1, Some(1), 0)
+    );
 }
 
 #[test]
@@ -221,7 +306,11 @@ fn unreadable_body_fails_without_a_decision() {
         "0a00",
     ] {
         let mut script = Script::deciding(&[BID, BID]);
-        assert_eq!(reply(&adapter(), bytes(body), &mut script), Err(Failure::BadBody), "{body}");
+        assert_eq!(
+            reply(&adapter(), bytes(body), &mut script),
+            Err(Failure::BadBody),
+            "{body}"
+        );
         assert!(script.asked.is_empty() && script.ids.is_empty());
     }
 }
@@ -236,12 +325,20 @@ fn bid_with_a_value_has_one_score() {
     ]];
     let adapter = adapter().with_values(&values);
     let answer = |decision| {
-        reply(&adapter, bytes(REQUEST), &mut Script::deciding(&[decision, NO_BID])).unwrap()
+        reply(
+            &adapter,
+            bytes(REQUEST),
+            &mut Script::deciding(&[decision, NO_BID]),
+        )
+        .unwrap()
     };
     let golden = "320e32303234303631366162636465663a120801120b080111000000000000f83f18934e3a03\
                   18944e4a00503c";
     assert_eq!(hex(answer(bid_with(0))), golden);
     let score = |index| Rsp::decode(answer(bid_with(index))).unwrap().user_infos[0].user_scores;
-    let quality = UserScore { user_type: UserType::Default as i32, quality: 0.75 };
+    let quality = UserScore {
+        user_type: UserType::Default as i32,
+        quality: 0.75,
+    };
     assert_eq!([score(1), score(2)], [Some(quality), None]);
 }

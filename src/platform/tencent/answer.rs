@@ -19,7 +19,10 @@ pub(super) struct TargetValue {
 
 impl TargetValue {
     /// `None` if the value has no number of this protocol. The config has checked the bounds.
-    #[expect(clippy::cast_possible_truncation, reason = "single precision on the wire")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "single precision on the wire"
+    )]
     pub(super) fn new(value: &BidValue) -> Option<Self> {
         let factor = |key| value.get(key).map(|factor| factor as f32);
         let info = TargetInfo {
@@ -33,7 +36,11 @@ impl TargetValue {
             return None;
         }
         let (cpc_price, cpa_price) = (info.cpc_price, info.cpa_price);
-        Some(Self { target_info: info.encode_to_vec().into(), cpc_price, cpa_price })
+        Some(Self {
+            target_info: info.encode_to_vec().into(),
+            cpc_price,
+            cpa_price,
+        })
     }
 }
 
@@ -53,7 +60,10 @@ impl TargetTag {
             dsp_tag_str: text.map(Bytes::from),
             ..TargetInfo::default()
         };
-        Self { target_info: info.encode_to_vec().into(), tag: tag.clone() }
+        Self {
+            target_info: info.encode_to_vec().into(),
+            tag: tag.clone(),
+        }
     }
 }
 

@@ -19,12 +19,21 @@ const REQUEST: &str = "\
 fn adapter() -> Tencent {
     let ids = [("new", 0), ("vip", 1), ("vip-too", 1)];
     let ids = ids.map(|(id, index)| (id.to_owned(), index)).to_vec();
-    Tencent::new(ids, CacheTimes { bid: Some(3600), no_bid: Some(86_400) })
+    Tencent::new(
+        ids,
+        CacheTimes {
+            bid: Some(3600),
+            no_bid: Some(86_400),
+        },
+    )
 }
 
 /// Without cache times, as in the golden answers.
 fn plain(ids: &[(&'static str, usize)]) -> Tencent {
-    let ids = ids.iter().map(|(id, index)| ((*id).to_owned(), *index)).collect();
+    let ids = ids
+        .iter()
+        .map(|(id, index)| ((*id).to_owned(), *index))
+        .collect();
     Tencent::new(ids, CacheTimes::default())
 }
 
@@ -39,13 +48,19 @@ fn ask(body: Bytes, decisions: &[Decision]) -> (RtaResponse, Script) {
 }
 
 fn ask_about(device: Device, decisions: &[Decision]) -> (RtaResponse, Script) {
-    let request = RtaRequest { device: Some(device), ..RtaRequest::default() };
+    let request = RtaRequest {
+        device: Some(device),
+        ..RtaRequest::default()
+    };
     ask(request.encode_to_vec().into(), decisions)
 }
 
 #[test]
 fn golden_request_gets_golden_answer() {
-    let golden = [(BID, "0a164a6f383235775f75456532784c6c4a55414677765351100052036e6577")];
+    let golden = [(
+        BID,
+        "0a164a6f383235775f75456532784c6c4a55414677765351100052036e6577",
+    )];
     for (decision, expected) in golden {
         let mut script = Script::deciding(&[decision]);
         let answer = reply(&plain(&[("new", 0)]), bytes(REQUEST), &mut script).unwrap();
@@ -56,7 +71,9 @@ fn golden_request_gets_golden_answer() {
         ];
         assert_eq!(script.ids, ids);
         assert!(
-            script.notes.contains(&"cached_deviceid_type: CACHED_OAID_MD5".to_owned()),
+            script
+                .notes
+                .contains(&"cached_deviceid_type: CACHED_OAID_MD5".to_owned()),
             "{:?}",
             script.notes
         );
@@ -68,7 +85,12 @@ fn minimal_answers_equal_golden_bytes() {
     let adapter = plain(&[("new", 0)]);
     let test_call = bytes("1801");
     let answer = |decision| {
-        hex(reply(&adapter, test_call.clone(), &mut Script::deciding(&[decision])).unwrap())
+        hex(reply(
+            &adapter,
+            test_call.clone(),
+            &mut Script::deciding(&[decision]),
+        )
+        .unwrap())
     };
     assert_eq!(answer(BID), "100052036e6577");
     assert_eq!(answer(NO_BID), "1001");
@@ -83,8 +105,12 @@ fn ping_is_answered_without_a_decision() {
     assert!(script.asked.is_empty() && script.ids.is_empty());
     let without_id = reply(&adapter(), bytes("1001"), &mut script).unwrap();
     assert_eq!(hex(without_id), "1000");
-    let not_a_ping =
-        reply(&adapter(), bytes("1000"), &mut Script::deciding(&[NO_BID, NO_BID])).unwrap();
+    let not_a_ping = reply(
+        &adapter(),
+        bytes("1000"),
+        &mut Script::deciding(&[NO_BID, NO_BID]),
+    )
+    .unwrap();
     assert_eq!(RtaResponse::decode(not_a_ping).unwrap().code, Some(1));
 }
 
@@ -93,8 +119,16 @@ fn cut_body_is_unreadable_where_prost_cannot_read_it() {
     let whole = bytes(REQUEST);
     let unreadable = (1..whole.len()).filter(|end| {
         let cut = whole.slice(..*end);
-        let read = reply(&adapter(), cut.clone(), &mut Script::deciding(&[NO_BID, NO_BID]));
-        assert_eq!(read.is_err(), RtaRequest::decode(cut).is_err(), "the first {end} bytes");
+        let read = reply(
+            &adapter(),
+            cut.clone(),
+            &mut Script::deciding(&[NO_BID, NO_BID]),
+        );
+        assert_eq!(
+            read.is_err(),
+            RtaRequest::decode(cut).is_err(),
+            "the first {end} bytes"
+        );
         read.is_err()
     });
     assert!(unreadable.count() > whole.len() / 2);
@@ -102,10 +136,17 @@ fn cut_body_is_unreadable_where_prost_cannot_read_it() {
 
 #[test]
 fn test_call_is_decided_as_usual() {
-    let request = RtaRequest { is_test: Some(true), ..RtaRequest::decode(bytes(REQUEST)).unwrap() };
+    let request = RtaRequest {
+        is_test: Some(true),
+        ..RtaRequest::decode(bytes(REQUEST)).unwrap()
+    };
     let (response, script) = ask(request.encode_to_vec().into(), &[NO_BID, NO_BID]);
     assert_eq!((response.code, script.ids.len()), (Some(1), 2));
-    assert_eq!(script.asked, [0, 1], "each strategy decides once, even with two ids");
+    assert_eq!(
+        script.asked,
+        [0, 1],
+        "each strategy decides once, even with two ids"
+    );
 }
 
 #[test]
@@ -171,8 +212,14 @@ fn ids_are_read_from_their_fields() {
         oaid_md5sum: value("e"),
         oaid: value("f"),
         qaid_infos: vec![
-            device::QaidInfo { qaid: value("g"), qaid_md5sum: None },
-            device::QaidInfo { qaid: value("h"), qaid_md5sum: value("i") },
+            device::QaidInfo {
+                qaid: value("g"),
+                qaid_md5sum: None,
+            },
+            device::QaidInfo {
+                qaid: value("h"),
+                qaid_md5sum: value("i"),
+            },
         ],
         wx_openid: vec![
             device::WxOpenid { openid: value("j") },
@@ -201,8 +248,13 @@ fn ids_are_read_from_their_fields() {
     let dropped: [&[usize]; 7] = [&[0], &[1], &[2], &[3], &[4], &[5], &[6, 7, 8]];
     for (doubtful, dropped) in dropped.into_iter().enumerate() {
         let list = vec![doubtful as i32, 99, -1];
-        let (_, script) =
-            ask_about(Device { doubtful_ids_list: list, ..device.clone() }, &[NO_BID, NO_BID]);
+        let (_, script) = ask_about(
+            Device {
+                doubtful_ids_list: list,
+                ..device.clone()
+            },
+            &[NO_BID, NO_BID],
+        );
         let expected: Vec<_> = dropped.iter().map(|index| all[*index]).collect();
         assert_eq!(script.doubtful, expected);
         assert_eq!(script.ids.len(), all.len() - dropped.len());
@@ -212,10 +264,19 @@ fn ids_are_read_from_their_fields() {
 #[test]
 fn packed_and_unpacked_lists_are_read() {
     // device { imei_md5sum: "x", doubtful_ids_list: [1, 4] }
-    for device in ["1a017848014804", "1a01784a020104", "4a0201041a0178", "48011a01784a0104"] {
+    for device in [
+        "1a017848014804",
+        "1a01784a020104",
+        "4a0201041a0178",
+        "48011a01784a0104",
+    ] {
         let body = format!("2a{:02x}{device}", device.len() / 2);
         let (_, script) = ask(bytes(&body), &[NO_BID, NO_BID]);
-        assert_eq!(script.doubtful, ["device.imei_md5sum imei_md5 x"], "{device}");
+        assert_eq!(
+            script.doubtful,
+            ["device.imei_md5sum imei_md5 x"],
+            "{device}"
+        );
     }
 }
 
@@ -228,17 +289,33 @@ fn unknown_fields_are_skipped_and_last_value_wins() {
     let body = format!("{unknown}{REQUEST}{group}{fixed}");
     let (response, script) = ask(bytes(&body), &[BID, NO_BID]);
     assert_eq!(script.ids.len(), 2);
-    assert_eq!(response.request_id.as_deref(), Some(&b"Jo825w_uEe2xLlJUAFwvSQ"[..]));
+    assert_eq!(
+        response.request_id.as_deref(),
+        Some(&b"Jo825w_uEe2xLlJUAFwvSQ"[..])
+    );
 
     // id "1", device { imei "a", oaid "b" }, id "2", device { imei "c" }: devices are merged.
-    let (response, script) = ask(bytes("0a01312a061a01613201620a01322a031a0163"), &[BID, NO_BID]);
+    let (response, script) = ask(
+        bytes("0a01312a061a01613201620a01322a031a0163"),
+        &[BID, NO_BID],
+    );
     assert_eq!(response.request_id.as_deref(), Some(&b"2"[..]));
-    assert_eq!(script.ids, ["device.imei_md5sum imei_md5 c", "device.oaid_md5sum oaid_md5 b"]);
+    assert_eq!(
+        script.ids,
+        [
+            "device.imei_md5sum imei_md5 c",
+            "device.oaid_md5sum oaid_md5 b"
+        ]
+    );
 
     // request_type 77, cached_deviceid_type 77, os 77 (not read).
     let (response, script) = ask(bytes("4202084d2a04084d504d"), &[BID, NO_BID]);
     assert_eq!(response.code, Some(0));
-    assert!(script.notes.contains(&"cached_deviceid_type: unknown".to_owned()));
+    assert!(
+        script
+            .notes
+            .contains(&"cached_deviceid_type: unknown".to_owned())
+    );
 }
 
 #[test]
@@ -264,7 +341,11 @@ fn unreadable_body_fails_without_a_decision() {
         &deep,
     ] {
         let mut script = Script::deciding(&[BID, BID]);
-        assert_eq!(reply(&adapter(), bytes(body), &mut script), Err(Failure::BadBody), "{body}");
+        assert_eq!(
+            reply(&adapter(), bytes(body), &mut script),
+            Err(Failure::BadBody),
+            "{body}"
+        );
         assert!(script.asked.is_empty() && script.ids.is_empty());
     }
 }
@@ -276,7 +357,9 @@ fn second_request(ads: &[(Option<u64>, Option<&'static str>)]) -> Bytes {
     };
     let request = RtaRequest {
         id: Some(Bytes::from_static(b"r2")),
-        request_info: Some(RequestInfo { request_type: Some(RequestType::AdList as i32) }),
+        request_info: Some(RequestInfo {
+            request_type: Some(RequestType::AdList as i32),
+        }),
         ad_infos: ads.iter().map(ad).collect(),
         ..RtaRequest::default()
     };
@@ -293,8 +376,15 @@ fn second_request_keeps_ads_of_bidding_strategies() {
         (None, None),
     ];
     let (response, script) = ask(second_request(&ads), &[BID, NO_BID]);
-    assert_eq!((response.code, response.request_id.as_deref()), (Some(0), Some(&b"r2"[..])));
-    let results: Vec<_> = response.ad_results.iter().map(|ad| (ad.adgroup_id, ad.ignore)).collect();
+    assert_eq!(
+        (response.code, response.request_id.as_deref()),
+        (Some(0), Some(&b"r2"[..]))
+    );
+    let results: Vec<_> = response
+        .ad_results
+        .iter()
+        .map(|ad| (ad.adgroup_id, ad.ignore))
+        .collect();
     let ignored = Some(true);
     let expected = [
         (Some(7), None),
@@ -311,7 +401,10 @@ fn second_request_keeps_ads_of_bidding_strategies() {
 #[test]
 fn ads_of_a_second_request_are_limited() {
     let most = vec![(Some(1), Some("new")); MAX_ASKED];
-    assert_eq!(ask(second_request(&most), &[BID]).0.ad_results.len(), MAX_ASKED);
+    assert_eq!(
+        ask(second_request(&most), &[BID]).0.ad_results.len(),
+        MAX_ASKED
+    );
     let mut script = Script::deciding(&[BID]);
     let body = second_request(&[&most[..], &most[..1]].concat());
     assert_eq!(reply(&adapter(), body, &mut script), Err(Failure::BadBody));
@@ -346,7 +439,10 @@ fn unknown_request_type_does_not_replace_a_known_one() {
 fn malformed_varints_are_rejected_and_long_tags_accepted() {
     let mut script = Script::deciding(&[BID, BID]);
     let surplus_bits = bytes("9806ffffffffffffffffff7f");
-    assert_eq!(reply(&adapter(), surplus_bits, &mut script), Err(Failure::BadBody));
+    assert_eq!(
+        reply(&adapter(), surplus_bits, &mut script),
+        Err(Failure::BadBody)
+    );
     // Field 1 in a tag of six bytes: a request id "r".
     let (response, _) = ask(bytes("8a80808080000172"), &[BID, NO_BID]);
     assert_eq!(response.request_id.as_deref(), Some(&b"r"[..]));
@@ -363,7 +459,11 @@ fn second_request_without_a_kept_ad_is_rejected() {
     // request_id "r2", code 1.
     assert_eq!(hex(answer.unwrap()), "0a0272321001");
     let (response, _) = ask(second_request(&[]), &[BID, BID]);
-    assert_eq!(response.code, Some(1), "0 without an ad would accept them all");
+    assert_eq!(
+        response.code,
+        Some(1),
+        "0 without an ad would accept them all"
+    );
 }
 
 /// The answers are made with protoc.
@@ -374,7 +474,10 @@ fn bids_with_values_get_golden_answers() {
             value(&[(ValueKey::Weight, 2.0), (ValueKey::CpaPrice, 3000.0)]),
             value(&[(ValueKey::Quality, 0.5)]),
         ],
-        vec![value(&[(ValueKey::CpcPrice, 10.0), (ValueKey::CpcFactor, 0.2)])],
+        vec![value(&[
+            (ValueKey::CpcPrice, 10.0),
+            (ValueKey::CpcFactor, 0.2),
+        ])],
     ];
     let adapter = plain(&[("new", 0), ("vip", 1)]).with_values(&values);
     let answer = |body: Bytes, decisions: [Decision; 2]| {
@@ -389,7 +492,10 @@ fn bids_with_values_get_golden_answers() {
         ([bid_with(1), bid_with(0)], vip.to_owned()),
         ([BID, BID], String::new()),
     ] {
-        assert_eq!(answer(bytes(REQUEST), decisions), format!("{without}{infos}"));
+        assert_eq!(
+            answer(bytes(REQUEST), decisions),
+            format!("{without}{infos}")
+        );
     }
     let ads = second_request(&[(Some(7), Some("new")), (Some(8), Some("vip"))]);
     let expected = "0a02723210007205080730b817720408082001";
@@ -399,7 +505,17 @@ fn bids_with_values_get_golden_answers() {
 #[test]
 fn default_in_place_of_an_unknown_value_carries_no_cache_time() {
     let mut decision = bid_with(0);
-    assert_eq!(ask(bytes(REQUEST), &[decision, NO_BID]).0.response_cache_time, Some(3600));
+    assert_eq!(
+        ask(bytes(REQUEST), &[decision, NO_BID])
+            .0
+            .response_cache_time,
+        Some(3600)
+    );
     decision.value.is_fallback = true;
-    assert_eq!(ask(bytes(REQUEST), &[decision, NO_BID]).0.response_cache_time, None);
+    assert_eq!(
+        ask(bytes(REQUEST), &[decision, NO_BID])
+            .0
+            .response_cache_time,
+        None
+    );
 }

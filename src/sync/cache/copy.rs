@@ -31,7 +31,12 @@ enum CopyState {
 
 impl ChunkCopy {
     pub(super) fn new(folder: PathBuf, name: String, errors: &Arc<CacheErrors>) -> Self {
-        Self { folder, name, errors: Arc::clone(errors), state: CopyState::New }
+        Self {
+            folder,
+            name,
+            errors: Arc::clone(errors),
+            state: CopyState::New,
+        }
     }
 
     /// Publishes the copy in the cache, after the chunk was verified.

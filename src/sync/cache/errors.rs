@@ -17,7 +17,10 @@ pub(super) struct CacheErrors {
 
 impl CacheErrors {
     pub(super) const fn new(telemetry: Arc<Telemetry>) -> Self {
-        Self { telemetry, is_reported: AtomicBool::new(false) }
+        Self {
+            telemetry,
+            is_reported: AtomicBool::new(false),
+        }
     }
 
     /// Reports a failed read or write.
@@ -27,7 +30,11 @@ impl CacheErrors {
         // A full disk fails every chunk.
         if !self.is_reported.swap(true, Ordering::Relaxed) {
             let (path, error) = (path.display().to_string(), error.to_string());
-            tracing::warn!(path, error, "cache failed; further cache errors are only counted");
+            tracing::warn!(
+                path,
+                error,
+                "cache failed; further cache errors are only counted"
+            );
         }
     }
 
@@ -44,6 +51,10 @@ impl CacheErrors {
     pub(super) fn report_untrusted(&self, path: &Path, error: &SignatureError) {
         self.telemetry.cache_error();
         let (shown, error) = (path.display().to_string(), error.to_string());
-        tracing::warn!(path = shown, error, "cache file ignored: its signature is not accepted");
+        tracing::warn!(
+            path = shown,
+            error,
+            "cache file ignored: its signature is not accepted"
+        );
     }
 }

@@ -23,27 +23,39 @@ pub(super) fn prune(
 ) -> io::Result<()> {
     let (mut chunks, mut manifests, mut removed_when_old) = (Vec::new(), Vec::new(), Vec::new());
     let mut signatures = Vec::new();
-    let named = || current.delta_entries().map(|entry| entry.sha256.to_string());
+    let named = || {
+        current
+            .delta_entries()
+            .map(|entry| entry.sha256.to_string())
+    };
     let deltas: HashSet<String> = named().collect();
     // All names first: the manifest of every listed chunk is then on disk already.
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
         match name.rsplit_once('.') {
             Some((digest, "chunk")) => chunks.push((digest.to_owned(), path)),
             Some((digest, "delta")) if deltas.contains(digest) => {}
             Some((delta, "minisig"))
-                if delta.strip_suffix(".delta").is_some_and(|digest| deltas.contains(digest)) => {}
+                if delta
+                    .strip_suffix(".delta")
+                    .is_some_and(|digest| deltas.contains(digest)) => {}
             Some((delta, "minisig")) if delta.ends_with(".delta") => removed_when_old.push(path),
             Some((_, "tmp" | "delta")) => removed_when_old.push(path),
             Some((manifest, "minisig")) => {
-                let generation =
-                    manifest.strip_suffix(".json").and_then(|digits| digits.parse::<u64>().ok());
+                let generation = manifest
+                    .strip_suffix(".json")
+                    .and_then(|digits| digits.parse::<u64>().ok());
                 signatures.extend(generation.map(|generation| (generation, path.clone())));
             }
             Some((generation, "json")) => {
                 manifests.extend(
-                    generation.parse::<u64>().ok().map(|generation| (generation, path.clone())),
+                    generation
+                        .parse::<u64>()
+                        .ok()
+                        .map(|generation| (generation, path.clone())),
                 );
             }
             _ => {}
@@ -57,10 +69,15 @@ pub(super) fn prune(
         .and_then(|(generation, path)| {
             let name = format!("{generation}.json");
             let file = read_signed(path.parent()?, &name, MAX_MANIFEST_BYTES, trust).ok()?;
-            trust.check_manifest(served.audience(), generation, &file).ok()?;
+            trust
+                .check_manifest(served.audience(), generation, &file)
+                .ok()?;
             Manifest::parse(&file.bytes, served.audience(), generation).ok()
         });
-    let kept = [Some(served.generation()), later.as_ref().map(Manifest::generation)];
+    let kept = [
+        Some(served.generation()),
+        later.as_ref().map(Manifest::generation),
+    ];
     // A young signature without its manifest belongs to a load that has just begun.
     let unneeded_signatures = signatures
         .into_iter()
@@ -70,11 +87,18 @@ pub(super) fn prune(
         })
         .map(|(_, path)| path);
     needed.extend(later.iter().flat_map(names_of));
-    let unneeded =
-        chunks.into_iter().filter(|(digest, _)| !needed.contains(digest)).map(|(_, path)| path);
-    let abandoned = removed_when_old.into_iter().filter(|path| is_abandoned(path));
+    let unneeded = chunks
+        .into_iter()
+        .filter(|(digest, _)| !needed.contains(digest))
+        .map(|(_, path)| path);
+    let abandoned = removed_when_old
+        .into_iter()
+        .filter(|path| is_abandoned(path));
     let unneeded = unneeded.chain(unneeded_signatures);
-    for path in unneeded.chain(manifests.into_iter().map(|(_, path)| path)).chain(abandoned) {
+    for path in unneeded
+        .chain(manifests.into_iter().map(|(_, path)| path))
+        .chain(abandoned)
+    {
         match std::fs::remove_file(path) {
             // Removed by another process.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -85,7 +109,10 @@ pub(super) fn prune(
 }
 
 fn names_of(manifest: &Manifest) -> impl Iterator<Item = String> {
-    manifest.chunks().iter().map(|entry| entry.digest.to_string())
+    manifest
+        .chunks()
+        .iter()
+        .map(|entry| entry.digest.to_string())
 }
 
 /// Whether a file is older than [`ABANDONED`].

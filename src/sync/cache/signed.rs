@@ -26,5 +26,8 @@ pub(super) fn read_signed(
     // An unreadable signature counts as a missing one.
     let signature =
         || read_at_most(&folder.join(format!("{name}.minisig")), MAX_SIGNATURE_BYTES).ok();
-    Ok(Signed { bytes, signature: trust.is_required().then(signature).flatten() })
+    Ok(Signed {
+        bytes,
+        signature: trust.is_required().then(signature).flatten(),
+    })
 }

@@ -38,12 +38,22 @@ impl CachedState {
             let parsed = Current::parse(&serde_json::to_vec(&value)?);
             parsed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
         };
-        Ok(Self { current: parse(current)?, later: later.map(parse).transpose()? })
+        Ok(Self {
+            current: parse(current)?,
+            later: later.map(parse).transpose()?,
+        })
     }
 
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
         let Self { current, later } = self;
-        write(folder, NAME, &serde_json::to_vec(&File { current, later: later.as_ref() })?)
+        write(
+            folder,
+            NAME,
+            &serde_json::to_vec(&File {
+                current,
+                later: later.as_ref(),
+            })?,
+        )
     }
 
     /// The `CURRENT` whose state and deltas apply.
@@ -72,20 +82,29 @@ impl CachedState {
             return self.with_later(later);
         }
         let erased = newest.clone().with_tombstones_of(current);
-        if has_deltas(folder, &erased) { self.with_later(erased) } else { self.clone() }
+        if has_deltas(folder, &erased) {
+            self.with_later(erased)
+        } else {
+            self.clone()
+        }
     }
 
     fn with_later(&self, later: Current) -> Self {
         if later == *self.newest() {
             return self.clone();
         }
-        Self { current: self.current.clone(), later: Some(later) }
+        Self {
+            current: self.current.clone(),
+            later: Some(later),
+        }
     }
 }
 
 /// Whether all files of a generation are in the folder, by their sizes.
 pub(super) fn is_whole(folder: &Path, manifest: &Manifest, current: &Current) -> bool {
-    folder.join(format!("{}.json", manifest.generation())).exists()
+    folder
+        .join(format!("{}.json", manifest.generation()))
+        .exists()
         && manifest
             .chunks()
             .iter()
@@ -95,7 +114,13 @@ pub(super) fn is_whole(folder: &Path, manifest: &Manifest, current: &Current) ->
 
 fn has_deltas(folder: &Path, current: &Current) -> bool {
     let mut entries = current.delta_entries();
-    entries.all(|entry| has(folder, &format!("{}.delta", entry.sha256), entry.size_bytes()))
+    entries.all(|entry| {
+        has(
+            folder,
+            &format!("{}.delta", entry.sha256),
+            entry.size_bytes(),
+        )
+    })
 }
 
 fn has(folder: &Path, name: &str, size_bytes: u64) -> bool {

@@ -25,17 +25,27 @@ impl CacheFixture {
             Trust::default(),
             Arc::clone(&telemetry),
         );
-        Self { _folder: folder, cache, telemetry }
+        Self {
+            _folder: folder,
+            cache,
+            telemetry,
+        }
     }
 
     /// A cache of another process in the same folder.
     fn shared(&self) -> Cache {
-        Cache::new(self.cache.root.clone(), Trust::default(), Arc::clone(&self.telemetry))
+        Cache::new(
+            self.cache.root.clone(),
+            Trust::default(),
+            Arc::clone(&self.telemetry),
+        )
     }
 
     fn errors(&self) -> u64 {
         let text = self.telemetry.render();
-        let line = text.lines().find(|line| line.starts_with("rtad_cache_errors_total "));
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("rtad_cache_errors_total "));
         line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
     }
 
@@ -44,15 +54,21 @@ impl CacheFixture {
     }
 
     fn files(&self) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.folder()) else { return Vec::new() };
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let Ok(entries) = std::fs::read_dir(self.folder()) else {
+            return Vec::new();
+        };
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort_unstable();
         names
     }
 
     fn chunk_files(&self) -> usize {
-        self.files().iter().filter(|name| name.ends_with(".chunk")).count()
+        self.files()
+            .iter()
+            .filter(|name| name.ends_with(".chunk"))
+            .count()
     }
 }
 
@@ -71,21 +87,31 @@ impl Built {
         keys.sort_unstable();
         let spec = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let mut builder = ManifestBuilder::new(spec, 0.0001);
-        let built: Vec<_> =
-            chunk_runs(&keys, 16_384).map(|run| BuiltChunk::build(&spec, run)).collect();
+        let built: Vec<_> = chunk_runs(&keys, 16_384)
+            .map(|run| BuiltChunk::build(&spec, run))
+            .collect();
         built.iter().for_each(|chunk| builder.add(chunk));
         let manifest = builder.finish(audience(), generation, 1, BuildReport::default());
         let current = Current::new(sequence, generation, &manifest.to_bytes(), None);
         Self {
             manifest,
             current,
-            chunks: built.into_iter().map(|chunk| chunk.bytes.to_vec()).collect(),
+            chunks: built
+                .into_iter()
+                .map(|chunk| chunk.bytes.to_vec())
+                .collect(),
         }
     }
 
     async fn begin(&self, cache: &Cache) {
         cache
-            .begin(&self.manifest, Signed { bytes: self.manifest.to_bytes(), signature: None })
+            .begin(
+                &self.manifest,
+                Signed {
+                    bytes: self.manifest.to_bytes(),
+                    signature: None,
+                },
+            )
             .await;
     }
 
@@ -120,23 +146,37 @@ fn audience() -> AudienceName {
 
 fn age(path: &Path) {
     let time = SystemTime::now() - Duration::from_secs(2 * 3600);
-    File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
 }
 
 async fn last_generation(cache: &Cache) -> Option<u64> {
-    cache.last(&audience()).await.map(|(state, _)| state.current.generation)
+    cache
+        .last(&audience())
+        .await
+        .map(|(state, _)| state.current.generation)
 }
 
 #[tokio::test]
 async fn committed_generation_is_found_by_the_next_process() {
     let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
     assert_eq!(
-        (last_generation(&fixture.cache).await, built.found(&fixture.cache).await),
+        (
+            last_generation(&fixture.cache).await,
+            built.found(&fixture.cache).await
+        ),
         (None, 0)
     );
     built.put(&fixture.cache).await;
     let next = fixture.shared();
-    assert_eq!((last_generation(&next).await, built.found(&next).await), (Some(1), 4));
+    assert_eq!(
+        (last_generation(&next).await, built.found(&next).await),
+        (Some(1), 4)
+    );
     assert_eq!((fixture.files().len(), fixture.errors()), (6, 0));
 }
 
@@ -144,7 +184,9 @@ async fn committed_generation_is_found_by_the_next_process() {
 async fn unverified_copy_leaves_no_file() {
     let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
     built.begin(&fixture.cache).await;
-    let mut copy = fixture.cache.copy(&built.manifest, &built.manifest.chunks()[0]);
+    let mut copy = fixture
+        .cache
+        .copy(&built.manifest, &built.manifest.chunks()[0]);
     copy.take(b"half of a chunk");
     assert_eq!(fixture.files().len(), 2);
     drop(copy);
@@ -156,7 +198,9 @@ async fn damaged_file_is_deleted_and_counted() {
     let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
     built.put(&fixture.cache).await;
     let path = |index: usize| {
-        fixture.folder().join(format!("{}.chunk", built.manifest.chunks()[index].digest))
+        fixture
+            .folder()
+            .join(format!("{}.chunk", built.manifest.chunks()[index].digest))
     };
     let mut flipped = built.chunks[0].clone();
     *flipped.last_mut().unwrap() ^= 1;
@@ -164,13 +208,20 @@ async fn damaged_file_is_deleted_and_counted() {
     std::fs::write(path(1), &built.chunks[1][..100]).unwrap();
     std::fs::write(path(2), b"").unwrap();
     assert_eq!(
-        (built.found(&fixture.cache).await, fixture.errors(), fixture.chunk_files()),
+        (
+            built.found(&fixture.cache).await,
+            fixture.errors(),
+            fixture.chunk_files()
+        ),
         (1, 3, 1)
     );
 
     // No start without a state, or with a manifest that it does not name.
     std::fs::write(fixture.folder().join("1.json"), b"{}").unwrap();
-    assert_eq!((last_generation(&fixture.cache).await, fixture.errors()), (None, 4));
+    assert_eq!(
+        (last_generation(&fixture.cache).await, fixture.errors()),
+        (None, 4)
+    );
     built.put(&fixture.cache).await;
     std::fs::write(fixture.folder().join("served.json"), b"<html>").unwrap();
     assert_eq!(last_generation(&fixture.cache).await, None);
@@ -183,14 +234,26 @@ async fn only_served_and_loading_generations_are_kept() {
         [(1, "a"), (2, "b"), (3, "c")].map(|(n, seed)| Built::new(n, n, seed));
     first.put(&fixture.cache).await;
     second.put(&fixture.cache).await;
-    assert_eq!((first.found(&fixture.cache).await, second.found(&fixture.cache).await), (0, 4));
+    assert_eq!(
+        (
+            first.found(&fixture.cache).await,
+            second.found(&fixture.cache).await
+        ),
+        (0, 4)
+    );
 
     // Another process is loading the third generation while this one commits the second again.
     let other = fixture.shared();
     third.begin(&other).await;
     third.copy(&other);
     second.put(&fixture.cache).await;
-    assert_eq!((second.found(&fixture.cache).await, third.found(&other).await), (4, 4));
+    assert_eq!(
+        (
+            second.found(&fixture.cache).await,
+            third.found(&other).await
+        ),
+        (4, 4)
+    );
 
     // The load was abandoned.
     age(&fixture.folder().join("3.json"));
@@ -203,7 +266,14 @@ async fn only_served_and_loading_generations_are_kept() {
         second.put(&fixture.cache).await;
         assert_eq!(staged.exists(), !is_old);
     }
-    assert_eq!((third.found(&other).await, fixture.chunk_files(), fixture.errors()), (0, 4, 0));
+    assert_eq!(
+        (
+            third.found(&other).await,
+            fixture.chunk_files(),
+            fixture.errors()
+        ),
+        (0, 4, 0)
+    );
 }
 
 #[tokio::test]
@@ -232,11 +302,17 @@ async fn deleted_audience_is_not_listed() {
     let (fixture, built) = (CacheFixture::new(), Built::new(1, 1, "a"));
     built.put(&fixture.cache).await;
     assert_eq!(cached_audiences(&fixture.cache.root), [audience()]);
-    fixture.cache.restrict(&audience(), &built.current.deleted()).await;
+    fixture
+        .cache
+        .restrict(&audience(), &built.current.deleted())
+        .await;
     assert_eq!(cached_audiences(&fixture.cache.root), []);
     // Deltas of a later generation do not make the deleted one available.
     let next = Built::new(3, 2, "b");
-    fixture.cache.record_deltas(&audience(), &next.current).await;
+    fixture
+        .cache
+        .record_deltas(&audience(), &next.current)
+        .await;
     assert_eq!(cached_audiences(&fixture.cache.root), []);
     next.put(&fixture.cache).await;
     assert_eq!(cached_audiences(&fixture.cache.root), [audience()]);

@@ -13,16 +13,29 @@ fn generation(
         let mut key = [0; 16];
         key[..2].copy_from_slice(&shard.to_be_bytes());
         key[2..10].copy_from_slice(
-            &(seed << 32 | index).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes(),
+            &(seed << 32 | index)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .to_le_bytes(),
         );
         DeviceKey::from_bytes(key)
     };
-    let mut keys: Vec<_> =
-        shards.flat_map(|shard| (0..100).map(move |index| key(shard, index))).collect();
+    let mut keys: Vec<_> = shards
+        .flat_map(|shard| (0..100).map(move |index| key(shard, index)))
+        .collect();
     keys.sort_unstable();
-    let snapshot =
-        snapshot("old_users", number, &keys, &Spec { shards_per_chunk, ..Spec::small() });
-    let chunks = snapshot.chunks().iter().map(|chunk| (*chunk.digest(), Arc::clone(chunk)));
+    let snapshot = snapshot(
+        "old_users",
+        number,
+        &keys,
+        &Spec {
+            shards_per_chunk,
+            ..Spec::small()
+        },
+    );
+    let chunks = snapshot
+        .chunks()
+        .iter()
+        .map(|chunk| (*chunk.digest(), Arc::clone(chunk)));
     (snapshot.manifest().clone(), chunks.collect())
 }
 
@@ -41,8 +54,17 @@ fn equal_chunk_boundaries_need_memory_for_one_more_chunk() {
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
     let plan = RollPlan::new(&served, &new);
-    assert_eq!(shards(&plan), (0..8).map(|index| index * 16..(index + 1) * 16).collect::<Vec<_>>());
-    assert!((1.0..1.2).contains(&chunks_at_peak(&plan, &new)), "{}", plan.peak_bytes);
+    assert_eq!(
+        shards(&plan),
+        (0..8)
+            .map(|index| index * 16..(index + 1) * 16)
+            .collect::<Vec<_>>()
+    );
+    assert!(
+        (1.0..1.2).contains(&chunks_at_peak(&plan, &new)),
+        "{}",
+        plan.peak_bytes
+    );
 }
 
 #[test]
@@ -51,7 +73,11 @@ fn different_chunk_boundaries_need_memory_for_two_more_chunks() {
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
     let plan = RollPlan::new(&served, &new);
-    assert!((1.9..2.2).contains(&chunks_at_peak(&plan, &new)), "{}", plan.peak_bytes);
+    assert!(
+        (1.9..2.2).contains(&chunks_at_peak(&plan, &new)),
+        "{}",
+        plan.peak_bytes
+    );
 
     let (coarse, _) = generation(2, 2, 0..128, 128);
     let plan = RollPlan::new(&served, &coarse);
@@ -68,10 +94,18 @@ fn larger_generation_needs_its_growth_and_one_chunk() {
     let served = assemble(old, &chunks);
     let (new, _) = generation(2, 2, 0..128, 16);
     let plan = RollPlan::new(&served, &new);
-    assert!((4.0..4.5).contains(&chunks_at_peak(&plan, &new)), "{}", plan.peak_bytes);
+    assert!(
+        (4.0..4.5).contains(&chunks_at_peak(&plan, &new)),
+        "{}",
+        plan.peak_bytes
+    );
     let (smaller, _) = generation(2, 2, 0..32, 16);
     let plan = RollPlan::new(&served, &smaller);
-    assert!((1.0..1.2).contains(&chunks_at_peak(&plan, &smaller)), "{}", plan.peak_bytes);
+    assert!(
+        (1.0..1.2).contains(&chunks_at_peak(&plan, &smaller)),
+        "{}",
+        plan.peak_bytes
+    );
 }
 
 #[test]

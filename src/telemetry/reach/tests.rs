@@ -39,7 +39,10 @@ fn registers_are_those_of_the_library() {
 fn error_is_below_two_percent() {
     for count in [1, 10, 1_000, 50_000, 1_000_000] {
         let found = devices(&read(&sketch(0..count)));
-        assert!(u64::from(count).abs_diff(found) <= u64::from(count) / 50, "{found} of {count}");
+        assert!(
+            u64::from(count).abs_diff(found) <= u64::from(count) / 50,
+            "{found} of {count}"
+        );
     }
 }
 
@@ -64,12 +67,17 @@ fn workers_and_other_threads_count_into_one_sketch() {
             scope.spawn(move || {
                 worker.into_iter().for_each(count_as_worker);
                 for device in 0..20_000 {
-                    sketch.count(&ReachedDevice::new(Some(&key(number as u32 * 10_000 + device))));
+                    sketch.count(&ReachedDevice::new(Some(&key(
+                        number as u32 * 10_000 + device
+                    ))));
                 }
             });
         }
     });
-    assert_eq!(read(&sketch).serialize(), read(&super::tests::sketch(0..50_000)).serialize());
+    assert_eq!(
+        read(&sketch).serialize(),
+        read(&super::tests::sketch(0..50_000)).serialize()
+    );
 }
 
 #[test]
@@ -106,7 +114,9 @@ fn unused_sketches_keep_their_devices_in_one_slot() {
             scope.spawn(move || {
                 worker.into_iter().for_each(count_as_worker);
                 for device in 0..2_000 {
-                    used.count(&ReachedDevice::new(Some(&key(number as u32 * 1_000 + device))));
+                    used.count(&ReachedDevice::new(Some(&key(
+                        number as u32 * 1_000 + device
+                    ))));
                 }
             });
         }
@@ -126,7 +136,9 @@ fn sketches_of_many_replaced_catalogs_are_bounded() {
     let reach = Reach::default();
     let catalog = |name: &str| -> Vec<_> {
         let labels = |number| ReachLabels::of(&format!("{name}-{number:03}"));
-        (0..MAX_SKETCHES).map(|number| reach.sketch(labels(number))).collect()
+        (0..MAX_SKETCHES)
+            .map(|number| reach.sketch(labels(number)))
+            .collect()
     };
     let mut served = catalog("a");
     for name in ["b", "c", "d"] {
@@ -135,7 +147,11 @@ fn sketches_of_many_replaced_catalogs_are_bounded() {
         assert_eq!(reach.counts().len(), MOST);
     }
     // The catalog before the served one is the last whose devices are kept.
-    let names: Vec<_> = reach.sketches().into_iter().map(|(labels, _)| labels.strategy).collect();
+    let names: Vec<_> = reach
+        .sketches()
+        .into_iter()
+        .map(|(labels, _)| labels.strategy)
+        .collect();
     assert_eq!(names, ["c-000"]);
     reach.take();
     assert_eq!(reach.counts().len(), served.len());

@@ -19,9 +19,14 @@ fn leased_rules(limit: u64, redis: &str) -> String {
 }
 
 fn start(limit: u64, redis: &Redis) -> FixtureServer {
-    let server =
-        FixtureServer::start(TestStore::with_everything(), API, &leased_rules(limit, &redis.url()));
-    wait_until("the first lease", || cap(&server)["limit"].as_u64() > Some(0));
+    let server = FixtureServer::start(
+        TestStore::with_everything(),
+        API,
+        &leased_rules(limit, &redis.url()),
+    );
+    wait_until("the first lease", || {
+        cap(&server)["limit"].as_u64() > Some(0)
+    });
     server
 }
 
@@ -31,13 +36,17 @@ fn cap(server: &FixtureServer) -> Value {
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is a number"))
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is a number"))
 }
 
 /// Bids for new devices until one is refused; returns their number.
 fn use_up(server: &FixtureServer, from: u64) -> u64 {
     let mut client = server.connect();
-    (from..).take_while(|n| decide_oaid(&mut client, *n) == "+not_member").count() as u64
+    (from..)
+        .take_while(|n| decide_oaid(&mut client, *n) == "+not_member")
+        .count() as u64
 }
 
 #[test]
@@ -65,22 +74,38 @@ fn pods_bid_for_exactly_the_cap_together() {
         let leased = || number(&cap(&servers[0])["leases"]["all_devices"]);
         wait_until("all is leased", || leased() == LIMIT);
         // A pod refuses once its own leases are used, which a busy machine may delay.
-        let before: Vec<_> = refused.iter().map(|pod| pod.load(Ordering::Relaxed)).collect();
+        let before: Vec<_> = refused
+            .iter()
+            .map(|pod| pod.load(Ordering::Relaxed))
+            .collect();
         let more = |(pod, before): (&AtomicU64, &u64)| pod.load(Ordering::Relaxed) > before + 1_000;
-        wait_until("every pod refuses more", || refused.iter().zip(&before).all(more));
+        wait_until("every pod refuses more", || {
+            refused.iter().zip(&before).all(more)
+        });
         ends.store(true, Ordering::Relaxed);
     });
     let (bids, of_pods) = (bids.into_inner(), |field: &str| -> u64 {
-        servers.iter().map(|server| number(cap(server).pointer(field).unwrap())).sum()
+        servers
+            .iter()
+            .map(|server| number(cap(server).pointer(field).unwrap()))
+            .sum()
     });
     assert_eq!(bids, of_pods("/devices"));
     // On a busy machine an answer may be late: its block is wasted at the end of the cap.
-    assert!(bids == LIMIT || bids < LIMIT && of_pods("/leases/failed") > 0, "{bids}");
+    assert!(
+        bids == LIMIT || bids < LIMIT && of_pods("/leases/failed") > 0,
+        "{bids}"
+    );
     wait_until("all pods know", || {
-        servers.iter().all(|server| number(&cap(server)["leases"]["all_devices"]) == LIMIT)
+        servers
+            .iter()
+            .all(|server| number(&cap(server)["leases"]["all_devices"]) == LIMIT)
     });
     let metrics = servers[0].metrics();
-    assert_eq!(metric_sum(&metrics, "rtad_cap_leased_devices{strategy=\"capped\"}"), LIMIT);
+    assert_eq!(
+        metric_sum(&metrics, "rtad_cap_leased_devices{strategy=\"capped\"}"),
+        LIMIT
+    );
     let answered = "rtad_cap_lease_calls_total{strategy=\"capped\",result=\"answered\"}";
     assert!(metric_sum(&metrics, answered) > 0);
 }
@@ -99,15 +124,24 @@ fn pod_without_redis_goes_on_with_what_it_has_leased() {
     }
     let no_lease = capped_by("tencent").replace("\"capped\"}", "\"no_lease\"}");
     assert_eq!(metric_sum(&server.metrics(), &no_lease), 1);
-    wait_until("the failure is reported", || cap(&server)["leases"]["failing"] == "unreachable");
+    wait_until("the failure is reported", || {
+        cap(&server)["leases"]["failing"] == "unreachable"
+    });
     let failed = "rtad_cap_lease_calls_total{strategy=\"capped\",result=\"failed\"}";
     assert!(metric_sum(&server.metrics(), failed) > 0);
     // It stays so, for a minute in the long tests.
     let down = std::env::var("REDIS_DOWN_SECONDS").map_or(0, |down| down.parse().unwrap());
     let end = Instant::now() + Duration::from_secs(down);
     loop {
-        assert_eq!(decide_oaid(&mut server.connect(), 0), "+not_member", "counted before");
-        assert_eq!(ask(&mut server.connect(), "/rta/tencent", leased), (Some(1), None));
+        assert_eq!(
+            decide_oaid(&mut server.connect(), 0),
+            "+not_member",
+            "counted before"
+        );
+        assert_eq!(
+            ask(&mut server.connect(), "/rta/tencent", leased),
+            (Some(1), None)
+        );
         if Instant::now() >= end {
             break;
         }
@@ -116,10 +150,14 @@ fn pod_without_redis_goes_on_with_what_it_has_leased() {
 
     // The server has lost its data, and learns from the pod what was leased.
     redis.start_again();
-    wait_until("it is told", || cap(&server)["leases"].get("failing").is_none());
+    wait_until("it is told", || {
+        cap(&server)["leases"].get("failing").is_none()
+    });
     let other = start(100_000, &redis);
     let expected = leased + number(&cap(&other)["limit"]);
-    wait_until("both count", || number(&cap(&other)["leases"]["all_devices"]) >= expected);
+    wait_until("both count", || {
+        number(&cap(&other)["leases"]["all_devices"]) >= expected
+    });
 }
 
 #[test]
@@ -161,8 +199,14 @@ fn check_removed_cap(then: impl FnOnce(String, &str) -> String) {
     let leased = leased_rules(100_000, &redis.url());
     let (before, rest) = leased.split_once("[strategy.cap]").unwrap();
     let (_, after) = rest.split_once("[[strategy]]").unwrap();
-    first.write_config(API, &then(format!("{before}[[strategy]]{after}"), &redis.url()));
-    first.connect_admin().request("POST", "/v1/reload", "", "").ok();
+    first.write_config(
+        API,
+        &then(format!("{before}[[strategy]]{after}"), &redis.url()),
+    );
+    first
+        .connect_admin()
+        .request("POST", "/v1/reload", "", "")
+        .ok();
     let second = start(100_000, &redis);
     let (mut client, mut devices) = (second.connect(), 1_000..);
     // A pod learns what others have given back with its next lease.
@@ -191,15 +235,23 @@ fn rollout_of_three_pods_bids_for_exactly_the_cap() {
     };
     for _ in 0..3 {
         let (_, before) = all_answer(&servers, "");
-        wait_until("an eighth of the cap", || all_answer(&servers, "").1 >= before + LIMIT / 8);
+        wait_until("an eighth of the cap", || {
+            all_answer(&servers, "").1 >= before + LIMIT / 8
+        });
         redis.kill();
         (0..50).for_each(|_| assert!(!all_answer(&servers, "-member").0));
         redis.start_again();
         let (drained, _store) = servers.remove(0).drain();
         drained.join().unwrap();
-        servers.push(FixtureServer::start(TestStore::with_everything(), API, &rules));
+        servers.push(FixtureServer::start(
+            TestStore::with_everything(),
+            API,
+            &rules,
+        ));
     }
-    wait_until("the cap is reached", || all_answer(&servers, "-capped") == (true, LIMIT));
+    wait_until("the cap is reached", || {
+        all_answer(&servers, "-capped") == (true, LIMIT)
+    });
     (0..50).for_each(|_| assert_eq!(all_answer(&servers, "-capped"), (true, LIMIT)));
 }
 
@@ -213,7 +265,10 @@ fn lease_outlives_a_share_and_the_data_of_the_server() {
     redis.kill();
     let reload = |rules: &str| {
         server.write_config(API, rules);
-        server.connect_admin().request("POST", "/v1/reload", "", "").ok();
+        server
+            .connect_admin()
+            .request("POST", "/v1/reload", "", "")
+            .ok();
     };
     reload(&rules(100_000));
     let gauge = "rtad_cap_leased_devices{strategy=\"capped\"} NaN";
@@ -221,7 +276,9 @@ fn lease_outlives_a_share_and_the_data_of_the_server() {
     redis.start_again();
     reload(&leased_rules(100_000, &redis.url()));
     assert_eq!(number(&cap(&server)["limit"]), leased);
-    wait_until("the server is told", || number(&cap(&server)["leases"]["all_devices"]) == leased);
+    wait_until("the server is told", || {
+        number(&cap(&server)["leases"]["all_devices"]) == leased
+    });
 }
 
 /// A reload from a share to leases leases what was counted too; one back ends them.
@@ -233,7 +290,10 @@ fn reload_changes_between_share_and_leases() {
     (0..200).for_each(|n| assert_eq!(decide_oaid(&mut client, n), "+not_member"));
     let reload = |rules: &str| {
         server.write_config(API, rules);
-        server.connect_admin().request("POST", "/v1/reload", "", "").ok();
+        server
+            .connect_admin()
+            .request("POST", "/v1/reload", "", "")
+            .ok();
     };
     reload(&leased_rules(300, &redis.url()));
     let mut bids = 200;

@@ -23,7 +23,11 @@ fn errors(output: &Outcome) -> Vec<String> {
     output
         .stderr
         .lines()
-        .map(|line| line.strip_prefix("error: ").expect("every line is an error").to_owned())
+        .map(|line| {
+            line.strip_prefix("error: ")
+                .expect("every line is an error")
+                .to_owned()
+        })
         .collect()
 }
 
@@ -59,7 +63,10 @@ strategies = { 1 = "vips", 2 = "new-users" }
     let checked = check(&file, &[]);
     assert_eq!(checked.status, Some(0), "{checked:?}");
     let text = checked.stderr;
-    assert!(!text.contains("not shown") && !checked.stdout.contains("not shown"), "{text}");
+    assert!(
+        !text.contains("not shown") && !checked.stdout.contains("not shown"),
+        "{text}"
+    );
     for line in [
         &format!("{}: valid", file.display()),
         "decisions  127.0.0.1:0",
@@ -84,18 +91,33 @@ fn change_that_moves_devices_to_other_buckets_is_refused() {
     let file = |name: &str, slots: &str, more: &str| {
         let buckets = format!("buckets = [{{ name = \"a\", slots = {slots:?} }}]");
         let experiment = format!("[[experiment]]\nname = \"e\"\n{more}\n{buckets}\n");
-        write_file(&store, name, store.config("", &format!("{experiment}{RULES}")))
+        write_file(
+            &store,
+            name,
+            store.config("", &format!("{experiment}{RULES}")),
+        )
     };
     let old = file("old.toml", "0..5000", "");
     let change = |slots: &str, more: &str| {
         let new = file("new.toml", slots, more);
-        run(&[Path::new("check-config"), Path::new("--previous"), &old, &new], &[])
+        run(
+            &[
+                Path::new("check-config"),
+                Path::new("--previous"),
+                &old,
+                &new,
+            ],
+            &[],
+        )
     };
     let refused = errors(&change("0..4000", ""));
     let expected = "experiment.e: slot 4000 moves from a to none; accepted: the slots of before, \
                     or reshuffle = true and a new salt";
     assert_eq!(refused, [expected]);
-    for (slots, more) in [("0..6000", ""), ("0..4000", "reshuffle = true\nsalt = \"e2\"")] {
+    for (slots, more) in [
+        ("0..6000", ""),
+        ("0..4000", "reshuffle = true\nsalt = \"e2\""),
+    ] {
         assert_eq!(change(slots, more).status, Some(0), "{slots}");
     }
 }
@@ -109,14 +131,28 @@ fn forgotten_caps_are_warned_about() {
         let cap = format!("[strategy.cap]\nunique_devices = 9\nper = \"day\"\n{cap}");
         let file = store.config_file("", &format!("{store_keys}\n{leases}\n{RULES}{cap}"));
         let text = check(&file, &[]).stderr;
-        let lines = text.lines().filter_map(|line| line.strip_prefix("warning    "));
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("warning    "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     let kept = "cache_dir = \"cache\"";
     for (store_keys, cap, expected) in [
-        ("", "", "begins at zero with each restart and in each new pod"),
-        (kept, "share = 0.5", "begins at zero in a new pod unless store.cache_dir is on a volume"),
-        ("", "leased = true", "counts returning devices again after a restart"),
+        (
+            "",
+            "",
+            "begins at zero with each restart and in each new pod",
+        ),
+        (
+            kept,
+            "share = 0.5",
+            "begins at zero in a new pod unless store.cache_dir is on a volume",
+        ),
+        (
+            "",
+            "leased = true",
+            "counts returning devices again after a restart",
+        ),
     ] {
         let found = warnings(store_keys, cap);
         assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
@@ -129,18 +165,32 @@ fn forgotten_caps_are_warned_about() {
 fn pipe_is_a_mistake_with_its_line_and_no_config_to_serve() {
     let store = TestStore::empty();
     let pipe = store.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let platform = "[[platform]]\nkind = \"tencent\"\nname = \"tencent\"\npath = \"/rta/tencent\"\n\
                     headers = [{ name = \"X-Token\", value_file = \"pipe\" }]\n\
                     strategies = { T1 = \"new-users\" }\n";
     let file = store.config_file("", &format!("{platform}{RULES}"));
-    let [mistake] = &errors(&check(&file, &[]))[..] else { panic!("one mistake") };
-    let line = std::fs::read_to_string(&file).unwrap().lines().position(|it| it.contains("pipe"));
+    let [mistake] = &errors(&check(&file, &[]))[..] else {
+        panic!("one mistake")
+    };
+    let line = std::fs::read_to_string(&file)
+        .unwrap()
+        .lines()
+        .position(|it| it.contains("pipe"));
     let location = format!("{}:{}: ", file.display(), line.unwrap() + 1);
     assert!(mistake.starts_with(&location), "{mistake}");
     assert!(mistake.contains("expected a regular file"), "{mistake}");
     let served = run(&[Path::new("serve"), Path::new("--config"), &pipe], &[]);
-    assert!(served.stderr.contains("expected a regular file"), "{served:?}");
+    assert!(
+        served.stderr.contains("expected a regular file"),
+        "{served:?}"
+    );
     assert_eq!(served.status, Some(2));
 }
 
@@ -149,9 +199,22 @@ fn unreadable_file_is_one_error() {
     let store = TestStore::empty();
     let missing = errors(&check(&store.path().join("none.toml"), &[]));
     assert_eq!(missing.len(), 1);
-    assert!(missing[0].contains("none.toml: No such file"), "{missing:?}");
-    let broken = errors(&check(&write_file(&store, "broken.toml", "[server]\nlisten = \n"), &[]));
-    assert_eq!(broken.len(), 1, "only the syntax error is reported: {broken:?}");
+    assert!(
+        missing[0].contains("none.toml: No such file"),
+        "{missing:?}"
+    );
+    let broken = errors(&check(
+        &write_file(&store, "broken.toml", "[server]\nlisten = \n"),
+        &[],
+    ));
+    assert_eq!(
+        broken.len(),
+        1,
+        "only the syntax error is reported: {broken:?}"
+    );
     assert!(broken[0].contains("broken.toml:2: syntax"), "{broken:?}");
-    assert_eq!(errors(&check(&write_file(&store, "latin.toml", b"# \xe9"), &[])).len(), 1);
+    assert_eq!(
+        errors(&check(&write_file(&store, "latin.toml", b"# \xe9"), &[])).len(),
+        1
+    );
 }

@@ -8,7 +8,9 @@ use testkit::client::Client;
 /// Executes a printed `curl` line.
 fn curl(line: &str) -> Value {
     let rest = line.strip_prefix("curl http://").unwrap();
-    let (url, data) = rest.split_once(" -d ").map_or((rest, None), |(url, data)| (url, Some(data)));
+    let (url, data) = rest
+        .split_once(" -d ")
+        .map_or((rest, None), |(url, data)| (url, Some(data)));
     let (address, path) = url.split_once('/').unwrap();
     let mut client = Client::connect(address.parse().unwrap());
     let path = format!("/{path}");
@@ -38,8 +40,17 @@ fn piped(lines: &[String], comment: &str) -> Vec<u8> {
         .position(|line| line == comment)
         .unwrap_or_else(|| panic!("{comment}: {lines:?}"));
     let (printf, curl) = lines[at + 1].split_once(" | ").unwrap();
-    let body = std::process::Command::new("sh").args(["-c", printf]).output().unwrap().stdout;
-    let url = curl.strip_prefix("curl -s http://").unwrap().split(' ').next().unwrap();
+    let body = std::process::Command::new("sh")
+        .args(["-c", printf])
+        .output()
+        .unwrap()
+        .stdout;
+    let url = curl
+        .strip_prefix("curl -s http://")
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
     let (address, path) = url.split_once('/').unwrap();
     let answer =
         Client::connect(address.parse().unwrap()).request("POST", &format!("/{path}"), "", body);
@@ -65,7 +76,11 @@ fn printed_commands_give_the_printed_answers() {
                 .unwrap_or_else(|| panic!("{comment}: {lines:?}"));
             curl(&lines[at + 1])
         };
-        assert_eq!(after("# an old user, by the md5 of its IDFA")["member"], true, "{run}");
+        assert_eq!(
+            after("# an old user, by the md5 of its IDFA")["member"],
+            true,
+            "{run}"
+        );
         assert_eq!(after("# a new user")["member"], false, "{run}");
         let decision = after("# a decision: bid for this device?");
         assert_eq!(decision["request_id"], "r1");
@@ -76,8 +91,14 @@ fn printed_commands_give_the_printed_answers() {
             "{run}"
         );
         for (comment, code) in [
-            ("# the same from Tencent Ads, protobuf in and out: code 1 rejects the old user", 1),
-            ("# code 0 accepts the new user for the strategy new-users", 0),
+            (
+                "# the same from Tencent Ads, protobuf in and out: code 1 rejects the old user",
+                1,
+            ),
+            (
+                "# code 0 accepts the new user for the strategy new-users",
+                0,
+            ),
         ] {
             let answer = piped(&lines, comment);
             assert_eq!(answer[..6], [0x0a, 2, b'r', b'1', 0x10, code], "{comment}");
@@ -92,10 +113,14 @@ fn printed_commands_give_the_printed_answers() {
             (&Value::from(20_000), &Value::from(1)),
             "{run}"
         );
-        let at = lines.iter().position(|line| line == "# the console, to open in a browser");
+        let at = lines
+            .iter()
+            .position(|line| line == "# the console, to open in a browser");
         let console = format!("http://{}/", rtad.admin_address());
         assert_eq!(lines[at.unwrap() + 1], console, "{run}");
-        let page = rtad.connect_admin().request("GET", "/", "Accept: text/html\r\n", "");
+        let page = rtad
+            .connect_admin()
+            .request("GET", "/", "Accept: text/html\r\n", "");
         assert!(page.body.starts_with(b"<!doctype html>"), "{run}");
         rtad.signal("INT");
         assert_eq!(rtad.wait().status, Some(0));

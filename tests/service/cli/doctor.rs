@@ -17,7 +17,10 @@ fn bundle_has_status_and_config_without_secrets() {
     let rtad = Rtad::serve(&file, &[]);
     let admin = rtad.admin_address().to_string();
     let file = file.to_str().unwrap();
-    let bundle = run(&["doctor", "--config", file, "--admin", &admin], &[("RTAD_X", SECRET)]);
+    let bundle = run(
+        &["doctor", "--config", file, "--admin", &admin],
+        &[("RTAD_X", SECRET)],
+    );
     assert_eq!((bundle.status, &*bundle.stderr), (Some(0), ""));
     for part in [
         concat!("- rtad: ", env!("CARGO_PKG_VERSION"), "\n"),
@@ -42,15 +45,36 @@ fn missing_parts_are_named_and_fail() {
     let bundle = run(&["doctor", "--config", file.to_str().unwrap()], &[]);
     // Another pod may listen on the default port.
     assert_eq!(bundle.status, Some(1));
-    assert!(bundle.stderr.starts_with("error: missing: the config"), "{}", bundle.stderr);
-    for part in ["worker", "\n## Readiness\n", "\n## Status, with the last polls\n"] {
+    assert!(
+        bundle.stderr.starts_with("error: missing: the config"),
+        "{}",
+        bundle.stderr
+    );
+    for part in [
+        "worker",
+        "\n## Readiness\n",
+        "\n## Status, with the last polls\n",
+    ] {
         assert!(bundle.stdout.contains(part), "{part} in\n{}", bundle.stdout);
     }
     let closed = testkit::port::free_port();
     let file = store.config_file("", RULES);
     let admin = format!("127.0.0.1:{closed}");
-    let bundle = run(&["doctor", "--config", file.to_str().unwrap(), "--admin", &admin], &[]);
+    let bundle = run(
+        &[
+            "doctor",
+            "--config",
+            file.to_str().unwrap(),
+            "--admin",
+            &admin,
+        ],
+        &[],
+    );
     let missing = "error: missing: the pod's readiness, the pod's status\n";
     assert_eq!((bundle.status, &*bundle.stderr), (Some(1), missing));
-    assert!(bundle.stdout.contains(&format!("{admin}/readyz: ")), "{}", bundle.stdout);
+    assert!(
+        bundle.stdout.contains(&format!("{admin}/readyz: ")),
+        "{}",
+        bundle.stdout
+    );
 }

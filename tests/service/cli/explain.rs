@@ -19,13 +19,23 @@ fn served() -> (TestStore, PathBuf) {
 }
 
 fn explain(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> Outcome {
-    let base = ["explain", "--config", config.to_str().unwrap(), "--platform", platform];
+    let base = [
+        "explain",
+        "--config",
+        config.to_str().unwrap(),
+        "--platform",
+        platform,
+    ];
     run(&mut command(&[&base[..], more, &["-"]].concat(), &[]), body)
 }
 
 fn text(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> String {
     let output = explain(config, platform, more, body);
-    assert_eq!((output.status, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+    assert_eq!(
+        (output.status, output.stderr.as_str()),
+        (Some(0), ""),
+        "{output:?}"
+    );
     output.stdout
 }
 
@@ -35,7 +45,11 @@ fn json(config: &Path, platform: &str, body: &[u8]) -> Value {
 
 fn usage_error(config: &Path, platform: &str, more: &[&str], body: &[u8]) -> String {
     let output = explain(config, platform, more, body);
-    assert_eq!((output.status, output.stdout.len()), (Some(2), 0), "{output:?}");
+    assert_eq!(
+        (output.status, output.stdout.len()),
+        (Some(2), 0),
+        "{output:?}"
+    );
     output.stderr
 }
 
@@ -86,7 +100,10 @@ fn unchecked_caps_of_bids_are_named() {
     assert!(before.get("unchecked_caps").is_none());
     let config = store.config_file("max_body = \"1KiB\"", &rules);
     let explained = json(&config, "tencent", TENCENT_REQUEST.as_bytes());
-    assert_eq!(explained["unchecked_caps"], serde_json::json!(["needs-missing"]));
+    assert_eq!(
+        explained["unchecked_caps"],
+        serde_json::json!(["needs-missing"])
+    );
     let text = text(&config, "tencent", &[], TENCENT_REQUEST.as_bytes());
     let line = concat!(
         "Caps     not checked: needs-missing. A pod knows its counts: ",
@@ -98,14 +115,22 @@ fn unchecked_caps_of_bids_are_named() {
 #[test]
 fn headers_are_checked_and_never_printed() {
     let (_store, config) = served();
-    for (header, answer) in [("X-Rta-Token: hush-hush", "10013880a305"), ("Accept: hush/*", "1001")]
-    {
+    for (header, answer) in [
+        ("X-Rta-Token: hush-hush", "10013880a305"),
+        ("Accept: hush/*", "1001"),
+    ] {
         let more = ["--header", header, "--query", "token=hush"];
         let text = text(&config, "tencent", &more, b"2a00");
-        assert!(text.contains(&format!("  {answer}\n")) && !text.contains("hush"), "{text}");
+        assert!(
+            text.contains(&format!("  {answer}\n")) && !text.contains("hush"),
+            "{text}"
+        );
     }
     let error = usage_error(&config, "tencent", &["--header", "hush-hush"], b"");
-    assert_eq!(error, "error: --header; accepted: a name, a colon and a value\n");
+    assert_eq!(
+        error,
+        "error: --header; accepted: a name, a colon and a value\n"
+    );
 }
 
 #[test]
@@ -116,8 +141,12 @@ fn only_audiences_of_the_platform_are_loaded() {
     std::fs::write(store.path().join("vip/CURRENT"), "broken").unwrap();
     std::fs::write(store.path().join("old_users/CURRENT"), "broken").unwrap();
     let explained = json(&config, "ocean", OCEAN_REQUEST.as_bytes());
-    let names: Vec<_> =
-        explained["audiences"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    let names: Vec<_> = explained["audiences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["name"])
+        .collect();
     assert_eq!(names, ["old_users"]);
     assert_eq!(explained["audiences"][0]["answer"], "unavailable");
     assert_eq!(explained["strategies"][0]["reason"], "unavailable");
@@ -127,13 +156,22 @@ fn only_audiences_of_the_platform_are_loaded() {
 fn mistakes_name_what_is_accepted() {
     let (_store, config) = served();
     let error = usage_error(&config, "tencen", &[], b"");
-    assert_eq!(error, "error: --platform \"tencen\"; accepted: tencent, ocean\n");
+    assert_eq!(
+        error,
+        "error: --platform \"tencen\"; accepted: tencent, ocean\n"
+    );
     let error = usage_error(&config, "tencent", &["--input", "hexx"], b"");
-    assert!(error.contains("accepted: binary, hex, base64, auto"), "{error}");
+    assert!(
+        error.contains("accepted: binary, hex, base64, auto"),
+        "{error}"
+    );
     assert_eq!(
         usage_error(&config, "tencent", &["--input", "hex"], b"0a0"),
         "error: -: it is not hex: try --input auto\n"
     );
     let error = usage_error(Path::new("/none.toml"), "tencent", &[], b"");
-    assert!(error.starts_with("error: /none.toml: No such file"), "{error}");
+    assert!(
+        error.starts_with("error: /none.toml: No such file"),
+        "{error}"
+    );
 }

@@ -13,13 +13,24 @@ fn written_config_is_valid_for_each_platform_alone_and_for_all() {
     for (number, kinds) in single.chain([kinds.to_vec()]).enumerate() {
         let file = folder.path().join(format!("{number}.toml"));
         let file = file.to_str().unwrap();
-        let mut arguments = vec!["init", "--store", "s3://ads/it's", "--audience", "known", file];
+        let mut arguments = vec![
+            "init",
+            "--store",
+            "s3://ads/it's",
+            "--audience",
+            "known",
+            file,
+        ];
         arguments.extend(kinds.iter().flat_map(|kind| ["--platform", kind]));
         let made = run(&arguments, &[]);
         assert_eq!((made.status, &*made.stderr), (Some(0), ""), "{kinds:?}");
         let build = "rtad-loader build --store 's3://ads/it'\\''s' --audience known ids.txt";
         for line in [build, &format!("rtad serve --config {file}")] {
-            assert!(made.stdout.lines().any(|found| found == line), "{}", made.stdout);
+            assert!(
+                made.stdout.lines().any(|found| found == line),
+                "{}",
+                made.stdout
+            );
         }
         let checked = run(&["check-config", file], &[]);
         assert_eq!(checked.status, Some(0), "{}", checked.stderr);
@@ -38,11 +49,18 @@ fn placeholder_in_a_value_is_not_replaced() {
     let file = folder.path().join("rtad.toml");
     let file = file.to_str().unwrap();
     let values = ["--store", "./AUDIENCE_STORE", "--audience", "known"];
-    let made = run(&[&["init", "--platform", "none"], &values[..], &[file]].concat(), &[]);
+    let made = run(
+        &[&["init", "--platform", "none"], &values[..], &[file]].concat(),
+        &[],
+    );
     assert_eq!((made.status, &*made.stderr), (Some(0), ""));
     let checked = run(&["check-config", file], &[]);
     let line = "url = \"./AUDIENCE_STORE\"";
-    assert!(checked.stdout.lines().any(|found| found == line), "{}", checked.stdout);
+    assert!(
+        checked.stdout.lines().any(|found| found == line),
+        "{}",
+        checked.stdout
+    );
 }
 
 #[test]
@@ -51,7 +69,10 @@ fn existing_file_and_mistakes_write_nothing() {
     let file = folder.path().join("rtad.toml");
     let init = |arguments: &[&str]| {
         let file = file.to_str().unwrap();
-        let made = run(&[&["init", "--platform", "none"], arguments, &[file]].concat(), &[]);
+        let made = run(
+            &[&["init", "--platform", "none"], arguments, &[file]].concat(),
+            &[],
+        );
         (made.status, made.stderr.replace(file, "FILE"))
     };
     let required = "error: --store: required without a terminal\n";
@@ -64,8 +85,15 @@ fn existing_file_and_mistakes_write_nothing() {
     let exists = "error: FILE: exists already; give another name, or remove it\n";
     assert_eq!(init(&["--store", "./store"]), (Some(1), exists.to_owned()));
     assert_eq!(std::fs::read(&file).unwrap(), b"mine");
-    let made = run(&["init", "--store=s", "--platform=none", "/nowhere/rtad.toml"], &[]);
+    let made = run(
+        &["init", "--store=s", "--platform=none", "/nowhere/rtad.toml"],
+        &[],
+    );
     assert_eq!(made.status, Some(1));
-    assert!(made.stderr.starts_with("error: could not write /nowhere/rtad.toml: "), "{made:?}");
+    assert!(
+        made.stderr
+            .starts_with("error: could not write /nowhere/rtad.toml: "),
+        "{made:?}"
+    );
     assert!(!Path::new("/nowhere").exists());
 }

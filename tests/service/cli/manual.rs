@@ -22,10 +22,17 @@ fn shell_completes_commands_and_flags() {
         String::from_utf8(answered.stdout).unwrap()
     };
     assert_eq!(completions("rtad che", 1), "check-config\n");
-    assert!(completions("rtad serve --st", 2).lines().any(|word| word == "--store"));
+    assert!(
+        completions("rtad serve --st", 2)
+            .lines()
+            .any(|word| word == "--store")
+    );
     for shell in ["zsh", "fish"] {
         let script = run(&["completions", shell], &[]).stdout;
-        assert!(script.contains("check-config") && script.contains("admin-listen"), "{shell}");
+        assert!(
+            script.contains("check-config") && script.contains("admin-listen"),
+            "{shell}"
+        );
     }
     assert_eq!(run(&["completions", "cmd.exe"], &[]).status, Some(2));
 }
@@ -40,8 +47,14 @@ fn every_command_has_a_man_page() {
         ("rtad.1", "rtad\\-check\\-config(1)"),
         ("rtad-serve.1", "\\-\\-admin\\-listen"),
         ("rtad-check-config.1", "FILE"),
-        ("rtad-check-config.1", ".SH EXAMPLES\n.nf\nrtad check\\-config /etc/rtad/rtad.toml"),
-        ("rtad-serve.1", ".SH \"EXIT STATUS\"\n.TP\n\\fB0\\fR\ndone; of serve and demo"),
+        (
+            "rtad-check-config.1",
+            ".SH EXAMPLES\n.nf\nrtad check\\-config /etc/rtad/rtad.toml",
+        ),
+        (
+            "rtad-serve.1",
+            ".SH \"EXIT STATUS\"\n.TP\n\\fB0\\fR\ndone; of serve and demo",
+        ),
     ] {
         let text = std::fs::read_to_string(pages.join(page)).unwrap();
         assert!(

@@ -36,11 +36,20 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
     let reloaded = rtad.log("config reloaded", 1);
     assert_eq!(reloaded["needs_restart"], "server");
     let changed = reloaded["changed"].as_str().unwrap();
-    assert!(changed.starts_with("audience.missing, audience.old_users, "), "{changed}");
-    assert!(changed.contains("server.max_in_flight, strategy."), "{changed}");
+    assert!(
+        changed.starts_with("audience.missing, audience.old_users, "),
+        "{changed}"
+    );
+    assert!(
+        changed.contains("server.max_in_flight, strategy."),
+        "{changed}"
+    );
     assert_eq!(strategies(), json!(["no-vip"]));
 
-    store.config_file("max_in_flight = 0", &format!("{only_one}\ninclude = [\"x\"]"));
+    store.config_file(
+        "max_in_flight = 0",
+        &format!("{only_one}\ninclude = [\"x\"]"),
+    );
     rtad.signal("HUP");
     let message = "config not reloaded; the old one stays";
     let reason = rtad.log(message, 1)["reason"].as_str().unwrap().to_owned();
@@ -64,7 +73,13 @@ fn sighup_reloads_valid_config_and_rejects_invalid() {
 fn hang(store: &TestStore) {
     let current = store.path().join("old_users/CURRENT");
     std::fs::remove_file(&current).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(&current).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&current)
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 #[test]
@@ -93,7 +108,11 @@ fn signals_work_during_the_first_load() {
     let rtad = Rtad::spawn(&["serve", "--config", file.to_str().unwrap()], &[]);
     rtad.log("admin port listens; loading the first snapshots", 1);
     rtad.signal("HUP");
-    assert_eq!(rtad.connect_admin().get("/readyz").status, 503, "alive, and not ready");
+    assert_eq!(
+        rtad.connect_admin().get("/readyz").status,
+        503,
+        "alive, and not ready"
+    );
     rtad.signal("TERM");
     let Outcome { status, stderr, .. } = rtad.wait();
     assert_eq!(status, Some(0), "{stderr}");
@@ -117,7 +136,10 @@ fn sigterm_finishes_requests_and_closes_idle_connections() {
     assert_eq!(last.header("connection"), Some("close"));
     busy.closes();
     let late = rtad.connect().get(&target());
-    assert_eq!((late.status, late.header("connection")), (200, Some("close")));
+    assert_eq!(
+        (late.status, late.header("connection")),
+        (200, Some("close"))
+    );
     idle.closes();
     fresh.closes();
     // The request in flight finishes after idle connections are closed.
@@ -127,7 +149,10 @@ fn sigterm_finishes_requests_and_closes_idle_connections() {
     assert_eq!(last.header("connection"), Some("close"));
     held.closes();
     let drained = rtad.log("drained", 1);
-    assert_eq!((&drained["in_time"], &drained["open_connections"]), (&json!(true), &json!(0)));
+    assert_eq!(
+        (&drained["in_time"], &drained["open_connections"]),
+        (&json!(true), &json!(0))
+    );
     let Outcome { status, stderr, .. } = rtad.wait();
     assert_eq!(status, Some(0), "{stderr}");
 }
@@ -143,7 +168,10 @@ fn new_connections_are_answered_during_drain() {
     for _ in 0..5 {
         let mut client = rtad.connect();
         let answer = client.get(&target());
-        assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+        assert_eq!(
+            (answer.status, answer.header("connection")),
+            (200, Some("close"))
+        );
         client.closes();
         // Long enough for the drain to see no connections.
         std::thread::sleep(std::time::Duration::from_millis(30));

@@ -32,10 +32,24 @@ fn usage_errors_exit_with_two() {
     ] {
         assert!(!failure(arguments, &[], 2).is_empty(), "{arguments:?}");
     }
-    let stderr =
-        failure(&["serve", "--listen", "nowhere", "--workers", "x", "--store", "ftp://x"], &[], 2);
-    for line in ["error: --listen is \"nowhere\"", "error: --workers is \"x\"", "error: --store is"]
-    {
+    let stderr = failure(
+        &[
+            "serve",
+            "--listen",
+            "nowhere",
+            "--workers",
+            "x",
+            "--store",
+            "ftp://x",
+        ],
+        &[],
+        2,
+    );
+    for line in [
+        "error: --listen is \"nowhere\"",
+        "error: --workers is \"x\"",
+        "error: --store is",
+    ] {
         assert!(stderr.contains(line), "{line}: {stderr}");
     }
     assert!(failure(&["serve"], &[], 2).contains("store.url is missing"));
@@ -59,13 +73,23 @@ fn log_is_text_on_a_terminal() {
     let store = TestStore::with_everything();
     let file = store.config_file("", RULES);
     // `script` runs the shell on a terminal; a line on stdin ends rtad.
-    let shell =
-        format!("{RTAD} serve --config {} & pod=$!; read end; kill $pod; wait", file.display());
+    let shell = format!(
+        "{RTAD} serve --config {} & pod=$!; read end; kill $pod; wait",
+        file.display()
+    );
     let mut script = Command::new("script");
     script.args(["--quiet", "--return", "--command", &shell, "/dev/null"]);
-    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(script.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let line = lines.find(|line| line.contains("decision port listens")).unwrap();
+    let mut script = script
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(script.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let line = lines
+        .find(|line| line.contains("decision port listens"))
+        .unwrap();
     assert!(line.contains("INFO") && !line.contains("{\""), "{line}");
     script.stdin.take().unwrap().write_all(b"\n").unwrap();
     lines.for_each(drop);
@@ -82,11 +106,25 @@ fn port_in_use_exits_with_one_and_is_named() {
         ("--listen", "--admin-listen", "server.listen"),
         ("--admin-listen", "--listen", "server.admin_listen"),
     ] {
-        let stderr =
-            failure(&["serve", "--store", url, flag, &address, other, "127.0.0.1:0"], &[], 1);
+        let stderr = failure(
+            &[
+                "serve",
+                "--store",
+                url,
+                flag,
+                &address,
+                other,
+                "127.0.0.1:0",
+            ],
+            &[],
+            1,
+        );
         let expected =
             format!("error: could not listen on {key} = {address}: Address already in use");
-        assert!(stderr.lines().last().unwrap().starts_with(&expected), "{stderr}");
+        assert!(
+            stderr.lines().last().unwrap().starts_with(&expected),
+            "{stderr}"
+        );
     }
 }
 
@@ -99,9 +137,19 @@ fn readiness_waits_for_the_decision_port() {
     for _ in 0..5 {
         let [listen, admin] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
         let (listening, admin_listening) = (listen.to_string(), admin.to_string());
-        let arguments = ["serve", "--store", url, "--workers", "200", "--listen", &listening];
-        let rtad =
-            Rtad::spawn(&[&arguments[..], &["--admin-listen", &admin_listening]].concat(), &[]);
+        let arguments = [
+            "serve",
+            "--store",
+            url,
+            "--workers",
+            "200",
+            "--listen",
+            &listening,
+        ];
+        let rtad = Rtad::spawn(
+            &[&arguments[..], &["--admin-listen", &admin_listening]].concat(),
+            &[],
+        );
         wait_until("the admin port is open", || TcpStream::connect(admin).ok());
         let mut probe = Client::connect(admin);
         while probe.get("/readyz").status != 200 {}
@@ -115,12 +163,24 @@ fn empty_store_without_config_exits_with_one_and_a_hint() {
     let store = TestStore::empty();
     let url = store.path().to_str().unwrap();
     let stderr = failure(
-        &["serve", "--store", url, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"],
+        &[
+            "serve",
+            "--store",
+            url,
+            "--listen",
+            "127.0.0.1:0",
+            "--admin-listen",
+            "127.0.0.1:0",
+        ],
         &[],
         1,
     );
     assert!(
-        stderr.lines().last().unwrap().starts_with("error: the config names no [[audience]]"),
+        stderr
+            .lines()
+            .last()
+            .unwrap()
+            .starts_with("error: the config names no [[audience]]"),
         "{stderr}"
     );
     assert!(stderr.contains("rtad-loader build"), "{stderr}");
@@ -130,10 +190,15 @@ fn empty_store_without_config_exits_with_one_and_a_hint() {
 fn without_config_all_audiences_are_served() {
     let store = TestStore::with_everything();
     let url = store.path().to_str().unwrap();
-    let ports =
-        [("RTAD_LISTEN", "127.0.0.1:0"), ("RTAD_ADMIN_LISTEN", "127.0.0.1:0"), ("RTAD_STORE", url)];
+    let ports = [
+        ("RTAD_LISTEN", "127.0.0.1:0"),
+        ("RTAD_ADMIN_LISTEN", "127.0.0.1:0"),
+        ("RTAD_STORE", url),
+    ];
     let rtad = Rtad::spawn(&["serve"], &ports);
-    let answer = rtad.connect().get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1));
+    let answer = rtad
+        .connect()
+        .get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1));
     assert_eq!(answer.text(), r#"{"member":true}"#);
     let decisions = rtad.connect().post("/v1/decide", "{}").ok();
     assert_eq!(decisions["decisions"][0]["strategy"], "new-users");
@@ -156,7 +221,11 @@ fn metrics_port_has_no_routes_of_operators() {
     let rtad = Rtad::serve(&file, &[]);
     let address = rtad.log("metrics port listens", 1)["metrics_address"].clone();
     let mut port = Client::connect(address.as_str().unwrap().parse().unwrap());
-    assert!(port.get("/metrics").text().contains("rtad_snapshot_generation{audience=\"vip\"} 1"));
+    assert!(
+        port.get("/metrics")
+            .text()
+            .contains("rtad_snapshot_generation{audience=\"vip\"} 1")
+    );
     for path in ["/livez", "/readyz"] {
         assert_eq!(port.get(path).status, 200, "{path}");
     }
@@ -175,7 +244,13 @@ fn few_open_files_mean_fewer_connections_and_working_probes() {
     let store = TestStore::with_everything();
     let file = store.config_file("", RULES);
     let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -n 64; exec \"$0\" serve --config \"$1\"", RTAD]).arg(&file);
+    shell
+        .args([
+            "-c",
+            "ulimit -n 64; exec \"$0\" serve --config \"$1\"",
+            RTAD,
+        ])
+        .arg(&file);
     let rtad = Rtad::start(&mut shell);
     rtad.log("decision port listens", 1);
     let warning = "too few open files allowed: accepting fewer connections; raise `ulimit -n`";
@@ -194,7 +269,11 @@ fn few_open_files_mean_fewer_connections_and_working_probes() {
     }
     assert_eq!((answered, refused), (32, 68));
     assert_eq!(rtad.connect_admin().get("/livez").status, 200);
-    assert!(!rtad.stderr().contains("could not accept"), "{}", rtad.stderr());
+    assert!(
+        !rtad.stderr().contains("could not accept"),
+        "{}",
+        rtad.stderr()
+    );
 }
 
 /// Stalled heads and bodies cost no more than `max_buffered`, and others are answered.

@@ -56,18 +56,30 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
     let mut admin = rtad.connect_admin();
     let metrics = |name: &str| metric(&rtad.connect_admin().get("/metrics").text(), name);
     assert_eq!(metrics("rtad_config_last_reload_successful"), 1.0);
-    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip"]));
+    assert_eq!(
+        admin.get("/v1/status").ok()["strategies"],
+        json!(["no-vip"])
+    );
 
     map.change("..2", "rtad.toml", &config(&two));
     rtad.log("config reloaded", 1);
-    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip", "vip-only"]));
+    assert_eq!(
+        admin.get("/v1/status").ok()["strategies"],
+        json!(["no-vip", "vip-only"])
+    );
 
     // `T1` names a strategy that no longer exists.
     map.change("..3", "rtad.toml", &config(RULES));
     let event = rtad.log("config not reloaded; the old one stays", 1);
-    assert!(event["reason"].as_str().unwrap().contains("no-vip"), "{event}");
+    assert!(
+        event["reason"].as_str().unwrap().contains("no-vip"),
+        "{event}"
+    );
     assert_eq!(metrics("rtad_config_last_reload_successful"), 0.0);
-    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip", "vip-only"]));
+    assert_eq!(
+        admin.get("/v1/status").ok()["strategies"],
+        json!(["no-vip", "vip-only"])
+    );
 
     // The served content counts as a change after that.
     map.change("..4", "rtad.toml", &config(&two));
@@ -77,7 +89,12 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
     let rejected =
         || metrics("rtad_platform_failures_total{platform=\"tencent\",cause=\"unauthorized\"}");
     let ask = |token: &str| {
-        rtad.connect().request("POST", "/rta/tencent", &format!("X-Rta-Token: {token}\r\n"), "")
+        rtad.connect().request(
+            "POST",
+            "/rta/tencent",
+            &format!("X-Rta-Token: {token}\r\n"),
+            "",
+        )
     };
     ask("first");
     assert_eq!(rejected(), 0.0);
@@ -90,8 +107,13 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
     assert_eq!(rejected(), 1.0);
     let failed = rtad.log("requests not answered by their ids", 2);
     assert_eq!(failed["platform"], "tencent", "{failed}");
-    assert_eq!((&failed["cause"], &failed["requests"]), (&json!("unauthorized"), &json!(1)));
-    rtad.connect().get("/v1/check/a/b").problem(404, "not_found");
+    assert_eq!(
+        (&failed["cause"], &failed["requests"]),
+        (&json!("unauthorized"), &json!(1))
+    );
+    rtad.connect()
+        .get("/v1/check/a/b")
+        .problem(404, "not_found");
     let refused = rtad.log("requests refused", 1);
     assert_eq!(
         (&refused["route"], &refused["code"], &refused["requests"]),
@@ -137,7 +159,9 @@ fn deltas_leave_no_line_in_the_log() {
     wait_until("both deltas are served", || {
         let status = rtad.connect_admin().get("/v1/status").ok();
         let audiences = status["audiences"].as_array().unwrap().iter();
-        audiences.clone().any(|it| it["name"] == "vip" && it["snapshot"]["deltas"]["sequence"] == 3)
+        audiences
+            .clone()
+            .any(|it| it["name"] == "vip" && it["snapshot"]["deltas"]["sequence"] == 3)
     });
     rtad.signal("TERM");
     let log = rtad.wait().stderr;
@@ -158,7 +182,10 @@ fn config_is_applied_when_its_audience_becomes_available() {
     );
     map.change("..2", "rtad.toml", &config(&more));
     let event = rtad.log("config not reloaded; the old one stays", 1);
-    assert!(event["reason"].as_str().unwrap().contains("late"), "{event}");
+    assert!(
+        event["reason"].as_str().unwrap().contains("late"),
+        "{event}"
+    );
     store.publish("late", &[key("oaid", NON_MEMBER)]);
     rtad.log("config reloaded", 1);
     let status = rtad.connect_admin().get("/v1/status").ok();

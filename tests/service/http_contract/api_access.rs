@@ -24,14 +24,21 @@ fn check() -> String {
 
 /// rtad's own routes answer 404, without names, before any body is read.
 fn assert_closed(mut client: Client) {
-    for (method, path) in
-        [("GET", check()), ("POST", "/v1/check/old_users".into()), ("POST", "/v1/decide".into())]
-    {
-        let detail = client.request(method, &path, "", "").problem(404, "not_found");
+    for (method, path) in [
+        ("GET", check()),
+        ("POST", "/v1/check/old_users".into()),
+        ("POST", "/v1/decide".into()),
+    ] {
+        let detail = client
+            .request(method, &path, "", "")
+            .problem(404, "not_found");
         assert_eq!(detail, "accepted: the paths of platforms");
     }
     client.send("POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
-    client.next().expect("an answer without a body").problem(404, "not_found");
+    client
+        .next()
+        .expect("an answer without a body")
+        .problem(404, "not_found");
 }
 
 #[test]
@@ -58,24 +65,51 @@ fn api_port_answers_the_api_alone() {
     let mut client = server.connect_api();
     client.get(&check()).ok();
     client.post("/v1/decide", "{}").ok();
-    client.request("POST", "/rta/ocean", "", "").problem(404, "not_found");
-    assert_eq!(server.connect().request("POST", "/rta/ocean", "", "").status, 200);
+    client
+        .request("POST", "/rta/ocean", "", "")
+        .problem(404, "not_found");
+    assert_eq!(
+        server
+            .connect()
+            .request("POST", "/rta/ocean", "", "")
+            .status,
+        200
+    );
 }
 
 #[test]
 fn tokens_open_the_api_on_either_port() {
     for listen in ["", "listen = \"127.0.0.1:0\", "] {
         let server = server(&format!("api = {{ {listen}token_files = [TOKENS] }}"));
-        let connect = || if listen.is_empty() { server.connect() } else { server.connect_api() };
+        let connect = || {
+            if listen.is_empty() {
+                server.connect()
+            } else {
+                server.connect_api()
+            }
+        };
         let mut client = connect();
-        assert_eq!(client.request("GET", &check(), TOKEN, "").ok()["member"], true);
+        assert_eq!(
+            client.request("GET", &check(), TOKEN, "").ok()["member"],
+            true
+        );
         client.request("POST", "/v1/decide", TOKEN, "{}").ok();
-        for refused in ["", "Authorization: Bearer 0123456789abcdeg\r\n", "Authorization: x\r\n"] {
+        for refused in [
+            "",
+            "Authorization: Bearer 0123456789abcdeg\r\n",
+            "Authorization: x\r\n",
+        ] {
             let answer = connect().request("GET", &check(), refused, "");
             answer.problem(401, "unauthorized");
             assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
         }
-        assert_eq!(server.connect().request("POST", "/rta/ocean", "", "").status, 200);
+        assert_eq!(
+            server
+                .connect()
+                .request("POST", "/rta/ocean", "", "")
+                .status,
+            200
+        );
     }
 }
 
@@ -83,12 +117,18 @@ fn tokens_open_the_api_on_either_port() {
 fn changed_token_is_accepted_after_a_reload() {
     let server = server("api = { token_files = [TOKENS] }");
     let new = "Authorization: Bearer another-token-456\r\n";
-    server.connect().request("GET", &check(), new, "").problem(401, "unauthorized");
+    server
+        .connect()
+        .request("GET", &check(), new, "")
+        .problem(401, "unauthorized");
     let tokens = server.store.path().join("tokens");
     std::fs::write(&tokens, "another-token-456\n").unwrap();
     server.write_config(&format!("api = {{ token_files = [{tokens:?}] }}"), &rules());
     let reloaded = server.connect_admin().post("/v1/reload", "").ok();
     assert_eq!(reloaded["needs_restart"], serde_json::json!([]));
     server.connect().request("GET", &check(), new, "").ok();
-    server.connect().request("GET", &check(), TOKEN, "").problem(401, "unauthorized");
+    server
+        .connect()
+        .request("GET", &check(), TOKEN, "")
+        .problem(401, "unauthorized");
 }

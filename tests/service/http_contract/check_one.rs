@@ -22,13 +22,23 @@ fn every_kind_matches_raw_and_hashed_in_either_case() {
         assert_eq!(raw.text(), MEMBER, "{kind}");
         let md5 = hex(&key(kind, id));
         for md5 in [md5.to_uppercase(), md5] {
-            assert_eq!(client.get(&format!("/v1/check/old_users/{md5}")).text(), MEMBER, "{kind}");
             assert_eq!(
-                client.get(&format!("/v1/check/old_users/{md5}?kind=md5")).text(),
+                client.get(&format!("/v1/check/old_users/{md5}")).text(),
                 MEMBER,
                 "{kind}"
             );
-            assert_eq!(client.get(&format!("/v1/check/vip/{md5}")).text(), STRANGE, "{kind}");
+            assert_eq!(
+                client
+                    .get(&format!("/v1/check/old_users/{md5}?kind=md5"))
+                    .text(),
+                MEMBER,
+                "{kind}"
+            );
+            assert_eq!(
+                client.get(&format!("/v1/check/vip/{md5}")).text(),
+                STRANGE,
+                "{kind}"
+            );
         }
     }
 }
@@ -39,7 +49,9 @@ fn path_and_query_may_be_percent_encoded() {
     let mut client = server.connect();
     for target in [
         "/v1/check/old_users/3C:5A:B4:01:e2:f3?kind=mac",
-        "/v1/check/old_users/3C%3A5A%3ab4%3A01%3Ae2%3Af3?kind=mac".replace("b4", "B4").as_str(),
+        "/v1/check/old_users/3C%3A5A%3ab4%3A01%3Ae2%3Af3?kind=mac"
+            .replace("b4", "B4")
+            .as_str(),
         "/v1/check/old%5Fusers/%33C:5A:B4:01:e2:f3?kind=mac",
         "/v1/check/old_users/%203C:5A:B4:01:e2:f3%20?kind=mac",
         "/v1/check/old_users/8a3b5c7d9e0f1122?kind=android%5Fid",
@@ -48,7 +60,9 @@ fn path_and_query_may_be_percent_encoded() {
         assert_eq!(client.get(target).text(), MEMBER, "{target}");
     }
     // `+` is no space: that is an encoding of forms.
-    client.get("/v1/check/old_users/+3C:5A:B4:01:e2:f3?kind=mac").problem(400, "bad_id");
+    client
+        .get("/v1/check/old_users/+3C:5A:B4:01:e2:f3?kind=mac")
+        .problem(400, "bad_id");
 }
 
 #[test]
@@ -64,13 +78,17 @@ fn unknown_query_parameters_are_ignored_and_last_kind_wins() {
         "kinds=mac&kind=imei",
     ] {
         assert_eq!(
-            client.get(&format!("/v1/check/old_users/{imei}?{query}")).text(),
+            client
+                .get(&format!("/v1/check/old_users/{imei}?{query}"))
+                .text(),
             MEMBER,
             "{query}"
         );
     }
     for query in ["", "kinds=imei", "Kind=imei"] {
-        client.get(&format!("/v1/check/old_users/{imei}?{query}")).problem(400, "bad_id");
+        client
+            .get(&format!("/v1/check/old_users/{imei}?{query}"))
+            .problem(400, "bad_id");
     }
 }
 
@@ -81,10 +99,22 @@ fn head_equals_get_without_body() {
     let target = format!("/v1/check/old_users/{}", OLD_USERS[0].1);
     let head = client.request("HEAD", &target, "", "");
     let get = client.get(&target);
-    assert_eq!((head.status, head.header("content-length")), (200, get.header("content-length")));
+    assert_eq!(
+        (head.status, head.header("content-length")),
+        (200, get.header("content-length"))
+    );
     assert_eq!(head.header("content-type"), get.header("content-type"));
-    assert_eq!(client.request("HEAD", "/v1/check/old_users/x", "", "").status, 400);
-    assert_eq!(client.get(&target).text(), MEMBER, "the connection is still in step");
+    assert_eq!(
+        client
+            .request("HEAD", "/v1/check/old_users/x", "", "")
+            .status,
+        400
+    );
+    assert_eq!(
+        client.get(&target).text(),
+        MEMBER,
+        "the connection is still in step"
+    );
 }
 
 #[test]
@@ -92,29 +122,68 @@ fn unusable_ids_are_classified_and_not_quoted() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
     for (id, kind, expected) in [
-        ("5f93f983524def3dca464469d2cf9f3", "md5", "kind md5 accepts 32 hex digits"),
-        ("5f93f983524def3dca464469d2cf9f3g", "md5", "kind md5 accepts 32 hex digits"),
-        ("0x93f983524def3dca464469d2cf9f3e", "md5", "kind md5 accepts 32 hex digits"),
+        (
+            "5f93f983524def3dca464469d2cf9f3",
+            "md5",
+            "kind md5 accepts 32 hex digits",
+        ),
+        (
+            "5f93f983524def3dca464469d2cf9f3g",
+            "md5",
+            "kind md5 accepts 32 hex digits",
+        ),
+        (
+            "0x93f983524def3dca464469d2cf9f3e",
+            "md5",
+            "kind md5 accepts 32 hex digits",
+        ),
         ("%FF%FE", "md5", "kind md5 accepts 32 hex digits"),
-        ("1E2DFA89496A47FD9941DF1FC4E6484A", "idfa", "kind idfa accepts a UUID with dashes"),
+        (
+            "1E2DFA89496A47FD9941DF1FC4E6484A",
+            "idfa",
+            "kind idfa accepts a UUID with dashes",
+        ),
         ("86804903", "imei", "kind imei accepts 14 to 17 hex digits"),
         (
             "has%20space",
             "oaid",
             "kind oaid accepts up to 128 visible ASCII characters, none of `\"[]{},%`",
         ),
-        ("%E4%B8%AD", "openid", "kind openid accepts up to 128 visible ASCII characters"),
-        ("d41d8cd98f00b204e9800998ecf8427e", "md5", "this md5 stands for \"no id\""),
-        ("00000000-0000-0000-0000-000000000000", "idfa", "this idfa stands for \"no id\""),
+        (
+            "%E4%B8%AD",
+            "openid",
+            "kind openid accepts up to 128 visible ASCII characters",
+        ),
+        (
+            "d41d8cd98f00b204e9800998ecf8427e",
+            "md5",
+            "this md5 stands for \"no id\"",
+        ),
+        (
+            "00000000-0000-0000-0000-000000000000",
+            "idfa",
+            "this idfa stands for \"no id\"",
+        ),
         ("02:00:00:00:00:00", "mac", "this mac stands for \"no id\""),
         ("__OAID__", "oaid", "this oaid stands for \"no id\""),
         ("null", "imei", "this imei stands for \"no id\""),
     ] {
         let answer = client.get(&format!("/v1/check/old_users/{id}?kind={kind}"));
         assert_eq!(answer.problem(400, "bad_id"), expected);
-        assert!(id == "null" || !answer.text().contains(id), "{}", answer.text());
+        assert!(
+            id == "null" || !answer.text().contains(id),
+            "{}",
+            answer.text()
+        );
     }
     let long = "x".repeat(129);
-    client.get(&format!("/v1/check/old_users/{long}?kind=openid")).problem(400, "bad_id");
-    assert_eq!(client.get(&format!("/v1/check/old_users/{NON_MEMBER}?kind=oaid")).text(), STRANGE);
+    client
+        .get(&format!("/v1/check/old_users/{long}?kind=openid"))
+        .problem(400, "bad_id");
+    assert_eq!(
+        client
+            .get(&format!("/v1/check/old_users/{NON_MEMBER}?kind=oaid"))
+            .text(),
+        STRANGE
+    );
 }

@@ -45,7 +45,10 @@ fn slot(oaid: &str) -> u32 {
 /// An OAID in the bucket `high`, or in `low`.
 fn oaid(is_high: bool) -> String {
     let oaids = (0..).map(|number| format!("oaid-{number}"));
-    oaids.into_iter().find(|oaid| (slot(oaid) >= 5000) == is_high).unwrap()
+    oaids
+        .into_iter()
+        .find(|oaid| (slot(oaid) >= 5000) == is_high)
+        .unwrap()
 }
 
 fn decide(client: &mut Client, device: &Value) -> Value {
@@ -68,27 +71,48 @@ fn buckets_decide_and_are_answered_and_counted() {
         json!({ "strategy": "high-bids", "bid": bid, "reason": "bucket", "buckets": buckets })
     };
     let [low, high] = [oaid(false), oaid(true)];
-    assert_eq!(decide(&mut client, &json!({ "oaid": low })), expected(false, "low"));
-    assert_eq!(decide(&mut client, &json!({ "oaid": high })), expected(true, "high"));
+    assert_eq!(
+        decide(&mut client, &json!({ "oaid": low })),
+        expected(false, "low")
+    );
+    assert_eq!(
+        decide(&mut client, &json!({ "oaid": high })),
+        expected(true, "high")
+    );
     // The hashed form of an id is the same unit, and the kinds have an order.
     let hashed = hex(&key("oaid", &high));
     let device = json!({ "oaid_md5": &hashed, "imei": "868049039501257" });
     assert_eq!(decide(&mut client, &device), expected(true, "high"));
     let mac = json!({ "mac": "1c:b7:2c:aa:bb:cc" });
     assert_eq!(decide(&mut client, &mac), expected(false, "none"));
-    assert_eq!(decide(&mut client, &json!({}))["buckets"], json!({ "price-test": "none" }));
+    assert_eq!(
+        decide(&mut client, &json!({}))["buckets"],
+        json!({ "price-test": "none" })
+    );
 
-    let device = Device { oaid_md5sum: Some(hashed.into()), ..Device::default() };
-    let request = RtaRequest { device: Some(device), ..RtaRequest::default() };
+    let device = Device {
+        oaid_md5sum: Some(hashed.into()),
+        ..Device::default()
+    };
+    let request = RtaRequest {
+        device: Some(device),
+        ..RtaRequest::default()
+    };
     let answer = client.post("/rta/tencent", request.encode_to_vec());
     // out_target_id "T1"; target_infos with it, dsp_tag 7 and dsp_tag_str "high".
     let tagged = b"\x52\x02T1\x62\x0c\x0a\x02T1\x48\x07\x52\x04high";
-    assert!(answer.body.ends_with(tagged), "{}", const_hex::encode(&answer.body));
+    assert!(
+        answer.body.ends_with(tagged),
+        "{}",
+        const_hex::encode(&answer.body)
+    );
 
     let metrics = server.connect_admin().get("/metrics").text();
-    for (bucket, decision, count) in
-        [("low", "no_bid", 1.0), ("high", "bid", 3.0), ("none", "no_bid", 2.0)]
-    {
+    for (bucket, decision, count) in [
+        ("low", "no_bid", 1.0),
+        ("high", "bid", 3.0),
+        ("none", "no_bid", 2.0),
+    ] {
         let series = format!(
             "rtad_bucket_decisions_total{{strategy=\"high-bids\",experiment=\"price-test\",\
              bucket=\"{bucket}\",decision=\"{decision}\"}}"
@@ -103,7 +127,10 @@ fn buckets_decide_and_are_answered_and_counted() {
         );
         assert_eq!(metric(&metrics, &series), devices, "{series}");
     }
-    assert_eq!(metric(&metrics, "rtad_reach_devices{strategy=\"high-bids\"}"), 2.0);
+    assert_eq!(
+        metric(&metrics, "rtad_reach_devices{strategy=\"high-bids\"}"),
+        2.0
+    );
 }
 
 #[test]
@@ -122,6 +149,9 @@ fn reload_refuses_moved_slots_without_a_new_salt() {
     let detail = reload(&format!("salt = \"2\"\n{HALVES}")).problem(422, "bad_config");
     assert!(detail.contains("another salt moves devices"), "{detail}");
     let detail = reload(&format!("traffic = \"0..500\"\n{HALVES}")).problem(422, "bad_config");
-    assert!(detail.contains("slot 500 of the layer no longer takes part"), "{detail}");
+    assert!(
+        detail.contains("slot 500 of the layer no longer takes part"),
+        "{detail}"
+    );
     reload(&format!("reshuffle = true\nsalt = \"2\"\n{moved}")).ok();
 }

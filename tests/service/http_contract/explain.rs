@@ -20,10 +20,18 @@ fn explanation_has_the_served_answer_and_is_not_counted() {
     let body = const_hex::decode(OCEAN_REQUEST).unwrap();
     let given = server.connect().request("POST", "/rta/ocean", "", &body);
     let counted = || {
-        let names = ["rtad_ids_total", "rtad_decisions_total", "rtad_platform_failures_total"];
+        let names = [
+            "rtad_ids_total",
+            "rtad_decisions_total",
+            "rtad_platform_failures_total",
+        ];
         let metrics = server.metrics();
         let is_counter = |line: &&str| names.iter().any(|name| line.starts_with(name));
-        metrics.lines().filter(is_counter).map(str::to_owned).collect::<BTreeSet<_>>()
+        metrics
+            .lines()
+            .filter(is_counter)
+            .map(str::to_owned)
+            .collect::<BTreeSet<_>>()
     };
     let before = counted();
     let mut admin = server.connect_admin();
@@ -31,9 +39,14 @@ fn explanation_has_the_served_answer_and_is_not_counted() {
         let explained = admin.post("/v1/explain/ocean", body).ok();
         assert_eq!(explained["body"]["read_as"], read_as);
         assert_eq!(explained["answer"]["hex"], const_hex::encode(&given.body));
-        assert_eq!(explained["answer"]["content_type"].as_str(), given.header("content-type"));
+        assert_eq!(
+            explained["answer"]["content_type"].as_str(),
+            given.header("content-type")
+        );
     }
-    admin.post("/v1/explain", json!({ "id": OLD_USERS[0].1 }).to_string()).ok();
+    admin
+        .post("/v1/explain", json!({ "id": OLD_USERS[0].1 }).to_string())
+        .ok();
     assert!(counted() == before, "an explanation is counted");
 }
 
@@ -45,14 +58,30 @@ fn id_is_explained_as_each_possible_kind() {
         |body: Value| admin.post("/v1/explain", body.to_string()).ok()["readings"].clone();
     // A UUID in a case that is canonical for neither UUID kind, and as is for three others.
     let uuid = readings(json!({ "id": "38400A60-8cf0-11bd-b23e-10b96e40000d", "kind": null }));
-    let kinds: Vec<_> = uuid.as_array().unwrap().iter().map(|one| one["kinds"].clone()).collect();
-    assert_eq!(kinds, [json!(["idfa"]), json!(["oaid", "caid", "openid"]), json!(["gaid"])]);
+    let kinds: Vec<_> = uuid
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["kinds"].clone())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            json!(["idfa"]),
+            json!(["oaid", "caid", "openid"]),
+            json!(["gaid"])
+        ]
+    );
     assert_eq!(uuid[2]["canonical"], "38400a60-8cf0-11bd-b23e-10b96e40000d");
     assert_eq!(uuid[2]["audiences"][0]["answer"], "member");
     assert_eq!(uuid[2]["strategies"][0]["reason"], "member");
     for (id, kind, result) in [("null", "imei", "blank"), ("xyz", "imei", "malformed")] {
         let reading = readings(json!({ "id": id, "kind": kind }))[0].clone();
-        assert_eq!((&reading["result"], reading.get("md5")), (&json!(result), None), "{id}");
+        assert_eq!(
+            (&reading["result"], reading.get("md5")),
+            (&json!(result), None),
+            "{id}"
+        );
         assert_eq!(reading["strategies"][0]["reason"], "no_device", "{id}");
     }
 }
@@ -61,12 +90,21 @@ fn id_is_explained_as_each_possible_kind() {
 fn invalid_explain_requests_are_problems_without_the_id() {
     let server = server();
     let mut admin = server.connect_admin();
-    let detail = admin.post("/v1/explain/kuaishou", "").problem(404, "unknown_platform");
+    let detail = admin
+        .post("/v1/explain/kuaishou", "")
+        .problem(404, "unknown_platform");
     assert_eq!(detail, "accepted: tencent, ocean");
-    admin.get("/v1/explain/tencent").problem(405, "method_not_allowed");
+    admin
+        .get("/v1/explain/tencent")
+        .problem(405, "method_not_allowed");
     let id = OLD_USERS[2].1;
-    for body in ["", "null", &format!("[\"{id}\"]"), &format!("{{\"id\":\"{id}\",\"{id}\":1}}"), id]
-    {
+    for body in [
+        "",
+        "null",
+        &format!("[\"{id}\"]"),
+        &format!("{{\"id\":\"{id}\",\"{id}\":1}}"),
+        id,
+    ] {
         let detail = admin.post("/v1/explain", body).problem(400, "bad_body");
         assert!(!detail.contains(id), "{detail}");
     }
@@ -77,6 +115,8 @@ fn invalid_explain_requests_are_problems_without_the_id() {
         detail,
         "accepted: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid, sha1"
     );
-    let large = admin.post("/v1/explain/tencent", vec![b'0'; 4096]).problem(413, "too_large");
+    let large = admin
+        .post("/v1/explain/tencent", vec![b'0'; 4096])
+        .problem(413, "too_large");
     assert_eq!(large, "the body is over 3072 bytes");
 }

@@ -34,7 +34,9 @@ fn slow_connections_are_closed() {
     for dawdler in [idle, idle_admin, mute, half_a_head] {
         dawdler.closes();
     }
-    wait_until("rtad_connections is 0", || metric(&server.metrics(), "rtad_connections") == 0.0);
+    wait_until("rtad_connections is 0", || {
+        metric(&server.metrics(), "rtad_connections") == 0.0
+    });
 }
 
 /// Kubernetes restarts a pod whose probes fail for a minute.
@@ -71,7 +73,10 @@ fn connection_over_the_limit_is_rejected() {
     let mut rejected = server.connect();
     // The server may close before it reads the request; the kernel may then drop the answer.
     if let Some(answer) = rejected.next() {
-        assert_eq!((answer.status, answer.header("connection")), (503, Some("close")));
+        assert_eq!(
+            (answer.status, answer.header("connection")),
+            (503, Some("close"))
+        );
         rejected.closes();
     }
     let [mut first, second] = clients;
@@ -80,7 +85,9 @@ fn connection_over_the_limit_is_rejected() {
     assert_eq!(metric(&metrics, "rtad_shed_total"), 1.0);
     assert_eq!(metric(&metrics, "rtad_connections"), 2.0);
     drop(second);
-    wait_until("rtad_connections is 1", || metric(&server.metrics(), "rtad_connections") == 1.0);
+    wait_until("rtad_connections is 1", || {
+        metric(&server.metrics(), "rtad_connections") == 1.0
+    });
     server.connect().get(&target()).ok();
     first.get(&target()).ok();
 }
@@ -89,7 +96,9 @@ fn connection_over_the_limit_is_rejected() {
 fn hold(server: &FixtureServer) -> Client {
     let mut held = server.connect();
     held.send(HELD_HEAD);
-    wait_until("rtad_in_flight is 1", || metric(&server.metrics(), "rtad_in_flight") == 1.0);
+    wait_until("rtad_in_flight is 1", || {
+        metric(&server.metrics(), "rtad_in_flight") == 1.0
+    });
     held
 }
 
@@ -114,7 +123,10 @@ fn incomplete_requests_over_the_limit_are_shed_and_complete_ones_answered() {
     assert_eq!(answer["decisions"][0]["reason"], "no_device");
     let metrics = server.metrics();
     assert_eq!(
-        (metric(&metrics, "rtad_shed_total"), metric(&metrics, "rtad_in_flight")),
+        (
+            metric(&metrics, "rtad_shed_total"),
+            metric(&metrics, "rtad_in_flight")
+        ),
         (1.0, 0.0)
     );
 }
@@ -125,7 +137,9 @@ fn unfinished_requests_of_one_address_leave_permits_for_others() {
     let server = FixtureServer::with_everything("max_in_flight = 4");
     let mut held: Vec<_> = (0..2).map(|_| server.connect()).collect();
     held.iter_mut().for_each(|client| client.send(HELD_HEAD));
-    wait_until("rtad_in_flight is 2", || metric(&server.metrics(), "rtad_in_flight") == 2.0);
+    wait_until("rtad_in_flight is 2", || {
+        metric(&server.metrics(), "rtad_in_flight") == 2.0
+    });
     let mut third = server.connect();
     third.send(HELD_HEAD);
     third.next().unwrap().problem(503, "overloaded");
@@ -145,11 +159,15 @@ fn buffered_bytes_are_bounded_for_all_connections_together() {
     let buffered = wait_until("the heads are refused or buffered", || {
         refused.extend(heads.extract_if(.., |head| {
             let answer = head.try_next(Duration::from_millis(1));
-            answer.inspect(|answer| assert_eq!(answer.status, 503)).is_some()
+            answer
+                .inspect(|answer| assert_eq!(answer.status, 503))
+                .is_some()
         }));
         let metrics = server.metrics();
-        let (shed, buffered) =
-            (metric(&metrics, "rtad_shed_total"), metric(&metrics, "rtad_buffered_bytes"));
+        let (shed, buffered) = (
+            metric(&metrics, "rtad_shed_total"),
+            metric(&metrics, "rtad_buffered_bytes"),
+        );
         let are_all = refused.len() >= 15 && shed == refused.len() as f64;
         (are_all && buffered >= 180_000.0).then_some(buffered)
     });
@@ -160,7 +178,10 @@ fn buffered_bytes_are_bounded_for_all_connections_together() {
     let mut batch = server.connect();
     batch.send("POST /v1/check/old_users HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n");
     batch.send("x".repeat(100_000));
-    batch.next().expect("an answer to a body that found no memory").problem(503, "overloaded");
+    batch
+        .next()
+        .expect("an answer to a body that found no memory")
+        .problem(503, "overloaded");
     drop(heads);
     let body = format!(r#"{{"ids":["{}"]}}"#, "x".repeat(100_000));
     wait_until("memory is returned", || {
@@ -202,11 +223,15 @@ fn oversized_expectation_is_refused_without_100_continue() {
 #[test]
 fn early_answer_is_not_lost_to_a_reset() {
     let server = FixtureServer::with_everything("");
-    for (path, status) in
-        [("/v1/check/nobody", 404), ("/v1/nothing", 404), ("/v1/check/missing", 503)]
-    {
+    for (path, status) in [
+        ("/v1/check/nobody", 404),
+        ("/v1/nothing", 404),
+        ("/v1/check/missing", 503),
+    ] {
         let mut client = server.connect();
-        client.send(format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n"));
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n"
+        ));
         let part = "x".repeat(100_000);
         for _ in 0..9 {
             // Sending fails after a reset, and many clients then do not look for an answer.
@@ -233,8 +258,9 @@ fn pipelined_requests_wait_while_answers_are_not_read() {
 #[test]
 fn delayed_batches_are_shed_and_platform_requests_are_not() {
     let server = FixtureServer::with_everything("max_wait = \"1ms\"");
-    let ids =
-        [OLD_USERS[0].1, "0123456789abcdef0123456789abcdee"].map(|id| format!("{id:?}")).join(",");
+    let ids = [OLD_USERS[0].1, "0123456789abcdef0123456789abcdee"]
+        .map(|id| format!("{id:?}"))
+        .join(",");
     let body = format!(r#"{{"ids":[{ids},{}]}}"#, vec!["\"x\""; 1500].join(","));
     let request = format!(
         "POST /v1/check/old_users HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
@@ -264,7 +290,10 @@ fn delayed_batches_are_shed_and_platform_requests_are_not() {
         }
         answered > 0 && shed > 0
     });
-    assert_eq!(metric(&server.metrics(), "rtad_shed_total"), f64::from(shed));
+    assert_eq!(
+        metric(&server.metrics(), "rtad_shed_total"),
+        f64::from(shed)
+    );
     // The connection stays open, and a single batch is answered.
     wait_until("a lone batch is answered", || {
         clients[63].send(&request);
@@ -276,6 +305,8 @@ fn delayed_batches_are_shed_and_platform_requests_are_not() {
 fn disconnect_releases_the_request_permit() {
     let server = FixtureServer::with_everything("max_in_flight = 1");
     drop(hold(&server));
-    wait_until("rtad_in_flight is 0", || metric(&server.metrics(), "rtad_in_flight") == 0.0);
+    wait_until("rtad_in_flight is 0", || {
+        metric(&server.metrics(), "rtad_in_flight") == 0.0
+    });
     server.connect().get(&target()).ok();
 }

@@ -54,10 +54,19 @@ fn send_all_requests(server: &FixtureServer) -> usize {
         format!("/{id}"),
     ];
     let bodies = [
-        ("/v1/check/old_users", format!(r#"{{"ids":["{id}","","x"]}}"#)),
+        (
+            "/v1/check/old_users",
+            format!(r#"{{"ids":["{id}","","x"]}}"#),
+        ),
         ("/v1/check/old_users", format!(r#"{{"{id}":1}}"#)),
-        ("/v1/check/old_users", format!(r#"{{"ids":[{}1]}}"#, "1,".repeat(1 << 20))),
-        ("/v1/decide", format!(r#"{{"device":{{"imei_md5":"{id}","mac":"02:00:00:00:00:00"}}}}"#)),
+        (
+            "/v1/check/old_users",
+            format!(r#"{{"ids":[{}1]}}"#, "1,".repeat(1 << 20)),
+        ),
+        (
+            "/v1/decide",
+            format!(r#"{{"device":{{"imei_md5":"{id}","mac":"02:00:00:00:00:00"}}}}"#),
+        ),
         (
             "/v1/decide",
             format!(
@@ -115,15 +124,25 @@ fn metrics_have_documented_names_and_closed_label_sets() {
         ("rtad_config_last_reload_successful", "gauge"),
         ("rtad_build_info", "gauge"),
     ] {
-        assert!(metrics.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
+        assert!(
+            metrics.contains(&format!("# TYPE {name} {kind}\n")),
+            "{name}"
+        );
         assert!(metrics.contains(&format!("# HELP {name} ")), "{name}");
     }
-    for line in metrics.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in metrics
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         let (series, value) = line.rsplit_once(' ').unwrap();
         value.parse::<f64>().unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         assert!(name.starts_with("rtad_"), "{name}");
-        for label in labels.trim_end_matches('}').split(',').filter(|label| !label.is_empty()) {
+        for label in labels
+            .trim_end_matches('}')
+            .split(',')
+            .filter(|label| !label.is_empty())
+        {
             let (label, value) = label.split_once('=').unwrap();
             let value = value.trim_matches('"');
             match accepted(label) {
@@ -134,7 +153,10 @@ fn metrics_have_documented_names_and_closed_label_sets() {
     }
     let all = metrics.to_lowercase();
     for (kind, id) in OLD_USERS {
-        assert!(!all.contains(&id.to_lowercase()) && !all.contains(&hex(&key(kind, id))), "{kind}");
+        assert!(
+            !all.contains(&id.to_lowercase()) && !all.contains(&hex(&key(kind, id))),
+            "{kind}"
+        );
     }
 }
 
@@ -156,15 +178,20 @@ fn counters_match_the_requests() {
         ("decide", 200, 3.0),
         ("decide", 404, 1.0),
     ] {
-        let found =
-            metric(&metrics, &format!(r#"rtad_requests_total{{route="{route}",code="{code}"}}"#));
+        let found = metric(
+            &metrics,
+            &format!(r#"rtad_requests_total{{route="{route}",code="{code}"}}"#),
+        );
         assert_eq!(found, expected, "{route} {code}\n{metrics}");
         requests += found;
     }
     assert_eq!(requests, sent as f64);
-    for (route, expected) in
-        [("check_one", 7.0), ("check_many", 3.0), ("decide", 4.0), ("unknown", 2.0)]
-    {
+    for (route, expected) in [
+        ("check_one", 7.0),
+        ("check_many", 3.0),
+        ("decide", 4.0),
+        ("unknown", 2.0),
+    ] {
         let series = format!(r#"rtad_request_duration_seconds_count{{route="{route}"}}"#);
         assert_eq!(metric(&metrics, &series), expected, "{route}");
     }
@@ -192,28 +219,61 @@ fn counters_match_the_requests() {
         assert_eq!(metric(&metrics, &series), expected, "{series}");
     }
     // A bid without a device reaches none.
-    for (strategy, expected) in
-        [("new-users", 1.0), ("vip-only", 0.0), ("new-vip", 0.0), ("needs-missing", 1.0)]
-    {
+    for (strategy, expected) in [
+        ("new-users", 1.0),
+        ("vip-only", 0.0),
+        ("new-vip", 0.0),
+        ("needs-missing", 1.0),
+    ] {
         let series = format!(r#"rtad_reach_devices{{strategy="{strategy}"}}"#);
         assert_eq!(metric(&metrics, &series), expected, "{series}");
     }
-    assert_eq!(metric(&metrics, r#"rtad_snapshot_keys{audience="old_users"}"#), 10.0);
-    assert_eq!(metric(&metrics, r#"rtad_snapshot_generation{audience="vip"}"#), 1.0);
-    assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="ok"}"#), 1.0);
-    assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="missing",result="not_found"}"#), 1.0);
-    assert_eq!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="too_old"}"#), 172_800.0);
+    assert_eq!(
+        metric(&metrics, r#"rtad_snapshot_keys{audience="old_users"}"#),
+        10.0
+    );
+    assert_eq!(
+        metric(&metrics, r#"rtad_snapshot_generation{audience="vip"}"#),
+        1.0
+    );
+    assert_eq!(
+        metric(&metrics, r#"rtad_sync_total{audience="vip",result="ok"}"#),
+        1.0
+    );
+    assert_eq!(
+        metric(
+            &metrics,
+            r#"rtad_sync_total{audience="missing",result="not_found"}"#
+        ),
+        1.0
+    );
+    assert_eq!(
+        metric(
+            &metrics,
+            r#"rtad_snapshot_max_age_seconds{audience="too_old"}"#
+        ),
+        172_800.0
+    );
     assert!(metric(&metrics, r#"rtad_snapshot_max_age_seconds{audience="vip"}"#).is_nan());
     assert_eq!(metric(&metrics, "rtad_ready"), 1.0);
     // Fewer than configured, if the machine permits fewer open files.
     let max_connections = metric(&metrics, "rtad_max_connections");
-    assert!((1.0..=20_000.0).contains(&max_connections), "{max_connections}");
+    assert!(
+        (1.0..=20_000.0).contains(&max_connections),
+        "{max_connections}"
+    );
     let caught_up = r#"rtad_sync_caught_up_timestamp_seconds{audience="vip"}"#;
     let before = metric(&metrics, caught_up);
     assert!(before > 1.7e9, "{before}");
     assert!(!metrics.contains(r#"rtad_sync_caught_up_timestamp_seconds{audience="missing"}"#));
     server.poll();
     let metrics = server.metrics();
-    assert_eq!(metric(&metrics, r#"rtad_sync_total{audience="vip",result="unchanged"}"#), 1.0);
+    assert_eq!(
+        metric(
+            &metrics,
+            r#"rtad_sync_total{audience="vip",result="unchanged"}"#
+        ),
+        1.0
+    );
     assert!(metric(&metrics, caught_up) > before);
 }

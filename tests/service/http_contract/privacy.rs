@@ -9,10 +9,18 @@ use testkit::store::hex;
 
 /// Every id sent by the test and its md5, in lower case.
 fn secrets() -> Vec<String> {
-    let others = [("oaid", NON_MEMBER), ("imei", "868049039501257"), ("mac", "a4:5e:60:c1:d2:e3")];
+    let others = [
+        ("oaid", NON_MEMBER),
+        ("imei", "868049039501257"),
+        ("mac", "a4:5e:60:c1:d2:e3"),
+    ];
     let ids = OLD_USERS.into_iter().chain(others);
     ids.flat_map(|(kind, id)| {
-        [id.to_lowercase(), hex(&key(kind, id)), hex(&key("openid", &id.to_uppercase()))]
+        [
+            id.to_lowercase(),
+            hex(&key(kind, id)),
+            hex(&key("openid", &id.to_uppercase())),
+        ]
     })
     .collect()
 }
@@ -24,7 +32,9 @@ fn encoded(id: &str) -> String {
 /// Sends an id in every part of a request. Asserts that the answers do not quote it.
 fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
     let quotes = |answer: &Answer| {
-        String::from_utf8_lossy(&answer.body).to_lowercase().contains(&id.to_lowercase())
+        String::from_utf8_lossy(&answer.body)
+            .to_lowercase()
+            .contains(&id.to_lowercase())
     };
     let in_url = encoded(id);
     let mut client = rtad.connect();
@@ -38,7 +48,10 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
     ] {
         for method in ["GET", "DELETE"] {
             let headers = format!("X-Device: {in_url}\r\nContent-Type: {in_url}\r\n");
-            assert!(!quotes(&client.request(method, &target, &headers, "")), "{kind} {method}");
+            assert!(
+                !quotes(&client.request(method, &target, &headers, "")),
+                "{kind} {method}"
+            );
         }
     }
     let text = serde_json::to_string(id).unwrap();
@@ -68,8 +81,19 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
     // A free-form field of Ocean Engine, and invalid bodies.
     let did = [&[0x12, id.len() as u8], id.as_bytes()].concat();
     for platform in ["ocean", "tencent"] {
-        for body in [did.clone(), hex(&key(kind, id)).into_bytes(), text.clone().into_bytes()] {
-            admin.request("POST", &format!("/v1/explain/{platform}?{in_url}"), "", body).ok();
+        for body in [
+            did.clone(),
+            hex(&key(kind, id)).into_bytes(),
+            text.clone().into_bytes(),
+        ] {
+            admin
+                .request(
+                    "POST",
+                    &format!("/v1/explain/{platform}?{in_url}"),
+                    "",
+                    body,
+                )
+                .ok();
         }
     }
     for body in [
@@ -81,11 +105,19 @@ fn send_everywhere(rtad: &Rtad, kind: &str, id: &str) {
         text.clone(),
     ] {
         let answer = admin.request("POST", &format!("/v1/explain?{in_url}"), "", &body);
-        assert!(answer.status == 200 || !quotes(&answer), "only explain quotes the id: {kind}");
+        assert!(
+            answer.status == 200 || !quotes(&answer),
+            "only explain quotes the id: {kind}"
+        );
     }
-    assert!(!quotes(&admin.get(&format!("/v1/audiences/{in_url}/shards"))));
+    assert!(!quotes(
+        &admin.get(&format!("/v1/audiences/{in_url}/shards"))
+    ));
     assert!(!quotes(&admin.get(&format!("/console/{in_url}"))));
-    assert!(quotes(&admin.post("/v1/explain/ocean", &did)), "explain quotes the id");
+    assert!(
+        quotes(&admin.post("/v1/explain/ocean", &did)),
+        "explain quotes the id"
+    );
     assert!(!quotes(&admin.post(&format!("/v1/explain/{in_url}"), &did)));
     for garbage in [
         format!("{id}\r\n\r\n"),
@@ -110,8 +142,10 @@ fn ids_never_appear_in_logs_metrics_or_status() {
         send_everywhere(&rtad, kind, id);
     }
     let mut admin = rtad.connect_admin();
-    let mut seen =
-        vec![("metrics", admin.get("/metrics").text()), ("status", admin.get("/v1/status").text())];
+    let mut seen = vec![
+        ("metrics", admin.get("/metrics").text()),
+        ("status", admin.get("/v1/status").text()),
+    ];
     drop(admin);
     rtad.signal("TERM");
     let Outcome { status, stderr, .. } = rtad.wait();

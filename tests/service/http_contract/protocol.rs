@@ -58,7 +58,11 @@ fn http_1_0_is_answered_and_closed_unless_asked_to_stay() {
 fn connection_close_is_honored() {
     let server = FixtureServer::with_everything("");
     let mut client = server.connect();
-    client.send(check(OLD_USERS[3].1, "1.1", "Host: x\r\nConnection: close\r\n"));
+    client.send(check(
+        OLD_USERS[3].1,
+        "1.1",
+        "Host: x\r\nConnection: close\r\n",
+    ));
     assert!(is_member(&mut client));
     client.closes();
 }
@@ -76,7 +80,11 @@ fn malformed_http_gets_400_and_close() {
     ] {
         let mut client = server.connect();
         client.send(garbage);
-        assert_eq!(client.next().map(|answer| answer.status), Some(400), "{garbage:?}");
+        assert_eq!(
+            client.next().map(|answer| answer.status),
+            Some(400),
+            "{garbage:?}"
+        );
         client.closes();
     }
     let mut client = server.connect();
@@ -86,7 +94,10 @@ fn malformed_http_gets_400_and_close() {
     client.next().unwrap().problem(400, "bad_body");
     client.closes();
     let mut client = server.connect();
-    client.send(format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(128 << 10)));
+    client.send(format!(
+        "GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+        "x".repeat(128 << 10)
+    ));
     assert_eq!(client.next().unwrap().status, 431);
 }
 

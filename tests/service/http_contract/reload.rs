@@ -19,7 +19,10 @@ fn valid_config_applies_to_the_next_request() {
     let (mut admin, mut client) = (server.connect_admin(), server.connect());
     server.write_config("", ONLY_VIP);
     let reloaded = reload(&mut admin).ok();
-    assert_eq!((&reloaded["reloaded"], &reloaded["needs_restart"]), (&json!(true), &json!([])));
+    assert_eq!(
+        (&reloaded["reloaded"], &reloaded["needs_restart"]),
+        (&json!(true), &json!([]))
+    );
     let changed = reloaded["changed"].as_array().unwrap();
     assert!(changed.contains(&json!("strategy.no-vip")), "{reloaded}");
     let decisions = client.post("/v1/decide", "{}").ok();
@@ -27,11 +30,15 @@ fn valid_config_applies_to_the_next_request() {
         decisions["decisions"],
         json!([{ "strategy": "no-vip", "bid": true, "reason": "no_device" }])
     );
-    client.get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1)).problem(404, "unknown_audience");
+    client
+        .get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1))
+        .problem(404, "unknown_audience");
     server.write_config("", RULES);
     reload(&mut admin).ok();
     assert_eq!(
-        client.get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1)).text(),
+        client
+            .get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1))
+            .text(),
         r#"{"member":true}"#,
         "an audience that comes back is loaded again"
     );
@@ -62,7 +69,9 @@ fn invalid_config_keeps_the_old_one_and_lists_every_mistake() {
     for status in [&mut before, &mut after] {
         for audience in status["audiences"].as_array_mut().unwrap() {
             // Seconds may pass between both requests.
-            audience.get_mut("snapshot").map(|snapshot| snapshot["age_seconds"].take());
+            audience
+                .get_mut("snapshot")
+                .map(|snapshot| snapshot["age_seconds"].take());
         }
     }
     assert_eq!(
@@ -70,7 +79,13 @@ fn invalid_config_keeps_the_old_one_and_lists_every_mistake() {
         (&after["strategies"], &after["audiences"])
     );
     server.write_config("", "not toml");
-    assert_eq!(reload(&mut admin).problem(422, "bad_config").lines().count(), 1);
+    assert_eq!(
+        reload(&mut admin)
+            .problem(422, "bad_config")
+            .lines()
+            .count(),
+        1
+    );
     let is_served = || metric(&server.metrics(), "rtad_config_last_reload_successful");
     assert_eq!(is_served(), 0.0);
     server.write_config("", RULES);
@@ -86,31 +101,57 @@ fn new_required_audience_that_fails_to_load_is_rejected() {
     let more = format!("{ONLY_VIP}\n[[audience]]\nname = \"more\"");
     server.write_config("", &more);
     let detail = reload(&mut admin).problem(422, "bad_config");
-    assert!(detail.contains("audience more is not in the store"), "{detail}");
+    assert!(
+        detail.contains("audience more is not in the store"),
+        "{detail}"
+    );
     let mut client = server.connect();
-    client.get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1)).ok();
-    client.get(&format!("/v1/check/more/{}", OLD_USERS[0].1)).problem(404, "unknown_audience");
+    client
+        .get(&format!("/v1/check/old_users/{}", OLD_USERS[0].1))
+        .ok();
+    client
+        .get(&format!("/v1/check/more/{}", OLD_USERS[0].1))
+        .problem(404, "unknown_audience");
     server.write_config("", &format!("{more}\nrequired = false"));
     reload(&mut admin).ok();
-    client.get(&format!("/v1/check/more/{}", OLD_USERS[0].1)).problem(503, "not_loaded");
+    client
+        .get(&format!("/v1/check/more/{}", OLD_USERS[0].1))
+        .problem(503, "not_loaded");
     server.write_config("", RULES);
     reload(&mut admin).ok();
     server.store.publish("more", &[key("md5", OLD_USERS[0].1)]);
     server.write_config("", &more);
     reload(&mut admin).ok();
     let answer = client.get(&format!("/v1/check/more/{}", OLD_USERS[0].1));
-    assert_eq!(answer.text(), r#"{"member":true}"#, "served as soon as the reload is answered");
+    assert_eq!(
+        answer.text(),
+        r#"{"member":true}"#,
+        "served as soon as the reload is answered"
+    );
 }
 
 #[test]
 fn restart_only_settings_are_reported_and_the_rest_applied() {
     let server = FixtureServer::with_everything("");
     let mut admin = server.connect_admin();
-    server.write_config("max_in_flight = 1", &format!("{ONLY_VIP}\n[ids]\nblank = [\"junk\"]"));
-    assert_eq!(reload(&mut admin).ok()["needs_restart"], json!(["server", "ids"]));
-    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["no-vip"]));
+    server.write_config(
+        "max_in_flight = 1",
+        &format!("{ONLY_VIP}\n[ids]\nblank = [\"junk\"]"),
+    );
+    assert_eq!(
+        reload(&mut admin).ok()["needs_restart"],
+        json!(["server", "ids"])
+    );
+    assert_eq!(
+        admin.get("/v1/status").ok()["strategies"],
+        json!(["no-vip"])
+    );
     server.write_config("", ONLY_VIP);
-    assert_eq!(reload(&mut admin).ok()["needs_restart"], json!([]), "compared with what runs");
+    assert_eq!(
+        reload(&mut admin).ok()["needs_restart"],
+        json!([]),
+        "compared with what runs"
+    );
 }
 
 const ONLY_A_PLATFORM: &str = "[[platform]]\nkind = \"tencent\"\nname = \"t\"\npath = \"/t\"\n\
@@ -118,7 +159,10 @@ const ONLY_A_PLATFORM: &str = "[[platform]]\nkind = \"tencent\"\nname = \"t\"\np
 
 /// Asserts that a request of an old user is rejected.
 fn old_user_is_rejected(client: &mut Client) {
-    let request = format!("\x2a\x22\x32\x20{}", hex(&key(OLD_USERS[3].0, OLD_USERS[3].1)));
+    let request = format!(
+        "\x2a\x22\x32\x20{}",
+        hex(&key(OLD_USERS[3].0, OLD_USERS[3].1))
+    );
     assert_eq!(client.request("POST", "/t", "", request).body, b"\x10\x01");
 }
 
@@ -141,7 +185,10 @@ fn platform_keeps_its_strategy_after_reordering() {
     server.write_config("", ONLY_A_PLATFORM);
     reload(&mut admin).ok();
     old_user_is_rejected(&mut client);
-    assert_eq!(admin.get("/v1/status").ok()["strategies"], json!(["new-users"]));
+    assert_eq!(
+        admin.get("/v1/status").ok()["strategies"],
+        json!(["new-users"])
+    );
     server.write_config("", &format!("{rules}{ONLY_A_PLATFORM}"));
     reload(&mut admin).ok();
     old_user_is_rejected(&mut client);
@@ -160,6 +207,8 @@ fn config_without_rules_serves_current_store_audiences() {
     old_user_is_rejected(&mut client);
     server.store.publish("more", &[key("md5", OLD_USERS[0].1)]);
     reload(&mut admin).ok();
-    client.get(&format!("/v1/check/more/{}", OLD_USERS[0].1)).ok();
+    client
+        .get(&format!("/v1/check/more/{}", OLD_USERS[0].1))
+        .ok();
     assert_eq!(admin.get("/readyz").status, 200);
 }

@@ -54,7 +54,9 @@ fn bids_are_counted_by_the_row_of_their_value() {
         let series = series(row, audience, "");
         assert_eq!(metric(&metrics, &series), bids, "{series}");
     }
-    let series = metrics.lines().filter(|line| line.starts_with("rtad_bid_values_total{"));
+    let series = metrics
+        .lines()
+        .filter(|line| line.starts_with("rtad_bid_values_total{"));
     assert_eq!(series.count(), 2, "a series per row, none without rows");
 }
 
@@ -98,28 +100,54 @@ weight = 1.0
     let status = || server.connect_admin().get("/v1/status").ok()["audiences"][1].clone();
     assert!(ids.iter().all(|id| weight(id) == 0.5));
     assert_eq!(status()["tiers_missing"], true);
-    assert_eq!(metric(&server.metrics(), "rtad_tiers_missing{audience=\"scores\"}"), 1.0);
+    assert_eq!(
+        metric(&server.metrics(), "rtad_tiers_missing{audience=\"scores\"}"),
+        1.0
+    );
 
     let filter = FilterSpec::with_values_for_fpr(FilterKind::Ribbon, 1e-4).unwrap();
     let shards_per_chunk = shards_per_chunk(&filter, 40);
-    let spec = Spec { filter, target_fpr: 1e-4, shards_per_chunk, ..Spec::small() };
+    let spec = Spec {
+        filter,
+        target_fpr: 1e-4,
+        shards_per_chunk,
+        ..Spec::small()
+    };
     Depot::at(server.store.path().into()).publish("scores", &keys, &spec);
     server.connect_admin().post("/v1/reload", "").ok();
-    wait_until("the values are served", || status()["snapshot"]["value_bits"] == 4);
+    wait_until("the values are served", || {
+        status()["snapshot"]["value_bits"] == 4
+    });
     for id in &ids {
-        let expected = if value(&key("oaid", id)) >= 8 { 2.0 } else { 1.0 };
+        let expected = if value(&key("oaid", id)) >= 8 {
+            2.0
+        } else {
+            1.0
+        };
         assert_eq!(weight(id), expected, "{id}");
     }
     assert_eq!(status()["tiers_missing"], false);
     let metrics = server.metrics();
-    assert_eq!(metric(&metrics, "rtad_tiers_missing{audience=\"scores\"}"), 0.0);
+    assert_eq!(
+        metric(&metrics, "rtad_tiers_missing{audience=\"scores\"}"),
+        0.0
+    );
     ids.retain(|id| value(&key("oaid", id)) >= 8);
-    assert_eq!(metric(&metrics, &series(0, "scores", "8..=15")), ids.len() as f64);
+    assert_eq!(
+        metric(&metrics, &series(0, "scores", "8..=15")),
+        ids.len() as f64
+    );
     assert_eq!(metric(&metrics, &series(1, "scores", "none")), 40.0);
 
     // The greatest value of a device's ids.
     let body = |ids: &[&str]| format!(r#"{{"device":{{"oaid":{:?}}}}}"#, ids);
-    let low = (0..40).map(|n| format!("device-{n}")).find(|id| !ids.contains(id)).unwrap();
-    let answer = server.connect().post("/v1/decide", body(&[&low, &ids[0]])).ok();
+    let low = (0..40)
+        .map(|n| format!("device-{n}"))
+        .find(|id| !ids.contains(id))
+        .unwrap();
+    let answer = server
+        .connect()
+        .post("/v1/decide", body(&[&low, &ids[0]]))
+        .ok();
     assert_eq!(answer["decisions"][0]["value"]["weight"], 2.0);
 }

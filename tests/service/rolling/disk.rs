@@ -17,7 +17,9 @@ fn unwritable_cache_keeps_the_old_generation() {
     let mut server = site.start();
     site.assert_serves(&mut server, 1);
     site.publish();
-    wait_until("the failure of the cache", || server.sync_count(AUDIENCE, "cache") >= 1);
+    wait_until("the failure of the cache", || {
+        server.sync_count(AUDIENCE, "cache") >= 1
+    });
     let (result, error) = server.last_sync(AUDIENCE);
     let words = "store.swap = \"rolling\" needs all chunks in the cache, and ";
     assert!(
@@ -46,7 +48,10 @@ fn full_disk_keeps_the_old_generation() {
     assert!(error.contains("File too large"), "{error}");
     let count = "rtad_sync_total{audience=\"old_users\",result=\"cache\"}";
     wait_until("the count of the failure", || pod.metric(count) >= 1);
-    assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
+    assert_eq!(
+        (pod.generation(), pod.metric("rtad_snapshot_mixed{")),
+        (1, 0)
+    );
     site.assert_answers(&mut pod.connect(), 1);
     // Each poll writes the beginning of a chunk anew, and removes it.
     let is_left = |path: &Path| {
@@ -67,11 +72,15 @@ fn full_disk_keeps_the_old_generation() {
 fn rolling_needs_disk_memory_for_chunks_only() {
     let mut site = Site::new();
     let group = Cgroup::with_limit(1_000_000_000);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let start = |site: &Site, swap| {
         let shared = Shared::default();
-        let mut plan =
-            crate::server::Served::from(config(site.depot.url(), CONFIG, OFTEN)).0.plan();
+        let mut plan = crate::server::Served::from(config(site.depot.url(), CONFIG, OFTEN))
+            .0
+            .plan();
         plan.swap = swap;
         let store = Store::open(site.depot.url()).unwrap();
         let sync = Syncer::new(store, plan, shared.clone()).with_headroom(group.headroom());
@@ -108,5 +117,8 @@ fn rolling_needs_disk_memory_for_chunks_only() {
 
     site.publish();
     let [_, (result, words)] = poll(1000);
-    assert!(result == "too_large" && words.contains("the container has 1000 left"), "{words}");
+    assert!(
+        result == "too_large" && words.contains("the container has 1000 left"),
+        "{words}"
+    );
 }

@@ -16,7 +16,10 @@ fn pod_killed_between_generations_starts_with_a_complete_one() {
     // A pod without the store serves the last complete generation.
     site.unruly.misbehave(Fault::Dead, "");
     let mut pod = site.pod("");
-    assert_eq!((pod.generation(), pod.metric("rtad_snapshot_mixed{")), (1, 0));
+    assert_eq!(
+        (pod.generation(), pod.metric("rtad_snapshot_mixed{")),
+        (1, 0)
+    );
     site.assert_answers(&mut pod.connect(), 1);
     drop(pod);
 
@@ -47,12 +50,17 @@ fn pod_killed_at_any_moment_starts_with_a_complete_generation() {
         site.unruly.misbehave(Fault::Dead, "");
         pod = site.pod("");
         let found = pod.generation();
-        assert!(found == serving || found == next, "{found} after {serving} and {next}");
+        assert!(
+            found == serving || found == next,
+            "{found} after {serving} and {next}"
+        );
         site.assert_answers(&mut pod.connect(), found);
         serving = found;
     }
     site.unruly.behave();
     let mut pod = site.pod("");
-    wait_until("the last", || pod.generation() == site.snapshots.len() as u64);
+    wait_until("the last", || {
+        pod.generation() == site.snapshots.len() as u64
+    });
     site.assert_answers(&mut pod.connect(), site.snapshots.len() as u64);
 }

@@ -19,7 +19,11 @@ struct People {
 impl People {
     /// The members of a generation, sorted.
     fn of(&self, generation: u64) -> Vec<DeviceKey> {
-        let sometimes = if generation.is_multiple_of(2) { &self.even } else { &self.odd };
+        let sometimes = if generation.is_multiple_of(2) {
+            &self.even
+        } else {
+            &self.odd
+        };
         let mut all = [&self.always[..], sometimes].concat();
         all.sort_unstable();
         all
@@ -48,10 +52,16 @@ fn ask(address: SocketAddr, people: &People, seed: usize, stop: &AtomicBool, rou
         let [always, never, even, odd] =
             [&people.always, &people.never, &people.even, &people.odd].map(|from| pick(from));
         assert!(
-            client.members(AUDIENCE, &always).iter().all(|member| *member),
+            client
+                .members(AUDIENCE, &always)
+                .iter()
+                .all(|member| *member),
             "a member was not found"
         );
-        assert!(!client.members_binary(AUDIENCE, &never).contains(&true), "false positive");
+        assert!(
+            !client.members_binary(AUDIENCE, &never).contains(&true),
+            "false positive"
+        );
         // Members of every other generation get either answer. Two ids of a device are looked up in
         // one snapshot.
         let ids = [even[0], odd[0], always[0]];
@@ -81,7 +91,10 @@ fn rolling_causes_no_errors_or_wrong_answers() {
     config.store.cache_dir = Some(folder.path().to_owned());
     config.store.swap = rtad::sync::SwapMode::Rolling;
     let mut server = Server::start(config);
-    let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (stop, rounds) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let clients: Vec<_> = (0..3)
         .map(|seed| {
             let (people, stop, rounds) =
@@ -93,7 +106,9 @@ fn rolling_causes_no_errors_or_wrong_answers() {
     let asked_again = || {
         let now = rounds.load(Ordering::Relaxed);
         let is_over = || clients.iter().any(std::thread::JoinHandle::is_finished);
-        wait_until("every client asks", || is_over() || rounds.load(Ordering::Relaxed) > now + 6);
+        wait_until("every client asks", || {
+            is_over() || rounds.load(Ordering::Relaxed) > now + 6
+        });
         assert!(!is_over(), "a client saw something wrong");
     };
     asked_again();
@@ -103,10 +118,14 @@ fn rolling_causes_no_errors_or_wrong_answers() {
         assert_eq!(server.last_sync(AUDIENCE), ("ok".to_owned(), String::new()));
         assert_eq!(server.generation(AUDIENCE), generation);
         let (members, mut client) = (people.of(generation), server.connect());
-        let mut all = members.chunks(10_000).flat_map(|keys| client.members_binary(AUDIENCE, keys));
+        let mut all = members
+            .chunks(10_000)
+            .flat_map(|keys| client.members_binary(AUDIENCE, keys));
         assert!(all.all(|member| member));
         asked_again();
     }
     stop.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.join().unwrap());
+    clients
+        .into_iter()
+        .for_each(|client| client.join().unwrap());
 }

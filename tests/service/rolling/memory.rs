@@ -10,7 +10,11 @@ const KEYS: usize = 1_200_000;
 /// Peak memory of a pod over two generations, in multiples of a snapshot.
 fn peak(depot: &Depot, sets: &[Vec<DeviceKey>; 2], lines: &str) -> f64 {
     let filter = FilterSpec::new(FilterKind::Block512, 10, 1_000_000).unwrap();
-    let spec = Spec { filter, shards_per_chunk: 2048, ..Spec::small() };
+    let spec = Spec {
+        filter,
+        shards_per_chunk: 2048,
+        ..Spec::small()
+    };
     let first = depot.publish(AUDIENCE, &sets[0], &spec);
     let folder = tempfile::tempdir().unwrap();
     let lines = lines.replace("CACHE", folder.path().join("cache").to_str().unwrap());
@@ -21,7 +25,10 @@ fn peak(depot: &Depot, sets: &[Vec<DeviceKey>; 2], lines: &str) -> f64 {
     depot.publish(AUDIENCE, &sets[1], &spec);
     wait_until("the next", || pod.generation() == first + 1);
     assert!(
-        pod.connect().members_binary(AUDIENCE, &sets[1][..10_000]).iter().all(|member| *member)
+        pod.connect()
+            .members_binary(AUDIENCE, &sets[1][..10_000])
+            .iter()
+            .all(|member| *member)
     );
     let (peak_bytes, chunks) = (pod.peak_bytes(), depot.manifest(AUDIENCE).chunks().len());
     eprintln!(
@@ -38,6 +45,9 @@ fn rolling_needs_the_memory_of_one_snapshot() {
     let whole = peak(&depot, &sets, "swap = \"whole\"\ncache_dir = \"CACHE\"");
     let rolling = peak(&depot, &sets, "swap = \"rolling\"\ncache_dir = \"CACHE\"");
     // The process itself takes a third of such a small snapshot.
-    assert!((1.75..2.75).contains(&whole), "whole needed {whole} snapshots");
+    assert!(
+        (1.75..2.75).contains(&whole),
+        "whole needed {whole} snapshots"
+    );
     assert!(rolling < 1.5, "rolling needed {rolling} snapshots");
 }

@@ -24,15 +24,19 @@ impl Site {
         self.unruly.misbehave(Fault::Gate, "CURRENT");
         let generation = self.publish();
         let last = self.snapshot(generation).chunks().len() - 1;
-        self.unruly.misbehave(Fault::Gate, path(self.snapshot(generation), last));
+        self.unruly
+            .misbehave(Fault::Gate, path(self.snapshot(generation), last));
         let fetched = |index: usize| self.cached(generation, index).exists();
-        wait_until("all but the last are on the disk", || (0..last).all(fetched));
+        wait_until("all but the last are on the disk", || {
+            (0..last).all(fetched)
+        });
         let rotten = self.cached(generation, DAMAGED);
         let mut bytes = std::fs::read(&rotten).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&rotten, bytes).unwrap();
         let forbidden = Fault::Status("403 Forbidden", "");
-        self.unruly.misbehave(forbidden, path(self.snapshot(generation), DAMAGED));
+        self.unruly
+            .misbehave(forbidden, path(self.snapshot(generation), DAMAGED));
         wait_until("it is found", is_mixed);
         generation
     }
@@ -58,9 +62,15 @@ impl Site {
 fn mixed() -> (Site, Server) {
     let mut site = Site::new();
     let mut server = site.start();
-    assert_eq!(site.damage_the_next(|| server.sync_count(AUDIENCE, "store") >= 2), 2);
+    assert_eq!(
+        site.damage_the_next(|| server.sync_count(AUDIENCE, "store") >= 2),
+        2
+    );
     let (_, error) = server.last_sync(AUDIENCE);
-    assert!(error.contains(".chunk") && error.contains("403 Forbidden"), "{error}");
+    assert!(
+        error.contains(".chunk") && error.contains("403 Forbidden"),
+        "{error}"
+    );
     assert_eq!((server.generation(AUDIENCE), server.is_ready()), (1, true));
     assert_eq!(server.status(AUDIENCE)["snapshot"]["generation"], 1);
     assert_eq!(server.metric("rtad_snapshot_generation{"), 1);
@@ -80,7 +90,10 @@ fn mixed_pod_continues_when_the_store_recovers() {
     site.assert_serves(&mut server, 2);
     // Replaced chunks are not read again.
     let chunks = site.snapshot(2).chunks().len() - DAMAGED;
-    assert_eq!(server.metric("rtad_chunks_read_total{source=\"cache\"}"), read + chunks as u64);
+    assert_eq!(
+        server.metric("rtad_chunks_read_total{source=\"cache\"}"),
+        read + chunks as u64
+    );
 }
 
 #[test]

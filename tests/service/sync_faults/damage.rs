@@ -21,14 +21,30 @@ fn damaged_current_is_rejected_until_repaired() {
         let mut other_digest = candidate.current_json();
         other_digest["manifest_sha256"] = "0".repeat(64).into();
         let mut damages = vec![
-            Damage::new("truncated", "format", format!("old_users/CURRENT: {NOT_JSON}"))
-                .file("CURRENT", &whole[..whole.len() / 2]),
-            Damage::new("4097 bytes", "too_large", "CURRENT is 4097 bytes, the limit is 4096")
-                .file("CURRENT", vec![b' '; 4097]),
-            Damage::new("deleted", "not_found", "audience old_users is not in the store: ")
-                .deleted("CURRENT"),
-            Damage::new("another digest", "digest", format!("manifests/{up}.json: digest is "))
-                .file("CURRENT", other_digest.to_string()),
+            Damage::new(
+                "truncated",
+                "format",
+                format!("old_users/CURRENT: {NOT_JSON}"),
+            )
+            .file("CURRENT", &whole[..whole.len() / 2]),
+            Damage::new(
+                "4097 bytes",
+                "too_large",
+                "CURRENT is 4097 bytes, the limit is 4096",
+            )
+            .file("CURRENT", vec![b' '; 4097]),
+            Damage::new(
+                "deleted",
+                "not_found",
+                "audience old_users is not in the store: ",
+            )
+            .deleted("CURRENT"),
+            Damage::new(
+                "another digest",
+                "digest",
+                format!("manifests/{up}.json: digest is "),
+            )
+            .file("CURRENT", other_digest.to_string()),
         ];
         if served > 1 {
             let stale = format!(
@@ -69,8 +85,12 @@ fn damaged_manifest_is_rejected_until_repaired() {
             "the snapshot has 18446744073709551615 bytes, store.max_snapshot_size is 8589934592";
         let real = candidate.chunk(0).len();
         vec![
-            Damage::new("truncated", "truncated", format!("{in_store}: has 61 bytes, expected "))
-                .file(&path, &whole[..61]),
+            Damage::new(
+                "truncated",
+                "truncated",
+                format!("{in_store}: has 61 bytes, expected "),
+            )
+            .file(&path, &whole[..61]),
             Damage::new("missing", "not_found", format!("{in_store} does not exist"))
                 .deleted(&path),
             Damage::new("a bit", "digest", format!("{in_store}: digest is "))
@@ -82,8 +102,12 @@ fn damaged_manifest_is_rejected_until_repaired() {
             Damage::new("nested deep", "format", NOT_JSON).manifest(candidate, vec![b'['; 100_000]),
             Damage::new("a size of all bytes", "too_large", limit)
                 .manifest(candidate, claim(u64::MAX)),
-            Damage::new("8 GiB", "truncated", format!(": has {real} bytes, expected 8589"))
-                .manifest(candidate, claim(8 << 30)),
+            Damage::new(
+                "8 GiB",
+                "truncated",
+                format!(": has {real} bytes, expected 8589"),
+            )
+            .manifest(candidate, claim(8 << 30)),
         ]
     });
 }
@@ -98,17 +122,28 @@ fn damaged_chunk_is_rejected_until_repaired() {
             let path = format!("manifests/{}.json", candidate.generation() - 1);
             serde_json::from_slice(&candidate.sound[&path]).unwrap()
         };
-        let before = format!("chunks/{}.chunk", before["chunks"][0]["digest"].as_str().unwrap());
+        let before = format!(
+            "chunks/{}.chunk",
+            before["chunks"][0]["digest"].as_str().unwrap()
+        );
         let digest = format!("{in_store}: digest is ");
         vec![
-            Damage::new("truncated", "truncated", format!("{in_store}: has 65 bytes, expected "))
-                .file(&path, &whole[..65]),
+            Damage::new(
+                "truncated",
+                "truncated",
+                format!("{in_store}: has 65 bytes, expected "),
+            )
+            .file(&path, &whole[..65]),
             Damage::new("missing", "not_found", format!("{in_store} does not exist"))
                 .deleted(&path),
             Damage::new("last bit", "digest", &*digest)
                 .file(&path, flipped(whole, whole.len() - 1)),
-            Damage::new("a count", "format", "sum of the shards' keys at byte 64 is ")
-                .file(&path, flipped(whole, COUNTS)),
+            Damage::new(
+                "a count",
+                "format",
+                "sum of the shards' keys at byte 64 is ",
+            )
+            .file(&path, flipped(whole, COUNTS)),
             Damage::new("swapped with the generation before", "digest", digest)
                 .file(&path, &candidate.sound[&before][..])
                 .file(&before, whole),
@@ -124,7 +159,10 @@ fn snapshot_over_the_size_limit_is_rejected() {
     let size = bench.depot.manifest(AUDIENCE).size_bytes();
     bench.server.poll();
     let error = format!("the snapshot has {size} bytes, store.max_snapshot_size is 10000");
-    assert_eq!(bench.server.last_sync(AUDIENCE), ("too_large".to_owned(), error));
+    assert_eq!(
+        bench.server.last_sync(AUDIENCE),
+        ("too_large".to_owned(), error)
+    );
     assert_eq!(bench.server.sync_count(AUDIENCE, "too_large"), 1);
     bench.assert_serves(1, "too large");
     let candidate = bench.publish();

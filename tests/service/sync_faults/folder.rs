@@ -31,12 +31,25 @@ fn pipe_in_place_of_current_is_refused_at_once() {
     let mut server = Server::start(config(depot.url(), text, NEVER));
     let path = depot.path(AUDIENCE, "CURRENT");
     std::fs::remove_file(&path).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     for _ in 0..3 {
         server.poll();
         let (result, error) = server.last_sync(AUDIENCE);
         assert_eq!(result, "store");
-        assert!(error.contains("found a pipe, a socket or a device"), "{error}");
+        assert!(
+            error.contains("found a pipe, a socket or a device"),
+            "{error}"
+        );
     }
-    assert_eq!(server.generation(AUDIENCE), 1, "the last good one is served");
+    assert_eq!(
+        server.generation(AUDIENCE),
+        1,
+        "the last good one is served"
+    );
 }

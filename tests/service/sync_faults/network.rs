@@ -36,7 +36,14 @@ impl Network {
 
     fn large() -> Self {
         let sets = [1, 2].map(|seed| keys(seed, MANY, |shard| shard));
-        Self::new(sets, Spec { shards_per_chunk: 65_536, ..Spec::small() }, STALL_TIMEOUT)
+        Self::new(
+            sets,
+            Spec {
+                shards_per_chunk: 65_536,
+                ..Spec::small()
+            },
+            STALL_TIMEOUT,
+        )
     }
 
     fn new(sets: [Vec<DeviceKey>; 2], spec: Spec, stall_timeout: Duration) -> Self {
@@ -47,7 +54,14 @@ impl Network {
         config.store.stall_timeout = stall_timeout;
         let server = Server::start(config);
         let client = server.connect();
-        Self { depot, unruly, server, client, sets, spec }
+        Self {
+            depot,
+            unruly,
+            server,
+            client,
+            sets,
+            spec,
+        }
     }
 
     #[track_caller]
@@ -55,10 +69,20 @@ impl Network {
         assert_eq!(self.server.generation(AUDIENCE), generation, "{context}");
         let members = &self.sets[(generation as usize + 1) % 2];
         let some = &members[..members.len().min(1000)];
-        assert!(self.client.members(AUDIENCE, some).iter().all(|member| *member), "{context}");
+        assert!(
+            self.client
+                .members(AUDIENCE, some)
+                .iter()
+                .all(|member| *member),
+            "{context}"
+        );
         let non_members = &self.sets[generation as usize % 2];
         let some = &non_members[..non_members.len().min(1000)];
-        let found = self.client.members_binary(AUDIENCE, some).into_iter().filter(|member| *member);
+        let found = self
+            .client
+            .members_binary(AUDIENCE, some)
+            .into_iter()
+            .filter(|member| *member);
         assert!(found.count() < 5, "{context}");
         assert!(self.server.is_ready(), "{context}");
     }
@@ -73,9 +97,14 @@ impl Network {
         self.unruly.misbehave(fault, word);
         let set = &self.sets[served as usize % 2];
         assert_eq!(self.depot.publish(AUDIENCE, set, &self.spec), served + 1);
-        wait_until(&context, || self.server.sync_count(AUDIENCE, result) >= counted + 2);
+        wait_until(&context, || {
+            self.server.sync_count(AUDIENCE, result) >= counted + 2
+        });
         let (_, error) = self.server.last_sync(AUDIENCE);
-        assert!(error.contains(words), "{context}: {error:?} says nothing of {words:?}");
+        assert!(
+            error.contains(words),
+            "{context}: {error:?} says nothing of {words:?}"
+        );
         assert!(
             error.len() < 600 && !error.contains('\n'),
             "{context}: {} bytes of error",
@@ -101,14 +130,44 @@ fn pod_survives_nonsense_answers() {
         (Fault::Dead, "", "store", "could not read old_users/CURRENT"),
         (forbidden, "", "store", "403 Forbidden"),
         (forbidden, "chunks/", "store", "403 Forbidden"),
-        (Fault::Status("404 Not Found", ""), "chunks/", "not_found", ".chunk does not exist"),
-        (Fault::Html, "CURRENT", "format", "is not valid in version 1 of the format"),
-        (Fault::Html, "manifests/", "truncated", "has 35 bytes, expected "),
-        (Fault::Html, "chunks/", "truncated", "has 35 bytes, expected "),
+        (
+            Fault::Status("404 Not Found", ""),
+            "chunks/",
+            "not_found",
+            ".chunk does not exist",
+        ),
+        (
+            Fault::Html,
+            "CURRENT",
+            "format",
+            "is not valid in version 1 of the format",
+        ),
+        (
+            Fault::Html,
+            "manifests/",
+            "truncated",
+            "has 35 bytes, expected ",
+        ),
+        (
+            Fault::Html,
+            "chunks/",
+            "truncated",
+            "has 35 bytes, expected ",
+        ),
         (Fault::EndlessChunked, "CURRENT", "store", "Content-Length"),
         (Fault::EndlessChunked, "chunks/", "store", "Content-"),
-        (Fault::EndlessLength, "CURRENT", "too_large", "bytes, the limit is 4096"),
-        (Fault::EndlessLength, "manifests/", "too_large", "bytes, the limit is 4194304"),
+        (
+            Fault::EndlessLength,
+            "CURRENT",
+            "too_large",
+            "bytes, the limit is 4096",
+        ),
+        (
+            Fault::EndlessLength,
+            "manifests/",
+            "too_large",
+            "bytes, the limit is 4194304",
+        ),
         (
             Fault::EndlessLength,
             "chunks/",
@@ -165,11 +224,20 @@ fn retry_after_is_honored() {
 fn leaves_alone(fields: &'static str) {
     let mut network = Network::small();
     let served = network.server.generation(AUDIENCE);
-    network.unruly.misbehave(Fault::Status("503 Service Unavailable", fields), "CURRENT");
-    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
-    wait_until("it is busy", || network.server.sync_count(AUDIENCE, "store") == 1);
+    network
+        .unruly
+        .misbehave(Fault::Status("503 Service Unavailable", fields), "CURRENT");
+    network
+        .depot
+        .publish(AUDIENCE, &network.sets[1], &network.spec);
+    wait_until("it is busy", || {
+        network.server.sync_count(AUDIENCE, "store") == 1
+    });
     let (_, error) = network.server.last_sync(AUDIENCE);
-    assert!(error.contains("answered 503 with Retry-After: 3600 s"), "{error}");
+    assert!(
+        error.contains("answered 503 with Retry-After: 3600 s"),
+        "{error}"
+    );
     network.assert_serves(served, "busy");
     // A manual poll sends one request, at once.
     let requests = network.unruly.requests("CURRENT");
@@ -200,7 +268,9 @@ fn file_changed_during_read_is_rejected() {
 fn server_without_ranges_is_read_whole() {
     let mut network = Network::large();
     network.unruly.misbehave(Fault::RangeIgnored, "chunks/");
-    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
+    network
+        .depot
+        .publish(AUDIENCE, &network.sets[1], &network.spec);
     network.recovers(2, "whole");
     for result in ["store", "truncated", "digest"] {
         assert_eq!(network.server.sync_count(AUDIENCE, result), 0, "{result}");
@@ -229,11 +299,17 @@ fn redirect_to_another_server_is_not_followed() {
 #[test]
 fn poll_without_changes_gets_304() {
     let network = Network::small();
-    wait_until("a conditional poll", || network.unruly.answers("CURRENT", "304") >= 1);
+    wait_until("a conditional poll", || {
+        network.unruly.answers("CURRENT", "304") >= 1
+    });
     let read = network.unruly.answers("CURRENT", "200");
-    wait_until("three more", || network.unruly.answers("CURRENT", "304") >= 4);
+    wait_until("three more", || {
+        network.unruly.answers("CURRENT", "304") >= 4
+    });
     assert_eq!(network.unruly.answers("CURRENT", "200"), read);
-    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
+    network
+        .depot
+        .publish(AUDIENCE, &network.sets[1], &network.spec);
     wait_until("the next", || network.server.generation(AUDIENCE) == 2);
     assert!(network.unruly.answers("CURRENT", "200") > read);
 }
@@ -264,8 +340,12 @@ fn second_write_with_the_same_coarse_tag_is_noticed() {
 fn dead_store_is_retried_until_it_is_back() {
     let mut network = Network::small();
     network.unruly.misbehave(Fault::Dead, "");
-    network.depot.publish(AUDIENCE, &network.sets[1], &network.spec);
-    wait_until("six polls", || network.server.sync_count(AUDIENCE, "store") >= 6);
+    network
+        .depot
+        .publish(AUDIENCE, &network.sets[1], &network.spec);
+    wait_until("six polls", || {
+        network.server.sync_count(AUDIENCE, "store") >= 6
+    });
     network.assert_serves(1, "dead");
     network.unruly.behave();
     network.recovers(2, "back");

@@ -30,7 +30,11 @@ impl Site {
         let depot = Depot::new();
         depot.publish(AUDIENCE, &members(1), &Spec::small());
         let unruly = FileServer::serve(&depot.root);
-        Self { depot, unruly, folder: tempfile::tempdir().unwrap() }
+        Self {
+            depot,
+            unruly,
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn cache(&self) -> std::path::PathBuf {
@@ -56,7 +60,13 @@ impl Site {
 fn assert_serves(server: &mut Server, generation: u64, seed: u64) {
     assert_eq!(server.generation(AUDIENCE), generation);
     assert!(server.is_ready());
-    assert!(server.connect().members(AUDIENCE, &members(seed)).iter().all(|member| *member));
+    assert!(
+        server
+            .connect()
+            .members(AUDIENCE, &members(seed))
+            .iter()
+            .all(|member| *member)
+    );
 }
 
 #[test]
@@ -94,7 +104,9 @@ fn pod_with_cache_starts_without_the_store() {
         assert_eq!(server.metric("rtad_cache_starts_total{"), 1, "{fault:?}");
         // No change is not logged.
         site.unruly.behave();
-        wait_until("the store is back", || server.sync_count(AUDIENCE, "unchanged") >= 1);
+        wait_until("the store is back", || {
+            server.sync_count(AUDIENCE, "unchanged") >= 1
+        });
         assert_serves(&mut server, 1, 1);
     }
     site.unruly.misbehave(Fault::Dead, "");
@@ -115,8 +127,13 @@ fn pod_with_cache_starts_without_the_store_directory() {
     let start = || {
         let mut config = config(site.depot.url(), "", OFTEN);
         config.store.cache_dir = Some(site.cache());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(rtad::serve::find_audiences(&mut config)).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime
+            .block_on(rtad::serve::find_audiences(&mut config))
+            .unwrap();
         Server::start(config)
     };
     assert_serves(&mut start(), 1, 1);
@@ -133,10 +150,13 @@ fn unreadable_new_generation_at_start_keeps_the_cached_one() {
     let cache = site.cache();
     assert_serves(&mut site.start(Some(&cache)), 1, 1);
     site.publish(2);
-    site.unruly.misbehave(Fault::Status("404 Not Found", ""), "chunks/");
+    site.unruly
+        .misbehave(Fault::Status("404 Not Found", ""), "chunks/");
     let mut server = site.start(Some(&cache));
     assert_serves(&mut server, 1, 1);
-    wait_until("it is polled", || server.sync_count(AUDIENCE, "not_found") >= 1);
+    wait_until("it is polled", || {
+        server.sync_count(AUDIENCE, "not_found") >= 1
+    });
     site.unruly.behave();
     wait_until("the next", || server.generation(AUDIENCE) == 2);
     assert_serves(&mut server, 2, 2);
@@ -151,7 +171,10 @@ fn disable_read_at_a_start_without_its_deltas_survives_a_restart_without_the_sto
     change.add(members(2)[0]);
     site.depot.append(AUDIENCE, change);
     site.depot.set(AUDIENCE, State::Disabled, None);
-    for (fault, word) in [(Fault::Status("404 Not Found", ""), "deltas/"), (Fault::Dead, "")] {
+    for (fault, word) in [
+        (Fault::Status("404 Not Found", ""), "deltas/"),
+        (Fault::Dead, ""),
+    ] {
         site.unruly.misbehave(fault, word);
         let server = site.start(Some(&cache));
         let path = format!("/v1/check/{AUDIENCE}/{}", hex(&members(1)[0]));
@@ -171,7 +194,8 @@ fn changes_over_an_older_generation_survive_a_restart_without_the_store() {
     site.unruly.misbehave(Fault::Gate, "CURRENT");
     site.publish(2);
     for chunk in site.depot.manifest(AUDIENCE).chunks() {
-        site.depot.put(AUDIENCE, &format!("chunks/{}.chunk", chunk.digest), None);
+        site.depot
+            .put(AUDIENCE, &format!("chunks/{}.chunk", chunk.digest), None);
     }
     let mut change = Change::default();
     change.entomb(old[0]);
@@ -227,7 +251,10 @@ fn expired_audience_is_not_served_from_the_cache() {
         let answer = server.connect().get(&path);
         (answer.status == 200).then(|| {
             assert_eq!(answer.ok()["member"], true);
-            assert_eq!((server.generation(AUDIENCE), server.is_ready()), (generation, true));
+            assert_eq!(
+                (server.generation(AUDIENCE), server.is_ready()),
+                (generation, true)
+            );
             (generation, expires)
         })
     };
@@ -239,7 +266,11 @@ fn expired_audience_is_not_served_from_the_cache() {
             None => site.unruly.behave(),
         }
         let mut server = site.start(Some(&cache));
-        assert_eq!((server.generation(AUDIENCE), server.is_ready()), (0, false), "{fault:?}");
+        assert_eq!(
+            (server.generation(AUDIENCE), server.is_ready()),
+            (0, false),
+            "{fault:?}"
+        );
         assert_eq!(server.metric("rtad_cache_starts_total{"), 0);
     }
     site.publish(1);
@@ -288,7 +319,12 @@ fn config_without_audiences_uses_the_cache_if_the_store_is_unavailable() {
     assert_eq!(pod.admin.get("/readyz").status, 200);
     assert!(pod.metric("rtad_sync_total{audience=\"old_users\",result=\"store\"}") >= 1);
     for (audience, seed) in [(AUDIENCE, 1), ("vip", 2)] {
-        assert!(pod.connect().members(audience, &members(seed)).iter().all(|member| *member));
+        assert!(
+            pod.connect()
+                .members(audience, &members(seed))
+                .iter()
+                .all(|member| *member)
+        );
     }
     depot.publish(AUDIENCE, &members(3), &Spec::small());
     unruly.behave();
@@ -323,11 +359,18 @@ fn restart_reads_intact_chunks_from_the_cache() {
     let mut server = site.start(Some(&cache));
     assert_serves(&mut server, 1, 1);
     assert_eq!(site.unruly.requests("chunks/"), requests);
-    assert_eq!(server.metric("rtad_chunks_read_total{source=\"cache\"}"), read);
+    assert_eq!(
+        server.metric("rtad_chunks_read_total{source=\"cache\"}"),
+        read
+    );
 
-    let files = std::fs::read_dir(cache.join(AUDIENCE)).unwrap().map(|entry| entry.unwrap().path());
-    let chunk =
-        files.into_iter().find(|path| path.extension().is_some_and(|end| end == "chunk")).unwrap();
+    let files = std::fs::read_dir(cache.join(AUDIENCE))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let chunk = files
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "chunk"))
+        .unwrap();
     let sound = std::fs::read(&chunk).unwrap();
     let mut damaged = sound.clone();
     damaged[100] ^= 1;
@@ -358,7 +401,9 @@ fn snapshot_larger_than_the_memory_limit_is_rejected() {
     let site = Site::new();
     let group = Cgroup::with_limit(1_000_000_000);
     let shared = Shared::default();
-    let plan = crate::server::Served::from(config(site.depot.url(), CONFIG, NEVER)).0.plan();
+    let plan = crate::server::Served::from(config(site.depot.url(), CONFIG, NEVER))
+        .0
+        .plan();
     let store = Store::open(site.depot.url()).unwrap();
     let sync = Syncer::new(store, plan, shared.clone()).with_headroom(group.headroom());
     let serving = sync.serving();
@@ -367,7 +412,10 @@ fn snapshot_larger_than_the_memory_limit_is_rejected() {
         let snapshot = catalog.audience(AUDIENCE).unwrap().snapshot.clone();
         snapshot.map_or(0, |snapshot| snapshot.manifest().generation())
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let poll = || {
         runtime.block_on(sync.poll_all());
         shared.polls.last(&AUDIENCE.parse().unwrap()).unwrap()
@@ -380,7 +428,12 @@ fn snapshot_larger_than_the_memory_limit_is_rejected() {
     assert_eq!((last.result, generation()), ("too_large", 1));
     let words = "bytes beside the served one, the container has 1000 left: raise its memory limit";
     assert!(last.error.as_ref().unwrap().contains(words), "{last:?}");
-    assert!(shared.telemetry.render().contains("result=\"too_large\"} 1"));
+    assert!(
+        shared
+            .telemetry
+            .render()
+            .contains("result=\"too_large\"} 1")
+    );
 
     group.set_limit("max");
     assert_eq!((poll().result, generation()), ("ok", 2));

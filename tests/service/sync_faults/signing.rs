@@ -68,22 +68,42 @@ fn oversized_signature_is_not_read_whole() {
     }
     // A sparse file of 1 GB.
     let path = depot.path(AUDIENCE, signature);
-    std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(1 << 30)
+        .unwrap();
     depot.put(AUDIENCE, "CURRENT", Some(&sound["CURRENT"]));
     wait_until("the rejection", || pod.last_sync().0 == "signature");
     assert!(pod.peak_bytes() < before + (64 << 20));
-    assert_eq!((pod.generation(), pod.admin.get("/readyz").status), (1, 200));
-    assert!(pod.connect().members(AUDIENCE, &members(1)).into_iter().all(|member| member));
+    assert_eq!(
+        (pod.generation(), pod.admin.get("/readyz").status),
+        (1, 200)
+    );
+    assert!(
+        pod.connect()
+            .members(AUDIENCE, &members(1))
+            .into_iter()
+            .all(|member| member)
+    );
 
     depot.put(AUDIENCE, signature, Some(&sound[signature]));
     wait_until("the repair is noticed", || pod.generation() == 2);
-    assert!(pod.connect().members(AUDIENCE, &members(2)).into_iter().all(|member| member));
+    assert!(
+        pod.connect()
+            .members(AUDIENCE, &members(2))
+            .into_iter()
+            .all(|member| member)
+    );
 }
 
 #[test]
 fn keys_rotate_without_downtime_and_removed_keys_are_rejected() {
     let (old, new) = (Key::new(), Key::new());
-    let mut bench = Bench::signed(&old, |config| config.store.public_keys.push(new.public.clone()));
+    let mut bench = Bench::signed(&old, |config| {
+        config.store.public_keys.push(new.public.clone())
+    });
     let candidate = bench.publish();
     bench.accepts(&candidate, "the old key");
     bench.depot.signer = Some(Arc::clone(&new) as _);
@@ -97,7 +117,10 @@ fn keys_rotate_without_downtime_and_removed_keys_are_rejected() {
     };
     assert_eq!(only(&new).generation(AUDIENCE), 3);
     let mut without = only(&old);
-    assert_eq!((without.generation(AUDIENCE), without.is_ready()), (0, false));
+    assert_eq!(
+        (without.generation(AUDIENCE), without.is_ready()),
+        (0, false)
+    );
     assert_eq!(without.last_sync(AUDIENCE).0, "signature");
     // A rollback to a generation signed by either key.
     bench.depot.roll_back(AUDIENCE, 2);
@@ -116,7 +139,10 @@ fn signatures_are_fetched_only_with_public_keys() {
         config.store.public_keys = keys.iter().map(|key| key.public.clone()).collect();
         Server::start(config)
     };
-    assert_eq!((start(&[]).generation(AUDIENCE), unruly.requests("minisig")), (1, 0));
+    assert_eq!(
+        (start(&[]).generation(AUDIENCE), unruly.requests("minisig")),
+        (1, 0)
+    );
     let mut server = start(&[&key]);
     assert_eq!(server.generation(AUDIENCE), 1);
     // An HTML page is not a signature; errors are retried.
@@ -163,14 +189,20 @@ fn start_from_the_cache_verifies_signatures() {
     assert_eq!(start(&[]).generation(AUDIENCE), 1);
     assert!(!cached("1.json.minisig").exists());
     assert_eq!((dead(&[]), dead(&[&key])), (1, 0));
-    assert!(cached("1.json").exists(), "another configuration may use it");
+    assert!(
+        cached("1.json").exists(),
+        "another configuration may use it"
+    );
 
     assert_eq!(start(&[&key]).generation(AUDIENCE), 1);
     let signature = std::fs::read(cached("1.json.minisig")).unwrap();
     assert_eq!((dead(&[&key]), dead(&[&Key::new()]), dead(&[])), (1, 0, 1));
-    for damaged in
-        [b"".to_vec(), b"<html>".to_vec(), vec![b'x'; 1 << 20], key.signature(b"else", "x")]
-    {
+    for damaged in [
+        b"".to_vec(),
+        b"<html>".to_vec(),
+        vec![b'x'; 1 << 20],
+        key.signature(b"else", "x"),
+    ] {
         std::fs::write(cached("1.json.minisig"), damaged).unwrap();
         assert_eq!(dead(&[&key]), 0);
     }

@@ -23,8 +23,9 @@ fn server_config(authority: &Authority, host: &str, year: i32) -> Arc<ServerConf
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap();
-    let config =
-        config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private);
+    let config = config
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], private);
     Arc::new(config.unwrap())
 }
 
@@ -59,10 +60,15 @@ impl Behind {
 fn answer(stream: TcpStream, root: &Path, config: Arc<ServerConfig>) -> std::io::Result<()> {
     let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
     let mut reader = BufReader::new(StreamOwned::new(connection, stream));
-    let Some(request) = Request::read(&mut reader) else { return Ok(()) };
+    let Some(request) = Request::read(&mut reader) else {
+        return Ok(());
+    };
     let (head, body) = request.answer(root);
     let stream = reader.get_mut();
-    stream.write_all(head.replacen("\r\n", "\r\nConnection: close\r\n", 1).as_bytes())?;
+    stream.write_all(
+        head.replacen("\r\n", "\r\nConnection: close\r\n", 1)
+            .as_bytes(),
+    )?;
     if request.method == "GET" {
         stream.write_all(&body)?;
     }
@@ -90,35 +96,63 @@ fn invalid_certificate_is_rejected_until_replaced() {
     let failed = "rtad_sync_total{audience=\"old_users\",result=\"store\"}";
     let mut generation = 1;
     for (name, bad, words) in [
-        ("expired", server_config(&ours, "127.0.0.1", 2001), "expired"),
+        (
+            "expired",
+            server_config(&ours, "127.0.0.1", 2001),
+            "expired",
+        ),
         (
             "of another host",
             server_config(&ours, "store.example.com", FOREVER),
             "not valid for name",
         ),
-        ("of an unknown CA", server_config(&unknown, "127.0.0.1", FOREVER), "UnknownIssuer"),
+        (
+            "of an unknown CA",
+            server_config(&unknown, "127.0.0.1", FOREVER),
+            "UnknownIssuer",
+        ),
     ] {
         store.show(&bad);
         let before = pod.metric(failed);
         depot.publish(AUDIENCE, &sets[generation % 2], &Spec::small());
         wait_until(name, || pod.metric(failed) >= before + 2);
         let (result, error) = pod.last_sync();
-        assert!(result == "store" && error.contains(words), "{name}: {result}: {error}");
+        assert!(
+            result == "store" && error.contains(words),
+            "{name}: {result}: {error}"
+        );
         assert_eq!(pod.generation(), generation as u64, "{name}");
         let members = &sets[(generation + 1) % 2];
-        assert!(pod.connect().members(AUDIENCE, members).iter().all(|member| *member), "{name}");
+        assert!(
+            pod.connect()
+                .members(AUDIENCE, members)
+                .iter()
+                .all(|member| *member),
+            "{name}"
+        );
         assert_eq!(pod.admin.get("/readyz").status, 200, "{name}");
 
         store.show(&good);
         generation += 1;
-        wait_until("the certificate is good again", || pod.generation() == generation as u64);
+        wait_until("the certificate is good again", || {
+            pod.generation() == generation as u64
+        });
         let members = &sets[(generation + 1) % 2];
-        assert!(pod.connect().members(AUDIENCE, members).iter().all(|member| *member), "{name}");
+        assert!(
+            pod.connect()
+                .members(AUDIENCE, members)
+                .iter()
+                .all(|member| *member),
+            "{name}"
+        );
     }
 
     // A pod without our CA rejects it.
     drop(pod);
     let mut pod = Pod::start(&url, folder.path(), "", "");
-    assert_eq!((pod.generation(), pod.admin.get("/readyz").status), (0, 503));
+    assert_eq!(
+        (pod.generation(), pod.admin.get("/readyz").status),
+        (0, 503)
+    );
     assert!(pod.metric(failed) >= 1);
 }

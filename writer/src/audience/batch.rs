@@ -48,12 +48,18 @@ pub(super) fn coalesce<'a>(
     members: Option<&Snapshot>,
     tombstones: Option<&Delta>,
 ) -> Coalesced {
-    let mut coalesced = Coalesced { change: Change::default(), outcomes: Vec::new() };
+    let mut coalesced = Coalesced {
+        change: Change::default(),
+        outcomes: Vec::new(),
+    };
     let mut added: HashMap<DeviceKey, bool> = HashMap::new();
     let mut buried: HashSet<DeviceKey> = HashSet::new();
     let is_entombed =
         |key: &DeviceKey| tombstones.is_some_and(|delta| delta.removed().contains(key));
-    for WriteRequest { op, keys, values, .. } in requests {
+    for WriteRequest {
+        op, keys, values, ..
+    } in requests
+    {
         let clashes = |key: &DeviceKey| match op.is_about_tombstones() {
             true => added.contains_key(key),
             false => buried.contains(key),
@@ -117,7 +123,10 @@ mod tests {
     fn request(op: Op, numbers: &[u8]) -> WriteRequest {
         WriteRequest {
             op,
-            keys: numbers.iter().map(|number| DeviceKey::of_canonical(&[*number])).collect(),
+            keys: numbers
+                .iter()
+                .map(|number| DeviceKey::of_canonical(&[*number]))
+                .collect(),
             values: Vec::new(),
             digest: None,
         }
@@ -134,9 +143,16 @@ mod tests {
                 ],
                 3,
             ),
-            (vec![request(Op::Add, &[1, 2]), request(Op::Tombstone, &[3, 2])], 1),
             (
-                vec![request(Op::Lift, &[1]), request(Op::Tombstone, &[1]), request(Op::Add, &[1])],
+                vec![request(Op::Add, &[1, 2]), request(Op::Tombstone, &[3, 2])],
+                1,
+            ),
+            (
+                vec![
+                    request(Op::Lift, &[1]),
+                    request(Op::Tombstone, &[1]),
+                    request(Op::Add, &[1]),
+                ],
                 2,
             ),
             (
@@ -147,11 +163,21 @@ mod tests {
                 ],
                 2,
             ),
-            (vec![request(Op::Add, &[1]), request(Op::Remove, &[1]), request(Op::Add, &[1])], 3),
+            (
+                vec![
+                    request(Op::Add, &[1]),
+                    request(Op::Remove, &[1]),
+                    request(Op::Add, &[1]),
+                ],
+                3,
+            ),
         ] {
             let coalesced = coalesce(&requests, None, None);
             assert_eq!(coalesced.outcomes.len(), expected, "{requests:?}");
-            let keys = requests[..expected].iter().map(|request| request.keys.len()).sum::<usize>();
+            let keys = requests[..expected]
+                .iter()
+                .map(|request| request.keys.len())
+                .sum::<usize>();
             assert_eq!(coalesced.change.len(), keys);
         }
     }

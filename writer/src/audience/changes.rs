@@ -71,7 +71,10 @@ impl Session {
         fpr: f64,
     ) -> Result<Option<u64>, StoreError> {
         let base = self.store.base(&self.audience).await?;
-        if base.current().is_some_and(|current| current.state != State::Deleted) {
+        if base
+            .current()
+            .is_some_and(|current| current.state != State::Deleted)
+        {
             return Ok(None);
         }
         let folded = base.folded();

@@ -30,7 +30,9 @@ pub(super) struct Members {
 impl Members {
     /// Whether the generation of `current` is loaded.
     pub(super) fn are_of(&self, current: &Current) -> bool {
-        self.held.as_ref().is_some_and(|held| held.manifest == current.manifest_sha256)
+        self.held
+            .as_ref()
+            .is_some_and(|held| held.manifest == current.manifest_sha256)
     }
 
     pub(super) const fn is_loading(&self) -> bool {
@@ -55,8 +57,12 @@ impl Members {
     pub(super) fn load(&mut self, store: &Store, audience: &AudienceName, current: &Current) {
         if self.loading.is_none() {
             let old = self.held.take();
-            self.loading =
-                Some(tokio::spawn(load(store.clone(), audience.clone(), current.clone(), old)));
+            self.loading = Some(tokio::spawn(load(
+                store.clone(),
+                audience.clone(),
+                current.clone(),
+                old,
+            )));
         }
     }
 
@@ -68,7 +74,9 @@ impl Members {
 
     /// Waits for the running load, or forever without one. Cancel-safe.
     pub(super) async fn loaded(&mut self) -> Result<(), StoreError> {
-        let Some(loading) = &mut self.loading else { return std::future::pending().await };
+        let Some(loading) = &mut self.loading else {
+            return std::future::pending().await;
+        };
         let loaded = loading.await;
         self.loading = None;
         match loaded {
@@ -92,7 +100,8 @@ async fn load(
         .map(|chunk| (*chunk.digest(), Arc::clone(chunk)))
         .collect();
     let shared = |entry: &ChunkEntry| {
-        old.get(&entry.digest).filter(|chunk| chunk.matches(manifest.filter(), entry))
+        old.get(&entry.digest)
+            .filter(|chunk| chunk.matches(manifest.filter(), entry))
     };
     let mut chunks: HashMap<Digest, Arc<Chunk>> = manifest
         .chunks()
@@ -107,9 +116,14 @@ async fn load(
         .cloned()
         .collect();
     let arrived = |entry: &ChunkEntry, chunk| drop(chunks.insert(entry.digest, Arc::new(chunk)));
-    store.chunks(&manifest, &missing, PARALLEL_CHUNKS, arrived).await?;
-    let in_order =
-        manifest.chunks().iter().map(|entry| Arc::clone(&chunks[&entry.digest])).collect();
+    store
+        .chunks(&manifest, &missing, PARALLEL_CHUNKS, arrived)
+        .await?;
+    let in_order = manifest
+        .chunks()
+        .iter()
+        .map(|entry| Arc::clone(&chunks[&entry.digest]))
+        .collect();
     Ok(LoadedGeneration {
         manifest: current.manifest_sha256,
         snapshot: Arc::new(Snapshot::assemble(manifest, in_order)),

@@ -39,7 +39,15 @@ impl Session {
         telemetry: Arc<Telemetry>,
     ) -> Self {
         let (ledger, facts, digest, warned) = (None, None, None, None);
-        Self { store, audience, telemetry, ledger, facts, digest, warned }
+        Self {
+            store,
+            audience,
+            telemetry,
+            ledger,
+            facts,
+            digest,
+            warned,
+        }
     }
 
     /// Opens the ledger unless it is open. Returns whether this call opened it.
@@ -62,24 +70,35 @@ impl Session {
 
     /// Rereads `CURRENT`; returns whether it has changed.
     pub(super) async fn refresh(&mut self) -> Result<bool, ApiError> {
-        let Some(ledger) = &mut self.ledger else { return Ok(false) };
-        ledger.refresh().await.map_err(|error| self.failed("could not read CURRENT", &error))
+        let Some(ledger) = &mut self.ledger else {
+            return Ok(false);
+        };
+        ledger
+            .refresh()
+            .await
+            .map_err(|error| self.failed("could not read CURRENT", &error))
     }
 
     pub(super) fn is_live(&self) -> bool {
-        self.ledger.as_ref().is_some_and(|ledger| ledger.current().state == State::Live)
+        self.ledger
+            .as_ref()
+            .is_some_and(|ledger| ledger.current().state == State::Live)
     }
 
     /// The facts of the generation. Reads its manifest once.
     pub(super) async fn facts(&mut self, current: &Current) -> Result<GenerationFacts, StoreError> {
-        if let Some((_, facts)) =
-            self.facts.filter(|(manifest, _)| *manifest == current.manifest_sha256)
+        if let Some((_, facts)) = self
+            .facts
+            .filter(|(manifest, _)| *manifest == current.manifest_sha256)
         {
             return Ok(facts);
         }
         let manifest = self.store.store().manifest(&self.audience, current).await?;
         let has_values = manifest.filter().value_bits() > 0;
-        let facts = GenerationFacts { has_values, digest: manifest.key_digest() };
+        let facts = GenerationFacts {
+            has_values,
+            digest: manifest.key_digest(),
+        };
         self.facts = Some((current.manifest_sha256, facts));
         self.digest = Some(facts.digest);
         Ok(facts)
@@ -89,7 +108,9 @@ impl Session {
     /// the manifest is unreadable.
     pub(super) async fn digest(&mut self, current: &Current) -> Result<KeyDigest, StoreError> {
         let facts = self.facts(current).await;
-        facts.map(|facts| facts.digest).or_else(|error| self.digest.ok_or(error))
+        facts
+            .map(|facts| facts.digest)
+            .or_else(|error| self.digest.ok_or(error))
     }
 
     /// Logs once per generation that devices lost their values.

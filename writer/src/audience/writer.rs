@@ -69,7 +69,15 @@ enum Attempt {
 impl Writer {
     pub(super) fn new(session: Session, pace: Pace, queue: mpsc::Receiver<Command>) -> Self {
         let (pending, waiting, members) = Default::default();
-        Self { session, pace, queue, pending, waiting, members, careful: 0 }
+        Self {
+            session,
+            pace,
+            queue,
+            pending,
+            waiting,
+            members,
+            careful: 0,
+        }
     }
 
     /// Runs until the queue is closed, or the audience turns out not to exist.
@@ -267,7 +275,8 @@ impl Writer {
                     ledger.current(),
                 );
                 // Only writes that need the filters wait for them.
-                self.waiting.extend(batch.extract_if(.., |write| needs_members(write)));
+                self.waiting
+                    .extend(batch.extract_if(.., |write| needs_members(write)));
             }
         }
         if batch.is_empty() {
@@ -282,12 +291,19 @@ impl Writer {
         let is_empty = coalesced.change.is_empty();
         let appended = ledger.append(coalesced.change).await?;
         if !is_empty {
-            self.session.telemetry.appended(&self.session.audience, begun.elapsed());
+            self.session
+                .telemetry
+                .appended(&self.session.audience, begun.elapsed());
         }
         let rest = batch.split_off(coalesced.outcomes.len());
-        let without_value = coalesced.outcomes.iter().map(|outcome| outcome.without_value).sum();
+        let without_value = coalesced
+            .outcomes
+            .iter()
+            .map(|outcome| outcome.without_value)
+            .sum();
         if has_values && without_value > 0 {
-            self.session.warn_without_value(ledger.current(), without_value);
+            self.session
+                .warn_without_value(ledger.current(), without_value);
         }
         for (write, outcome) in batch.drain(..).zip(coalesced.outcomes) {
             let written = Written {
@@ -299,7 +315,9 @@ impl Writer {
             };
             Self::answer(write, Ok(written));
         }
-        rest.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
+        rest.into_iter()
+            .rev()
+            .for_each(|write| self.pending.push_front(Command::Write(write)));
         Ok(())
     }
 
@@ -315,7 +333,10 @@ impl Writer {
         }
         let digest = self.session.digest(ledger.current()).await?;
         let is_other = |write: &mut Write| write.request.digest.is_some_and(|it| it != digest);
-        Self::refuse(batch.extract_if(.., is_other).collect(), &ApiError::OtherDigest(digest));
+        Self::refuse(
+            batch.extract_if(.., is_other).collect(),
+            &ApiError::OtherDigest(digest),
+        );
         Ok(())
     }
 
@@ -339,7 +360,10 @@ impl Writer {
             has_values = self.session.facts(ledger.current()).await?.has_values;
         }
         if !has_values {
-            Self::refuse(batch.extract_if(.., is_valued).collect(), &ApiError::NoValues);
+            Self::refuse(
+                batch.extract_if(.., is_valued).collect(),
+                &ApiError::NoValues,
+            );
         }
         Ok(has_values)
     }
@@ -351,13 +375,18 @@ impl Writer {
     }
 
     fn refuse(batch: Vec<Write>, refusal: &ApiError) {
-        batch.into_iter().for_each(|write| Self::answer(write, Err(refusal.clone())));
+        batch
+            .into_iter()
+            .for_each(|write| Self::answer(write, Err(refusal.clone())));
     }
 
     /// Moves writes that waited for the filters back to the queue.
     fn wake(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().rev().for_each(|write| self.pending.push_front(Command::Write(write)));
+        waiting
+            .into_iter()
+            .rev()
+            .for_each(|write| self.pending.push_front(Command::Write(write)));
     }
 }
 
@@ -385,7 +414,9 @@ async fn coalesce_blocking(
 
 /// Exponential backoff with full jitter, to keep two writers out of step.
 fn delay(tries: u32) -> Duration {
-    let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(tries)).min(MAX_RETRY_DELAY);
+    let longest = RETRY_DELAY
+        .saturating_mul(2_u32.saturating_pow(tries))
+        .min(MAX_RETRY_DELAY);
     longest.mul_f64(random::fraction())
 }
 

@@ -73,7 +73,15 @@ impl Writers {
         let (reply, answer) = oneshot::channel();
         let permit = self.permit_for(request.keys.len())?;
         let waiting = self.telemetry.waiting();
-        self.send(audience, Command::Write(Write { request, reply, waiting, permit }))?;
+        self.send(
+            audience,
+            Command::Write(Write {
+                request,
+                reply,
+                waiting,
+                permit,
+            }),
+        )?;
         // Dropped without an answer: the task panicked.
         answer.await.unwrap_or(Err(ApiError::Internal))
     }
@@ -102,7 +110,9 @@ impl Writers {
 
     fn send(&self, audience: &AudienceName, mut command: Command) -> Result<(), ApiError> {
         let mut queues = self.queues.lock();
-        let Some(queues) = &mut *queues else { return Err(ApiError::Draining) };
+        let Some(queues) = &mut *queues else {
+            return Err(ApiError::Draining);
+        };
         if let Some(queue) = queues.get(audience) {
             command = match queue.try_send(command) {
                 Ok(()) => return Ok(()),

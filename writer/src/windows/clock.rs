@@ -21,8 +21,15 @@ use super::config::{Length, TICKS_PER_LENGTH};
 const LARGEST_CORRECTION: Duration = Duration::from_secs(2 * 3600);
 
 pub(super) enum Clock {
-    Sliding { time: WindowTime, tick: Duration },
-    Day { time: WindowTime, calendar: Calendar, today: Mutex<Today> },
+    Sliding {
+        time: WindowTime,
+        tick: Duration,
+    },
+    Day {
+        time: WindowTime,
+        calendar: Calendar,
+        today: Mutex<Today>,
+    },
 }
 
 /// The day of the wall clock.
@@ -43,7 +50,11 @@ pub(super) struct WindowTime {
 fn time_at(wall_offset_millis: i64, now: SystemTime) -> Duration {
     let wall = since_epoch(now);
     let offset = Duration::from_millis(wall_offset_millis.unsigned_abs());
-    if wall_offset_millis < 0 { wall + offset } else { wall.saturating_sub(offset) }
+    if wall_offset_millis < 0 {
+        wall + offset
+    } else {
+        wall.saturating_sub(offset)
+    }
 }
 
 pub(super) fn since_epoch(now: SystemTime) -> Duration {
@@ -64,7 +75,9 @@ fn ticks_in(time: Duration, tick: Duration) -> u64 {
 
 /// Whether a clock was wrong by more than a correction of the time, which may cross midnight.
 fn is_far_before(now: SystemTime, midnight: SystemTime) -> bool {
-    midnight.duration_since(now).is_ok_and(|left| left > LARGEST_CORRECTION)
+    midnight
+        .duration_since(now)
+        .is_ok_and(|left| left > LARGEST_CORRECTION)
 }
 
 /// Length of a tick of a sliding window.
@@ -87,16 +100,27 @@ impl Clock {
                 let length = tick_length(*length);
                 let first = length.as_nanos().saturating_mul(u128::from(tick));
                 at_start = at_start.max(Duration::from_nanos_u128(first));
-                Self::Sliding { time: WindowTime { started, at_start }, tick: length }
+                Self::Sliding {
+                    time: WindowTime { started, at_start },
+                    tick: length,
+                }
             }
             Length::Day(calendar) => {
                 let period = calendar.at(now);
                 // The next midnight resets the window. It is not known whether one has passed.
                 let days = tick.saturating_sub(period.number);
-                let ahead = if days > 1 || is_far_before(now, period.end) { days } else { 0 };
+                let ahead = if days > 1 || is_far_before(now, period.end) {
+                    days
+                } else {
+                    0
+                };
                 let today = Mutex::new(Today { period, ahead });
                 let time = WindowTime { started, at_start };
-                Self::Day { time, calendar: calendar.clone(), today }
+                Self::Day {
+                    time,
+                    calendar: calendar.clone(),
+                    today,
+                }
             }
         }
     }
@@ -109,7 +133,11 @@ impl Clock {
 
     /// A reading for the window's thread.
     pub(super) fn now(&self) -> Now {
-        Now { tick: self.tick(), time: self.time(), wall: since_epoch(SystemTime::now()) }
+        Now {
+            tick: self.tick(),
+            time: self.time(),
+            wall: since_epoch(SystemTime::now()),
+        }
     }
 
     /// The current tick; may lie before an earlier one after a step of the wall clock.
@@ -140,7 +168,12 @@ impl Clock {
     }
 
     fn day(&self, now: SystemTime) -> u64 {
-        let Self::Day { calendar, today, .. } = self else { return 0 };
+        let Self::Day {
+            calendar, today, ..
+        } = self
+        else {
+            return 0;
+        };
         let mut today = today.lock();
         if !today.period.contains(now) {
             let period = calendar.at(now);
@@ -189,7 +222,10 @@ mod tests {
         // A tick of 2 s passes.
         let begun = Instant::now();
         while clock.tick() < opened + 1 {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the clock stands still");
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "the clock stands still"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -251,7 +287,9 @@ mod tests {
 
     fn day_after_a_clock_ahead_ends_at_midnight(ahead: u32) {
         let noon = UNIX_EPOCH + Duration::from_secs(1_793_073_600);
-        let (hour, days) = (Duration::from_secs(3600), |n: u32| Duration::from_secs(86_400) * n);
+        let (hour, days) = (Duration::from_secs(3600), |n: u32| {
+            Duration::from_secs(86_400) * n
+        });
         let clock = day("Asia/Shanghai", noon);
         let mut window = window(clock.day(noon));
         let mut observe = |clock: &Clock, at| {
@@ -264,7 +302,10 @@ mod tests {
         // Set back: the day goes on, and ends at midnight.
         assert!(!observe(&clock, noon + hour));
         let tick = clock.day(noon + hour);
-        assert_eq!((clock.days_ahead(), clock.tick_of(noon)), (ahead.into(), tick));
+        assert_eq!(
+            (clock.days_ahead(), clock.tick_of(noon)),
+            (ahead.into(), tick)
+        );
         assert!(!observe(&clock, noon + 11 * hour));
         assert!(observe(&clock, noon + 12 * hour));
         assert!(!observe(&clock, noon + days(1)));
@@ -277,8 +318,13 @@ mod tests {
     }
 
     fn window(tick: u64) -> Window {
-        let spec =
-            WindowSpec { capacity: 100, fpr: 1e-9, count: 1, whole_keys: false, lifetime: 1 };
+        let spec = WindowSpec {
+            capacity: 100,
+            fpr: 1e-9,
+            count: 1,
+            whole_keys: false,
+            lifetime: 1,
+        };
         Window::new(spec, tick).unwrap()
     }
 

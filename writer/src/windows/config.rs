@@ -129,19 +129,40 @@ impl fmt::Display for Config {
             let scopes: Vec<String> = scopes.iter().map(Scope::to_string).collect();
             writeln!(f, "token      {}: {}", path.display(), scopes.join(", "))?;
         }
-        for WindowConfig { name, length, spec, .. } in &self.windows {
+        for WindowConfig {
+            name, length, spec, ..
+        } in &self.windows
+        {
             let (capacity, bytes) = (spec.capacity, bytesize::ByteSize(spec.memory_bytes()));
             writeln!(f, "window     {name}: {length}, {capacity} keys in {bytes}")?;
         }
-        for RemoteConfig { name, length, redis } in &self.remote {
-            writeln!(f, "window     {name}: {length}, in {}", rtad_redis::redacted(&redis.url))?;
+        for RemoteConfig {
+            name,
+            length,
+            redis,
+        } in &self.remote
+        {
+            writeln!(
+                f,
+                "window     {name}: {length}, in {}",
+                rtad_redis::redacted(&redis.url)
+            )?;
         }
         for (window, CallbackConfig { id, .. }) in &self.callbacks {
             let parameters: Vec<&str> = id.iter().map(|id| id.parameter.as_str()).collect();
             writeln!(f, "callback   {window}: ids in {}", parameters.join(", "))?;
         }
-        for AudienceConfig { name, from_window, min_count, .. } in &self.audiences {
-            writeln!(f, "audience   {name}: count of at least {min_count} in {from_window}")?;
+        for AudienceConfig {
+            name,
+            from_window,
+            min_count,
+            ..
+        } in &self.audiences
+        {
+            writeln!(
+                f,
+                "audience   {name}: count of at least {min_count} in {from_window}"
+            )?;
         }
         Ok(())
     }
@@ -158,8 +179,10 @@ impl Config {
     /// Reads and checks a file.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: shown.clone(),
+            source,
+        })?;
         Self::parse(&text, &shown).map_err(ConfigError::Mistakes)
     }
 
@@ -175,26 +198,39 @@ impl Config {
         &'a self,
         window: &'a AudienceName,
     ) -> impl Iterator<Item = &'a AudienceConfig> {
-        self.audiences.iter().filter(move |audience| audience.from_window == *window)
+        self.audiences
+            .iter()
+            .filter(move |audience| audience.from_window == *window)
     }
 }
 
 fn check(file: File, d: &mut Document<'_>) -> Config {
-    let mut config = Config { lease: file.lease, ..Config::default() };
+    let mut config = Config {
+        lease: file.lease,
+        ..Config::default()
+    };
     d.refuse_duplicates("window", "name");
     d.refuse_duplicates("audience", "name");
     for (index, table) in file.window.iter().enumerate() {
         let key = format!("window[{index}]");
-        let is_followed =
-            file.audience.iter().any(|audience| audience.from_window == table.name.as_str());
+        let is_followed = file
+            .audience
+            .iter()
+            .any(|audience| audience.from_window == table.name.as_str());
         if let Some(callback) = &table.callback {
             callback::check(callback, &format!("{key}.callback"), d);
-            config.callbacks.push((table.name.clone(), callback.clone()));
+            config
+                .callbacks
+                .push((table.name.clone(), callback.clone()));
         }
         let length = length(table, &key, d);
         match table.backend.is_some() || table.backend_file.is_some() {
-            true => config.remote.extend(remote(table, length, is_followed, &key, d)),
-            false => config.windows.extend(window(table, length, is_followed, &key, d)),
+            true => config
+                .remote
+                .extend(remote(table, length, is_followed, &key, d)),
+            false => config
+                .windows
+                .extend(window(table, length, is_followed, &key, d)),
         }
     }
     let names = d.texts("window", "name");
@@ -209,7 +245,11 @@ fn check(file: File, d: &mut Document<'_>) -> Config {
     for (index, table) in file.token.into_iter().enumerate() {
         config.tokens.push(token(table, index, &names, d));
     }
-    if config.windows.iter().any(|window| window.durability != Durability::None) {
+    if config
+        .windows
+        .iter()
+        .any(|window| window.durability != Durability::None)
+    {
         let accepted = "a directory for the windows' files; windows with durability = \"none\" \
                         need none";
         d.require("state_dir", accepted);
@@ -224,13 +264,20 @@ fn token(table: TokenTable, index: usize, windows: &[String], d: &mut Document<'
         d.reject(&format!("token[{index}].scopes"), "at least one scope");
     }
     for (position, scope) in table.scopes.iter().enumerate() {
-        if scope.window().is_some_and(|name| !windows.iter().any(|known| known == name.as_str())) {
+        if scope
+            .window()
+            .is_some_and(|name| !windows.iter().any(|known| known == name.as_str()))
+        {
             let key = format!("token[{index}].scopes[{position}]");
             d.reject(&key, "the name of a [[window]] after events:");
         }
     }
     let origin = d.described(&format!("token[{index}].file"));
-    TokenFile { origin, path: d.beside(table.file), scopes: table.scopes }
+    TokenFile {
+        origin,
+        path: d.beside(table.file),
+        scopes: table.scopes,
+    }
 }
 
 fn length(table: &WindowTable, key: &str, d: &mut Document<'_>) -> Length {
@@ -254,15 +301,28 @@ fn window(
     key: &str,
     d: &mut Document<'_>,
 ) -> Option<WindowConfig> {
-    for name in ["backend_ca_file", "backend_connect_timeout", "backend_timeout", "namespace"] {
+    for name in [
+        "backend_ca_file",
+        "backend_connect_timeout",
+        "backend_timeout",
+        "namespace",
+    ] {
         let key = format!("{key}.{name}");
         if d.has(&key) {
             d.mistake(&key, "is given without backend", "backend with it");
         }
     }
     let only_with = [
-        ("sync_interval", table.durability == Survival::Interval, "durability = \"interval\""),
-        ("checkpoint_interval", table.durability != Survival::None, "a durability with files"),
+        (
+            "sync_interval",
+            table.durability == Survival::Interval,
+            "durability = \"interval\"",
+        ),
+        (
+            "checkpoint_interval",
+            table.durability != Survival::None,
+            "a durability with files",
+        ),
     ];
     for (name, is_used, accepted) in only_with {
         let key = format!("{key}.{name}");
@@ -304,7 +364,10 @@ fn window(
             Survival::None => Durability::None,
         },
         checkpoint_interval: table.checkpoint_interval,
-        answers: AnswerLimits { memory_bytes: table.answers_memory, time: table.answers_time },
+        answers: AnswerLimits {
+            memory_bytes: table.answers_memory,
+            time: table.answers_time,
+        },
         take_over: false,
     })
 }
@@ -327,7 +390,11 @@ fn remote(
     for name in LOCAL_KEYS {
         let key = format!("{key}.{name}");
         if d.has(&key) {
-            d.mistake(&key, "is given with backend", "no value: the server decides");
+            d.mistake(
+                &key,
+                "is given with backend",
+                "no value: the server decides",
+            );
         }
     }
     if table.count > 1 {
@@ -349,9 +416,17 @@ fn remote(
     // Its message shows no password. Connecting is lazy: this only reads the URL.
     if let Err(error) = redis.validate() {
         let found = format!("is not accepted: {error}");
-        d.mistake(key, &found, "backend, or backend_file with the path of a file");
+        d.mistake(
+            key,
+            &found,
+            "backend, or backend_file with the path of a file",
+        );
     }
-    Some(RemoteConfig { name: table.name.clone(), length, redis })
+    Some(RemoteConfig {
+        name: table.name.clone(),
+        length,
+        redis,
+    })
 }
 
 fn audience(
@@ -360,7 +435,12 @@ fn audience(
     key: &str,
     d: &mut Document<'_>,
 ) -> Option<AudienceConfig> {
-    let AudienceTable { name, min_count, fpr, .. } = table;
+    let AudienceTable {
+        name,
+        min_count,
+        fpr,
+        ..
+    } = table;
     if !(1..=window.count).contains(min_count) {
         let accepted = format!("1 to the window's count, {}", window.count);
         d.reject(&format!("{key}.min_count"), &accepted);
@@ -375,7 +455,10 @@ fn audience(
         }),
         Err(error) => {
             let error = error.to_string();
-            d.reject(&format!("{key}.fpr"), error.rsplit("expected ").next().unwrap_or(&error));
+            d.reject(
+                &format!("{key}.fpr"),
+                error.rsplit("expected ").next().unwrap_or(&error),
+            );
             None
         }
     }

@@ -64,7 +64,9 @@ impl EventCounters {
             telemetry.counter("rtad_window_events_total", labels)
         };
         let counter = |name| telemetry.counter(name, vec![label(window)]);
-        telemetry.gauge("rtad_window_length_seconds", vec![label(window)]).set(length_seconds);
+        telemetry
+            .gauge("rtad_window_length_seconds", vec![label(window)])
+            .set(length_seconds);
         Self {
             new: events("new"),
             duplicate: events("duplicate"),
@@ -241,20 +243,36 @@ pub(in super::super) fn describe() {
     );
     describe_gauge!("rtad_window_entries", "Live entries");
     describe_gauge!("rtad_window_capacity", "Configured capacity");
-    describe_gauge!("rtad_window_length_seconds", Unit::Seconds, "Length; 86,400 for days");
+    describe_gauge!(
+        "rtad_window_length_seconds",
+        Unit::Seconds,
+        "Length; 86,400 for days"
+    );
     describe_gauge!("rtad_window_fill_ratio", "Live entries by capacity");
     describe_gauge!(
         "rtad_window_expected_fpr",
         "Expected part of new keys that are taken for duplicates"
     );
-    describe_gauge!("rtad_window_oldest_seconds", Unit::Seconds, "Age of the oldest entry");
+    describe_gauge!(
+        "rtad_window_oldest_seconds",
+        Unit::Seconds,
+        "Age of the oldest entry"
+    );
     describe_gauge!(
         "rtad_window_ahead_seconds",
         Unit::Seconds,
         "Time by which a day window is ahead of the calendar, after a clock that was ahead"
     );
-    describe_gauge!("rtad_window_memory_bytes", Unit::Bytes, "Memory of the table");
-    describe_gauge!("rtad_window_log_bytes", Unit::Bytes, "Log since the last checkpoint");
+    describe_gauge!(
+        "rtad_window_memory_bytes",
+        Unit::Bytes,
+        "Memory of the table"
+    );
+    describe_gauge!(
+        "rtad_window_log_bytes",
+        Unit::Bytes,
+        "Log since the last checkpoint"
+    );
     describe_gauge!(
         "rtad_window_checkpoint_timestamp_seconds",
         Unit::Seconds,
@@ -280,7 +298,10 @@ pub(in super::super) fn describe() {
         Unit::Seconds,
         "Age of the oldest event that is not yet in the audience"
     );
-    describe_counter!("rtad_window_audience_writes_total", "Deltas written for the audience");
+    describe_counter!(
+        "rtad_window_audience_writes_total",
+        "Deltas written for the audience"
+    );
     describe_counter!(
         "rtad_window_audience_generations_total",
         "Generations published for the audience"

@@ -45,7 +45,10 @@ struct WrittenVersion {
 
 impl WrittenVersion {
     fn of(current: &Current) -> Self {
-        Self { generation: current.generation, deltas: current.deltas.clone() }
+        Self {
+            generation: current.generation,
+            deltas: current.deltas.clone(),
+        }
     }
 
     fn is_of(&self, ledger: &Ledger) -> bool {
@@ -149,7 +152,10 @@ impl Follower {
                 return true;
             }
             Ok(false) => {
-                tracing::warn!(audience, "audience changed by another process; published again");
+                tracing::warn!(
+                    audience,
+                    "audience changed by another process; published again"
+                );
                 Some(Due::All)
             }
             Err(error) => {
@@ -164,7 +170,10 @@ impl Follower {
                     WriteError::Store(
                         StoreError::NotFound { .. }
                         | StoreError::TooManyDeltas { .. }
-                        | StoreError::NotLive { state: State::Deleted, .. },
+                        | StoreError::NotLive {
+                            state: State::Deleted,
+                            ..
+                        },
                     ) => Some(Due::All),
                     _ => due,
                 }
@@ -189,12 +198,19 @@ impl Follower {
     }
 
     fn update_lag(&self) {
-        self.counters.lag_seconds.set(self.reports.lag().as_secs_f64());
+        self.counters
+            .lag_seconds
+            .set(self.reports.lag().as_secs_f64());
     }
 
     /// Reads the audience; whether its content is what this task wrote last.
     async fn is_unchanged(&self, session: &mut Session) -> Result<bool, WriteError> {
-        let Session { ledger, written, tombstones, .. } = session;
+        let Session {
+            ledger,
+            written,
+            tombstones,
+            ..
+        } = session;
         let ledger = match ledger {
             Some(ledger) => {
                 ledger.refresh().await?;
@@ -222,13 +238,17 @@ impl Follower {
             None => None,
         };
         // Both are sorted.
-        let mut entombed = current.iter().flat_map(|current| current.removed().iter()).peekable();
+        let mut entombed = current
+            .iter()
+            .flat_map(|current| current.removed().iter())
+            .peekable();
         let is_lifted = |key: &&DeviceKey| {
             while entombed.next_if(|one| one < key).is_some() {}
             entombed.peek() != Some(key)
         };
         let held = tombstones.iter().flat_map(|held| held.removed().iter());
-        self.reports.add(held.filter(is_lifted).map(DeviceKey::as_bytes));
+        self.reports
+            .add(held.filter(is_lifted).map(DeviceKey::as_bytes));
         *tombstones = current;
         Ok(())
     }
@@ -236,7 +256,12 @@ impl Follower {
     /// Writes the changes of keys as a delta. `false`: another process has changed the audience,
     /// so that further deltas would not make it right.
     async fn append(&self, session: &mut Session, keys: &[Key]) -> Result<bool, WriteError> {
-        let Session { ledger, written, tombstones, .. } = session;
+        let Session {
+            ledger,
+            written,
+            tombstones,
+            ..
+        } = session;
         let ledger = match ledger {
             Some(ledger) => ledger,
             None => ledger.insert(self.store.ledger(&self.config.name).await?),
@@ -273,9 +298,16 @@ impl Follower {
     async fn change(&self, keys: &[Key]) -> Result<Change, WriteError> {
         let mut change = Change::default();
         for keys in keys.chunks(COUNT_BATCH) {
-            for (key, count) in keys.iter().zip(self.window.handle.counts(keys.to_vec()).await?) {
+            for (key, count) in keys
+                .iter()
+                .zip(self.window.handle.counts(keys.to_vec()).await?)
+            {
                 let key = DeviceKey::from_bytes(*key);
-                if count >= self.config.min_count { change.add(key) } else { change.remove(key) }
+                if count >= self.config.min_count {
+                    change.add(key)
+                } else {
+                    change.remove(key)
+                }
             }
         }
         Ok(change)
@@ -324,11 +356,20 @@ impl Follower {
         let generation = publication.commit(&manifest).await?;
         self.counters.generations.increment(1);
         // Deltas that another process appended meanwhile are not among the written.
-        let written = WrittenVersion { generation, deltas: Vec::new() };
+        let written = WrittenVersion {
+            generation,
+            deltas: Vec::new(),
+        };
         let failure = session.failure.take();
         // The generation contains the devices with a tombstone too.
         let (ledger, tombstones, generation_keys) = (None, None, keys.len() as u64);
-        *session = Session { ledger, written, tombstones, generation_keys, failure };
+        *session = Session {
+            ledger,
+            written,
+            tombstones,
+            generation_keys,
+            failure,
+        };
         Ok(())
     }
 }

@@ -77,7 +77,10 @@ impl Owner {
         lease: Lease,
         counters: UploadCounters,
     ) -> Self {
-        let created = current.checkpoint.as_ref().map_or(0, |stored| stored.created_unix_seconds);
+        let created = current
+            .checkpoint
+            .as_ref()
+            .map_or(0, |stored| stored.created_unix_seconds);
         counters.uploaded.set(created as f64);
         Self {
             window,
@@ -133,7 +136,9 @@ impl Owner {
     fn change_lease(&self, change: impl FnOnce(&mut Lease)) {
         let mut lease = self.lease.lock();
         change(&mut lease);
-        let Some(state) = lease.take_state_change(Instant::now()) else { return };
+        let Some(state) = lease.take_state_change(Instant::now()) else {
+            return;
+        };
         drop(lease);
         let window = self.window.as_str();
         match state {
@@ -162,7 +167,10 @@ impl Owner {
         };
         let mut checkpoints = self.checkpoints.lock();
         // Two may end at the same time: an older one must not replace a newer one.
-        let newest = checkpoints.pending.as_ref().map_or(0, |(held, _)| held.number);
+        let newest = checkpoints
+            .pending
+            .as_ref()
+            .map_or(0, |(held, _)| held.number);
         if newest <= checkpoint.number {
             checkpoints.pending = Some((checkpoint, mark));
         }
@@ -218,7 +226,10 @@ impl Owner {
             );
             return;
         }
-        let next = WindowCurrent { lease_seconds: 0, ..next };
+        let next = WindowCurrent {
+            lease_seconds: 0,
+            ..next
+        };
         // The lease is given back with the checkpoint, not before it.
         let is_released = if self.has_pending() {
             self.upload_as(&mut current, next).await
@@ -226,7 +237,10 @@ impl Owner {
             self.folder.replace(&next, Expected::Own).await.is_ok()
         };
         if !is_released {
-            tracing::warn!(window = self.window.as_str(), "lease of the window not given back");
+            tracing::warn!(
+                window = self.window.as_str(),
+                "lease of the window not given back"
+            );
         }
     }
 
@@ -237,7 +251,10 @@ impl Owner {
             return;
         }
         let mut current = self.current.lock().await;
-        let next = WindowCurrent { lease_seconds: 0, ..self.next(&current) };
+        let next = WindowCurrent {
+            lease_seconds: 0,
+            ..self.next(&current)
+        };
         match self.folder.replace(&next, Expected::Own).await {
             Ok(()) => *current = next,
             Err(error) => {
@@ -251,7 +268,10 @@ impl Owner {
     fn next(&self, current: &WindowCurrent) -> WindowCurrent {
         let has_waited = self.lease.lock().has_waited(Instant::now());
         let wait_seconds = if has_waited { 0 } else { current.wait_seconds };
-        WindowCurrent { wait_seconds, ..current.clone() }
+        WindowCurrent {
+            wait_seconds,
+            ..current.clone()
+        }
     }
 
     /// Uploads the last checkpoint, and replaces `CURRENT` by `next` with it.
@@ -280,11 +300,20 @@ impl Owner {
             Err(error) => {
                 self.counters.failures.increment(1);
                 // A newer one may have come.
-                self.checkpoints.lock().pending.get_or_insert((checkpoint, mark));
+                self.checkpoints
+                    .lock()
+                    .pending
+                    .get_or_insert((checkpoint, mark));
                 let (window, text) = (self.window.as_str(), error_chain(&error));
                 tracing::warn!(window, error = text, "checkpoint not uploaded to the store");
                 // A put or a lock conflicts for a time; a lost claim is permanent.
-                if matches!(error, StoreError::Conflict { is_transient: false, .. }) {
+                if matches!(
+                    error,
+                    StoreError::Conflict {
+                        is_transient: false,
+                        ..
+                    }
+                ) {
                     self.fence();
                 }
                 false

@@ -109,7 +109,10 @@ impl RemoteWindow {
             Length::Sliding(length) => (at + *length > now).then_some(Lifetime::For(*length)),
             Length::Day(calendar) => {
                 let day = calendar.at(at);
-                let lifetime = Lifetime::Until { period: day.number, end: day.end };
+                let lifetime = Lifetime::Until {
+                    period: day.number,
+                    end: day.end,
+                };
                 (day.end > now).then_some(lifetime)
             }
         }
@@ -130,11 +133,14 @@ impl RemoteWindow {
         at: Option<SystemTime>,
         retry: Option<Retry>,
     ) -> Result<Option<Observed>, ApiError> {
-        let Some(lifetime) = self.lifetime(at) else { return Ok(None) };
+        let Some(lifetime) = self.lifetime(at) else {
+            return Ok(None);
+        };
         let token = match retry {
             Some((RequestKey(bytes), _)) => {
                 let (low, _) = bytes.split_at(8);
-                low.iter().fold(0, |token, byte| token << 8 | u64::from(*byte))
+                low.iter()
+                    .fold(0, |token, byte| token << 8 | u64::from(*byte))
             }
             None => random::number(),
         };
@@ -145,10 +151,16 @@ impl RemoteWindow {
                     rtad_redis::Seen::New => Seen::New,
                     rtad_redis::Seen::Duplicate => Seen::Duplicate(1),
                 });
-                Ok(Some(Observed { seen: seen.collect(), is_repeated }))
+                Ok(Some(Observed {
+                    seen: seen.collect(),
+                    is_repeated,
+                }))
             }
             Err(error) => {
-                self.counters.add(Results { failed: keys.len() as u64, ..Results::default() });
+                self.counters.add(Results {
+                    failed: keys.len() as u64,
+                    ..Results::default()
+                });
                 Err(self.failed(&error))
             }
         }
@@ -158,14 +170,20 @@ impl RemoteWindow {
     pub(super) async fn check(&self, keys: &[Key]) -> Result<Vec<u16>, ApiError> {
         self.counters.checks.increment(keys.len() as u64);
         let seen = self.redis.check(keys, self.period()).await;
-        Ok(seen.map_err(|error| self.failed(&error))?.into_iter().map(u16::from).collect())
+        Ok(seen
+            .map_err(|error| self.failed(&error))?
+            .into_iter()
+            .map(u16::from)
+            .collect())
     }
 
     /// Erases keys; whether each was in the window.
     pub(super) async fn forget(&self, keys: &[Key]) -> Result<Vec<bool>, ApiError> {
         let forgotten = self.redis.forget(keys, self.period()).await;
         let forgotten = forgotten.map_err(|error| self.failed(&error))?;
-        self.counters.forgotten.increment(forgotten.iter().filter(|was| **was).count() as u64);
+        self.counters
+            .forgotten
+            .increment(forgotten.iter().filter(|was| **was).count() as u64);
         Ok(forgotten)
     }
 
@@ -188,7 +206,12 @@ impl RemoteWindow {
     fn log_failure(&self, error: &RedisError) {
         if self.health.fail() {
             let (window, cause) = (self.name.as_str(), error.cause());
-            tracing::warn!(window, cause, error = error.to_string(), "backend of a window failed");
+            tracing::warn!(
+                window,
+                cause,
+                error = error.to_string(),
+                "backend of a window failed"
+            );
         }
     }
 
@@ -200,7 +223,10 @@ impl RemoteWindow {
             let is_writable = probed.is_ok();
             match probed {
                 Ok(()) if self.health.pass() => {
-                    tracing::info!(window = self.name.as_str(), "backend of a window works again");
+                    tracing::info!(
+                        window = self.name.as_str(),
+                        "backend of a window works again"
+                    );
                 }
                 Ok(()) => {}
                 Err(error) => self.log_failure(&error),
@@ -267,7 +293,10 @@ mod tests {
         let mut recent = RecentRequests::default();
         let last = MAX_RECENT as u64;
         assert!((0..=last).all(|n| recent.insert(request(n))));
-        assert_eq!((recent.requests.len(), recent.order.len()), (MAX_RECENT, MAX_RECENT));
+        assert_eq!(
+            (recent.requests.len(), recent.order.len()),
+            (MAX_RECENT, MAX_RECENT)
+        );
         assert!(!recent.insert(request(1)) && !recent.insert(request(last)));
         assert!(recent.insert(request(0)));
         assert!(recent.insert(request(1)));

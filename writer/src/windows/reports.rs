@@ -41,7 +41,11 @@ pub(super) enum Due {
 impl Reports {
     /// Begins with a publication of the whole audience.
     pub(super) fn new(min_count: u16) -> Self {
-        let reports = Self { min_count, state: Mutex::default(), wake: Notify::new() };
+        let reports = Self {
+            min_count,
+            state: Mutex::default(),
+            wake: Notify::new(),
+        };
         reports.renew();
         reports
     }

@@ -57,12 +57,18 @@ fn listener(reports: &[Arc<Reports>]) -> Option<ChangeListener> {
     let reports = reports.to_vec();
     let report = move |changed: Changed<'_>| match changed {
         Changed::Reached(count, keys) => {
-            reports.iter().filter(|r| r.min_count == count).for_each(|r| r.add(keys.iter()));
+            reports
+                .iter()
+                .filter(|r| r.min_count == count)
+                .for_each(|r| r.add(keys.iter()));
         }
         Changed::Left(keys) => reports.iter().for_each(|reports| reports.add(keys.iter())),
         Changed::All => reports.iter().for_each(|reports| reports.renew()),
     };
-    Some(ChangeListener { thresholds, report: Box::new(report) })
+    Some(ChangeListener {
+        thresholds,
+        report: Box::new(report),
+    })
 }
 
 impl ServedWindow {
@@ -73,16 +79,24 @@ impl ServedWindow {
 
     /// Whether another process owns the window: nothing is written any more.
     pub(super) fn is_fenced(&self) -> bool {
-        self.owner.as_ref().is_some_and(|owner| owner.state() == Ownership::Fenced)
+        self.owner
+            .as_ref()
+            .is_some_and(|owner| owner.state() == Ownership::Fenced)
     }
 
     /// Whether no other process may acknowledge events.
     fn is_held(&self) -> bool {
-        self.owner.as_ref().is_none_or(|owner| owner.state() == Ownership::Held)
+        self.owner
+            .as_ref()
+            .is_none_or(|owner| owner.state() == Ownership::Held)
     }
 
     fn check_held(&self, events: usize) -> Result<(), ApiError> {
-        if self.is_held() { Ok(()) } else { Err(self.failed(Failure::NotWritable, events)) }
+        if self.is_held() {
+            Ok(())
+        } else {
+            Err(self.failed(Failure::NotWritable, events))
+        }
     }
 
     /// Counts events; `None` if entries of their time have expired.
@@ -109,17 +123,29 @@ impl ServedWindow {
         let events = events as u64;
         let (results, error) = match failure {
             Failure::RequestKeyReused => (Results::default(), ApiError::RequestKeyReused),
-            Failure::NoRoom => {
-                (Results { full: events, ..Results::default() }, ApiError::WindowFull)
-            }
+            Failure::NoRoom => (
+                Results {
+                    full: events,
+                    ..Results::default()
+                },
+                ApiError::WindowFull,
+            ),
             // `observe` has answered late events; no other request has a time.
             Failure::Late => (Results::default(), ApiError::Internal),
-            Failure::NotWritable => {
-                (Results { failed: events, ..Results::default() }, ApiError::NotDurable)
-            }
-            Failure::Overloaded => {
-                (Results { failed: events, ..Results::default() }, ApiError::Overloaded)
-            }
+            Failure::NotWritable => (
+                Results {
+                    failed: events,
+                    ..Results::default()
+                },
+                ApiError::NotDurable,
+            ),
+            Failure::Overloaded => (
+                Results {
+                    failed: events,
+                    ..Results::default()
+                },
+                ApiError::Overloaded,
+            ),
         };
         self.count(results);
         error
@@ -137,7 +163,10 @@ impl ServedWindow {
             return Err(ApiError::NotDurable);
         }
         self.counters.events.checks.increment(keys.len() as u64);
-        self.handle.counts(keys).await.map_err(|failure| self.failed(failure, 0))
+        self.handle
+            .counts(keys)
+            .await
+            .map_err(|failure| self.failed(failure, 0))
     }
 
     /// Erases keys.

@@ -14,7 +14,12 @@ fn states(list: &Value) -> Vec<(&str, &str)> {
     let audiences = list["audiences"].as_array().unwrap();
     audiences
         .iter()
-        .map(|info| (info["audience"].as_str().unwrap(), info["state"].as_str().unwrap()))
+        .map(|info| {
+            (
+                info["audience"].as_str().unwrap(),
+                info["state"].as_str().unwrap(),
+            )
+        })
         .collect()
 }
 
@@ -27,7 +32,10 @@ fn audience_lifecycle() {
     assert_eq!(api.get("/v1/audiences").ok(), json!({"audiences": []}));
 
     let created = api.ask("PUT", AUDIENCE, r#"{"fpr": 0.001, "filter": "block512"}"#);
-    assert_eq!((created.status, created.json()), (201, json!({"audience": "a", "sequence": 1})));
+    assert_eq!(
+        (created.status, created.json()),
+        (201, json!({"audience": "a", "sequence": 1}))
+    );
     api.ask("PUT", AUDIENCE, "").problem(409, "exists");
     let all = ids(IdKind::Md5, 0..100);
     api.write("add", &all[..60]);
@@ -54,43 +62,79 @@ fn audience_lifecycle() {
     assert!(info["appended_unix_seconds"].is_u64() && info.get("expires_unix_seconds").is_none());
 
     let order = |api: &mut Api, what: &str, body: &str| {
-        api.ask("POST", &format!("{AUDIENCE}/{what}"), body).ok()["sequence"].as_u64().unwrap()
+        api.ask("POST", &format!("{AUDIENCE}/{what}"), body).ok()["sequence"]
+            .as_u64()
+            .unwrap()
     };
     assert_eq!(order(&mut api, "disable", ""), 5);
     assert_eq!(order(&mut api, "disable", ""), 5, "already disabled");
     assert_eq!(api.get(AUDIENCE).ok()["state"], "disabled");
-    api.post(DEVICES, &json!({"op": "add", "ids": all})).problem(409, "disabled");
-    assert_eq!(order(&mut api, "expire", r#"{"at_unix_seconds": 4000000000}"#), 6);
-    assert_eq!(api.get(AUDIENCE).ok()["expires_unix_seconds"], 4_000_000_000_u64);
+    api.post(DEVICES, &json!({"op": "add", "ids": all}))
+        .problem(409, "disabled");
+    assert_eq!(
+        order(&mut api, "expire", r#"{"at_unix_seconds": 4000000000}"#),
+        6
+    );
+    assert_eq!(
+        api.get(AUDIENCE).ok()["expires_unix_seconds"],
+        4_000_000_000_u64
+    );
     assert_eq!(order(&mut api, "enable", ""), 7);
     assert_eq!(order(&mut api, "expire", r#"{"at_unix_seconds": null}"#), 8);
     let info = api.get(AUDIENCE).ok();
-    assert!(info["state"] == "live" && info.get("expires_unix_seconds").is_none(), "{info}");
-    api.ask("POST", "/v1/audiences/a/expire", "{}").problem(400, "bad_body");
+    assert!(
+        info["state"] == "live" && info.get("expires_unix_seconds").is_none(),
+        "{info}"
+    );
+    api.ask("POST", "/v1/audiences/a/expire", "{}")
+        .problem(400, "bad_body");
     let detail = api
-        .ask("POST", "/v1/audiences/a/expire", r#"{"at_unix_seconds": 4000000000000}"#)
+        .ask(
+            "POST",
+            "/v1/audiences/a/expire",
+            r#"{"at_unix_seconds": 4000000000000}"#,
+        )
         .problem(400, "bad_body");
     assert!(detail.contains("divide milliseconds by 1,000"), "{detail}");
-    api.ask("POST", "/v1/audiences/a/expire", r#"{"at_unix_seconds": -1}"#)
-        .problem(400, "bad_body");
+    api.ask(
+        "POST",
+        "/v1/audiences/a/expire",
+        r#"{"at_unix_seconds": -1}"#,
+    )
+    .problem(400, "bad_body");
 
-    assert_eq!(api.ask("DELETE", AUDIENCE, "").ok(), json!({"audience": "a", "sequence": 9}));
+    assert_eq!(
+        api.ask("DELETE", AUDIENCE, "").ok(),
+        json!({"audience": "a", "sequence": 9})
+    );
     assert_eq!(api.ask("DELETE", AUDIENCE, "").ok()["sequence"], 9);
     let info = api.get(AUDIENCE).ok();
-    assert!(info["state"] == "deleted" && info.get("keys").is_none(), "{info}");
+    assert!(
+        info["state"] == "deleted" && info.get("keys").is_none(),
+        "{info}"
+    );
     assert_eq!(states(&api.get("/v1/audiences").ok()), [("a", "deleted")]);
     assert_eq!(
         // The tombstones stay too.
-        sandbox.store().into_keys().filter(|path| !path.ends_with(".delta")).collect::<Vec<_>>(),
+        sandbox
+            .store()
+            .into_keys()
+            .filter(|path| !path.ends_with(".delta"))
+            .collect::<Vec<_>>(),
         ["a/CURRENT"]
     );
-    api.post(DEVICES, &json!({"op": "add", "ids": all})).problem(410, "deleted");
+    api.post(DEVICES, &json!({"op": "add", "ids": all}))
+        .problem(410, "deleted");
     for what in ["disable", "enable"] {
-        api.ask("POST", &format!("{AUDIENCE}/{what}"), "").problem(410, "deleted");
+        api.ask("POST", &format!("{AUDIENCE}/{what}"), "")
+            .problem(410, "deleted");
     }
 
     let created = api.ask("PUT", AUDIENCE, "");
-    assert_eq!((created.status, created.json()["sequence"].as_u64()), (201, Some(10)));
+    assert_eq!(
+        (created.status, created.json()["sequence"].as_u64()),
+        (201, Some(10))
+    );
     assert_eq!(api.get(AUDIENCE).ok()["generation"], 2);
     // Erased devices stay erased until their tombstones are lifted.
     api.write("lift", &all[5..8]);
@@ -120,17 +164,29 @@ fn changes_by_other_writers_are_noticed() {
         api.write("add", &all[..1]);
     }
     one.ask("POST", "/v1/audiences/a/disable", "").ok();
-    other.post(DEVICES, &json!({"op": "add", "ids": all})).problem(409, "disabled");
+    other
+        .post(DEVICES, &json!({"op": "add", "ids": all}))
+        .problem(409, "disabled");
     other.ask("POST", "/v1/audiences/a/enable", "").ok();
     one.write("add", &all[1..2]);
     // A member needs no write, but a removal by another writer is still noticed.
-    assert_eq!(one.write("add_if_absent", &all[..2])["new"], json!([false, false]));
+    assert_eq!(
+        one.write("add_if_absent", &all[..2])["new"],
+        json!([false, false])
+    );
     other.write("remove", &all[..1]);
-    assert_eq!(one.write("add_if_absent", &all[..2])["new"], json!([true, false]));
+    assert_eq!(
+        one.write("add_if_absent", &all[..2])["new"],
+        json!([true, false])
+    );
     other.ask("DELETE", AUDIENCE, "").ok();
-    one.post(DEVICES, &json!({"op": "add", "ids": all})).problem(410, "deleted");
+    one.post(DEVICES, &json!({"op": "add", "ids": all}))
+        .problem(410, "deleted");
     other.create();
-    assert_eq!(one.write("add_if_absent", &all[..2])["new"], json!([true, true]));
+    assert_eq!(
+        one.write("add_if_absent", &all[..2])["new"],
+        json!([true, true])
+    );
 }
 
 #[test]
@@ -141,9 +197,13 @@ fn deletion_during_a_build_fails_the_build() {
     api.create();
     let all = ids(IdKind::Md5, 0..10);
     // The rejects file is created after the base was read.
-    let mut build =
-        spawn(&mut loader(sandbox.path(), "build --store {}/s --audience a --rejects {}/r -"));
-    wait_until("the build has read its base", || sandbox.path().join("r").exists());
+    let mut build = spawn(&mut loader(
+        sandbox.path(),
+        "build --store {}/s --audience a --rejects {}/r -",
+    ));
+    wait_until("the build has read its base", || {
+        sandbox.path().join("r").exists()
+    });
     api.ask("DELETE", AUDIENCE, "").ok();
     let mut stdin = build.stdin.take().unwrap();
     stdin.write_all(lines(&all).as_bytes()).unwrap();

@@ -41,10 +41,15 @@ fn load(
                 }
             });
         }
-        wait_until("enough are answered", || done.load(Ordering::Relaxed) >= enough);
+        wait_until("enough are answered", || {
+            done.load(Ordering::Relaxed) >= enough
+        });
         then();
     });
-    (acknowledged.into_inner().unwrap(), others.into_inner().unwrap())
+    (
+        acknowledged.into_inner().unwrap(),
+        others.into_inner().unwrap(),
+    )
 }
 
 fn ids_of_request(number: usize) -> Vec<String> {
@@ -62,7 +67,11 @@ fn acknowledged_writes_survive_a_kill() {
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for round in 0..8 {
         let serve = Serve::over(&sandbox, "{}/s", "--every 0ms");
-        let op = if round % 2 == 0 { "add" } else { "add_if_absent" };
+        let op = if round % 2 == 0 {
+            "add"
+        } else {
+            "add_if_absent"
+        };
         let first = round * 100_000;
         let (done, undone) = load(&serve, op, first, 5 + 17 * round, || serve.signal("KILL"));
         assert!(!undone.is_empty(), "it was killed under load");
@@ -87,7 +96,10 @@ fn acknowledged_writes_survive_a_kill() {
         }
         for number in &others {
             let found = count(&snapshot, &ids_of_request(*number));
-            assert!(found == 0 || found == IDS, "{found} ids of request {number} of round {round}");
+            assert!(
+                found == 0 || found == IDS,
+                "{found} ids of request {number} of round {round}"
+            );
         }
     }
     let files = sandbox.store();
@@ -102,9 +114,16 @@ fn shutdown_finishes_accepted_writes() {
     let (done, undone) = load(&serve, "add", 0, 50, || serve.signal("TERM"));
     assert_eq!(serve.wait().status, Some(0));
     let snapshot = stored(&sandbox);
-    assert!(done.iter().all(|number| count(&snapshot, &ids_of_request(*number)) == IDS));
+    assert!(
+        done.iter()
+            .all(|number| count(&snapshot, &ids_of_request(*number)) == IDS)
+    );
     // Connections close after an answer, so requests without an answer were not read.
-    assert!(undone.iter().all(|number| count(&snapshot, &ids_of_request(*number)) == 0));
+    assert!(
+        undone
+            .iter()
+            .all(|number| count(&snapshot, &ids_of_request(*number)) == 0)
+    );
 }
 
 #[test]
@@ -116,34 +135,53 @@ fn failing_store_acknowledges_nothing_until_it_recovers() {
     let all = ids(IdKind::Md5, 0..40);
     api.write("add", &all[..10]);
     // Root ignores permissions, so a file takes the path of the deltas folder instead.
-    let (deltas, away) = (sandbox.path().join("s/a/deltas"), sandbox.path().join("away"));
+    let (deltas, away) = (
+        sandbox.path().join("s/a/deltas"),
+        sandbox.path().join("away"),
+    );
     std::fs::rename(&deltas, &away).unwrap();
     std::fs::write(&deltas, "").unwrap();
     for op in ["add", "remove", "tombstone", "add_if_absent"] {
-        api.post(DEVICES, &json!({"op": op, "ids": all[..20]})).problem(503, "store");
+        api.post(DEVICES, &json!({"op": op, "ids": all[..20]}))
+            .problem(503, "store");
     }
     assert_eq!(serve.admin().get("/readyz").status, 200);
     std::fs::remove_file(&deltas).unwrap();
     std::fs::rename(&away, &deltas).unwrap();
     assert_eq!(count(&stored(&sandbox), &all), 10);
     let absent = api.write("add_if_absent", &all[5..20]);
-    assert_eq!(absent["new"].as_array().unwrap().iter().filter(|new| **new == true).count(), 10);
+    assert_eq!(
+        absent["new"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|new| **new == true)
+            .count(),
+        10
+    );
     assert_eq!(count(&stored(&sandbox), &all), 20);
 
     // The same for failing reads.
     let live = sandbox.path().join("s/a/CURRENT");
     let bytes = std::fs::read(&live).unwrap();
     std::fs::write(&live, "{").unwrap();
-    api.post(DEVICES, &json!({"op": "add", "ids": all})).problem(503, "store");
+    api.post(DEVICES, &json!({"op": "add", "ids": all}))
+        .problem(503, "store");
     api.get("/v1/audiences/a").problem(503, "store");
-    assert_eq!(api.get("/v1/audiences").ok()["audiences"][0]["fault"], "format");
+    assert_eq!(
+        api.get("/v1/audiences").ok()["audiences"][0]["fault"],
+        "format"
+    );
     std::fs::write(&live, bytes).unwrap();
     api.write("add", &all);
     assert_eq!(count(&stored(&sandbox), &all), 40);
     let failed = "rtad_writer_writes_total{audience=\"a\",op=\"add\",result=\"store\"}";
     assert_eq!(metric(&serve.metrics(), failed), 2.0);
     let logged = serve.log("not written", 1);
-    assert_eq!((&logged["audience"], &logged["level"]), (&json!("a"), &json!("WARN")));
+    assert_eq!(
+        (&logged["audience"], &logged["level"]),
+        (&json!("a"), &json!("WARN"))
+    );
 }
 
 #[test]
@@ -157,27 +195,38 @@ fn overload_is_counted() {
     api.write("add", &all[..1]);
     let counted = |result| {
         let labels = format!("{{audience=\"a\",op=\"remove\",result=\"{result}\"}}");
-        metric(&serve.metrics(), &format!("rtad_writer_writes_total{labels}"))
+        metric(
+            &serve.metrics(),
+            &format!("rtad_writer_writes_total{labels}"),
+        )
     };
     // The limit of waiting keys.
     let mut others: Vec<_> = (0..41).map(|_| serve.connect()).collect();
     for (index, other) in others.iter_mut().enumerate() {
         other.send_write("remove", &all);
         let queued = (index + 1) as f64;
-        wait_until("it is queued", || metric(&serve.metrics(), "rtad_writer_queue") == queued);
+        wait_until("it is queued", || {
+            metric(&serve.metrics(), "rtad_writer_queue") == queued
+        });
     }
-    api.post(DEVICES, &json!({"op": "remove", "ids": all})).problem(503, "overloaded");
+    api.post(DEVICES, &json!({"op": "remove", "ids": all}))
+        .problem(503, "overloaded");
     assert_eq!(counted("overloaded"), 1.0);
     // A nonexistent audience.
-    api.post("/v1/audiences/b/devices", &json!({"op": "remove", "ids": all}))
-        .problem(503, "overloaded");
+    api.post(
+        "/v1/audiences/b/devices",
+        &json!({"op": "remove", "ids": all}),
+    )
+    .problem(503, "overloaded");
     assert!(!serve.metrics().contains("audience=\"b\""));
 }
 
 /// A bucket: conditional puts instead of `flock`.
 #[test]
 fn in_a_bucket_two_processes_share_an_audience() {
-    let Some(url) = bucket_url("serve") else { return };
+    let Some(url) = bucket_url("serve") else {
+        return;
+    };
     let sandbox = Sandbox::new();
     let start = || Serve::over(&sandbox, &url, "--every 20ms");
     let serves = [start(), start()];
@@ -190,12 +239,21 @@ fn in_a_bucket_two_processes_share_an_audience() {
                 let mut api = serve.connect();
                 let answers = all.chunks(300).map(|ids| api.write("add_if_absent", ids));
                 let new = |answer: serde_json::Value| {
-                    answer["new"].as_array().unwrap().iter().filter(|new| **new == true).count()
+                    answer["new"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .filter(|new| **new == true)
+                        .count()
                 };
                 answers.map(new).sum::<usize>()
             })
         });
-        clients.collect::<Vec<_>>().into_iter().map(|client| client.join().unwrap()).sum()
+        clients
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .sum()
     });
     assert_eq!(new, all.len(), "each was new once");
     let mut api = serves[1].connect();
@@ -203,7 +261,10 @@ fn in_a_bucket_two_processes_share_an_audience() {
     let found = snapshot(&url);
     assert_eq!((count(&found, &all), count(&found, &all[..100])), (1900, 0));
     api.ask("DELETE", "/v1/audiences/a", "").ok();
-    serves[0].connect().post(DEVICES, &json!({"op": "add", "ids": all})).problem(410, "deleted");
+    serves[0]
+        .connect()
+        .post(DEVICES, &json!({"op": "add", "ids": all}))
+        .problem(410, "deleted");
     let created = api.ask("PUT", "/v1/audiences/a", "");
     assert_eq!(created.status, 201, "{created:?}");
     serves[0].connect().write("add", &all[..10]);

@@ -81,7 +81,12 @@ pub(crate) struct Api(pub(crate) Client);
 
 impl Api {
     pub(crate) fn ask(&mut self, method: &str, path: &str, body: impl AsRef<[u8]>) -> Answer {
-        self.0.request(method, path, &format!("Authorization: Bearer {TOKEN}\r\n"), body)
+        self.0.request(
+            method,
+            path,
+            &format!("Authorization: Bearer {TOKEN}\r\n"),
+            body,
+        )
     }
 
     pub(crate) fn get(&mut self, path: &str) -> Answer {
@@ -147,7 +152,9 @@ pub(crate) fn stored(sandbox: &Sandbox) -> Snapshot {
 }
 
 pub(crate) fn current(sandbox: &Sandbox) -> Current {
-    Depot::over(&path(sandbox)).current("a").expect("it was published")
+    Depot::over(&path(sandbox))
+        .current("a")
+        .expect("it was published")
 }
 
 fn path(sandbox: &Sandbox) -> String {

@@ -49,8 +49,20 @@ fn token_may_only_do_what_its_scopes_name() {
         (STREAM, "POST", "/v1/windows/clicks/events", &event, None),
         (STREAM, "POST", "/v1/windows/clicks/check", &event, None),
         (STREAM, "POST", "/v1/windows/clicks/forget", &event, None),
-        (STREAM, "POST", "/v1/windows/views/events", &event, Some("events:views")),
-        (STREAM, "POST", "/v1/windows/VIEWS/events", &event, Some("events:*")),
+        (
+            STREAM,
+            "POST",
+            "/v1/windows/views/events",
+            &event,
+            Some("events:views"),
+        ),
+        (
+            STREAM,
+            "POST",
+            "/v1/windows/VIEWS/events",
+            &event,
+            Some("events:*"),
+        ),
         (STREAM, "GET", "/v1/windows", &event, Some("admin")),
         (STREAM, "POST", DEVICES, &body, Some("devices:a")),
         (STREAM, "GET", AUDIENCE, &body, Some("devices:a")),
@@ -58,7 +70,13 @@ fn token_may_only_do_what_its_scopes_name() {
         (CRM, "POST", "/v1/windows/views/events", &event, None),
         (CRM, "POST", DEVICES, &body, None),
         (CRM, "GET", AUDIENCE, &body, None),
-        (CRM, "POST", "/v1/audiences/b/devices", &body, Some("devices:b")),
+        (
+            CRM,
+            "POST",
+            "/v1/audiences/b/devices",
+            &body,
+            Some("devices:b"),
+        ),
         (CRM, "GET", "/v1/audiences", &body, Some("admin")),
         (CRM, "PUT", "/v1/audiences/a", &body, Some("admin")),
         (CRM, "POST", "/v1/audiences/a/disable", &body, Some("admin")),
@@ -71,9 +89,15 @@ fn token_may_only_do_what_its_scopes_name() {
             continue;
         };
         let detail = answer.problem(403, "missing_scope");
-        assert!(detail.contains(&format!("scope {missing};")), "{method} {path}: {detail}");
+        assert!(
+            detail.contains(&format!("scope {missing};")),
+            "{method} {path}: {detail}"
+        );
         let challenge = answer.header("www-authenticate").unwrap();
-        assert!(challenge.ends_with(&format!("scope=\"{missing}\"")), "{challenge}");
+        assert!(
+            challenge.ends_with(&format!("scope=\"{missing}\"")),
+            "{challenge}"
+        );
     }
     assert_eq!(api.get(AUDIENCE).ok()["state"], "live");
 }
@@ -104,7 +128,10 @@ fn service_starts_with_tokens_of_the_config_alone() {
     let start = "--store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --config \
                  {}/writer.toml";
     let serve = Serve::spawn(&mut command(sandbox.path(), start));
-    serve.connect().get("/v1/audiences").problem(401, "unauthorized");
+    serve
+        .connect()
+        .get("/v1/audiences")
+        .problem(401, "unauthorized");
     sandbox.file("crm", "short");
     std::fs::remove_file(sandbox.path().join("stream")).unwrap();
     let checked = sandbox.run("check-config {}/writer.toml");
@@ -114,6 +141,10 @@ fn service_starts_with_tokens_of_the_config_alone() {
         "writer.toml:7: [[token]] \"crm\": file: {}/crm, line 1: not a token: expected at least",
     ] {
         let message = message.replace("{}", sandbox.path().to_str().unwrap());
-        assert!(checked.stderr.contains(&message), "{message}: {}", checked.stderr);
+        assert!(
+            checked.stderr.contains(&message),
+            "{message}: {}",
+            checked.stderr
+        );
     }
 }

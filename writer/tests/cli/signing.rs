@@ -9,7 +9,9 @@ use testkit::sandbox::Sandbox;
 use crate::process::Serve;
 
 fn key_file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/minisign").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/minisign")
+        .join(name)
 }
 
 /// Whether the audience is signed by a public key.
@@ -18,7 +20,10 @@ fn is_signed_by(sandbox: &Sandbox, audience: &str, public_key: &str) -> bool {
     let url = sandbox.path().join("s").display().to_string();
     let store = Store::open(&url).unwrap().with_public_keys(keys);
     let name: AudienceName = audience.parse().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let live = store.live(&name).await.unwrap().expect("it was created");
         store.manifest(&name, &live.current).await.is_ok()
@@ -31,8 +36,10 @@ fn replaced_signing_key_is_used_after_sighup() {
     let replace = |key: &str| std::fs::copy(key_file(key), sandbox.path().join("sign.key"));
     replace("a.key").unwrap();
     let keys = ["a.pub", "checked.pub"].map(|key| key_file(key).display().to_string());
-    let flags =
-        format!("--sign-key {{}}/sign.key --public-key {} --public-key {}", keys[0], keys[1]);
+    let flags = format!(
+        "--sign-key {{}}/sign.key --public-key {} --public-key {}",
+        keys[0], keys[1]
+    );
     let serve = Serve::over(&sandbox, "{}/s", &flags);
     let mut api = serve.connect();
     api.ask("PUT", "/v1/audiences/a", "");
@@ -47,7 +54,13 @@ fn replaced_signing_key_is_used_after_sighup() {
     sandbox.file("sign.key", "not a key");
     serve.signal("HUP");
     let refused = serve.log("signing key not reloaded; the old key stays", 1);
-    assert!(refused["error"].as_str().unwrap().contains("not a minisign secret key"), "{refused}");
+    assert!(
+        refused["error"]
+            .as_str()
+            .unwrap()
+            .contains("not a minisign secret key"),
+        "{refused}"
+    );
     api.ask("PUT", "/v1/audiences/c", "");
     assert!(is_signed_by(&sandbox, "c", "checked.pub"));
 }

@@ -30,7 +30,11 @@ fn race(serves: &[&Serve], all: &[String]) -> HashMap<String, u32> {
                         (ids.len(), &ids.len().into())
                     );
                     let mut new = new.lock().unwrap();
-                    for (id, _) in ids.iter().zip(members).filter(|(_, is_new)| **is_new == true) {
+                    for (id, _) in ids
+                        .iter()
+                        .zip(members)
+                        .filter(|(_, is_new)| **is_new == true)
+                    {
                         *new.entry(id.clone()).or_default() += 1;
                     }
                 }
@@ -54,8 +58,17 @@ fn concurrent_clients_see_each_id_as_new_once() {
         &serve.metrics(),
         "rtad_writer_writes_total{audience=\"a\",op=\"add_if_absent\",result=\"ok\"}",
     );
-    assert!(current(&sandbox).sequence < requests as u64, "waiting requests were coalesced");
-    assert_eq!(metric(&serve.metrics(), "rtad_writer_conflicts_total{audience=\"a\"}"), 0.0);
+    assert!(
+        current(&sandbox).sequence < requests as u64,
+        "waiting requests were coalesced"
+    );
+    assert_eq!(
+        metric(
+            &serve.metrics(),
+            "rtad_writer_conflicts_total{audience=\"a\"}"
+        ),
+        0.0
+    );
 }
 
 /// A build publishes a generation while two processes write the same ids.
@@ -74,7 +87,10 @@ fn concurrent_builds_keep_each_id_new_once() {
         racing.join().unwrap()
     });
     assert!(new.values().all(|times| *times == 1));
-    assert!(all[..1000].iter().all(|id| !new.contains_key(id)), "members are not new");
+    assert!(
+        all[..1000].iter().all(|id| !new.contains_key(id)),
+        "members are not new"
+    );
     // The false-positive rate is 1 in 10,000.
     assert!(new.len() > 4980, "{} were new", new.len());
     assert_eq!(

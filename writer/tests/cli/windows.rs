@@ -52,7 +52,9 @@ fn serve_over(sandbox: &Sandbox, store: &str, windows: &str) -> Serve {
 }
 
 fn keys(range: std::ops::Range<u64>) -> Vec<DeviceKey> {
-    range.map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect()
+    range
+        .map(|n| DeviceKey::of_canonical(&n.to_le_bytes()))
+        .collect()
 }
 
 fn path(window: &str, route: &str) -> String {
@@ -61,15 +63,25 @@ fn path(window: &str, route: &str) -> String {
 
 /// Flags of a binary answer.
 fn flags(answer: &Answer, count: usize) -> Vec<bool> {
-    assert_eq!((answer.status, answer.body.len()), (200, count.div_ceil(8)), "{answer:?}");
-    (0..count).map(|index| answer.body[index / 8] >> (index % 8) & 1 == 1).collect()
+    assert_eq!(
+        (answer.status, answer.body.len()),
+        (200, count.div_ceil(8)),
+        "{answer:?}"
+    );
+    (0..count)
+        .map(|index| answer.body[index / 8] >> (index % 8) & 1 == 1)
+        .collect()
 }
 
 /// The window's entry in the list.
 fn info(api: &mut Api, window: &str) -> Value {
     let list = api.get("/v1/windows").ok();
     let windows = list["windows"].as_array().unwrap();
-    windows.iter().find(|info| info["window"] == window).unwrap().clone()
+    windows
+        .iter()
+        .find(|info| info["window"] == window)
+        .unwrap()
+        .clone()
 }
 
 /// Sends `events` events, of which 7.45 % repeat an earlier key, some within one batch, from
@@ -81,7 +93,11 @@ fn race(serves: &[&Serve], clients: usize, events: u64) -> u64 {
     // Number `n >= distinct` repeats an earlier key; the stride spreads repeats over all batches.
     let number = |index: u64| {
         let n = index * 6_700_417 % events;
-        if n < distinct { n } else { (n - distinct) * 7 % distinct }
+        if n < distinct {
+            n
+        } else {
+            (n - distinct) * 7 % distinct
+        }
     };
     let next = AtomicU64::new(0);
     let new = Mutex::new(vec![0_u8; distinct as usize]);
@@ -96,8 +112,10 @@ fn race(serves: &[&Serve], clients: usize, events: u64) -> u64 {
                         return;
                     }
                     let numbers: Vec<u64> = (first..events.min(first + 1000)).map(number).collect();
-                    let keys: Vec<DeviceKey> =
-                        numbers.iter().map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
+                    let keys: Vec<DeviceKey> = numbers
+                        .iter()
+                        .map(|n| DeviceKey::of_canonical(&n.to_le_bytes()))
+                        .collect();
                     let retry = format!("Idempotency-Key: {first}\r\n");
                     let mut sent =
                         (0..20).map(|_| api.binary_with(&retry, &path("w", "events"), &keys));
@@ -121,7 +139,11 @@ fn distinct_of(events: u64) -> u64 {
 
 /// The members of an audience among keys, in the sandbox's directory.
 fn members(sandbox: &Sandbox, audience: &str, keys: &[DeviceKey]) -> HashSet<usize> {
-    members_in(&sandbox.path().join("s").display().to_string(), audience, keys)
+    members_in(
+        &sandbox.path().join("s").display().to_string(),
+        audience,
+        keys,
+    )
 }
 
 fn members_in(store: &str, audience: &str, keys: &[DeviceKey]) -> HashSet<usize> {
@@ -130,5 +152,7 @@ fn members_in(store: &str, audience: &str, keys: &[DeviceKey]) -> HashSet<usize>
         return HashSet::new();
     }
     let snapshot = depot.read(audience).unwrap();
-    (0..keys.len()).filter(|index| snapshot.contains(&keys[*index])).collect()
+    (0..keys.len())
+        .filter(|index| snapshot.contains(&keys[*index]))
+        .collect()
 }

@@ -36,7 +36,11 @@ fn serve(sandbox: &Sandbox, store: &str, state: &str) -> Serve {
 /// An owner with an empty directory, of a window that was not given back.
 fn take_over(sandbox: &Sandbox, store: &str, state: &str) -> Serve {
     config(sandbox, state, WINDOW);
-    Serve::over(sandbox, store, &format!("--config {{}}/{state}.toml --take-over w"))
+    Serve::over(
+        sandbox,
+        store,
+        &format!("--config {{}}/{state}.toml --take-over w"),
+    )
 }
 
 /// The message of an owner that does not start.
@@ -79,7 +83,9 @@ fn is_acknowledged(api: &mut Api) -> bool {
 /// Number of new keys.
 fn send(api: &mut Api, keys: std::ops::Range<u64>) -> usize {
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
-    let keys: Vec<DeviceKey> = keys.map(|n| DeviceKey::of_canonical(&n.to_le_bytes())).collect();
+    let keys: Vec<DeviceKey> = keys
+        .map(|n| DeviceKey::of_canonical(&n.to_le_bytes()))
+        .collect();
     let body: Vec<u8> = keys.iter().flat_map(DeviceKey::as_bytes).copied().collect();
     let request = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let headers = format!(
@@ -92,7 +98,11 @@ fn send(api: &mut Api, keys: std::ops::Range<u64>) -> usize {
         (answer.status != 503).then_some(answer)
     });
     assert_eq!(answer.status, 200, "{answer:?}");
-    answer.body.iter().map(|byte| byte.count_ones() as usize).sum()
+    answer
+        .body
+        .iter()
+        .map(|byte| byte.count_ones() as usize)
+        .sum()
 }
 
 /// A claim after the stop would fence the owner, and nobody would own the window.
@@ -118,7 +128,12 @@ fn stop_before_the_claim_leaves_the_window_to_its_owner() {
     serve.signal("TERM");
     let outcome = serve.wait();
     assert_eq!(outcome.status, Some(0), "{outcome:?}");
-    assert!(outcome.stderr.contains("stopped before a window was claimed"), "{outcome:?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("stopped before a window was claimed"),
+        "{outcome:?}"
+    );
 }
 
 /// The lease stays, which a later owner must know.
@@ -141,7 +156,10 @@ fn second_signal_gives_up_the_last_checkpoint_and_says_so() {
     one.signal("TERM");
     let outcome = one.wait();
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
-    for words in ["lease of the window not given back", "stopped by a second signal"] {
+    for words in [
+        "lease of the window not given back",
+        "stopped by a second signal",
+    ] {
         assert!(outcome.stderr.contains(words), "{outcome:?}");
     }
 }
@@ -166,18 +184,32 @@ fn owner_with_an_empty_directory_starts_from_the_store_and_fences_the_other() {
     let two = serve(&sandbox, &store, "two");
     assert_eq!(send(&mut two.connect(), 0..1010), 0);
     let message = refused(&sandbox, &store, "one");
-    assert!(message.contains("another owner has claimed the window"), "{message}");
+    assert!(
+        message.contains("another owner has claimed the window"),
+        "{message}"
+    );
 
     let three = take_over(&sandbox, &store, "three");
-    three.log("window started from its checkpoint in the store; its later events are lost", 1);
+    three.log(
+        "window started from its checkpoint in the store; its later events are lost",
+        1,
+    );
     let mut api = two.connect();
-    two.log("another owner has claimed the window; its events are refused", 1);
+    two.log(
+        "another owner has claimed the window; its events are refused",
+        1,
+    );
     assert!(!is_acknowledged(&mut api));
     let key = [DeviceKey::of_canonical(b"another")];
-    api.binary("/v1/windows/w/forget", &key).problem(503, "not_durable");
-    wait_until("the lease is over", || is_acknowledged(&mut three.connect()));
+    api.binary("/v1/windows/w/forget", &key)
+        .problem(503, "not_durable");
+    wait_until("the lease is over", || {
+        is_acknowledged(&mut three.connect())
+    });
     let writable = "rtad_window_writable{window=\"w\"}";
-    wait_until("the fence shows", || metric(&two.metrics(), writable) == 0.0);
+    wait_until("the fence shows", || {
+        metric(&two.metrics(), writable) == 0.0
+    });
     let ready = two.admin().get("/readyz");
     let expected = (503, "another owner has claimed the windows\n");
     assert_eq!((ready.status, ready.text().as_str()), expected);
@@ -190,7 +222,10 @@ fn owner_with_an_empty_directory_starts_from_the_store_and_fences_the_other() {
     assert_eq!(send(&mut four.connect(), 0..1000), 0);
     assert_eq!(send(&mut four.connect(), 2000..2011), 1);
     let depot = Depot::over(&store);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     assert_eq!(runtime.block_on(depot.store.audiences()).unwrap(), []);
 }
 
@@ -209,11 +244,16 @@ fn two_owners_never_acknowledge_at_a_time() {
     // An owner without the store goes on for its lease.
     std::fs::remove_file(&way).unwrap();
     wait_until("the lease ends", || !is_acknowledged(&mut earlier));
-    one.log("store has not confirmed the owner for the time of its lease; events are refused", 1);
+    one.log(
+        "store has not confirmed the owner for the time of its lease; events are refused",
+        1,
+    );
     let writable = "rtad_window_writable{window=\"w\"}";
     wait_until("the end shows", || metric(&one.metrics(), writable) == 0.0);
     connect();
-    wait_until("the store confirms the owner", || is_acknowledged(&mut earlier));
+    wait_until("the store confirms the owner", || {
+        is_acknowledged(&mut earlier)
+    });
 
     // The earlier owner cannot know of the later one.
     std::fs::remove_file(&way).unwrap();
@@ -226,13 +266,17 @@ fn two_owners_never_acknowledge_at_a_time() {
     let two = serve(&sandbox, "{}/s", "two");
     two.log(refusing, 1);
     let mut later = two.connect();
-    wait_until("the lease before it is over", || is_acknowledged(&mut later));
+    wait_until("the lease before it is over", || {
+        is_acknowledged(&mut later)
+    });
     assert!(!is_acknowledged(&mut earlier));
     two.log("window accepts events", 1);
     // An owner that is killed after its wait needs no other.
     let current = sandbox.path().join("s/.windows/w/CURRENT");
     wait_until("the store knows", || {
-        std::fs::read_to_string(&current).unwrap().contains("\"wait_seconds\":0")
+        std::fs::read_to_string(&current)
+            .unwrap()
+            .contains("\"wait_seconds\":0")
     });
     two.kill();
     let two = serve(&sandbox, "{}/s", "two");
@@ -244,7 +288,10 @@ fn two_owners_never_acknowledge_at_a_time() {
     assert!(!three.stderr().contains(refusing));
 
     connect();
-    one.log("another owner has claimed the window; its events are refused", 1);
+    one.log(
+        "another owner has claimed the window; its events are refused",
+        1,
+    );
     assert!(!is_acknowledged(&mut earlier));
 }
 
@@ -262,7 +309,10 @@ fn start_that_fails_leaves_the_window_to_its_owner() {
     let found = "expected sliding 1day, capacity 200000, wide slots, found sliding 1day, \
                  capacity 100000, wide slots";
     assert!(message.contains(found), "{message}");
-    assert!(message.contains("checkpoint in the store is of another"), "{message}");
+    assert!(
+        message.contains("checkpoint in the store is of another"),
+        "{message}"
+    );
     let way_out = "give the changed window another name, or remove";
     assert!(message.contains(way_out), "{message}");
     // The download is of no use.
@@ -278,7 +328,10 @@ fn start_that_fails_leaves_the_window_to_its_owner() {
     std::fs::create_dir_all(&other_dir).unwrap();
     std::fs::write(other_dir.join("checkpoint-0000000000000001"), [0; 100]).unwrap();
     let message = refused_with(&sandbox, &store, "two", &other("other", "capacity = 1000"));
-    assert!(message.contains("not a checkpoint of a window"), "{message}");
+    assert!(
+        message.contains("not a checkpoint of a window"),
+        "{message}"
+    );
     let ca = "backend = \"rediss://127.0.0.1:1\"\nbackend_ca_file = \"/nonexistent\"";
     let message = refused_with(&sandbox, &store, "two", &other("remote", ca));
     assert!(message.contains("/nonexistent"), "{message}");
@@ -303,9 +356,14 @@ fn damaged_checkpoint_in_the_store_ends_the_start() {
     assert_eq!(send(&mut one.connect(), 0..1000), 1000);
     stop(one);
     let checkpoints = sandbox.path().join("s/.windows/w/checkpoints");
-    let files: Vec<PathBuf> =
-        checkpoints.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    let [file] = &files[..] else { panic!("expected the last checkpoint, found {files:?}") };
+    let files: Vec<PathBuf> = checkpoints
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    let [file] = &files[..] else {
+        panic!("expected the last checkpoint, found {files:?}")
+    };
     let sound = std::fs::read(file).unwrap();
     let middle = sound.len() / 2;
     let mut flipped = sound.clone();
@@ -316,7 +374,11 @@ fn damaged_checkpoint_in_the_store_ends_the_start() {
         assert!(message.contains("checkpoints/"), "{message}");
         let left = sandbox.path().join("two/w").read_dir().unwrap();
         let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
-        assert!(!names.iter().any(|name| name.to_string_lossy().starts_with("checkpoint-")));
+        assert!(
+            !names
+                .iter()
+                .any(|name| name.to_string_lossy().starts_with("checkpoint-"))
+        );
     }
     std::fs::write(file, &sound).unwrap();
     let two = serve(&sandbox, "{}/s", "two");
@@ -385,7 +447,10 @@ fn restored_directory_does_not_replace_a_newer_checkpoint() {
 fn unfinished_requests_do_not_hold_the_last_checkpoint() {
     for (unfinished, status) in [
         ("GET / HTTP/1.1\r\nHost: x\r\n", 0),
-        ("POST /v1/windows/w/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", 1),
+        (
+            "POST /v1/windows/w/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+            1,
+        ),
     ] {
         let sandbox = Sandbox::new();
         config(&sandbox, "one", WINDOW);
@@ -399,7 +464,10 @@ fn unfinished_requests_do_not_hold_the_last_checkpoint() {
         assert_eq!(outcome.status, Some(status), "{outcome:?}");
         let current = sandbox.path().join("s/.windows/w/CURRENT");
         let current = std::fs::read_to_string(current).unwrap();
-        assert!(current.contains("\"lease_seconds\":0"), "given back: {current}");
+        assert!(
+            current.contains("\"lease_seconds\":0"),
+            "given back: {current}"
+        );
         let two = serve(&sandbox, "{}/s", "two");
         assert_eq!(send(&mut two.connect(), 0..1001), 1);
     }

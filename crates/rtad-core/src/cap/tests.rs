@@ -43,7 +43,10 @@ fn every_limit_has_room_for_its_devices() {
         let cap = table(limit);
         let counted = (0..limit + 100).filter(|n| cap.seek(&device(*n)).count() == Counted::Now);
         assert_eq!(counted.count() as u64, limit);
-        assert!((0..limit).all(|n| cap.look_up(&device(n)) == Counted::Before), "{limit}");
+        assert!(
+            (0..limit).all(|n| cap.look_up(&device(n)) == Counted::Before),
+            "{limit}"
+        );
     }
 }
 
@@ -51,7 +54,9 @@ fn every_limit_has_room_for_its_devices() {
 fn limit_changes_within_the_room_of_the_table() {
     let cap = table(1_000);
     let admitted = |first: u64| {
-        (first..first + 5_000).filter(|n| cap.seek(&device(*n)).count() == Counted::Now).count()
+        (first..first + 5_000)
+            .filter(|n| cap.seek(&device(*n)).count() == Counted::Now)
+            .count()
     };
     assert_eq!(admitted(0), 1_000);
     assert!(cap.set_limit(1_250));
@@ -76,7 +81,10 @@ fn carried_devices_take_part_of_the_limit() {
 #[test]
 fn a_million_devices_take_six_bytes_each() {
     assert_eq!(CapTable::bytes_for(1_000_000), 6_000_256);
-    assert_eq!(table(1_000_000).buckets() as u64 * 64, CapTable::bytes_for(1_000_000));
+    assert_eq!(
+        table(1_000_000).buckets() as u64 * 64,
+        CapTable::bytes_for(1_000_000)
+    );
     assert_eq!(size_of::<Bucket>(), BUCKET_BYTES);
 }
 
@@ -117,8 +125,13 @@ fn threads_count_exactly_the_limit() {
     });
     assert_eq!((cap.count(), counted), (LIMIT, LIMIT));
     let beyond = bids.len() as u64 - LIMIT;
-    assert!(beyond <= LIMIT * 3 / 1000, "{beyond} devices beyond the cap");
-    let present = bids.iter().filter(|n| cap.look_up(&device(**n)) == Counted::Before);
+    assert!(
+        beyond <= LIMIT * 3 / 1000,
+        "{beyond} devices beyond the cap"
+    );
+    let present = bids
+        .iter()
+        .filter(|n| cap.look_up(&device(**n)) == Counted::Before);
     assert_eq!(present.count(), bids.len());
 }
 
@@ -138,7 +151,9 @@ fn a_device_of_many_threads_is_counted_once() {
         }
     });
     assert_eq!(cap.count(), 900);
-    let slots = cap.export().flat_map(|bucket| bucket.as_chunks().0.to_vec());
+    let slots = cap
+        .export()
+        .flat_map(|bucket| bucket.as_chunks().0.to_vec());
     assert_eq!(slots.filter(|slot: &[u8; 4]| *slot != [0; 4]).count(), 900);
 }
 
@@ -147,7 +162,9 @@ fn false_answers_are_rarer_than_one_in_ten_million() {
     let cap = CapTable::new(100_000, CapSeed::from_words([7, 11]));
     (0..100_000).for_each(|n| assert_ne!(cap.seek(&device(n)).count(), Counted::Full));
     let beyond = 1_000_000..11_000_000;
-    let passed = beyond.filter(|n| cap.seek(&device(*n)).count() != Counted::Full).count();
+    let passed = beyond
+        .filter(|n| cap.seek(&device(*n)).count() != Counted::Full)
+        .count();
     assert!(passed <= 1, "{passed} of 10 million further devices passed");
 }
 
@@ -181,7 +198,10 @@ fn export_under_threads_keeps_every_device_that_was_counted_before() {
 
 #[test]
 fn debug_hides_the_seed() {
-    assert_eq!(format!("{:?}", CapSeed::from_words([7, 8])), "CapSeed(hidden)");
+    assert_eq!(
+        format!("{:?}", CapSeed::from_words([7, 8])),
+        "CapSeed(hidden)"
+    );
 }
 
 proptest! {

@@ -95,8 +95,15 @@ pub(super) const MACROS: &[&str] = &[
 ];
 
 /// Brackets of macros.
-pub(super) const BRACKETS: &[(&str, &str)] =
-    &[("__", "__"), ("{", "}"), ("{{", "}}"), ("%%", "%%"), ("$", "$"), ("${", "}"), ("[", "]")];
+pub(super) const BRACKETS: &[(&str, &str)] = &[
+    ("__", "__"),
+    ("{", "}"),
+    ("{{", "}}"),
+    ("%%", "%%"),
+    ("$", "$"),
+    ("${", "}"),
+    ("[", "]"),
+];
 
 /// Longest run of one decimal digit whose digest is listed.
 const LONGEST_RUN: usize = 40;
@@ -123,7 +130,11 @@ impl BlankIds {
     /// The built-in set and the operator's own `extra` raw ids, in the same spellings and hashes.
     pub fn with_extra<I: AsRef<str>>(extra: impl IntoIterator<Item = I>) -> Self {
         let bits = || Box::new([0; SHARDS / 64]);
-        let mut set = Self { keys: HashSet::new(), shards: bits(), next: bits() };
+        let mut set = Self {
+            keys: HashSet::new(),
+            shards: bits(),
+            next: bits(),
+        };
         for junk in JUNK {
             set.insert_spellings(junk);
         }
@@ -154,7 +165,12 @@ impl BlankIds {
         if let Some(first) = capitalized.get_mut(..1) {
             first.make_ascii_uppercase();
         }
-        for spelling in [junk.to_owned(), junk.to_ascii_uppercase(), lower, capitalized] {
+        for spelling in [
+            junk.to_owned(),
+            junk.to_ascii_uppercase(),
+            lower,
+            capitalized,
+        ] {
             let once = DeviceKey::of_canonical(spelling.as_bytes());
             let hex = const_hex::encode(once.as_bytes());
             self.insert(once);
@@ -192,7 +208,10 @@ impl BlankIds {
 #[inline]
 fn indices(key: &DeviceKey) -> (usize, usize) {
     let bytes = key.as_bytes();
-    (usize::from(key.shard()), usize::from(u16::from_be_bytes([bytes[2], bytes[3]])))
+    (
+        usize::from(key.shard()),
+        usize::from(u16::from_be_bytes([bytes[2], bytes[3]])),
+    )
 }
 
 impl Default for BlankIds {
@@ -203,12 +222,17 @@ impl Default for BlankIds {
 
 impl std::fmt::Debug for BlankIds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BlankIds").field("keys", &self.keys.len()).finish_non_exhaustive()
+        f.debug_struct("BlankIds")
+            .field("keys", &self.keys.len())
+            .finish_non_exhaustive()
     }
 }
 
 fn grouped(digit: char, groups: &[usize], separator: &str) -> String {
-    let runs: Vec<String> = groups.iter().map(|length| digit.to_string().repeat(*length)).collect();
+    let runs: Vec<String> = groups
+        .iter()
+        .map(|length| digit.to_string().repeat(*length))
+        .collect();
     runs.join(separator)
 }
 
@@ -223,8 +247,10 @@ pub(super) fn is_placeholder(id: &[u8]) -> bool {
 /// Whether all characters but `-` and `:` are the same, ignoring case. True for an empty id.
 #[inline]
 fn is_repeated_character(id: &[u8]) -> bool {
-    let mut characters =
-        id.iter().filter(|byte| !matches!(byte, b'-' | b':')).map(u8::to_ascii_lowercase);
+    let mut characters = id
+        .iter()
+        .filter(|byte| !matches!(byte, b'-' | b':'))
+        .map(u8::to_ascii_lowercase);
     match characters.next() {
         Some(first) => characters.all(|byte| byte == first),
         None => true,
@@ -232,7 +258,8 @@ fn is_repeated_character(id: &[u8]) -> bool {
 }
 
 fn is_punctuation(id: &[u8]) -> bool {
-    id.iter().all(|byte| byte.is_ascii_punctuation() || byte.is_ascii_whitespace())
+    id.iter()
+        .all(|byte| byte.is_ascii_punctuation() || byte.is_ascii_whitespace())
 }
 
 /// Whether the id is a name in the brackets of a macro: `__NAME__`, `{NAME}`, `%%NAME%%` and so on,
@@ -241,7 +268,9 @@ pub fn is_macro(id: &[u8]) -> bool {
     let is_bracket = |byte: &&u8| b"_{[$%]}".contains(*byte);
     let open = id.iter().take_while(is_bracket).count();
     let close = id.iter().rev().take_while(is_bracket).count();
-    let Some(name) = id.get(open..id.len() - close) else { return false };
+    let Some(name) = id.get(open..id.len() - close) else {
+        return false;
+    };
     let is_of_a_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.: ".contains(byte);
     let is_of_an_id = |byte: &u8| byte.is_ascii_hexdigit() || b"-:".contains(byte);
     let holds_an_id = name.len() >= 12 && name.iter().all(is_of_an_id);

@@ -102,7 +102,11 @@ impl IdField {
         // in that order, and then those of their SHA-1s.
         let (raw, unhashed) = (IdKind::ALL.len(), IdKind::ALL.len() - 2);
         let index = self.index();
-        IdKind::ALL[if index < raw { index } else { (index - raw) % unhashed + 1 }]
+        IdKind::ALL[if index < raw {
+            index
+        } else {
+            (index - raw) % unhashed + 1
+        }]
     }
 
     /// The name in a request and the label in metrics.
@@ -150,8 +154,14 @@ mod tests {
             let of_kind = name.strip_suffix("_md5").or(name.strip_suffix("_sha1"));
             assert_eq!(of_kind.unwrap_or(name), field.id_kind().as_str());
         }
-        assert_eq!(IdField::named("imei_md5").map(IdField::kind), Some(IdKind::Md5));
-        assert_eq!(IdField::named("gaid_sha1").map(IdField::kind), Some(IdKind::Sha1));
+        assert_eq!(
+            IdField::named("imei_md5").map(IdField::kind),
+            Some(IdKind::Md5)
+        );
+        assert_eq!(
+            IdField::named("gaid_sha1").map(IdField::kind),
+            Some(IdKind::Sha1)
+        );
         assert_eq!(IdField::named("IMEI"), None);
         assert_eq!(Some(HASHED_OAID), IdField::named("oaid_md5"));
     }

@@ -101,7 +101,9 @@ impl DeviceKey {
         if digits[1] == b'x' {
             return None;
         }
-        const_hex::decode_to_array(digits).ok().map(|sha1: [u8; 20]| Self::of_sha1(&sha1))
+        const_hex::decode_to_array(digits)
+            .ok()
+            .map(|sha1: [u8; 20]| Self::of_sha1(&sha1))
     }
 
     /// The key of the 20 bytes of a SHA-1.

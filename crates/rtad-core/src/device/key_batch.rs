@@ -43,7 +43,10 @@ impl KeyBatch {
             }
             Form::Unhashed { has_shape } => {
                 let case = if has_shape { case } else { Case::AsIs };
-                BatchId::One { hash: self.hashes.push(case, id), has_shape }
+                BatchId::One {
+                    hash: self.hashes.push(case, id),
+                    has_shape,
+                }
             }
         };
         self.ids.push(id);
@@ -72,9 +75,9 @@ impl KeyBatch {
         for id in self.ids.drain(..) {
             each(match id {
                 BatchId::Known(result) => result.map(|key| keys.push(key)),
-                BatchId::One { hash, has_shape } => {
-                    maker.hashed(hashes[hash], has_shape).map(|key| keys.push(key))
-                }
+                BatchId::One { hash, has_shape } => maker
+                    .hashed(hashes[hash], has_shape)
+                    .map(|key| keys.push(key)),
                 BatchId::Three { first } => {
                     let results = hashes[first..first + 3].iter();
                     append_distinct(results.map(|hash| maker.hashed(*hash, true)), keys)

@@ -41,7 +41,9 @@ pub struct KeyMaker {
 impl KeyMaker {
     /// A key maker that treats the operator's `extra` ids as blank, besides the built-in set.
     pub fn with_extra_blanks<I: AsRef<str>>(extra: impl IntoIterator<Item = I>) -> Self {
-        Self { blanks: BlankIds::with_extra(extra) }
+        Self {
+            blanks: BlankIds::with_extra(extra),
+        }
     }
 
     /// The key of an id as received, in the kind's canonical case.
@@ -82,7 +84,11 @@ impl KeyMaker {
     /// [`Unusable::Blank`].
     #[inline]
     pub fn usable(&self, key: DeviceKey) -> Result<DeviceKey, Unusable> {
-        if self.blanks.contains(&key) { Err(Unusable::Blank) } else { Ok(key) }
+        if self.blanks.contains(&key) {
+            Err(Unusable::Blank)
+        } else {
+            Ok(key)
+        }
     }
 
     /// Appends the distinct keys of an id in `case`: one key, or up to three for [`Case::All`].
@@ -140,7 +146,9 @@ impl KeyMaker {
         if is_placeholder(id) {
             return Form::Known(Err(Unusable::Blank));
         }
-        Form::Unhashed { has_shape: !kind.is_hash() && kind.has_shape(id) }
+        Form::Unhashed {
+            has_shape: !kind.is_hash() && kind.has_shape(id),
+        }
     }
 
     /// The key in audiences of SHA-1 of a usable id as received; `None` for the md5 of an id.
@@ -149,7 +157,10 @@ impl KeyMaker {
         match kind {
             IdKind::Md5 => None,
             IdKind::Sha1 => DeviceKey::from_sha1_hex(id),
-            raw => Some(raw.canonical_case().apply(id, |id| KeyDigest::Sha1.key_of_canonical(id))),
+            raw => Some(
+                raw.canonical_case()
+                    .apply(id, |id| KeyDigest::Sha1.key_of_canonical(id)),
+            ),
         }
     }
 
@@ -181,10 +192,16 @@ fn trim_unicode(mut id: &[u8]) -> &[u8] {
         "\u{a0}", "\u{3000}", "\u{200b}", "\u{200c}", "\u{200d}", "\u{2060}", "\u{feff}",
         "\u{202f}",
     ];
-    while let Some(rest) = SPACES.iter().find_map(|space| id.strip_prefix(space.as_bytes())) {
+    while let Some(rest) = SPACES
+        .iter()
+        .find_map(|space| id.strip_prefix(space.as_bytes()))
+    {
         id = rest.trim_ascii_start();
     }
-    while let Some(rest) = SPACES.iter().find_map(|space| id.strip_suffix(space.as_bytes())) {
+    while let Some(rest) = SPACES
+        .iter()
+        .find_map(|space| id.strip_suffix(space.as_bytes()))
+    {
         id = rest.trim_ascii_end();
     }
     id

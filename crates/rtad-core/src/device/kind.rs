@@ -144,7 +144,8 @@ fn is_hex(id: &[u8]) -> bool {
 
 fn is_uuid(id: &[u8]) -> bool {
     const DASHES: [bool; 36] = separators(&[8, 13, 18, 23]);
-    id.as_array().is_some_and(|id| is_grouped(id, DASHES, |byte| byte == b'-'))
+    id.as_array()
+        .is_some_and(|id| is_grouped(id, DASHES, |byte| byte == b'-'))
 }
 
 fn is_mac(id: &[u8]) -> bool {
@@ -175,9 +176,11 @@ fn is_grouped<const N: usize>(
     separators: [bool; N],
     is_separator: impl Fn(u8) -> bool,
 ) -> bool {
-    id.iter().zip(separators).fold(true, |all, (byte, separator)| {
-        all & ((byte.is_ascii_hexdigit() & !separator) | (is_separator(*byte) & separator))
-    })
+    id.iter()
+        .zip(separators)
+        .fold(true, |all, (byte, separator)| {
+            all & ((byte.is_ascii_hexdigit() & !separator) | (is_separator(*byte) & separator))
+        })
 }
 
 impl fmt::Display for IdKind {
@@ -199,7 +202,10 @@ impl FromStr for IdKind {
     type Err = ParseKindError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name).ok_or(ParseKindError)
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+            .ok_or(ParseKindError)
     }
 }
 

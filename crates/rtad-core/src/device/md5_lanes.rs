@@ -104,7 +104,12 @@ pub(super) struct Md5Lanes {
 
 impl Default for Md5Lanes {
     fn default() -> Self {
-        Self { words: [[0; LANES]; 16], indexes: [0; LANES], filled: 0, digests: Vec::new() }
+        Self {
+            words: [[0; LANES]; 16],
+            indexes: [0; LANES],
+            filled: 0,
+            digests: Vec::new(),
+        }
     }
 }
 
@@ -115,7 +120,8 @@ impl Md5Lanes {
     pub(super) fn push(&mut self, case: Case, message: &[u8]) -> usize {
         let index = self.digests.len();
         if message.len() > MAX_LANE_BYTES {
-            self.digests.push(case.apply(message, DeviceKey::of_canonical));
+            self.digests
+                .push(case.apply(message, DeviceKey::of_canonical));
             return index;
         }
         let block = block_of(case, message);
@@ -203,10 +209,18 @@ fn compress(words: &[[u32; LANES]; 16]) -> [[u32; LANES]; 4] {
     let mut state = initial;
     // Sums of disjoint bits replace `|`: an operand that is known early is then added early, and
     // fewer operations wait for the step before.
-    round(&mut state, words, 0, [7, 12, 17, 22], |x, b, c, d| x + (!b & d) + (b & c));
-    round(&mut state, words, 1, [5, 9, 14, 20], |x, b, c, d| x + (!d & c) + (b & d));
-    round(&mut state, words, 2, [4, 11, 16, 23], |x, b, c, d| x + (b ^ (c ^ d)));
-    round(&mut state, words, 3, [6, 10, 15, 21], |x, b, c, d| x + (c ^ (b | !d)));
+    round(&mut state, words, 0, [7, 12, 17, 22], |x, b, c, d| {
+        x + (!b & d) + (b & c)
+    });
+    round(&mut state, words, 1, [5, 9, 14, 20], |x, b, c, d| {
+        x + (!d & c) + (b & d)
+    });
+    round(&mut state, words, 2, [4, 11, 16, 23], |x, b, c, d| {
+        x + (b ^ (c ^ d))
+    });
+    round(&mut state, words, 3, [6, 10, 15, 21], |x, b, c, d| {
+        x + (c ^ (b | !d))
+    });
     std::array::from_fn(|word| (state[word] + initial[word]).to_array())
 }
 
@@ -240,7 +254,9 @@ fn round(
 /// Hides the messages and digests: they identify persons.
 impl std::fmt::Debug for Md5Lanes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Md5Lanes").field("digests", &self.digests.len()).finish_non_exhaustive()
+        f.debug_struct("Md5Lanes")
+            .field("digests", &self.digests.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -263,7 +279,10 @@ mod tests {
     }
 
     fn expected(messages: &[Vec<u8>]) -> Vec<DeviceKey> {
-        messages.iter().map(|message| DeviceKey::of_canonical(message)).collect()
+        messages
+            .iter()
+            .map(|message| DeviceKey::of_canonical(message))
+            .collect()
     }
 
     #[test]
@@ -285,7 +304,10 @@ mod tests {
         for (message, digest) in [
             ("", "d41d8cd98f00b204e9800998ecf8427e"),
             ("message digest", "f96b697d7cb7938d525a2f31aaf161d0"),
-            ("abcdefghijklmnopqrstuvwxyz", "c3fcd3d76192e4007dfb496cca67e13b"),
+            (
+                "abcdefghijklmnopqrstuvwxyz",
+                "c3fcd3d76192e4007dfb496cca67e13b",
+            ),
         ] {
             let key = DeviceKey::from_hex(digest.as_bytes()).unwrap();
             assert_eq!(digests(&[message.into()], Case::AsIs), [key]);

@@ -13,19 +13,67 @@ fn hex(key: DeviceKey) -> String {
 fn canonical_forms_match_the_published_vectors() {
     let keys = KeyMaker::default();
     for (kind, raw, md5) in [
-        (IdKind::Idfa, "3E0046F7-8BD4-4F3E-9F91-358B137D2BF0", "77d06cb28c1771e8019be4f4fb6e1938"),
-        (IdKind::Idfa, "3e0046f7-8bd4-4f3e-9f91-358b137d2bf0", "77d06cb28c1771e8019be4f4fb6e1938"),
-        (IdKind::Imei, "868049039501257", "8d3ebd3654fb46a2832296669cf1b536"),
-        (IdKind::Imei, " 868049039501257\t", "8d3ebd3654fb46a2832296669cf1b536"),
-        (IdKind::Oaid, "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5", "83e9158a4fb54c0e1ef0b238639a23ae"),
-        (IdKind::AndroidId, "d0d4845ae4495a83", "1ebf70337adb6df4b70300edc27c24c8"),
-        (IdKind::Mac, "10:2A:B3:D1:52:F4", "d53e994cce18ab87fdd25d155544532f"),
-        (IdKind::Gaid, "7268ceb0-5411-4004-b7cb-bd1fee4b6277", "7c687d7812ae6ca319aecea51d0d7750"),
-        (IdKind::Gaid, "7268CEB0-5411-4004-B7CB-BD1FEE4B6277", "7c687d7812ae6ca319aecea51d0d7750"),
-        (IdKind::Md5, "8d3ebd3654fb46a2832296669cf1b536", "8d3ebd3654fb46a2832296669cf1b536"),
-        (IdKind::Md5, "8D3EBD3654FB46A2832296669CF1B536", "8d3ebd3654fb46a2832296669cf1b536"),
+        (
+            IdKind::Idfa,
+            "3E0046F7-8BD4-4F3E-9F91-358B137D2BF0",
+            "77d06cb28c1771e8019be4f4fb6e1938",
+        ),
+        (
+            IdKind::Idfa,
+            "3e0046f7-8bd4-4f3e-9f91-358b137d2bf0",
+            "77d06cb28c1771e8019be4f4fb6e1938",
+        ),
+        (
+            IdKind::Imei,
+            "868049039501257",
+            "8d3ebd3654fb46a2832296669cf1b536",
+        ),
+        (
+            IdKind::Imei,
+            " 868049039501257\t",
+            "8d3ebd3654fb46a2832296669cf1b536",
+        ),
+        (
+            IdKind::Oaid,
+            "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5",
+            "83e9158a4fb54c0e1ef0b238639a23ae",
+        ),
+        (
+            IdKind::AndroidId,
+            "d0d4845ae4495a83",
+            "1ebf70337adb6df4b70300edc27c24c8",
+        ),
+        (
+            IdKind::Mac,
+            "10:2A:B3:D1:52:F4",
+            "d53e994cce18ab87fdd25d155544532f",
+        ),
+        (
+            IdKind::Gaid,
+            "7268ceb0-5411-4004-b7cb-bd1fee4b6277",
+            "7c687d7812ae6ca319aecea51d0d7750",
+        ),
+        (
+            IdKind::Gaid,
+            "7268CEB0-5411-4004-B7CB-BD1FEE4B6277",
+            "7c687d7812ae6ca319aecea51d0d7750",
+        ),
+        (
+            IdKind::Md5,
+            "8d3ebd3654fb46a2832296669cf1b536",
+            "8d3ebd3654fb46a2832296669cf1b536",
+        ),
+        (
+            IdKind::Md5,
+            "8D3EBD3654FB46A2832296669CF1B536",
+            "8d3ebd3654fb46a2832296669cf1b536",
+        ),
     ] {
-        assert_eq!(keys.key(kind, raw.as_bytes()).map(hex), Ok(md5.to_owned()), "{kind} {raw}");
+        assert_eq!(
+            keys.key(kind, raw.as_bytes()).map(hex),
+            Ok(md5.to_owned()),
+            "{kind} {raw}"
+        );
     }
 }
 
@@ -40,21 +88,37 @@ fn sha1_keys_are_the_beginning_of_the_sha1_of_the_canonical_form() {
             "3e0046f7-8bd4-4f3e-9f91-358b137d2bf0",
             "c86449eb2809289b0bcd4e320001f3a7eebc9b29",
         ),
-        (IdKind::Imei, " 868049039501257\t", "f9e85eb0f83f9ff71504d783ae54a3298aa409c1"),
+        (
+            IdKind::Imei,
+            " 868049039501257\t",
+            "f9e85eb0f83f9ff71504d783ae54a3298aa409c1",
+        ),
         (
             IdKind::Gaid,
             "7268CEB0-5411-4004-B7CB-BD1FEE4B6277",
             "49689628911628bf05c2e2793d4b47e74df81826",
         ),
-        (IdKind::Mac, "10:2A:B3:D1:52:F4", "830d65c6bb2abae2e4ab2bbc8546f2d2dcf51aab"),
+        (
+            IdKind::Mac,
+            "10:2A:B3:D1:52:F4",
+            "830d65c6bb2abae2e4ab2bbc8546f2d2dcf51aab",
+        ),
     ] {
         assert_eq!(key(kind, raw), Ok(sha1[..32].to_owned()), "{kind}");
         for hashed in [sha1.to_owned(), sha1.to_uppercase()] {
-            assert_eq!(key(IdKind::Sha1, &hashed), Ok(sha1[..32].to_owned()), "{kind}");
+            assert_eq!(
+                key(IdKind::Sha1, &hashed),
+                Ok(sha1[..32].to_owned()),
+                "{kind}"
+            );
         }
     }
     let published = "a9993e364706816aba3e25717850c26c9cd0d89d";
-    assert_eq!(hex(KeyDigest::Sha1.key_of_canonical(b"abc")), published[..32], "FIPS 180");
+    assert_eq!(
+        hex(KeyDigest::Sha1.key_of_canonical(b"abc")),
+        published[..32],
+        "FIPS 180"
+    );
     // An md5 and a SHA-1 never compare.
     let md5 = "8d3ebd3654fb46a2832296669cf1b536";
     assert_eq!(key(IdKind::Md5, md5), Err(Unusable::Malformed));
@@ -106,7 +170,11 @@ fn published_blank_md5s_are_blank() {
         "ffffffffffffffffffffffffffffffff",
         "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
     ] {
-        assert_eq!(keys.key(IdKind::Md5, md5.as_bytes()), Err(Unusable::Blank), "{md5}");
+        assert_eq!(
+            keys.key(IdKind::Md5, md5.as_bytes()),
+            Err(Unusable::Blank),
+            "{md5}"
+        );
         assert_eq!(
             keys.key(IdKind::Md5, md5.to_uppercase().as_bytes()),
             Err(Unusable::Blank),
@@ -170,7 +238,11 @@ fn blank_raw_ids_are_blank_in_every_kind_and_case() {
         "{0}",
     ] {
         for kind in IdKind::ALL {
-            assert_eq!(keys.key(kind, raw.as_bytes()), Err(Unusable::Blank), "{kind} {raw:?}");
+            assert_eq!(
+                keys.key(kind, raw.as_bytes()),
+                Err(Unusable::Blank),
+                "{kind} {raw:?}"
+            );
         }
     }
 }
@@ -180,18 +252,28 @@ fn md5_of_one_repeated_digit_is_blank() {
     let keys = KeyMaker::default();
     for digit in "0123456789abcdefABCDEF".chars() {
         let mut run = digit.to_string().repeat(32);
-        assert_eq!(keys.key(IdKind::Md5, run.as_bytes()), Err(Unusable::Blank), "{run}");
+        assert_eq!(
+            keys.key(IdKind::Md5, run.as_bytes()),
+            Err(Unusable::Blank),
+            "{run}"
+        );
         run.replace_range(..1, &digit.to_ascii_uppercase().to_string());
-        assert_eq!(keys.key(IdKind::Md5, run.as_bytes()), Err(Unusable::Blank), "{run}");
+        assert_eq!(
+            keys.key(IdKind::Md5, run.as_bytes()),
+            Err(Unusable::Blank),
+            "{run}"
+        );
     }
 }
 
 #[test]
 fn digests_of_macros_and_of_runs_are_blank() {
     let keys = KeyMaker::default();
-    let macros = MACROS
-        .iter()
-        .flat_map(|name| BRACKETS.iter().map(move |(open, close)| format!("{open}{name}{close}")));
+    let macros = MACROS.iter().flat_map(|name| {
+        BRACKETS
+            .iter()
+            .map(move |(open, close)| format!("{open}{name}{close}"))
+    });
     let runs =
         (1..=40).flat_map(|length| (0..10).map(move |digit| digit.to_string().repeat(length)));
     for raw in macros.chain(runs).chain([r"\N".to_owned()]) {
@@ -208,15 +290,31 @@ fn digests_of_macros_and_of_runs_are_blank() {
 #[test]
 fn ids_with_punctuation_or_brackets_keep_their_reading() {
     let keys = KeyMaker::default();
-    for openid in ["o6_bmjrPTlm6_2sgVt7hMZOPfL2M", "_o6-bm_", "-1a", "$o6bm", "__imei", "%%x", "+9"]
-    {
-        assert!(keys.key(IdKind::Openid, openid.as_bytes()).is_ok(), "{openid}");
+    for openid in [
+        "o6_bmjrPTlm6_2sgVt7hMZOPfL2M",
+        "_o6-bm_",
+        "-1a",
+        "$o6bm",
+        "__imei",
+        "%%x",
+        "+9",
+    ] {
+        assert!(
+            keys.key(IdKind::Openid, openid.as_bytes()).is_ok(),
+            "{openid}"
+        );
     }
-    for idfa in ["{3E0046F7-8BD4-4F3E-9F91-358B137D2BF0}", "[3E0046F78BD44F3E9F91358B137D2BF0]"] {
+    for idfa in [
+        "{3E0046F7-8BD4-4F3E-9F91-358B137D2BF0}",
+        "[3E0046F78BD44F3E9F91358B137D2BF0]",
+    ] {
         let key = keys.key(IdKind::Idfa, idfa.as_bytes());
         assert_eq!(key, Err(Unusable::Malformed), "{idfa}");
     }
-    assert_eq!(keys.key(IdKind::Imei, b"caf\xc3\xa9"), Err(Unusable::Malformed));
+    assert_eq!(
+        keys.key(IdKind::Imei, b"caf\xc3\xa9"),
+        Err(Unusable::Malformed)
+    );
 }
 
 #[test]
@@ -234,9 +332,16 @@ fn white_space_of_any_script_is_trimmed() {
         let padded = format!("{before}{id}{after}");
         assert_eq!(keys.key(IdKind::Md5, padded.as_bytes()), key, "{padded:?}");
         let caid = keys.key(IdKind::Caid, id.as_bytes());
-        assert_eq!(keys.key(IdKind::Caid, padded.as_bytes()), caid, "{padded:?}");
+        assert_eq!(
+            keys.key(IdKind::Caid, padded.as_bytes()),
+            caid,
+            "{padded:?}"
+        );
     }
-    assert_eq!(keys.key(IdKind::Openid, "\u{3000}".as_bytes()), Err(Unusable::Blank));
+    assert_eq!(
+        keys.key(IdKind::Openid, "\u{3000}".as_bytes()),
+        Err(Unusable::Blank)
+    );
 }
 
 #[test]
@@ -255,37 +360,68 @@ fn ids_of_invalid_shape_are_malformed() {
         (IdKind::Mac, "10:2A:B3:D1:52"),
         (IdKind::Oaid, "two words"),
         (IdKind::Oaid, "1fe9a970-efbb-29e0,1fe9a970-efbb-29e1"),
-        (IdKind::Caid, r#"[{"caid":"8d3ebd3654fb46a2832296669cf1b536"}]"#),
+        (
+            IdKind::Caid,
+            r#"[{"caid":"8d3ebd3654fb46a2832296669cf1b536"}]"#,
+        ),
         (IdKind::Caid, "%5B8d3ebd3654fb46a2832296669cf1b536%5D"),
         (IdKind::Openid, "caf\u{e9}"),
     ] {
-        let expected =
-            if raw.len() == 17 && kind == IdKind::Imei { Ok(()) } else { Err(Unusable::Malformed) };
-        assert_eq!(keys.key(kind, raw.as_bytes()).map(|_| ()), expected, "{kind} {raw:?}");
+        let expected = if raw.len() == 17 && kind == IdKind::Imei {
+            Ok(())
+        } else {
+            Err(Unusable::Malformed)
+        };
+        assert_eq!(
+            keys.key(kind, raw.as_bytes()).map(|_| ()),
+            expected,
+            "{kind} {raw:?}"
+        );
     }
-    assert_eq!(keys.key(IdKind::Openid, &[b'a', b'b'].repeat(65)), Err(Unusable::Malformed));
+    assert_eq!(
+        keys.key(IdKind::Openid, &[b'a', b'b'].repeat(65)),
+        Err(Unusable::Malformed)
+    );
 }
 
 #[test]
 fn operator_can_add_blank_ids() {
     let keys = KeyMaker::with_extra_blanks(["Acme-Test-Phone"]);
-    assert_eq!(keys.key(IdKind::Oaid, b"acme-test-phone"), Err(Unusable::Blank));
+    assert_eq!(
+        keys.key(IdKind::Oaid, b"acme-test-phone"),
+        Err(Unusable::Blank)
+    );
     let hashed = const_hex::encode(DeviceKey::of_canonical(b"ACME-TEST-PHONE").as_bytes());
-    assert_eq!(keys.key(IdKind::Md5, hashed.as_bytes()), Err(Unusable::Blank));
-    assert!(KeyMaker::default().key(IdKind::Oaid, b"acme-test-phone").is_ok());
+    assert_eq!(
+        keys.key(IdKind::Md5, hashed.as_bytes()),
+        Err(Unusable::Blank)
+    );
+    assert!(
+        KeyMaker::default()
+            .key(IdKind::Oaid, b"acme-test-phone")
+            .is_ok()
+    );
 }
 
 #[test]
 fn case_all_makes_one_key_per_distinct_spelling() {
     let keys = KeyMaker::default();
     let mut made = Vec::new();
-    keys.keys(IdKind::Mac, Case::All, b"10:2A:b3:D1:52:F4", &mut made).unwrap();
+    keys.keys(IdKind::Mac, Case::All, b"10:2A:b3:D1:52:F4", &mut made)
+        .unwrap();
     assert_eq!(made.len(), 3);
     made.clear();
-    keys.keys(IdKind::Mac, Case::All, b"10:2a:b3:d1:52:f4", &mut made).unwrap();
+    keys.keys(IdKind::Mac, Case::All, b"10:2a:b3:d1:52:f4", &mut made)
+        .unwrap();
     assert_eq!(made.len(), 2, "as-is equals lower");
     made.clear();
-    keys.keys(IdKind::Md5, Case::All, b"8D3EBD3654FB46A2832296669CF1B536", &mut made).unwrap();
+    keys.keys(
+        IdKind::Md5,
+        Case::All,
+        b"8D3EBD3654FB46A2832296669CF1B536",
+        &mut made,
+    )
+    .unwrap();
     assert_eq!(made.len(), 1, "an md5 has no case");
 }
 

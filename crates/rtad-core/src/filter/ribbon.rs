@@ -70,12 +70,19 @@ fn second_lines(diverted: u32, bits: RowBits) -> u64 {
 }
 
 const fn second_bits(first: RowBits) -> RowBits {
-    RowBits { fingerprint: SECOND_BITS, ..first }
+    RowBits {
+        fingerprint: SECOND_BITS,
+        ..first
+    }
 }
 
 /// Bytes of an entry of the list: one with a value has the hash bits that tell keys apart.
 const fn list_entry_bytes(bits: RowBits) -> usize {
-    if bits.value == 0 { LIST_ENTRY_BYTES } else { value::LIST_ENTRY_BYTES }
+    if bits.value == 0 {
+        LIST_ENTRY_BYTES
+    } else {
+        value::LIST_ENTRY_BYTES
+    }
 }
 
 /// Sizes of the parts of a shard's filter.
@@ -101,7 +108,11 @@ pub(crate) struct ShardCounts {
 impl ShardCounts {
     /// The highest possible `diverted` for `keys`.
     pub(crate) const fn max_diverted(self) -> u32 {
-        if self.keys < MIN_SECOND_KEYS { 0 } else { self.keys }
+        if self.keys < MIN_SECOND_KEYS {
+            0
+        } else {
+            self.keys
+        }
     }
 }
 
@@ -155,7 +166,10 @@ impl Hash {
     #[inline]
     fn of(key: &DeviceKey) -> Self {
         let bytes = u128::from_be_bytes(*key.as_bytes());
-        Self { high: (bytes >> 48) as u64, low: (bytes as u64).rotate_left(16) }
+        Self {
+            high: (bytes >> 48) as u64,
+            low: (bytes as u64).rotate_left(16),
+        }
     }
 
     /// Other bits of the same key, for the second tier.
@@ -218,7 +232,11 @@ fn word(line: &Line, byte: usize) -> u64 {
 #[inline]
 fn column<T: Tier>(line: &Line, j: usize) -> u64 {
     let bit = j * T::SLOTS;
-    let byte = if bit / 8 < LINE_BYTES - 8 { bit / 8 } else { LINE_BYTES - 8 };
+    let byte = if bit / 8 < LINE_BYTES - 8 {
+        bit / 8
+    } else {
+        LINE_BYTES - 8
+    };
     word(line, byte) >> (bit - byte * 8)
 }
 
@@ -276,13 +294,18 @@ pub(super) fn locate<'a>(lines: &'a [u8], key: &DeviceKey) -> (&'a [u8], u64) {
     let starts = (lines.len() / LINE_BYTES).saturating_sub(1);
     let (line, offset) = Hash::of(key).start(starts);
     let start = line * LINE_BYTES;
-    (lines.get(start..start + 2 * LINE_BYTES).unwrap_or_default(), offset)
+    (
+        lines.get(start..start + 2 * LINE_BYTES).unwrap_or_default(),
+        offset,
+    )
 }
 
 /// Looks up a key in the two lines that [`locate`] found.
 #[inline]
 pub(super) fn lookup_at(bits: u32, lines: &[u8], offset: u64, key: &DeviceKey) -> TierAnswer {
-    let Some(lines) = lines.as_chunks().0.first_chunk() else { return TierAnswer::MaybeDiverted };
+    let Some(lines) = lines.as_chunks().0.first_chunk() else {
+        return TierAnswer::MaybeDiverted;
+    };
     let hash = Hash::of(key);
     with_shape!(bits, lookup(lines, hash, offset))
 }
@@ -307,7 +330,9 @@ pub(super) fn is_in_overflow(second: &[u8], list: &[u8], key: &DeviceKey) -> boo
         }
     }
     let entries: &[[u8; LIST_ENTRY_BYTES]] = list.as_chunks().0;
-    entries.binary_search_by_key(&hash.list_entry(), |entry| u32::from_le_bytes(*entry)).is_ok()
+    entries
+        .binary_search_by_key(&hash.list_entry(), |entry| u32::from_le_bytes(*entry))
+        .is_ok()
 }
 
 /// The false-positive rate of a shard by its thresholds: 2⁻ʳ, the second tier's for the part of the

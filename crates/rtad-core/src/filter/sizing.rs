@@ -100,18 +100,35 @@ impl FilterSpec {
     ///
     /// [`SizingError::FprOutOfRange`].
     pub fn for_fpr(kind: FilterKind, fpr: f64) -> Result<Self, SizingError> {
-        let min = if kind == FilterKind::Ribbon { MIN_RIBBON_FPR } else { MIN_FPR };
+        let min = if kind == FilterKind::Ribbon {
+            MIN_RIBBON_FPR
+        } else {
+            MIN_FPR
+        };
         if !(min..=MAX_FPR).contains(&fpr) {
-            return Err(SizingError::FprOutOfRange { kind, found: fpr, min, max: MAX_FPR });
+            return Err(SizingError::FprOutOfRange {
+                kind,
+                found: fpr,
+                min,
+                max: MAX_FPR,
+            });
         }
         if kind == FilterKind::Ribbon {
-            return Ok(Self::from_numbers(kind, RIBBON_HASHES, ribbon_millibits(fpr, 0)));
+            return Ok(Self::from_numbers(
+                kind,
+                RIBBON_HASHES,
+                ribbon_millibits(fpr, 0),
+            ));
         }
         let (hashes, bits) = (1..=max_hashes(kind))
             .map(|hashes| (hashes, solve_bits_per_key(hashes, fpr)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .expect("every kind allows at least one hash");
-        Ok(Self::from_numbers(kind, hashes, (bits * 1000.0).ceil() as u32))
+        Ok(Self::from_numbers(
+            kind,
+            hashes,
+            (bits * 1000.0).ceil() as u32,
+        ))
     }
 
     /// The smallest filter with a value per key whose false-positive rate is at most `fpr`: see
@@ -150,16 +167,29 @@ impl FilterSpec {
     /// [`SizingError`] for a number out of the kind's range.
     pub fn new(kind: FilterKind, hashes: u32, millibits_per_key: u32) -> Result<Self, SizingError> {
         let max = max_hashes(kind);
-        let min = if kind == FilterKind::Ribbon { RIBBON_HASHES } else { 1 };
+        let min = if kind == FilterKind::Ribbon {
+            RIBBON_HASHES
+        } else {
+            1
+        };
         if !(min..=max).contains(&hashes) {
-            return Err(SizingError::HashesOutOfRange { kind, hashes, min, max });
+            return Err(SizingError::HashesOutOfRange {
+                kind,
+                hashes,
+                min,
+                max,
+            });
         }
         let (min, max) = match kind {
             FilterKind::Ribbon => (1000 * ribbon::BITS.start(), 1000 * ribbon::BITS.end()),
             _ => (1000, MAX_MILLIBITS),
         };
         if !(min..=max).contains(&millibits_per_key) {
-            return Err(SizingError::BitsOutOfRange { found: millibits_per_key, min, max });
+            return Err(SizingError::BitsOutOfRange {
+                found: millibits_per_key,
+                min,
+                max,
+            });
         }
         Ok(Self::from_numbers(kind, hashes, millibits_per_key))
     }
@@ -173,7 +203,14 @@ impl FilterSpec {
             }
             _ => (0, 0),
         };
-        Self { kind, fingerprint_bits, longer, value_bits: 0, hashes, millibits_per_key }
+        Self {
+            kind,
+            fingerprint_bits,
+            longer,
+            value_bits: 0,
+            hashes,
+            millibits_per_key,
+        }
     }
 
     /// Fingerprint bits of a shard of a ribbon filter. Multiplication by an odd constant spreads
@@ -186,7 +223,10 @@ impl FilterSpec {
     /// The bits of a row's sum in a shard of a ribbon filter.
     #[inline]
     pub(super) fn row_bits(&self, shard: u16) -> RowBits {
-        RowBits { fingerprint: self.fingerprint_bits(shard), value: self.value_bits.into() }
+        RowBits {
+            fingerprint: self.fingerprint_bits(shard),
+            value: self.value_bits.into(),
+        }
     }
 
     /// Bits of the value of each key; 0 if the filter holds no values.
@@ -235,7 +275,13 @@ impl FilterSpec {
             }
             FilterKind::Ribbon => {
                 let fingerprint = self.millibits_per_key.div_ceil(1000);
-                ribbon::max_bytes(keys, RowBits { fingerprint, value: self.value_bits() })
+                ribbon::max_bytes(
+                    keys,
+                    RowBits {
+                        fingerprint,
+                        value: self.value_bits(),
+                    },
+                )
             }
         }
     }
@@ -253,7 +299,10 @@ impl FilterSpec {
     pub(crate) fn part_bytes(&self, shard: u16, counts: ShardCounts) -> PartBytes {
         match self.kind {
             FilterKind::Ribbon => ribbon::part_bytes(self.row_bits(shard), counts),
-            _ => PartBytes { first: self.filter_bytes(counts.keys), ..PartBytes::default() },
+            _ => PartBytes {
+                first: self.filter_bytes(counts.keys),
+                ..PartBytes::default()
+            },
         }
     }
 }
@@ -272,7 +321,10 @@ fn ribbon_fpr(millibits: u32, value: u32) -> f64 {
 /// The fewest thousandths of a fingerprint bit at which the rate is at most `fpr`.
 fn ribbon_millibits(fpr: f64, value_bits: u32) -> u32 {
     let range = 1000 * ribbon::BITS.start()..1000 * ribbon::BITS.end();
-    range.clone().find(|millibits| ribbon_fpr(*millibits, value_bits) <= fpr).unwrap_or(range.end)
+    range
+        .clone()
+        .find(|millibits| ribbon_fpr(*millibits, value_bits) <= fpr)
+        .unwrap_or(range.end)
 }
 
 /// block512 has ten 9-bit fields to probe with.
@@ -289,7 +341,11 @@ fn solve_bits_per_key(hashes: u32, fpr: f64) -> f64 {
     let (mut low, mut high) = (1.0, f64::from(MAX_MILLIBITS) / 1000.0);
     while high - low > 1e-6 {
         let middle = f64::midpoint(low, high);
-        if fpr_at(hashes, middle) > fpr { low = middle } else { high = middle }
+        if fpr_at(hashes, middle) > fpr {
+            low = middle
+        } else {
+            high = middle
+        }
     }
     high
 }

@@ -53,9 +53,21 @@ fn filter_sizes_are_whole_blocks() {
     let block = FilterSpec::new(FilterKind::Block512, 9, 24_000).unwrap();
     assert_eq!(block.filter_bytes(0), 0);
     assert_eq!(block.filter_bytes(1), 64);
-    assert_eq!(block.filter_bytes(22), 128, "1.03 blocks round up below eight blocks");
-    assert_eq!(block.filter_bytes(180), 8 * 64, "8.44 blocks round to the nearest");
-    assert_eq!(block.filter_bytes(184), 9 * 64, "8.63 blocks round to the nearest");
+    assert_eq!(
+        block.filter_bytes(22),
+        128,
+        "1.03 blocks round up below eight blocks"
+    );
+    assert_eq!(
+        block.filter_bytes(180),
+        8 * 64,
+        "8.44 blocks round to the nearest"
+    );
+    assert_eq!(
+        block.filter_bytes(184),
+        9 * 64,
+        "8.63 blocks round to the nearest"
+    );
 }
 
 #[test]
@@ -98,7 +110,10 @@ fn measured_fpr_matches_the_formula() {
     }
     let measured = f64::from(positives) / 2e6;
     assert!((measured / 1e-3 - 1.0).abs() < 0.12, "measured {measured}");
-    assert!((expected / 1e-3 - 1.0).abs() < 0.05, "expected from fill {expected}");
+    assert!(
+        (expected / 1e-3 - 1.0).abs() < 0.05,
+        "expected from fill {expected}"
+    );
 }
 
 #[test]
@@ -107,7 +122,10 @@ fn empty_filter_contains_nothing() {
     assert!(!spec.contains(ShardFilter::default(), &key(1)));
     assert_eq!(spec.expected_fpr(0, ShardFilter::default()), 0.0);
     assert_eq!(spec.probe_target(&[], &key(1)).touch(), 0);
-    assert_eq!(fill_ratio(&[0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0xff]), 20.0 / 72.0);
+    assert_eq!(
+        fill_ratio(&[0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0xff]),
+        20.0 / 72.0
+    );
 }
 
 proptest! {

@@ -15,7 +15,11 @@ fn calendar(unit: PeriodUnit, zone: &str) -> Calendar {
 
 /// Days from 1970-01-01 to a date.
 fn date(text: &str) -> u64 {
-    utc(&format!("{text}T00:00:00Z")).duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400
+    utc(&format!("{text}T00:00:00Z"))
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        / 86_400
 }
 
 /// Asserts the periods that follow each other from an instant on: their starts in UTC.
@@ -80,17 +84,27 @@ fn a_day_without_midnight_starts_with_its_first_instant() {
 #[test]
 fn an_hour_repeated_before_midnight_belongs_to_the_old_day() {
     let sao_paulo = calendar(PeriodUnit::Day, "America/Sao_Paulo");
-    assert_starts(&sao_paulo, &["2018-02-17T02:00:00Z", "2018-02-18T03:00:00Z"]);
+    assert_starts(
+        &sao_paulo,
+        &["2018-02-17T02:00:00Z", "2018-02-18T03:00:00Z"],
+    );
 }
 
 /// The clock of St. John's went back at 00:01, from the new date to the old one.
 #[test]
 fn a_date_that_has_begun_is_not_left_again() {
     let st_johns = calendar(PeriodUnit::Day, "America/St_Johns");
-    let starts = ["2010-11-06T02:30:00Z", "2010-11-07T02:30:00Z", "2010-11-08T03:30:00Z"];
+    let starts = [
+        "2010-11-06T02:30:00Z",
+        "2010-11-07T02:30:00Z",
+        "2010-11-08T03:30:00Z",
+    ];
     assert_starts(&st_johns, &starts);
     // The local clock shows 23:30 on the 6th.
-    assert_eq!(st_johns.at(utc("2010-11-07T03:00:00Z")).number, date("2010-11-07"));
+    assert_eq!(
+        st_johns.at(utc("2010-11-07T03:00:00Z")).number,
+        date("2010-11-07")
+    );
 }
 
 #[test]
@@ -107,17 +121,34 @@ fn hours_start_at_full_hours_of_zones_with_parts_of_an_hour() {
     let kolkata = calendar(PeriodUnit::Hour, "Asia/Kolkata");
     assert_starts(&kolkata, &["2026-05-04T11:30:00Z", "2026-05-04T12:30:00Z"]);
     let kathmandu = calendar(PeriodUnit::Hour, "Asia/Kathmandu");
-    assert_starts(&kathmandu, &["2026-05-04T11:15:00Z", "2026-05-04T12:15:00Z"]);
-    let unix_hours = utc("2026-05-04T11:00:00Z").duration_since(UNIX_EPOCH).unwrap().as_secs();
-    assert_eq!(kathmandu.at(utc("2026-05-04T12:14:59Z")).number, unix_hours / 3600);
+    assert_starts(
+        &kathmandu,
+        &["2026-05-04T11:15:00Z", "2026-05-04T12:15:00Z"],
+    );
+    let unix_hours = utc("2026-05-04T11:00:00Z")
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    assert_eq!(
+        kathmandu.at(utc("2026-05-04T12:14:59Z")).number,
+        unix_hours / 3600
+    );
 }
 
 #[test]
 fn repeated_and_skipped_hours_leave_the_others_at_60_minutes() {
     let new_york = calendar(PeriodUnit::Hour, "America/New_York");
-    let repeated = ["2026-11-01T05:00:00Z", "2026-11-01T06:00:00Z", "2026-11-01T07:00:00Z"];
+    let repeated = [
+        "2026-11-01T05:00:00Z",
+        "2026-11-01T06:00:00Z",
+        "2026-11-01T07:00:00Z",
+    ];
     assert_starts(&new_york, &repeated);
-    let skipped = ["2026-03-08T06:00:00Z", "2026-03-08T07:00:00Z", "2026-03-08T08:00:00Z"];
+    let skipped = [
+        "2026-03-08T06:00:00Z",
+        "2026-03-08T07:00:00Z",
+        "2026-03-08T08:00:00Z",
+    ];
     assert_starts(&new_york, &skipped);
 }
 
@@ -125,9 +156,17 @@ fn repeated_and_skipped_hours_leave_the_others_at_60_minutes() {
 #[test]
 fn changes_by_30_minutes_make_hours_of_30_and_of_90_minutes() {
     let lord_howe = calendar(PeriodUnit::Hour, "Australia/Lord_Howe");
-    let skipped = ["2026-10-03T14:30:00Z", "2026-10-03T15:30:00Z", "2026-10-03T16:00:00Z"];
+    let skipped = [
+        "2026-10-03T14:30:00Z",
+        "2026-10-03T15:30:00Z",
+        "2026-10-03T16:00:00Z",
+    ];
     assert_starts(&lord_howe, &skipped);
-    let repeated = ["2026-04-04T14:00:00Z", "2026-04-04T15:30:00Z", "2026-04-04T16:30:00Z"];
+    let repeated = [
+        "2026-04-04T14:00:00Z",
+        "2026-04-04T15:30:00Z",
+        "2026-04-04T16:30:00Z",
+    ];
     assert_starts(&lord_howe, &repeated);
     let days = calendar(PeriodUnit::Day, "Australia/Lord_Howe");
     assert_starts(&days, &["2026-10-03T13:30:00Z", "2026-10-04T13:00:00Z"]);
@@ -140,7 +179,10 @@ fn a_leap_second_leaves_the_day_at_86400_seconds_of_unix_time() {
     let utc_days = calendar(PeriodUnit::Day, "UTC");
     let day = utc_days.at(utc("2016-12-31T23:59:59Z"));
     assert_eq!(day.end, utc("2017-01-01T00:00:00Z"));
-    assert_eq!(day.end.duration_since(day.start).unwrap(), Duration::from_secs(86_400));
+    assert_eq!(
+        day.end.duration_since(day.start).unwrap(),
+        Duration::from_secs(86_400)
+    );
 }
 
 #[test]
@@ -157,12 +199,27 @@ fn instants_before_the_first_and_after_the_last_period_read_as_those() {
 
 #[test]
 fn names_outside_the_database_are_refused() {
-    for name in ["", "Shanghai", "Asia/Shangai", "UTC+8", "Etc/Unknown", "../etc/passwd"] {
+    for name in [
+        "",
+        "Shanghai",
+        "Asia/Shangai",
+        "UTC+8",
+        "Etc/Unknown",
+        "../etc/passwd",
+    ] {
         let error = Calendar::new(PeriodUnit::Day, Some(name)).unwrap_err();
         assert_eq!(error.name, name);
-        assert!(error.to_string().contains("expected a name of the IANA database"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("expected a name of the IANA database"),
+            "{error}"
+        );
     }
-    assert_eq!(calendar(PeriodUnit::Day, "asia/shanghai").zone_name(), "Asia/Shanghai");
+    assert_eq!(
+        calendar(PeriodUnit::Day, "asia/shanghai").zone_name(),
+        "Asia/Shanghai"
+    );
 }
 
 /// Every change of every zone since 1970: periods follow each other without gaps, their numbers
@@ -174,16 +231,25 @@ fn periods_are_contiguous_around_all_changes_of_all_zones() {
     for name in database.available() {
         let zone = database.get(name.as_str()).unwrap();
         for unit in PeriodUnit::ALL {
-            let calendar = Calendar { unit, zone: zone.clone() };
+            let calendar = Calendar {
+                unit,
+                zone: zone.clone(),
+            };
             let from = Timestamp::from_second(30 * DAY).unwrap();
             let until = Timestamp::from_second(70 * 365 * DAY).unwrap();
-            for change in zone.following(from).take_while(|change| change.timestamp() < until) {
+            for change in zone
+                .following(from)
+                .take_while(|change| change.timestamp() < until)
+            {
                 changes += 1;
                 let at = change.timestamp().as_second();
                 let mut period = calendar.at(instant(at - 3 * unit.seconds()));
                 while period.start < instant(at + 3 * unit.seconds()) {
                     let length = period.end.duration_since(period.start).unwrap().as_secs() as i64;
-                    assert!((1..=3 * unit.seconds()).contains(&length), "{name}: {period:?}");
+                    assert!(
+                        (1..=3 * unit.seconds()).contains(&length),
+                        "{name}: {period:?}"
+                    );
                     let last = period.end - Duration::from_nanos(1);
                     for time in [period.start, period.start + Duration::from_secs(1), last] {
                         assert_eq!(calendar.at(time), period, "{name}");

@@ -65,7 +65,11 @@ impl BuiltChunk {
     ///
     /// If `keys` is empty, not sorted, or has duplicates. If the filters hold values.
     pub fn build(spec: &FilterSpec, keys: &[DeviceKey]) -> Self {
-        assert_eq!(spec.value_bits(), 0, "keys without values go into filters without them");
+        assert_eq!(
+            spec.value_bits(),
+            0,
+            "keys without values go into filters without them"
+        );
         Self::build_with_values(spec, keys, |_| 0)
     }
 
@@ -76,7 +80,9 @@ impl BuiltChunk {
         value: impl Fn(&DeviceKey) -> u8,
     ) -> Self {
         let shards = || keys.chunk_by(|a, b| a.shard() == b.shard());
-        let body_bytes: u64 = shards().map(|shard| spec.filter_bytes(shard.len() as u32)).sum();
+        let body_bytes: u64 = shards()
+            .map(|shard| spec.filter_bytes(shard.len() as u32))
+            .sum();
         let mut chunk = ChunkBuilder::new(spec, body_bytes);
         for shard in shards() {
             chunk.add_members(shard[0].shard(), shard.iter().map(|key| (*key, value(key))));
@@ -125,7 +131,11 @@ impl<'s> ChunkBuilder<'s> {
         shard: u16,
         keys: impl ExactSizeIterator<Item = DeviceKey> + Clone,
     ) {
-        assert_eq!(self.spec.value_bits(), 0, "keys without values go into filters without them");
+        assert_eq!(
+            self.spec.value_bits(),
+            0,
+            "keys without values go into filters without them"
+        );
         self.add_members(shard, keys.map(|key| (key, 0)));
     }
 
@@ -139,7 +149,10 @@ impl<'s> ChunkBuilder<'s> {
         shard: u16,
         members: impl ExactSizeIterator<Item = (DeviceKey, u8)> + Clone,
     ) {
-        assert!(self.spec.value_bits() > 0, "values go into filters that hold them");
+        assert!(
+            self.spec.value_bits() > 0,
+            "values go into filters that hold them"
+        );
         self.add_members(shard, members);
     }
 
@@ -155,31 +168,46 @@ impl<'s> ChunkBuilder<'s> {
         }
         let next = self.first_shard + self.counts.len() as u32;
         assert!(u32::from(shard) >= next, "shards are sorted and distinct");
-        self.counts.resize((u32::from(shard) - self.first_shard) as usize, ShardCounts::default());
+        self.counts.resize(
+            (u32::from(shard) - self.first_shard) as usize,
+            ShardCounts::default(),
+        );
         let mut last: Option<DeviceKey> = None;
         let checked = members.clone().inspect(|(key, _)| {
-            assert!(last.is_none_or(|last| last < *key), "keys are sorted and distinct");
+            assert!(
+                last.is_none_or(|last| last < *key),
+                "keys are sorted and distinct"
+            );
             assert!(key.shard() == shard, "keys belong to the shard");
             last = Some(*key);
         });
         let starts = self.parts.each_ref().map(Vec::len);
         let counts = if self.spec.kind() == FilterKind::Ribbon {
-            self.ribbon.build(self.spec, shard, checked, self.parts.each_mut())
+            self.ribbon
+                .build(self.spec, shard, checked, self.parts.each_mut())
         } else {
             let [first, ..] = &mut self.parts;
             first.resize(starts[0] + self.spec.filter_bytes(count) as usize, 0);
             let filter = &mut first[starts[0]..];
             checked.for_each(|(key, _)| self.spec.insert(filter, &key));
-            ShardCounts { keys: count, ..ShardCounts::default() }
+            ShardCounts {
+                keys: count,
+                ..ShardCounts::default()
+            }
         };
         self.counts.push(counts);
         let [first, second, list] = [0, 1, 2].map(|part| &self.parts[part][starts[part]..]);
-        self.stats.merge(&if self.spec.kind() == FilterKind::Ribbon {
-            let filter = ShardFilter { first, second, list };
-            FilterStats::of_ribbon(self.spec, shard, counts, filter, members)
-        } else {
-            FilterStats::of_bloom(self.spec, shard, first)
-        });
+        self.stats
+            .merge(&if self.spec.kind() == FilterKind::Ribbon {
+                let filter = ShardFilter {
+                    first,
+                    second,
+                    list,
+                };
+                FilterStats::of_ribbon(self.spec, shard, counts, filter, members)
+            } else {
+                FilterStats::of_bloom(self.spec, shard, first)
+            });
     }
 
     /// The spec of the filters.
@@ -198,7 +226,14 @@ impl<'s> ChunkBuilder<'s> {
             return None;
         }
         let body_bytes = self.body_bytes();
-        let Self { spec, first_shard, counts, parts: [mut bytes, second, list], stats, .. } = self;
+        let Self {
+            spec,
+            first_shard,
+            counts,
+            parts: [mut bytes, second, list],
+            stats,
+            ..
+        } = self;
         let mut prefix = Vec::new();
         encode_prefix(spec, first_shard, &counts, body_bytes, &mut prefix);
         let first_bytes = bytes.len();
@@ -207,7 +242,11 @@ impl<'s> ChunkBuilder<'s> {
         bytes[..prefix.len()].copy_from_slice(&prefix);
         bytes.extend_from_slice(&second);
         bytes.extend_from_slice(&list);
-        Some(BuiltChunk { entry: entry_of(&bytes, first_shard, &counts), bytes, stats })
+        Some(BuiltChunk {
+            entry: entry_of(&bytes, first_shard, &counts),
+            bytes,
+            stats,
+        })
     }
 }
 
@@ -235,7 +274,9 @@ pub fn shards_of<'a>(
     let counts = || counts_of(kind, entry.shard_count, file);
     let (layout, _) = BodyLayout::new(spec, entry.first_shard, counts());
     let body = &file[file_prefix_bytes(kind, entry.shard_count) as usize..];
-    let shards = (entry.first_shard as u16..=u16::MAX).zip(counts()).enumerate();
+    let shards = (entry.first_shard as u16..=u16::MAX)
+        .zip(counts())
+        .enumerate();
     shards.map(move |(index, (shard, counts))| {
         ChunkShard::new(shard, counts, layout.filter(index, body))
     })
@@ -256,16 +297,29 @@ impl BuiltChunk {
         chunk: Option<(&ChunkEntry, &[u8])>,
         keys: &[DeviceKey],
     ) -> (Self, u64) {
-        assert!(spec.kind().is_growable(), "no key can be added to a static filter");
-        assert!(keys.is_sorted_by(|a, b| a < b), "keys are sorted and distinct");
+        assert!(
+            spec.kind().is_growable(),
+            "no key can be added to a static filter"
+        );
+        assert!(
+            keys.is_sorted_by(|a, b| a < b),
+            "keys are sorted and distinct"
+        );
         let old = chunk.map(|(entry, _)| entry.first_shard..entry.first_shard + entry.shard_count);
         let old = old.unwrap_or(0..0);
-        let bounds =
-            [keys.first(), keys.last()].into_iter().flatten().map(|key| u32::from(key.shard()));
-        let bounds =
-            bounds.chain((!old.is_empty()).then(|| [old.start, old.end - 1]).into_iter().flatten());
-        let (first, last) =
-            bounds.fold((u32::MAX, 0), |(low, high), shard| (low.min(shard), high.max(shard)));
+        let bounds = [keys.first(), keys.last()]
+            .into_iter()
+            .flatten()
+            .map(|key| u32::from(key.shard()));
+        let bounds = bounds.chain(
+            (!old.is_empty())
+                .then(|| [old.start, old.end - 1])
+                .into_iter()
+                .flatten(),
+        );
+        let (first, last) = bounds.fold((u32::MAX, 0), |(low, high), shard| {
+            (low.min(shard), high.max(shard))
+        });
         assert!(first <= last, "a chunk has keys");
         let mut held: Vec<(u32, &[u8])> = vec![(0, &[]); (last - first) as usize + 1];
         if let Some((entry, file)) = chunk {
@@ -283,7 +337,10 @@ impl BuiltChunk {
             held => *held,
         };
         let shard_keys: Vec<u32> = held.iter().zip(&new).map(count).collect();
-        let counts = |keys: &u32| ShardCounts { keys: *keys, ..ShardCounts::default() };
+        let counts = |keys: &u32| ShardCounts {
+            keys: *keys,
+            ..ShardCounts::default()
+        };
         let counts: Vec<ShardCounts> = shard_keys.iter().map(counts).collect();
         let body_bytes = shard_keys.iter().map(|keys| spec.filter_bytes(*keys)).sum();
         let mut bytes = Vec::new();
@@ -304,7 +361,14 @@ impl BuiltChunk {
             }
             stats.merge(&FilterStats::of_bloom(spec, shard, filter));
         }
-        (Self { entry: entry_of(&bytes, first, &counts), bytes, stats }, inserted)
+        (
+            Self {
+                entry: entry_of(&bytes, first, &counts),
+                bytes,
+                stats,
+            },
+            inserted,
+        )
     }
 }
 
@@ -320,7 +384,10 @@ pub struct ChunkRecord {
 impl BuiltChunk {
     /// The data that a manifest needs.
     pub fn record(&self) -> ChunkRecord {
-        ChunkRecord { entry: self.entry.clone(), stats: self.stats }
+        ChunkRecord {
+            entry: self.entry.clone(),
+            stats: self.stats,
+        }
     }
 }
 
@@ -335,7 +402,11 @@ pub struct ManifestBuilder {
 impl ManifestBuilder {
     /// A builder without chunks, for filters of this spec sized for this false-positive rate.
     pub const fn new(filter: FilterSpec, target_fpr: f64) -> Self {
-        Self { filter, target_fpr, chunks: Vec::new() }
+        Self {
+            filter,
+            target_fpr,
+            chunks: Vec::new(),
+        }
     }
 
     /// Adds a chunk; its bytes are not kept.
@@ -372,16 +443,28 @@ impl ManifestBuilder {
             stats.merge(&chunk.stats);
         }
         let fill_ratio = match stats.shards {
-            0 => FillRatio { min: 0.0, mean: 0.0, max: 0.0 },
-            shards => {
-                FillRatio { min: stats.min, mean: stats.sum / f64::from(shards), max: stats.max }
-            }
+            0 => FillRatio {
+                min: 0.0,
+                mean: 0.0,
+                max: 0.0,
+            },
+            shards => FillRatio {
+                min: stats.min,
+                mean: stats.sum / f64::from(shards),
+                max: stats.max,
+            },
         };
         let figures = match self.filter.kind() {
             FilterKind::Ribbon => {
-                let RibbonStats { diverted_keys, listed_keys, .. } =
-                    stats.ribbon.unwrap_or_default();
-                Figures::Ribbon(OverflowKeys { diverted_keys, listed_keys })
+                let RibbonStats {
+                    diverted_keys,
+                    listed_keys,
+                    ..
+                } = stats.ribbon.unwrap_or_default();
+                Figures::Ribbon(OverflowKeys {
+                    diverted_keys,
+                    listed_keys,
+                })
             }
             _ => Figures::Bloom(fill_ratio),
         };

@@ -70,7 +70,8 @@ impl ChunkEntry {
     /// Size of the filters alone, in the file and in memory.
     pub fn filter_bytes(&self, kind: FilterKind) -> u64 {
         // Does not saturate for a checked manifest.
-        self.size_bytes.saturating_sub(file_prefix_bytes(kind, self.shard_count))
+        self.size_bytes
+            .saturating_sub(file_prefix_bytes(kind, self.shard_count))
     }
 }
 
@@ -110,9 +111,15 @@ pub(super) fn counts_of(
     file: &[u8],
 ) -> impl Iterator<Item = ShardCounts> {
     let shard_count = shard_count as usize;
-    let numbers = file.get(HEADER_BYTES..).unwrap_or_default().as_chunks::<4>().0;
+    let numbers = file
+        .get(HEADER_BYTES..)
+        .unwrap_or_default()
+        .as_chunks::<4>()
+        .0;
     let number = move |array: usize, shard: usize| match array < count_arrays(kind) {
-        true => numbers.get(array * shard_count + shard).map(|bytes| u32::from_le_bytes(*bytes)),
+        true => numbers
+            .get(array * shard_count + shard)
+            .map(|bytes| u32::from_le_bytes(*bytes)),
         false => Some(0),
     };
     (0..shard_count).map_while(move |shard| {
@@ -148,10 +155,17 @@ pub(super) fn encode_prefix(
     for field in [keys, body_bytes, spec.value_bits().into(), 0] {
         file.extend_from_slice(&field.to_le_bytes());
     }
-    let arrays: [fn(&ShardCounts) -> u32; 3] =
-        [|counts| counts.keys, |counts| counts.diverted, |counts| counts.listed];
+    let arrays: [fn(&ShardCounts) -> u32; 3] = [
+        |counts| counts.keys,
+        |counts| counts.diverted,
+        |counts| counts.listed,
+    ];
     for number in &arrays[..count_arrays(spec.kind())] {
-        file.extend(counts.iter().flat_map(|counts| number(counts).to_le_bytes()));
+        file.extend(
+            counts
+                .iter()
+                .flat_map(|counts| number(counts).to_le_bytes()),
+        );
     }
     let prefix_bytes = file_prefix_bytes(spec.kind(), shard_count);
     file.resize(usize::try_from(prefix_bytes).expect("under 1 MB"), 0);
@@ -192,7 +206,11 @@ impl BodyLayout {
         if spec.kind() != FilterKind::Ribbon {
             (second, list) = (Vec::new(), Vec::new());
         }
-        let layout = Self { first: first.into(), second: second.into(), list: list.into() };
+        let layout = Self {
+            first: first.into(),
+            second: second.into(),
+            list: list.into(),
+        };
         (layout, ends.iter().sum())
     }
 
@@ -220,7 +238,11 @@ impl BodyLayout {
     /// A shard's filter.
     pub(super) fn filter<'a>(&self, index: usize, body: &'a [u8]) -> ShardFilter<'a> {
         let (second, list) = self.rest(index, body);
-        ShardFilter { first: self.first(index, body), second, list }
+        ShardFilter {
+            first: self.first(index, body),
+            second,
+            list,
+        }
     }
 }
 
@@ -241,8 +263,18 @@ pub struct ChunkShard<'a> {
 
 impl<'a> ChunkShard<'a> {
     pub(super) const fn new(shard: u16, counts: ShardCounts, filter: ShardFilter<'a>) -> Self {
-        let ShardCounts { keys, diverted: diverted_keys, listed: listed_keys } = counts;
-        Self { shard, keys, diverted_keys, listed_keys, filter }
+        let ShardCounts {
+            keys,
+            diverted: diverted_keys,
+            listed: listed_keys,
+        } = counts;
+        Self {
+            shard,
+            keys,
+            diverted_keys,
+            listed_keys,
+            filter,
+        }
     }
 
     /// Keys that the first tier of a ribbon filter does not hold. A small shard has all of them in

@@ -37,10 +37,18 @@ pub struct Current {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     published_sequence: Option<u64>,
     /// The deltas that apply, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "objects"
+    )]
     pub deltas: Vec<DeltaEntry>,
     /// Erased devices: never members, in any generation, until the tombstone is lifted.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_object"
+    )]
     pub tombstones: Option<DeltaEntry>,
     /// When the newest change was published, in seconds since 1970 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,7 +116,10 @@ impl Validity {
             (Some(expires), Some(later)) => Some(expires.min(later)),
             (expires, later) => expires.or(later),
         };
-        Self { state, expires_unix_seconds }
+        Self {
+            state,
+            expires_unix_seconds,
+        }
     }
 }
 
@@ -148,8 +159,15 @@ impl Current {
         at_most("CURRENT", bytes.len() as u64, MAX_CURRENT_BYTES)?;
         check_envelope(bytes, FORMAT)?;
         let current: Self = from_json(bytes)?;
-        at_most("the manifest", current.manifest_size_bytes, MAX_MANIFEST_BYTES)?;
-        for (field, value) in [("sequence", current.sequence), ("generation", current.generation)] {
+        at_most(
+            "the manifest",
+            current.manifest_size_bytes,
+            MAX_MANIFEST_BYTES,
+        )?;
+        for (field, value) in [
+            ("sequence", current.sequence),
+            ("generation", current.generation),
+        ] {
             if value == 0 {
                 return Err(ManifestError::field(field, 0, "at least 1"));
             }
@@ -186,7 +204,9 @@ impl Current {
             ));
         }
         check_in_order(&self.deltas, "deltas", self.sequence)?;
-        let Some(tombstones) = &self.tombstones else { return Ok(()) };
+        let Some(tombstones) = &self.tombstones else {
+            return Ok(());
+        };
         tombstones.check("tombstones", self.sequence)?;
         match tombstones.added {
             0 => Ok(()),
@@ -235,14 +255,24 @@ impl Current {
 
     /// The state and the end of validity.
     pub const fn validity(&self) -> Validity {
-        Validity { state: self.state, expires_unix_seconds: self.expires_unix_seconds }
+        Validity {
+            state: self.state,
+            expires_unix_seconds: self.expires_unix_seconds,
+        }
     }
 
     /// Restricts this `CURRENT` to the stricter state and the earlier expiry of both.
     #[must_use]
     pub fn restricted_by(self, later: &Self) -> Self {
-        let Validity { state, expires_unix_seconds } = self.validity().stricter(later.validity());
-        Self { state, expires_unix_seconds, ..self }
+        let Validity {
+            state,
+            expires_unix_seconds,
+        } = self.validity().stricter(later.validity());
+        Self {
+            state,
+            expires_unix_seconds,
+            ..self
+        }
     }
 
     /// This `CURRENT` with the tombstones of a later one.

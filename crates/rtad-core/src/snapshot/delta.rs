@@ -147,7 +147,8 @@ impl DeltaEntry {
     /// Size of the file, and about its size in memory.
     pub const fn size_bytes(&self) -> u64 {
         let keys = self.keys().saturating_mul(KEY_BYTES);
-        keys.saturating_add(self.value_bytes()).saturating_add(HEADER_BYTES)
+        keys.saturating_add(self.value_bytes())
+            .saturating_add(HEADER_BYTES)
     }
 
     const fn value_bytes(&self) -> u64 {
@@ -158,7 +159,11 @@ impl DeltaEntry {
     /// allowed.
     pub(super) fn check(&self, field: &str, newest: u64) -> Result<(), ManifestError> {
         let invalid = |name: &str, found: u64, expected: String| {
-            Err(ManifestError::field(format!("{field}.{name}"), found, expected))
+            Err(ManifestError::field(
+                format!("{field}.{name}"),
+                found,
+                expected,
+            ))
         };
         if self.first == 0 || self.first > self.last {
             return invalid("first", self.first, format!("1 to {}", self.last));
@@ -230,11 +235,20 @@ impl Delta {
             ("reserved", 56, u64_at(56), 0),
         ] {
             if found != expected {
-                return Err(DeltaError::Field { field, offset, found, expected });
+                return Err(DeltaError::Field {
+                    field,
+                    offset,
+                    found,
+                    expected,
+                });
             }
         }
         let (keys, values) = body.split_at(body.len() - entry.value_bytes() as usize);
-        let mut keys = keys.as_chunks::<16>().0.iter().map(|key| DeviceKey::from_bytes(*key));
+        let mut keys = keys
+            .as_chunks::<16>()
+            .0
+            .iter()
+            .map(|key| DeviceKey::from_bytes(*key));
         let mut list = |name, count: u64| {
             let keys: Vec<DeviceKey> = keys.by_ref().take(count as usize).collect();
             SortedKeys::new(keys).ok_or(DeltaError::Order { list: name })
@@ -245,18 +259,32 @@ impl Delta {
         }
         let is_wrong = |value: &u8| *value > MAX_VALUE && *value != NO_VALUE;
         if let Some(index) = values.iter().position(is_wrong) {
-            return Err(DeltaError::Value { index, found: values[index] });
+            return Err(DeltaError::Value {
+                index,
+                found: values[index],
+            });
         }
         if entry.has_values && values.iter().all(|value| *value == NO_VALUE) {
             let (offset, found) = (48, entry.value_bytes());
-            return Err(DeltaError::Field { field: "values", offset, found, expected: 0 });
+            return Err(DeltaError::Field {
+                field: "values",
+                offset,
+                found,
+                expected: 0,
+            });
         }
         Ok(Self::of(entry.clone(), added, removed, values.into()))
     }
 
     fn of(entry: DeltaEntry, added: SortedKeys, removed: SortedKeys, values: Box<[u8]>) -> Self {
         let summary = Summary::of([&added, &removed]);
-        Self { entry, added, values, removed, summary }
+        Self {
+            entry,
+            added,
+            values,
+            removed,
+            summary,
+        }
     }
 
     /// The entry that names it.
@@ -271,16 +299,26 @@ impl Delta {
 
     /// Keys added, with the value of each.
     pub fn members(&self) -> impl Iterator<Item = (DeviceKey, Option<u8>)> {
-        self.added.iter().enumerate().map(|(index, key)| (*key, self.value_at(index)))
+        self.added
+            .iter()
+            .enumerate()
+            .map(|(index, key)| (*key, self.value_at(index)))
     }
 
     /// The value of a key that it adds.
     pub fn value(&self, key: &DeviceKey) -> Option<u8> {
-        if self.values.is_empty() { None } else { self.value_at(self.added.find(key)?) }
+        if self.values.is_empty() {
+            None
+        } else {
+            self.value_at(self.added.find(key)?)
+        }
     }
 
     fn value_at(&self, index: usize) -> Option<u8> {
-        self.values.get(index).copied().filter(|value| *value != NO_VALUE)
+        self.values
+            .get(index)
+            .copied()
+            .filter(|value| *value != NO_VALUE)
     }
 
     /// Keys removed.

@@ -73,13 +73,26 @@ impl RibbonStats {
 const CHECK_EVERY: usize = 8;
 
 impl FilterStats {
-    pub(super) const NONE: Self =
-        Self { min: f64::INFINITY, max: 0.0, sum: 0.0, shards: 0, fpr_sum: 0.0, ribbon: None };
+    pub(super) const NONE: Self = Self {
+        min: f64::INFINITY,
+        max: 0.0,
+        sum: 0.0,
+        shards: 0,
+        fpr_sum: 0.0,
+        ribbon: None,
+    };
 
     pub(super) fn of_bloom(spec: &FilterSpec, shard: u16, filter: &[u8]) -> Self {
         let fill = fill_ratio(filter);
         let fpr_sum = spec.expected_fpr(shard, filter);
-        Self { min: fill, max: fill, sum: fill, shards: 1, fpr_sum, ribbon: None }
+        Self {
+            min: fill,
+            max: fill,
+            sum: fill,
+            shards: 1,
+            fpr_sum,
+            ribbon: None,
+        }
     }
 
     pub(super) fn of_ribbon(
@@ -91,7 +104,10 @@ impl FilterStats {
     ) -> Self {
         let has_values = spec.value_bits() > 0;
         let probes = FilterCheck::PROBES_PER_SHARD;
-        let mut check = FilterCheck { probes, ..FilterCheck::default() };
+        let mut check = FilterCheck {
+            probes,
+            ..FilterCheck::default()
+        };
         for (key, value) in members.step_by(CHECK_EVERY) {
             let is_found = match has_values {
                 true => spec.value(filter, &key) == Some(value),
@@ -107,9 +123,20 @@ impl FilterStats {
             check.false_positives += u64::from(is_positive);
         }
         let (diverted_keys, listed_keys) = (counts.diverted.into(), counts.listed.into());
-        let ribbon = RibbonStats { diverted_keys, listed_keys, check };
+        let ribbon = RibbonStats {
+            diverted_keys,
+            listed_keys,
+            check,
+        };
         let fpr_sum = spec.expected_fpr(shard, filter);
-        Self { min: 0.0, max: 0.0, sum: 0.0, shards: 1, fpr_sum, ribbon: Some(ribbon) }
+        Self {
+            min: 0.0,
+            max: 0.0,
+            sum: 0.0,
+            shards: 1,
+            fpr_sum,
+            ribbon: Some(ribbon),
+        }
     }
 
     pub(super) fn merge(&mut self, other: &Self) {

@@ -135,7 +135,10 @@ struct Envelope {
 pub(super) fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(), ManifestError> {
     let Envelope { format, version } = from_json(bytes)?;
     if format != expected {
-        return Err(ManifestError::Format { found: format.chars().take(40).collect(), expected });
+        return Err(ManifestError::Format {
+            found: format.chars().take(40).collect(),
+            expected,
+        });
     }
     if version != VERSION {
         return Err(ManifestError::Version { found: version });
@@ -145,12 +148,18 @@ pub(super) fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(),
 
 /// Rejects sizes above the limit.
 pub(super) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), ManifestError> {
-    if found > limit { Err(ManifestError::TooLarge { what, found, limit }) } else { Ok(()) }
+    if found > limit {
+        Err(ManifestError::TooLarge { what, found, limit })
+    } else {
+        Ok(())
+    }
 }
 
 /// Parses an object with known fields only.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
-    serde_json::from_slice(bytes).map(|FromObject(value)| value).map_err(json_error)
+    serde_json::from_slice(bytes)
+        .map(|FromObject(value)| value)
+        .map_err(json_error)
 }
 
 /// The error of a file that is not valid. The parser quotes unknown fields whole.
@@ -165,7 +174,11 @@ fn json_error(error: serde_json::Error) -> ManifestError {
         }
     }
     if text.chars().nth(MAX_CHARS).is_some() {
-        reason.push_str(&format!("… at line {} column {}", error.line(), error.column()));
+        reason.push_str(&format!(
+            "… at line {} column {}",
+            error.line(),
+            error.column()
+        ));
     }
     ManifestError::Json { reason }
 }

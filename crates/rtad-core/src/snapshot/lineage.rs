@@ -29,14 +29,22 @@ pub struct Lineage {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The inputs in their order, up to [`Lineage::MAX_INPUTS`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "objects"
+    )]
     pub inputs: Vec<InputRecord>,
     /// Number of further inputs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_inputs: u64,
     /// Digest of the inputs' names, sizes and versions, and of the flags that shape the result;
     /// absent if an input was a stream.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub inputs_sha256: Option<Digest>,
 }
 
@@ -47,7 +55,11 @@ pub struct InputRecord {
     /// Path or URL; `-` is stdin.
     pub name: String,
     /// Size as stored; absent for a stream.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub size_bytes: Option<u64>,
     /// Rows read.
     pub rows: u64,

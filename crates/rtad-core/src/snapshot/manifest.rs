@@ -41,17 +41,33 @@ struct FilterFields {
     hashes: u32,
     millibits_per_key: u32,
     /// Bits of each key's value.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     value_bits: Option<u32>,
     target_fpr: f64,
     expected_fpr: f64,
     /// The fill of Bloom filters.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_object"
+    )]
     fill_ratio: Option<FillRatio>,
     /// Keys outside the first tier of ribbon filters.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     diverted_keys: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     listed_keys: Option<u64>,
 }
 
@@ -79,11 +95,19 @@ pub struct Folded {
     pub through: u64,
     /// The merged deltas, oldest first; the last may have later changes, too. A rollback to an
     /// older generation applies them again. Set by the publish.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "objects")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "objects"
+    )]
     pub deltas: Vec<DeltaEntry>,
     /// Removals that the filters cannot represent because they were not rebuilt. Always applied
     /// with this generation.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_object"
+    )]
     pub residual: Option<DeltaEntry>,
     /// Keys inserted beyond those that the filters are sized for.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -97,10 +121,18 @@ struct ManifestFields {
     version: u32,
     audience: AudienceName,
     generation: u64,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     base_generation: Option<u64>,
     created_unix_seconds: u64,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     expires_unix_seconds: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     from_window: bool,
@@ -112,9 +144,17 @@ struct ManifestFields {
     filter: FilterFields,
     #[serde(deserialize_with = "object")]
     build: BuildReport,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_object"
+    )]
     lineage: Option<Lineage>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_object")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_object"
+    )]
     folded: Option<Folded>,
     #[serde(deserialize_with = "objects")]
     chunks: Vec<ChunkEntry>,
@@ -142,7 +182,13 @@ pub(super) struct Description {
 
 impl Manifest {
     pub(super) fn from_parts(description: Description, chunks: Vec<ChunkEntry>) -> Self {
-        let Description { audience, generation, created_unix_seconds, filter, .. } = description;
+        let Description {
+            audience,
+            generation,
+            created_unix_seconds,
+            filter,
+            ..
+        } = description;
         // Chunks may be from a damaged journal; parsing rejects a saturated sum.
         let (fill_ratio, ribbon) = match description.figures {
             Figures::Bloom(fill_ratio) => (Some(fill_ratio), None),
@@ -219,21 +265,33 @@ impl Manifest {
             return Err(ManifestError::field("audience", &fields.audience, audience));
         }
         if fields.generation != generation {
-            return Err(ManifestError::field("generation", fields.generation, generation));
+            return Err(ManifestError::field(
+                "generation",
+                fields.generation,
+                generation,
+            ));
         }
         if let Some(base) = fields.base_generation.filter(|base| *base >= generation) {
             let expected = format!("less than generation, {generation}");
             return Err(ManifestError::field("base_generation", base, expected));
         }
-        let FilterFields { kind, hashes, millibits_per_key, target_fpr, expected_fpr, .. } =
-            &fields.filter;
-        let known: FilterKind = kind
-            .parse()
-            .map_err(|_| ManifestError::FilterKind { found: kind.chars().take(40).collect() })?;
+        let FilterFields {
+            kind,
+            hashes,
+            millibits_per_key,
+            target_fpr,
+            expected_fpr,
+            ..
+        } = &fields.filter;
+        let known: FilterKind = kind.parse().map_err(|_| ManifestError::FilterKind {
+            found: kind.chars().take(40).collect(),
+        })?;
         let filter =
             FilterSpec::new(known, *hashes, *millibits_per_key).map_err(ManifestError::Filter)?;
         let filter = match fields.filter.value_bits {
-            Some(bits) => filter.with_value_bits(bits).map_err(ManifestError::Filter)?,
+            Some(bits) => filter
+                .with_value_bits(bits)
+                .map_err(ManifestError::Filter)?,
             None => filter,
         };
         let FillRatio { min, mean, max } = check_figures(known, &fields.filter)?;
@@ -245,15 +303,25 @@ impl Manifest {
             ("fill_ratio.max", max),
         ] {
             if !(0.0..=1.0).contains(&value) {
-                return Err(ManifestError::field(format!("filter.{name}"), value, "0 to 1"));
+                return Err(ManifestError::field(
+                    format!("filter.{name}"),
+                    value,
+                    "0 to 1",
+                ));
             }
         }
         if let Some(expires) = fields.expires_unix_seconds
             && expires <= fields.created_unix_seconds
         {
-            let expected =
-                format!("more than created_unix_seconds, {}", fields.created_unix_seconds);
-            return Err(ManifestError::field("expires_unix_seconds", expires, expected));
+            let expected = format!(
+                "more than created_unix_seconds, {}",
+                fields.created_unix_seconds
+            );
+            return Err(ManifestError::field(
+                "expires_unix_seconds",
+                expires,
+                expected,
+            ));
         }
         check_chunks(&fields, known)?;
         if let Some(folded) = &fields.folded {
@@ -305,7 +373,10 @@ impl Manifest {
     /// If that is not after the time of the build.
     #[must_use]
     pub fn expiring_at(mut self, unix_seconds: u64) -> Self {
-        assert!(unix_seconds > self.fields.created_unix_seconds, "it expires after it was built");
+        assert!(
+            unix_seconds > self.fields.created_unix_seconds,
+            "it expires after it was built"
+        );
         self.fields.expires_unix_seconds = Some(unix_seconds);
         self
     }
@@ -317,7 +388,9 @@ impl Manifest {
 
     /// Whether its validity has ended at `now`, in seconds since 1970 UTC.
     pub fn is_expired(&self, now_unix_seconds: u64) -> bool {
-        self.fields.expires_unix_seconds.is_some_and(|expires| now_unix_seconds >= expires)
+        self.fields
+            .expires_unix_seconds
+            .is_some_and(|expires| now_unix_seconds >= expires)
     }
 
     /// Marks the audience as one that follows a window of events.
@@ -380,7 +453,10 @@ impl Manifest {
 
     /// Keys in second tiers of ribbon filters, and in their lists; `None` for Bloom filters.
     pub fn diverted_and_listed_keys(&self) -> Option<(u64, u64)> {
-        self.fields.filter.diverted_keys.zip(self.fields.filter.listed_keys)
+        self.fields
+            .filter
+            .diverted_keys
+            .zip(self.fields.filter.listed_keys)
     }
 
     /// Report of the build's input.
@@ -395,7 +471,9 @@ impl Manifest {
 
     /// Every delta that it names. A rollback may need them.
     pub fn folded_deltas(&self) -> impl Iterator<Item = &DeltaEntry> {
-        self.folded().into_iter().flat_map(|folded| folded.deltas.iter().chain(&folded.residual))
+        self.folded()
+            .into_iter()
+            .flat_map(|folded| folded.deltas.iter().chain(&folded.residual))
     }
 
     /// Origin of the generation; `None` if nothing is known.

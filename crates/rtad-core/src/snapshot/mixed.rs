@@ -43,14 +43,20 @@ impl Snapshot {
     #[must_use]
     pub fn with_chunks(&self, shards: Range<usize>, chunks: &[Arc<Chunk>]) -> Self {
         // None for empty shards.
-        let used = |shard| self.chunk_of(shard).filter(|chunk| !chunk.filter(shard).is_empty());
+        let used = |shard| {
+            self.chunk_of(shard)
+                .filter(|chunk| !chunk.filter(shard).is_empty())
+        };
         let mut chunk_of_shard: Vec<Option<&Arc<Chunk>>> = (0..=u16::MAX).map(used).collect();
         chunk_of_shard[shards.clone()].fill(None);
         for chunk in chunks {
             for shard in chunk.shards() {
                 let is_empty = chunk.filter(shard).is_empty();
                 let shard = usize::from(shard);
-                assert!(shards.contains(&shard), "chunks replace only the given shards");
+                assert!(
+                    shards.contains(&shard),
+                    "chunks replace only the given shards"
+                );
                 chunk_of_shard[shard] = (!is_empty).then_some(chunk);
             }
         }

@@ -32,7 +32,10 @@ impl TryFrom<String> for AudienceName {
 
     fn try_from(name: String) -> Result<Self, NameError> {
         let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-        let valid_start = name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric());
+        let valid_start = name
+            .bytes()
+            .next()
+            .is_some_and(|first| first.is_ascii_alphanumeric());
         if valid_start && name.len() <= 64 && name.bytes().all(allowed) {
             Ok(Self(name))
         } else {
@@ -87,7 +90,9 @@ impl TryFrom<String> for Digest {
         if text.len() != 64 || !text.bytes().all(digits) {
             return Err(error());
         }
-        const_hex::decode_to_array(&text).map(Self).map_err(|_| error())
+        const_hex::decode_to_array(&text)
+            .map(Self)
+            .map_err(|_| error())
     }
 }
 

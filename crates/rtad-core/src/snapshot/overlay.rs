@@ -62,7 +62,10 @@ impl Overlay {
     /// If they do not match the entries: an error of the caller, not of a file.
     pub fn new(current: &Current, mut files: Vec<Arc<Delta>>) -> Self {
         assert!(
-            files.iter().map(|file| file.entry()).eq(current.delta_entries()),
+            files
+                .iter()
+                .map(|file| file.entry())
+                .eq(current.delta_entries()),
             "files match CURRENT, in its order"
         );
         let has_tombstones = current.tombstones.is_some();
@@ -91,16 +94,20 @@ impl Overlay {
                 validity: current.validity(),
                 ..served.clone()
             },
-            Newer::Current(current) => {
-                Self { validity: served.validity.stricter(current.validity()), ..served.clone() }
-            }
+            Newer::Current(current) => Self {
+                validity: served.validity.stricter(current.validity()),
+                ..served.clone()
+            },
             Newer::Tombstones(tombstones) => {
                 let deltas = &served.layers[usize::from(served.has_tombstones)..];
                 let current_deltas = served.current_layers - usize::from(served.has_tombstones);
                 Self {
                     current_layers: current_deltas + usize::from(tombstones.is_some()),
                     has_tombstones: tombstones.is_some(),
-                    layers: tombstones.into_iter().chain(deltas.iter().cloned()).collect(),
+                    layers: tombstones
+                        .into_iter()
+                        .chain(deltas.iter().cloned())
+                        .collect(),
                     ..served.clone()
                 }
             }
@@ -114,7 +121,10 @@ impl Overlay {
                 }
                 next
             }
-            Newer::Filters => Self { is_ahead: false, ..served.clone() },
+            Newer::Filters => Self {
+                is_ahead: false,
+                ..served.clone()
+            },
         }
     }
 
@@ -133,14 +143,25 @@ impl Overlay {
         };
         // The next CURRENT may drop a delta of `next`, but not one that served filters need.
         let is_needed = |delta: &&Arc<Delta>| next.is_ahead || next.find(delta.entry()).is_none();
-        let needed: Vec<_> = self.layers[first..].iter().filter(is_needed).cloned().collect();
+        let needed: Vec<_> = self.layers[first..]
+            .iter()
+            .filter(is_needed)
+            .cloned()
+            .collect();
         if is_same_publish || !self.is_ahead || needed.len() < 2 {
             return needed;
         }
-        let last = needed.iter().map(|delta| delta.entry().last).max().unwrap_or_default();
+        let last = needed
+            .iter()
+            .map(|delta| delta.entry().last)
+            .max()
+            .unwrap_or_default();
         let oldest_first = needed.iter().rev().map(|delta| &**delta);
         let merged = BuiltDelta::merged(last, oldest_first);
-        merged.map(|built| Arc::new(built.delta)).into_iter().collect()
+        merged
+            .map(|built| Arc::new(built.delta))
+            .into_iter()
+            .collect()
     }
 
     /// Number of deltas, tombstones included.
@@ -153,7 +174,9 @@ impl Overlay {
         if !self.state().is_live() {
             return Some(self.state().as_str());
         }
-        self.expires_unix_seconds().is_some_and(|end| end <= now_unix_seconds).then_some("expired")
+        self.expires_unix_seconds()
+            .is_some_and(|end| end <= now_unix_seconds)
+            .then_some("expired")
     }
 
     /// Whether there are no deltas and no tombstones.
@@ -183,7 +206,9 @@ impl Overlay {
     /// [`ProbeTarget::touch`](crate::filter::ProbeTarget::touch) does.
     #[inline]
     pub fn touch(&self, key: &DeviceKey) -> u64 {
-        self.layers.iter().fold(0, |sum, delta| sum ^ delta.touch(key))
+        self.layers
+            .iter()
+            .fold(0, |sum, delta| sum ^ delta.touch(key))
     }
 
     /// The delta with this entry, if it is in memory.
@@ -230,12 +255,21 @@ impl Overlay {
     pub fn keys(&self) -> [u64; 3] {
         let sum =
             |count: fn(&DeltaEntry) -> u64| self.deltas().map(|delta| count(delta.entry())).sum();
-        let tombstones = self.tombstones().map_or(0, |tombstones| tombstones.entry().removed);
-        [sum(|entry| entry.added), sum(|entry| entry.removed), tombstones]
+        let tombstones = self
+            .tombstones()
+            .map_or(0, |tombstones| tombstones.entry().removed);
+        [
+            sum(|entry| entry.added),
+            sum(|entry| entry.removed),
+            tombstones,
+        ]
     }
 
     /// Size of all layers' files, in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.layers.iter().map(|delta| delta.entry().size_bytes()).sum()
+        self.layers
+            .iter()
+            .map(|delta| delta.entry().size_bytes())
+            .sum()
     }
 }

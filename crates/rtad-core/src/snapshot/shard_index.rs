@@ -26,14 +26,19 @@ impl ShardIndex {
     /// `chunk_of_shard` has the index of every shard's chunk.
     pub(super) fn new(chunk_of_shard: &[Option<usize>]) -> Self {
         let index = |index: usize| u32::try_from(index).expect("at most 65,536 chunks");
-        let mut chunks: Vec<u32> =
-            chunk_of_shard.iter().map(|chunk| chunk.map_or(NO_CHUNK, index)).collect();
+        let mut chunks: Vec<u32> = chunk_of_shard
+            .iter()
+            .map(|chunk| chunk.map_or(NO_CHUNK, index))
+            .collect();
         let mut shift = 0;
         while chunks.len() > 1 && chunks.as_chunks::<2>().0.iter().all(|[a, b]| a == b) {
             chunks = chunks.into_iter().step_by(2).collect();
             shift += 1;
         }
-        Self { chunks: chunks.into(), shift }
+        Self {
+            chunks: chunks.into(),
+            shift,
+        }
     }
 
     /// The index of a shard's chunk; past the end of the list if there is none.
@@ -49,8 +54,13 @@ mod tests {
 
     #[test]
     fn every_shard_maps_to_its_chunk() {
-        let cuts: [&[usize]; 5] =
-            [&[0], &[0, 32_768], &[0, 256, 512, 768], &[3, 65_535], &[0, 1, 2, 3, 40_000]];
+        let cuts: [&[usize]; 5] = [
+            &[0],
+            &[0, 32_768],
+            &[0, 256, 512, 768],
+            &[3, 65_535],
+            &[0, 1, 2, 3, 40_000],
+        ];
         for (cuts, entries) in cuts.into_iter().zip([1, 2, 256, 65_536, 65_536]) {
             let mut chunk_of_shard = ShardIndex::empty();
             for (index, first) in cuts.iter().enumerate() {

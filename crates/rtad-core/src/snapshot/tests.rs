@@ -62,7 +62,15 @@ fn build(spec: &FilterSpec, generation: u64, keys: &[DeviceKey]) -> (Manifest, V
         builder.add(&chunk);
         files.push(chunk.bytes);
     }
-    (builder.finish(audience(), generation, 1_763_722_800, BuildReport::default()), files)
+    (
+        builder.finish(
+            audience(),
+            generation,
+            1_763_722_800,
+            BuildReport::default(),
+        ),
+        files,
+    )
 }
 
 /// Decodes a chunk in pieces of `piece_bytes`.
@@ -94,7 +102,11 @@ impl Files {
         let bytes = manifest.to_bytes();
         let current = Current::new(9, 7, &bytes, None).to_bytes();
         let json = |bytes: &[u8]| serde_json::from_slice(bytes).unwrap();
-        Self { current: json(&current), manifest: json(&bytes), chunks }
+        Self {
+            current: json(&current),
+            manifest: json(&bytes),
+            chunks,
+        }
     }
 
     /// Updates digests, sizes and totals after a mutation of the chunks.
@@ -129,8 +141,14 @@ impl Files {
 
 /// The variant's name, and the message with its cause.
 fn describe<E: Error + ?Sized>(error: &E) -> (String, String) {
-    let variant = format!("{error:?}").chars().take_while(char::is_ascii_alphanumeric).collect();
-    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let variant = format!("{error:?}")
+        .chars()
+        .take_while(char::is_ascii_alphanumeric)
+        .collect();
+    let cause = error
+        .source()
+        .map(|cause| format!(": {cause}"))
+        .unwrap_or_default();
     (variant, format!("{error}{cause}"))
 }
 
@@ -142,7 +160,9 @@ fn assert_rejected<T, E: Error + ?Sized>(
     variant: &str,
     message: &str,
 ) {
-    let Err(error) = read else { panic!("{case}: accepted") };
+    let Err(error) = read else {
+        panic!("{case}: accepted")
+    };
     let found = describe(error.as_ref());
     assert!(
         found.0 == variant && found.1.starts_with(message),
@@ -159,7 +179,11 @@ fn unmodified_files_are_read() {
         assert!(snapshot.filter(0x1234).is_empty());
         assert_eq!(
             snapshot.filter_bytes(),
-            snapshot.chunks().iter().map(|c| c.filters().len() as u64).sum::<u64>()
+            snapshot
+                .chunks()
+                .iter()
+                .map(|c| c.filters().len() as u64)
+                .sum::<u64>()
         );
     }
 }
@@ -189,7 +213,8 @@ fn assemble_rejects_chunks_of_another_manifest() {
     let (old, old_files) = build(&spec(FilterKind::Block512), 1, &keys("old", 100));
     let (new, _) = build(&spec(FilterKind::Block512), 2, &keys("new", 100));
     let chunks = old.chunks().iter().zip(&old_files);
-    let chunks =
-        chunks.map(|(entry, file)| decode(&old, entry, file, file.len()).unwrap().into()).collect();
+    let chunks = chunks
+        .map(|(entry, file)| decode(&old, entry, file, file.len()).unwrap().into())
+        .collect();
     let _ = Snapshot::assemble(new, chunks);
 }

@@ -30,7 +30,9 @@ const HOUR: Lifetime = Lifetime::For(Duration::from_secs(3600));
 fn keys(family: u64, count: u64) -> Vec<[u8; 16]> {
     // An odd multiplier: all bytes vary, and no two numbers have one product.
     let mixed = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (0..count).map(|number| key(mixed(number), mixed(family))).collect()
+    (0..count)
+        .map(|number| key(mixed(number), mixed(family)))
+        .collect()
 }
 
 fn key(first: u64, second: u64) -> [u8; 16] {

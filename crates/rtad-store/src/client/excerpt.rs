@@ -13,10 +13,21 @@ const TOKEN_CHARS: usize = 25;
 pub(super) fn of(body: &str) -> String {
     let code = element(body, "Code");
     let is_xml = body.trim_start().starts_with("<?xml") || body.contains("<Error>");
-    let text = if is_xml || code.is_some() { code.unwrap_or_default() } else { body };
-    let words: Vec<String> =
-        text.split_whitespace().map(|word| without_tokens(without_query(word))).collect();
-    words.join(" ").chars().filter(|char| !char.is_control()).take(MAX_CHARS).collect()
+    let text = if is_xml || code.is_some() {
+        code.unwrap_or_default()
+    } else {
+        body
+    };
+    let words: Vec<String> = text
+        .split_whitespace()
+        .map(|word| without_tokens(without_query(word)))
+        .collect();
+    words
+        .join(" ")
+        .chars()
+        .filter(|char| !char.is_control())
+        .take(MAX_CHARS)
+        .collect()
 }
 
 /// The text of the first XML element of that name, up to the end of a truncated body.
@@ -57,16 +68,31 @@ mod tests {
             <AWSAccessKeyId>AKIDEXAMPLE</AWSAccessKeyId><StringToSign>AWS4-HMAC</StringToSign>\
             <CanonicalRequest>GET x-amz-security-token:FwoGZXIvYXdz</CanonicalRequest></Error>";
         assert_eq!(of(body), "SignatureDoesNotMatch");
-        assert_eq!(of("<?xml version=\"1.0\"?><Error><Secret>abc</Secret></Error>"), "");
-        assert_eq!(of("<Error><Code>SlowDown</Code><Message>Please red"), "SlowDown");
+        assert_eq!(
+            of("<?xml version=\"1.0\"?><Error><Secret>abc</Secret></Error>"),
+            ""
+        );
+        assert_eq!(
+            of("<Error><Code>SlowDown</Code><Message>Please red"),
+            "SlowDown"
+        );
     }
 
     #[test]
     fn queries_and_tokens_are_removed_from_other_bodies() {
         for (body, line) in [
-            ("try https://h/x?X-Amz-Signature=0a1b&y=2 again", "try https://h/x? again"),
-            ("token eyJhbGciOiJSUzI1NiIsImtpZCI6IjAifQ.e30 is old", "token ….e30 is old"),
-            ("Signature wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY!", "Signature …!"),
+            (
+                "try https://h/x?X-Amz-Signature=0a1b&y=2 again",
+                "try https://h/x? again",
+            ),
+            (
+                "token eyJhbGciOiJSUzI1NiIsImtpZCI6IjAifQ.e30 is old",
+                "token ….e30 is old",
+            ),
+            (
+                "Signature wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY!",
+                "Signature …!",
+            ),
             (
                 "AuthorizationHeaderMalformedByTheProxyInBetween",
                 "AuthorizationHeaderMalformedByTheProxyInBetween",

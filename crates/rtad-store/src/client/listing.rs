@@ -31,7 +31,9 @@ pub(super) enum ListError {
 pub(super) fn is_list(request: &HttpRequest) -> bool {
     let query = request.uri().query().unwrap_or_default();
     request.method() == "GET"
-        && query.split('&').any(|pair| matches!(pair, "list-type=2" | "comp=list"))
+        && query
+            .split('&')
+            .any(|pair| matches!(pair, "list-type=2" | "comp=list"))
 }
 
 /// Checks the answer to a list with this query.
@@ -42,9 +44,15 @@ pub(super) fn check(query: &str, body: &[u8]) -> Result<(), ListError> {
         Some("ListBucketResult") => {}
         Some(name) => {
             let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-            return Err(ListError::Foreign { found: format!("<{name}>") });
+            return Err(ListError::Foreign {
+                found: format!("<{name}>"),
+            });
         }
-        None => return Err(ListError::Foreign { found: "no XML".to_owned() }),
+        None => {
+            return Err(ListError::Foreign {
+                found: "no XML".to_owned(),
+            });
+        }
     }
     // A key's own tags are escaped.
     if element(&body, "IsTruncated").is_none_or(|truncated| truncated.trim() != "true") {
@@ -94,8 +102,14 @@ mod tests {
     #[test]
     fn pages_of_other_content_are_refused_by_their_name() {
         for (xml, found) in [
-            ("<!DOCTYPE html>\n<html lang=\"en\"><body>Log in</body></html>", "<html>"),
-            ("<ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>", "<ListAllMy"),
+            (
+                "<!DOCTYPE html>\n<html lang=\"en\"><body>Log in</body></html>",
+                "<html>",
+            ),
+            (
+                "<ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>",
+                "<ListAllMy",
+            ),
             ("{\"items\": []}", "no XML"),
             ("", "no XML"),
         ] {
@@ -110,9 +124,14 @@ mod tests {
             format!("<ListBucketResult><IsTruncated>true</IsTruncated>{token}</ListBucketResult>")
         };
         assert_eq!(checked("list-type=2", &page("")), Err(ListError::NoToken));
-        for empty in ["<NextContinuationToken/>", "<NextContinuationToken></NextContinuationToken>"]
-        {
-            assert_eq!(checked("list-type=2", &page(empty)), Err(ListError::NoToken));
+        for empty in [
+            "<NextContinuationToken/>",
+            "<NextContinuationToken></NextContinuationToken>",
+        ] {
+            assert_eq!(
+                checked("list-type=2", &page(empty)),
+                Err(ListError::NoToken)
+            );
         }
         let again = page("<NextContinuationToken>1+/=</NextContinuationToken>");
         let query = "continuation-token=1%2B%2F%3D&list-type=2";

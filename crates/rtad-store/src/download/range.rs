@@ -45,11 +45,17 @@ struct ReadFailure {
 
 impl ReadFailure {
     const fn permanent(error: StoreError) -> Self {
-        Self { error, is_transient: false }
+        Self {
+            error,
+            is_transient: false,
+        }
     }
 
     const fn transient(error: StoreError) -> Self {
-        Self { error, is_transient: true }
+        Self {
+            error,
+            is_transient: true,
+        }
     }
 }
 
@@ -120,7 +126,10 @@ impl RangeReader {
 
     /// Sets the size of a request.
     pub(crate) fn with_request_bytes(self, request_bytes: u64) -> Self {
-        Self { request_bytes, ..self }
+        Self {
+            request_bytes,
+            ..self
+        }
     }
 
     /// Moves to a range of the same version of the object.
@@ -177,13 +186,20 @@ impl RangeReader {
 
     /// The length error, if the object's size in the store differs.
     async fn wrong_size(&mut self) -> Option<StoreError> {
-        let found = self.stall.wait(&self.path, self.objects.head(&self.path)).await.ok()?.ok()?;
+        let found = self
+            .stall
+            .wait(&self.path, self.objects.head(&self.path))
+            .await
+            .ok()?
+            .ok()?;
         (found.size != self.size).then(|| self.wrong_length(found.size, self.size))
     }
 
     /// Appends the next bytes of the current response to `block`, or sends the next request.
     async fn read_into(&mut self, block: &mut Vec<u8>) -> Result<(), ReadFailure> {
-        let Some(body) = &mut self.body else { return self.request(block).await };
+        let Some(body) = &mut self.body else {
+            return self.request(block).await;
+        };
         let next = self
             .stall
             .wait(&self.path, body.stream.next())
@@ -225,14 +241,23 @@ impl RangeReader {
             true => (self.offset, self.end.min(self.offset + self.request_bytes)),
             false => (0, self.size),
         };
-        let range = self.supports_ranges.then_some(GetRange::Bounded(start..end));
+        let range = self
+            .supports_ranges
+            .then_some(GetRange::Bounded(start..end));
         // `If-Match` never matches a weak tag; weak tags are compared below.
         let if_match = match &self.version {
             Some(ObjectVersion::Tag(tag)) if !tag.starts_with("W/") => Some(tag.clone()),
             _ => None,
         };
-        let options = GetOptions { range, if_match, ..GetOptions::default() };
-        let answer = self.stall.wait(&self.path, self.objects.get_opts(&self.path, options)).await;
+        let options = GetOptions {
+            range,
+            if_match,
+            ..GetOptions::default()
+        };
+        let answer = self
+            .stall
+            .wait(&self.path, self.objects.get_opts(&self.path, options))
+            .await;
         let answer = match answer.map_err(ReadFailure::transient)? {
             Ok(answer) => answer,
             Err(error)
@@ -250,23 +275,34 @@ impl RangeReader {
             }
         };
         if answer.meta.size != self.size {
-            return Err(ReadFailure::permanent(self.wrong_length(answer.meta.size, self.size)));
+            return Err(ReadFailure::permanent(
+                self.wrong_length(answer.meta.size, self.size),
+            ));
         }
         let version = ObjectVersion::of(&answer.meta);
         if *self.version.get_or_insert_with(|| version.clone()) != version {
             return Err(self.replaced());
         }
         if !matches!(answer.payload, GetResultPayload::File(..)) {
-            self.body = Some(UnreadBody { stream: answer.into_stream(), offset: start, end });
+            self.body = Some(UnreadBody {
+                stream: answer.into_stream(),
+                offset: start,
+                end,
+            });
             return Ok(());
         }
-        let bytes =
-            self.stall.wait(&self.path, answer.bytes()).await.map_err(ReadFailure::transient)?;
+        let bytes = self
+            .stall
+            .wait(&self.path, answer.bytes())
+            .await
+            .map_err(ReadFailure::transient)?;
         let bytes = bytes.map_err(|error| {
             ReadFailure::permanent(StoreError::backend("read", &self.path, error))
         })?;
         if bytes.is_empty() {
-            return Err(ReadFailure::permanent(self.wrong_length(self.offset, self.size)));
+            return Err(ReadFailure::permanent(
+                self.wrong_length(self.offset, self.size),
+            ));
         }
         self.stall.progress(bytes.len());
         self.offset += bytes.len() as u64;
@@ -283,7 +319,11 @@ impl RangeReader {
     fn disable_ranges(&mut self) -> Result<(), StoreError> {
         if self.end < self.size {
             let (path, source) = (self.path.to_string(), Box::new(RangeIgnored));
-            return Err(StoreError::Backend { action: "read a part of", path, source });
+            return Err(StoreError::Backend {
+                action: "read a part of",
+                path,
+                source,
+            });
         }
         self.supports_ranges = false;
         Ok(())
@@ -297,7 +337,9 @@ impl RangeReader {
     }
 
     fn replaced(&self) -> ReadFailure {
-        ReadFailure::permanent(StoreError::Replaced { path: self.path.to_string() })
+        ReadFailure::permanent(StoreError::Replaced {
+            path: self.path.to_string(),
+        })
     }
 }
 

@@ -20,7 +20,11 @@ pub(crate) struct StallTimer {
 
 impl StallTimer {
     pub(crate) const fn new(timeout: Duration) -> Self {
-        Self { timeout, left: timeout, progress: 0 }
+        Self {
+            timeout,
+            left: timeout,
+            progress: 0,
+        }
     }
 
     pub(crate) const fn progress(&mut self, bytes: usize) {

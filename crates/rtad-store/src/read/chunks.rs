@@ -43,7 +43,10 @@ impl Store {
         entry: &ChunkEntry,
     ) -> Result<Chunk, StoreError> {
         let decoder = ChunkDecoder::new(manifest.filter(), entry);
-        Ok(self.chunk_copied(manifest.audience(), entry, decoder, ()).await?.0)
+        Ok(self
+            .chunk_copied(manifest.audience(), entry, decoder, ())
+            .await?
+            .0)
     }
 
     /// The file of one chunk, verified. Takes its size in memory twice.
@@ -57,7 +60,10 @@ impl Store {
         entry: &ChunkEntry,
     ) -> Result<Vec<u8>, StoreError> {
         let decoder = ChunkDecoder::new(manifest.filter(), entry);
-        Ok(self.chunk_copied(manifest.audience(), entry, decoder, Vec::new()).await?.1)
+        Ok(self
+            .chunk_copied(manifest.audience(), entry, decoder, Vec::new())
+            .await?
+            .1)
     }
 
     /// Reads one chunk with any [`ChunkReader`]. Copies the bytes to `sink`, which is returned once
@@ -75,7 +81,10 @@ impl Store {
     ) -> Result<(R::Verified, C), StoreError> {
         let path = chunk_path(audience, entry);
         let objects = self.objects(&path).await?;
-        let refuse = |source| StoreError::Chunk { path: path.to_string(), source };
+        let refuse = |source| StoreError::Chunk {
+            path: path.to_string(),
+            source,
+        };
         let mut file =
             RangeReader::new(objects, path.clone(), entry.size_bytes, self.stall_timeout);
         let mut work = (reader, sink);
@@ -103,7 +112,9 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let path = chunk_path(audience, entry);
         let meta = self.objects(&path).await?.head(&path).await;
-        Ok(meta.map_err(|source| StoreError::backend("look up", &path, source))?.size)
+        Ok(meta
+            .map_err(|source| StoreError::backend("look up", &path, source))?
+            .size)
     }
 
     /// Reads chunks of a manifest, `parallel` at a time. Calls `arrived` for each, in any order.
@@ -126,7 +137,9 @@ impl Store {
             {
                 reads.push(async move { Ok((entry, self.chunk(manifest, entry).await?)) });
             }
-            let Some(read) = reads.next().await else { return Ok(()) };
+            let Some(read) = reads.next().await else {
+                return Ok(());
+            };
             let (entry, chunk) = read?;
             arrived(entry, chunk);
         }

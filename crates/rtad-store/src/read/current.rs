@@ -42,7 +42,14 @@ impl Live {
     /// A `CURRENT` that was just written.
     pub(crate) fn written(current: Current, version: UpdateVersion) -> Self {
         let now = Instant::now();
-        Self { current, version, tag: TagAge { seen: now, read: now } }
+        Self {
+            current,
+            version,
+            tag: TagAge {
+                seen: now,
+                read: now,
+            },
+        }
     }
 }
 
@@ -90,9 +97,14 @@ impl Store {
         // A local file's tag is its inode, size and time, which two quick publishes may share.
         let last = last.filter(|_| self.is_remote());
         let is_final = |live: &&Live| live.tag.is_final();
-        let if_none_match = last.filter(is_final).and_then(|live| live.version.e_tag.clone());
+        let if_none_match = last
+            .filter(is_final)
+            .and_then(|live| live.version.e_tag.clone());
         let is_conditional = if_none_match.is_some();
-        let options = GetOptions { if_none_match, ..GetOptions::default() };
+        let options = GetOptions {
+            if_none_match,
+            ..GetOptions::default()
+        };
         let begun = Instant::now();
         let read = read_small_by(
             &*objects,
@@ -114,15 +126,28 @@ impl Store {
             }
             Ok(read) => read,
         };
-        let current = Current::parse(&bytes)
-            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
+        let current = Current::parse(&bytes).map_err(|source| StoreError::Manifest {
+            path: path.to_string(),
+            source,
+        })?;
         let same = |last: &&Live| last.version.e_tag == version.e_tag && last.current == current;
-        let seen = last.filter(same).map_or_else(Instant::now, |last| last.tag.seen);
-        Ok(Some(Live { current, version, tag: TagAge { seen, read: begun } }))
+        let seen = last
+            .filter(same)
+            .map_or_else(Instant::now, |last| last.tag.seen);
+        Ok(Some(Live {
+            current,
+            version,
+            tag: TagAge { seen, read: begun },
+        }))
     }
 }
 
 fn is_not_modified(error: &StoreError) -> bool {
-    let StoreError::Backend { source, .. } = error else { return false };
-    matches!(source.downcast_ref(), Some(object_store::Error::NotModified { .. }))
+    let StoreError::Backend { source, .. } = error else {
+        return false;
+    };
+    matches!(
+        source.downcast_ref(),
+        Some(object_store::Error::NotModified { .. })
+    )
 }

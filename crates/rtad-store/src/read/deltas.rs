@@ -36,8 +36,12 @@ impl Store {
     ) -> Result<(Delta, Signed), StoreError> {
         let path = delta_path(audience, entry);
         let objects = self.objects(&path).await?;
-        let mut reader =
-            RangeReader::new(objects, path.clone(), entry.size_bytes(), self.stall_timeout);
+        let mut reader = RangeReader::new(
+            objects,
+            path.clone(),
+            entry.size_bytes(),
+            self.stall_timeout,
+        );
         // Not allocated at once: the size comes from `CURRENT`, which is not signed.
         let mut bytes = Vec::new();
         while let Some(block) = reader.next_block().await? {
@@ -46,7 +50,10 @@ impl Store {
         let (file, entry) = (self.with_signature(&path, bytes).await?, entry.clone());
         blocking(move || Delta::parse(&file.bytes, &entry).map(|delta| (delta, file)))
             .await
-            .map_err(|source| StoreError::Delta { path: path.to_string(), source })
+            .map_err(|source| StoreError::Delta {
+                path: path.to_string(),
+                source,
+            })
     }
 
     /// The overlay of a `CURRENT` over its generation: deltas of `held`, the rest from the store.

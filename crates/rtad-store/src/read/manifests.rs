@@ -34,9 +34,15 @@ impl Store {
         current: &Current,
     ) -> Result<(Manifest, Signed), StoreError> {
         let path = manifest_path(audience, current.generation);
-        let file = self.read_signed(&path, MAX_MANIFEST_BYTES, "the manifest").await?;
-        let manifest = Manifest::parse_named(&file.bytes, audience, current)
-            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
+        let file = self
+            .read_signed(&path, MAX_MANIFEST_BYTES, "the manifest")
+            .await?;
+        let manifest = Manifest::parse_named(&file.bytes, audience, current).map_err(|source| {
+            StoreError::Manifest {
+                path: path.to_string(),
+                source,
+            }
+        })?;
         Ok((manifest, file))
     }
 
@@ -52,10 +58,15 @@ impl Store {
         generation: u64,
     ) -> Result<(Manifest, Vec<u8>), StoreError> {
         let path = manifest_path(audience, generation);
-        let Signed { bytes, .. } =
-            self.read_signed(&path, MAX_MANIFEST_BYTES, "the manifest").await?;
-        let manifest = Manifest::parse(&bytes, audience, generation)
-            .map_err(|source| StoreError::Manifest { path: path.to_string(), source })?;
+        let Signed { bytes, .. } = self
+            .read_signed(&path, MAX_MANIFEST_BYTES, "the manifest")
+            .await?;
+        let manifest = Manifest::parse(&bytes, audience, generation).map_err(|source| {
+            StoreError::Manifest {
+                path: path.to_string(),
+                source,
+            }
+        })?;
         Ok((manifest, bytes))
     }
 

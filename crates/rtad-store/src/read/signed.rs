@@ -24,8 +24,9 @@ impl Store {
     ) -> Result<Signed, StoreError> {
         let objects = self.objects(path).await?;
         let options = GetOptions::default();
-        let bytes =
-            read_small_by(&*objects, path, limit, what, options, self.stall_timeout).await?.0;
+        let bytes = read_small_by(&*objects, path, limit, what, options, self.stall_timeout)
+            .await?
+            .0;
         self.with_signature(path, bytes).await
     }
 
@@ -40,15 +41,27 @@ impl Store {
         bytes: Vec<u8>,
     ) -> Result<Signed, StoreError> {
         if !self.trust.is_required() {
-            return Ok(Signed { bytes, signature: None });
+            return Ok(Signed {
+                bytes,
+                signature: None,
+            });
         }
         let objects = self.objects(path).await?;
-        let refuse = |source| StoreError::Signature { path: path.to_string(), source };
+        let refuse = |source| StoreError::Signature {
+            path: path.to_string(),
+            source,
+        };
         let (at, options) = (signature_path(path), GetOptions::default());
         let limit = MAX_SIGNATURE_BYTES;
-        let read =
-            read_small_by(&*objects, &at, limit, "the signature", options, self.stall_timeout)
-                .await;
+        let read = read_small_by(
+            &*objects,
+            &at,
+            limit,
+            "the signature",
+            options,
+            self.stall_timeout,
+        )
+        .await;
         let signature = match read {
             Ok((signature, _)) => Some(signature),
             Err(StoreError::NotFound { .. }) => None,
@@ -57,7 +70,9 @@ impl Store {
             }
             Err(error) => return Err(error),
         };
-        self.trust.check(path, &bytes, signature.as_deref()).map_err(refuse)?;
+        self.trust
+            .check(path, &bytes, signature.as_deref())
+            .map_err(refuse)?;
         Ok(Signed { bytes, signature })
     }
 }

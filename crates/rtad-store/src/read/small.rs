@@ -17,7 +17,15 @@ pub(crate) async fn read_small(
     limit: u64,
     what: &'static str,
 ) -> Result<(Vec<u8>, UpdateVersion), StoreError> {
-    read_small_by(objects, path, limit, what, GetOptions::default(), STALL_TIMEOUT).await
+    read_small_by(
+        objects,
+        path,
+        limit,
+        what,
+        GetOptions::default(),
+        STALL_TIMEOUT,
+    )
+    .await
 }
 
 pub(super) async fn read_small_by(
@@ -30,9 +38,14 @@ pub(super) async fn read_small_by(
 ) -> Result<(Vec<u8>, UpdateVersion), StoreError> {
     let failed = |source| StoreError::backend("read", path, source);
     let mut stall = StallTimer::new(stall_timeout);
-    let object = stall.wait(path, objects.get_opts(path, options)).await?.map_err(failed)?;
-    let version =
-        UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
+    let object = stall
+        .wait(path, objects.get_opts(path, options))
+        .await?
+        .map_err(failed)?;
+    let version = UpdateVersion {
+        e_tag: object.meta.e_tag.clone(),
+        version: object.meta.version.clone(),
+    };
     let mut bytes = Vec::new();
     let mut body = object.into_stream();
     while let Some(part) = stall.wait(path, body.next()).await? {
@@ -40,8 +53,15 @@ pub(super) async fn read_small_by(
         stall.progress(part.len());
         bytes.extend_from_slice(&part);
         if bytes.len() as u64 > limit {
-            let source = ManifestError::TooLarge { what, found: bytes.len() as u64, limit };
-            return Err(StoreError::Manifest { path: path.to_string(), source });
+            let source = ManifestError::TooLarge {
+                what,
+                found: bytes.len() as u64,
+                limit,
+            };
+            return Err(StoreError::Manifest {
+                path: path.to_string(),
+                source,
+            });
         }
     }
     Ok((bytes, version))

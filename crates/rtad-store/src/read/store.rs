@@ -25,7 +25,9 @@ pub struct Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("backend", &self.backend).finish()
+        f.debug_struct("Store")
+            .field("backend", &self.backend)
+            .finish()
     }
 }
 
@@ -62,14 +64,21 @@ impl Store {
     }
 
     pub(crate) fn new(backend: Backend) -> Self {
-        Self { backend, stall_timeout: STALL_TIMEOUT, trust: Trust::default() }
+        Self {
+            backend,
+            stall_timeout: STALL_TIMEOUT,
+            trust: Trust::default(),
+        }
     }
 
     /// The same store, with another limit on the time that a read makes no progress;
     /// [`STALL_TIMEOUT`] otherwise.
     #[must_use]
     pub fn with_stall_timeout(self, stall_timeout: Duration) -> Self {
-        Self { stall_timeout, ..self }
+        Self {
+            stall_timeout,
+            ..self
+        }
     }
 
     /// The same store, which requires a signature by one of these keys. An empty list disables
@@ -110,7 +119,10 @@ impl Store {
         let root = Path::default();
         let listing = self.objects(&root).await?.list_with_delimiter(None).await;
         let listing = listing.map_err(|source| StoreError::backend("list", &root, source))?;
-        let names = listing.common_prefixes.iter().filter_map(|path| path.filename()?.parse().ok());
+        let names = listing
+            .common_prefixes
+            .iter()
+            .filter_map(|path| path.filename()?.parse().ok());
         let mut names: Vec<AudienceName> = names.collect();
         names.sort();
         Ok(names)
@@ -123,7 +135,10 @@ impl Store {
     /// A store error; [`StoreError::NoListing`] over plain HTTP.
     pub async fn generations(&self, audience: &AudienceName) -> Result<Vec<u64>, StoreError> {
         let ListedManifests { manifests, .. } = self.listed_manifests(audience).await?;
-        Ok(manifests.into_iter().map(|(generation, _)| generation).collect())
+        Ok(manifests
+            .into_iter()
+            .map(|(generation, _)| generation)
+            .collect())
     }
 
     /// The files in `manifests/`.
@@ -140,7 +155,10 @@ impl Store {
             numbered.sort_unstable_by_key(|(generation, _)| *generation);
             numbered
         };
-        Ok(ListedManifests { manifests: of(".json"), signatures: of(".json.minisig") })
+        Ok(ListedManifests {
+            manifests: of(".json"),
+            signatures: of(".json.minisig"),
+        })
     }
 
     pub(crate) async fn objects(&self, path: &Path) -> Result<Arc<dyn ObjectStore>, StoreError> {

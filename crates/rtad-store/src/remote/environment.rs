@@ -75,7 +75,11 @@ fn rule(kind: BucketKind, name: &str) -> Option<Rule> {
 
 fn check_value(rule: Rule, name: &str, value: &str) -> Result<(), VariableError> {
     let refuse = |accepted, found: &str| {
-        Err(VariableError { name: name.to_owned(), accepted, found: found.to_owned() })
+        Err(VariableError {
+            name: name.to_owned(),
+            accepted,
+            found: found.to_owned(),
+        })
     };
     match rule {
         Rule::Header if value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => Ok(()),
@@ -86,7 +90,10 @@ fn check_value(rule: Rule, name: &str, value: &str) -> Result<(), VariableError>
         Rule::Endpoint => {
             let accepted = "https://host or http://host, with or without a port and a path";
             if value.contains(['@', '?', '#']) {
-                return refuse(accepted, "a URL with a user, a password, a query or a fragment");
+                return refuse(
+                    accepted,
+                    "a URL with a user, a password, a query or a fragment",
+                );
             }
             let url = url::Url::parse(value).ok();
             let is_url = url.is_some_and(|url| matches!(url.scheme(), "http" | "https"));
@@ -105,7 +112,12 @@ mod tests {
 
     #[test]
     fn endpoints_are_urls_without_secrets() {
-        for url in ["http://minio:9000", "https://host", "https://host/base/", "http://[::1]:1"] {
+        for url in [
+            "http://minio:9000",
+            "https://host",
+            "https://host/base/",
+            "http://[::1]:1",
+        ] {
             check_value(Rule::Endpoint, "AWS_ENDPOINT_URL", url).unwrap();
         }
         for url in [
@@ -125,7 +137,11 @@ mod tests {
                             without a port and a path, found ";
             assert_eq!(error.to_string(), format!("{expected}{url:?}"));
         }
-        for url in ["http://user:hush@host", "hush@host", "https://host/?sig=hush"] {
+        for url in [
+            "http://user:hush@host",
+            "hush@host",
+            "https://host/?sig=hush",
+        ] {
             let error = check_value(Rule::Endpoint, "AZURE_STORAGE_ENDPOINT", url).unwrap_err();
             assert!(!error.to_string().contains("hush"), "{error}");
         }

@@ -19,11 +19,16 @@ async fn append_writes_one_delta_and_current() {
         let before = fixture.files().await;
         let appended = append(&fixture, &adding(keys("new", 1000))).await.unwrap();
         let after = fixture.files().await;
-        assert_eq!((appended.added, appended.generation, appended.sequence), (1000, 1, 2));
+        assert_eq!(
+            (appended.added, appended.generation, appended.sequence),
+            (1000, 1, 2)
+        );
         assert_eq!((appended.deltas, appended.delta_keys), (1, 1000));
         assert_eq!(appended.written_bytes, 64 + 16 * 1000);
-        let changed: Vec<_> =
-            after.iter().filter(|(path, bytes)| before.get(*path) != Some(bytes)).collect();
+        let changed: Vec<_> = after
+            .iter()
+            .filter(|(path, bytes)| before.get(*path) != Some(bytes))
+            .collect();
         assert_eq!(changed.len(), 2, "{}", fixture.name());
         assert!(
             keys("new", 1000)
@@ -32,7 +37,10 @@ async fn append_writes_one_delta_and_current() {
         );
         let snapshot = fixture.read().await.unwrap();
         assert!(
-            keys("new", 1000).iter().chain(&keys("member", 300)).all(|key| snapshot.contains(key))
+            keys("new", 1000)
+                .iter()
+                .chain(&keys("member", 300))
+                .all(|key| snapshot.contains(key))
         );
 
         // An empty change writes nothing.
@@ -54,13 +62,16 @@ async fn many_appends_keep_deltas_few_and_current_small() {
         assert!(fixture.current().await.to_bytes().len() < 4096);
     }
     let once = 300 * 10 * 16;
-    assert!(written < 10 * once, "{written} bytes for {once} bytes of keys");
-    let snapshot = fixture.read().await.unwrap();
     assert!(
-        (0..300).all(|batch| keys(&format!("batch {batch}"), 10)
-            .iter()
-            .all(|key| snapshot.contains(key)))
+        written < 10 * once,
+        "{written} bytes for {once} bytes of keys"
     );
+    let snapshot = fixture.read().await.unwrap();
+    assert!((0..300).all(|batch| {
+        keys(&format!("batch {batch}"), 10)
+            .iter()
+            .all(|key| snapshot.contains(key))
+    }));
 }
 
 /// Regression: the residual of the compaction ends with the same sequence as the second delta.
@@ -136,7 +147,10 @@ async fn change_without_effect_over_a_stale_ledger_conflicts() {
 
         // A disabled audience acknowledges nothing.
         let mut other = fixture.writer.ledger(&audience()).await.unwrap();
-        other.set(rtad_core::snapshot::State::Disabled, None).await.unwrap();
+        other
+            .set(rtad_core::snapshot::State::Disabled, None)
+            .await
+            .unwrap();
         ledger.append(lift.clone()).await.unwrap_err();
         let error = ledger.append(lift).await.unwrap_err();
         assert!(matches!(error, StoreError::NotLive { .. }), "{error:?}");
@@ -153,18 +167,28 @@ async fn tombstones_over_the_limit_are_refused_with_a_reason() {
         all
     };
     let gone = keys("gone", 1001);
-    append(&fixture, &changing(&gone[..1000], Change::entomb)).await.unwrap();
+    append(&fixture, &changing(&gone[..1000], Change::entomb))
+        .await
+        .unwrap();
     // Repeated ones count once.
-    append(&fixture, &changing(&gone[..10], Change::entomb)).await.unwrap();
+    append(&fixture, &changing(&gone[..10], Change::entomb))
+        .await
+        .unwrap();
     build_over(&fixture, &keys("old", 50)).await.unwrap();
-    let error = append(&fixture, &changing(&gone[1000..], Change::entomb)).await.unwrap_err();
+    let error = append(&fixture, &changing(&gone[1000..], Change::entomb))
+        .await
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "old_users: expected at most 1000 tombstones, found 1001; nothing was changed; no build \
          lowers their number, only lifting those of devices that no export contains any more"
     );
-    append(&fixture, &changing(&gone[..1], Change::lift)).await.unwrap();
-    let appended = append(&fixture, &changing(&gone[1000..], Change::entomb)).await.unwrap();
+    append(&fixture, &changing(&gone[..1], Change::lift))
+        .await
+        .unwrap();
+    let appended = append(&fixture, &changing(&gone[1000..], Change::entomb))
+        .await
+        .unwrap();
     assert_eq!(appended.tombstones, 1000);
 }
 
@@ -183,15 +207,27 @@ async fn disabled_audience_refuses_appends_and_keeps_its_deltas() {
         fixture.publish(&keys("member", 30)).await.unwrap();
         append(&fixture, &adding(keys("new", 10))).await.unwrap();
         let mut ledger = fixture.writer.ledger(&audience()).await.unwrap();
-        ledger.set(rtad_core::snapshot::State::Disabled, Some(7)).await.unwrap();
+        ledger
+            .set(rtad_core::snapshot::State::Disabled, Some(7))
+            .await
+            .unwrap();
         let error = ledger.append(adding(keys("newer", 10))).await.unwrap_err();
-        assert_eq!(error.to_string(), "old_users is disabled; nothing was changed");
+        assert_eq!(
+            error.to_string(),
+            "old_users is disabled; nothing was changed"
+        );
         // A build does not enable the audience.
         build_over(&fixture, &keys("member", 30)).await.unwrap();
         let current = fixture.current().await;
-        assert_eq!((current.state.as_str(), current.expires_unix_seconds), ("disabled", Some(7)));
+        assert_eq!(
+            (current.state.as_str(), current.expires_unix_seconds),
+            ("disabled", Some(7))
+        );
         ledger.refresh().await.unwrap();
-        ledger.set(rtad_core::snapshot::State::Live, None).await.unwrap();
+        ledger
+            .set(rtad_core::snapshot::State::Live, None)
+            .await
+            .unwrap();
         ledger.append(adding(keys("newer", 10))).await.unwrap();
         let snapshot = fixture.read().await.unwrap();
         assert!(
@@ -211,17 +247,28 @@ async fn long_publish_keeps_concurrent_deltas() {
         let folded = base.folded().unwrap();
         // In a directory, the loader holds its lock from here on.
         let publication = fixture.writer.publish(base).await.unwrap();
-        append(&fixture, &adding(keys("meanwhile", 10))).await.unwrap();
+        append(&fixture, &adding(keys("meanwhile", 10)))
+            .await
+            .unwrap();
         let members = [keys("new", 50), keys("before", 10)].concat();
         let members: Vec<_> = BTreeSet::from_iter(members).into_iter().collect();
         put_chunks(&publication, &members).await.unwrap();
-        append(&fixture, &adding(keys("at last", 10))).await.unwrap();
-        let manifest = build(publication.generation(), &members).0.with_folded(folded);
+        append(&fixture, &adding(keys("at last", 10)))
+            .await
+            .unwrap();
+        let manifest = build(publication.generation(), &members)
+            .0
+            .with_folded(folded);
         publication.commit(&manifest).await.unwrap();
 
         let snapshot = fixture.read().await.unwrap();
         assert_eq!(snapshot.manifest().generation(), 2);
-        for (seed, count) in [("new", 50), ("before", 10), ("meanwhile", 10), ("at last", 10)] {
+        for (seed, count) in [
+            ("new", 50),
+            ("before", 10),
+            ("meanwhile", 10),
+            ("at last", 10),
+        ] {
             assert!(
                 keys(seed, count).iter().all(|key| snapshot.contains(key)),
                 "{seed}, {}",
@@ -265,15 +312,30 @@ async fn killed_append_is_atomic() {
         });
         drop(killed);
         let snapshot = fixture.read().await.unwrap();
-        let found = keys("second", 10).iter().filter(|key| snapshot.contains(key)).count();
+        let found = keys("second", 10)
+            .iter()
+            .filter(|key| snapshot.contains(key))
+            .count();
         let is_named = fixture.current().await.sequence == 3;
         assert_eq!(found, if is_named { 10 } else { 0 });
         assert!(keys("first", 10).iter().all(|key| snapshot.contains(key)));
         // The next append succeeds, and a gc removes unnamed deltas.
         append(&fixture, &adding(keys("third", 10))).await.unwrap();
-        let retention = Retention { keep: 1, min_age: Duration::ZERO };
-        fixture.writer.collect(&audience(), retention, false).await.unwrap();
-        let deltas = fixture.files().await.keys().filter(|path| path.ends_with(".delta")).count();
+        let retention = Retention {
+            keep: 1,
+            min_age: Duration::ZERO,
+        };
+        fixture
+            .writer
+            .collect(&audience(), retention, false)
+            .await
+            .unwrap();
+        let deltas = fixture
+            .files()
+            .await
+            .keys()
+            .filter(|path| path.ends_with(".delta"))
+            .count();
         assert_eq!(deltas, fixture.current().await.deltas.len());
         if is_done {
             assert!(requests > 4, "it took {requests} requests");
@@ -309,10 +371,18 @@ async fn return_from_a_rollback_omits_folded_removals() {
         fixture.roll_back(1).await.unwrap();
         let snapshot = fixture.read().await.unwrap();
         assert!(!snapshot.contains(&device), "{}", fixture.name());
-        assert!(keys("second 64", 64).iter().all(|key| snapshot.contains(key)));
-        append(&fixture, &adding(newer[1..].iter().copied())).await.unwrap();
+        assert!(
+            keys("second 64", 64)
+                .iter()
+                .all(|key| snapshot.contains(key))
+        );
+        append(&fixture, &adding(newer[1..].iter().copied()))
+            .await
+            .unwrap();
         for _ in 0..20 {
-            append(&fixture, &adding(newer[1..3].iter().copied())).await.unwrap();
+            append(&fixture, &adding(newer[1..3].iter().copied()))
+                .await
+                .unwrap();
         }
         fixture.roll_back(3).await.unwrap();
         let snapshot = fixture.read().await.unwrap();
@@ -335,24 +405,39 @@ async fn rollback_over_many_generations_keeps_the_last_one_exact() {
         fixture.roll_back(1).await.unwrap();
         let snapshot = fixture.read().await.unwrap();
         for (generation, removed) in old.iter().enumerate().take(21).skip(2) {
-            assert!(!snapshot.contains(removed), "{generation}, {}", fixture.name());
+            assert!(
+                !snapshot.contains(removed),
+                "{generation}, {}",
+                fixture.name()
+            );
             let added = keys(&format!("before {generation}"), 2);
-            assert!(added.iter().all(|key| snapshot.contains(key)), "{generation}");
+            assert!(
+                added.iter().all(|key| snapshot.contains(key)),
+                "{generation}"
+            );
         }
         append(&fixture, &adding(keys("since", 2))).await.unwrap();
         fixture.roll_back(20).await.unwrap();
         let snapshot = fixture.read().await.unwrap();
         assert!(keys("since", 2).iter().all(|key| snapshot.contains(key)));
-        let found = (2..20).filter(|generation| snapshot.contains(&old[*generation])).count();
+        let found = (2..20)
+            .filter(|generation| snapshot.contains(&old[*generation]))
+            .count();
         assert_eq!(found, 18, "{}", fixture.name());
-        assert!(!snapshot.contains(&old[20]), "removed before the live generation was built");
+        assert!(
+            !snapshot.contains(&old[20]),
+            "removed before the live generation was built"
+        );
     }
 }
 
 /// Interleaves the requests of appends, a build, a rollback and a gc in many orders.
 #[test]
 fn concurrent_work_loses_no_acknowledged_append() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
     let mut wins: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 1..=races() {
         let (faulty, fixture) = faulty_fixture();
@@ -373,8 +458,15 @@ fn concurrent_work_loses_no_acknowledged_append() {
                     "rollback" => fixture.roll_back(1).await,
                     "gc" => {
                         // A rollback relies on a minimum age; all existing files are older.
-                        let retention = Retention { keep: 2, min_age: Duration::from_secs(3600) };
-                        fixture.writer.collect(&audience(), retention, false).await.map(|_| ())
+                        let retention = Retention {
+                            keep: 2,
+                            min_age: Duration::from_secs(3600),
+                        };
+                        fixture
+                            .writer
+                            .collect(&audience(), retention, false)
+                            .await
+                            .map(|_| ())
                     }
                     name => {
                         append(fixture, &adding(keys(name, 3))).await.unwrap();
@@ -395,17 +487,33 @@ fn concurrent_work_loses_no_acknowledged_append() {
             let _clock = runtime.enter();
             interleave(
                 seed,
-                ["x", "build", "gc", "y", "rollback"].iter().map(|side| run(side)).collect(),
+                ["x", "build", "gc", "y", "rollback"]
+                    .iter()
+                    .map(|side| run(side))
+                    .collect(),
             );
         }
-        won.into_inner().unwrap().into_iter().for_each(|side| *wins.entry(side).or_default() += 1);
+        won.into_inner()
+            .unwrap()
+            .into_iter()
+            .for_each(|side| *wins.entry(side).or_default() += 1);
         runtime.block_on(async {
-            let snapshot =
-                fixture.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            let snapshot = fixture
+                .read()
+                .await
+                .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
             // Generation 2 has folded in "before", so the input of generation 3 replaces it.
             let is_due = |name: &&str| *name != "before" || snapshot.manifest().generation() < 3;
-            for name in acknowledged.into_inner().unwrap().into_iter().filter(is_due) {
-                let found = keys(name, 3).iter().filter(|key| snapshot.contains(key)).count();
+            for name in acknowledged
+                .into_inner()
+                .unwrap()
+                .into_iter()
+                .filter(is_due)
+            {
+                let found = keys(name, 3)
+                    .iter()
+                    .filter(|key| snapshot.contains(key))
+                    .count();
                 assert_eq!(
                     found,
                     3,
@@ -415,5 +523,10 @@ fn concurrent_work_loses_no_acknowledged_append() {
             }
         });
     }
-    assert!(["x", "y", "build", "gc", "rollback"].iter().all(|side| wins[side] > 0), "{wins:?}");
+    assert!(
+        ["x", "y", "build", "gc", "rollback"]
+            .iter()
+            .all(|side| wins[side] > 0),
+        "{wins:?}"
+    );
 }

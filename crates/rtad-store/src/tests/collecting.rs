@@ -17,7 +17,10 @@ async fn collect(
     keep: usize,
     min_age: Duration,
 ) -> Result<Collected, StoreError> {
-    fixture.writer.collect(&audience(), Retention { keep, min_age }, false).await
+    fixture
+        .writer
+        .collect(&audience(), Retention { keep, min_age }, false)
+        .await
 }
 
 /// Publishes one generation for each seed, of a few chunks.
@@ -28,14 +31,21 @@ async fn publish_all(fixture: &StoreFixture, seeds: &[&str]) {
 }
 
 fn chunk_names(seeds: &[&str]) -> BTreeSet<String> {
-    let entries = seeds.iter().flat_map(|seed| build(1, &keys(seed, 4)).0.chunks().to_vec());
-    entries.map(|entry| chunk_path(&audience(), &entry).to_string()).collect()
+    let entries = seeds
+        .iter()
+        .flat_map(|seed| build(1, &keys(seed, 4)).0.chunks().to_vec());
+    entries
+        .map(|entry| chunk_path(&audience(), &entry).to_string())
+        .collect()
 }
 
 /// Writers that may not delete leave the probes of conditional puts.
 #[tokio::test]
 async fn gc_removes_old_probes() {
-    for fixture in StoreFixture::all().into_iter().filter(|fixture| fixture.folder.is_none()) {
+    for fixture in StoreFixture::all()
+        .into_iter()
+        .filter(|fixture| fixture.folder.is_none())
+    {
         publish_all(&fixture, &["a"]).await;
         let before = fixture.files().await;
         let probe = "old_users/CURRENT.probe-0123456789abcdef";
@@ -43,8 +53,17 @@ async fn gc_removes_old_probes() {
             fixture.write(path, b"4".to_vec()).await;
         }
         assert_eq!(collect(&fixture, 2, HOUR).await.unwrap().removed_probes, 0);
-        assert!(fixture.files().await.contains_key(probe), "a probe may be running");
-        assert_eq!(collect(&fixture, 2, NO_MIN_AGE).await.unwrap().removed_probes, 1);
+        assert!(
+            fixture.files().await.contains_key(probe),
+            "a probe may be running"
+        );
+        assert_eq!(
+            collect(&fixture, 2, NO_MIN_AGE)
+                .await
+                .unwrap()
+                .removed_probes,
+            1
+        );
         fixture.delete("old_users/CURRENT.probe-mine").await;
         assert!(fixture.files().await == before, "the generation is intact");
     }
@@ -55,8 +74,15 @@ async fn gc_removes_unneeded_files() {
     for fixture in StoreFixture::all() {
         publish_all(&fixture, &["a", "b", "a", "c", "d"]).await;
         let before = fixture.files().await;
-        let retention = Retention { keep: 2, min_age: NO_MIN_AGE };
-        let planned = fixture.writer.collect(&audience(), retention, true).await.unwrap();
+        let retention = Retention {
+            keep: 2,
+            min_age: NO_MIN_AGE,
+        };
+        let planned = fixture
+            .writer
+            .collect(&audience(), retention, true)
+            .await
+            .unwrap();
         assert_eq!(fixture.files().await, before, "a dry run removes nothing");
 
         let collected = collect(&fixture, 2, NO_MIN_AGE).await.unwrap();
@@ -87,7 +113,10 @@ async fn gc_removes_unneeded_files() {
         fixture.assert_serves(5, &keys("d", 4)).await;
 
         // A second gc removes nothing.
-        let nothing = Collected { kept_generations: vec![4, 5], ..Collected::default() };
+        let nothing = Collected {
+            kept_generations: vec![4, 5],
+            ..Collected::default()
+        };
         assert_eq!(collect(&fixture, 2, NO_MIN_AGE).await.unwrap(), nothing);
         // A removed chunk is written again when needed.
         fixture.publish(&keys("a", 4)).await.unwrap();
@@ -119,7 +148,13 @@ async fn gc_keeps_rolled_back_and_young_files() {
             chunk_path(&audience(), &build(1, &keys("orphan", 1)).0.chunks()[0]).to_string();
         fixture.write(&orphan, vec![1]).await;
         assert_eq!(collect(&fixture, 9, HOUR).await.unwrap().young_chunks, 1);
-        assert_eq!(collect(&fixture, 9, NO_MIN_AGE).await.unwrap().removed_bytes, 1);
+        assert_eq!(
+            collect(&fixture, 9, NO_MIN_AGE)
+                .await
+                .unwrap()
+                .removed_bytes,
+            1
+        );
         assert!(!fixture.files().await.contains_key(&orphan));
     }
 }
@@ -143,7 +178,9 @@ async fn gc_refuses_unreadable_manifests_and_keeps_unknown_files() {
         }
         let before = fixture.files().await;
         // An unreadable manifest may need any chunk.
-        fixture.write("old_users/manifests/2.json", b"{}".to_vec()).await;
+        fixture
+            .write("old_users/manifests/2.json", b"{}".to_vec())
+            .await;
         let error = collect(&fixture, 1, NO_MIN_AGE).await.unwrap_err();
         assert_eq!(error.cause(), "format");
         let manifest = before["old_users/manifests/2.json"].clone();
@@ -172,7 +209,13 @@ async fn directory_lock_separates_gc_and_loader() {
     assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
     assert_eq!(fixture.files().await, before);
     drop(publication);
-    assert_eq!(collect(&fixture, 1, NO_MIN_AGE).await.unwrap().removed_generations, [1]);
+    assert_eq!(
+        collect(&fixture, 1, NO_MIN_AGE)
+            .await
+            .unwrap()
+            .removed_generations,
+        [1]
+    );
 }
 
 /// Results of the sides of a race.
@@ -185,7 +228,10 @@ fn race<'a>(
     min_age: Duration,
     sides: &[&'static str],
 ) -> BTreeMap<&'static str, (u32, u32)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
     let mut wins = BTreeMap::new();
     for seed in 1..=races() {
         let (faulty, fixture) = faulty_fixture();
@@ -200,7 +246,10 @@ fn race<'a>(
                 let outcome = match side {
                     "gc" | "another gc" => collect(fixture, 1, min_age).await.map(|_| 0),
                     "rollback" => fixture.roll_back(1).await.map(|()| 1),
-                    seed => fixture.publish(&keys(seed, 4)).await.map(|(generation, _)| generation),
+                    seed => fixture
+                        .publish(&keys(seed, 4))
+                        .await
+                        .map(|(generation, _)| generation),
                 };
                 outcomes.lock().unwrap().push((side, outcome));
             }
@@ -231,7 +280,10 @@ fn race<'a>(
                 .publish(&keys("c", 4))
                 .await
                 .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
-            fixture.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            fixture
+                .read()
+                .await
+                .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
         });
     }
     wins
@@ -243,26 +295,44 @@ fn publish_of_old_chunks_races_gc_safely() {
     for min_age in [NO_MIN_AGE, HOUR] {
         let wins = race(|_| vec!["a", "b", "c"], min_age, &["a", "gc"]);
         assert_eq!(wins["gc"].0, races() as u32, "{wins:?}");
-        assert!(wins["a"].0 > 0 && wins["a"].1 > 0, "both outcomes were seen: {wins:?}");
+        assert!(
+            wins["a"].0 > 0 && wins["a"].1 > 0,
+            "both outcomes were seen: {wins:?}"
+        );
     }
 }
 
 #[test]
 fn publish_of_new_chunks_never_conflicts_with_gc() {
     let wins = race(|_| vec!["a", "b", "c"], HOUR, &["new", "gc"]);
-    assert_eq!((wins["new"], wins["gc"]), ((races() as u32, 0), (races() as u32, 0)));
+    assert_eq!(
+        (wins["new"], wins["gc"]),
+        ((races() as u32, 0), (races() as u32, 0))
+    );
 }
 
 #[test]
 fn rollback_races_gc_safely() {
     let wins = race(|_| vec!["a", "b", "c"], HOUR, &["rollback", "gc"]);
-    assert!(wins["rollback"].0 > 0 && wins["rollback"].1 > 0, "both outcomes were seen: {wins:?}");
+    assert!(
+        wins["rollback"].0 > 0 && wins["rollback"].1 > 0,
+        "both outcomes were seen: {wins:?}"
+    );
 }
 
 #[test]
 fn two_publishes_and_two_gcs_race_safely() {
-    let wins = race(|_| vec!["a", "b", "c"], HOUR, &["a", "b", "gc", "another gc"]);
-    assert!(["a", "b", "gc"].iter().all(|side| wins[side].0 > 0 && wins[side].1 > 0), "{wins:?}");
+    let wins = race(
+        |_| vec!["a", "b", "c"],
+        HOUR,
+        &["a", "b", "gc", "another gc"],
+    );
+    assert!(
+        ["a", "b", "gc"]
+            .iter()
+            .all(|side| wins[side].0 > 0 && wins[side].1 > 0),
+        "{wins:?}"
+    );
 }
 
 #[tokio::test]
@@ -295,7 +365,8 @@ async fn killed_gc_blocks_only_publishes_of_its_files() {
             assert!(again.unwrap_err().to_string().contains(reason));
             let busy = collect(&fixture, 1, HOUR).await.unwrap_err();
             assert!(
-                busy.to_string().contains("another gc is at work, or was killed less than"),
+                busy.to_string()
+                    .contains("another gc is at work, or was killed less than"),
                 "{busy}"
             );
             faulty.age().await;
@@ -312,18 +383,31 @@ async fn killed_gc_blocks_only_publishes_of_its_files() {
 async fn never_live_generation_takes_no_place_in_a_rollback_or_a_gc() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("first", 50)).await.unwrap();
-        let orphan = build(2, &keys("orphan", 50)).0.over_generation(1).to_bytes();
+        let orphan = build(2, &keys("orphan", 50))
+            .0
+            .over_generation(1)
+            .to_bytes();
         fixture.write("old_users/manifests/2.json", orphan).await;
         fixture.publish(&keys("third", 50)).await.unwrap();
-        let before =
-            async |generation| fixture.store().generation_before(&audience(), generation).await;
+        let before = async |generation| {
+            fixture
+                .store()
+                .generation_before(&audience(), generation)
+                .await
+        };
         assert_eq!(before(3).await.unwrap(), Some(1));
         assert_eq!(before(1).await.unwrap(), None);
 
         let collected = collect(&fixture, 2, NO_MIN_AGE).await.unwrap();
         // A rollback to 1 reads the manifests above it.
         assert_eq!(collected.kept_generations, [1, 2, 3], "{}", fixture.name());
-        assert_eq!(collect(&fixture, 1, NO_MIN_AGE).await.unwrap().kept_generations, [3]);
+        assert_eq!(
+            collect(&fixture, 1, NO_MIN_AGE)
+                .await
+                .unwrap()
+                .kept_generations,
+            [3]
+        );
         assert_eq!(before(3).await.unwrap(), None);
     }
 }
@@ -333,11 +417,21 @@ async fn never_live_generation_takes_no_place_in_a_rollback_or_a_gc() {
 async fn outage_is_no_reason_to_guess_the_generation_before() {
     let (faulty, fixture) = faulty_fixture();
     fixture.publish(&keys("first", 50)).await.unwrap();
-    let orphan = build(2, &keys("orphan", 50)).0.over_generation(1).to_bytes();
+    let orphan = build(2, &keys("orphan", 50))
+        .0
+        .over_generation(1)
+        .to_bytes();
     fixture.write("old_users/manifests/2.json", orphan).await;
     fixture.publish(&keys("third", 50)).await.unwrap();
     faulty.limit_reads(Some(("/manifests/3.json", 0)));
-    assert!(fixture.store().generation_before(&audience(), 3).await.unwrap_err().is_outage());
+    assert!(
+        fixture
+            .store()
+            .generation_before(&audience(), 3)
+            .await
+            .unwrap_err()
+            .is_outage()
+    );
 }
 
 #[tokio::test]
@@ -348,12 +442,20 @@ async fn generation_that_was_rolled_back_from_is_not_returned_to() {
         }
         fixture.roll_back(1).await.unwrap();
         fixture.publish(&keys("c", 50)).await.unwrap();
-        let before = fixture.store().generation_before(&audience(), 3).await.unwrap();
+        let before = fixture
+            .store()
+            .generation_before(&audience(), 3)
+            .await
+            .unwrap();
         assert_eq!(before, Some(1), "{}", fixture.name());
         // Manifests of writers that do not name it, and unreadable ones, follow by number.
         for manifest in [build(3, &keys("c", 50)).0.to_bytes(), b"{".to_vec()] {
             fixture.write("old_users/manifests/3.json", manifest).await;
-            let before = fixture.store().generation_before(&audience(), 3).await.unwrap();
+            let before = fixture
+                .store()
+                .generation_before(&audience(), 3)
+                .await
+                .unwrap();
             assert_eq!(before, Some(2), "{}", fixture.name());
         }
     }

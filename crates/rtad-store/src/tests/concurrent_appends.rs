@@ -10,7 +10,9 @@ async fn identical_concurrent_appends_conflict() {
         fixture.publish(&keys("member", 30)).await.unwrap();
         for round in 0..20 {
             let mut change = Change::default();
-            keys(&format!("round {round}"), 10).into_iter().for_each(|key| change.add(key));
+            keys(&format!("round {round}"), 10)
+                .into_iter()
+                .for_each(|key| change.add(key));
             let mut first = fixture.writer.ledger(&audience()).await.unwrap();
             let mut second = fixture.writer.ledger(&audience()).await.unwrap();
             let appended =

@@ -41,7 +41,10 @@ async fn publish_until(fixture: &StoreFixture, keys: &[DeviceKey], killed: Kille
         if (killed == Killed::InAChunk && index == 0)
             || (killed == Killed::AfterSomeChunks && index == 5)
         {
-            stage(format!("chunks/{}.chunk#1", chunk.entry.digest), &chunk.bytes);
+            stage(
+                format!("chunks/{}.chunk#1", chunk.entry.digest),
+                &chunk.bytes,
+            );
         }
         if killed > Killed::AfterSomeChunks || (killed == Killed::AfterSomeChunks && index < 5) {
             publication.put_chunk(chunk).await.unwrap();
@@ -52,7 +55,12 @@ async fn publish_until(fixture: &StoreFixture, keys: &[DeviceKey], killed: Kille
     match killed {
         Killed::InTheManifest => stage(format!("manifests/{generation}.json#1"), &manifest_bytes),
         Killed::AfterTheManifest | Killed::InCurrent => {
-            fixture.write(&format!("old_users/manifests/{generation}.json"), manifest_bytes).await;
+            fixture
+                .write(
+                    &format!("old_users/manifests/{generation}.json"),
+                    manifest_bytes,
+                )
+                .await;
             if killed == Killed::InCurrent {
                 stage("CURRENT#1".to_owned(), &current);
             }
@@ -87,15 +95,31 @@ async fn loader_killed_at_any_step_leaves_the_old_generation_live() {
 
         publish_until(&fixture, &new, killed).await;
 
-        let (live, members) = if killed == Killed::AfterCurrent { (2, &new) } else { (1, &old) };
+        let (live, members) = if killed == Killed::AfterCurrent {
+            (2, &new)
+        } else {
+            (1, &old)
+        };
         fixture.assert_serves(live, members).await;
         let left = staged(&fixture.audience_folder());
-        let unfinished =
-            [Killed::InAChunk, Killed::AfterSomeChunks, Killed::InTheManifest, Killed::InCurrent];
-        assert_eq!(left.len(), usize::from(unfinished.contains(&killed)), "{killed:?}: {left:?}");
+        let unfinished = [
+            Killed::InAChunk,
+            Killed::AfterSomeChunks,
+            Killed::InTheManifest,
+            Killed::InCurrent,
+        ];
+        assert_eq!(
+            left.len(),
+            usize::from(unfinished.contains(&killed)),
+            "{killed:?}: {left:?}"
+        );
 
         // The next loader takes an unused number, and removes half-written files.
-        let taken = if killed >= Killed::AfterTheManifest { 3 } else { 2 };
+        let taken = if killed >= Killed::AfterTheManifest {
+            3
+        } else {
+            2
+        };
         assert_eq!(fixture.publish(&next).await.unwrap().0, taken, "{killed:?}");
         fixture.assert_serves(taken, &next).await;
         assert!(staged(&fixture.audience_folder()).is_empty(), "{killed:?}");
@@ -117,7 +141,12 @@ async fn abandoned_generation_number_is_skipped_in_memory() {
     let fixture = StoreFixture::memory();
     let members = keys("member", 30);
     fixture.publish(&members).await.unwrap();
-    fixture.write("old_users/manifests/2.json", build(2, &members).0.to_bytes()).await;
+    fixture
+        .write(
+            "old_users/manifests/2.json",
+            build(2, &members).0.to_bytes(),
+        )
+        .await;
     fixture.assert_serves(1, &members).await;
     assert_eq!(fixture.publish(&members).await.unwrap().0, 3);
 }

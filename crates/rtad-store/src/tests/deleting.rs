@@ -9,7 +9,10 @@ use crate::write::{Change, Retention};
 use rtad_core::snapshot::State;
 use testkit::faulty_store::interleave;
 
-const NOTHING: Retention = Retention { keep: 3, min_age: Duration::ZERO };
+const NOTHING: Retention = Retention {
+    keep: 3,
+    min_age: Duration::ZERO,
+};
 
 fn adding(keys: Vec<DeviceKey>) -> Change {
     let mut change = Change::default();
@@ -46,10 +49,17 @@ async fn deleted_audience_keeps_a_marked_current() {
     for fixture in StoreFixture::all() {
         publish_with_history(&fixture).await;
         let other: AudienceName = "other".parse().unwrap();
-        fixture.write("other/CURRENT", b"of another audience".to_vec()).await;
+        fixture
+            .write("other/CURRENT", b"of another audience".to_vec())
+            .await;
         let before = fixture.current().await;
         let deletion = fixture.writer.delete(&audience()).await.unwrap();
-        assert_eq!(deletion.removed.removed_generations, [1, 2], "{}", fixture.name());
+        assert_eq!(
+            deletion.removed.removed_generations,
+            [1, 2],
+            "{}",
+            fixture.name()
+        );
         assert_eq!(deletion.removed.removed_deltas, 1);
         let current = fixture.current().await;
         assert_eq!(current.state, State::Deleted);
@@ -58,23 +68,49 @@ async fn deleted_audience_keeps_a_marked_current() {
             (before.sequence + 1, before.sequence + 1)
         );
         assert_eq!((current.generation, current.deltas.len()), (2, 0));
-        assert_eq!((&current.tombstones, current.tombstones.is_some()), (&before.tombstones, true));
+        assert_eq!(
+            (&current.tombstones, current.tombstones.is_some()),
+            (&before.tombstones, true)
+        );
         let left = fixture.files().await;
-        let left: Vec<_> =
-            names(&left).into_iter().filter(|name| !name.ends_with(".delta")).collect();
+        let left: Vec<_> = names(&left)
+            .into_iter()
+            .filter(|name| !name.ends_with(".delta"))
+            .collect();
         assert_eq!(left, ["old_users/CURRENT", "other/CURRENT"]);
         assert_eq!(fixture.files().await.len(), 3, "and the tombstones");
-        assert_eq!(fixture.store().audiences().await.unwrap(), [audience(), other]);
+        assert_eq!(
+            fixture.store().audiences().await.unwrap(),
+            [audience(), other]
+        );
 
         // A second deletion changes nothing.
         let again = fixture.writer.delete(&audience()).await.unwrap();
-        assert_eq!((again.sequence, again.removed.removed_chunks), (deletion.sequence, 0));
-        let error = append(&fixture, &adding(keys("late", 1))).await.unwrap_err();
-        assert_eq!(error.to_string(), "old_users is deleted; nothing was changed");
+        assert_eq!(
+            (again.sequence, again.removed.removed_chunks),
+            (deletion.sequence, 0)
+        );
+        let error = append(&fixture, &adding(keys("late", 1)))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "old_users is deleted; nothing was changed"
+        );
         let error = fixture.roll_back(2).await.unwrap_err();
-        assert_eq!(error.to_string(), "old_users is deleted; nothing was changed");
-        let collected = fixture.writer.collect(&audience(), NOTHING, false).await.unwrap();
-        assert_eq!((collected.kept_generations.len(), collected.removed_chunks), (0, 0));
+        assert_eq!(
+            error.to_string(),
+            "old_users is deleted; nothing was changed"
+        );
+        let collected = fixture
+            .writer
+            .collect(&audience(), NOTHING, false)
+            .await
+            .unwrap();
+        assert_eq!(
+            (collected.kept_generations.len(), collected.removed_chunks),
+            (0, 0)
+        );
         assert_eq!(fixture.current().await, current);
     }
 }
@@ -86,14 +122,34 @@ async fn files_from_a_clock_ahead_are_deleted() {
     for fixture in [StoreFixture::directory(), bucket] {
         publish_with_history(&fixture).await;
         let later = std::time::SystemTime::now() + Duration::from_secs(60);
-        for name in fixture.files().await.keys().filter(|_| fixture.folder.is_some()) {
+        for name in fixture
+            .files()
+            .await
+            .keys()
+            .filter(|_| fixture.folder.is_some())
+        {
             let file = fixture.folder.as_ref().unwrap().path().join(name);
-            std::fs::File::options().write(true).open(file).unwrap().set_modified(later).unwrap();
+            std::fs::File::options()
+                .write(true)
+                .open(file)
+                .unwrap()
+                .set_modified(later)
+                .unwrap();
         }
         let deletion = fixture.writer.delete(&audience()).await.unwrap();
-        assert_eq!(deletion.removed.removed_generations, [1, 2], "{}", fixture.name());
+        assert_eq!(
+            deletion.removed.removed_generations,
+            [1, 2],
+            "{}",
+            fixture.name()
+        );
         let left = fixture.files().await;
-        assert_eq!(left.len(), 2, "CURRENT and the tombstones: {:?}", names(&left));
+        assert_eq!(
+            left.len(),
+            2,
+            "CURRENT and the tombstones: {:?}",
+            names(&left)
+        );
     }
 }
 
@@ -118,10 +174,16 @@ async fn republished_audience_continues_numbers_without_old_deltas() {
         let (generation, written) = fixture.publish(&keys("member", 100)).await.unwrap();
         assert_eq!((generation, written), (4, 16), "{}", fixture.name());
         let current = fixture.current().await;
-        assert_eq!((current.sequence, current.state), (deleted + 1, State::Live));
+        assert_eq!(
+            (current.sequence, current.state),
+            (deleted + 1, State::Live)
+        );
         fixture.assert_serves(4, &keys("member", 100)).await;
         let snapshot = fixture.read().await.unwrap();
-        assert!(keys("new", 10).iter().all(|key| !snapshot.contains(key)), "its deltas are gone");
+        assert!(
+            keys("new", 10).iter().all(|key| !snapshot.contains(key)),
+            "its deltas are gone"
+        );
         append(&fixture, &adding(keys("erased", 1))).await.unwrap();
         let snapshot = fixture.read().await.unwrap();
         assert!(!snapshot.contains(&keys("erased", 1)[0]), "tombstones stay");
@@ -138,16 +200,42 @@ async fn gc_removes_files_of_a_killed_deletion() {
             fixture.write(path, bytes.clone()).await;
         }
         // Young files may belong to a new publish.
-        let young = Retention { keep: 1, min_age: Duration::from_secs(3600) };
+        let young = Retention {
+            keep: 1,
+            min_age: Duration::from_secs(3600),
+        };
         assert_eq!(
-            fixture.writer.collect(&audience(), young, false).await.unwrap().removed_chunks,
+            fixture
+                .writer
+                .collect(&audience(), young, false)
+                .await
+                .unwrap()
+                .removed_chunks,
             0
         );
         assert_eq!(fixture.files().await.len(), files.len());
-        let collected = fixture.writer.collect(&audience(), NOTHING, true).await.unwrap();
-        assert_eq!((collected.removed_generations.len(), collected.removed_deltas), (2, 1));
-        assert_eq!(fixture.files().await.len(), files.len(), "that was a dry run");
-        fixture.writer.collect(&audience(), NOTHING, false).await.unwrap();
+        let collected = fixture
+            .writer
+            .collect(&audience(), NOTHING, true)
+            .await
+            .unwrap();
+        assert_eq!(
+            (
+                collected.removed_generations.len(),
+                collected.removed_deltas
+            ),
+            (2, 1)
+        );
+        assert_eq!(
+            fixture.files().await.len(),
+            files.len(),
+            "that was a dry run"
+        );
+        fixture
+            .writer
+            .collect(&audience(), NOTHING, false)
+            .await
+            .unwrap();
         assert_eq!(
             fixture.files().await.len(),
             2,
@@ -169,7 +257,10 @@ async fn build_from_before_a_deletion_conflicts() {
         let deleted = fixture.writer.delete(&audience()).await;
         if fixture.store().backend.is_directory() {
             // The deletion would remove files being written.
-            assert!(matches!(deleted, Err(StoreError::Conflict { .. })), "{deleted:?}");
+            assert!(
+                matches!(deleted, Err(StoreError::Conflict { .. })),
+                "{deleted:?}"
+            );
             assert_eq!(fixture.files().await, before);
             drop(publication);
             fixture.writer.delete(&audience()).await.unwrap();
@@ -184,8 +275,15 @@ async fn build_from_before_a_deletion_conflicts() {
         assert_eq!(fixture.current().await.state, State::Deleted);
         fixture.writer.delete(&audience()).await.unwrap();
         let left = fixture.files().await;
-        let left = left.iter().filter(|(name, _)| !name.ends_with(".json.minisig"));
-        assert_eq!(left.count(), 2, "CURRENT and the tombstones, {}", fixture.name());
+        let left = left
+            .iter()
+            .filter(|(name, _)| !name.ends_with(".json.minisig"));
+        assert_eq!(
+            left.count(),
+            2,
+            "CURRENT and the tombstones, {}",
+            fixture.name()
+        );
     }
 }
 
@@ -206,7 +304,11 @@ async fn killed_deletion_is_atomic() {
         // The mark of the killed deletion is taken over when it is old.
         faulty.age().await;
         fixture.writer.delete(&audience()).await.unwrap();
-        assert_eq!(fixture.files().await.len(), 2, "CURRENT and the tombstones, after {requests}");
+        assert_eq!(
+            fixture.files().await.len(),
+            2,
+            "CURRENT and the tombstones, after {requests}"
+        );
         fixture.publish(&keys("member", 100)).await.unwrap();
         fixture.assert_serves(3, &keys("member", 100)).await;
         if is_done {
@@ -219,10 +321,14 @@ async fn killed_deletion_is_atomic() {
 /// Interleaves the requests of a deletion, publishes of the same chunks, an append and a gc.
 #[test]
 fn concurrent_work_leaves_the_audience_deleted_or_whole() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
     let mut ends: BTreeMap<&str, u32> = BTreeMap::new();
-    let more: Vec<_> =
-        BTreeSet::from_iter([keys("member", 100), keys("one", 1)].concat()).into_iter().collect();
+    let more: Vec<_> = BTreeSet::from_iter([keys("member", 100), keys("one", 1)].concat())
+        .into_iter()
+        .collect();
     for seed in 1..=races() {
         let (faulty, fixture) = faulty_fixture();
         runtime.block_on(publish_with_history(&fixture));
@@ -237,8 +343,15 @@ fn concurrent_work_leaves_the_audience_deleted_or_whole() {
                     "another" => fixture.publish(more).await.map(|_| ()),
                     "gc" => {
                         // Without a minimum age, it would take over the deletion's mark.
-                        let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-                        fixture.writer.collect(&audience(), retention, false).await.map(|_| ())
+                        let retention = Retention {
+                            keep: 1,
+                            min_age: Duration::from_secs(3600),
+                        };
+                        fixture
+                            .writer
+                            .collect(&audience(), retention, false)
+                            .await
+                            .map(|_| ())
                     }
                     _ => append(fixture, &adding(keys("late", 3))).await,
                 };
@@ -267,8 +380,10 @@ fn concurrent_work_leaves_the_audience_deleted_or_whole() {
         runtime.block_on(async {
             let state = fixture.current().await.state;
             if state == State::Live {
-                let snapshot =
-                    fixture.read().await.unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+                let snapshot = fixture
+                    .read()
+                    .await
+                    .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
                 assert!(
                     keys("member", 100).iter().all(|key| snapshot.contains(key)),
                     "seed {seed}"
@@ -277,5 +392,8 @@ fn concurrent_work_leaves_the_audience_deleted_or_whole() {
             *ends.entry(state.as_str()).or_default() += 1;
         });
     }
-    assert!(["live", "deleted"].iter().all(|end| ends[end] > 10), "{ends:?}");
+    assert!(
+        ["live", "deleted"].iter().all(|end| ends[end] > 10),
+        "{ends:?}"
+    );
 }

@@ -46,24 +46,74 @@ async fn damaged_files_are_refused_with_path_and_cause() {
     let chunk = chunk_path(&audience(), &chunks[3].entry).to_string();
     let chunk_size = chunks[3].bytes.len();
     let manifest_size = manifest.over_generation(0).to_bytes().len();
-    let (manifest, current) =
-        ("old_users/manifests/1.json".to_owned(), "old_users/CURRENT".to_owned());
+    let (manifest, current) = (
+        "old_users/manifests/1.json".to_owned(),
+        "old_users/CURRENT".to_owned(),
+    );
     let sizes = |found: usize, expected: usize| format!(": has {found} bytes, expected {expected}");
-    let too_long = format!(": has {} bytes or more, expected {chunk_size}", chunk_size + 1);
+    let too_long = format!(
+        ": has {} bytes or more, expected {chunk_size}",
+        chunk_size + 1
+    );
     let cases: Vec<(&String, Damage, &str, String)> = vec![
-        (&chunk, shorter, "truncated", sizes(chunk_size - 1, chunk_size)),
+        (
+            &chunk,
+            shorter,
+            "truncated",
+            sizes(chunk_size - 1, chunk_size),
+        ),
         (&chunk, longer, "truncated", too_long),
         (&chunk, emptied, "truncated", sizes(0, chunk_size)),
-        (&chunk, last_bit_flipped, "digest", ": digest is ".to_owned()),
-        (&chunk, first_bit_flipped, "format", ": is not a chunk".to_owned()),
+        (
+            &chunk,
+            last_bit_flipped,
+            "digest",
+            ": digest is ".to_owned(),
+        ),
+        (
+            &chunk,
+            first_bit_flipped,
+            "format",
+            ": is not a chunk".to_owned(),
+        ),
         (&chunk, deleted, "not_found", " does not exist".to_owned()),
-        (&manifest, shorter, "truncated", sizes(manifest_size - 1, manifest_size)),
-        (&manifest, longer, "truncated", sizes(manifest_size + 1, manifest_size)),
+        (
+            &manifest,
+            shorter,
+            "truncated",
+            sizes(manifest_size - 1, manifest_size),
+        ),
+        (
+            &manifest,
+            longer,
+            "truncated",
+            sizes(manifest_size + 1, manifest_size),
+        ),
         (&manifest, emptied, "truncated", sizes(0, manifest_size)),
-        (&manifest, last_bit_flipped, "digest", ": digest is ".to_owned()),
-        (&manifest, large, "too_large", ": the manifest is ".to_owned()),
-        (&manifest, deleted, "not_found", " does not exist".to_owned()),
-        (&current, emptied, "format", ": is not valid in version 1 of the format: EOF".to_owned()),
+        (
+            &manifest,
+            last_bit_flipped,
+            "digest",
+            ": digest is ".to_owned(),
+        ),
+        (
+            &manifest,
+            large,
+            "too_large",
+            ": the manifest is ".to_owned(),
+        ),
+        (
+            &manifest,
+            deleted,
+            "not_found",
+            " does not exist".to_owned(),
+        ),
+        (
+            &current,
+            emptied,
+            "format",
+            ": is not valid in version 1 of the format: EOF".to_owned(),
+        ),
         (
             &current,
             first_bit_flipped,
@@ -114,7 +164,14 @@ async fn publish_does_not_overwrite_an_unreadable_current() {
         fixture.publish(&keys("member", 20)).await.unwrap();
         fixture.write("old_users/CURRENT", b"{}".to_vec()).await;
         let before = fixture.files().await;
-        assert_eq!(fixture.publish(&keys("other", 20)).await.unwrap_err().cause(), "format");
+        assert_eq!(
+            fixture
+                .publish(&keys("other", 20))
+                .await
+                .unwrap_err()
+                .cause(),
+            "format"
+        );
         assert_eq!(fixture.files().await, before);
     }
 }
@@ -144,10 +201,18 @@ async fn large_chunk_is_read_in_blocks() {
         publication.commit(&manifest).await.unwrap();
         fixture.assert_serves(1, &members).await;
 
-        for len in [1, BLOCK_BYTES as usize, 2 * BLOCK_BYTES as usize, whole.len() - 1] {
+        for len in [
+            1,
+            BLOCK_BYTES as usize,
+            2 * BLOCK_BYTES as usize,
+            whole.len() - 1,
+        ] {
             fixture.write(path.as_ref(), whole[..len].to_vec()).await;
             let error = fixture.read().await.unwrap_err();
-            assert_eq!(chain(&error), format!("{path}: has {len} bytes, expected {}", whole.len()));
+            assert_eq!(
+                chain(&error),
+                format!("{path}: has {len} bytes, expected {}", whole.len())
+            );
         }
     }
 }
@@ -163,7 +228,12 @@ async fn declared_size_above_the_file_size_is_refused() {
         json["chunks"][0]["size_bytes"] = (1_u64 << 40).into();
         json["size_bytes"] = (manifest.size_bytes() - size + (1 << 40)).into();
         let bytes = serde_json::to_vec(&json).unwrap();
-        fixture.write("old_users/CURRENT", Current::new(2, 1, &bytes, None).to_bytes()).await;
+        fixture
+            .write(
+                "old_users/CURRENT",
+                Current::new(2, 1, &bytes, None).to_bytes(),
+            )
+            .await;
         fixture.write("old_users/manifests/1.json", bytes).await;
 
         let error = fixture.read().await.unwrap_err();
@@ -179,7 +249,12 @@ async fn server_without_conditional_puts_is_refused() {
     for (fault, expected) in [
         (ConditionFault::CreateIgnored, ConditionError::CreateIgnored),
         (ConditionFault::UpdateIgnored, ConditionError::UpdateIgnored),
-        (ConditionFault::UpdateRefused, ConditionError::UpdateRefused { e_tag: "0".to_owned() }),
+        (
+            ConditionFault::UpdateRefused,
+            ConditionError::UpdateRefused {
+                e_tag: "0".to_owned(),
+            },
+        ),
     ] {
         let (faulty, fixture) = faulty_fixture();
         fixture.publish(&keys("first", 20)).await.unwrap();
@@ -189,7 +264,10 @@ async fn server_without_conditional_puts_is_refused() {
             let Err(StoreError::Conditions { source, .. }) = done else {
                 panic!("{fault:?}: {done:?}")
             };
-            assert_eq!(std::mem::discriminant(&source), std::mem::discriminant(&expected));
+            assert_eq!(
+                std::mem::discriminant(&source),
+                std::mem::discriminant(&expected)
+            );
         };
         // A client is probed once, so each operation is of a new one.
         let fresh = || {

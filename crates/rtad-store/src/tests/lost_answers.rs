@@ -10,9 +10,17 @@ async fn write_with_a_lost_answer_succeeds() {
             let (faulty, fixture) = faulty_fixture();
             let [first, second] = ["first", "second"].map(|seed| keys(seed, 20));
             faulty.lose_answers(suffix, lost);
-            assert_eq!(fixture.publish(&first).await.unwrap().0, 1, "{lost:?} {suffix}");
+            assert_eq!(
+                fixture.publish(&first).await.unwrap().0,
+                1,
+                "{lost:?} {suffix}"
+            );
             fixture.assert_serves(1, &first).await;
-            assert_eq!(fixture.publish(&second).await.unwrap().0, 2, "{lost:?} {suffix}");
+            assert_eq!(
+                fixture.publish(&second).await.unwrap().0,
+                2,
+                "{lost:?} {suffix}"
+            );
             fixture.assert_serves(2, &second).await;
             if suffix == "CURRENT" {
                 fixture.roll_back(1).await.unwrap();

@@ -4,9 +4,14 @@ use super::*;
 
 #[track_caller]
 fn assert_conflict<T>(result: Result<T, StoreError>, reason: &str) {
-    let Err(error) = result else { panic!("expected a conflict") };
+    let Err(error) = result else {
+        panic!("expected a conflict")
+    };
     assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
-    assert_eq!(error.to_string(), format!("old_users: {reason}; nothing was changed"));
+    assert_eq!(
+        error.to_string(),
+        format!("old_users: {reason}; nothing was changed")
+    );
     assert_eq!(error.cause(), "store");
 }
 
@@ -21,9 +26,15 @@ async fn each_publish_is_a_readable_generation() {
         assert_eq!(fixture.publish(&[]).await.unwrap(), (3, 0));
         fixture.assert_serves(3, &[]).await;
 
-        assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [1, 2, 3]);
         assert_eq!(
-            (fixture.current().await.sequence, fixture.current().await.rolled_back_from),
+            fixture.store().generations(&audience()).await.unwrap(),
+            [1, 2, 3]
+        );
+        assert_eq!(
+            (
+                fixture.current().await.sequence,
+                fixture.current().await.rolled_back_from
+            ),
             (3, None)
         );
         let (manifest, bytes) = fixture.store().manifest_of(&audience(), 1).await.unwrap();
@@ -51,7 +62,9 @@ async fn unchanged_chunks_are_not_rewritten() {
 
         // A truncated chunk, as after a crash, is written again.
         let entry = &build(1, &members).0.chunks()[5].clone();
-        fixture.write(chunk_path(&audience(), entry).as_ref(), vec![0; 100]).await;
+        fixture
+            .write(chunk_path(&audience(), entry).as_ref(), vec![0; 100])
+            .await;
         assert_eq!(fixture.publish(&members).await.unwrap(), (4, 1));
         fixture.assert_serves(4, &members).await;
 
@@ -61,7 +74,10 @@ async fn unchanged_chunks_are_not_rewritten() {
             continue;
         }
         fixture
-            .write(chunk_path(&audience(), entry).as_ref(), vec![0; entry.size_bytes as usize])
+            .write(
+                chunk_path(&audience(), entry).as_ref(),
+                vec![0; entry.size_bytes as usize],
+            )
             .await;
         assert_eq!(fixture.publish(&members).await.unwrap(), (5, 1));
         fixture.assert_serves(5, &members).await;
@@ -110,8 +126,10 @@ async fn directory_lock_stops_the_second_loader_before_it_writes() {
     let before = fixture.files().await;
     let folder = fixture.folder.as_ref().unwrap().path();
     let lock = folder.join("old_users/LOCK");
-    let reason =
-        format!("another process is publishing this audience: {} is locked", lock.display());
+    let reason = format!(
+        "another process is publishing this audience: {} is locked",
+        lock.display()
+    );
     assert_conflict(fixture.writer.publish(base.clone()).await, &reason);
     // Another open file stands for another process.
     let other = StoreWriter::open(folder.to_str().unwrap()).unwrap();
@@ -119,12 +137,20 @@ async fn directory_lock_stops_the_second_loader_before_it_writes() {
     assert_eq!(fixture.files().await, before);
 
     drop(publication);
-    fixture.writer.publish(base).await.expect("the lock goes with the publication");
+    fixture
+        .writer
+        .publish(base)
+        .await
+        .expect("the lock goes with the publication");
     let another: AudienceName = "others".parse().unwrap();
     let base = fixture.writer.base(&audience()).await.unwrap();
     let publication = fixture.writer.publish(base).await.unwrap();
     let elsewhere = fixture.writer.base(&another).await.unwrap();
-    fixture.writer.publish(elsewhere).await.expect("each audience has a lock of its own");
+    fixture
+        .writer
+        .publish(elsewhere)
+        .await
+        .expect("each audience has a lock of its own");
     assert_eq!(publication.generation(), 1);
 }
 
@@ -136,7 +162,10 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
         let base = fixture.writer.base(&audience()).await.unwrap();
         let winner = fixture.writer.publish(base.clone()).await.unwrap();
         let loser = fixture.writer.publish(base).await.unwrap();
-        assert_eq!((winner.generation(), loser.generation()), (generation, generation));
+        assert_eq!(
+            (winner.generation(), loser.generation()),
+            (generation, generation)
+        );
         put_chunks(&loser, &second).await.unwrap();
         put_chunks(&winner, &first).await.unwrap();
         winner.commit(&build(generation, &first).0).await.unwrap();
@@ -158,10 +187,16 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
     fixture.roll_back(1).await.unwrap();
     let before = fixture.files().await;
     let lost = loser.commit(&build(3, &[]).0).await;
-    assert_conflict(lost, "generation 1 was published since this work began at generation 2");
+    assert_conflict(
+        lost,
+        "generation 1 was published since this work began at generation 2",
+    );
     // The client may repeat the delete of the manifest, so its number stays reserved.
     let mut after = fixture.files().await;
-    assert_eq!(after.remove("old_users/manifests/3.json.minisig"), Some(Vec::new()));
+    assert_eq!(
+        after.remove("old_users/manifests/3.json.minisig"),
+        Some(Vec::new())
+    );
     assert!(after == before);
     let base = fixture.writer.base(&audience()).await.unwrap();
     assert_eq!(fixture.writer.publish(base).await.unwrap().generation(), 4);
@@ -170,14 +205,20 @@ async fn without_a_lock_the_second_loader_conflicts_at_commit() {
     let mut late = fixture.writer.publish(base).await.unwrap();
     late.renumber(3);
     let lost = late.commit(&build(3, &[]).0).await;
-    assert_conflict(lost, "another process withdrew a manifest of this generation; run this again");
+    assert_conflict(
+        lost,
+        "another process withdrew a manifest of this generation; run this again",
+    );
     assert!(!fixture.files().await.contains_key(path.as_ref()));
 
     let base = fixture.writer.base(&audience()).await.unwrap();
     let loser = fixture.writer.publish(base).await.unwrap();
     fixture.roll_back(2).await.unwrap();
     let lost = loser.roll_back(1).await;
-    assert_conflict(lost, "generation 2 was published since this work began at generation 1");
+    assert_conflict(
+        lost,
+        "generation 2 was published since this work began at generation 1",
+    );
     fixture.assert_serves(2, &first).await;
 }
 
@@ -189,7 +230,12 @@ async fn publish_without_its_chunks_fails_in_a_directory() {
     let publication = fixture.writer.publish(base).await.unwrap();
     let manifest = build(2, &keys("new", 50)).0;
     let error = publication.commit(&manifest).await.unwrap_err();
-    assert!(error.to_string().starts_with("could not sync old_users/chunks/"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("could not sync old_users/chunks/"),
+        "{error}"
+    );
     fixture.assert_serves(1, &keys("old", 50)).await;
     assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [1]);
 }
@@ -197,7 +243,9 @@ async fn publish_without_its_chunks_fails_in_a_directory() {
 #[tokio::test]
 async fn publish_after_a_rollback_has_the_highest_number() {
     for fixture in StoreFixture::all() {
-        let members: Vec<_> = (0..4).map(|n| keys(&format!("generation {n}"), 50 + n)).collect();
+        let members: Vec<_> = (0..4)
+            .map(|n| keys(&format!("generation {n}"), 50 + n))
+            .collect();
         for generation in 1..=3 {
             fixture.publish(&members[generation - 1]).await.unwrap();
         }
@@ -205,14 +253,25 @@ async fn publish_after_a_rollback_has_the_highest_number() {
         fixture.assert_serves(1, &members[0]).await;
         let current = fixture.current().await;
         assert_eq!(
-            (current.sequence, current.generation, current.rolled_back_from),
+            (
+                current.sequence,
+                current.generation,
+                current.rolled_back_from
+            ),
             (4, 1, Some(3))
         );
 
         assert_eq!(fixture.publish(&members[3]).await.unwrap().0, 4);
         fixture.assert_serves(4, &members[3]).await;
         let current = fixture.current().await;
-        assert_eq!((current.sequence, current.generation, current.rolled_back_from), (5, 4, None));
+        assert_eq!(
+            (
+                current.sequence,
+                current.generation,
+                current.rolled_back_from
+            ),
+            (5, 4, None)
+        );
     }
 }
 
@@ -220,7 +279,10 @@ async fn publish_after_a_rollback_has_the_highest_number() {
 async fn rollback_mark_stays_until_the_old_generation_is_live_again() {
     for fixture in StoreFixture::all() {
         for generation in 1..=3_u64 {
-            fixture.publish(&keys(&format!("generation {generation}"), 50)).await.unwrap();
+            fixture
+                .publish(&keys(&format!("generation {generation}"), 50))
+                .await
+                .unwrap();
         }
         // A reader that last saw generation 3 must accept each of these. Without the mark, all but
         // the last would be stale.
@@ -249,13 +311,19 @@ async fn rollback_to_an_incomplete_generation_fails() {
         let before = fixture.files().await;
         let error = fixture.roll_back(1).await.unwrap_err();
         let sizes = format!("has {} bytes, expected {}", bytes.len() - 1, bytes.len());
-        assert_eq!((chain(&error), error.cause()), (format!("{path}: {sizes}"), "truncated"));
+        assert_eq!(
+            (chain(&error), error.cause()),
+            (format!("{path}: {sizes}"), "truncated")
+        );
         assert_eq!(fixture.files().await, before);
 
         fixture.delete(&path).await;
         let before = fixture.files().await;
         let error = fixture.roll_back(1).await.unwrap_err();
-        assert_eq!((chain(&error), error.cause()), (format!("{path} does not exist"), "not_found"));
+        assert_eq!(
+            (chain(&error), error.cause()),
+            (format!("{path} does not exist"), "not_found")
+        );
         assert_eq!(fixture.files().await, before);
 
         let error = fixture.roll_back(9).await.unwrap_err();
@@ -281,9 +349,14 @@ async fn malformed_manifest_names_are_ignored() {
             ".json",
         ];
         for name in names.iter().chain(&["99999999999999999999.json"]) {
-            fixture.write(&format!("old_users/manifests/{name}"), b"{}".to_vec()).await;
+            fixture
+                .write(&format!("old_users/manifests/{name}"), b"{}".to_vec())
+                .await;
         }
-        assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [3, 10]);
+        assert_eq!(
+            fixture.store().generations(&audience()).await.unwrap(),
+            [3, 10]
+        );
     }
 }
 
@@ -298,7 +371,10 @@ async fn exhausted_numbers_do_not_wrap() {
         let base = fixture.writer.base(&audience()).await.unwrap();
         let publication = fixture.writer.publish(base).await.unwrap();
         assert_eq!(publication.generation(), u64::MAX);
-        publication.commit(&build(u64::MAX, &members).0).await.unwrap();
+        publication
+            .commit(&build(u64::MAX, &members).0)
+            .await
+            .unwrap();
         fixture.assert_serves(u64::MAX, &members).await;
         let base = fixture.writer.base(&audience()).await.unwrap();
         let publication = fixture.writer.publish(base).await.unwrap();

@@ -12,12 +12,19 @@ impl StoreFixture {
     /// The same fixture, which signs with a key and requires it.
     fn with_key(self, key: &Arc<Key>) -> Self {
         let store = self.store().clone().with_public_keys([key.public.clone()]);
-        Self { folder: self.folder, ..Self::over(store) }.signed_by(key)
+        Self {
+            folder: self.folder,
+            ..Self::over(store)
+        }
+        .signed_by(key)
     }
 
     /// The same fixture, with another signer.
     fn signed_by(self, key: &Arc<Key>) -> Self {
-        Self { writer: self.writer.with_signer(Some(Arc::clone(key) as _)), ..self }
+        Self {
+            writer: self.writer.with_signer(Some(Arc::clone(key) as _)),
+            ..self
+        }
     }
 
     /// Reads the store with these public keys.
@@ -63,16 +70,23 @@ async fn signed_store_is_read_with_any_key_or_none() {
             fixture.read_by(keys).await.unwrap();
         }
         for keys in [&[&new][..], &[&new, &other]] {
-            fixture.assert_refused_by(keys, SignatureError::UnknownKey).await;
+            fixture
+                .assert_refused_by(keys, SignatureError::UnknownKey)
+                .await;
         }
         // Rotation: the new key signs, pods accept both.
         let both = [old.public.clone(), new.public.clone()];
         let store = fixture.store().clone().with_public_keys(both);
-        let fixture =
-            StoreFixture { folder: fixture.folder, ..StoreFixture::over(store) }.signed_by(&new);
+        let fixture = StoreFixture {
+            folder: fixture.folder,
+            ..StoreFixture::over(store)
+        }
+        .signed_by(&new);
         fixture.publish(&members).await.unwrap();
         fixture.read_by(&[&new]).await.unwrap();
-        fixture.assert_refused_by(&[&old], SignatureError::UnknownKey).await;
+        fixture
+            .assert_refused_by(&[&old], SignatureError::UnknownKey)
+            .await;
         fixture.store().manifest_of(&audience(), 1).await.unwrap();
     }
 }
@@ -92,7 +106,12 @@ async fn changed_or_moved_files_are_refused() {
         // An intruder who can write to the store makes `CURRENT` name other bytes.
         let name = async |bytes: &[u8]| {
             fixture.write(SECOND, bytes.to_vec()).await;
-            fixture.write("old_users/CURRENT", Current::new(9, 2, bytes, None).to_bytes()).await;
+            fixture
+                .write(
+                    "old_users/CURRENT",
+                    Current::new(9, 2, bytes, None).to_bytes(),
+                )
+                .await;
         };
         let mut changed = manifest.clone();
         changed[50] ^= 1;
@@ -102,7 +121,9 @@ async fn changed_or_moved_files_are_refused() {
         }
         name(&files[FIRST]).await;
         refused(SignatureError::Invalid).await;
-        fixture.write(&signature_of(SECOND), files[&signature_of(FIRST)].clone()).await;
+        fixture
+            .write(&signature_of(SECOND), files[&signature_of(FIRST)].clone())
+            .await;
         let wrong_path = |path: &str| SignatureError::WrongPath {
             found: format!("rtad {path}"),
             expected: format!("rtad {SECOND}"),
@@ -110,11 +131,16 @@ async fn changed_or_moved_files_are_refused() {
         refused(wrong_path(FIRST)).await;
         name(manifest).await;
         let theirs = key.sign(manifest, "rtad others/manifests/2.json").unwrap();
-        fixture.write(&signature_of(SECOND), theirs.into_bytes()).await;
+        fixture
+            .write(&signature_of(SECOND), theirs.into_bytes())
+            .await;
         refused(wrong_path("others/manifests/2.json")).await;
         for (bytes, expected) in [
             (b"<html>".to_vec(), SignatureError::Malformed),
-            (signature[..signature.len() / 2].to_vec(), SignatureError::Malformed),
+            (
+                signature[..signature.len() / 2].to_vec(),
+                SignatureError::Malformed,
+            ),
             (vec![b'x'; 4096], SignatureError::Malformed),
             (vec![b'x'; 4097], SignatureError::TooLarge { limit: 4096 }),
             (
@@ -129,7 +155,9 @@ async fn changed_or_moved_files_are_refused() {
         refused(SignatureError::Missing).await;
         fixture.read_by(&[]).await.unwrap();
         // `CURRENT` may name an older signed generation: it is not signed itself.
-        fixture.write(&signature_of(SECOND), signature.clone()).await;
+        fixture
+            .write(&signature_of(SECOND), signature.clone())
+            .await;
         fixture.assert_serves(2, &second).await;
     }
 }
@@ -141,9 +169,14 @@ async fn signature_is_verified_before_parsing() {
     fixture.publish(&keys("member", 10)).await.unwrap();
     // Not JSON, and of another size and digest: the signature is verified first.
     fixture.write(FIRST, b"not a manifest".to_vec()).await;
-    fixture.assert_refused_by(&[&key], SignatureError::Invalid).await;
+    fixture
+        .assert_refused_by(&[&key], SignatureError::Invalid)
+        .await;
     fixture.delete(FIRST).await;
-    assert_eq!(fixture.read_by(&[&key]).await.unwrap_err().cause(), "not_found");
+    assert_eq!(
+        fixture.read_by(&[&key]).await.unwrap_err().cause(),
+        "not_found"
+    );
 }
 
 #[tokio::test]
@@ -153,7 +186,9 @@ async fn lone_signature_reserves_its_number() {
         let fixture = fixture.with_key(&key);
         let [first, second] = ["first", "second"].map(|seed| keys(seed, 100));
         fixture.publish(&first).await.unwrap();
-        fixture.write(&signature_of(SECOND), b"of a missing manifest".to_vec()).await;
+        fixture
+            .write(&signature_of(SECOND), b"of a missing manifest".to_vec())
+            .await;
         fixture.assert_serves(1, &first).await;
         assert_eq!(fixture.store().generations(&audience()).await.unwrap(), [1]);
 
@@ -162,14 +197,25 @@ async fn lone_signature_reserves_its_number() {
         fixture.read_by(&[&key]).await.unwrap();
 
         // Once a later generation is live, the manifest cannot be published any more.
-        let retention = Retention { keep: 5, min_age: Duration::ZERO };
-        let collected = fixture.writer.collect(&audience(), retention, false).await.unwrap();
+        let retention = Retention {
+            keep: 5,
+            min_age: Duration::ZERO,
+        };
+        let collected = fixture
+            .writer
+            .collect(&audience(), retention, false)
+            .await
+            .unwrap();
         assert_eq!(
             (collected.kept_generations, collected.removed_generations),
             (vec![1, 3], vec![])
         );
         let files = fixture.files().await;
-        assert!(!files.contains_key(&signature_of(SECOND)), "{}", fixture.name());
+        assert!(
+            !files.contains_key(&signature_of(SECOND)),
+            "{}",
+            fixture.name()
+        );
         assert!(files.contains_key(&signature_of(FIRST)));
         fixture.read_by(&[&key]).await.unwrap();
     }
@@ -185,16 +231,30 @@ async fn gc_keeps_signatures_of_a_running_publish() {
         }
         let running = "old_users/manifests/4.json.minisig";
         fixture.write(running, b"just written".to_vec()).await;
-        let retention = Retention { keep: 1, min_age: Duration::ZERO };
+        let retention = Retention {
+            keep: 1,
+            min_age: Duration::ZERO,
+        };
         for dry_run in [true, false] {
-            let collected = fixture.writer.collect(&audience(), retention, dry_run).await.unwrap();
+            let collected = fixture
+                .writer
+                .collect(&audience(), retention, dry_run)
+                .await
+                .unwrap();
             assert_eq!(collected.removed_generations, [1, 2]);
         }
         let files = fixture.files().await;
-        let left: Vec<_> = files.keys().filter(|path| path.contains("/manifests/")).collect();
+        let left: Vec<_> = files
+            .keys()
+            .filter(|path| path.contains("/manifests/"))
+            .collect();
         assert_eq!(
             left,
-            ["old_users/manifests/3.json", "old_users/manifests/3.json.minisig", running]
+            [
+                "old_users/manifests/3.json",
+                "old_users/manifests/3.json.minisig",
+                running
+            ]
         );
         fixture.read_by(&[&key]).await.unwrap();
     }
@@ -221,7 +281,9 @@ async fn rollback_keeps_the_signature_and_refuses_unsigned_generations() {
         assert_eq!(error.cause(), "signature");
         fixture.assert_serves(2, &second).await;
         unsigned.roll_back(1).await.unwrap();
-        fixture.assert_refused_by(&[&key], SignatureError::Missing).await;
+        fixture
+            .assert_refused_by(&[&key], SignatureError::Missing)
+            .await;
     }
 }
 
@@ -236,8 +298,15 @@ async fn gc_after_a_rollback_keeps_the_signature() {
     }
     faulty.age().await;
     fixture.roll_back(1).await.unwrap();
-    let retention = Retention { keep: 1, min_age: Duration::from_secs(3600) };
-    let collected = fixture.writer.collect(&audience(), retention, false).await.unwrap();
+    let retention = Retention {
+        keep: 1,
+        min_age: Duration::from_secs(3600),
+    };
+    let collected = fixture
+        .writer
+        .collect(&audience(), retention, false)
+        .await
+        .unwrap();
     assert!(collected.removed_generations.is_empty());
     fixture.read_by(&[&key]).await.unwrap();
     assert!(fixture.files().await.contains_key(&signature_of(FIRST)));
@@ -285,11 +354,30 @@ async fn signature_with_a_lost_answer_is_accepted() {
 async fn unaccepted_signer_publishes_nothing() {
     for fixture in StoreFixture::all() {
         let [signer, reader] = [(), ()].map(|()| Key::new());
-        let store = fixture.store().clone().with_public_keys([reader.public.clone()]);
-        assert_eq!(check_signer(&*signer, store.trust()).unwrap_err().cause(), "signature");
+        let store = fixture
+            .store()
+            .clone()
+            .with_public_keys([reader.public.clone()]);
+        assert_eq!(
+            check_signer(&*signer, store.trust()).unwrap_err().cause(),
+            "signature"
+        );
         let other = StoreFixture::over(store).signed_by(&signer);
-        assert_eq!(other.publish(&keys("member", 20)).await.unwrap_err().cause(), "signature");
-        assert!(fixture.files().await.keys().all(|path| path.contains("/chunks/")));
+        assert_eq!(
+            other
+                .publish(&keys("member", 20))
+                .await
+                .unwrap_err()
+                .cause(),
+            "signature"
+        );
+        assert!(
+            fixture
+                .files()
+                .await
+                .keys()
+                .all(|path| path.contains("/chunks/"))
+        );
     }
 }
 
@@ -297,7 +385,10 @@ async fn unaccepted_signer_publishes_nothing() {
 fn debug_shows_no_secret() {
     let key = Key::new();
     let fixture = StoreFixture::memory().with_key(&key);
-    assert_eq!(format!("{:?}", fixture.store()), "Store { backend: memory }");
+    assert_eq!(
+        format!("{:?}", fixture.store()),
+        "Store { backend: memory }"
+    );
     assert_eq!(
         format!("{:?}", fixture.writer),
         "StoreWriter { store: Store { backend: memory }, .. }"

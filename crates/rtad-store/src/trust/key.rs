@@ -34,9 +34,15 @@ impl PublicKey {
         let is_comment = |line: &str| {
             line.is_empty() || line.starts_with('#') || line.starts_with("untrusted comment:")
         };
-        let keys: Vec<Self> =
-            lines.filter(|line| !is_comment(line)).map(str::parse).collect::<Result<_, _>>()?;
-        if keys.is_empty() { Err(PublicKeyError) } else { Ok(keys) }
+        let keys: Vec<Self> = lines
+            .filter(|line| !is_comment(line))
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        if keys.is_empty() {
+            Err(PublicKeyError)
+        } else {
+            Ok(keys)
+        }
     }
 
     pub(super) fn verify(
@@ -49,10 +55,15 @@ impl PublicKey {
 
     /// Whether a signature, valid or not, names this key.
     pub(crate) fn is_named_by(&self, signature: &[u8]) -> bool {
-        let decoded = str::from_utf8(signature).ok().and_then(|text| Signature::decode(text).ok());
+        let decoded = str::from_utf8(signature)
+            .ok()
+            .and_then(|text| Signature::decode(text).ok());
         // The id of the key is compared before the bytes are verified.
         decoded.is_some_and(|signature| {
-            !matches!(self.verify(b"", &signature), Err(minisign_verify::Error::UnexpectedKeyId))
+            !matches!(
+                self.verify(b"", &signature),
+                Err(minisign_verify::Error::UnexpectedKeyId)
+            )
         })
     }
 }
@@ -63,7 +74,10 @@ impl FromStr for PublicKey {
     /// The key alone, without the comment line of its file.
     fn from_str(text: &str) -> Result<Self, PublicKeyError> {
         let key = minisign_verify::PublicKey::from_base64(text).map_err(|_| PublicKeyError)?;
-        Ok(Self { text: text.to_owned(), key })
+        Ok(Self {
+            text: text.to_owned(),
+            key,
+        })
     }
 }
 

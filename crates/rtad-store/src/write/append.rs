@@ -86,7 +86,13 @@ impl StoreWriter {
     pub async fn ledger(&self, audience: &AudienceName) -> Result<Ledger, StoreError> {
         let live = self.store().require_live(audience, None).await?;
         let (writer, audience) = (self.clone(), audience.clone());
-        Ok(Ledger { writer, audience, live, held: HashMap::new(), checked: None })
+        Ok(Ledger {
+            writer,
+            audience,
+            live,
+            held: HashMap::new(),
+            checked: None,
+        })
     }
 }
 
@@ -116,7 +122,11 @@ impl Ledger {
     ///
     /// A store error, or a refused delta.
     pub async fn delta(&mut self, entry: &DeltaEntry) -> Result<Arc<Delta>, StoreError> {
-        if let Some(delta) = self.held.get(&entry.sha256).filter(|delta| delta.entry() == entry) {
+        if let Some(delta) = self
+            .held
+            .get(&entry.sha256)
+            .filter(|delta| delta.entry() == entry)
+        {
             return Ok(Arc::clone(delta));
         }
         let delta = Arc::new(self.writer.store().delta(&self.audience, entry).await?);
@@ -154,7 +164,10 @@ impl Ledger {
             let mut all: Vec<DeviceKey> = kept.chain(entomb).collect();
             all.sort_unstable();
             all.dedup();
-            let first = current.tombstones.as_ref().map_or(next.sequence, |entry| entry.first);
+            let first = current
+                .tombstones
+                .as_ref()
+                .map_or(next.sequence, |entry| entry.first);
             let keys = all.len() as u64;
             if keys > MAX_TOMBSTONES {
                 let audience = self.audience.clone();
@@ -184,7 +197,9 @@ impl Ledger {
             ..Appended::default()
         };
         let has_new_tombstones = next.tombstones != current.tombstones;
-        let built = self.merged(next.sequence, (add, remove), &mut next.deltas).await?;
+        let built = self
+            .merged(next.sequence, (add, remove), &mut next.deltas)
+            .await?;
         if !built.is_empty() {
             files.extend(built);
         } else if !has_new_tombstones {
@@ -199,7 +214,11 @@ impl Ledger {
     /// The result of a change without effect, if this ledger is not stale.
     async fn acknowledge_unchanged(&mut self, appended: Appended) -> Result<Appended, StoreError> {
         if self.refresh().await? {
-            return Err(StoreError::conflict(&self.audience, WRITTEN_MEANWHILE, false));
+            return Err(StoreError::conflict(
+                &self.audience,
+                WRITTEN_MEANWHILE,
+                false,
+            ));
         }
         Ok(with_totals(appended, &self.live.current))
     }
@@ -248,7 +267,10 @@ impl Ledger {
         }
         let kept = unmerged + kept_deltas(&deltas[unmerged..], keys, MAX_DELTAS - unmerged);
         if kept >= MAX_DELTAS || keys > MAX_DELTA_KEYS {
-            return Err(StoreError::TooManyDeltas { audience: self.audience.clone(), keys });
+            return Err(StoreError::TooManyDeltas {
+                audience: self.audience.clone(),
+                keys,
+            });
         }
         let younger = deltas.split_off(kept);
         if !younger.is_empty() {
@@ -270,16 +292,19 @@ impl Ledger {
             parts.push(self.delta(entry).await?);
         }
         let newest_entry = newest.as_ref().map(|newest| newest.delta.entry());
-        let last = newest_entry.or(entries.last()).map_or(0, |entry| entry.last);
+        let last = newest_entry
+            .or(entries.last())
+            .map_or(0, |entry| entry.last);
         let joined = blocking(move || {
             let parts = parts.iter().map(|part| &**part);
             BuiltDelta::merged(last, parts.chain(newest.iter().map(|newest| &newest.delta)))
         });
         let joined = joined.await.expect("a delta has keys");
         match joined.delta.entry().keys() {
-            keys if keys > MAX_DELTA_KEYS => {
-                Err(StoreError::TooManyDeltas { audience: self.audience.clone(), keys })
-            }
+            keys if keys > MAX_DELTA_KEYS => Err(StoreError::TooManyDeltas {
+                audience: self.audience.clone(),
+                keys,
+            }),
             _ => Ok(joined),
         }
     }
@@ -291,7 +316,10 @@ impl Ledger {
             self.writer.check_unsigned_write(&self.audience).await?;
             if self.writer.signs() {
                 // Pods that accept the key of the generation refuse deltas of another one.
-                self.writer.store().manifest_of(&self.audience, next.generation).await?;
+                self.writer
+                    .store()
+                    .manifest_of(&self.audience, next.generation)
+                    .await?;
             }
             self.checked = generation;
         }
@@ -300,7 +328,11 @@ impl Ledger {
             // Checked under the lock, because a rename is unconditional.
             let live = self.writer.store().live(&self.audience).await?;
             if live.as_ref().map(|live| live.current.sequence) != Some(self.live.current.sequence) {
-                return Err(StoreError::conflict(&self.audience, WRITTEN_MEANWHILE, false));
+                return Err(StoreError::conflict(
+                    &self.audience,
+                    WRITTEN_MEANWHILE,
+                    false,
+                ));
             }
         }
         for built in &files {
@@ -311,8 +343,13 @@ impl Ledger {
         // `put_if` compares contents after a conflict: another writer's must not equal this one's.
         let mut next = next.clone();
         next.owner = Some(random_owner());
-        self.live =
-            replace_current(self.writer.backend(), &self.audience, Some(&self.live), &next).await?;
+        self.live = replace_current(
+            self.writer.backend(),
+            &self.audience,
+            Some(&self.live),
+            &next,
+        )
+        .await?;
         for BuiltDelta { delta, .. } in files {
             self.held.insert(delta.entry().sha256, Arc::new(delta));
         }

@@ -32,13 +32,17 @@ impl Base {
     /// The `CURRENT` that names a generation: none before the first publish, and none after the
     /// audience was deleted, as the files of its generations are removed.
     pub fn with_generation(&self) -> Option<&Current> {
-        self.current().filter(|current| current.state != State::Deleted)
+        self.current()
+            .filter(|current| current.state != State::Deleted)
     }
 
     /// The manifest's entry for a build that folds in the base's deltas; `None` if nothing was
     /// live.
     pub fn folded(&self) -> Option<Folded> {
-        self.current().map(|current| Folded { through: current.sequence, ..Folded::default() })
+        self.current().map(|current| Folded {
+            through: current.sequence,
+            ..Folded::default()
+        })
     }
 
     /// Checks that no generation was published since. Later deltas are allowed.
@@ -69,8 +73,16 @@ impl StoreWriter {
     /// erasures and registrations. A killed first publish leaves no deltas.
     pub async fn base(&self, audience: &AudienceName) -> Result<Base, StoreError> {
         let live = self.store().live(audience).await?;
-        if live.is_none() && !self.backend().list(&deltas_path(audience)).await?.is_empty() {
-            return Err(StoreError::LostCurrent { audience: audience.clone() });
+        if live.is_none()
+            && !self
+                .backend()
+                .list(&deltas_path(audience))
+                .await?
+                .is_empty()
+        {
+            return Err(StoreError::LostCurrent {
+                audience: audience.clone(),
+            });
         }
         Ok(Base::new(audience.clone(), live.map(|live| live.current)))
     }

@@ -65,7 +65,11 @@ impl Change {
         }
         let (mut entombed, mut lifted) = (Vec::new(), Vec::new());
         for (key, is_entombed) in last_by_key(self.tombstones) {
-            if is_entombed { entombed.push(key) } else { lifted.push(key) }
+            if is_entombed {
+                entombed.push(key)
+            } else {
+                lifted.push(key)
+            }
         }
         ((added, removed), (entombed, lifted))
     }

@@ -41,8 +41,11 @@ impl StoreWriter {
     ) -> Result<bool, StoreError> {
         // An exclusive holder removes half-written files.
         let _lock = lock_shared(self.backend(), audience).await?;
-        let live =
-            if self.backend().is_directory() { None } else { self.store().live(audience).await? };
+        let live = if self.backend().is_directory() {
+            None
+        } else {
+            self.store().live(audience).await?
+        };
         let safe_chunks = safe_chunks(self.store(), audience, live.as_ref()).await?;
         put_unless_held(self.backend(), audience, chunk, &safe_chunks).await
     }
@@ -84,7 +87,9 @@ pub(super) async fn safe_chunks(
 ) -> Result<HashSet<Digest>, StoreError> {
     // Chunks of a deleted audience are being removed.
     let is_live = |live: &&Live| store.is_remote() && live.current.state != State::Deleted;
-    let Some(live) = live.filter(is_live) else { return Ok(HashSet::new()) };
+    let Some(live) = live.filter(is_live) else {
+        return Ok(HashSet::new());
+    };
     match store.manifest(audience, &live.current).await {
         Ok(manifest) => Ok(manifest.chunks().iter().map(|entry| entry.digest).collect()),
         // The next publish repairs it.
@@ -147,10 +152,15 @@ async fn look_up(
 /// Syncs the chunks of a manifest in a directory, and the folder: a chunk that this publish found
 /// there may be of a loader that was killed before its sync. Does nothing in an object store.
 pub(super) async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
-    let Backend::Directory(Directory { root, .. }) = backend else { return Ok(()) };
+    let Backend::Directory(Directory { root, .. }) = backend else {
+        return Ok(());
+    };
     let audience = manifest.audience();
-    let mut paths: Vec<Path> =
-        manifest.chunks().iter().map(|entry| chunk_path(audience, entry)).collect();
+    let mut paths: Vec<Path> = manifest
+        .chunks()
+        .iter()
+        .map(|entry| chunk_path(audience, entry))
+        .collect();
     if !paths.is_empty() {
         // The folder last: it has the names.
         paths.push(chunks_path(audience));

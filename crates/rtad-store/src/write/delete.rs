@@ -47,10 +47,15 @@ impl StoreWriter {
     pub async fn delete(&self, audience: &AudienceName) -> Result<Deletion, StoreError> {
         // The check precedes the lock, which creates the folder.
         self.store().require_live(audience, None).await?;
-        let _locks =
-            (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
+        let _locks = (
+            lock(self.backend(), audience).await?,
+            lock_current(self.backend(), audience).await?,
+        );
         let sequence = mark_deleted(self, audience).await?;
-        let nothing = Retention { keep: 0, min_age: Duration::ZERO };
+        let nothing = Retention {
+            keep: 0,
+            min_age: Duration::ZERO,
+        };
         let removed = collect_locked(self.store(), audience, nothing, MARK_AGE).await?;
         Ok(Deletion { sequence, removed })
     }
@@ -63,8 +68,13 @@ async fn mark_deleted(writer: &StoreWriter, audience: &AudienceName) -> Result<u
         if live.current.state == State::Deleted {
             return Ok(live.current.sequence);
         }
-        match replace_current(writer.backend(), audience, Some(&live), &live.current.deleted())
-            .await
+        match replace_current(
+            writer.backend(),
+            audience,
+            Some(&live),
+            &live.current.deleted(),
+        )
+        .await
         {
             // Replaced by an append: retry over it.
             Err(StoreError::Conflict { .. }) if tries < MAX_TRIES => {}

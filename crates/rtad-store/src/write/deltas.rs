@@ -68,11 +68,15 @@ pub(super) async fn merged(
     for entry in &entries {
         deltas.push(writer.store().delta(audience, entry).await?);
     }
-    let built =
-        blocking(move || BuiltDelta::merged(last, &deltas)).await.expect("deltas have keys");
+    let built = blocking(move || BuiltDelta::merged(last, &deltas))
+        .await
+        .expect("deltas have keys");
     let entry = built.delta.entry().clone();
     if entry.keys() > MAX_DELTA_KEYS {
-        return Err(StoreError::TooManyDeltas { audience: audience.clone(), keys: entry.keys() });
+        return Err(StoreError::TooManyDeltas {
+            audience: audience.clone(),
+            keys: entry.keys(),
+        });
     }
     put_delta(writer, audience, &entry, built.bytes).await?;
     Ok(Some(entry))
@@ -101,7 +105,9 @@ pub(super) async fn sign_deltas(
     audience: &AudienceName,
     entries: impl IntoIterator<Item = &DeltaEntry>,
 ) -> Result<(), StoreError> {
-    let Some(key) = writer.signer().map(Sign::public_key) else { return Ok(()) };
+    let Some(key) = writer.signer().map(Sign::public_key) else {
+        return Ok(());
+    };
     for entry in entries {
         if is_signed_by(writer, audience, entry, &key).await? {
             continue;
@@ -123,7 +129,14 @@ pub(super) async fn put_delta(
     entry: &DeltaEntry,
     bytes: Vec<u8>,
 ) -> Result<(), StoreError> {
-    writer.put_signed(audience, &delta_path(audience, entry), bytes, PutMode::Overwrite).await
+    writer
+        .put_signed(
+            audience,
+            &delta_path(audience, entry),
+            bytes,
+            PutMode::Overwrite,
+        )
+        .await
 }
 
 /// The highest sequence in any manifest or delta: a lost `CURRENT` must continue above it.
@@ -132,7 +145,9 @@ pub(super) async fn highest_sequence(
     audience: &AudienceName,
 ) -> Result<u64, StoreError> {
     let listed = store.backend.list(&deltas_path(audience)).await?;
-    let names = listed.iter().filter_map(|object| object.location.filename());
+    let names = listed
+        .iter()
+        .filter_map(|object| object.location.filename());
     let mut highest = names.filter_map(delta_sequence).max().unwrap_or(0);
     for generation in store.generations(audience).await? {
         // Unreadable manifests are skipped.

@@ -77,8 +77,10 @@ impl StoreWriter {
         }
         // The check precedes the lock, which creates the folder.
         store.require_live(audience, None).await?;
-        let _locks =
-            (lock(self.backend(), audience).await?, lock_current(self.backend(), audience).await?);
+        let _locks = (
+            lock(self.backend(), audience).await?,
+            lock_current(self.backend(), audience).await?,
+        );
         collect_locked(store, audience, retention, retention.min_age).await
     }
 }
@@ -140,14 +142,29 @@ async fn remove(
     for generation in &plan.generations {
         remove(manifest_path(audience, *generation)).await?;
     }
-    for generation in plan.generations.intersection(&plan.signed).chain(&plan.signatures_alone) {
+    for generation in plan
+        .generations
+        .intersection(&plan.signed)
+        .chain(&plan.signatures_alone)
+    {
         remove(signature_path(&manifest_path(audience, *generation))).await?;
     }
     let paths = |folder: Path, files: &BTreeMap<String, u64>| -> Vec<Path> {
-        files.keys().map(|name| folder.clone().join(name.as_str())).collect()
+        files
+            .keys()
+            .map(|name| folder.clone().join(name.as_str()))
+            .collect()
     };
     let mut files = paths(chunks_path(audience), &plan.chunks);
     files.extend(paths(deltas_path(audience), &plan.deltas));
-    files.extend(plan.probes.iter().map(|name| audience_path(audience).join(name.as_str())));
-    stream::iter(files).map(remove).buffer_unordered(PARALLEL_DELETES).try_collect().await
+    files.extend(
+        plan.probes
+            .iter()
+            .map(|name| audience_path(audience).join(name.as_str())),
+    );
+    stream::iter(files)
+        .map(remove)
+        .buffer_unordered(PARALLEL_DELETES)
+        .try_collect()
+        .await
 }

@@ -42,18 +42,29 @@ pub(super) struct RetainedDeltas {
 impl RetainedDeltas {
     /// The deltas that are not folded into a generation.
     pub(super) fn over(manifest: &Manifest) -> Self {
-        let (through, residual) =
-            manifest.folded().map_or((0, None), |folded| (folded.through, folded.residual.clone()));
+        let (through, residual) = manifest.folded().map_or((0, None), |folded| {
+            (folded.through, folded.residual.clone())
+        });
         let no_merge_through = residual.as_ref().map(|residual| residual.last);
-        let older = residual.into_iter().map(|residual| vec![residual]).collect();
-        Self { through, older, excluded: HashSet::new(), no_merge_through }
+        let older = residual
+            .into_iter()
+            .map(|residual| vec![residual])
+            .collect();
+        Self {
+            through,
+            older,
+            excluded: HashSet::new(),
+            no_merge_through,
+        }
     }
 
     /// All deltas over the generation, given the live ones, in groups that may each be merged.
     fn groups(&self, live: &[DeltaEntry]) -> Vec<Vec<DeltaEntry>> {
         let newer = live.iter().filter(|delta| delta.last > self.through);
-        let mut newer: Vec<_> =
-            newer.filter(|delta| !self.excluded.contains(delta)).cloned().collect();
+        let mut newer: Vec<_> = newer
+            .filter(|delta| !self.excluded.contains(delta))
+            .cloned()
+            .collect();
         let unmerged = newer.partition_point(|delta| Some(delta.last) <= self.no_merge_through);
         let later = newer.split_off(unmerged);
         [&self.older[..], &[newer, later]].concat()
@@ -81,7 +92,11 @@ pub(super) async fn go_live(
                 && live.current.manifest_sha256 == tried.manifest_sha256
         };
         // The last try succeeded without an answer, and an append followed it.
-        if live.as_ref().zip(tried.as_ref()).is_some_and(|(live, tried)| is_done(live, tried)) {
+        if live
+            .as_ref()
+            .zip(tried.as_ref())
+            .is_some_and(|(live, tried)| is_done(live, tried))
+        {
             return Ok(());
         }
         base.check_is_live(live.as_ref())?;
@@ -112,8 +127,15 @@ async fn check_signed(
     current: &Current,
 ) -> Result<(), StoreError> {
     for delta in current.delta_entries() {
-        if !writer.store().is_signed(&delta_path(audience, delta)).await? {
-            return Err(StoreError::Unsigned { audience: audience.clone(), generation });
+        if !writer
+            .store()
+            .is_signed(&delta_path(audience, delta))
+            .await?
+        {
+            return Err(StoreError::Unsigned {
+                audience: audience.clone(),
+                generation,
+            });
         }
     }
     Ok(())
@@ -126,7 +148,13 @@ async fn next(
     candidate: &Candidate<'_>,
     live: Option<&Live>,
 ) -> Result<Current, StoreError> {
-    let Candidate { generation, manifest, rolled_back_from, deltas, .. } = candidate;
+    let Candidate {
+        generation,
+        manifest,
+        rolled_back_from,
+        deltas,
+        ..
+    } = candidate;
     let old = live.map(|live| &live.current);
     let sequence = match old {
         Some(current) => current.sequence,
@@ -139,7 +167,11 @@ async fn next(
         current.no_merge_through = deltas.no_merge_through;
         current.tombstones.clone_from(&old.tombstones);
         current.appended_unix_seconds = old.appended_unix_seconds;
-        current.state = if old.state == State::Deleted { State::Live } else { old.state };
+        current.state = if old.state == State::Deleted {
+            State::Live
+        } else {
+            old.state
+        };
         current.expires_unix_seconds = old.expires_unix_seconds;
     }
     Ok(current)

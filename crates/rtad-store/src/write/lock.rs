@@ -29,13 +29,19 @@ struct LockRetry {
 
 impl LockRetry {
     /// Longer than the write of a chunk, unless the disk is very slow.
-    const EXCLUSIVE: Self =
-        Self { interval: Duration::from_millis(20), timeout: Duration::from_secs(2) };
-    const SHARED: Self =
-        Self { interval: Duration::from_millis(50), timeout: Duration::from_secs(30) };
+    const EXCLUSIVE: Self = Self {
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_secs(2),
+    };
+    const SHARED: Self = Self {
+        interval: Duration::from_millis(50),
+        timeout: Duration::from_secs(30),
+    };
     /// Replacing `CURRENT` takes milliseconds.
-    const CURRENT: Self =
-        Self { interval: Duration::from_millis(5), timeout: Duration::from_secs(30) };
+    const CURRENT: Self = Self {
+        interval: Duration::from_millis(5),
+        timeout: Duration::from_secs(30),
+    };
 }
 
 /// File names of the locks.
@@ -65,7 +71,14 @@ pub(super) async fn lock(
 ) -> Result<Option<FileLock>, StoreError> {
     let reason = "another process is publishing this audience";
     let path = audience_path(audience).join(LOCK);
-    retry(backend, audience, path, (LockRetry::EXCLUSIVE, reason), lock_and_sweep).await
+    retry(
+        backend,
+        audience,
+        path,
+        (LockRetry::EXCLUSIVE, reason),
+        lock_and_sweep,
+    )
+    .await
 }
 
 /// Takes a share of the audience's lock, for one chunk written before its publication; `None` in an
@@ -80,7 +93,14 @@ pub(crate) async fn lock_shared(
 ) -> Result<Option<FileLock>, StoreError> {
     let reason = "another process is publishing this audience, or a gc is at work";
     let path = audience_path(audience).join(LOCK);
-    retry(backend, audience, path, (LockRetry::SHARED, reason), try_lock_shared).await
+    retry(
+        backend,
+        audience,
+        path,
+        (LockRetry::SHARED, reason),
+        try_lock_shared,
+    )
+    .await
 }
 
 /// Takes the lock for replacing `CURRENT`; `None` in an object store. Separate from [`lock`], which
@@ -95,7 +115,14 @@ pub(super) async fn lock_current(
 ) -> Result<Option<FileLock>, StoreError> {
     let take = |folder: &FilePath| take_and_sweep(folder, CURRENT_LOCK, &["", "deltas"]);
     let path = audience_path(audience).join(CURRENT_LOCK);
-    retry(backend, audience, path, (LockRetry::CURRENT, CURRENT_HELD), take).await
+    retry(
+        backend,
+        audience,
+        path,
+        (LockRetry::CURRENT, CURRENT_HELD),
+        take,
+    )
+    .await
 }
 
 /// Creates a window's folder, and takes the lock for replacing its `CURRENT`; `None` in an object
@@ -121,7 +148,14 @@ pub(super) async fn lock_window(
         }
     };
     let path = window_path(window).join(CURRENT_LOCK);
-    retry(backend, window, path, (LockRetry::CURRENT, CURRENT_HELD), take).await
+    retry(
+        backend,
+        window,
+        path,
+        (LockRetry::CURRENT, CURRENT_HELD),
+        take,
+    )
+    .await
 }
 
 /// Tries to `take` the lock at `path`, in its folder, until it is taken, held, or busy for too
@@ -133,7 +167,9 @@ async fn retry(
     (retry, reason): (LockRetry, &str),
     take: fn(&FilePath) -> io::Result<Try>,
 ) -> Result<Option<FileLock>, StoreError> {
-    let Backend::Directory(Directory { root, .. }) = backend else { return Ok(None) };
+    let Backend::Directory(Directory { root, .. }) = backend else {
+        return Ok(None);
+    };
     let path = root.join(path.as_ref());
     let folder = path.parent().unwrap_or(root);
     let begun = Instant::now();
@@ -150,7 +186,11 @@ async fn retry(
             }
             Err(error) => {
                 let (path, source) = (path.display().to_string(), error.into());
-                return Err(StoreError::Backend { action: "lock", path, source });
+                return Err(StoreError::Backend {
+                    action: "lock",
+                    path,
+                    source,
+                });
             }
         }
     }
@@ -173,7 +213,11 @@ fn lock_and_sweep(folder: &FilePath) -> io::Result<Try> {
 fn make_folder(folder: &FilePath) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     // object_store syncs what it creates below this folder, but not the folder itself.
-    for parent in folder.ancestors().skip(1).take(2).filter(|parent| !parent.as_os_str().is_empty())
+    for parent in folder
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .filter(|parent| !parent.as_os_str().is_empty())
     {
         sync_dir(parent)?;
     }
@@ -199,8 +243,11 @@ fn try_lock_shared(folder: &FilePath) -> io::Result<Try> {
 
 /// Takes a lock, and removes the half-written files of a killed writer in these folders.
 fn take_and_sweep(folder: &FilePath, name: &str, parts: &[&str]) -> io::Result<Try> {
-    let lock =
-        OpenOptions::new().create(true).write(true).truncate(false).open(folder.join(name))?;
+    let lock = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(folder.join(name))?;
     let lock = match FileLock::exclusive(lock) {
         Ok(lock) => lock,
         Err(TryLockError::WouldBlock) => return Ok(Try::Busy),
@@ -231,7 +278,9 @@ mod tests {
     fn exclusive_lock_is_held_and_shared_lock_is_busy() {
         let folder = tempfile::tempdir().unwrap();
         let tried = || lock_and_sweep(folder.path()).unwrap();
-        let Try::Taken(alone) = tried() else { panic!("nobody holds it") };
+        let Try::Taken(alone) = tried() else {
+            panic!("nobody holds it")
+        };
         assert!(matches!(tried(), Try::Held));
         drop(alone);
         let Try::Taken(shared) = try_lock_shared(folder.path()).unwrap() else {

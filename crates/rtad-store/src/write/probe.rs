@@ -18,7 +18,12 @@ use rtad_core::random;
 ///
 /// [`StoreError::Conditions`], or a store error.
 pub(super) async fn check_conditions(backend: &Backend, path: &Path) -> Result<(), StoreError> {
-    let Backend::Objects { url, conditions, .. } = backend else { return Ok(()) };
+    let Backend::Objects {
+        url, conditions, ..
+    } = backend
+    else {
+        return Ok(());
+    };
     let checked = conditions.get_or_try_init(|| async {
         let probe = probe_path(path, random::number());
         let found = probe_conditions(backend, &probe).await;
@@ -27,7 +32,10 @@ pub(super) async fn check_conditions(backend: &Backend, path: &Path) -> Result<(
         if let Ok(objects) = backend.objects(&probe).await {
             let _ = objects.delete(&probe).await;
         }
-        found?.map_err(|source| StoreError::Conditions { url: url.clone(), source })
+        found?.map_err(|source| StoreError::Conditions {
+            url: url.clone(),
+            source,
+        })
     });
     checked.await.map(drop)
 }
@@ -58,7 +66,10 @@ async fn probe_conditions(
 async fn version(backend: &Backend, path: &Path) -> Result<UpdateVersion, StoreError> {
     let found = backend.objects(path).await?.head(path).await;
     let meta = found.map_err(|source| StoreError::backend("look up", path, source))?;
-    Ok(UpdateVersion { e_tag: meta.e_tag, version: meta.version })
+    Ok(UpdateVersion {
+        e_tag: meta.e_tag,
+        version: meta.version,
+    })
 }
 
 /// Returns whether the condition held.
@@ -68,8 +79,16 @@ async fn put(
     content: &'static str,
     mode: PutMode,
 ) -> Result<bool, StoreError> {
-    let options = PutOptions { mode, ..PutOptions::default() };
-    match backend.objects(path).await?.put_opts(path, PutPayload::from(content), options).await {
+    let options = PutOptions {
+        mode,
+        ..PutOptions::default()
+    };
+    match backend
+        .objects(path)
+        .await?
+        .put_opts(path, PutPayload::from(content), options)
+        .await
+    {
         Ok(_) => Ok(true),
         Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
         Err(source) => Err(StoreError::backend("write", path, source)),

@@ -66,11 +66,19 @@ impl StoreWriter {
         // The new generation is above every manifest and signature, those of killed publishes
         // included, and above the generations that were rolled back from.
         let published = store.listed_manifests(audience).await?.highest();
-        let named = live.as_ref().map_or(0, |live| live.current.highest_generation());
+        let named = live
+            .as_ref()
+            .map_or(0, |live| live.current.highest_generation());
         // A forged `CURRENT` with u64::MAX makes commit fail, because the manifest exists.
         let generation = published.max(named).saturating_add(1);
         let safe_chunks = safe_chunks(store, audience, live.as_ref()).await?;
-        Ok(Publication { writer: self, base, generation, safe_chunks, _lock: lock })
+        Ok(Publication {
+            writer: self,
+            base,
+            generation,
+            safe_chunks,
+            _lock: lock,
+        })
     }
 }
 
@@ -98,7 +106,13 @@ impl Publication<'_> {
     ///
     /// A store error.
     pub async fn put_chunk(&self, chunk: BuiltChunk) -> Result<bool, StoreError> {
-        put_unless_held(self.writer.backend(), self.audience(), chunk, &self.safe_chunks).await
+        put_unless_held(
+            self.writer.backend(),
+            self.audience(),
+            chunk,
+            &self.safe_chunks,
+        )
+        .await
     }
 
     /// Whether the store holds a chunk, by name and size, for the duration of this publish. Old
@@ -109,7 +123,13 @@ impl Publication<'_> {
     ///
     /// A store error.
     pub async fn holds_chunk(&self, entry: &ChunkEntry) -> Result<bool, StoreError> {
-        holds_chunk(self.writer.backend(), self.audience(), entry, &self.safe_chunks).await
+        holds_chunk(
+            self.writer.backend(),
+            self.audience(),
+            entry,
+            &self.safe_chunks,
+        )
+        .await
     }
 
     /// Writes the delta that the manifest names as its residual.
@@ -120,7 +140,13 @@ impl Publication<'_> {
     pub async fn put_delta(&self, delta: &BuiltDelta) -> Result<(), StoreError> {
         // The holder of this lock removes half-written files in the folder.
         let _lock = lock_current(self.writer.backend(), self.audience()).await?;
-        put_delta(self.writer, self.audience(), delta.delta.entry(), delta.bytes.clone()).await
+        put_delta(
+            self.writer,
+            self.audience(),
+            delta.delta.entry(),
+            delta.bytes.clone(),
+        )
+        .await
     }
 
     /// Writes the manifest and makes it live.
@@ -146,14 +172,22 @@ impl Publication<'_> {
             "the manifest is of the publication's generation"
         );
         self.writer.check_unsigned_write(self.audience()).await?;
-        let replaced = self.base.with_generation().map_or(0, |current| current.generation);
-        let manifest = &self.with_folded_deltas(manifest).await?.over_generation(replaced);
+        let replaced = self
+            .base
+            .with_generation()
+            .map_or(0, |current| current.generation);
+        let manifest = &self
+            .with_folded_deltas(manifest)
+            .await?
+            .over_generation(replaced);
         sync_chunks(self.writer.backend(), manifest).await?;
         self.sign_retained_deltas(manifest).await?;
         let bytes = manifest.to_bytes();
         let path = manifest_path(self.audience(), generation);
         // Written once: a second writer of the same generation loses here.
-        self.writer.put_signed(self.audience(), &path, bytes.clone(), PutMode::Create).await?;
+        self.writer
+            .put_signed(self.audience(), &path, bytes.clone(), PutMode::Create)
+            .await?;
         let done = async {
             self.check_not_withdrawn(&path).await?;
             guard::check_manifest(self.writer.backend(), manifest).await?;
@@ -181,7 +215,11 @@ impl Publication<'_> {
     /// Signs the deltas that `CURRENT` or the manifest will still name: early, so that nothing is
     /// written if the writer may not. Later ones are signed when the generation goes live.
     async fn sign_retained_deltas(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        let live = self.base.current().into_iter().flat_map(Current::delta_entries);
+        let live = self
+            .base
+            .current()
+            .into_iter()
+            .flat_map(Current::delta_entries);
         let named: HashSet<_> = live.chain(manifest.folded_deltas()).collect();
         let _lock = lock_current(self.writer.backend(), self.audience()).await?;
         sign_deltas(self.writer, self.audience(), named).await
@@ -191,7 +229,9 @@ impl Publication<'_> {
     /// been merged and removed. Merged deltas may contain later changes, which are applied again.
     /// The deltas that the manifest carries on from its base come first.
     async fn with_folded_deltas(&self, manifest: &Manifest) -> Result<Manifest, StoreError> {
-        let Some(folded) = manifest.folded().cloned() else { return Ok(manifest.clone()) };
+        let Some(folded) = manifest.folded().cloned() else {
+            return Ok(manifest.clone());
+        };
         let live = self.writer.store().live(self.audience()).await?;
         self.base.check_is_live(live.as_ref())?;
         let mut carried = folded.deltas;
@@ -215,9 +255,20 @@ impl Publication<'_> {
         if self.writer.backend().is_directory() || self.writer.signs() {
             return Ok(());
         }
-        match self.writer.store().objects(path).await?.head(&signature_path(path)).await {
+        match self
+            .writer
+            .store()
+            .objects(path)
+            .await?
+            .head(&signature_path(path))
+            .await
+        {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(source) => Err(StoreError::backend("look up", &signature_path(path), source)),
+            Err(source) => Err(StoreError::backend(
+                "look up",
+                &signature_path(path),
+                source,
+            )),
             Ok(_) => {
                 let reason =
                     "another process withdrew a manifest of this generation; run this again";
@@ -239,7 +290,9 @@ impl Publication<'_> {
         {
             return;
         }
-        let Ok(objects) = store.objects(path).await else { return };
+        let Ok(objects) = store.objects(path).await else {
+            return;
+        };
         let signature = signature_path(path);
         if store.is_remote() {
             let reserved = match self.writer.signs() {

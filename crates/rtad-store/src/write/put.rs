@@ -24,12 +24,26 @@ pub(super) async fn put(
     if mode != PutMode::Overwrite {
         check_conditions(backend, path).await?;
     }
-    let options = PutOptions { mode, ..PutOptions::default() };
-    let put = backend.objects(path).await?.put_opts(path, PutPayload::from(bytes), options).await;
+    let options = PutOptions {
+        mode,
+        ..PutOptions::default()
+    };
+    let put = backend
+        .objects(path)
+        .await?
+        .put_opts(path, PutPayload::from(bytes), options)
+        .await;
     put.map(UpdateVersion::from).map_err(|source| match source {
         object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
-            let path: Vec<_> = path.parts().skip(1).map(|part| part.as_ref().to_owned()).collect();
-            let reason = format!("{} was written by another process meanwhile", path.join("/"));
+            let path: Vec<_> = path
+                .parts()
+                .skip(1)
+                .map(|part| part.as_ref().to_owned())
+                .collect();
+            let reason = format!(
+                "{} was written by another process meanwhile",
+                path.join("/")
+            );
             StoreError::conflict(audience, reason, true)
         }
         source => StoreError::backend("write", path, source),
@@ -64,7 +78,9 @@ pub(super) async fn holds_bytes(
     let objects = backend.objects(path).await?;
     for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
         let start = (index * PIECE_BYTES) as u64;
-        let held = objects.get_range(path, start..start + piece.len() as u64).await;
+        let held = objects
+            .get_range(path, start..start + piece.len() as u64)
+            .await;
         if held.map_err(|source| StoreError::backend("read", path, source))? != piece {
             return Ok(false);
         }
@@ -79,9 +95,16 @@ async fn version_of(
     bytes: &[u8],
 ) -> Result<Option<UpdateVersion>, StoreError> {
     let failed = |source| StoreError::backend("read", path, source);
-    let object = backend.objects(path).await?.get(path).await.map_err(failed)?;
-    let version =
-        UpdateVersion { e_tag: object.meta.e_tag.clone(), version: object.meta.version.clone() };
+    let object = backend
+        .objects(path)
+        .await?
+        .get(path)
+        .await
+        .map_err(failed)?;
+    let version = UpdateVersion {
+        e_tag: object.meta.e_tag.clone(),
+        version: object.meta.version.clone(),
+    };
     let held = object.bytes().await.map_err(failed)?;
     Ok((held == bytes).then_some(version))
 }

@@ -45,10 +45,14 @@ impl Publication<'_> {
         let (store, audience, current) =
             (self.writer.store(), self.audience(), self.base.current());
         // The files of a deleted audience are being removed.
-        if let Some(state) =
-            current.map(|current| current.state).filter(|state| *state == State::Deleted)
+        if let Some(state) = current
+            .map(|current| current.state)
+            .filter(|state| *state == State::Deleted)
         {
-            return Err(StoreError::NotLive { audience: audience.clone(), state });
+            return Err(StoreError::NotLive {
+                audience: audience.clone(),
+                state,
+            });
         }
         let (manifest, bytes) = store.manifest_of(audience, generation).await?;
         if store.is_remote() {
@@ -57,9 +61,18 @@ impl Publication<'_> {
         check_chunks(store, &manifest).await?;
         // A reader may still serve the generation from before an earlier rollback, so its number is
         // kept. Only a return to that generation is no rollback.
-        let from = current.map(Current::highest_generation).filter(|from| *from > generation);
-        let deltas = self.retained_deltas(&manifest, takes_deltas, from.is_some()).await?;
-        guard::check_deltas(self.writer.backend(), audience, deltas.older.iter().flatten()).await?;
+        let from = current
+            .map(Current::highest_generation)
+            .filter(|from| *from > generation);
+        let deltas = self
+            .retained_deltas(&manifest, takes_deltas, from.is_some())
+            .await?;
+        guard::check_deltas(
+            self.writer.backend(),
+            audience,
+            deltas.older.iter().flatten(),
+        )
+        .await?;
         let candidate = Candidate {
             generation,
             manifest: &bytes,
@@ -96,7 +109,10 @@ impl Publication<'_> {
             through = through.max(Some(later.through));
         } else if let Some(current) = current.filter(|live| live.rolled_back_from.is_none()) {
             // Its residual is the only unmerged delta; it restates some of the lost changes.
-            let residual = current.deltas.iter().filter(|delta| Some(delta.last) <= unmerged);
+            let residual = current
+                .deltas
+                .iter()
+                .filter(|delta| Some(delta.last) <= unmerged);
             retained.excluded = residual.cloned().collect();
         }
         if is_rollback {
@@ -118,7 +134,10 @@ async fn check_chunks(store: &Store, manifest: &Manifest) -> Result<(), StoreErr
     let mut sizes = stream::iter(lookups).buffered(PARALLEL_LOOKUPS);
     while let Some((entry, found)) = sizes.try_next().await? {
         if found != entry.size_bytes {
-            let source = ChunkError::Length { found, expected: entry.size_bytes };
+            let source = ChunkError::Length {
+                found,
+                expected: entry.size_bytes,
+            };
             return Err(StoreError::Chunk {
                 path: chunk_path(audience, entry).to_string(),
                 source,
@@ -149,15 +168,21 @@ impl LaterDeltas {
     ) -> Result<Self, StoreError> {
         let audience = target.audience();
         let built_through = target.folded().map_or(0, |folded| folded.through);
-        let mut since =
-            Self { groups: Vec::new(), residuals: HashSet::new(), through: built_through };
+        let mut since = Self {
+            groups: Vec::new(),
+            residuals: HashSet::new(),
+            through: built_through,
+        };
         let later = store.generations(audience).await?;
-        let mut later: Vec<u64> =
-            later.into_iter().filter(|later| *later > target.generation()).collect();
+        let mut later: Vec<u64> = later
+            .into_iter()
+            .filter(|later| *later > target.generation())
+            .collect();
         // The live manifest is read even if it is not listed: without it, its deltas would be lost
         // silently.
-        let live =
-            live.map(|current| current.generation).filter(|live| *live > target.generation());
+        let live = live
+            .map(|current| current.generation)
+            .filter(|live| *live > target.generation());
         later.extend(live.filter(|live| !later.contains(live)));
         for generation in later {
             let manifest = match store.manifest_of(audience, generation).await {
@@ -165,11 +190,19 @@ impl LaterDeltas {
                 Err(StoreError::NotFound { .. }) if live != Some(generation) => continue,
                 manifest => manifest?.0,
             };
-            let Some(folded) = manifest.folded() else { continue };
-            let newer = folded.deltas.iter().filter(|delta| delta.last > built_through);
+            let Some(folded) = manifest.folded() else {
+                continue;
+            };
+            let newer = folded
+                .deltas
+                .iter()
+                .filter(|delta| delta.last > built_through);
             // Residuals of earlier generations only: a delta of removals alone equals its own
             // residual.
-            let newer = newer.filter(|delta| !since.residuals.contains(delta)).cloned().collect();
+            let newer = newer
+                .filter(|delta| !since.residuals.contains(delta))
+                .cloned()
+                .collect();
             since.groups.push(newer);
             since.residuals.extend(folded.residual.clone());
             since.through = since.through.max(folded.through);

@@ -39,9 +39,16 @@ pub(super) fn signature_of(
     bytes: &[u8],
 ) -> Result<Vec<u8>, StoreError> {
     let signed = signer.sign(bytes, &trusted_comment(path));
-    let signature =
-        signed.map_err(|source| StoreError::Sign { path: path.to_string(), source })?.into_bytes();
-    let refuse = |source| StoreError::Signature { path: path.to_string(), source };
+    let signature = signed
+        .map_err(|source| StoreError::Sign {
+            path: path.to_string(),
+            source,
+        })?
+        .into_bytes();
+    let refuse = |source| StoreError::Signature {
+        path: path.to_string(),
+        source,
+    };
     trust.check(path, bytes, Some(&signature)).map_err(refuse)?;
     Ok(signature)
 }

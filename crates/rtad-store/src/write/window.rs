@@ -143,8 +143,14 @@ impl WindowFolder {
     ///
     /// A store error.
     pub async fn last_epoch(&self) -> Result<u64, StoreError> {
-        let files = self.store.backend().list(&window_checkpoints_path(&self.window)).await?;
-        let epochs = files.iter().filter_map(|file| epoch_of(file.location.filename()?));
+        let files = self
+            .store
+            .backend()
+            .list(&window_checkpoints_path(&self.window))
+            .await?;
+        let epochs = files
+            .iter()
+            .filter_map(|file| epoch_of(file.location.filename()?));
         Ok(epochs.max().unwrap_or(0))
     }
 
@@ -161,7 +167,10 @@ impl WindowFolder {
         let current: Option<WindowCurrent> = serde_json::from_slice(&bytes).ok();
         match current.filter(|current| current.format == expected) {
             Some(current) => Ok(Some((current, version))),
-            None => Err(refused(&path, format!("expected JSON of format {expected}, found other"))),
+            None => Err(refused(
+                &path,
+                format!("expected JSON of format {expected}, found other"),
+            )),
         }
     }
 
@@ -199,7 +208,10 @@ impl WindowFolder {
         };
         let path = window_checkpoint_path(&self.window, &stored.name());
         let objects = self.store.store().objects(&path).await?;
-        let local = |source| StoreError::Local { action: "read", source };
+        let local = |source| StoreError::Local {
+            action: "read",
+            source,
+        };
         let mut file = checkpoint.file.try_clone().map_err(local)?;
         file.rewind().map_err(local)?;
         (stored.size_bytes, stored.sha256) = put_file(&*objects, &path, file).await?;
@@ -237,7 +249,9 @@ impl WindowFolder {
         };
         let path = window_current_path(&self.window);
         let bytes = serde_json::to_vec(current).map_err(|error| refused(&path, error))?;
-        put_if(backend, &self.window, &path, bytes, mode).await.map(|_| ())
+        put_if(backend, &self.window, &path, bytes, mode)
+            .await
+            .map(|_| ())
     }
 
     /// Removes all files of this owner and of earlier ones but the last checkpoint. The caller has
@@ -248,8 +262,15 @@ impl WindowFolder {
     /// A store error; the next call removes the rest.
     pub async fn remove_older(&self, current: &WindowCurrent) -> Result<(), StoreError> {
         let last = current.checkpoint.as_ref().map(StoredCheckpoint::name);
-        for object in self.store.backend().list(&window_checkpoints_path(&self.window)).await? {
-            let Some(name) = object.location.filename() else { continue };
+        for object in self
+            .store
+            .backend()
+            .list(&window_checkpoints_path(&self.window))
+            .await?
+        {
+            let Some(name) = object.location.filename() else {
+                continue;
+            };
             // A later owner may have begun.
             let is_ours = epoch_of(name).is_some_and(|epoch| epoch <= current.epoch);
             if !is_ours || last.as_deref() == Some(name) {
@@ -281,7 +302,10 @@ impl WindowFolder {
         let reader = RangeReader::new(objects, path.clone(), checkpoint.size_bytes, stall);
         let mut reader = reader.with_request_bytes(REQUEST_BYTES);
         let mut hasher = Sha256::new();
-        let local = |source| StoreError::Local { action: "write", source };
+        let local = |source| StoreError::Local {
+            action: "write",
+            source,
+        };
         while let Some(block) = reader.next_block().await? {
             reader.reset_resumes();
             let written = blocking(move || {
@@ -300,17 +324,26 @@ impl WindowFolder {
     }
 
     fn missing(&self) -> StoreError {
-        StoreError::NotFound { path: window_current_path(&self.window).to_string() }
+        StoreError::NotFound {
+            path: window_current_path(&self.window).to_string(),
+        }
     }
 
     fn conflict(&self) -> StoreError {
         let path = window_current_path(&self.window);
-        StoreError::conflict(&self.window, format!("another owner has claimed {path}"), false)
+        StoreError::conflict(
+            &self.window,
+            format!("another owner has claimed {path}"),
+            false,
+        )
     }
 }
 
 fn refused(path: &Path, what: impl ToString) -> StoreError {
-    StoreError::Checkpoint { path: path.to_string(), what: what.to_string() }
+    StoreError::Checkpoint {
+        path: path.to_string(),
+        what: what.to_string(),
+    }
 }
 
 /// Writes a file as an object: in one request if it is small. Returns its size and digest.
@@ -320,11 +353,18 @@ async fn put_file(
     file: File,
 ) -> Result<(u64, Digest), StoreError> {
     let failed = |source| StoreError::backend("write", path, source);
-    let mut parts = Parts { file, hasher: Sha256::new(), size_bytes: 0 };
+    let mut parts = Parts {
+        file,
+        hasher: Sha256::new(),
+        size_bytes: 0,
+    };
     let first;
     (parts, first) = parts.next().await?;
     if first.len() < PART_BYTES {
-        objects.put(path, PutPayload::from(first)).await.map_err(failed)?;
+        objects
+            .put(path, PutPayload::from(first))
+            .await
+            .map_err(failed)?;
         return Ok((parts.size_bytes, digest_of(parts.hasher)));
     }
     let mut upload = objects.put_multipart(path).await.map_err(failed)?;
@@ -367,17 +407,26 @@ impl Parts {
     async fn next(mut self) -> Result<(Self, Vec<u8>), StoreError> {
         let read = blocking(move || -> io::Result<_> {
             let mut part = Vec::with_capacity(PART_BYTES);
-            (&self.file).take(PART_BYTES as u64).read_to_end(&mut part)?;
+            (&self.file)
+                .take(PART_BYTES as u64)
+                .read_to_end(&mut part)?;
             self.hasher.update(&part);
             self.size_bytes += part.len() as u64;
             Ok((self, part))
         });
-        read.await.map_err(|source| StoreError::Local { action: "read", source })
+        read.await.map_err(|source| StoreError::Local {
+            action: "read",
+            source,
+        })
     }
 }
 
 fn digest_of(hasher: Sha256) -> Digest {
-    let hex: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = hasher
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     Digest::try_from(hex).expect("a digest has 64 digits")
 }
 

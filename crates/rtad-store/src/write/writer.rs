@@ -25,7 +25,9 @@ pub struct StoreWriter {
 
 impl std::fmt::Debug for StoreWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoreWriter").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("StoreWriter")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -37,7 +39,11 @@ impl StoreWriter {
     /// [`StoreError::ReadOnly`].
     pub fn new(store: Store) -> Result<Self, StoreError> {
         store.backend.check_writable()?;
-        Ok(Self { store, signer: None, refuses_unsigned: false })
+        Ok(Self {
+            store,
+            signer: None,
+            refuses_unsigned: false,
+        })
     }
 
     /// The write side of the store at a URL, without public keys.
@@ -59,7 +65,10 @@ impl StoreWriter {
     /// with public keys would refuse the unsigned file, and with it all later changes.
     #[must_use]
     pub fn refusing_unsigned(self, refuses_unsigned: bool) -> Self {
-        Self { refuses_unsigned, ..self }
+        Self {
+            refuses_unsigned,
+            ..self
+        }
     }
 
     /// Checks that this writer may write over the live generation: see
@@ -72,10 +81,15 @@ impl StoreWriter {
         if !self.refuses_unsigned() {
             return Ok(());
         }
-        let Some(live) = self.store.live(audience).await? else { return Ok(()) };
+        let Some(live) = self.store.live(audience).await? else {
+            return Ok(());
+        };
         let generation = live.current.generation;
         match self.store.has_signature(audience, generation).await? {
-            true => Err(StoreError::Unsigned { audience: audience.clone(), generation }),
+            true => Err(StoreError::Unsigned {
+                audience: audience.clone(),
+                generation,
+            }),
             false => Ok(()),
         }
     }
@@ -124,17 +138,28 @@ impl StoreWriter {
         match &self.signer {
             Some(signer) => {
                 let signature = signature_of(&**signer, trust, path, &bytes)?;
-                put_if(self.backend(), audience, &signature_path(path), signature, mode.clone())
-                    .await?;
+                put_if(
+                    self.backend(),
+                    audience,
+                    &signature_path(path),
+                    signature,
+                    mode.clone(),
+                )
+                .await?;
             }
             // Readers with public keys would refuse the unsigned file.
             None if trust.is_required() => {
                 let source = SignatureError::Missing;
-                return Err(StoreError::Signature { path: path.to_string(), source });
+                return Err(StoreError::Signature {
+                    path: path.to_string(),
+                    source,
+                });
             }
             None => {}
         }
-        put_if(self.backend(), audience, path, bytes, mode).await.map(|_| ())
+        put_if(self.backend(), audience, path, bytes, mode)
+            .await
+            .map(|_| ())
     }
 
     /// Writes a file's signature again, unchanged, so that a gc sees it as young.
@@ -146,11 +171,15 @@ impl StoreWriter {
         let path = signature_path(path);
         let objects = self.store.objects(&path).await?;
         match read_small(&*objects, &path, MAX_SIGNATURE_BYTES, "the signature").await {
-            Ok((signature, _)) => {
-                put(self.backend(), audience, &path, signature, PutMode::Overwrite)
-                    .await
-                    .map(|_| ())
-            }
+            Ok((signature, _)) => put(
+                self.backend(),
+                audience,
+                &path,
+                signature,
+                PutMode::Overwrite,
+            )
+            .await
+            .map(|_| ()),
             Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }

@@ -76,8 +76,9 @@ impl CheckpointCopy {
             let _ = ended.send(path);
             queue.nudge();
         };
-        let helper =
-            std::thread::Builder::new().name("window-checkpoint".to_owned()).spawn(helper)?;
+        let helper = std::thread::Builder::new()
+            .name("window-checkpoint".to_owned())
+            .spawn(helper)?;
         Ok(Self {
             jobs: Some(jobs),
             empty,

@@ -19,9 +19,16 @@ impl Engine {
         self.queued_checkpoints.clear();
         self.lists.clear();
         self.publish();
-        let dir = self.journal.as_ref().map(|journal| journal.dir.path().display().to_string());
+        let dir = self
+            .journal
+            .as_ref()
+            .map(|journal| journal.dir.path().display().to_string());
         let mut cause = error.to_string();
-        tracing::error!(dir, error = cause, "log of a window not written; events are refused");
+        tracing::error!(
+            dir,
+            error = cause,
+            "log of a window not written; events are refused"
+        );
         let mut has_restarted = false;
         while let Err(error) = self.restart(&mut has_restarted, rereads) {
             self.failures += 1;
@@ -46,7 +53,9 @@ impl Engine {
         has_restarted: &mut bool,
         rereads: bool,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let Some(journal) = &mut self.journal else {
+            return Ok(());
+        };
         if !*has_restarted {
             journal.restart()?;
             *has_restarted = true;
@@ -56,10 +65,16 @@ impl Engine {
         }
         let (tick, secret) = (self.window.tick(), *self.window.secret());
         // Leaves memory for one table, not two.
-        let least = WindowSpec { capacity: 1, ..self.shape.spec };
+        let least = WindowSpec {
+            capacity: 1,
+            ..self.shape.spec
+        };
         self.window = Window::with_secret(least, tick, secret)?;
         // Its regions are fewer.
-        self.sweep = Sweep { next: 0, remaining: 0 };
+        self.sweep = Sweep {
+            next: 0,
+            remaining: 0,
+        };
         let mut loaded = journal.load(&self.shape, tick)?;
         if loaded.next_group != journal.end().1 {
             return Err("the log lacks groups that were written".into());

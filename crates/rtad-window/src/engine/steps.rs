@@ -32,7 +32,12 @@ pub(super) struct Listing {
 impl Listing {
     pub(super) fn new(min_count: u16, entries: u64, reply: Reply<Vec<Key>>) -> Self {
         let keys = Vec::with_capacity(entries as usize);
-        Self { min_count, next_region: 0, keys, reply }
+        Self {
+            min_count,
+            next_region: 0,
+            keys,
+            reply,
+        }
     }
 }
 
@@ -75,11 +80,20 @@ impl Engine {
     }
 
     fn sweep_region(&mut self) {
-        let Sweep { next: region, remaining } = self.sweep;
+        let Sweep {
+            next: region,
+            remaining,
+        } = self.sweep;
         if remaining == 0 {
             return;
         }
-        let least = self.buffers.reached.iter().map(|(threshold, _)| *threshold).min().unwrap_or(1);
+        let least = self
+            .buffers
+            .reached
+            .iter()
+            .map(|(threshold, _)| *threshold)
+            .min()
+            .unwrap_or(1);
         let (mut expired, mut has_expired) = (Vec::new(), false);
         let mut add = |key, count| {
             has_expired = true;
@@ -90,10 +104,17 @@ impl Engine {
         self.window.expire_region(region, &mut add);
         let next = (region + 1) % self.window.regions();
         let ends_round = remaining == 1 || next == 0;
-        let are_all_reported = if ends_round { self.window.take_evicted(&mut add) } else { true };
+        let are_all_reported = if ends_round {
+            self.window.take_evicted(&mut add)
+        } else {
+            true
+        };
         // The next checkpoint is without them, although there was no event.
         self.changes += u64::from(has_expired);
-        self.sweep = Sweep { next, remaining: remaining - 1 };
+        self.sweep = Sweep {
+            next,
+            remaining: remaining - 1,
+        };
         if !are_all_reported {
             report(&mut self.settings.listener, Changed::All);
         } else if !expired.is_empty() && self.window.spec().lifetime > 1 {
@@ -102,8 +123,15 @@ impl Engine {
     }
 
     fn list_region(&mut self) {
-        let Some(list) = self.lists.front_mut() else { return };
-        let Listing { min_count, next_region, keys, .. } = list;
+        let Some(list) = self.lists.front_mut() else {
+            return;
+        };
+        let Listing {
+            min_count,
+            next_region,
+            keys,
+            ..
+        } = list;
         self.window.list_region(*next_region, |key, count| {
             if count >= *min_count {
                 keys.push(key);
@@ -129,7 +157,11 @@ impl Engine {
             CopyProgress::Waiting => false,
             CopyProgress::Copied => true,
             CopyProgress::AllCopied => {
-                match self.journal.as_mut().map_or(Ok(()), |journal| journal.sync()) {
+                match self
+                    .journal
+                    .as_mut()
+                    .map_or(Ok(()), |journal| journal.sync())
+                {
                     Ok(()) => checkpoint.copy.publish(),
                     Err(error) => self.recover(&error, false),
                 }
@@ -176,8 +208,13 @@ impl Engine {
         };
         match CheckpointCopy::begin(head, disk, queue, self.answers.range()) {
             Ok(copy) => {
-                self.running_checkpoint =
-                    Some(RunningCheckpoint { copy, reply, saved, log, unix_seconds });
+                self.running_checkpoint = Some(RunningCheckpoint {
+                    copy,
+                    reply,
+                    saved,
+                    log,
+                    unix_seconds,
+                });
             }
             Err(error) => {
                 self.checkpoint_failed_at = Some(Instant::now());
@@ -190,8 +227,16 @@ impl Engine {
     }
 
     fn finish_checkpoint(&mut self, path: io::Result<PathBuf>) {
-        let Some(ended) = self.running_checkpoint.take() else { return };
-        let RunningCheckpoint { reply, saved, log, unix_seconds, .. } = ended;
+        let Some(ended) = self.running_checkpoint.take() else {
+            return;
+        };
+        let RunningCheckpoint {
+            reply,
+            saved,
+            log,
+            unix_seconds,
+            ..
+        } = ended;
         self.checkpoint_failed_at = path.is_err().then(Instant::now);
         if let (Ok(_), Some(journal)) = (&path, &mut self.journal) {
             journal.bytes.changes -= log.changes;

@@ -15,9 +15,17 @@ use crate::{Durability as D, WindowSpec};
 use driven::{Driven, copy_dir};
 
 /// Four regions.
-const SPEC: WindowSpec =
-    WindowSpec { capacity: 150_000, fpr: 1e-9, count: 3, whole_keys: false, lifetime: 129 };
-const LIMITS: AnswerLimits = AnswerLimits { memory_bytes: 1 << 20, time: Duration::from_secs(600) };
+const SPEC: WindowSpec = WindowSpec {
+    capacity: 150_000,
+    fpr: 1e-9,
+    count: 3,
+    whole_keys: false,
+    lifetime: 129,
+};
+const LIMITS: AnswerLimits = AnswerLimits {
+    memory_bytes: 1 << 20,
+    time: Duration::from_secs(600),
+};
 /// Syncs in the background never.
 const LONG: D = D::Interval(Duration::from_secs(7200));
 
@@ -74,7 +82,10 @@ fn group_that_is_not_written_or_synced_is_refused_and_forgotten() {
         (LONG, |disk| disk.fill(1)),
     ];
     for (durability, fail) in faults {
-        let spec = WindowSpec { whole_keys: true, ..SPEC };
+        let spec = WindowSpec {
+            whole_keys: true,
+            ..SPEC
+        };
         let dir = tempfile::tempdir().unwrap();
         let mut driven = Driven::open(dir.path(), spec, durability, 0);
         driven.observe(keys([1, 2, 2])).unwrap();
@@ -86,9 +97,20 @@ fn group_that_is_not_written_or_synced_is_refused_and_forgotten() {
         let (first, mut refused_first) = oneshot::channel();
         let (second, mut refused_second) = oneshot::channel();
         let retry = Some((RequestKey([9; 16]), [9; 16]));
-        let request = Request::Observe { keys: keys([1, 3]), at: None, retry, reply: first };
+        let request = Request::Observe {
+            keys: keys([1, 3]),
+            at: None,
+            retry,
+            reply: first,
+        };
         driven.queue.push(request).unwrap();
-        driven.queue.push(Request::Forget { keys: keys([2]), reply: second }).unwrap();
+        driven
+            .queue
+            .push(Request::Forget {
+                keys: keys([2]),
+                reply: second,
+            })
+            .unwrap();
         assert_eq!(driven.observe(keys([3, 3])), Err(Failure::NotWritable));
         assert!(refused_first.try_recv().is_err() && refused_second.try_recv().is_err());
         assert_eq!(driven.state().failures, 1);
@@ -98,7 +120,10 @@ fn group_that_is_not_written_or_synced_is_refused_and_forgotten() {
         assert_eq!(driven.counts(keys(1..5)), [1, 2, 0, 1]);
         assert_eq!(driven.retry(keys([4]), 4, 4).unwrap().seen, kept.seen);
         let again = driven.retry(keys([1, 3]), 9, 9).unwrap();
-        assert_eq!((again.seen, again.is_repeated), (vec![Seen::Duplicate(2), Seen::New], false));
+        assert_eq!(
+            (again.seen, again.is_repeated),
+            (vec![Seen::Duplicate(2), Seen::New], false)
+        );
         driven.checkpoint();
         let counts = driven.counts(keys(1..5));
         let (mut restarted, _dir) = driven.crash(spec, durability);
@@ -150,7 +175,10 @@ fn failure_of_a_running_sync_is_found_by_the_next_sync() {
     assert!(driven.engine.end());
     // The group is in the next segment, whose sync did not fail.
     let path = crate::log::segment_path(dir.path(), 2);
-    assert_eq!(driven.disk.synced_bytes(&path), path.metadata().unwrap().len());
+    assert_eq!(
+        driven.disk.synced_bytes(&path),
+        path.metadata().unwrap().len()
+    );
     std::fs::write(
         crate::log::segment_path(dir.path(), 1),
         &std::fs::read(crate::log::segment_path(dir.path(), 1)).unwrap()[..40],
@@ -169,16 +197,25 @@ fn retry_gets_the_first_answer_also_after_a_crash_and_a_checkpoint() {
     driven.set_time(1100, 1100);
     let again = driven.retry(keys([1, 1, 2]), 9, 1).unwrap();
     assert_eq!((&again.seen, again.is_repeated), (&first.seen, true));
-    assert_eq!(driven.retry(keys([1, 1, 2]), 9, 2), Err(Failure::RequestKeyReused));
+    assert_eq!(
+        driven.retry(keys([1, 1, 2]), 9, 2),
+        Err(Failure::RequestKeyReused)
+    );
     // The checkpoint moves the answer to its segment.
     driven.checkpoint();
     let (mut driven, dir) = driven.crash(SPEC, D::Fsync);
     driven.set_time(1600, 1600);
-    assert_eq!(driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen, first.seen);
+    assert_eq!(
+        driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen,
+        first.seen
+    );
     assert_eq!(driven.counts(keys([1, 2])), [2, 1]);
     driven.set_time(1601, 1601);
     let late = driven.retry(keys([1, 1, 2]), 9, 1).unwrap().seen;
-    assert_eq!(late, [Seen::Duplicate(3), Seen::Duplicate(3), Seen::Duplicate(2)]);
+    assert_eq!(
+        late,
+        [Seen::Duplicate(3), Seen::Duplicate(3), Seen::Duplicate(2)]
+    );
     drop(dir);
 }
 
@@ -198,18 +235,28 @@ fn kept_answers_make_no_checkpoint_due() {
     let before = driven.engine.journal.as_ref().unwrap().bytes.answers;
     driven.checkpoint();
     assert_eq!(driven.state().log_bytes, 0);
-    assert_eq!(driven.engine.journal.as_ref().unwrap().bytes.answers, before);
+    assert_eq!(
+        driven.engine.journal.as_ref().unwrap().bytes.answers,
+        before
+    );
 }
 
 #[test]
 fn request_that_finds_no_room_counts_nothing_and_is_not_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let spec = WindowSpec { capacity: 1, whole_keys: true, ..SPEC };
+    let spec = WindowSpec {
+        capacity: 1,
+        whole_keys: true,
+        ..SPEC
+    };
     let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
     driven.observe(keys(0..30)).unwrap();
     let state = driven.state();
     assert_eq!(driven.retry(keys(0..100), 1, 1), Err(Failure::NoRoom));
-    assert_eq!(driven.counts(keys(0..100)), [vec![1; 30], vec![0; 70]].concat());
+    assert_eq!(
+        driven.counts(keys(0..100)),
+        [vec![1; 30], vec![0; 70]].concat()
+    );
     assert_eq!(driven.state(), state);
     assert_eq!(driven.heard.lock().unwrap().reached.len(), 30);
     // The same request, when there is room.
@@ -221,7 +268,11 @@ fn request_that_finds_no_room_counts_nothing_and_is_not_kept() {
 #[test]
 fn thresholds_are_reported_once_per_key() {
     let dir = tempfile::tempdir().unwrap();
-    let spec = WindowSpec { count: 2, whole_keys: true, ..SPEC };
+    let spec = WindowSpec {
+        count: 2,
+        whole_keys: true,
+        ..SPEC
+    };
     let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
     for _ in 0..5 {
         driven.observe(keys([1, 1, 2])).unwrap();
@@ -245,7 +296,11 @@ fn thresholds_are_reported_once_per_key() {
 #[test]
 fn day_leaves_memory_and_checkpoints_at_midnight() {
     let dir = tempfile::tempdir().unwrap();
-    let spec = WindowSpec { whole_keys: true, lifetime: 1, ..SPEC };
+    let spec = WindowSpec {
+        whole_keys: true,
+        lifetime: 1,
+        ..SPEC
+    };
     let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
     driven.observe(keys([1, 2])).unwrap();
     let (before, lists) = (driven.state().changes, driven.heard.lock().unwrap().lists);
@@ -257,7 +312,10 @@ fn day_leaves_memory_and_checkpoints_at_midnight() {
     }
     assert_eq!(driven.heard.lock().unwrap().lists, lists + 1);
     driven.engine.run_cycle(Duration::ZERO);
-    assert!(driven.state().changes > before, "the next checkpoint is another");
+    assert!(
+        driven.state().changes > before,
+        "the next checkpoint is another"
+    );
     let (head, file) = crate::checkpoint::read_head(&path).unwrap();
     let mut window = Window::with_secret(spec, head.tick, head.secret).unwrap();
     crate::checkpoint::read_regions(&path, &head, file, &mut window).unwrap();
@@ -269,7 +327,10 @@ fn day_leaves_memory_and_checkpoints_at_midnight() {
 #[test]
 fn checkpoint_is_refused_for_every_damaged_byte() {
     let dir = tempfile::tempdir().unwrap();
-    let spec = WindowSpec { capacity: 1000, ..SPEC };
+    let spec = WindowSpec {
+        capacity: 1000,
+        ..SPEC
+    };
     let mut driven = Driven::open(dir.path(), spec, D::Fsync, 0);
     driven.observe(keys([1, 2, 2])).unwrap();
     let path = driven.checkpoint().path;
@@ -280,7 +341,11 @@ fn checkpoint_is_refused_for_every_damaged_byte() {
     assert_eq!(std::fs::read_dir(copy.path()).unwrap().count(), 3);
     let path = copy.path().join(path.file_name().unwrap());
     let whole = std::fs::read(&path).unwrap();
-    let shape = Shape { spec, clock: "ticks".to_owned(), answers: LIMITS };
+    let shape = Shape {
+        spec,
+        clock: "ticks".to_owned(),
+        answers: LIMITS,
+    };
     let locked = StateDir::lock(copy.path()).unwrap();
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
@@ -316,8 +381,16 @@ fn step_of_the_wall_clock_is_known_at_the_next_start() {
     let mut driven = open(&dir, D::Fsync);
     let offset = |driven: &Driven| {
         let copy = copy_dir(driven.engine.journal.as_ref().unwrap().dir.path());
-        let shape = Shape { spec: SPEC, clock: "ticks".to_owned(), answers: LIMITS };
-        StateDir::lock(copy.path()).unwrap().load(&shape, |_| 0).unwrap().wall_offset_millis()
+        let shape = Shape {
+            spec: SPEC,
+            clock: "ticks".to_owned(),
+            answers: LIMITS,
+        };
+        StateDir::lock(copy.path())
+            .unwrap()
+            .load(&shape, |_| 0)
+            .unwrap()
+            .wall_offset_millis()
     };
     driven.set_time(1000, 1001);
     assert_eq!(offset(&driven), 0);
@@ -338,11 +411,19 @@ fn step_of_the_wall_clock_is_known_at_the_next_start() {
 #[test]
 fn events_of_an_expired_tick_are_refused_and_leave_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let spec = WindowSpec { lifetime: 1, ..SPEC };
+    let spec = WindowSpec {
+        lifetime: 1,
+        ..SPEC
+    };
     let mut driven = Driven::open(dir.path(), spec, D::Fsync, 7);
     let retry = Some((RequestKey([1; 16]), [1; 16]));
     let observe = |driven: &mut Driven, at| {
-        driven.ask(|reply| Request::Observe { keys: keys([1]), at: Some(at), retry, reply })
+        driven.ask(|reply| Request::Observe {
+            keys: keys([1]),
+            at: Some(at),
+            retry,
+            reply,
+        })
     };
     assert_eq!(observe(&mut driven, 6), Err(Failure::Late));
     assert_eq!(driven.counts(keys([1])), [0]);
@@ -350,12 +431,20 @@ fn events_of_an_expired_tick_are_refused_and_leave_nothing() {
     // The first answer comes again, although the day has ended.
     driven.set_tick(8);
     assert!(observe(&mut driven, 7).unwrap().is_repeated);
-    let late =
-        driven.ask(|reply| Request::Observe { keys: keys([2]), at: Some(7), retry: None, reply });
+    let late = driven.ask(|reply| Request::Observe {
+        keys: keys([2]),
+        at: Some(7),
+        retry: None,
+        reply,
+    });
     assert_eq!(late, Err(Failure::Late));
     // A clock that was set back: its tick is the present.
     driven.set_tick(7);
-    let now =
-        driven.ask(|reply| Request::Observe { keys: keys([3]), at: Some(7), retry: None, reply });
+    let now = driven.ask(|reply| Request::Observe {
+        keys: keys([3]),
+        at: Some(7),
+        retry: None,
+        reply,
+    });
     assert_eq!(now.unwrap().seen, [Seen::New]);
 }

@@ -12,8 +12,13 @@ use crate::answers::{AnswerLimits, RequestKey};
 use crate::disk::tests::FaultyDisk;
 use crate::{Durability, LogError, Now, Seen, WindowSpec};
 
-const SPEC: WindowSpec =
-    WindowSpec { capacity: 400_000, fpr: 1e-9, count: 3, whole_keys: false, lifetime: 129 };
+const SPEC: WindowSpec = WindowSpec {
+    capacity: 400_000,
+    fpr: 1e-9,
+    count: 3,
+    whole_keys: false,
+    lifetime: 129,
+};
 
 fn keys(numbers: std::ops::Range<u64>) -> Vec<Key> {
     let key = |n: u64| {
@@ -24,16 +29,32 @@ fn keys(numbers: std::ops::Range<u64>) -> Vec<Key> {
 }
 
 fn shape(spec: WindowSpec, clock: &str) -> Shape {
-    let answers = AnswerLimits { memory_bytes: 1 << 20, time: Duration::from_secs(600) };
-    Shape { spec, clock: clock.to_owned(), answers }
+    let answers = AnswerLimits {
+        memory_bytes: 1 << 20,
+        time: Duration::from_secs(600),
+    };
+    Shape {
+        spec,
+        clock: clock.to_owned(),
+        answers,
+    }
 }
 
 fn settings(durability: Durability) -> Settings {
     let clock = || {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        Now { tick: 0, time: wall, wall }
+        Now {
+            tick: 0,
+            time: wall,
+            wall,
+        }
     };
-    Settings { durability, refuses_when_full: false, clock: Box::new(clock), listener: None }
+    Settings {
+        durability,
+        refuses_when_full: false,
+        clock: Box::new(clock),
+        listener: None,
+    }
 }
 
 fn open_as(dir: &Path, shape: &Shape, durability: Durability) -> Result<WindowHandle, OpenError> {
@@ -58,7 +79,10 @@ fn crash(dir: &TempDir) -> TempDir {
 
 #[tokio::test]
 async fn full_disk_refuses_events_until_it_has_space() {
-    for durability in [Durability::Fsync, Durability::Interval(Duration::from_millis(10))] {
+    for durability in [
+        Durability::Fsync,
+        Durability::Interval(Duration::from_millis(10)),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let disk = Arc::new(FaultyDisk::default());
         let locked = StateDir::lock_on(dir.path(), Arc::clone(&disk) as _).unwrap();
@@ -127,7 +151,10 @@ async fn closed_window_refuses_and_its_files_need_no_log() {
     let window = open(dir.path(), long);
     window.observe(keys(0..1000), None, None).await.unwrap();
     let saved = window.close(7).await.unwrap().unwrap();
-    assert_eq!(window.observe(keys(0..1), None, None).await, Err(Failure::NotWritable));
+    assert_eq!(
+        window.observe(keys(0..1), None, None).await,
+        Err(Failure::NotWritable)
+    );
     assert!(window.checkpoint(0).await.unwrap().is_none());
     assert!(!window.state().is_writable);
     drop(window);
@@ -139,13 +166,20 @@ async fn closed_window_refuses_and_its_files_need_no_log() {
     }
     assert!(saved.path.exists());
     let restarted = open(dir.path(), long);
-    assert_eq!(restarted.counts(keys(0..1001)).await.unwrap(), [vec![1; 1000], vec![0]].concat());
+    assert_eq!(
+        restarted.counts(keys(0..1001)).await.unwrap(),
+        [vec![1; 1000], vec![0]].concat()
+    );
 }
 
 #[tokio::test]
 async fn window_in_memory_counts_and_has_no_checkpoint() {
     let window = WindowHandle::in_memory(shape(SPEC, "ticks"), settings(Durability::None)).unwrap();
-    let seen = window.observe([keys(0..2), keys(0..1)].concat(), None, None).await.unwrap().seen;
+    let seen = window
+        .observe([keys(0..2), keys(0..1)].concat(), None, None)
+        .await
+        .unwrap()
+        .seen;
     assert_eq!(seen, [Seen::New, Seen::New, Seen::Duplicate(2)]);
     assert_eq!(window.forget(keys(1..3)).await.unwrap(), [true, false]);
     assert!(window.checkpoint(0).await.unwrap().is_none());
@@ -169,10 +203,19 @@ async fn files_of_another_window_are_refused() {
         let opened = open_as(dir.path(), &shape(spec, clock), Durability::Fsync);
         opened.err().unwrap().to_string()
     };
-    let larger = refused(WindowSpec { capacity: 500_000, ..SPEC }, "ticks");
+    let larger = refused(
+        WindowSpec {
+            capacity: 500_000,
+            ..SPEC
+        },
+        "ticks",
+    );
     let expected = "expected ticks, capacity 500000, wide slots, found ticks, capacity 400000";
     assert!(larger.contains(expected), "{larger}");
-    let more = WindowSpec { capacity: SPEC.capacity + 1, ..SPEC };
+    let more = WindowSpec {
+        capacity: SPEC.capacity + 1,
+        ..SPEC
+    };
     assert_eq!(more.layout(), SPEC.layout());
     assert!(refused(more, "ticks").contains("capacity 400001"));
     assert!(refused(SPEC, "days").contains("expected days"));
@@ -193,10 +236,16 @@ async fn damage_in_the_middle_is_refused() {
     std::fs::write(&path, &bytes).unwrap();
     let reopened = || open_as(copy.path(), &shape(SPEC, "ticks"), Durability::Fsync);
     let refused = reopened().err().unwrap();
-    assert!(matches!(refused, OpenError::Log(LogError::Damaged { .. })), "{refused}");
+    assert!(
+        matches!(refused, OpenError::Log(LogError::Damaged { .. })),
+        "{refused}"
+    );
     std::fs::remove_file(copy.path().join("checkpoint-0000000000000001")).unwrap();
     let refused = reopened().err().unwrap();
-    assert!(matches!(refused, OpenError::NoCheckpoint { .. }), "{refused}");
+    assert!(
+        matches!(refused, OpenError::NoCheckpoint { .. }),
+        "{refused}"
+    );
 }
 
 /// Checkpoints beside traffic of many tasks, and crashes in between.
@@ -226,7 +275,14 @@ async fn checkpoints_beside_traffic_lose_nothing() {
         // Events acknowledged before the copy begins must be in it.
         let expected = acknowledged.lock().unwrap().clone();
         let restarted = open(crash(&dir).path(), Durability::Fsync);
-        assert!(restarted.counts(expected).await.unwrap().iter().all(|count| *count == 1));
+        assert!(
+            restarted
+                .counts(expected)
+                .await
+                .unwrap()
+                .iter()
+                .all(|count| *count == 1)
+        );
     }
     is_stopping.store(true, Ordering::Release);
     for task in tasks {
@@ -247,7 +303,10 @@ async fn panic_of_the_thread_ends_the_window() {
             (settings.clock)()
         }
     };
-    let settings = Settings { clock: Box::new(clock), ..settings(Durability::Fsync) };
+    let settings = Settings {
+        clock: Box::new(clock),
+        ..settings(Durability::Fsync)
+    };
     let window = WindowHandle::start(locked, loaded, settings).unwrap();
     window.observe(keys(0..1), None, None).await.unwrap();
     assert!(!window.has_ended());
@@ -259,16 +318,31 @@ async fn panic_of_the_thread_ends_the_window() {
 
 #[tokio::test]
 async fn repetition_of_an_event_without_room_is_counted_once_there_is_some() {
-    let spec = WindowSpec { capacity: 1, ..SPEC };
+    let spec = WindowSpec {
+        capacity: 1,
+        ..SPEC
+    };
     let shape = shape(spec, "ticks");
     let window = WindowHandle::in_memory(shape, settings(Durability::None)).unwrap();
     window.observe(keys(0..32), None, None).await.unwrap();
     let retry = Some((RequestKey([1; 16]), [1; 16]));
     let observe = || window.observe(keys(100..101), None, retry);
-    let full = Observed { seen: vec![Seen::Full], is_repeated: false };
-    assert_eq!([observe().await.unwrap(), observe().await.unwrap()], [full.clone(), full]);
+    let full = Observed {
+        seen: vec![Seen::Full],
+        is_repeated: false,
+    };
+    assert_eq!(
+        [observe().await.unwrap(), observe().await.unwrap()],
+        [full.clone(), full]
+    );
     window.forget(keys(0..32)).await.unwrap();
     for is_repeated in [false, true] {
-        assert_eq!(observe().await.unwrap(), Observed { seen: vec![Seen::New], is_repeated });
+        assert_eq!(
+            observe().await.unwrap(),
+            Observed {
+                seen: vec![Seen::New],
+                is_repeated
+            }
+        );
     }
 }

@@ -38,13 +38,23 @@ pub(crate) fn read_segment(
     until: Option<u64>,
     mut each: impl FnMut(&[u8]) -> Option<()>,
 ) -> Result<SegmentEnd, LogError> {
-    let io = |source| LogError::Io { path: path.to_owned(), source };
-    let damaged = |offset, what| LogError::Damaged { path: path.to_owned(), offset, what };
+    let io = |source| LogError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let damaged = |offset, what| LogError::Damaged {
+        path: path.to_owned(),
+        offset,
+        what,
+    };
     let first_group = first_group(path, id, number)?;
     let mut segment = Reader::open(path).map_err(io)?;
     let Some(first_group) = first_group else {
         // The crash came before the header was durable.
-        return Ok(SegmentEnd { next_group, torn_bytes: segment.bytes });
+        return Ok(SegmentEnd {
+            next_group,
+            torn_bytes: segment.bytes,
+        });
     };
     if first_group != next_group {
         return Err(damaged(32, "the segment does not continue the one before"));
@@ -59,20 +69,30 @@ pub(crate) fn read_segment(
             return Err(damaged(offset, "a group is missing"));
         }
         payload.resize(bytes as usize, 0);
-        segment.read(offset + GROUP_HEADER as u64, &mut payload).map_err(io)?;
+        segment
+            .read(offset + GROUP_HEADER as u64, &mut payload)
+            .map_err(io)?;
         each(&payload).ok_or_else(|| damaged(offset, "a group with unknown content"))?;
         next_group += 1;
         offset += GROUP_HEADER as u64 + bytes;
     }
     match until {
-        Some(until) if until == next_group => return Ok(SegmentEnd { next_group, torn_bytes: 0 }),
+        Some(until) if until == next_group => {
+            return Ok(SegmentEnd {
+                next_group,
+                torn_bytes: 0,
+            });
+        }
         Some(_) => return Err(damaged(offset, "the last groups are missing")),
         None => {}
     }
     if segment.was_durable(offset, next_group).map_err(io)? {
         return Err(damaged(offset, "a broken group is followed by a valid one"));
     }
-    Ok(SegmentEnd { next_group, torn_bytes: segment.bytes - offset })
+    Ok(SegmentEnd {
+        next_group,
+        torn_bytes: segment.bytes - offset,
+    })
 }
 
 /// Segment that is read group by group.
@@ -86,7 +106,10 @@ impl Reader {
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let bytes = file.metadata()?.len();
-        Ok(Self { file: BufReader::with_capacity(READ_BYTES, file), bytes })
+        Ok(Self {
+            file: BufReader::with_capacity(READ_BYTES, file),
+            bytes,
+        })
     }
 
     fn seek(&mut self, offset: u64) -> io::Result<()> {
@@ -108,7 +131,9 @@ impl Reader {
             return Ok(None);
         };
         self.read(offset, &mut header)?;
-        let Some((number, payload, crc)) = parse_group_header(&header) else { return Ok(None) };
+        let Some((number, payload, crc)) = parse_group_header(&header) else {
+            return Ok(None);
+        };
         if payload > rest {
             return Ok(None);
         }
@@ -150,12 +175,17 @@ impl Reader {
             let read = (self.bytes - at).min(READ_BYTES as u64);
             let piece = &mut piece[..read as usize];
             self.read(at, piece)?;
-            let found = piece.windows(magic.len()).enumerate().filter(|(_, four)| *four == magic);
+            let found = piece
+                .windows(magic.len())
+                .enumerate()
+                .filter(|(_, four)| *four == magic);
             for (index, _) in found {
                 let later_at = at + index as u64;
                 if let Some((later, bytes)) = self.group_at(later_at)?
                     && later > number
-                    && self.synced_before(later_at, bytes)?.is_none_or(|synced| synced > number)
+                    && self
+                        .synced_before(later_at, bytes)?
+                        .is_none_or(|synced| synced > number)
                 {
                     return Ok(true);
                 }
@@ -183,17 +213,28 @@ fn parse_group_header(header: &[u8; GROUP_HEADER]) -> Option<(u64, u64, u32)> {
 ///
 /// The file is unreadable, or not a segment of this window.
 pub(crate) fn first_group(path: &Path, id: u64, number: u64) -> Result<Option<u64>, LogError> {
-    let io = |source| LogError::Io { path: path.to_owned(), source };
+    let io = |source| LogError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let mut bytes = Vec::with_capacity(HEADER_BYTES + 1);
     let file = File::open(path).map_err(io)?;
-    file.take(HEADER_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
-    let damaged = |what| LogError::Damaged { path: path.to_owned(), offset: 0, what };
+    file.take(HEADER_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
+    let damaged = |what| LogError::Damaged {
+        path: path.to_owned(),
+        offset: 0,
+        what,
+    };
     parse_header(&bytes, id, number).map_err(damaged)
 }
 
 /// Number of the first group; `None` for a header that was never complete.
 fn parse_header(bytes: &[u8], id: u64, number: u64) -> Result<Option<u64>, &'static str> {
-    let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
+    let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else {
+        return Ok(None);
+    };
     let mut fields = header;
     let magic: Option<[u8; 8]> = take(&mut fields);
     let version = take(&mut fields).map(u32::from_le_bytes);
@@ -203,7 +244,11 @@ fn parse_header(bytes: &[u8], id: u64, number: u64) -> Result<Option<u64>, &'sta
     let crc = take(&mut fields).map(u32::from_le_bytes);
     if crc != Some(crc32fast::hash(&header[..HEADER_BYTES - 4])) {
         // Groups are written after the header is durable.
-        return if rest.is_empty() { Ok(None) } else { Err("a header with a wrong checksum") };
+        return if rest.is_empty() {
+            Ok(None)
+        } else {
+            Err("a header with a wrong checksum")
+        };
     }
     if magic != Some(SEGMENT_MAGIC) {
         return Err("not a log of a window");

@@ -4,7 +4,10 @@ use crate::disk::LocalDisk;
 use crate::disk::tests::FaultyDisk;
 
 fn change(slot: u64) -> Change {
-    Change { slot, words: [slot as u32, 2, 3, 4, 5, 6] }
+    Change {
+        slot,
+        words: [slot as u32, 2, 3, 4, 5, 6],
+    }
 }
 
 fn local() -> Arc<dyn Disk> {
@@ -52,18 +55,41 @@ fn frames_survive_encoding() {
     group.add_changes(9, &[change(1), change(1 << 40)], LANES, false);
     group.add_changes(10, &[change(2)], LANES, true);
     let counts = Outcomes::Counts([1, 0, 65535].into());
-    let answer = Answer { seconds: 5, request: [7; 16], outcomes: counts };
+    let answer = Answer {
+        seconds: 5,
+        request: [7; 16],
+        outcomes: counts,
+    };
     group.add_answer(&RequestKey([8; 16]), &answer);
-    let news = Outcomes::News { events: 9, bits: [3, 1].into() };
-    let flags = Answer { seconds: 6, request: [6; 16], outcomes: news };
+    let news = Outcomes::News {
+        events: 9,
+        bits: [3, 1].into(),
+    };
+    let flags = Answer {
+        seconds: 6,
+        request: [6; 16],
+        outcomes: news,
+    };
     group.add_answer(&RequestKey([9; 16]), &flags);
     group.add_wall_offset(-3_600_000);
     let expected = [
         Frame::Synced(77),
-        Frame::Changes { tick: 9, changes: vec![change(1), change(1 << 40)] },
-        Frame::Forgotten { tick: 10, changes: vec![change(2)] },
-        Frame::Answered { request_key: RequestKey([8; 16]), answer },
-        Frame::Answered { request_key: RequestKey([9; 16]), answer: flags },
+        Frame::Changes {
+            tick: 9,
+            changes: vec![change(1), change(1 << 40)],
+        },
+        Frame::Forgotten {
+            tick: 10,
+            changes: vec![change(2)],
+        },
+        Frame::Answered {
+            request_key: RequestKey([8; 16]),
+            answer,
+        },
+        Frame::Answered {
+            request_key: RequestKey([9; 16]),
+            answer: flags,
+        },
         Frame::WallOffset(-3_600_000),
     ];
     let bytes = &group.bytes[GROUP_HEADER..];
@@ -85,7 +111,10 @@ fn torn_tail_is_cut_at_every_byte() {
         std::fs::write(&path, &whole[..length]).unwrap();
         let (groups, end) = read(&path).unwrap();
         let expected = if length >= second { 1 } else { 0 };
-        assert_eq!((groups.len(), end.next_group), (expected, 10 + expected as u64));
+        assert_eq!(
+            (groups.len(), end.next_group),
+            (expected, 10 + expected as u64)
+        );
     }
 }
 
@@ -134,7 +163,13 @@ fn group_that_failed_is_cut() {
     segment.append(&mut group(b"written in part")).unwrap_err();
     let (groups, end) = read(&segment_path(dir.path(), 3)).unwrap();
     assert_eq!(groups, [b"first"]);
-    assert_eq!(end, SegmentEnd { next_group: 11, torn_bytes: 0 });
+    assert_eq!(
+        end,
+        SegmentEnd {
+            next_group: 11,
+            torn_bytes: 0
+        }
+    );
 }
 
 /// The machine wrote the later one of two groups that were not synced.
@@ -187,5 +222,10 @@ fn missing_group_is_refused() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.drain(HEADER_BYTES..HEADER_BYTES + GROUP_HEADER + 5);
     std::fs::write(&path, &bytes).unwrap();
-    assert!(read(&path).unwrap_err().to_string().contains("a group is missing"));
+    assert!(
+        read(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("a group is missing")
+    );
 }

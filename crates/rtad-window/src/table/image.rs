@@ -33,7 +33,9 @@ impl Table {
         (0..self.layout.regions).any(|region| {
             let region = self.region(region);
             let slots = region.first..region.first + (region.layout.buckets * SLOTS) as u64;
-            slots.into_iter().any(|slot| key_of(&region.words(region.lane_of(slot))) == *key)
+            slots
+                .into_iter()
+                .any(|slot| key_of(&region.words(region.lane_of(slot))) == *key)
         })
     }
 

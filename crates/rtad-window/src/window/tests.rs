@@ -4,8 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SPEC: WindowSpec =
-    WindowSpec { capacity: 200, fpr: 1e-10, count: 3, whole_keys: false, lifetime: 5 };
+const SPEC: WindowSpec = WindowSpec {
+    capacity: 200,
+    fpr: 1e-10,
+    count: 3,
+    whole_keys: false,
+    lifetime: 5,
+};
 
 fn key(n: u64) -> Key {
     // A bijection with well-spread bits: distinct numbers are distinct keys.
@@ -151,7 +156,10 @@ proptest! {
 
 #[test]
 fn expired_keys_are_reported_once() {
-    let spec = WindowSpec { whole_keys: true, ..SPEC };
+    let spec = WindowSpec {
+        whole_keys: true,
+        ..SPEC
+    };
     let mut window = window_at(spec, 10);
     window.observe(&[key(1), key(1)]);
     window.set_tick(12);
@@ -166,7 +174,12 @@ fn expired_keys_are_reported_once() {
 
 /// Two buckets of whole keys that live for two ticks.
 fn small_whole() -> Window {
-    let spec = WindowSpec { capacity: 1, whole_keys: true, lifetime: 2, ..SPEC };
+    let spec = WindowSpec {
+        capacity: 1,
+        whole_keys: true,
+        lifetime: 2,
+        ..SPEC
+    };
     window_at(spec, 0)
 }
 
@@ -232,8 +245,13 @@ fn forget_clears_expired_slots_of_the_key() {
 /// Several lifetimes with the window at its capacity: expiry empties buckets unevenly.
 #[test]
 fn capacity_holds_with_expiry() {
-    let spec =
-        WindowSpec { capacity: 300_000, fpr: 1e-5, count: 1, whole_keys: false, lifetime: 129 };
+    let spec = WindowSpec {
+        capacity: 300_000,
+        fpr: 1e-5,
+        count: 1,
+        whole_keys: false,
+        lifetime: 129,
+    };
     let mut window = window_at(spec, 0);
     let per_tick = spec.capacity / 129;
     let mut full = 0;
@@ -242,7 +260,11 @@ fn capacity_holds_with_expiry() {
         window.set_tick(tick);
         let keys: Vec<Key> = (next..next + per_tick).map(key).collect();
         next += per_tick;
-        full += window.observe(&keys).iter().filter(|seen| **seen == Seen::Full).count();
+        full += window
+            .observe(&keys)
+            .iter()
+            .filter(|seen| **seen == Seen::Full)
+            .count();
     }
     assert!(window.stats().entries > spec.capacity * 99 / 100);
     // At a billion keys, up to 9 per billion found both buckets full, which makes 0.02 of these 2.4
@@ -252,7 +274,10 @@ fn capacity_holds_with_expiry() {
 
 #[test]
 fn full_is_an_outcome_and_evicts_nothing() {
-    let spec = WindowSpec { capacity: 1, ..SPEC };
+    let spec = WindowSpec {
+        capacity: 1,
+        ..SPEC
+    };
     let mut window = window_at(spec, 0);
     let keys: Vec<Key> = (0..100).map(key).collect();
     let seen = window.observe(&keys);
@@ -272,20 +297,32 @@ fn full_is_an_outcome_and_evicts_nothing() {
 
 #[test]
 fn measured_false_positives_match_the_expected_rate() {
-    let spec =
-        WindowSpec { capacity: 100_000, fpr: 1e-5, count: 1, whole_keys: false, lifetime: 129 };
+    let spec = WindowSpec {
+        capacity: 100_000,
+        fpr: 1e-5,
+        count: 1,
+        whole_keys: false,
+        lifetime: 129,
+    };
     let mut window = window_at(spec, 0);
     window.observe(&(0..spec.capacity).map(key).collect::<Vec<_>>());
     let probes = 20_000_000;
     let mut positives = 0;
     for start in (spec.capacity..spec.capacity + probes).step_by(10_000) {
         let keys: Vec<Key> = (start..start + 10_000).map(key).collect();
-        positives += window.counts(&keys).iter().filter(|count| **count > 0).count();
+        positives += window
+            .counts(&keys)
+            .iter()
+            .filter(|count| **count > 0)
+            .count();
     }
     // Expected: 28.6; a Poisson variable is outside of these bounds once in 10^5 runs.
     let expected = window.stats().expected_fpr * probes as f64;
     assert!((1.42e-6..1.44e-6).contains(&window.stats().expected_fpr));
-    assert!((6..60).contains(&positives), "{positives}, expected {expected}");
+    assert!(
+        (6..60).contains(&positives),
+        "{positives}, expected {expected}"
+    );
 }
 
 #[test]

@@ -111,7 +111,9 @@ pub(super) async fn run(
                 Err(unusable) => batch.counts.reject(unusable.into(), None, line),
             }
         };
-        read_lines(io::stdin().lock(), parse, |batch| sender.blocking_send(batch).is_ok());
+        read_lines(io::stdin().lock(), parse, |batch| {
+            sender.blocking_send(batch).is_ok()
+        });
     });
     let mut ends = signal(SignalKind::terminate()).map_err(CommandError::runtime)?;
     let mut interrupts = signal(SignalKind::interrupt()).map_err(CommandError::runtime)?;
@@ -148,12 +150,28 @@ pub(super) async fn run(
             }
         };
         let was_last = is_last;
-        publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
+        publish(
+            &mut writer,
+            &mut waiting,
+            &mut totals,
+            &mut is_last,
+            end,
+            output,
+        )
+        .await?;
         if is_last && !was_last {
             // Stopped during retries: take the batches read meanwhile.
             failed = failed.or(drain(&mut batches, &mut totals, &mut waiting));
             let end = std::future::pending();
-            publish(&mut writer, &mut waiting, &mut totals, &mut is_last, end, output).await?;
+            publish(
+                &mut writer,
+                &mut waiting,
+                &mut totals,
+                &mut is_last,
+                end,
+                output,
+            )
+            .await?;
         }
         // Checked after the publish: usable ids are kept, whatever the others are.
         if is_last || totals.counts.values >= LEAST_CHECKED {
@@ -238,7 +256,13 @@ async fn publish(
     waiting.clear();
     totals.reported_rows = totals.counts.rows;
     let reported = output.report(&published, |published, out| {
-        let Published { sequence, rows, keys, malformed, .. } = published;
+        let Published {
+            sequence,
+            rows,
+            keys,
+            malformed,
+            ..
+        } = published;
         let [rows, keys, malformed] = [rows, keys, malformed].map(|n| HumanCount(*n));
         writeln!(
             out,

@@ -50,8 +50,14 @@ impl MemberCheck {
         let entries = chunks_of(&manifest, &keys, MAX_FILTER_BYTES);
         let filters = LiveFilters::read(store, manifest, &entries, default_threads()).await?;
         keys.retain(|key| filters.contains(key).is_some());
-        let before = store.overlay(audience, current, &Overlay::default()).await?;
-        Ok(Self { keys, filters, before })
+        let before = store
+            .overlay(audience, current, &Overlay::default())
+            .await?;
+        Ok(Self {
+            keys,
+            filters,
+            before,
+        })
     }
 
     /// MembershipCounts before the change, and under the `CURRENT` that it left, if any.
@@ -81,7 +87,10 @@ impl MemberCheck {
 
     fn count(&self, overlay: &Overlay) -> u64 {
         let is_member = |key: &&DeviceKey| {
-            overlay.membership(key).or_else(|| self.filters.contains(key)).unwrap_or(false)
+            overlay
+                .membership(key)
+                .or_else(|| self.filters.contains(key))
+                .unwrap_or(false)
         };
         self.keys.iter().filter(is_member).count() as u64
     }
@@ -89,7 +98,11 @@ impl MemberCheck {
 
 impl MembershipCounts {
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { checked, before, after } = *self;
+        let Self {
+            checked,
+            before,
+            after,
+        } = *self;
         let (all, before_text) = (HumanCount(checked), HumanCount(before));
         write!(out, "  members     {before_text} of {all} devices before")?;
         match after {

@@ -92,7 +92,11 @@ impl AppendWriter {
         match (is_given, manifest.filter().value_bits() > 0) {
             (true, false) => {
                 let (audience, generation) = (audience.clone(), manifest.generation());
-                return Err(NoValues { audience, generation }.into());
+                return Err(NoValues {
+                    audience,
+                    generation,
+                }
+                .into());
             }
             (false, true) => exit::write_warning(&format!(
                 "{audience}: its generation has values, and devices that are added without --value \

@@ -40,7 +40,11 @@ pub(super) struct MemoryLease<'r> {
 
 impl MemoryPool {
     pub(super) const fn of(bytes: u64) -> Self {
-        Self { total: bytes, free: Mutex::new(bytes), released: Condvar::new() }
+        Self {
+            total: bytes,
+            free: Mutex::new(bytes),
+            released: Condvar::new(),
+        }
     }
 
     /// Waits until `bytes` are free. A request for more than the pool waits for the whole pool.
@@ -142,12 +146,18 @@ impl<'a> ChunkPipeline<'a> {
         let mut open: Option<OpenChunk<'a>> = None;
         let (mut chunks, mut is_open, mut too_large) = (0, true, None);
         let mut close = |open: Option<OpenChunk<'a>>| {
-            let Some(made) = open.and_then(OpenChunk::finish) else { return true };
+            let Some(made) = open.and_then(OpenChunk::finish) else {
+                return true;
+            };
             chunks += 1;
-            sender.blocking_send(Ok(PipelineItem::Chunk(group, made.0, made.1))).is_ok()
+            sender
+                .blocking_send(Ok(PipelineItem::Chunk(group, made.0, made.1)))
+                .is_ok()
         };
-        let distinct =
-            self.keys.shards(first..first + self.group_shards(), worker, &mut |shard, keys| {
+        let distinct = self.keys.shards(
+            first..first + self.group_shards(),
+            worker,
+            &mut |shard, keys| {
                 let run = usize::from(shard) / per_chunk;
                 if open.as_ref().is_none_or(|open| open.run != run) {
                     is_open = close(open.take());
@@ -168,27 +178,46 @@ impl<'a> ChunkPipeline<'a> {
                     too_large = Some((run * per_chunk) as u32);
                 }
                 !is_too_large
-            })?;
+            },
+        )?;
         if let Some(first_shard) = too_large {
-            return Err(SpillError::ChunkTooLarge { first_shard, most: self.pool.total });
+            return Err(SpillError::ChunkTooLarge {
+                first_shard,
+                most: self.pool.total,
+            });
         }
         is_open = is_open && close(open.take());
-        Ok(is_open && sender.blocking_send(Ok(PipelineItem::End(group, chunks, distinct))).is_ok())
+        Ok(is_open
+            && sender
+                .blocking_send(Ok(PipelineItem::End(group, chunks, distinct)))
+                .is_ok())
     }
 
     fn open(&self, run: usize) -> OpenChunk<'a> {
         let per_chunk = self.shards_per_chunk as usize;
-        let lease = self.pool.take(self.max_bytes(run * per_chunk..(run + 1) * per_chunk));
+        let lease = self
+            .pool
+            .take(self.max_bytes(run * per_chunk..(run + 1) * per_chunk));
         let body_bytes = lease.bytes.max(OWN_MAPPING_BYTES);
-        OpenChunk { run, chunk: ChunkBuilder::new(self.filter, body_bytes), lease }
+        OpenChunk {
+            run,
+            chunk: ChunkBuilder::new(self.filter, body_bytes),
+            lease,
+        }
     }
 
     /// Upper bound of the filter size of these shards, with the memory of their construction.
     pub(super) fn max_bytes(&self, shards: Range<usize>) -> u64 {
         let most = |shard| u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
-        let filters: u64 = shards.clone().map(|shard| self.filter.filter_bytes(most(shard))).sum();
+        let filters: u64 = shards
+            .clone()
+            .map(|shard| self.filter.filter_bytes(most(shard)))
+            .sum();
         // One shard is built at a time.
-        filters + self.filter.construction_bytes(shards.map(most).max().unwrap_or(0))
+        filters
+            + self
+                .filter
+                .construction_bytes(shards.map(most).max().unwrap_or(0))
     }
 }
 

@@ -66,19 +66,37 @@ pub(super) async fn run(
     }
     let filter = (old.filter(), old.target_fpr());
     let gate = Gate::open(gate, filter, old.key_digest(), store, &base).await?;
-    let overlay = store.overlay(&audience, &current, &Overlay::default()).await?;
+    let overlay = store
+        .overlay(&audience, &current, &Overlay::default())
+        .await?;
     // Compaction does not extend the lifetime of the data.
-    let expires = || expiry.end(now_unix_seconds()).or(old.expires_unix_seconds());
+    let expires = || {
+        expiry
+            .end(now_unix_seconds())
+            .or(old.expires_unix_seconds())
+    };
     if expires().is_some_and(|end| end <= now_unix_seconds()) {
-        return Err(CommonError::Expired { audience, generation: old.generation() }.into());
+        return Err(CommonError::Expired {
+            audience,
+            generation: old.generation(),
+        }
+        .into());
     }
     let created = old.created_unix_seconds();
     if let Some(end) = expires().filter(|end| *end <= created) {
         let (created, end) = (rfc3339(created), rfc3339(end));
-        return Err(BuildError::ExpiresEarly { audience, created, end }.into());
+        return Err(BuildError::ExpiresEarly {
+            audience,
+            created,
+            end,
+        }
+        .into());
     }
     // Not the sequence of `CURRENT`: the generation must be known to contain exactly these deltas.
-    let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
+    let last = overlay
+        .deltas()
+        .last()
+        .map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta));
     let Some(BuiltDelta { delta: changes, .. }) = changes else {
         return Ok(CompactReport::nothing(&old, dry_run));
@@ -88,14 +106,29 @@ pub(super) async fn run(
         return Err(StoreError::TooManyDeltas { audience, keys }.into());
     }
     progress.phase("growing chunks");
-    let publication = if dry_run { None } else { Some(writer.publish(base).await?) };
+    let publication = if dry_run {
+        None
+    } else {
+        Some(writer.publish(base).await?)
+    };
     // Erased devices must not return to a filter.
-    let is_erased =
-        |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
-    let added =
-        SortedKeys::sort(changes.added().iter().filter(|key| !is_erased(key)).copied().collect());
+    let is_erased = |key: &DeviceKey| {
+        overlay
+            .tombstones()
+            .is_some_and(|gone| gone.removed().contains(key))
+    };
+    let added = SortedKeys::sort(
+        changes
+            .added()
+            .iter()
+            .filter(|key| !is_erased(key))
+            .copied()
+            .collect(),
+    );
     let grown = grow(store, &old, &added, publication.as_ref(), progress).await?;
-    let generation = publication.as_ref().map_or(old.generation(), Publication::generation);
+    let generation = publication
+        .as_ref()
+        .map_or(old.generation(), Publication::generation);
     let build = BuildReport {
         tool: concat!("rtad-loader ", env!("CARGO_PKG_VERSION"), " --compact").to_owned(),
         ..old.build().clone()
@@ -103,7 +136,9 @@ pub(super) async fn run(
     let manifest = grown.chunks.finish(audience, generation, created, build);
     let mut lineage = old.lineage().cloned().unwrap_or_default();
     lineage.labels.extend(labels.labels);
-    let manifest = manifest.with_lineage(lineage).with_key_digest(old.key_digest());
+    let manifest = manifest
+        .with_lineage(lineage)
+        .with_key_digest(old.key_digest());
     let manifest = match expires() {
         Some(end) => manifest.expiring_at(end),
         None => manifest,
@@ -119,17 +154,30 @@ pub(super) async fn run(
         expected_fpr: manifest.expected_fpr(),
         chunks_written: grown.chunks_written,
     };
-    let Some(publication) = publication else { return Ok(compacted) };
-    let residual =
-        BuiltDelta::new(changes.entry().first, last, Vec::new(), changes.removed().to_vec());
+    let Some(publication) = publication else {
+        return Ok(compacted);
+    };
+    let residual = BuiltDelta::new(
+        changes.entry().first,
+        last,
+        Vec::new(),
+        changes.removed().to_vec(),
+    );
     if let Some(residual) = &residual {
         publication.put_delta(residual).await?;
     }
     let inserted_keys = old.folded().map_or(0, |folded| folded.inserted_keys) + grown.inserted;
     let residual = residual.map(|residual| residual.delta.entry().clone());
     // The filters still contain the changes that earlier builds merged.
-    let deltas = old.folded().map_or_else(Vec::new, |folded| folded.deltas.clone());
-    let folded = Folded { deltas, residual, inserted_keys, ..folded };
+    let deltas = old
+        .folded()
+        .map_or_else(Vec::new, |folded| folded.deltas.clone());
+    let folded = Folded {
+        deltas,
+        residual,
+        inserted_keys,
+        ..folded
+    };
     publication.commit(&manifest.with_folded(folded)).await?;
     Ok(compacted)
 }
@@ -166,7 +214,12 @@ async fn grow(
     }
     for (index, entry) in entries.iter().enumerate() {
         let file = store.chunk_file(old, entry).await?;
-        put(BuiltChunk::grown(spec, Some((entry, &file)), part(keys, entries, index))).await?;
+        put(BuiltChunk::grown(
+            spec,
+            Some((entry, &file)),
+            part(keys, entries, index),
+        ))
+        .await?;
     }
     Ok(grown)
 }
@@ -175,8 +228,14 @@ async fn grow(
 /// takes the keys before it.
 fn part<'a>(keys: &'a [DeviceKey], entries: &[ChunkEntry], index: usize) -> &'a [DeviceKey] {
     let before = |shard: u32| keys.partition_point(|key| u32::from(key.shard()) < shard);
-    let start = if index == 0 { 0 } else { before(entries[index].first_shard) };
-    let end = entries.get(index + 1).map_or(keys.len(), |next| before(next.first_shard));
+    let start = if index == 0 {
+        0
+    } else {
+        before(entries[index].first_shard)
+    };
+    let end = entries
+        .get(index + 1)
+        .map_or(keys.len(), |next| before(next.first_shard));
     &keys[start..end]
 }
 
@@ -195,19 +254,38 @@ impl CompactReport {
     }
 
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { audience, generation, added, inserted, removed, expected_fpr, .. } = self;
+        let Self {
+            audience,
+            generation,
+            added,
+            inserted,
+            removed,
+            expected_fpr,
+            ..
+        } = self;
         match generation {
             Some(generation) => writeln!(out, "published {audience} generation {generation}")?,
-            None if self.dry_run => {
-                writeln!(out, "dry run of {audience}: nothing was written to the store")?
-            }
+            None if self.dry_run => writeln!(
+                out,
+                "dry run of {audience}: nothing was written to the store"
+            )?,
             None => {
-                return writeln!(out, "{audience} has no deltas: nothing was written to the store");
+                return writeln!(
+                    out,
+                    "{audience} has no deltas: nothing was written to the store"
+                );
             }
         }
         let (added, inserted) = (HumanCount(*added), HumanCount(*inserted));
-        writeln!(out, "  added       {added} ({inserted} beyond the size of the filters)")?;
-        writeln!(out, "  removed     {} stay in a delta", HumanCount(*removed))?;
+        writeln!(
+            out,
+            "  added       {added} ({inserted} beyond the size of the filters)"
+        )?;
+        writeln!(
+            out,
+            "  removed     {} stay in a delta",
+            HumanCount(*removed)
+        )?;
         writeln!(out, "  written     {} chunks", self.chunks_written)?;
         writeln!(out, "  fpr         {expected_fpr:.3e} expected")
     }

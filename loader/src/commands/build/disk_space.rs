@@ -21,19 +21,31 @@ pub(super) fn check(
     budget: &Budget,
     spilled: u64,
 ) -> Result<(), SpillError> {
-    let needed = input.sources.iter().map(|source| keys_in(input, source)).sum::<f64>() as u64
+    let needed = input
+        .sources
+        .iter()
+        .map(|source| keys_in(input, source))
+        .sum::<f64>() as u64
         * KEY_BYTES as u64;
     let found = dir.free_bytes().unwrap_or(u64::MAX).saturating_add(spilled);
     if needed > budget.segments() as u64 && needed > found {
-        return Err(SpillError::NoRoom { dir: dir.shown(), needed, found });
+        return Err(SpillError::NoRoom {
+            dir: dir.shown(),
+            needed,
+            found,
+        });
     }
     Ok(())
 }
 
 /// Estimated number of keys in a source; 0 if unknown.
 fn keys_in(input: &Input, source: &Source) -> f64 {
-    let (Layout::Lines { kinds }, Source::File(path)) = (&input.layout, source) else { return 0.0 };
-    let is_file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    let (Layout::Lines { kinds }, Source::File(path)) = (&input.layout, source) else {
+        return 0.0;
+    };
+    let is_file = std::fs::metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_file);
     // Only regular files: opening a pipe and closing it would lose its data.
     let Some((facts, file)) = is_file.and_then(|facts| Some((facts, File::open(path).ok()?)))
     else {

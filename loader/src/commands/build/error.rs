@@ -26,7 +26,11 @@ pub(super) enum BuildError {
          {created} by a clock that is ahead of this one, found {end}; give a longer time, or run a \
          full build"
     )]
-    ExpiresEarly { audience: AudienceName, created: String, end: String },
+    ExpiresEarly {
+        audience: AudienceName,
+        created: String,
+        end: String,
+    },
     #[error("--memory: more than the system has")]
     NoMemory { source: io::Error },
     #[error(
@@ -64,7 +68,10 @@ pub(super) struct Resumable {
 impl fmt::Display for Resumable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dir = &self.dir;
-        write!(f, "completed work is kept in {dir}; the same command with --resume continues it")
+        write!(
+            f,
+            "completed work is kept in {dir}; the same command with --resume continues it"
+        )
     }
 }
 

@@ -45,8 +45,15 @@ pub(super) struct Unchanged {
 
 impl Unchanged {
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { audience, generation, .. } = self;
-        writeln!(out, "{audience}: nothing changed since generation {generation}, which stays live")
+        let Self {
+            audience,
+            generation,
+            ..
+        } = self;
+        writeln!(
+            out,
+            "{audience}: nothing changed since generation {generation}, which stays live"
+        )
     }
 }
 
@@ -64,16 +71,28 @@ pub(super) fn digest(args: &BuildArgs, input: &Input) -> Option<Digest> {
 
 /// The live generation, if a build would repeat it.
 pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> {
-    let input = args.input.resolve_with_value(&args.inputs, args.value.as_deref())?;
+    let input = args
+        .input
+        .resolve_with_value(&args.inputs, args.value.as_deref())?;
     let is_unversioned = |source: &&Source| matches!(source.identity(), Ok(None));
     if let Some(source) = input.sources.iter().find(is_unversioned) {
-        let found = if matches!(source, Source::Remote(_)) { "neither" } else { "a stream" };
-        return Err(UnversionedInput { found, input: source.name() }.into());
+        let found = if matches!(source, Source::Remote(_)) {
+            "neither"
+        } else {
+            "a stream"
+        };
+        return Err(UnversionedInput {
+            found,
+            input: source.name(),
+        }
+        .into());
     }
     let store = args.sign.verifying(args.target.open()?)?;
     let audience = &args.target.audience;
     let found = runtime()?.block_on(async {
-        let Some(live) = store.live(audience).await? else { return Ok(None) };
+        let Some(live) = store.live(audience).await? else {
+            return Ok(None);
+        };
         let current = live.current;
         let is_as_built = current.sequence == current.published_sequence()
             && current.deltas.is_empty()
@@ -95,10 +114,14 @@ pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> 
     // Without --keep-carried, a repetition would no longer apply the deltas that this generation
     // includes.
     let loses_deltas = |manifest: &Manifest| {
-        let has_deltas = manifest.folded().is_some_and(|folded| !folded.deltas.is_empty());
+        let has_deltas = manifest
+            .folded()
+            .is_some_and(|folded| !folded.deltas.is_empty());
         has_deltas && !args.carried.keep_carried
     };
-    let Some(manifest) = found.filter(|manifest| !loses_deltas(manifest)) else { return Ok(None) };
+    let Some(manifest) = found.filter(|manifest| !loses_deltas(manifest)) else {
+        return Ok(None);
+    };
     let built_from = manifest.lineage().and_then(|lineage| lineage.inputs_sha256);
     if built_from.is_none() || built_from != digest(args, &input) {
         return Ok(None);

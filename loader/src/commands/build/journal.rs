@@ -23,7 +23,10 @@ pub(super) struct JournalLocation<'a> {
 
 impl<'a> JournalLocation<'a> {
     pub(super) fn new(dir: &'a SpillDir, base: &Base) -> Self {
-        Self { dir, sequence: base.current().map_or(0, |current| current.sequence) }
+        Self {
+            dir,
+            sequence: base.current().map_or(0, |current| current.sequence),
+        }
     }
 
     /// Opens the journal for this chunk layout. Returns the groups that the store still `holds`;
@@ -33,7 +36,10 @@ impl<'a> JournalLocation<'a> {
         shards_per_chunk: u32,
         holds: impl Fn(&Group) -> Result<bool, CommandError>,
     ) -> Result<(Journal<'a>, Vec<Group>), CommandError> {
-        let head = JournalHead { shards_per_chunk, sequence: self.sequence };
+        let head = JournalHead {
+            shards_per_chunk,
+            sequence: self.sequence,
+        };
         let bytes = self.dir.read_note(CHUNKS)?.unwrap_or_default();
         let (mut good, mut held) = (line(&head), Vec::new());
         for group in lines::parse(&bytes, &head).into_values() {
@@ -43,7 +49,13 @@ impl<'a> JournalLocation<'a> {
             }
         }
         self.dir.write_note(CHUNKS, &good)?;
-        Ok((Journal { dir: self.dir, file: self.dir.open_note(CHUNKS)? }, held))
+        Ok((
+            Journal {
+                dir: self.dir,
+                file: self.dir.open_note(CHUNKS)?,
+            },
+            held,
+        ))
     }
 }
 
@@ -54,7 +66,10 @@ pub(super) struct Journal<'a> {
 
 impl Journal<'_> {
     pub(super) fn add(&mut self, group: &Group) -> Result<(), SpillError> {
-        let written = self.file.write_all(&line(group)).and_then(|()| self.file.sync_data());
+        let written = self
+            .file
+            .write_all(&line(group))
+            .and_then(|()| self.file.sync_data());
         written.map_err(|error| self.dir.failed(error, 0))
     }
 }

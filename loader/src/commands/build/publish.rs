@@ -89,7 +89,9 @@ enum StoredItem {
 impl ChunkSink<'_> {
     /// Whether the store holds all chunks of a group.
     async fn holds(&self, group: &Group) -> Result<bool, CommandError> {
-        let Self::Store(publication) = self else { return Ok(false) };
+        let Self::Store(publication) = self else {
+            return Ok(false);
+        };
         for chunk in &group.chunks {
             if !publication.holds_chunk(&chunk.entry).await? {
                 return Ok(false);
@@ -126,11 +128,18 @@ impl BuildPlan<'_> {
         let distinct = keys.distinct();
         self.check(&distinct)?;
         let sink = sink()?;
-        let pool_bytes = self.budget.chunks_beside(held_bytes, keys.largest_partition_bytes());
+        let pool_bytes = self
+            .budget
+            .chunks_beside(held_bytes, keys.largest_partition_bytes());
         let shards_per_chunk = (self.chunk_rule)(&self.filter, distinct.left);
         let builders = self.budget.builders_in_memory();
-        let built =
-            self.make(keys, builders, &MemoryPool::of(pool_bytes), shards_per_chunk, &sink)?;
+        let built = self.make(
+            keys,
+            builders,
+            &MemoryPool::of(pool_bytes),
+            shards_per_chunk,
+            &sink,
+        )?;
         self.finish(StoredChunks { distinct, ..built }, sink)
     }
 
@@ -146,15 +155,23 @@ impl BuildPlan<'_> {
         let checks = self.checks();
         let partition = keys.largest_partition_bytes();
         let unit_bytes = self.budget.units(0, partition).0.unit_bytes;
-        let estimate = keys.units(unit_bytes, checks).estimate(&mut Worker::new(unit_bytes))?;
+        let estimate = keys
+            .units(unit_bytes, checks)
+            .estimate(&mut Worker::new(unit_bytes))?;
         let mut shards_per_chunk = (self.chunk_rule)(&self.filter, estimate);
         let built = loop {
-            let largest =
-                largest_chunk(&self.filter, shards_per_chunk, |shard| keys.most_keys(shard));
+            let largest = largest_chunk(&self.filter, shards_per_chunk, |shard| {
+                keys.most_keys(shard)
+            });
             let (builders, pool_bytes) = self.budget.units(largest, partition);
             let units = keys.units(builders.unit_bytes, checks);
-            let built =
-                self.make(&units, builders, &MemoryPool::of(pool_bytes), shards_per_chunk, &sink)?;
+            let built = self.make(
+                &units,
+                builders,
+                &MemoryPool::of(pool_bytes),
+                shards_per_chunk,
+                &sink,
+            )?;
             let exact = (self.chunk_rule)(&self.filter, built.distinct.left);
             if exact == shards_per_chunk {
                 break built;
@@ -166,10 +183,17 @@ impl BuildPlan<'_> {
     }
 
     pub(super) fn checks(&self) -> KeyChecks<'_> {
-        let checks = self.carried.map_or_else(KeyChecks::default, |(carried, _)| carried.checks());
+        let checks = self
+            .carried
+            .map_or_else(KeyChecks::default, |(carried, _)| carried.checks());
         let live = self.live.map(|live| &live.filters as &dyn ShardFilters);
         let has_values = self.filter.value_bits() > 0;
-        KeyChecks { has_values, unwanted: self.merged.removed(), live, ..checks }
+        KeyChecks {
+            has_values,
+            unwanted: self.merged.removed(),
+            live,
+            ..checks
+        }
     }
 
     /// Upper bound of the largest chunk's size, from the number of keys per partition.
@@ -183,7 +207,8 @@ impl BuildPlan<'_> {
 
     fn check(&self, distinct: &Distinct) -> Result<(), CommandError> {
         self.gate.check_keys(distinct.left)?;
-        self.gate.check_overlap(self.live.map(|live| live.overlap(distinct.in_live)))?;
+        self.gate
+            .check_overlap(self.live.map(|live| live.overlap(distinct.in_live)))?;
         let check =
             |(carried, limit): (&Carried, &CarriedLimitArgs)| limit.check(carried.report(distinct));
         Ok(self.carried.map_or(Ok(()), check)?)
@@ -198,16 +223,24 @@ impl BuildPlan<'_> {
         sink: &ChunkSink<'_>,
     ) -> Result<StoredChunks, CommandError> {
         self.progress.phase("building chunks");
-        self.progress.expect(SHARDS.div_ceil(shards_per_chunk as usize) as u64);
+        self.progress
+            .expect(SHARDS.div_ceil(shards_per_chunk as usize) as u64);
         let filter = &self.filter;
-        let pipeline = ChunkPipeline { filter, shards_per_chunk, builders, keys, pool };
+        let pipeline = ChunkPipeline {
+            filter,
+            shards_per_chunk,
+            builders,
+            keys,
+            pool,
+        };
         let mut puts = StoredGroups::begin(self, sink, shards_per_chunk)?;
         let done: Vec<usize> = puts.done.iter().map(|group| group.group).collect();
         pipeline.run(&done, |mut receiver| {
             let all = async {
                 let made = stream::poll_fn(|context| receiver.poll_recv(context));
-                let mut made =
-                    made.map(async |made| sink.put(made?).await).buffer_unordered(PARALLEL_PUTS);
+                let mut made = made
+                    .map(async |made| sink.put(made?).await)
+                    .buffer_unordered(PARALLEL_PUTS);
                 while let Some(put) = made.try_next().await? {
                     puts.add(put, self.progress)?;
                     self.progress.check()?;
@@ -225,7 +258,11 @@ impl BuildPlan<'_> {
         built: StoredChunks,
         sink: ChunkSink<'_>,
     ) -> Result<BuildOutcome, CommandError> {
-        let StoredChunks { manifest, chunks_written, distinct } = built;
+        let StoredChunks {
+            manifest,
+            chunks_written,
+            distinct,
+        } = built;
         let generation = match &sink {
             ChunkSink::Store(publication) => publication.generation(),
             ChunkSink::Nowhere => NO_GENERATION,
@@ -241,7 +278,12 @@ impl BuildPlan<'_> {
         if let ChunkSink::Store(publication) = sink {
             self.runtime.block_on(publication.commit(&manifest))?;
         }
-        Ok(BuildOutcome { manifest, check, chunks_written, distinct })
+        Ok(BuildOutcome {
+            manifest,
+            check,
+            chunks_written,
+            distinct,
+        })
     }
 
     fn manifest(&self, chunks: ManifestBuilder, generation: u64, found: u64) -> Manifest {
@@ -253,9 +295,16 @@ impl BuildPlan<'_> {
             ..BuildReport::default()
         };
         let folded = self.merged.folded.clone();
-        new_manifest(chunks, self.audience, generation, build, folded, self.expiry)
-            .with_lineage(self.lineage.clone())
-            .with_key_digest(self.digest)
+        new_manifest(
+            chunks,
+            self.audience,
+            generation,
+            build,
+            folded,
+            self.expiry,
+        )
+        .with_lineage(self.lineage.clone())
+        .with_key_digest(self.digest)
     }
 }
 
@@ -267,7 +316,11 @@ pub(super) fn largest_chunk(
 ) -> u64 {
     let bytes = |shard| filter.filter_bytes(u32::try_from(most_keys(shard)).unwrap_or(u32::MAX));
     let shards: Vec<u64> = (0..SHARDS).map(bytes).collect();
-    shards.chunks(shards_per_chunk as usize).map(|run| run.iter().sum()).max().unwrap_or(0)
+    shards
+        .chunks(shards_per_chunk as usize)
+        .map(|run| run.iter().sum())
+        .max()
+        .unwrap_or(0)
 }
 
 struct StoredGroups<'a> {
@@ -291,8 +344,12 @@ impl<'a> StoredGroups<'a> {
         sink: &ChunkSink<'_>,
         shards_per_chunk: u32,
     ) -> Result<Self, CommandError> {
-        let mut puts =
-            Self { journal: None, open: HashMap::new(), done: Vec::new(), chunks_written: 0 };
+        let mut puts = Self {
+            journal: None,
+            open: HashMap::new(),
+            done: Vec::new(),
+            chunks_written: 0,
+        };
         if let (Some(journal), ChunkSink::Store(_)) = (&plan.journal, sink) {
             // A gc may have removed chunks since.
             let holds = |group: &Group| plan.runtime.block_on(sink.holds(group));
@@ -320,7 +377,11 @@ impl<'a> StoredGroups<'a> {
             && count == open.chunks.len()
         {
             let chunks = self.open.remove(&group).unwrap_or_default().chunks;
-            let group = Group { group, distinct, chunks };
+            let group = Group {
+                group,
+                distinct,
+                chunks,
+            };
             if let Some(journal) = &mut self.journal {
                 journal.add(&group)?;
             }
@@ -334,9 +395,16 @@ impl<'a> StoredGroups<'a> {
         let mut distinct = Distinct::default();
         for group in self.done {
             distinct = distinct.and(group.distinct);
-            group.chunks.into_iter().for_each(|chunk| manifest.add_record(chunk));
+            group
+                .chunks
+                .into_iter()
+                .for_each(|chunk| manifest.add_record(chunk));
         }
-        StoredChunks { manifest, chunks_written: self.chunks_written, distinct }
+        StoredChunks {
+            manifest,
+            chunks_written: self.chunks_written,
+            distinct,
+        }
     }
 }
 

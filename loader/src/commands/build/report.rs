@@ -133,15 +133,24 @@ impl BuildSummary {
     pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         write_published(out, &self.audience, self.generation, self.signed)?;
         if !self.gate.has_live() {
-            writeln!(out, "  first       no generation of this audience was live in this store")?;
+            writeln!(
+                out,
+                "  first       no generation of this audience was live in this store"
+            )?;
         }
         if !self.lineage.labels.is_empty() {
             writeln!(out, "  labels      {}", labels_text(&self.lineage))?;
         }
         write_inputs(out, "  ", &self.lineage.inputs)?;
         write_columns(out, "  ", &self.columns)?;
-        let RejectedCounts { malformed, too_long, row_length, open_quote, value, .. } =
-            self.rejected;
+        let RejectedCounts {
+            malformed,
+            too_long,
+            row_length,
+            open_quote,
+            value,
+            ..
+        } = self.rejected;
         let (malformed, too_long) = (HumanCount(malformed), HumanCount(too_long));
         let (row_length, open_quote) = (HumanCount(row_length), HumanCount(open_quote));
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
@@ -154,13 +163,29 @@ impl BuildSummary {
              quote open {open_quote}"
         )?;
         if self.filter.value_bits.is_some() {
-            writeln!(out, "  values      0 to 15; {} rows without one", HumanCount(value))?;
+            writeln!(
+                out,
+                "  values      0 to 15; {} rows without one",
+                HumanCount(value)
+            )?;
         }
-        writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
+        writeln!(
+            out,
+            "  size        {} in {} chunks",
+            HumanBytes(self.size_bytes),
+            self.chunks
+        )?;
         let written = (!self.dry_run).then_some(self.chunks_written as usize);
         write_chunks_written(out, written, self.chunks)?;
-        let FilterReport { target_fpr, expected_fpr, .. } = self.filter;
-        writeln!(out, "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested")?;
+        let FilterReport {
+            target_fpr,
+            expected_fpr,
+            ..
+        } = self.filter;
+        writeln!(
+            out,
+            "  fpr         {expected_fpr:.3e} expected, {target_fpr:.3e} requested"
+        )?;
         if let Some(expires) = self.expires_unix_seconds {
             writeln!(out, "  expires     {}", rfc3339(expires))?;
         }
@@ -187,6 +212,10 @@ impl BuildSummary {
         )?;
         let peak =
             peak_memory_bytes.map_or_else(|| "?".to_owned(), |bytes| HumanBytes(bytes).to_string());
-        writeln!(out, "  memory      {peak} at most, {} spilled to disk", HumanBytes(spilled_bytes))
+        writeln!(
+            out,
+            "  memory      {peak} at most, {} spilled to disk",
+            HumanBytes(spilled_bytes)
+        )
     }
 }

@@ -80,7 +80,11 @@ impl BuildBase {
 /// The inputs' part of the fingerprint.
 pub(super) fn describe(sources: &[Source]) -> Result<Facts, CommandError> {
     let describe = |source: &Source| {
-        let unknown = if matches!(source, Source::Remote(_)) { UNVERSIONED } else { STREAM };
+        let unknown = if matches!(source, Source::Remote(_)) {
+            UNVERSIONED
+        } else {
+            STREAM
+        };
         let identity = source.identity()?.unwrap_or_else(|| unknown.to_owned());
         Ok((format!("input {}", source.name()), identity))
     };
@@ -111,7 +115,10 @@ impl ResumeState {
             start_over(dir, "rtad-state.json has another version or is damaged");
             return Ok(None);
         };
-        let differs = |what: String| BuildError::OtherBuild { dir: dir.shown(), what };
+        let differs = |what: String| BuildError::OtherBuild {
+            dir: dir.shown(),
+            what,
+        };
         if let Some(what) = difference(&state.fingerprint.flags, &fingerprint.flags) {
             return Err(differs(what).into());
         }
@@ -122,7 +129,10 @@ impl ResumeState {
             if both.any(|(_, identity)| identity == STREAM) {
                 return Err(differs(what).into());
             }
-            start_over(dir, &format!("holds an interrupted build of other inputs: {what}"));
+            start_over(
+                dir,
+                &format!("holds an interrupted build of other inputs: {what}"),
+            );
             return Ok(None);
         }
         let live = BuildBase::of(base);
@@ -151,23 +161,34 @@ impl ResumeState {
 
 /// Removes the files of an interrupted build, for the reason `why`.
 fn start_over(dir: &SpillDir, why: &str) {
-    exit::write_warning(&format!("spill directory {}: {why}; the build starts over", dir.shown()));
+    exit::write_warning(&format!(
+        "spill directory {}: {why}; the build starts over",
+        dir.shown()
+    ));
     dir.clear_files();
     dir.keep(false);
 }
 
 /// The first input whose content may have changed without a trace.
 fn doubt(inputs: &Facts) -> Option<String> {
-    let (name, _) = inputs.iter().find(|(_, identity)| identity == UNVERSIONED)?;
-    Some(format!("{name} may have changed: its server sends {UNVERSIONED}"))
+    let (name, _) = inputs
+        .iter()
+        .find(|(_, identity)| identity == UNVERSIONED)?;
+    Some(format!(
+        "{name} may have changed: its server sends {UNVERSIONED}"
+    ))
 }
 
 /// The first difference between two parts of fingerprints.
 fn difference(then: &Facts, now: &Facts) -> Option<String> {
-    let (old, new) = then.iter().zip(now).find(|(then, now)| then != now).map_or_else(
-        || (then.get(now.len()), now.get(then.len())),
-        |(then, now)| (Some(then), Some(now)),
-    );
+    let (old, new) = then
+        .iter()
+        .zip(now)
+        .find(|(then, now)| then != now)
+        .map_or_else(
+            || (then.get(now.len()), now.get(then.len())),
+            |(then, now)| (Some(then), Some(now)),
+        );
     match (old, new) {
         (None, None) => None,
         (Some((name, _)), None) => Some(format!("{name} is missing now")),
@@ -226,14 +247,19 @@ impl<'a> Checkpoints<'a> {
         every: Duration,
         resumed: Option<&ResumeState>,
     ) -> Self {
-        let ended = resumed.map(|state| state.sources.clone()).unwrap_or_default();
+        let ended = resumed
+            .map(|state| state.sources.clone())
+            .unwrap_or_default();
         Self {
             dir,
             fingerprint,
             base: BuildBase::of(base),
             every: every.max(MIN_INTERVAL),
             begun: Instant::now(),
-            ledger: Mutex::new(ReadProgress { ended, ..ReadProgress::default() }),
+            ledger: Mutex::new(ReadProgress {
+                ended,
+                ..ReadProgress::default()
+            }),
             is_over: Mutex::new(false),
             over: Condvar::new(),
         }
@@ -247,7 +273,11 @@ impl<'a> Checkpoints<'a> {
     /// Counts of all completed inputs.
     pub(super) fn counts(&self, sources: usize) -> InputCounts {
         let mut sum = InputCounts::new(sources);
-        self.ledger.lock().ended.iter().for_each(|(source, counts)| sum.add_to(*source, counts));
+        self.ledger
+            .lock()
+            .ended
+            .iter()
+            .for_each(|(source, counts)| sum.add_to(*source, counts));
         sum
     }
 
@@ -273,7 +303,8 @@ impl<'a> Checkpoints<'a> {
     fn save_at_intervals(&self, mut saved: usize, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>]) {
         loop {
             let mut is_over = self.is_over.lock();
-            self.over.wait_while_for(&mut is_over, |is_over| !*is_over, self.every);
+            self.over
+                .wait_while_for(&mut is_over, |is_over| !*is_over, self.every);
             if *is_over {
                 return;
             }
@@ -292,7 +323,11 @@ impl<'a> Checkpoints<'a> {
         fillers: &[Filler<'_, '_>],
     ) -> Result<(), SpillError> {
         let is_worth_it = self.begun.elapsed() >= self.every || keys.are_spilled();
-        if self.dir.is_named() && is_worth_it { self.save(keys, fillers, true) } else { Ok(()) }
+        if self.dir.is_named() && is_worth_it {
+            self.save(keys, fillers, true)
+        } else {
+            Ok(())
+        }
     }
 
     fn save(
@@ -306,7 +341,14 @@ impl<'a> Checkpoints<'a> {
         fillers.iter().for_each(Filler::flush);
         let lengths = keys.sync()?;
         let (fingerprint, base) = (self.fingerprint.clone(), self.base);
-        let state = ResumeState { version: VERSION, fingerprint, base, is_read, sources, lengths };
+        let state = ResumeState {
+            version: VERSION,
+            fingerprint,
+            base,
+            is_read,
+            sources,
+            lengths,
+        };
         let bytes = serde_json::to_vec(&state).expect("a state is plain data");
         self.dir.write_note(STATE, &bytes)
     }
@@ -343,6 +385,9 @@ impl KeySink for CheckpointSink<'_, '_, '_> {
     }
 
     fn ended(&mut self, source: usize, blocks: u64) {
-        self.checkpoints.ledger.lock().update(source, |open| open.all_blocks = Some(blocks));
+        self.checkpoints
+            .ledger
+            .lock()
+            .update(source, |open| open.all_blocks = Some(blocks));
     }
 }

@@ -36,7 +36,10 @@ pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), Comm
     let mut signals = {
         let _context = runtime.enter();
         let install = |kind| signal(kind).map_err(CommandError::runtime);
-        (install(SignalKind::interrupt())?, install(SignalKind::terminate())?)
+        (
+            install(SignalKind::interrupt())?,
+            install(SignalKind::terminate())?,
+        )
     };
     // Not joined: the thread ends with the process.
     std::thread::spawn(move || {

@@ -25,7 +25,12 @@ impl FirstSeen {
     /// Remembers ids in `seen`; writes to stdout if `is_written`.
     pub(super) fn new(seen: SeenKeys, is_written: bool) -> Self {
         let out = is_written.then(|| BufWriter::with_capacity(1 << 20, io::stdout()));
-        Self { seen, out, first_seen: 0, failed: None }
+        Self {
+            seen,
+            out,
+            first_seen: 0,
+            failed: None,
+        }
     }
 
     pub(super) fn is_new(&mut self, key: &DeviceKey) -> bool {
@@ -41,7 +46,9 @@ impl FirstSeen {
     /// Counts and writes a new id.
     pub(super) fn pass(&mut self, text: &[u8]) {
         self.first_seen += 1;
-        let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else { return };
+        let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else {
+            return;
+        };
         let written = out.write_all(text).and_then(|()| out.write_all(b"\n"));
         self.failed = written.err().map(CommandError::data_output);
     }
@@ -50,7 +57,10 @@ impl FirstSeen {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        self.out.as_mut().map_or(Ok(()), Write::flush).map_err(CommandError::data_output)
+        self.out
+            .as_mut()
+            .map_or(Ok(()), Write::flush)
+            .map_err(CommandError::data_output)
     }
 }
 

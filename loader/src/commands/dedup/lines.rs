@@ -39,7 +39,11 @@ impl<'a> LineKeys<'a> {
         expect(progress, sources);
         for (index, source) in sources.iter().enumerate() {
             // Every byte counts with --text.
-            let ends = if self.kinds.is_some() { Ends::Converted } else { Ends::Kept };
+            let ends = if self.kinds.is_some() {
+                Ends::Converted
+            } else {
+                Ends::Kept
+            };
             counts.add_to(index, &self.read_one((source, ends), first, progress)?);
         }
         Ok(counts)
@@ -56,7 +60,8 @@ impl<'a> LineKeys<'a> {
             keys.clear();
             match self.keys(text, &mut keys) {
                 Ok(()) => {
-                    self.kinds.inspect(|kinds| counts.accept(kinds.of(text), None, text));
+                    self.kinds
+                        .inspect(|kinds| counts.accept(kinds.of(text), None, text));
                     // An id with several spellings is new if any spelling is; all of them become
                     // seen.
                     let new = keys.iter().filter(|key| first.is_new(key)).count();
@@ -87,9 +92,12 @@ impl<'a> LineKeys<'a> {
         };
         let kind = kinds.of(text);
         let case: Case = self.input.case.unwrap_or(kind.canonical_case());
-        self.input.keys.keys(kind, case, text, keys).map_err(|unusable| match unusable {
-            Unusable::Blank => Reason::Blank,
-            Unusable::Malformed => Reason::Malformed,
-        })
+        self.input
+            .keys
+            .keys(kind, case, text, keys)
+            .map_err(|unusable| match unusable {
+                Unusable::Blank => Reason::Blank,
+                Unusable::Malformed => Reason::Malformed,
+            })
     }
 }

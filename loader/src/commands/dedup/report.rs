@@ -87,7 +87,14 @@ impl DedupReport {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { rows, first_seen, duplicates, blank, malformed, .. } = *self;
+        let Self {
+            rows,
+            first_seen,
+            duplicates,
+            blank,
+            malformed,
+            ..
+        } = *self;
         writeln!(out, "rows        {}", HumanCount(rows))?;
         writeln!(out, "first seen  {}", HumanCount(first_seen))?;
         writeln!(out, "duplicates  {}", HumanCount(duplicates))?;
@@ -95,11 +102,17 @@ impl DedupReport {
         writeln!(out, "unusable    {blank} blank, {malformed} malformed")?;
         self.inputs.write_text(out, "")?;
         match self.exact {
-            true => {
-                writeln!(out, "method      exact, {} of memory", HumanBytes(self.memory_bytes))?
-            }
+            true => writeln!(
+                out,
+                "method      exact, {} of memory",
+                HumanBytes(self.memory_bytes)
+            )?,
             false => {
-                write!(out, "method      Bloom filter of {}: ", HumanBytes(self.memory_bytes))?;
+                write!(
+                    out,
+                    "method      Bloom filter of {}: ",
+                    HumanBytes(self.memory_bytes)
+                )?;
                 match self.expected_false_positives {
                     Some(missed) => writeln!(out, "{missed:.3} new ids expected to count as seen")?,
                     None => writeln!(out, "full, nearly every new id counts as seen")?,

@@ -38,9 +38,14 @@ fn sound_filters_pass_at_any_size_and_rate() {
     for fpr in [0.1, 0.01, 0.001, 0.0001, 0.000_001, 0.000_000_1] {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, fpr).unwrap();
         let gate = gate(&filter, fpr);
-        for (count, narrow) in
-            [(1, 255), (100, 255), (3000, 255), (20_000, 255), (20_000, 15), (20_000, 0)]
-        {
+        for (count, narrow) in [
+            (1, 255),
+            (100, 255),
+            (3000, 255),
+            (20_000, 255),
+            (20_000, 15),
+            (20_000, 0),
+        ] {
             let manifest = built(filter, &keys(count, narrow));
             let checked = gate.check(&manifest, &FilterCheck::default());
             let fill = manifest.fill_ratio().unwrap().max;
@@ -63,19 +68,45 @@ fn exceeded_limits_are_rejected_with_a_sufficient_override() {
     let max_fill = Some(manifest.fill_ratio().unwrap().max - 0.001);
     let fill = Gate { max_fill, ..gate };
     let check = FilterCheck::default();
-    assert!(matches!(fill.check(&manifest, &check), Err(GateError::Fill { .. })));
-    let fpr = Gate { max_fpr: manifest.expected_fpr() / 2.0, ..gate };
-    assert!(matches!(fpr.check(&manifest, &check), Err(GateError::Fpr { .. })));
+    assert!(matches!(
+        fill.check(&manifest, &check),
+        Err(GateError::Fill { .. })
+    ));
+    let fpr = Gate {
+        max_fpr: manifest.expected_fpr() / 2.0,
+        ..gate
+    };
+    assert!(matches!(
+        fpr.check(&manifest, &check),
+        Err(GateError::Fpr { .. })
+    ));
 
-    let limits = Gate { max_fpr: 1.0, ..gate };
-    let missing = FilterCheck { members_checked: 900, members_missing: 1, ..check };
+    let limits = Gate {
+        max_fpr: 1.0,
+        ..gate
+    };
+    let missing = FilterCheck {
+        members_checked: 900,
+        members_missing: 1,
+        ..check
+    };
     let refused = limits.check(&manifest, &missing).unwrap_err().to_string();
-    assert!(refused.contains("1 of 900 members are missing"), "{refused}");
+    assert!(
+        refused.contains("1 of 900 members are missing"),
+        "{refused}"
+    );
     // 256 shards of 65,536 have keys and 64 probes each.
     let probes = 256 * FilterCheck::PROBES_PER_SHARD;
-    let measured = |false_positives| FilterCheck { probes, false_positives, ..check };
+    let measured = |false_positives| FilterCheck {
+        probes,
+        false_positives,
+        ..check
+    };
     limits.check(&manifest, &measured(99)).unwrap();
-    let refused = limits.check(&manifest, &measured(200)).unwrap_err().to_string();
+    let refused = limits
+        .check(&manifest, &measured(200))
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("among 16384 random keys"), "{refused}");
 
     let over = |live, max_shrink| Gate {
@@ -84,10 +115,16 @@ fn exceeded_limits_are_rejected_with_a_sufficient_override() {
         max_shrink,
         ..gate
     };
-    for (added, keys, passes) in
-        [(0, 10_000, true), (0, 10_001, false), (5000, 20_000, true), (5000, 20_001, false)]
-    {
-        let gate = Gate { live_added: added, ..over(5000, 0.5) };
+    for (added, keys, passes) in [
+        (0, 10_000, true),
+        (0, 10_001, false),
+        (5000, 20_000, true),
+        (5000, 20_001, false),
+    ] {
+        let gate = Gate {
+            live_added: added,
+            ..over(5000, 0.5)
+        };
         match gate.check_keys(keys) {
             Ok(()) => assert!(passes, "{added} {keys}"),
             Err(GateError::Grown { needed, .. }) => {
@@ -98,7 +135,12 @@ fn exceeded_limits_are_rejected_with_a_sufficient_override() {
         }
     }
     over(TRIAL_KEYS, 0.5).check_keys(1_000_000).unwrap();
-    Gate { max_growth: None, ..over(5000, 0.5) }.check_keys(u64::MAX).unwrap();
+    Gate {
+        max_growth: None,
+        ..over(5000, 0.5)
+    }
+    .check_keys(u64::MAX)
+    .unwrap();
     for (live, max_shrink, keys, passes) in [
         (1000, 0.5, 500, true),
         (1000, 0.5, 499, false),
@@ -117,7 +159,15 @@ fn exceeded_limits_are_rejected_with_a_sufficient_override() {
             Ok(()) => assert!(passes, "{live} {max_shrink} {keys}"),
             Err(GateError::Shrunk { needed, .. }) => {
                 assert!(!passes, "{live} {max_shrink} {keys}");
-                assert!(Gate { max_shrink: needed, ..gate }.check_keys(keys).is_ok(), "{needed}");
+                assert!(
+                    Gate {
+                        max_shrink: needed,
+                        ..gate
+                    }
+                    .check_keys(keys)
+                    .is_ok(),
+                    "{needed}"
+                );
             }
             Err(other) => panic!("{other:?}"),
         }

@@ -114,7 +114,10 @@ impl Scale {
 
 impl ShardMap {
     pub(super) fn new(figure: Figure) -> Self {
-        Self { figure, shards: vec![None; SHARDS] }
+        Self {
+            figure,
+            shards: vec![None; SHARDS],
+        }
     }
 
     pub(super) fn set(&mut self, shard: u16, keys: u32, figures: &ShardFigures) {
@@ -140,7 +143,11 @@ impl ShardMap {
         let (header, charts) = root.split_vertically(HEADER_HEIGHT);
         draw_header(&header, manifest)?;
         let style = TextStyle::from((FONT, 18).into_font()).color(&MUTED);
-        header.draw(&Text::new(self.extremes(), (MAP_WIDTH as i32 + 110, 60), style))?;
+        header.draw(&Text::new(
+            self.extremes(),
+            (MAP_WIDTH as i32 + 110, 60),
+            style,
+        ))?;
         let (left, right) = charts.split_horizontally(MAP_WIDTH);
         let scale = self.scale();
         self.draw_map(&left, scale)?;
@@ -157,17 +164,33 @@ impl ShardMap {
         let ends = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
         let (low, high) = self.values().fold((f64::INFINITY, f64::NEG_INFINITY), ends);
         if low > high {
-            return Scale { low: 0.0, high: 1.0, bins: BINS };
+            return Scale {
+                low: 0.0,
+                high: 1.0,
+                bins: BINS,
+            };
         }
         if self.figure == Figure::Keys {
             // A whole number of keys per bar; otherwise bars would cover unequal numbers of counts.
             let counts = high - low + 1.0;
             let width = (counts / f64::from(BINS)).ceil();
             let bins = (counts / width).ceil();
-            return Scale { low: low - 0.5, high: low - 0.5 + bins * width, bins: bins as u32 };
+            return Scale {
+                low: low - 0.5,
+                high: low - 0.5 + bins * width,
+                bins: bins as u32,
+            };
         }
-        let margin = if low < high { 0.0 } else { low.abs().max(1e-6) / 10.0 };
-        Scale { low: low - margin, high: high + margin, bins: BINS }
+        let margin = if low < high {
+            0.0
+        } else {
+            low.abs().max(1e-6) / 10.0
+        };
+        Scale {
+            low: low - margin,
+            high: high + margin,
+            bins: BINS,
+        }
     }
 
     fn draw_map(&self, area: &Area<'_>, scale: Scale) -> Result<(), DrawError> {
@@ -211,7 +234,8 @@ impl ShardMap {
     /// The number of shards for each figure, in the colors of the map.
     fn draw_histogram(&self, area: &Area<'_>, scale: Scale) -> Result<(), DrawError> {
         let mut counts = vec![0_u32; scale.bins as usize];
-        self.values().for_each(|value| counts[scale.bin(value)] += 1);
+        self.values()
+            .for_each(|value| counts[scale.bin(value)] += 1);
         let most = f64::from(counts.iter().copied().max().unwrap_or(0).max(1));
         // A strip left of zero shows the colors of the scale.
         let strip = most / 12.0;
@@ -235,7 +259,11 @@ impl ShardMap {
             let (low, high) = (scale.edge(bin), scale.edge(bin + 1));
             let color = scale.color(f64::midpoint(low, high));
             // Keep bars of few shards visible.
-            let length = if count == 0 { 0.0 } else { f64::from(count).max(most / 150.0) };
+            let length = if count == 0 {
+                0.0
+            } else {
+                f64::from(count).max(most / 150.0)
+            };
             let bars = [(-strip, -strip / 4.0), (0.0, length)];
             chart.draw_series(
                 bars.map(|(from, to)| Rectangle::new([(from, low), (to, high)], color.filled())),
@@ -261,7 +289,10 @@ impl ShardMap {
 
     fn counts_caption(&self) -> String {
         let shards = self.values().count();
-        format!("shards ({} without keys)", HumanCount((SHARDS - shards) as u64))
+        format!(
+            "shards ({} without keys)",
+            HumanCount((SHARDS - shards) as u64)
+        )
     }
 }
 
@@ -273,11 +304,20 @@ type DrawError = DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::E
 fn draw_header(area: &Area<'_>, manifest: &Manifest) -> Result<(), DrawError> {
     let anchor = Pos::new(HPos::Left, VPos::Top);
     let style = |size: i32, color: &'static RGBColor| {
-        TextStyle::from((FONT, size).into_font()).color(color).pos(anchor)
+        TextStyle::from((FONT, size).into_font())
+            .color(color)
+            .pos(anchor)
     };
-    let title = format!("{} generation {}", manifest.audience(), manifest.generation());
+    let title = format!(
+        "{} generation {}",
+        manifest.audience(),
+        manifest.generation()
+    );
     area.draw(&Text::new(title, (90, 20), style(28, &BLACK)))?;
-    let (keys, size) = (HumanCount(manifest.keys()), HumanBytes(manifest.size_bytes()));
+    let (keys, size) = (
+        HumanCount(manifest.keys()),
+        HumanBytes(manifest.size_bytes()),
+    );
     let filter = manifest.filter();
     let bits = f64::from(filter.millibits_per_key()) / 1000.0;
     let (kind, hashes) = (filter.kind().as_str(), filter.hashes());
@@ -292,8 +332,11 @@ fn draw_header(area: &Area<'_>, manifest: &Manifest) -> Result<(), DrawError> {
 mod tests {
     use super::*;
 
-    const FIGURES: ShardFigures =
-        ShardFigures { fill: Some(0.3), diverted: None, expected_fpr: 1e-4 };
+    const FIGURES: ShardFigures = ShardFigures {
+        fill: Some(0.3),
+        diverted: None,
+        expected_fpr: 1e-4,
+    };
 
     #[test]
     fn bars_cover_equal_numbers_of_keys() {
@@ -305,7 +348,10 @@ mod tests {
         let Scale { low, high, bins } = map.scale();
         let width = (high - low) / f64::from(bins);
         let is_whole = width.fract() == 0.0;
-        assert!(bins <= BINS && is_whole && low == 19.5 && high > 300.0, "{low} {high} {bins}");
+        assert!(
+            bins <= BINS && is_whole && low == 19.5 && high > 300.0,
+            "{low} {high} {bins}"
+        );
         let mut one = ShardMap::new(Figure::Fpr);
         one.set(7, 20, &FIGURES);
         let Scale { low, high, .. } = one.scale();

@@ -70,9 +70,15 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
     write_changes(args, &merged, carried.as_ref().map(Carried::changes))
         .map_err(|source| CommonError::write_file("--changes", &args.changes, source))?;
     let removed = merged.removed().map_or(0, |removed| removed.len() as u64);
-    let changes = ChangedKeys { added: merged.added().len() as u64, removed };
+    let changes = ChangedKeys {
+        added: merged.added().len() as u64,
+        removed,
+    };
     let folded = merged.folded.map_or_else(Vec::new, |folded| folded.deltas);
-    let carried = CarriedJob { report: carried.map(|carried| carried.unchecked()), folded };
+    let carried = CarriedJob {
+        report: carried.map(|carried| carried.unchecked()),
+        folded,
+    };
     let job = Job::new(&base, &filter, args.fpr, (changes, carried));
     output.step_data(&job)
 }
@@ -80,12 +86,19 @@ pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), Com
 /// Refuses a signed generation without public keys: `publish --sign-key` would sign the changes of
 /// deltas whose signatures no step has verified.
 async fn check_public_keys(store: &Store, base: &Base) -> Result<(), CommandError> {
-    let Some(current) = base.with_generation().filter(|_| !store.trust().is_required()) else {
+    let Some(current) = base
+        .with_generation()
+        .filter(|_| !store.trust().is_required())
+    else {
         return Ok(());
     };
     let (audience, generation) = (base.audience(), current.generation);
     match store.has_signature(audience, generation).await? {
-        true => Err(JobError::NoPublicKey { audience: audience.clone(), generation }.into()),
+        true => Err(JobError::NoPublicKey {
+            audience: audience.clone(),
+            generation,
+        }
+        .into()),
         false => Ok(()),
     }
 }

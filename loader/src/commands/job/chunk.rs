@@ -66,13 +66,27 @@ pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), Com
     let filter = args.job.filter();
     let shards_per_chunk = shards_per_chunk(&filter, args.keys);
     let (true, Some(url)) = (!args.cut, &args.store) else {
-        let cut = ChunkLayout { shards_per_chunk, chunks: SHARDS as u32 / shards_per_chunk };
+        let cut = ChunkLayout {
+            shards_per_chunk,
+            chunks: SHARDS as u32 / shards_per_chunk,
+        };
         return output.step_data(&cut);
     };
     let (store, runtime) = (StoreWriter::open(url)?, runtime()?);
     let live = runtime.block_on(LiveSample::read(store.store(), &args.job.base(), false))?;
-    let builder = Builder { store, runtime, live, filter, shards_per_chunk, args };
-    if args.frames { builder.all() } else { builder.one() }
+    let builder = Builder {
+        store,
+        runtime,
+        live,
+        filter,
+        shards_per_chunk,
+        args,
+    };
+    if args.frames {
+        builder.all()
+    } else {
+        builder.one()
+    }
 }
 
 struct Builder<'a> {
@@ -104,11 +118,18 @@ impl Builder<'_> {
             }
         }
         sort_distinct(&mut keys);
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(()) };
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            return Ok(());
+        };
         let (one, other) = (self.chunk_of(first), self.chunk_of(last));
         if one != other {
             let shards_per_chunk = self.shards_per_chunk;
-            return Err(JobError::TwoChunks { one, other, shards_per_chunk }.into());
+            return Err(JobError::TwoChunks {
+                one,
+                other,
+                shards_per_chunk,
+            }
+            .into());
         }
         self.build(&keys)
     }
@@ -126,14 +147,21 @@ impl Builder<'_> {
                 built = Err(JobError::NotDistinct.into());
                 return;
             }
-            if keys.first().is_some_and(|first| self.chunk_of(first) != self.chunk_of(&found[0])) {
+            if keys
+                .first()
+                .is_some_and(|first| self.chunk_of(first) != self.chunk_of(&found[0]))
+            {
                 built = self.build(&keys);
                 keys.clear();
             }
             keys.extend_from_slice(found);
         })?;
         built?;
-        if keys.is_empty() { Ok(()) } else { self.build(&keys) }
+        if keys.is_empty() {
+            Ok(())
+        } else {
+            self.build(&keys)
+        }
     }
 
     fn chunk_of(&self, key: &DeviceKey) -> u32 {
@@ -148,16 +176,29 @@ impl Builder<'_> {
         let chunk = BuiltChunk::build(&self.filter, keys);
         let ChunkRecord { entry, stats } = chunk.record();
         let job = &self.args.job;
-        let written = self.runtime.block_on(self.store.put_chunk_ahead(&job.audience, chunk))?;
+        let written = self
+            .runtime
+            .block_on(self.store.put_chunk_ahead(&job.audience, chunk))?;
         let in_live = self.live.as_ref().map(|live| {
             let shards = keys.chunk_by(|a, b| a.shard() == b.shard());
-            shards.map(|keys| live.filters.count(&mut keys.iter().copied())).sum()
+            shards
+                .map(|keys| live.filters.count(&mut keys.iter().copied()))
+                .sum()
         });
         let (job, keys) = (job.id(), all);
-        let line = ReportLine::Chunk(ChunkLine { job, keys, entry, stats, written, in_live });
+        let line = ReportLine::Chunk(ChunkLine {
+            job,
+            keys,
+            entry,
+            stats,
+            written,
+            in_live,
+        });
         let mut text = serde_json::to_vec(&line).expect("plain fields");
         text.push(b'\n');
         let mut out = io::stdout().lock();
-        out.write_all(&text).and_then(|()| out.flush()).map_err(CommandError::data_output)
+        out.write_all(&text)
+            .and_then(|()| out.flush())
+            .map_err(CommandError::data_output)
     }
 }

@@ -56,7 +56,10 @@ impl FromStr for Part {
         match parsed {
             Some((part, parts)) if parts.is_power_of_two() && parts <= BUCKETS && part < parts => {
                 let buckets = BUCKETS / parts;
-                Ok(Self { first: part * buckets, buckets })
+                Ok(Self {
+                    first: part * buckets,
+                    buckets,
+                })
             }
             _ => Err("accepted: J/N with N a power of two up to 4096, and J from 0 to N - 1"),
         }
@@ -102,7 +105,10 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
     }
     line.keys = keys.len() as u64;
     let members = |carried: &[DeviceKey]| {
-        carried.iter().filter(|key| keys.binary_search(key).is_ok()).count() as u64
+        carried
+            .iter()
+            .filter(|key| keys.binary_search(key).is_ok())
+            .count() as u64
     };
     line.carried = CarriedReport {
         added: carried_added.len() as u64,
@@ -114,10 +120,14 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
     progress.phase("writing keys");
     let mut out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
     let written = match args.bare {
-        true => keys.iter().try_for_each(|key| out.write_all(key.as_bytes())),
+        true => keys
+            .iter()
+            .try_for_each(|key| out.write_all(key.as_bytes())),
         false => frames::write(&mut out, FrameContent::Ids, &keys),
     };
-    written.and_then(|()| out.flush()).map_err(CommandError::data_output)?;
+    written
+        .and_then(|()| out.flush())
+        .map_err(CommandError::data_output)?;
     drop(progress);
     lines::report(&ReportLine::Distinct(line), args.report.as_deref())
 }
@@ -135,9 +145,27 @@ mod tests {
 
     #[test]
     fn part_is_a_range_of_buckets() {
-        assert_eq!("0/1".parse(), Ok(Part { first: 0, buckets: 4096 }));
-        assert_eq!("15/16".parse(), Ok(Part { first: 3840, buckets: 256 }));
-        assert_eq!("4095/4096".parse(), Ok(Part { first: 4095, buckets: 1 }));
+        assert_eq!(
+            "0/1".parse(),
+            Ok(Part {
+                first: 0,
+                buckets: 4096
+            })
+        );
+        assert_eq!(
+            "15/16".parse(),
+            Ok(Part {
+                first: 3840,
+                buckets: 256
+            })
+        );
+        assert_eq!(
+            "4095/4096".parse(),
+            Ok(Part {
+                first: 4095,
+                buckets: 1
+            })
+        );
         for refused in ["", "1", "1/1", "0/0", "0/3", "0/8192", "-1/4", "a/4"] {
             assert!(refused.parse::<Part>().is_err(), "{refused}");
         }

@@ -14,7 +14,10 @@ pub(crate) enum JobError {
         "{audience}: live generation {generation} is signed: expected --public-key, to verify the \
          deltas that the job takes over"
     )]
-    NoPublicKey { audience: AudienceName, generation: u64 },
+    NoPublicKey {
+        audience: AudienceName,
+        generation: u64,
+    },
     #[error("stdin: could not read it")]
     Stdin(#[source] io::Error),
     #[error(
@@ -26,7 +29,11 @@ pub(crate) enum JobError {
         "stdin: expected keys of one chunk, found keys of chunks {one} and {other}, at \
 {shards_per_chunk} shards per chunk"
     )]
-    TwoChunks { one: u32, other: u32, shards_per_chunk: u32 },
+    TwoChunks {
+        one: u32,
+        other: u32,
+        shards_per_chunk: u32,
+    },
     #[error(
         "stdin: expected the sorted frames of `rtad-loader distinct`, found frames of --changes or \
 buckets out of order"
@@ -55,12 +62,20 @@ buckets out of order"
         "chunk {chunk}: expected --keys {expected} as for other chunks, found {found}; \
 use the same --keys in all steps; nothing was published"
     )]
-    KeysDiffer { chunk: u32, found: u64, expected: u64 },
+    KeysDiffer {
+        chunk: u32,
+        found: u64,
+        expected: u64,
+    },
     #[error(
         "shards {first} to {last}: expected a chunk of {shards_per_chunk} shards; nothing was \
          published"
     )]
-    Misaligned { first: u32, last: u32, shards_per_chunk: u32 },
+    Misaligned {
+        first: u32,
+        last: u32,
+        shards_per_chunk: u32,
+    },
     #[error(
         "chunk {chunk} was reported twice with different content; check that its keys are the same \
          in every attempt; nothing was published"
@@ -85,7 +100,11 @@ use the same --keys in all steps; nothing was published"
         "`rtad-loader distinct` read {found} keys that {what}: expected {expected}, as \
          written by `begin`; give every part the frames of --changes; nothing was published"
     )]
-    ChangesNotRead { what: &'static str, found: u64, expected: u64 },
+    ChangesNotRead {
+        what: &'static str,
+        found: u64,
+        expected: u64,
+    },
     #[error(
         "distinct keys: expected at most {reported} keys as reported by `rtad-loader keys` and \
          `begin`, found {found}; give the report of every `keys` step; nothing was published"
@@ -110,7 +129,11 @@ if found < expected { "a chunk is missing" } else { "a key is in two chunks" })]
         "{missing} of {chunks} chunks are missing from the store, {first} among them; run their \
          steps again, and run gc with a --min-age longer than a job; nothing was published"
     )]
-    MissingChunks { missing: usize, chunks: usize, first: Digest },
+    MissingChunks {
+        missing: usize,
+        chunks: usize,
+        first: Digest,
+    },
 }
 
 impl CommandFailure for JobError {

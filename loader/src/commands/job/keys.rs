@@ -45,8 +45,13 @@ pub(in super::super) struct KeysArgs {
 }
 
 pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), CommandError> {
-    let input = Input { is_part: true, ..args.input.resolve(&args.inputs)? };
-    args.report.as_deref().map_or(Ok(()), |report| check_output(report, &input.sources))?;
+    let input = Input {
+        is_part: true,
+        ..args.input.resolve(&args.inputs)?
+    };
+    args.report
+        .as_deref()
+        .map_or(Ok(()), |report| check_output(report, &input.sources))?;
     let progress = output.progress();
     progress.phase("reading rows");
     let out = Mutex::new(SharedStdout {
@@ -55,7 +60,11 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     });
     let batch = if args.frames { BATCH_KEYS } else { 0 };
     let mut sinks: Vec<_> = (0..args.input.threads())
-        .map(|_| KeyWriter { out: &out, keys: Vec::new(), batch })
+        .map(|_| KeyWriter {
+            out: &out,
+            keys: Vec::new(),
+            batch,
+        })
         .collect();
     let counts = input::read(&input, &mut sinks, None, &progress)?.total();
     let columns = input_report::columns(&input.layout, &counts);
@@ -64,8 +73,13 @@ pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), Comm
     let mut out = out.into_inner();
     let flushed = out.failed.take().map_or_else(|| out.file.flush(), Err);
     flushed.map_err(CommandError::data_output)?;
-    let absent = input::absent_members(&input, &counts).map(str::to_owned).collect();
-    lines::report(&ReportLine::Keys(KeysLine::of(&counts, columns, absent)), args.report.as_deref())
+    let absent = input::absent_members(&input, &counts)
+        .map(str::to_owned)
+        .collect();
+    lines::report(
+        &ReportLine::Keys(KeysLine::of(&counts, columns, absent)),
+        args.report.as_deref(),
+    )
 }
 
 /// Stdout, shared by all threads.
@@ -118,7 +132,9 @@ impl KeyWriter<'_> {
             return;
         }
         let written = match self.batch {
-            0 => keys.iter().try_for_each(|key| out.file.write_all(key.as_bytes())),
+            0 => keys
+                .iter()
+                .try_for_each(|key| out.file.write_all(key.as_bytes())),
             _ => frames::write(&mut out.file, FrameContent::Ids, keys),
         };
         out.failed = written.err();

@@ -162,7 +162,10 @@ pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), Comma
     let mut text = serde_json::to_vec(line).expect("plain fields");
     text.push(b'\n');
     let Some(file) = file else {
-        return io::stderr().lock().write_all(&text).map_err(CommandError::data_output);
+        return io::stderr()
+            .lock()
+            .write_all(&text)
+            .map_err(CommandError::data_output);
     };
     write_output("--report", file, &text)
 }
@@ -171,7 +174,10 @@ pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), Comma
 pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(ReportLine)) -> Result<(), JobError> {
     for file in files {
         let input = file.display().to_string();
-        let failed = |source| JobError::Lines { input: input.clone(), source };
+        let failed = |source| JobError::Lines {
+            input: input.clone(),
+            source,
+        };
         let reader: Box<dyn BufRead> = match input.as_str() {
             "-" => Box::new(io::stdin().lock()),
             _ => Box::new(BufReader::new(File::open(file).map_err(failed)?)),
@@ -182,7 +188,10 @@ pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(ReportLine)) -> Resul
                 continue;
             }
             let read = serde_json::from_str(&text);
-            take(read.map_err(|_| JobError::Line { input: input.clone(), line })?);
+            take(read.map_err(|_| JobError::Line {
+                input: input.clone(),
+                line,
+            })?);
         }
     }
     Ok(())

@@ -123,7 +123,9 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
         };
         let fpr = job.target_fpr;
         let gate = Gate::open(&args.gate, (&filter, fpr), digest, &store, &base).await?;
-        let generation = publication.as_ref().map_or(NO_GENERATION, Publication::generation);
+        let generation = publication
+            .as_ref()
+            .map_or(NO_GENERATION, Publication::generation);
         let (manifest, check) = reported.manifest(args, generation, digest);
         // Parse the manifest as readers do: the reports may be invalid.
         Manifest::parse(&manifest.to_bytes(), &job.audience, generation)
@@ -134,10 +136,17 @@ pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), C
             return Err(JobError::OverlapUnknown.into());
         }
         gate.check_overlap(overlap)?;
-        let missing = store.missing_chunks(base.audience(), manifest.chunks()).await?;
+        let missing = store
+            .missing_chunks(base.audience(), manifest.chunks())
+            .await?;
         if let Some(entry) = missing.first() {
             let (missing, chunks, first) = (missing.len(), manifest.chunks().len(), entry.digest);
-            return Err(JobError::MissingChunks { missing, chunks, first }.into());
+            return Err(JobError::MissingChunks {
+                missing,
+                chunks,
+                first,
+            }
+            .into());
         }
         if let Some(publication) = publication {
             publication.commit(&manifest).await?;
@@ -201,13 +210,21 @@ impl StepReports {
             return Err(JobError::OtherJob { chunk });
         }
         if line.keys != expected {
-            return Err(JobError::KeysDiffer { chunk, found: line.keys, expected });
+            return Err(JobError::KeysDiffer {
+                chunk,
+                found: line.keys,
+                expected,
+            });
         }
         if last / shards_per_chunk != chunk
             || last > u32::from(u16::MAX)
             || line.entry.shard_count == 0
         {
-            return Err(JobError::Misaligned { first, last, shards_per_chunk });
+            return Err(JobError::Misaligned {
+                first,
+                last,
+                shards_per_chunk,
+            });
         }
         match self.chunks.get_mut(&chunk) {
             Some(held) if held.entry != line.entry || held.stats != line.stats => {
@@ -227,7 +244,8 @@ impl StepReports {
     /// Rejects incomplete or unusable reports.
     fn check(&self, args: &PublishArgs) -> Result<(), CommandError> {
         if let Some(part) = &self.unusable {
-            args.reject_limit.check_one("of one `keys` step", &part.counts(), args.allow_empty)?;
+            args.reject_limit
+                .check_one("of one `keys` step", &part.counts(), args.allow_empty)?;
         }
         let sum = self.read.counts();
         args.reject_limit.check_one(
@@ -237,10 +255,17 @@ impl StepReports {
         )?;
         args.reject_limit.warn_of_columns(&self.read.columns);
         if let Some(column) = self.read.absent.first().filter(|_| sum.rows > 0) {
-            return Err(InputError::NoMember { column: column.clone(), rows: sum.rows }.into());
+            return Err(InputError::NoMember {
+                column: column.clone(),
+                rows: sum.rows,
+            }
+            .into());
         }
         self.distinct.check(&args.job)?;
-        let (found, reported) = (self.distinct.found, self.read.keys + self.distinct.changes.added);
+        let (found, reported) = (
+            self.distinct.found,
+            self.read.keys + self.distinct.changes.added,
+        );
         if found > reported {
             return Err(JobError::KeysUnreported { found, reported }.into());
         }
@@ -256,7 +281,10 @@ impl StepReports {
             }
         }
         if found == 0 && !args.allow_empty {
-            return Err(CommonError::Empty { rows: self.read.rows }.into());
+            return Err(CommonError::Empty {
+                rows: self.read.rows,
+            }
+            .into());
         }
         Ok(())
     }
@@ -264,13 +292,19 @@ impl StepReports {
     /// The carried changes; `None` if `begin` could not read them.
     fn carried(&self, job: &Job) -> Option<CarriedReport> {
         let report = job.carried.report?;
-        Some(if report.kept { report } else { self.distinct.carried })
+        Some(if report.kept {
+            report
+        } else {
+            self.distinct.carried
+        })
     }
 
     /// The overlap with the live generation; `None` without one, or if a step could not read it.
     async fn overlap(&self, store: &Store, base: &Base) -> Result<Option<Overlap>, StoreError> {
         let found: Option<Vec<u64>> = self.chunks.values().map(|line| line.in_live).collect();
-        let (Some(current), Some(found)) = (base.current(), found) else { return Ok(None) };
+        let (Some(current), Some(found)) = (base.current(), found) else {
+            return Ok(None);
+        };
         let live = store.manifest(base.audience(), current).await?;
         let checked = sampled(&live).iter().map(|entry| entry.keys).sum();
         Ok((checked > 0).then(|| Overlap::of(checked, found.iter().sum())))
@@ -285,7 +319,10 @@ impl StepReports {
         let job = &args.job;
         let mut manifest = ManifestBuilder::new(job.filter(), job.target_fpr);
         for line in self.chunks.values() {
-            manifest.add_record(ChunkRecord { entry: line.entry.clone(), stats: line.stats });
+            manifest.add_record(ChunkRecord {
+                entry: line.entry.clone(),
+                stats: line.stats,
+            });
         }
         let build = BuildReport {
             rows: self.read.rows,
@@ -308,7 +345,12 @@ impl StepReports {
         (carried, overlap): (Option<CarriedReport>, Option<Overlap>),
         (dry_run, signed): (bool, bool),
     ) -> PublishReport {
-        let Self { read, distinct, chunks, .. } = self;
+        let Self {
+            read,
+            distinct,
+            chunks,
+            ..
+        } = self;
         PublishReport {
             audience: manifest.audience().as_str().to_owned(),
             generation: (!dry_run).then_some(manifest.generation()),
@@ -362,13 +404,23 @@ impl DistinctParts {
 
     /// Checks that every bucket is in one part, and that the parts read all of `--changes`.
     fn check(&self, job: &Job) -> Result<(), JobError> {
-        let carried = job.carried.report.filter(|report| !report.kept).unwrap_or_default();
+        let carried = job
+            .carried
+            .report
+            .filter(|report| !report.kept)
+            .unwrap_or_default();
         let mut next = 0;
-        for (first, buckets) in
-            self.parts.iter().map(|(first, buckets)| (*first, *buckets)).chain([(BUCKETS, 0)])
+        for (first, buckets) in self
+            .parts
+            .iter()
+            .map(|(first, buckets)| (*first, *buckets))
+            .chain([(BUCKETS, 0)])
         {
             if first > next {
-                return Err(JobError::PartMissing { first: next, last: first - 1 });
+                return Err(JobError::PartMissing {
+                    first: next,
+                    last: first - 1,
+                });
             }
             if first < next {
                 return Err(JobError::PartTwice { bucket: first });
@@ -379,10 +431,18 @@ impl DistinctParts {
             ("deltas added", self.changes.added, job.changes.added),
             ("deltas removed", self.changes.removed, job.changes.removed),
             ("earlier deltas added", self.carried.added, carried.added),
-            ("earlier deltas removed", self.carried.removed, carried.removed),
+            (
+                "earlier deltas removed",
+                self.carried.removed,
+                carried.removed,
+            ),
         ] {
             if found != expected {
-                return Err(JobError::ChangesNotRead { what, found, expected });
+                return Err(JobError::ChangesNotRead {
+                    what,
+                    found,
+                    expected,
+                });
             }
         }
         Ok(())

@@ -56,16 +56,28 @@ impl PublishReport {
         }
         let duplicates = HumanCount(self.duplicates);
         writeln!(out, "  rows        {}", HumanCount(self.rows))?;
-        writeln!(out, "  keys        {} ({duplicates} duplicates)", HumanCount(self.keys))?;
-        let rejected: Vec<_> =
-            self.rejected.iter().map(|(why, n)| format!("{why} {}", HumanCount(*n))).collect();
+        writeln!(
+            out,
+            "  keys        {} ({duplicates} duplicates)",
+            HumanCount(self.keys)
+        )?;
+        let rejected: Vec<_> = self
+            .rejected
+            .iter()
+            .map(|(why, n)| format!("{why} {}", HumanCount(*n)))
+            .collect();
         if !rejected.is_empty() {
             writeln!(out, "  rejected    {}", rejected.join(", "))?;
         }
         write_columns(out, "  ", &self.columns)?;
         let (added, removed) = (HumanCount(self.added), HumanCount(self.removed));
         writeln!(out, "  deltas      {added} keys added, {removed} left out")?;
-        writeln!(out, "  size        {} in {} chunks", HumanBytes(self.size_bytes), self.chunks)?;
+        writeln!(
+            out,
+            "  size        {} in {} chunks",
+            HumanBytes(self.size_bytes),
+            self.chunks
+        )?;
         write_chunks_written(out, Some(self.chunks_written), self.chunks)?;
         writeln!(out, "  fpr         {:.3e} expected", self.expected_fpr)?;
         if let Some(carried) = &self.carried {

@@ -97,10 +97,17 @@ impl Job {
     fn from_json(text: &str) -> Result<Self, String> {
         // Without the parser's text: it quotes the file, which may be one of ids.
         let job: Self = serde_json::from_str(text).map_err(|error| {
-            format!("not a job of this version: line {}, column {}", error.line(), error.column())
+            format!(
+                "not a job of this version: line {}, column {}",
+                error.line(),
+                error.column()
+            )
         })?;
         if job.format != FORMAT {
-            return Err(format!("not a job: format: expected {FORMAT:?}, found {:?}", job.format));
+            return Err(format!(
+                "not a job: format: expected {FORMAT:?}, found {:?}",
+                job.format
+            ));
         }
         if job.version != VERSION {
             let found = job.version;
@@ -108,8 +115,12 @@ impl Job {
                 "version: expected {VERSION}, found {found}; use the same rtad-loader for all steps"
             ));
         }
-        FilterSpec::new(job.filter.kind, job.filter.hashes, job.filter.millibits_per_key)
-            .map_err(|error| error.to_string())?;
+        FilterSpec::new(
+            job.filter.kind,
+            job.filter.hashes,
+            job.filter.millibits_per_key,
+        )
+        .map_err(|error| error.to_string())?;
         if let Some(current) = &job.current {
             Current::parse(&current.to_bytes()).map_err(|error| format!("current: {error}"))?;
         }
@@ -117,7 +128,11 @@ impl Job {
     }
 
     pub(super) fn filter(&self) -> FilterSpec {
-        let FilterFields { kind, hashes, millibits_per_key } = self.filter;
+        let FilterFields {
+            kind,
+            hashes,
+            millibits_per_key,
+        } = self.filter;
         FilterSpec::new(kind, hashes, millibits_per_key).expect("checked by `from_json`")
     }
 
@@ -133,7 +148,10 @@ impl Job {
     /// The manifest's entry for the deltas that were read.
     pub(super) fn folded(&self) -> Option<Folded> {
         let folded = self.base().folded()?;
-        Some(Folded { deltas: self.carried.folded.clone(), ..folded })
+        Some(Folded {
+            deltas: self.carried.folded.clone(),
+            ..folded
+        })
     }
 }
 
@@ -146,15 +164,26 @@ mod tests {
         let filter = FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap();
         let current = Current::new(7, 3, b"a manifest", None);
         let base = Base::new("a".parse().unwrap(), Some(current));
-        let changes = ChangedKeys { added: 3, removed: 2 };
+        let changes = ChangedKeys {
+            added: 3,
+            removed: 2,
+        };
         let job = Job::new(&base, &filter, 0.0001, (changes, CarriedJob::default()));
         let text = serde_json::to_string(&job).unwrap();
         let again = Job::parse(&text).unwrap();
         assert_eq!((again.id(), again.filter()), (job.id(), filter));
-        assert_eq!((again.base().folded(), again.changes), (base.folded(), changes));
+        assert_eq!(
+            (again.base().folded(), again.changes),
+            (base.folded(), changes)
+        );
 
         let none = (changes, CarriedJob::default());
-        let other = Job::new(&Base::new("a".parse().unwrap(), None), &filter, 0.0001, none);
+        let other = Job::new(
+            &Base::new("a".parse().unwrap(), None),
+            &filter,
+            0.0001,
+            none,
+        );
         assert_ne!(other.id(), job.id());
         for (from, to, reason) in [
             (
@@ -172,7 +201,11 @@ mod tests {
             let refused = Job::parse(&text.replace(from, to)).unwrap_err();
             assert!(refused.contains(reason), "{refused}");
         }
-        assert!(Job::parse("/no/such/file").unwrap_err().starts_with("accepted: a job or a file"));
+        assert!(
+            Job::parse("/no/such/file")
+                .unwrap_err()
+                .starts_with("accepted: a job or a file")
+        );
     }
 
     #[test]
@@ -188,7 +221,10 @@ mod tests {
         ] {
             std::fs::write(&file, text).unwrap();
             let refused = Job::parse(file.to_str().unwrap()).unwrap_err();
-            assert!(refused.starts_with("not a job of this version: line 1, column "), "{refused}");
+            assert!(
+                refused.starts_with("not a job of this version: line 1, column "),
+                "{refused}"
+            );
             assert!(!refused.contains("7274794"), "{refused}");
         }
     }

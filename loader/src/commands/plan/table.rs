@@ -74,7 +74,10 @@ pub(super) fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
 
 impl Row {
     fn new(keys: u32, bits_per_key: u32, hashes: u32, measure: bool, progress: &Progress) -> Self {
-        let spec = BloomSpec { hashes, millibits_per_key: bits_per_key * 1000 };
+        let spec = BloomSpec {
+            hashes,
+            millibits_per_key: bits_per_key * 1000,
+        };
         let memory_bytes = spec.size_bytes(keys);
         let bits = memory_bytes as f64 * 8.0;
         Self {
@@ -136,7 +139,13 @@ impl PlanTable {
         for row in &self.rows {
             let measured = match &row.measured {
                 None => String::new(),
-                Some(Measured { probes, false_positives, fpr, low, high }) => {
+                Some(Measured {
+                    probes,
+                    false_positives,
+                    fpr,
+                    low,
+                    high,
+                }) => {
                     let probes = HumanCount(*probes);
                     format!("{fpr:.3e} ({low:.2e} to {high:.2e}), {false_positives} of {probes}")
                 }

@@ -14,7 +14,11 @@ pub(crate) enum VerifyError {
         "verification failed: {field}: expected {stated} by the manifest, found {found} in the \
          chunks; rebuild with `rtad-loader build`"
     )]
-    Statistics { field: &'static str, found: f64, stated: f64 },
+    Statistics {
+        field: &'static str,
+        found: f64,
+        stated: f64,
+    },
     #[error(
         "verification failed: {missing} of {checked} ids are not members; \
 check that the build had these inputs and the same flags; --missing FILE lists them"
@@ -25,7 +29,10 @@ check that the build had these inputs and the same flags; --missing FILE lists t
          is more than 10 % above the expected {expected}",
         measured.measured_fpr, measured.low, measured.high
     )]
-    Fpr { measured: MeasuredFpr, expected: f64 },
+    Fpr {
+        measured: MeasuredFpr,
+        expected: f64,
+    },
 }
 
 impl CommandFailure for VerifyError {

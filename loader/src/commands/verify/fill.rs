@@ -16,7 +16,11 @@ pub(crate) struct Spread {
 
 impl Spread {
     fn add(&mut self, figure: f64, count: u32) {
-        self.min = if count == 1 { figure } else { self.min.min(figure) };
+        self.min = if count == 1 {
+            figure
+        } else {
+            self.min.min(figure)
+        };
         self.max = self.max.max(figure);
         self.mean += (figure - self.mean) / f64::from(count);
     }
@@ -73,9 +77,10 @@ impl FilterSurvey {
             expected_fpr: spec.expected_fpr(shard.shard, shard.filter),
         };
         self.shards += 1;
-        for (spread, figure) in
-            [(&mut self.fill, figures.fill), (&mut self.diverted, figures.diverted)]
-        {
+        for (spread, figure) in [
+            (&mut self.fill, figures.fill),
+            (&mut self.diverted, figures.diverted),
+        ] {
             if let Some(figure) = figure {
                 spread.get_or_insert_default().add(figure, self.shards);
             }

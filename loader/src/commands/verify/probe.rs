@@ -63,13 +63,25 @@ pub(super) fn measure(
     let false_positives = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, u64>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         threads.into_iter().map(join).sum()
     });
     let (low, high) = wilson(false_positives, probes);
-    let measured_fpr = if probes == 0 { 0.0 } else { false_positives as f64 / probes as f64 };
-    MeasuredFpr { probes, false_positives, measured_fpr, low, high }
+    let measured_fpr = if probes == 0 {
+        0.0
+    } else {
+        false_positives as f64 / probes as f64
+    };
+    MeasuredFpr {
+        probes,
+        false_positives,
+        measured_fpr,
+        low,
+        high,
+    }
 }
 
 fn count_members(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
@@ -80,7 +92,10 @@ fn count_members(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
         keys.clear();
         keys.extend(indices.by_ref().take(BATCH_KEYS).map(random_key));
         snapshot.contains_many(&keys, &mut members);
-        found += members[..keys.len()].iter().filter(|member| **member).count() as u64;
+        found += members[..keys.len()]
+            .iter()
+            .filter(|member| **member)
+            .count() as u64;
     }
     found
 }
@@ -94,7 +109,10 @@ pub(in super::super) fn wilson(positives: u64, probes: u64) -> (f64, f64) {
     let center = p + Z * Z / (2.0 * n);
     let reach = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + Z * Z / n;
-    (((center - reach) / scale).max(0.0), (center + reach) / scale)
+    (
+        ((center - reach) / scale).max(0.0),
+        (center + reach) / scale,
+    )
 }
 
 #[cfg(test)]
@@ -105,7 +123,10 @@ mod tests {
     fn interval_matches_published_tables() {
         // 10 of 100 give 0.0552 to 0.1744.
         let (low, high) = wilson(10, 100);
-        assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");
+        assert!(
+            (low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4,
+            "{low} {high}"
+        );
         assert_eq!(wilson(0, 1000).0, 0.0);
         assert_eq!(wilson(0, 0), (0.0, 1.0));
     }

@@ -62,7 +62,9 @@ const SUBSTITUTE: u8 = 0x1a;
 impl Read for Escaped<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        let Some(escape) = self.cells.escape else { return Ok(count) };
+        let Some(escape) = self.cells.escape else {
+            return Ok(count);
+        };
         for byte in &mut buffer[..count] {
             if std::mem::take(&mut self.follows_escape) {
                 if [self.cells.delimiter, b'"', b'\n'].contains(byte) {
@@ -98,13 +100,22 @@ impl<'a> ClosedLines<'a> {
             .terminator(csv_core::Terminator::Any(b'\n'))
             .build();
         let inner = BufReader::with_capacity(64 << 10, inner);
-        Self { inner, rows, line: Vec::new(), passed: 0, number: 0, bad }
+        Self {
+            inner,
+            rows,
+            line: Vec::new(),
+            passed: 0,
+            number: 0,
+            bad,
+        }
     }
 
     fn next_line(&mut self) -> io::Result<()> {
         (self.passed, self.number) = (0, self.number + 1);
         self.line.clear();
-        (&mut self.inner).take(MAX_RECORD_BYTES + 1).read_until(b'\n', &mut self.line)?;
+        (&mut self.inner)
+            .take(MAX_RECORD_BYTES + 1)
+            .read_until(b'\n', &mut self.line)?;
         if self.line.len() as u64 > MAX_RECORD_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }

@@ -29,7 +29,11 @@ pub(super) struct Window {
 
 impl FileSource {
     pub(super) fn remote(remote: Remote) -> Self {
-        Self::Remote(Box::new(Mutex::new(Window { remote, start: 0, bytes: Vec::new() })))
+        Self::Remote(Box::new(Mutex::new(Window {
+            remote,
+            start: 0,
+            bytes: Vec::new(),
+        })))
     }
 
     pub(super) fn len(&self) -> u64 {

@@ -51,7 +51,10 @@ fn fault(error: ParquetError) -> PageFault {
 
 fn in_one_line(text: &str) -> String {
     let kinds = ["Parquet error: ", "External: ", "EOF: "];
-    let text = kinds.iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
+    let text = kinds
+        .iter()
+        .find_map(|kind| text.strip_prefix(kind))
+        .unwrap_or(text);
     let words: Vec<_> = text.split_whitespace().collect();
     format!("is corrupt ({})", words.join(" ").trim_end_matches('.'))
 }

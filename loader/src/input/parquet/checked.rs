@@ -27,7 +27,12 @@ pub(super) struct Checked<P> {
 
 impl<P: PageReader> Checked<P> {
     pub(super) fn new(pages: P, is_lz4: bool, max_level: i16, rows: u64) -> Self {
-        Self { pages, is_lz4, max_level, rows_left: rows }
+        Self {
+            pages,
+            is_lz4,
+            max_level,
+            rows_left: rows,
+        }
     }
 
     fn next_page(&mut self) -> Result<Option<Page>, ParquetError> {
@@ -35,8 +40,12 @@ impl<P: PageReader> Checked<P> {
         if self.rows_left == 0 {
             return Ok(None);
         }
-        let Some(page) = self.pages.get_next_page()? else { return Ok(None) };
-        self.checked(page).map(Some).map_err(|fault| ParquetError::External(Box::new(fault)))
+        let Some(page) = self.pages.get_next_page()? else {
+            return Ok(None);
+        };
+        self.checked(page)
+            .map(Some)
+            .map_err(|fault| ParquetError::External(Box::new(fault)))
     }
 
     fn checked(&mut self, page: Page) -> Result<Page, PageFault> {
@@ -55,14 +64,24 @@ impl<P: PageReader> Checked<P> {
                 return corrupt("has a dictionary with more values than it holds");
             }
             Page::DictionaryPage { .. } => return Ok(()),
-            Page::DataPageV2 { rep_levels_byte_len, .. } if *rep_levels_byte_len > 0 => {
+            Page::DataPageV2 {
+                rep_levels_byte_len,
+                ..
+            } if *rep_levels_byte_len > 0 => {
                 return corrupt("has a page with repetition levels, but no lists");
             }
-            Page::DataPageV2 { def_levels_byte_len, .. } => u64::from(*def_levels_byte_len),
+            Page::DataPageV2 {
+                def_levels_byte_len,
+                ..
+            } => u64::from(*def_levels_byte_len),
             Page::DataPage { .. } if self.max_level == 0 => 0,
-            Page::DataPage { def_level_encoding: Encoding::RLE, .. } => {
-                let length =
-                    bytes.first_chunk().map_or(u32::MAX, |length| u32::from_le_bytes(*length));
+            Page::DataPage {
+                def_level_encoding: Encoding::RLE,
+                ..
+            } => {
+                let length = bytes
+                    .first_chunk()
+                    .map_or(u32::MAX, |length| u32::from_le_bytes(*length));
                 u64::from(length) + 4
             }
             // Bit-packed levels, in old files.
@@ -70,7 +89,10 @@ impl<P: PageReader> Checked<P> {
                 (values * u64::from(16 - self.max_level.leading_zeros())).div_ceil(8)
             }
         };
-        let Some(text) = usize::try_from(levels).ok().and_then(|levels| bytes.get(levels..)) else {
+        let Some(text) = usize::try_from(levels)
+            .ok()
+            .and_then(|levels| bytes.get(levels..))
+        else {
             return corrupt("has a page that ends within its levels");
         };
         let runs = match page.encoding() {
@@ -78,7 +100,10 @@ impl<P: PageReader> Checked<P> {
             Encoding::DELTA_BYTE_ARRAY => 2,
             _ => 0,
         };
-        if (0..runs).try_fold(text, |text, _| after_run(text, values)).is_none() {
+        if (0..runs)
+            .try_fold(text, |text, _| after_run(text, values))
+            .is_none()
+        {
             return corrupt("has a page with invalid or too many lengths");
         }
         match self.rows_left.checked_sub(values) {

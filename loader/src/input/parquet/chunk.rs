@@ -24,7 +24,9 @@ pub(super) struct Chunk {
 impl Chunk {
     fn read(&self, part: Range<u64>) -> io::Result<Vec<u8>> {
         // An error of the file or server must not look like a corrupt page.
-        self.access.read(part, self.end).map_err(|error| io::Error::other(PageFault::Read(error)))
+        self.access
+            .read(part, self.end)
+            .map_err(|error| io::Error::other(PageFault::Read(error)))
     }
 }
 
@@ -38,7 +40,10 @@ impl ChunkReader for Chunk {
     type T = BufReader<ChunkRead>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        let read = ChunkRead { chunk: self.clone(), offset: start };
+        let read = ChunkRead {
+            chunk: self.clone(),
+            offset: start,
+        };
         Ok(BufReader::with_capacity(HEADER_BYTES, read))
     }
 
@@ -82,10 +87,16 @@ mod tests {
     fn read_at_the_end_of_a_column_is_an_error() {
         let file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut &file, b"01234567").unwrap();
-        let chunk = Chunk { access: Arc::new(FileSource::File { file, len: 8 }), end: 6 };
+        let chunk = Chunk {
+            access: Arc::new(FileSource::File { file, len: 8 }),
+            end: 6,
+        };
         let mut read = chunk.get_read(2).unwrap();
         let mut buffer = [0; 8];
         assert_eq!(read.read(&mut buffer).unwrap(), 4);
-        assert_eq!(read.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            read.read(&mut buffer).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
     }
 }

@@ -37,23 +37,33 @@ pub(super) fn read(
         return Err(corrupt("is encrypted; write it without encryption"));
     }
     if u64::try_from(column.num_values()) != Ok(rows) {
-        return Err(corrupt("has a different number of values than its row group has rows"));
+        return Err(corrupt(
+            "has a different number of values than its row group has rows",
+        ));
     }
     if column.file_path().is_some_and(|path| !path.is_empty()) {
         return Err(corrupt("is in another file"));
     }
     if column.compression() == Compression::LZO {
-        return Err(corrupt("is compressed with LZO; write it with any other compression"));
+        return Err(corrupt(
+            "is compressed with LZO; write it with any other compression",
+        ));
     }
     let is_lz4 = column.compression() == Compression::LZ4;
     let part = location(column, access.len())
         .ok_or_else(|| corrupt("is at an offset outside the file's pages"))?;
     let descriptor = column.column_descr_ptr();
     let max_level = descriptor.max_def_level();
-    let chunk = Arc::new(Chunk { access: Arc::clone(access), end: part.end });
+    let chunk = Arc::new(Chunk {
+        access: Arc::clone(access),
+        end: part.end,
+    });
     let reader = caught(|| {
         // The crate would start at the dictionary's offset, which some writers set to 0.
-        let column = column.clone().into_builder().set_dictionary_page_offset(None);
+        let column = column
+            .clone()
+            .into_builder()
+            .set_dictionary_page_offset(None);
         let column = column.set_data_page_offset(part.start as i64);
         let column = match is_lz4 {
             true => column.set_compression(Compression::UNCOMPRESSED).build()?,
@@ -71,15 +81,18 @@ pub(super) fn read(
                 each(value.map(ByteArray::data))
             })
         }
-        ColumnReader::FixedLenByteArrayColumnReader(reader) => {
-            values(reader, max_level, rows, |value: Option<&FixedLenByteArray>| {
+        ColumnReader::FixedLenByteArrayColumnReader(reader) => values(
+            reader,
+            max_level,
+            rows,
+            |value: Option<&FixedLenByteArray>| {
                 each(value.map(|value| match form {
                     Form::Digest => hex(value.data(), &[], &mut text),
                     Form::Uuid => hex(value.data(), &[4, 6, 8, 10], &mut text),
                     _ => value.data(),
                 }))
-            })
-        }
+            },
+        ),
         ColumnReader::Int32ColumnReader(reader) => {
             values(reader, max_level, rows, |value: Option<&i32>| {
                 each(value.map(|value| match signed {
@@ -133,7 +146,11 @@ fn values<T: DataType>(
         let mut present = values.iter();
         for row in 0..count {
             let is_null = levels.get(row).is_some_and(|level| *level < max_level);
-            let value = if is_null { None } else { Some(present.next().ok_or_else(cut)?) };
+            let value = if is_null {
+                None
+            } else {
+                Some(present.next().ok_or_else(cut)?)
+            };
             if !each(value) {
                 return Ok(());
             }
@@ -150,7 +167,10 @@ fn hex<'a>(bytes: &[u8], dashes: &[usize], text: &'a mut Vec<u8>) -> &'a [u8] {
         if dashes.contains(&index) {
             text.push(b'-');
         }
-        text.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        text.extend([
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 15)],
+        ]);
     }
     text
 }

@@ -24,7 +24,11 @@ pub(crate) enum ParquetFault {
     )]
     ColumnType { column: String, found: String },
     #[error("row group {row_group}, column {column:?}: {reason}")]
-    Data { row_group: usize, column: String, reason: String },
+    Data {
+        row_group: usize,
+        column: String,
+        reason: String,
+    },
 }
 
 /// A page or metadata that cannot be read.

@@ -17,9 +17,17 @@ const MAX_RATIO: usize = 255;
 pub(super) fn unpack(mut page: Page) -> Option<Page> {
     match &mut page {
         Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. } => *buf = text(buf)?.into(),
-        Page::DataPageV2 { is_compressed: false, .. } => {}
+        Page::DataPageV2 {
+            is_compressed: false,
+            ..
+        } => {}
         // Levels precede the compressed values.
-        Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
+        Page::DataPageV2 {
+            buf,
+            def_levels_byte_len,
+            rep_levels_byte_len,
+            ..
+        } => {
             let levels = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
             let (levels, packed) = buf.split_at_checked(usize::try_from(levels).ok()?)?;
             *buf = [levels, &text(packed)?].concat().into();
@@ -29,7 +37,9 @@ pub(super) fn unpack(mut page: Page) -> Option<Page> {
 }
 
 fn text(packed: &[u8]) -> Option<Vec<u8>> {
-    hadoop(packed).or_else(|| frames(packed)).or_else(|| block(packed))
+    hadoop(packed)
+        .or_else(|| frames(packed))
+        .or_else(|| block(packed))
 }
 
 /// Frames of two big-endian lengths, decompressed and compressed, and a block.
@@ -101,20 +111,29 @@ mod tests {
 
     fn dictionary(buf: Vec<u8>) -> Option<Vec<u8>> {
         let encoding = Encoding::PLAIN;
-        let page =
-            Page::DictionaryPage { buf: buf.into(), num_values: 1, encoding, is_sorted: false };
+        let page = Page::DictionaryPage {
+            buf: buf.into(),
+            num_values: 1,
+            encoding,
+            is_sorted: false,
+        };
         unpack(page).map(|page| page.buffer().to_vec())
     }
 
     #[test]
     fn page_of_several_hadoop_frames_is_unpacked() {
-        let text: Vec<u8> =
-            (0..3000_u32).flat_map(|number| (number * 7919).to_le_bytes()).collect();
+        let text: Vec<u8> = (0..3000_u32)
+            .flat_map(|number| (number * 7919).to_le_bytes())
+            .collect();
         for cuts in [[0, 0], [6000, 12_000], [9000, 11_000], [100, 200]] {
             let parts = [&text[..cuts[0]], &text[cuts[0]..cuts[1]], &text[cuts[1]..]];
             let packed = parts.map(frame).concat();
             assert_eq!(dictionary(packed.clone()).as_ref(), Some(&text), "{cuts:?}");
-            assert_eq!(dictionary(packed[..packed.len() - 1].to_vec()), None, "{cuts:?}");
+            assert_eq!(
+                dictionary(packed[..packed.len() - 1].to_vec()),
+                None,
+                "{cuts:?}"
+            );
         }
     }
 
@@ -131,8 +150,14 @@ mod tests {
     #[test]
     fn levels_and_uncompressed_pages_stay_as_they_are() {
         let buf = [b"levels".to_vec(), frame(b"values")].concat();
-        assert_eq!(&unpack(data_v2(buf.clone(), 6, true)).unwrap().buffer()[..], b"levelsvalues");
-        assert_eq!(unpack(data_v2(buf.clone(), 6, false)).unwrap().buffer()[..], buf);
+        assert_eq!(
+            &unpack(data_v2(buf.clone(), 6, true)).unwrap().buffer()[..],
+            b"levelsvalues"
+        );
+        assert_eq!(
+            unpack(data_v2(buf.clone(), 6, false)).unwrap().buffer()[..],
+            buf
+        );
         assert!(unpack(data_v2(buf, 99, true)).is_none());
     }
 

@@ -38,20 +38,31 @@ pub(in super::super) fn read_blocks(
 ) -> Result<(), InputError> {
     let access = open(source)?;
     let (columns, value) = columns;
-    let reader = OpenFile { name: source.name(), access: Arc::new(access), columns, value };
+    let reader = OpenFile {
+        name: source.name(),
+        access: Arc::new(access),
+        columns,
+        value,
+    };
     reader.read(index, (pool, bytes), send)
 }
 
 fn open(source: &Source) -> Result<FileSource, InputError> {
     let name = source.name();
-    let pipe = || InputError::Parquet { input: name.clone(), source: ParquetFault::Pipe };
+    let pipe = || InputError::Parquet {
+        input: name.clone(),
+        source: ParquetFault::Pipe,
+    };
     match source {
         Source::Stdin | Source::Batches(_) => Err(pipe()),
         Source::Remote(url) => Ok(FileSource::remote(
             Remote::open(url).map_err(|error| InputError::open(&name, error))?,
         )),
         Source::File(path) => {
-            let failed = |source| InputError::Open { input: name.clone(), source };
+            let failed = |source| InputError::Open {
+                input: name.clone(),
+                source,
+            };
             // Checked first: opening a pipe blocks until another process writes to it.
             let meta = std::fs::metadata(path).map_err(failed)?;
             if meta.is_dir() {
@@ -87,9 +98,13 @@ impl OpenFile<'_> {
         let leaves = schema::find(metadata.file_metadata().schema_descr(), self.columns)
             .map_err(|fault| self.fault(fault))?;
         let value = self.value.map(|value| {
-            let leaves =
-                schema::find(metadata.file_metadata().schema_descr(), std::slice::from_ref(value));
-            leaves.map(|leaves| (value, leaves)).map_err(|fault| self.fault(fault))
+            let leaves = schema::find(
+                metadata.file_metadata().schema_descr(),
+                std::slice::from_ref(value),
+            );
+            leaves
+                .map(|leaves| (value, leaves))
+                .map_err(|fault| self.fault(fault))
         });
         let value = value.transpose()?;
         let mut cells = Cells::new(pool);
@@ -142,7 +157,9 @@ impl OpenFile<'_> {
         let read = |part: std::ops::Range<u64>| {
             let until = part.end;
             let start = part.start;
-            self.access.read(part, until).map_err(|error| self.unreadable(error, start))
+            self.access
+                .read(part, until)
+                .map_err(|error| self.unreadable(error, start))
         };
         let len = self.access.len();
         if len < 12 {
@@ -189,13 +206,20 @@ impl OpenFile<'_> {
             PageFault::Read(error) => self.unreadable(error, 0),
             PageFault::Corrupt(reason) => {
                 let column = column.name.clone();
-                self.fault(ParquetFault::Data { row_group, column, reason })
+                self.fault(ParquetFault::Data {
+                    row_group,
+                    column,
+                    reason,
+                })
             }
         }
     }
 
     fn fault(&self, source: ParquetFault) -> InputError {
-        InputError::Parquet { input: self.name.clone(), source }
+        InputError::Parquet {
+            input: self.name.clone(),
+            source,
+        }
     }
 
     fn unreadable(&self, error: io::Error, offset: u64) -> InputError {

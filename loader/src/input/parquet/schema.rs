@@ -34,7 +34,10 @@ pub(super) fn find(
     schema: &SchemaDescriptor,
     columns: &[Column],
 ) -> Result<Vec<Leaf>, ParquetFault> {
-    columns.iter().map(|column| find_one(schema, column)).collect()
+    columns
+        .iter()
+        .map(|column| find_one(schema, column))
+        .collect()
 }
 
 fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetFault> {
@@ -48,7 +51,9 @@ fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetF
                 form(&descriptor, column.kinds.first()).map_err(|found| refused(column, found))?;
             Ok(Leaf { index, form })
         }
-        (Some(_), Some(_)) => Err(ParquetFault::ColumnTwice { column: column.name.clone() }),
+        (Some(_), Some(_)) => Err(ParquetFault::ColumnTwice {
+            column: column.name.clone(),
+        }),
         (None, _) => {
             let inside = (0..schema.num_columns())
                 .find(|index| schema.column(*index).path().parts().starts_with(&path));
@@ -59,18 +64,25 @@ fn find_one(schema: &SchemaDescriptor, column: &Column) -> Result<Leaf, ParquetF
                 }
                 Some(index) => {
                     let member = schema.column(index).path().parts().join(".");
-                    Err(refused(column, format!("a group of columns, such as {member:?}")))
+                    Err(refused(
+                        column,
+                        format!("a group of columns, such as {member:?}"),
+                    ))
                 }
-                None => {
-                    Err(ParquetFault::Column { column: column.name.clone(), found: names(schema) })
-                }
+                None => Err(ParquetFault::Column {
+                    column: column.name.clone(),
+                    found: names(schema),
+                }),
             }
         }
     }
 }
 
 fn refused(column: &Column, found: String) -> ParquetFault {
-    ParquetFault::ColumnType { column: column.name.clone(), found }
+    ParquetFault::ColumnType {
+        column: column.name.clone(),
+        found,
+    }
 }
 
 /// The conversion of a column's type, or the name of an unsupported type.
@@ -83,7 +95,10 @@ fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
         // The name without its parameters.
         Some(logical) => {
             let logical = format!("{logical:?}");
-            format!("{physical} ({})", logical.split('(').next().unwrap_or_default())
+            format!(
+                "{physical} ({})",
+                logical.split('(').next().unwrap_or_default()
+            )
         }
         None => match column.converted_type() {
             ConvertedType::NONE => physical.to_string(),
@@ -96,7 +111,10 @@ fn form(column: &ColumnDescriptor, kind: IdKind) -> Result<Form, String> {
         None | Some(
             LogicalType::String | LogicalType::Enum | LogicalType::Json | LogicalType::Unknown
         )
-    ) && matches!(column.converted_type(), C::NONE | C::UTF8 | C::ENUM | C::JSON);
+    ) && matches!(
+        column.converted_type(),
+        C::NONE | C::UTF8 | C::ENUM | C::JSON
+    );
     let signed = match (logical, column.converted_type()) {
         (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
         (None, C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64) => Some(false),

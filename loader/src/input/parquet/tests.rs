@@ -28,7 +28,10 @@ type Cell = (u64, usize, String);
 fn columns(names: &[(&str, IdKind)]) -> Vec<Column> {
     names
         .iter()
-        .map(|(name, kind)| Column { name: (*name).to_owned(), kinds: (*kind).into() })
+        .map(|(name, kind)| Column {
+            name: (*name).to_owned(),
+            kinds: (*kind).into(),
+        })
         .collect()
 }
 
@@ -47,25 +50,36 @@ fn read(bytes: &[u8], columns: &[Column]) -> Result<(Vec<Cell>, u64), InputError
     let mut cells = Vec::new();
     let mut counted = 0;
     let send = |block: Block| {
-        let Rows::Cells { values, rows } = block.rows else { panic!("expected cells") };
+        let Rows::Cells { values, rows } = block.rows else {
+            panic!("expected cells")
+        };
         counted += rows;
         let mut start = 0;
         for value in values {
             assert!(value.rejected.is_none());
             let text = &block.bytes[start..value.end];
             start = value.end;
-            cells.push((value.line, value.column, String::from_utf8_lossy(text).into_owned()));
+            cells.push((
+                value.line,
+                value.column,
+                String::from_utf8_lossy(text).into_owned(),
+            ));
         }
         true
     };
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    let access = Arc::new(FileSource::File { file, len: bytes.len() as u64 });
-    OpenFile { name: "file".to_owned(), access, columns, value: None }.read(
-        0,
-        (&Pool::default(), &Bytes::default()),
-        send,
-    )?;
+    let access = Arc::new(FileSource::File {
+        file,
+        len: bytes.len() as u64,
+    });
+    OpenFile {
+        name: "file".to_owned(),
+        access,
+        columns,
+        value: None,
+    }
+    .read(0, (&Pool::default(), &Bytes::default()), send)?;
     cells.sort();
     Ok((cells, counted))
 }
@@ -78,7 +92,11 @@ fn expected() -> Vec<Cell> {
         let or_null = |text: String| if is_null { String::new() } else { text };
         cells.push((row + 1, 0, or_null(idfa(row))));
         cells.push((row + 1, 1, md5(row)));
-        cells.push((row + 1, 2, or_null(format!("{}", 860_000_000_000_000 + row))));
+        cells.push((
+            row + 1,
+            2,
+            or_null(format!("{}", 860_000_000_000_000 + row)),
+        ));
         cells.push((row + 1, 3, or_null(format!("oaid-{row}"))));
         cells.push((row + 1, 4, format!("{}", u32::MAX - row as u32)));
     }
@@ -98,13 +116,20 @@ fn formats() -> Vec<Format> {
     let texts = [
         None,
         Some((Encoding::PLAIN, Encoding::PLAIN)),
-        Some((Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::BYTE_STREAM_SPLIT)),
+        Some((
+            Encoding::DELTA_LENGTH_BYTE_ARRAY,
+            Encoding::BYTE_STREAM_SPLIT,
+        )),
         Some((Encoding::DELTA_BYTE_ARRAY, Encoding::DELTA_BINARY_PACKED)),
     ];
     let mut formats = Vec::new();
     for compression in compressions {
         for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
-            formats.extend(texts.map(|encodings| Format { compression, version, encodings }));
+            formats.extend(texts.map(|encodings| Format {
+                compression,
+                version,
+                encodings,
+            }));
         }
     }
     formats
@@ -119,8 +144,11 @@ fn every_encoding_compression_and_page_version_is_read() {
         assert_eq!(rows as usize, ROWS * GROUPS, "{format:?}");
         assert!(cells == expected(), "{format:?}");
         // Some columns, in another order.
-        let (cells, _) =
-            read(&file, &columns(&[("short", IdKind::Openid), ("idfa", IdKind::Idfa)])).unwrap();
+        let (cells, _) = read(
+            &file,
+            &columns(&[("short", IdKind::Openid), ("idfa", IdKind::Idfa)]),
+        )
+        .unwrap();
         assert_eq!(cells[0], (1, 0, u32::MAX.to_string()));
         assert_eq!(cells[1], (1, 1, idfa(0)));
     }
@@ -130,8 +158,11 @@ fn every_encoding_compression_and_page_version_is_read() {
 #[test]
 fn files_of_pyarrow_are_read() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/parquet");
-    let columns =
-        columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
+    let columns = columns(&[
+        ("id", IdKind::Md5),
+        ("device.idfa", IdKind::Idfa),
+        ("imei", IdKind::Imei),
+    ]);
     let mut expected = Vec::new();
     for row in 0..12_u64 {
         let id = u128::from(row * 7 + 0xab_cdef) << 40;
@@ -139,7 +170,11 @@ fn files_of_pyarrow_are_read() {
         expected.push((
             row + 1,
             0,
-            if row % 4 == 3 { String::new() } else { format!("{id:032x}") },
+            if row % 4 == 3 {
+                String::new()
+            } else {
+                format!("{id:032x}")
+            },
         ));
         expected.push((row + 1, 1, if row % 3 == 0 { String::new() } else { idfa }));
         expected.push((row + 1, 2, format!("{}", 868_049_039_501_257 + row)));
@@ -157,7 +192,9 @@ fn files_of_pyarrow_are_read() {
         let mut expected = expected.clone();
         if name == "digests" {
             for cell in expected.iter_mut().filter(|cell| cell.1 == 0) {
-                cell.2 = (cell.0 - 1..cell.0 + 15).map(|byte| format!("{byte:02x}")).collect();
+                cell.2 = (cell.0 - 1..cell.0 + 15)
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect();
             }
         }
         cells.sort();
@@ -173,8 +210,14 @@ fn unsupported_column_is_named_with_its_type() {
     for (name, expected) in [
         ("score", "column \"score\" is DOUBLE; accepted: text,"),
         ("tags", "column \"tags\" is a list or a map;"),
-        ("tags.list.element", "column \"tags.list.element\" is in a list or a map;"),
-        ("device", "column \"device\" is a group of columns, such as \"device.oaid\";"),
+        (
+            "tags.list.element",
+            "column \"tags.list.element\" is in a list or a map;",
+        ),
+        (
+            "device",
+            "column \"device\" is a group of columns, such as \"device.oaid\";",
+        ),
         ("when", "column \"when\" is INT64 (Timestamp);"),
         (
             "nothing",
@@ -210,10 +253,16 @@ fn foreign_file_is_refused_with_the_reason() {
         (&encrypted, "it is encrypted"),
         (&long, "its metadata would be longer than the file"),
         (&file[..file.len() - 1], "it does not end as one"),
-        (b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0", "it is compressed as a whole; unpack it first"),
+        (
+            b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0\0\0",
+            "it is compressed as a whole; unpack it first",
+        ),
     ] {
         match read(bytes, &all_columns()) {
-            Err(InputError::Parquet { source: ParquetFault::Foreign { reason }, .. }) => {
+            Err(InputError::Parquet {
+                source: ParquetFault::Foreign { reason },
+                ..
+            }) => {
                 assert_eq!(reason, expected)
             }
             other => panic!("{expected}: {other:?}"),
@@ -225,7 +274,10 @@ fn foreign_file_is_refused_with_the_reason() {
 fn encrypted_column_is_named_and_others_are_read() {
     let schema = parse_message_type("message dump { required binary id; required binary n; }");
     let encryption = FileEncryptionProperties::builder(vec![0; 16]).with_plaintext_footer(true);
-    let encryption = encryption.with_column_key("id", vec![1; 16]).build().unwrap();
+    let encryption = encryption
+        .with_column_key("id", vec![1; 16])
+        .build()
+        .unwrap();
     let properties = WriterProperties::builder().with_file_encryption_properties(encryption);
     let properties = Arc::new(properties.build());
     let mut writer =
@@ -254,8 +306,10 @@ fn file_that_shrinks_is_a_read_error() {
     let path = folder.path().join("file");
     let bytes = write(&formats()[0]);
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let access =
-        FileSource::File { file: std::fs::File::open(&path).unwrap(), len: bytes.len() as u64 };
+    let access = FileSource::File {
+        file: std::fs::File::open(&path).unwrap(),
+        len: bytes.len() as u64,
+    };
     let columns = all_columns();
     let reader = OpenFile {
         name: "file".to_owned(),
@@ -271,12 +325,19 @@ fn file_that_shrinks_is_a_read_error() {
 fn check(damaged: &[u8], what: &str) -> bool {
     match read(damaged, &all_columns()) {
         Ok((cells, _)) => {
-            assert!(cells.len() <= 10 * ROWS * GROUPS, "{what}: {} cells", cells.len());
+            assert!(
+                cells.len() <= 10 * ROWS * GROUPS,
+                "{what}: {} cells",
+                cells.len()
+            );
             true
         }
         Err(InputError::Parquet { source, .. }) => {
             let text = source.to_string();
-            assert!(!text.contains('\n') && !text.ends_with('.'), "{what}: {text}");
+            assert!(
+                !text.contains('\n') && !text.ends_with('.'),
+                "{what}: {text}"
+            );
             false
         }
         Err(other) => panic!("{what}: {other:?}"),
@@ -325,8 +386,11 @@ fn mutants_are_read_or_refused() {
         .filter(is_seed)
         .map(|path| std::fs::read(path).unwrap());
     let files: Vec<Vec<u8>> = files.chain(formats().iter().map(write)).collect();
-    let mut columns =
-        columns(&[("id", IdKind::Md5), ("device.idfa", IdKind::Idfa), ("imei", IdKind::Imei)]);
+    let mut columns = columns(&[
+        ("id", IdKind::Md5),
+        ("device.idfa", IdKind::Idfa),
+        ("imei", IdKind::Imei),
+    ]);
     let (mut refused, mut state) = (0, 0x9e37_79b9_7f4a_7c15_u64);
     let mut next = |below: usize| {
         state ^= state << 13;
@@ -355,12 +419,20 @@ fn mutants_are_read_or_refused() {
             }
         }
         // Only some files have this column.
-        columns[1].name = if mutant % 2 == 0 { "device.idfa" } else { "imei" }.to_owned();
+        columns[1].name = if mutant % 2 == 0 {
+            "device.idfa"
+        } else {
+            "imei"
+        }
+        .to_owned();
         match read(&file, &columns) {
             Ok((cells, rows)) => assert!(cells.len() as u64 == 3 * rows, "mutant {mutant}"),
             Err(InputError::Parquet { .. }) => refused += 1,
             Err(other) => panic!("mutant {mutant}: {other:?}"),
         }
     }
-    assert!(refused > MUTANTS / 20, "{refused} of {MUTANTS} were noticed");
+    assert!(
+        refused > MUTANTS / 20,
+        "{refused} of {MUTANTS} were noticed"
+    );
 }

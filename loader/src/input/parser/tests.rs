@@ -5,20 +5,38 @@ use super::*;
 
 /// Values of every result, as JSON: borrowed, escaped and not strings.
 const VALUES: [(&str, &str); 16] = [
-    (r#""3E0046F7-8BD4-4F3E-9F91-358B137D2BF0""#, "3E0046F7-8BD4-4F3E-9F91-358B137D2BF0"),
-    (r#""3e0046f7-8bd4-4f3e-9f91-358b137d2bf1""#, "3e0046f7-8bd4-4f3e-9f91-358b137d2bf1"),
+    (
+        r#""3E0046F7-8BD4-4F3E-9F91-358B137D2BF0""#,
+        "3E0046F7-8BD4-4F3E-9F91-358B137D2BF0",
+    ),
+    (
+        r#""3e0046f7-8bd4-4f3e-9f91-358b137d2bf1""#,
+        "3e0046f7-8bd4-4f3e-9f91-358b137d2bf1",
+    ),
     (r#"" 868049039501257""#, " 868049039501257"),
     ("868049039501258", "868049039501258"),
-    (r#""8d3ebd3654fb46a2832296669cf1b536""#, "8d3ebd3654fb46a2832296669cf1b536"),
-    (r#""d41d8cd98f00b204e9800998ecf8427e""#, "d41d8cd98f00b204e9800998ecf8427e"),
-    (r#""\u0038d3ebd3654fb46a2832296669cf1b53""#, "8d3ebd3654fb46a2832296669cf1b53"),
+    (
+        r#""8d3ebd3654fb46a2832296669cf1b536""#,
+        "8d3ebd3654fb46a2832296669cf1b536",
+    ),
+    (
+        r#""d41d8cd98f00b204e9800998ecf8427e""#,
+        "d41d8cd98f00b204e9800998ecf8427e",
+    ),
+    (
+        r#""\u0038d3ebd3654fb46a2832296669cf1b53""#,
+        "8d3ebd3654fb46a2832296669cf1b53",
+    ),
     (r#""A0000049F1\u004223C""#, "A0000049F1B23C"),
     (r#""9774D56D682E549C""#, "9774D56D682E549C"),
     (r#""null""#, "null"),
     (r#""UnKnown""#, "UnKnown"),
     (r#""__IMEI__""#, "__IMEI__"),
     (r#""two words""#, "two words"),
-    (r#""o6_bmjrPTlm6_2sgVt7hMZOPfL2M""#, "o6_bmjrPTlm6_2sgVt7hMZOPfL2M"),
+    (
+        r#""o6_bmjrPTlm6_2sgVt7hMZOPfL2M""#,
+        "o6_bmjrPTlm6_2sgVt7hMZOPfL2M",
+    ),
     ("null", ""),
     ("12", "12"),
 ];
@@ -90,7 +108,9 @@ fn check(kinds: [&str; 2], case: Option<Case>) {
     }
     let input = Input {
         sources: vec![Source::Stdin],
-        layout: Layout::Ndjson { columns: columns.to_vec() },
+        layout: Layout::Ndjson {
+            columns: columns.to_vec(),
+        },
         value: None,
         key_digest: KeyDigest::Md5,
         case,
@@ -102,12 +122,29 @@ fn check(kinds: [&str; 2], case: Option<Case>) {
     let mut parser = Parser::new(&input, Some(&file));
     let bytes = text.into_bytes();
     let len = bytes.len();
-    parser.parse(&Block { source: 0, bytes, len, rows: Rows::Lines { first: 1 } });
+    parser.parse(&Block {
+        source: 0,
+        bytes,
+        len,
+        rows: Rows::Lines { first: 1 },
+    });
     assert!(parser.keys == keys, "{kinds:?} {case:?}");
-    let lines = |rows: &[u8]| String::from_utf8_lossy(rows).lines().map(str::to_owned).collect();
+    let lines = |rows: &[u8]| {
+        String::from_utf8_lossy(rows)
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    };
     let (found, expected): (Vec<_>, Vec<_>) = (lines(&parser.rejected), lines(&rejected));
-    let differ = found.iter().zip(&expected).find(|(found, expected)| found != expected);
-    assert_eq!((differ, found.len()), (None, expected.len()), "{kinds:?} {case:?}");
+    let differ = found
+        .iter()
+        .zip(&expected)
+        .find(|(found, expected)| found != expected);
+    assert_eq!(
+        (differ, found.len()),
+        (None, expected.len()),
+        "{kinds:?} {case:?}"
+    );
     assert!(keys.len() > 300 && parser.counts.rejected[Reason::Blank as usize] > 500);
 }
 

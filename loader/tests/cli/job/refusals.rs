@@ -15,14 +15,23 @@ fn inconsistent_reports_are_not_published() {
     let with = |some: &[String]| [&counts[..], some].concat();
     let nothing_is_live = || assert!(!sandbox.path().join("s/a/CURRENT").exists());
 
-    steps.publish("", &with(&chunks[1..])).fails(3, "expected 2000; a chunk is missing");
-    steps.publish("", &counts).fails(3, "the chunks have 0 keys: expected 2000");
-    steps.publish("", &[]).fails(3, "buckets 0 to 4095: no report of `rtad-loader distinct`");
+    steps
+        .publish("", &with(&chunks[1..]))
+        .fails(3, "expected 2000; a chunk is missing");
+    steps
+        .publish("", &counts)
+        .fails(3, "the chunks have 0 keys: expected 2000");
+    steps
+        .publish("", &[])
+        .fails(3, "buckets 0 to 4095: no report of `rtad-loader distinct`");
     sandbox.file("none", "");
     let mut none = Steps::begin(&sandbox);
     none.distinct(&["{}/none"], 1);
-    none.publish("", &none.lines).fails(3, "no usable id in 0 rows");
-    steps.publish("", &with(&["{}".into()])).fails(3, "-, line 3: expected a report");
+    none.publish("", &none.lines)
+        .fails(3, "no usable id in 0 rows");
+    steps
+        .publish("", &with(&["{}".into()]))
+        .fails(3, "-, line 3: expected a report");
     let other = steps.chunks(2001, &frames);
     steps
         .publish("", &with(&[&chunks[..15], &other[15..]].concat()))
@@ -35,15 +44,26 @@ fn inconsistent_reports_are_not_published() {
         .fails(3, "was reported twice with different content");
     sandbox.file("one", "0".repeat(31) + "1\n");
     let begin = "begin --store {}/s --audience b --changes {}/changes --require-live";
-    sandbox.run(begin).fails(5, "audience b: no generation is published");
-    sandbox.run("build --store {}/s --audience b --json {}/one").json();
+    sandbox
+        .run(begin)
+        .fails(5, "audience b: no generation is published");
+    sandbox
+        .run("build --store {}/s --audience b --json {}/one")
+        .json();
     sandbox.run(begin).json();
-    let begun = sandbox.run("begin --store {}/s --audience b --changes {}/changes").json();
+    let begun = sandbox
+        .run("begin --store {}/s --audience b --changes {}/changes")
+        .json();
     let job = std::mem::replace(&mut steps.job, begun.to_string());
-    steps.publish("", &with(&chunks)).fails(3, "belongs to another job");
+    steps
+        .publish("", &with(&chunks))
+        .fails(3, "belongs to another job");
     steps.job = job;
     let line: Value = serde_json::from_str(&chunks[3]).unwrap();
-    let name = format!("s/a/chunks/{}.chunk", line["entry"]["digest"].as_str().unwrap());
+    let name = format!(
+        "s/a/chunks/{}.chunk",
+        line["entry"]["digest"].as_str().unwrap()
+    );
     let gone = sandbox.path().join(name);
     let bytes = std::fs::read(&gone).unwrap();
     let held = bytes.len();
@@ -59,9 +79,15 @@ fn inconsistent_reports_are_not_published() {
     let again = steps.chunks(2000, &frames);
     assert_eq!(std::fs::read(&gone).unwrap(), bytes);
     let dry = steps.publish("--dry-run", &with(&again)).json();
-    assert_eq!((&dry["generation"], &dry["keys"]), (&Value::Null, &2000.into()));
+    assert_eq!(
+        (&dry["generation"], &dry["keys"]),
+        (&Value::Null, &2000.into())
+    );
     nothing_is_live();
-    assert_eq!(steps.publish("--expires 1h", &with(&again)).json()["generation"], 1);
+    assert_eq!(
+        steps.publish("--expires 1h", &with(&again)).json()["generation"],
+        1
+    );
     // A second publish fails.
     for dry in ["", "--dry-run"] {
         let published = "generation 1 was published since this work began at generation 0";
@@ -74,7 +100,9 @@ fn inconsistent_reports_are_not_published() {
     sandbox.file("half", lines(&ids(IdKind::Md5, 0..900)));
     let half = halved.distinct(&["{}/half"], 2).concat();
     let all = [halved.lines.clone(), halved.chunks(900, &half)].concat();
-    halved.publish("", &all).fails(3, "expected at least 1000 by --max-shrink 0.5");
+    halved
+        .publish("", &all)
+        .fails(3, "expected at least 1000 by --max-shrink 0.5");
 }
 
 /// The key counts of the other parts add up without it, so the buckets are checked.
@@ -87,13 +115,20 @@ fn missing_part_is_detected() {
     let all = steps.lines.clone();
     // The first line is the report of `keys`.
     let absent: Value = serde_json::from_str(&steps.lines.remove(4)).unwrap();
-    assert_eq!((&absent["first_bucket"], &absent["buckets"]), (&768.into(), &256.into()));
+    assert_eq!(
+        (&absent["first_bucket"], &absent["buckets"]),
+        (&768.into(), &256.into())
+    );
     parts.remove(3);
     let total = steps.total();
     let chunks = steps.chunks(total, &parts.concat());
     let with = |lines: &[String]| [lines, &chunks[..]].concat();
-    steps.publish("", &with(&steps.lines)).fails(3, "buckets 768 to 1023: no report");
-    steps.publish("", &with(&all[..16])).fails(3, "buckets 3840 to 4095: no report");
+    steps
+        .publish("", &with(&steps.lines))
+        .fails(3, "buckets 768 to 1023: no report");
+    steps
+        .publish("", &with(&all[..16]))
+        .fails(3, "buckets 3840 to 4095: no report");
     steps
         .publish("", &with(&[&all[..], &all[2..3]].concat()))
         .fails(3, "bucket 256 is in two reports");
@@ -103,9 +138,10 @@ fn missing_part_is_detected() {
         .publish("", &with(&[&steps.lines[..], &[whole]].concat()))
         .fails(3, "bucket 1024 is in two reports");
     let beyond = absent.to_string().replace("256", "4096");
-    steps
-        .publish("", &with(&[beyond]))
-        .fails(3, "has 4096 buckets from 768: expected a range within 4096 buckets");
+    steps.publish("", &with(&[beyond])).fails(
+        3,
+        "has 4096 buckets from 768: expected a range within 4096 buckets",
+    );
     assert!(!sandbox.path().join("s/a/CURRENT").exists());
 }
 
@@ -134,11 +170,16 @@ fn member_in_no_piece_of_ndjson_is_refused() {
     }
     for (columns, error) in [
         ("--column a --column b", None),
-        ("--column a --column b --column c", Some("no row of 2000 has a member \"c\"")),
+        (
+            "--column a --column b --column c",
+            Some("no row of 2000 has a member \"c\""),
+        ),
     ] {
         let keys = |name| format!("--format ndjson {columns} {{}}/{name}");
         let mut steps = Steps::begin(&sandbox);
-        let frames = steps.distinct(&[&keys("one"), &keys("none"), &keys("two")], 1).concat();
+        let frames = steps
+            .distinct(&[&keys("one"), &keys("none"), &keys("two")], 1)
+            .concat();
         let all = [steps.lines.clone(), steps.chunks(2000, &frames)].concat();
         let published = steps.publish("", &all);
         match error {
@@ -157,27 +198,50 @@ fn invalid_chunk_input_is_rejected() {
     assert_eq!(keys.len(), 2000 * 16);
     let chunk = |stdin: &[u8], arguments: &str| {
         let (stdout, stderr, status) = pipe(steps.command(&format!("chunk {arguments}")), stdin);
-        Outcome { status, stdout: String::from_utf8(stdout).unwrap(), stderr }
+        Outcome {
+            status,
+            stdout: String::from_utf8(stdout).unwrap(),
+            stderr,
+        }
     };
     let to = "--store {}/s --keys 2000";
-    chunk(&keys, to).fails(3, "stdin: expected keys of one chunk, found keys of chunks 0 and 15");
+    chunk(&keys, to).fails(
+        3,
+        "stdin: expected keys of one chunk, found keys of chunks 0 and 15",
+    );
     chunk(&keys[..39], to).fails(3, "stdin: expected 16-byte keys, found 39 bytes");
     chunk(&keys[..32], "--store {}/s --keys 1").fails(3, "chunk");
     let none = chunk(b"", to);
-    assert_eq!((none.status, none.stdout.as_str(), none.stderr.as_str()), (Some(0), "", ""));
+    assert_eq!(
+        (none.status, none.stdout.as_str(), none.stderr.as_str()),
+        (Some(0), "", "")
+    );
     let cut = chunk(b"", "--keys 2000 --cut").json();
-    assert_eq!((&cut["shards_per_chunk"], &cut["chunks"]), (&4096.into(), &16.into()));
+    assert_eq!(
+        (&cut["shards_per_chunk"], &cut["chunks"]),
+        (&4096.into(), &16.into())
+    );
     chunk(&keys, "--store {}/s --keys 2000 --frames").fails(3, "stdin: ");
-    chunk(b"", "--store {}/s --keys 2000 --frames --cut").status.filter(|code| *code == 2).unwrap();
+    chunk(b"", "--store {}/s --keys 2000 --frames --cut")
+        .status
+        .filter(|code| *code == 2)
+        .unwrap();
     // One chunk of unsorted keys with duplicates.
     let mut first: Vec<&[u8]> = keys.chunks(16).filter(|key| key[0] < 16).collect();
     first.reverse();
     let twice = [first.concat(), first.concat()].concat();
     let line: Value = serde_json::from_str(&chunk(&twice, to).stdout).unwrap();
-    assert_eq!((&line["entry"]["keys"], &line["written"]), (&first.len().into(), &true.into()));
+    assert_eq!(
+        (&line["entry"]["keys"], &line["written"]),
+        (&first.len().into(), &true.into())
+    );
     let line: Value = serde_json::from_str(&chunk(&first.concat(), to).stdout).unwrap();
     assert_eq!(line["written"], false);
 
     let (_, errors, status) = pipe(command(sandbox.path(), "distinct"), &keys);
-    assert_eq!((status, errors.starts_with("error: stdin: ")), (Some(3), true), "{errors}");
+    assert_eq!(
+        (status, errors.starts_with("error: stdin: ")),
+        (Some(3), true),
+        "{errors}"
+    );
 }

@@ -83,8 +83,10 @@ fn as_paths<S: Serializer>(ids: &[(IdField, Named)], serializer: S) -> Result<S:
 }
 
 fn as_kinds<S: Serializer>(kinds: &[(Named, IdField)], serializer: S) -> Result<S::Ok, S::Error> {
-    let kinds: BTreeMap<&str, &str> =
-        kinds.iter().map(|(named, field)| (named.text.as_str(), field.as_str())).collect();
+    let kinds: BTreeMap<&str, &str> = kinds
+        .iter()
+        .map(|(named, field)| (named.text.as_str(), field.as_str()))
+        .collect();
     serializer.collect_map(kinds)
 }
 
@@ -100,7 +102,10 @@ impl<'de> Deserialize<'de> for FieldName {
         let name = String::deserialize(deserializer)?;
         match IdField::named(&name) {
             Some(field) => Ok(Self { name, field }),
-            None => Err(D::Error::custom(format!("is not known; accepted: {}", fields()))),
+            None => Err(D::Error::custom(format!(
+                "is not known; accepted: {}",
+                fields()
+            ))),
         }
     }
 }
@@ -115,7 +120,10 @@ impl<'de> Deserialize<'de> for FieldOfType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let named = Named::deserialize(deserializer)?;
         match IdField::named(&named.text) {
-            Some(field) => Ok(Self { location: named.location, field }),
+            Some(field) => Ok(Self {
+                location: named.location,
+                field,
+            }),
             None => Err(D::Error::custom(fields())),
         }
     }
@@ -123,7 +131,10 @@ impl<'de> Deserialize<'de> for FieldOfType {
 
 /// The names of all fields, for messages.
 fn fields() -> String {
-    format!("one of {}", IdField::ALL.map(|field| field.as_str()).join(", "))
+    format!(
+        "one of {}",
+        IdField::ALL.map(|field| field.as_str()).join(", ")
+    )
 }
 
 fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(IdField, Named)>, D::Error> {
@@ -136,7 +147,13 @@ fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(IdField, Nam
 
 fn kinds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Named, IdField)>, D::Error> {
     let kinds = BTreeMap::<String, FieldOfType>::deserialize(deserializer)?;
-    let kind = |(text, FieldOfType { mut location, field }): (String, _)| {
+    let kind = |(
+        text,
+        FieldOfType {
+            mut location,
+            field,
+        },
+    ): (String, _)| {
         // The key of the table: the text names the entry.
         location.key.truncate(location.key.len() - text.len() - 1);
         (Named { location, text }, field)
@@ -148,7 +165,11 @@ impl RequestConfig {
     pub(in crate::config::platform) fn check(&self, d: &mut Document<'_>, table: &str) {
         if self.strategies_separator.is_some() && self.strategies.is_none() {
             let key = format!("{table}.strategies_separator");
-            d.mistake(&key, "is given without strategies", "both, or strategies alone");
+            d.mistake(
+                &key,
+                "is given without strategies",
+                "both, or strategies alone",
+            );
         }
         for (value, word) in &self.os_values {
             if !OS_WORDS.contains(&word.as_str()) {
@@ -158,15 +179,26 @@ impl RequestConfig {
         }
         if !self.os_values.is_empty() && !self.attributes.contains_key(&Attribute::Os) {
             let key = format!("{table}.os_values");
-            d.mistake(&key, "is given without a field of os", "attributes with os too");
+            d.mistake(
+                &key,
+                "is given without a field of os",
+                "attributes with os too",
+            );
         }
         if self.ids.is_empty() && self.id_list.is_none() {
             d.mistake(table, "maps no id", "ids or id_list");
         }
         let kinds = format!("{table}.id_list.kinds");
-        let has_no_kind = self.id_list.as_ref().is_some_and(|list| list.kinds.is_empty());
+        let has_no_kind = self
+            .id_list
+            .as_ref()
+            .is_some_and(|list| list.kinds.is_empty());
         if has_no_kind && !d.has_mistake(&kinds) {
-            d.mistake(&kinds, "is empty", "types of id, and the ids they stand for");
+            d.mistake(
+                &kinds,
+                "is empty",
+                "types of id, and the ids they stand for",
+            );
         }
     }
 }

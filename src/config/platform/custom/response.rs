@@ -181,7 +181,9 @@ impl VerdictsConfig {
             };
             (key, field)
         });
-        fields.into_iter().filter_map(|(key, field)| Some((key, field.as_ref()?)))
+        fields
+            .into_iter()
+            .filter_map(|(key, field)| Some((key, field.as_ref()?)))
     }
 }
 
@@ -196,7 +198,13 @@ impl ResponseConfig {
             let key = format!("{table}.accepted_separator");
             d.mistake(&key, "is given without accepted", "both, or accepted alone");
         }
-        for key in ["verdicts", "accepted", "first_accepted", "cache", "strategies_as"] {
+        for key in [
+            "verdicts",
+            "accepted",
+            "first_accepted",
+            "cache",
+            "strategies_as",
+        ] {
             let key = format!("{table}.{key}");
             if self.accepted_ids.is_some() && d.has(&key) {
                 d.mistake(&key, "is given with accepted_ids", "one of them");
@@ -204,7 +212,11 @@ impl ResponseConfig {
         }
         let key = format!("{table}.strategies_as");
         if !is_json && d.has(&key) {
-            d.mistake(&key, "is not known for body = \"protobuf\"", "body = \"json\" with it");
+            d.mistake(
+                &key,
+                "is not known for body = \"protobuf\"",
+                "body = \"json\" with it",
+            );
         }
         self.location = d.location(table);
         self.is_whole = !d.has_mistake(table);

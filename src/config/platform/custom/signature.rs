@@ -106,7 +106,10 @@ const fn milliseconds() -> TimestampUnit {
 }
 
 fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Named, D::Error> {
-    named(deserializer, "a text such as {request_id}{request_time}{secret}")
+    named(
+        deserializer,
+        "a text such as {request_id}{request_time}{secret}",
+    )
 }
 
 fn source<'de, D: Deserializer<'de>, T: From<Named>>(deserializer: D) -> Result<T, D::Error> {
@@ -116,7 +119,11 @@ fn source<'de, D: Deserializer<'de>, T: From<Named>>(deserializer: D) -> Result<
 impl SignatureConfig {
     pub(in crate::config::platform) fn check(&mut self, d: &mut Document<'_>, table: &str) {
         if self.timestamp.is_some() != self.max_skew.is_some() {
-            d.mistake(table, "has one of timestamp and max_skew", "both, or neither");
+            d.mistake(
+                table,
+                "has one of timestamp and max_skew",
+                "both, or neither",
+            );
         }
         let key = format!("{table}.secrets");
         if self.secrets.is_empty() {

@@ -44,7 +44,10 @@ fn answer_fields_follow_the_order_of_the_config() {
             r#""results":[{"id":"1","ok":true},{"id":"9","ok":false}],"hits":["1"]}"#
         )
     );
-    assert_eq!(script.notes, ["request_id: r\"1", "strategy: 1", "strategy: 9"]);
+    assert_eq!(
+        script.notes,
+        ["request_id: r\"1", "strategy: 1", "strategy: 9"]
+    );
     let skipped = [
         "dids.did: type \"\" is not in kinds",
         "dids.did: type \"imei\" with secure \"sha1\" is not in kinds",
@@ -72,7 +75,11 @@ fn objects_of_a_list_may_be_json_in_strings() {
         r#"{"dids": ["{\"type\": \"imei\", \"did\": \"a\"}", {"type": "7", "did": "b"}, null]}"#,
         r#"{"dids":["{\"did\": \"a\", \"type\": \"imei\"}", "", "{\"did\": \"b\", \"type\": 7}"]}"#,
     ] {
-        assert_eq!(read(body).1.ids, ["dids.did imei a", "dids.did oaid b"], "{body}");
+        assert_eq!(
+            read(body).1.ids,
+            ["dids.did imei a", "dids.did oaid b"],
+            "{body}"
+        );
     }
     let (answer, _) = asked(&platform("", JSON), br#"{"dids": ["{"]}"#, &[BID, BID]);
     assert_eq!(answer, Err(Failure::BadBody));
@@ -87,21 +94,30 @@ response = { request_id = "id", accepted = "hits" }
 "#;
     let asked = |body: &str| asked(&platform("", mapping), body.as_bytes(), &[NO_BID, NO_BID]);
     for (body, id) in [
-        (r#"{"imp": [{"id": "r", "ids": [{"imei": "a"}, {"imei": "b"}]}]}"#, r#""id":"r","#),
+        (
+            r#"{"imp": [{"id": "r", "ids": [{"imei": "a"}, {"imei": "b"}]}]}"#,
+            r#""id":"r","#,
+        ),
         (r#"{"imp": {"ids": [{"imei": "a"}, {"imei": "b"}]}}"#, ""),
     ] {
         let (answer, script) = asked(body);
         assert_eq!(answer.unwrap(), format!(r#"{{{id}"hits":[]}}"#), "{body}");
         assert_eq!(script.ids, ["imp.ids.imei imei a", "imp.ids.imei imei b"]);
     }
-    assert_eq!(asked(r#"{"imp": [{"id": "r"}, {}]}"#).0, Err(Failure::BadBody));
+    assert_eq!(
+        asked(r#"{"imp": [{"id": "r"}, {}]}"#).0,
+        Err(Failure::BadBody)
+    );
 }
 
 #[test]
 fn strategies_may_be_a_list_a_value_or_numbers() {
     for (asked, notes) in [
         (r#"["1", 2]"#, &["strategy: 1", "strategy: 2"][..]),
-        (r#"["1,2", "3"]"#, &["strategy: 1", "strategy: 2", "strategy: 3"]),
+        (
+            r#"["1,2", "3"]"#,
+            &["strategy: 1", "strategy: 2", "strategy: 3"],
+        ),
         ("2", &["strategy: 2"]),
         ("-2", &["strategy: -2"]),
         (r#""\u0031,2""#, &["strategy: 1", "strategy: 2"]),
@@ -109,7 +125,11 @@ fn strategies_may_be_a_list_a_value_or_numbers() {
         ("[]", &[]),
         (r#"" ""#, &[]),
     ] {
-        assert_eq!(read(&format!(r#"{{"asked": {asked}}}"#)).1.notes, notes, "{asked}");
+        assert_eq!(
+            read(&format!(r#"{{"asked": {asked}}}"#)).1.notes,
+            notes,
+            "{asked}"
+        );
     }
 }
 
@@ -119,7 +139,10 @@ fn last_value_wins_and_null_is_absent() {
         r#"{"id": "a", "id": 7, "device": {"imei": "x"}, "device": {"imei": "y", "imei": "z"},
             "asked": "2"}"#,
     );
-    assert!(answer.starts_with(r#"{"id":7,"head":{"code":1,"cache":7200},"#), "{answer}");
+    assert!(
+        answer.starts_with(r#"{"id":7,"head":{"code":1,"cache":7200},"#),
+        "{answer}"
+    );
     assert_eq!(script.ids, ["device.imei imei z"]);
     let (answer, script) =
         read(r#"{"id": "a", "id": null, "device": {"imei": "x"}, "device": null, "dids": null}"#);
@@ -134,7 +157,10 @@ fn ping_unavailable_and_refusal_have_their_codes() {
         r#"{"id":"r","head":{"code":0},"results":[],"hits":[]}"#
     );
     let platform = platform("", JSON);
-    assert_eq!(platform.adapter.refusal(), r#"{"head":{"code":2},"results":[],"hits":[]}"#);
+    assert_eq!(
+        platform.adapter.refusal(),
+        r#"{"head":{"code":2},"results":[],"hits":[]}"#
+    );
     let answer = fallback(&*platform.adapter, &[BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
     assert_eq!(
         answer,
@@ -166,7 +192,10 @@ fn invalid_json_or_type_is_a_bad_body() {
         assert_eq!(answer, Err(Failure::BadBody), "{bad}");
         assert!(script.ids.is_empty() && script.asked.is_empty(), "{bad}");
     }
-    assert_eq!(asked(&platform, b"{\"id\": \"\xff\"}", &[BID, BID]).0, Err(Failure::BadBody));
+    assert_eq!(
+        asked(&platform, b"{\"id\": \"\xff\"}", &[BID, BID]).0,
+        Err(Failure::BadBody)
+    );
 }
 
 #[test]
@@ -176,9 +205,15 @@ body = "json"
 request = { id_list = { value = "did", type = "kind", kinds = { "2" = "oaid" } }, strategies = "s" }
 response = { accepted = "hits", strategies_as = "number", verdicts = { list = "all", strategy = "id", accepted = "ok" } }
 "#;
-    let (answer, script) =
-        asked(&platform("", mapping), br#"{"did": "o", "kind": 2, "s": [2, "x", 1]}"#, &[BID, BID]);
-    assert_eq!(answer.unwrap(), r#"{"all":[{"id":2,"ok":true},{"id":1,"ok":true}],"hits":[1,2]}"#);
+    let (answer, script) = asked(
+        &platform("", mapping),
+        br#"{"did": "o", "kind": 2, "s": [2, "x", 1]}"#,
+        &[BID, BID],
+    );
+    assert_eq!(
+        answer.unwrap(),
+        r#"{"all":[{"id":2,"ok":true},{"id":1,"ok":true}],"hits":[1,2]}"#
+    );
     assert_eq!(script.ids, ["did oaid o"]);
 }
 
@@ -197,7 +232,10 @@ response = { accepted = "hits" }
     let both = Ok("dids.id.did oaid a, dids.id.did oaid b".to_owned());
     assert_eq!(ids(r#""type": 2, "id": [{"did": "a"}]"#), both);
     assert_eq!(ids(r#""id": [{"did": "a"}], "type": 2"#), both);
-    assert_eq!(ids(r#""id": [{"did": "a"}, {"did": "c"}], "type": 2"#), Err(Failure::BadBody));
+    assert_eq!(
+        ids(r#""id": [{"did": "a"}, {"did": "c"}], "type": 2"#),
+        Err(Failure::BadBody)
+    );
 }
 
 #[test]
@@ -237,13 +275,20 @@ body = "json"
 request = { ids = { imei = "i" }, strategies = "s" }
 response = { strategies_as = "number", verdicts = { list = "all", strategy = "info.id", accepted = "ok" } }
 "#;
-    let (answer, _) = asked(&platform("", mapping), br#"{"s": ["x", 1, "01"]}"#, &[BID, BID]);
+    let (answer, _) = asked(
+        &platform("", mapping),
+        br#"{"s": ["x", 1, "01"]}"#,
+        &[BID, BID],
+    );
     assert_eq!(answer.unwrap(), r#"{"all":[{"info":{"id":1},"ok":true}]}"#);
 }
 
 #[test]
 fn recorded_skipped_ids_are_limited() {
-    let body = format!(r#"{{"dids": [{}{{}}]}}"#, r#"{"did": "a", "type": "t"},"#.repeat(1000));
+    let body = format!(
+        r#"{{"dids": [{}{{}}]}}"#,
+        r#"{"did": "a", "type": "t"},"#.repeat(1000)
+    );
     let script = read(&body).1;
     assert_eq!(script.skipped.len(), crate::platform::MAX_IDS);
     assert!(script.ids.is_empty());

@@ -7,11 +7,16 @@ use prost_reflect::{DynamicMessage, Value};
 use super::*;
 
 fn profile(name: &str) -> Assembly {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles").join(name);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("profiles")
+        .join(name);
     let text = std::fs::read_to_string(&file).unwrap();
     // Profiles have no secret.
     let text = ["kuaishou", "dahanghai"].iter().fold(text, |text, name| {
-        text.replace(&format!("value_file = \"{name}.secret\""), "value = \"replace-me\"")
+        text.replace(
+            &format!("value_file = \"{name}.secret\""),
+            "value = \"replace-me\"",
+        )
     });
     let flags = vec![("store.url", "/data".to_owned())];
     Assembly::read(Some((file.to_str().unwrap(), &text)), |_| None, &flags).unwrap()
@@ -54,9 +59,18 @@ fn kuaishou_profile_answers_a_signed_request() {
     let body = prost::Message::encode_to_vec(&request);
 
     let headers = HeaderMap::new();
-    let head = RequestHead { headers: &headers, query: None };
+    let head = RequestHead {
+        headers: &headers,
+        query: None,
+    };
     let ask = |body: &[u8], seconds| {
-        asked_at(&custom, Admission::ByHeaders, head, body, Duration::from_secs(seconds))
+        asked_at(
+            &custom,
+            Admission::ByHeaders,
+            head,
+            body,
+            Duration::from_secs(seconds),
+        )
     };
     let (answer, script) = ask(&body, 1_718_539_210);
     let answer = answer.unwrap();
@@ -73,7 +87,11 @@ fn kuaishou_profile_answers_a_signed_request() {
     prost::Message::merge(&mut response, answer).unwrap();
     let verdicts =
         "promotion_type_result:[{promotion_type:\"1001\",accept:true},{promotion_type:\"9\"}]";
-    assert_eq!(response.to_string(), verdicts, "a number that is 0 is not printed");
+    assert_eq!(
+        response.to_string(),
+        verdicts,
+        "a number that is 0 is not printed"
+    );
 
     assert_eq!(ask(&body, 1_718_539_501).0, Err(Failure::BadTimestamp));
     request.set_field_by_name("request_id", Value::String("req-2".to_owned()));
@@ -90,7 +108,10 @@ fn alibaba_profile_answers_a_request() {
         {"type": "OAID", "secure": "", "did": "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},
         {"type": "OAID", "did": "o"}, {"type": "IMEI", "secure": "AES", "did": "x"}, {"type": "UTDID", "did": "x"}]}"#;
     let (answer, script) = asked(&platform, body, &[BID]);
-    assert_eq!(answer.unwrap(), r#"{"reqId":"r1","code":0,"rtaIds":["501"]}"#);
+    assert_eq!(
+        answer.unwrap(),
+        r#"{"reqId":"r1","code":0,"rtaIds":["501"]}"#
+    );
     assert_eq!(
         script.ids,
         [
@@ -108,13 +129,22 @@ fn alibaba_profile_answers_a_request() {
 fn dahanghai_profile_answers_a_signed_form() {
     let custom = custom(&profile("dahanghai.toml"));
     let headers = HeaderMap::new();
-    let head = RequestHead { headers: &headers, query: None };
+    let head = RequestHead {
+        headers: &headers,
+        query: None,
+    };
     let ask = |sign: &str| {
         let body = format!(
             "channel=c&os=0&oaid_md5=83e9158a4fb54c0e1ef0b238639a23ae&imei=&sign={sign}\
              &advertising_space_id=7"
         );
-        asked_at(&custom, Admission::ByHeaders, head, body.as_bytes(), Duration::ZERO)
+        asked_at(
+            &custom,
+            Admission::ByHeaders,
+            head,
+            body.as_bytes(),
+            Duration::ZERO,
+        )
     };
     // md5 of "replace-me", the sorted names and values, and "replace-me"
     let (answer, script) = ask("4F83CD574D422F28D2389FF08F41E8C8");
@@ -125,7 +155,13 @@ fn dahanghai_profile_answers_a_signed_form() {
             r#"{"result":true,"errcode":0,"task_id_list":{"string":["501"]},"task_id":"501"}}"#
         )
     );
-    assert_eq!(script.ids, ["imei imei ", "oaid_md5 oaid_md5 83e9158a4fb54c0e1ef0b238639a23ae"]);
+    assert_eq!(
+        script.ids,
+        [
+            "imei imei ",
+            "oaid_md5 oaid_md5 83e9158a4fb54c0e1ef0b238639a23ae"
+        ]
+    );
     assert_eq!(ask("").0, Err(Failure::BadSignature));
     assert_eq!(
         custom.refusal(),
@@ -144,9 +180,15 @@ fn alipay_profile_answers_a_request() {
     let (answer, script) = asked(&platform, body.as_bytes(), &[BID]);
     let expected = r#"{"required_flow":"1","rta_info_list":[{"account_id":"501"}]}"#;
     assert_eq!(answer.unwrap(), expected);
-    assert_eq!(script.ids, ["biz_content.principal caid 0c9e5e3d3e1b4a67b3a6c8b5d2f1e0a9"]);
+    assert_eq!(
+        script.ids,
+        ["biz_content.principal caid 0c9e5e3d3e1b4a67b3a6c8b5d2f1e0a9"]
+    );
     let (answer, _) = asked(&platform, body.as_bytes(), &[NO_BID]);
-    assert_eq!(answer.unwrap(), r#"{"required_flow":"0","rta_info_list":[]}"#);
+    assert_eq!(
+        answer.unwrap(),
+        r#"{"required_flow":"0","rta_info_list":[]}"#
+    );
 }
 
 #[test]
@@ -159,7 +201,10 @@ fn huawei_profile_answers_a_request() {
     assert_eq!(read, ["a 501", "b 501", "c 501"]);
     let (answer, _) = answered(&assembly.platforms[0], body, |_| false);
     assert_eq!(answer, r#"{"result_code":"0","oaids":[]}"#);
-    assert_eq!(assembly.platforms[0].adapter.refusal(), r#"{"result_code":"1","oaids":[]}"#);
+    assert_eq!(
+        assembly.platforms[0].adapter.refusal(),
+        r#"{"result_code":"1","oaids":[]}"#
+    );
 }
 
 #[test]
@@ -218,8 +263,12 @@ cache = "response_cache_time"
         "0a0270311001",
     ] {
         let body = const_hex::decode(body).unwrap();
-        for decisions in [[BID, BID], [NO_BID, BID], [NO_BID, NO_BID], [NO_BID_UNAVAILABLE, NO_BID]]
-        {
+        for decisions in [
+            [BID, BID],
+            [NO_BID, BID],
+            [NO_BID, NO_BID],
+            [NO_BID_UNAVAILABLE, NO_BID],
+        ] {
             let (answer, mut script) = asked(&mapped, &body, &decisions);
             let (expected, mut by_adapter) = asked(built_in, &body, &decisions);
             assert_eq!(answer, expected);

@@ -45,12 +45,24 @@ struct Meant {
 
 fn meant() -> impl Strategy<Value = Meant> {
     let text = || proptest::option::of("\\PC{0,40}");
-    let did = (proptest::option::of(0..2_i32), text(), proptest::option::of(any::<bool>()));
+    let did = (
+        proptest::option::of(0..2_i32),
+        text(),
+        proptest::option::of(any::<bool>()),
+    );
     let asked = proptest::collection::vec(prop_oneof![0_i64..4, any::<i64>()], 0..6);
     let caid = proptest::collection::vec("\\PC{0,9}", 0..4);
     let dids = proptest::collection::vec(did, 0..5);
-    (text(), asked, text(), text(), caid, proptest::option::of(any::<u64>()), dids).prop_map(
-        |(id, asked, imei, oaid, caid, number, dids)| Meant {
+    (
+        text(),
+        asked,
+        text(),
+        text(),
+        caid,
+        proptest::option::of(any::<u64>()),
+        dids,
+    )
+        .prop_map(|(id, asked, imei, oaid, caid, number, dids)| Meant {
             id,
             asked,
             imei,
@@ -58,8 +70,7 @@ fn meant() -> impl Strategy<Value = Meant> {
             caid,
             number,
             dids,
-        },
-    )
+        })
 }
 
 fn message(name: &str) -> DynamicMessage {
@@ -81,7 +92,9 @@ impl Meant {
         set(
             &mut device,
             "caid",
-            Some(Dynamic::List(self.caid.iter().cloned().map(Dynamic::String).collect())),
+            Some(Dynamic::List(
+                self.caid.iter().cloned().map(Dynamic::String).collect(),
+            )),
         );
         set(&mut device, "number", self.number.map(Dynamic::U64));
         let did = |(kind, value, hashed): &(Option<i32>, Option<String>, Option<bool>)| {
@@ -96,20 +109,42 @@ impl Meant {
         set(
             &mut request,
             "asked",
-            Some(Dynamic::List(self.asked.iter().copied().map(Dynamic::I64).collect())),
+            Some(Dynamic::List(
+                self.asked.iter().copied().map(Dynamic::I64).collect(),
+            )),
         );
         set(&mut request, "device", Some(Dynamic::Message(device)));
-        set(&mut request, "dids", Some(Dynamic::List(self.dids.iter().map(did).collect())));
+        set(
+            &mut request,
+            "dids",
+            Some(Dynamic::List(self.dids.iter().map(did).collect())),
+        );
         set(&mut request, "score", Some(Dynamic::F32(0.5)));
         prost::Message::encode_to_vec(&request)
     }
 
     fn ids(&self) -> Vec<String> {
         let mut ids = Vec::new();
-        ids.extend(self.imei.iter().map(|imei| format!("device.imei imei {imei}")));
-        ids.extend(self.oaid.iter().map(|oaid| format!("device.oaid oaid {oaid}")));
-        ids.extend(self.caid.iter().map(|caid| format!("device.caid caid {caid}")));
-        ids.extend(self.number.iter().map(|number| format!("device.number openid {number}")));
+        ids.extend(
+            self.imei
+                .iter()
+                .map(|imei| format!("device.imei imei {imei}")),
+        );
+        ids.extend(
+            self.oaid
+                .iter()
+                .map(|oaid| format!("device.oaid oaid {oaid}")),
+        );
+        ids.extend(
+            self.caid
+                .iter()
+                .map(|caid| format!("device.caid caid {caid}")),
+        );
+        ids.extend(
+            self.number
+                .iter()
+                .map(|number| format!("device.number openid {number}")),
+        );
         for (kind, value, hashed) in &self.dids {
             // As in PROTOBUF's kinds: `hashed` is 1 or 0, and only OAID has a kind with it.
             let field = match (kind, hashed) {
@@ -118,7 +153,11 @@ impl Meant {
                 (Some(1), Some(true)) => "oaid_md5",
                 _ => continue,
             };
-            ids.extend(value.iter().map(|value| format!("dids.value {field} {value}")));
+            ids.extend(
+                value
+                    .iter()
+                    .map(|value| format!("dids.value {field} {value}")),
+            );
         }
         ids.sort();
         ids

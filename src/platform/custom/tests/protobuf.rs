@@ -20,7 +20,11 @@ fn last_value_wins_across_merged_messages() {
 fn every_list_element_is_read() {
     assert_eq!(
         ids(b"\x22\x06\x1a\x01c\x1a\x01d\x22\x03\x1a\x01e"),
-        ["device.caid caid c", "device.caid caid d", "device.caid caid e"]
+        [
+            "device.caid caid c",
+            "device.caid caid d",
+            "device.caid caid e"
+        ]
     );
 }
 
@@ -31,7 +35,14 @@ fn list_entry_fields_may_come_in_any_order() {
     let body = b"\x2a\x07\x08\x01\x12\x01a\x18\x01\x2a\x05\x12\x01b\x08\x01\x2a\x03\x12\x01c\x2a\
         \x05\x08\x00\x12\x01d\
                  \x2a\x07\x08\x00\x12\x01e\x18\x01";
-    assert_eq!(ids(body), ["dids.value oaid_md5 a", "dids.value oaid b", "dids.value imei d"]);
+    assert_eq!(
+        ids(body),
+        [
+            "dids.value oaid_md5 a",
+            "dids.value oaid b",
+            "dids.value imei d"
+        ]
+    );
 }
 
 #[test]
@@ -61,7 +72,14 @@ response = { code = { field = "ok", bid = 1, no_bid = 0 } }
 #[test]
 fn packed_and_unpacked_lists_are_read() {
     for (mapping, bodies) in [
-        ("asked", [&b"\x10\x01\x10\x02"[..], b"\x12\x02\x01\x02", b"\x10\x01\x12\x01\x02"]),
+        (
+            "asked",
+            [
+                &b"\x10\x01\x10\x02"[..],
+                b"\x12\x02\x01\x02",
+                b"\x10\x01\x12\x01\x02",
+            ],
+        ),
         (
             "packed",
             [
@@ -71,8 +89,10 @@ fn packed_and_unpacked_lists_are_read() {
             ],
         ),
     ] {
-        let mapping =
-            PROTOBUF.replace("strategies = \"asked\"", &format!("strategies = \"{mapping}\""));
+        let mapping = PROTOBUF.replace(
+            "strategies = \"asked\"",
+            &format!("strategies = \"{mapping}\""),
+        );
         for body in bodies {
             let (answer, script) = asked(&platform(PROTO2, &mapping), body, &[BID, BID]);
             assert!(answer.is_ok(), "{body:?}");
@@ -112,7 +132,10 @@ response = { accepted = "ok" }
         assert_eq!(ids, ["d.v imei a"], "{body:?}");
         assert_eq!(notes, ["strategy: 1", "strategy: 2"], "{body:?}");
         let (ids, _) = read("proto3", body);
-        assert!(ids.is_empty(), "an enum of proto3 is open, and its last value wins");
+        assert!(
+            ids.is_empty(),
+            "an enum of proto3 is open, and its last value wins"
+        );
     }
 }
 
@@ -124,9 +147,13 @@ fn unmapped_fields_and_groups_are_skipped() {
         \x06\xa4\x06\xa4\x06\
                  \x22\x03\x0a\x01i";
     assert_eq!(ids(body), ["device.imei imei i"]);
-    for bad in
-        [&b"\x43\x4a\x01g"[..], b"\x44", b"\x43\xa4\x06", b"\xa2\x06\x02x", b"\xa3\x06\x43\xa4\x06"]
-    {
+    for bad in [
+        &b"\x43\x4a\x01g"[..],
+        b"\x44",
+        b"\x43\xa4\x06",
+        b"\xa2\x06\x02x",
+        b"\xa3\x06\x43\xa4\x06",
+    ] {
         let (answer, _) = asked(&platform(PROTO2, PROTOBUF), bad, &[BID, BID]);
         assert_eq!(answer, Err(Failure::BadBody), "{bad:?}");
     }
@@ -156,8 +183,17 @@ fn mapped_field_of_another_type_is_a_bad_body() {
 
 #[test]
 fn invalid_utf8_is_accepted_and_echoed() {
-    let (answer, _) = asked(&platform(PROTO2, PROTOBUF), b"\x0a\x02\xff\xfe\x10\x02", &[BID, BID]);
-    assert!(answer.unwrap().windows(4).any(|part| part == b"\x1a\x02\xff\xfe"));
+    let (answer, _) = asked(
+        &platform(PROTO2, PROTOBUF),
+        b"\x0a\x02\xff\xfe\x10\x02",
+        &[BID, BID],
+    );
+    assert!(
+        answer
+            .unwrap()
+            .windows(4)
+            .any(|part| part == b"\x1a\x02\xff\xfe")
+    );
 }
 
 #[test]
@@ -171,14 +207,34 @@ fn number_can_be_an_id() {
 #[test]
 fn every_number_type_is_read_and_written() {
     let types = [
-        ("int32", &b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"[..], "-1"),
-        ("int64", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "-1"),
+        (
+            "int32",
+            &b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"[..],
+            "-1",
+        ),
+        (
+            "int64",
+            b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            "-1",
+        ),
         ("uint32", b"\x08\xff\xff\xff\xff\x0f", "4294967295"),
-        ("uint64", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "18446744073709551615"),
+        (
+            "uint64",
+            b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            "18446744073709551615",
+        ),
         ("sint32", b"\x08\xff\xff\xff\xff\x0f", "-2147483648"),
-        ("sint64", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "-9223372036854775808"),
+        (
+            "sint64",
+            b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            "-9223372036854775808",
+        ),
         ("fixed32", b"\x0d\xff\xff\xff\xff", "4294967295"),
-        ("fixed64", b"\x09\xff\xff\xff\xff\xff\xff\xff\xff", "18446744073709551615"),
+        (
+            "fixed64",
+            b"\x09\xff\xff\xff\xff\xff\xff\xff\xff",
+            "18446744073709551615",
+        ),
         ("sfixed32", b"\x0d\xfe\xff\xff\xff", "-2"),
         ("sfixed64", b"\x09\xfe\xff\xff\xff\xff\xff\xff\xff", "-2"),
         ("bool", b"\x08\x01", "1"),
@@ -220,21 +276,35 @@ response_message = "R"
 request = { request_id = "id", ids = { imei = "id" }, strategies = "s" }
 response = { request_id = "id", accepted = "joined", accepted_separator = ",", first_accepted = "first", cache = "must.cache", code = { field = "code.is", bid = 0, no_bid = 1 } }
 "#;
-    let platform_of =
-        |mapping: &str| platform(&proto.replace("required int64 id", "optional int64 id"), mapping);
+    let platform_of = |mapping: &str| {
+        platform(
+            &proto.replace("required int64 id", "optional int64 id"),
+            mapping,
+        )
+    };
     let required = platform_of(mapping);
     let empty = b"\x0a\x00\x12\x00\x1a\x02\x08\x00\x2a\x02\x08\x01\x32\x00";
     assert_eq!(required.adapter.refusal(), empty[..]);
-    let (answer, _) = asked(&required, b"\x78\x01", &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    let (answer, _) = asked(
+        &required,
+        b"\x78\x01",
+        &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE],
+    );
     assert_eq!(answer.unwrap(), empty[..]);
-    let answer = fallback(&*required.adapter, &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE]);
+    let answer = fallback(
+        &*required.adapter,
+        &[NO_BID_UNAVAILABLE, NO_BID_UNAVAILABLE],
+    );
     assert_eq!(answer, empty[..]);
     // An optional message without values is omitted, even with required fields.
     let proto = proto
         .replace("required H must = 3; ", "")
         .replace("required int64 id", "optional int64 id");
     let optional = platform(&proto, &mapping.replace("must.cache", "may.cache"));
-    assert_eq!(optional.adapter.refusal(), b"\x0a\x00\x12\x00\x2a\x02\x08\x01\x32\x00"[..]);
+    assert_eq!(
+        optional.adapter.refusal(),
+        b"\x0a\x00\x12\x00\x2a\x02\x08\x01\x32\x00"[..]
+    );
     // The first strategy, beside all of them.
     let (answer, _) = asked(&required, b"\x12\x01\x31\x12\x01\x32", &[BID, BID]);
     let both = b"\x0a\x00\x12\x031,2\x1a\x03\x08\x90\x1c\x2a\x02\x08\x00\x32\x011";
@@ -254,7 +324,10 @@ response_message = "R"
 request = { ids = { imei = "i" }, strategies = "s" }
 response = { verdicts = { list = "v", strategy = "id", accepted = "ok" }, accepted = "hits" }
 "#;
-    let (answer, _) =
-        asked(&platform(proto, mapping), b"\x0a\x02\x301\x0a\x01\x31\x0a\x02+1", &[BID, BID]);
+    let (answer, _) = asked(
+        &platform(proto, mapping),
+        b"\x0a\x02\x301\x0a\x01\x31\x0a\x02+1",
+        &[BID, BID],
+    );
     assert_eq!(answer.unwrap(), b"\x0a\x04\x08\x01\x10\x01\x12\x01\x01"[..]);
 }

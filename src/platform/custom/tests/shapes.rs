@@ -18,23 +18,48 @@ verdicts = { list = "hits", strategy = "account" }
 
 fn read(query: Option<&str>, body: &str) -> (Result<Bytes, Failure>, Script) {
     let (custom, headers) = (custom(&assembly("", FORM)), HeaderMap::new());
-    let head = RequestHead { headers: &headers, query };
-    asked_at(&custom, Admission::ByHeaders, head, body.as_bytes(), Duration::ZERO)
+    let head = RequestHead {
+        headers: &headers,
+        query,
+    };
+    asked_at(
+        &custom,
+        Admission::ByHeaders,
+        head,
+        body.as_bytes(),
+        Duration::ZERO,
+    )
 }
 
 #[test]
 fn form_is_read_from_the_body_and_the_query() {
     let body =
         "id=r+1%21&asked=1&imei=x&x=y&imei=86804903950125%37&device=%7B%22caid%22%3A%22c%22%7D";
-    for (query, body) in [(None, body), (Some(body), ""), (Some("id=no&asked=1"), body)] {
+    for (query, body) in [
+        (None, body),
+        (Some(body), ""),
+        (Some("id=no&asked=1"), body),
+    ] {
         let (answer, script) = read(query, body);
         let expected = r#"{"id":"r 1!","ok":true,"code":"0","hits":[{"account":"1"}]}"#;
         assert_eq!(answer.unwrap(), expected);
-        assert_eq!(script.ids, ["device.caid caid c", "imei imei 868049039501257"]);
+        assert_eq!(
+            script.ids,
+            ["device.caid caid c", "imei imei 868049039501257"]
+        );
         assert_eq!(script.asked, [0]);
     }
-    for (query, body) in [(None, ""), (Some(""), ""), (None, "device=%7B"), (None, "device=1")] {
-        assert_eq!(read(query, body).0, Err(Failure::BadBody), "{query:?} {body}");
+    for (query, body) in [
+        (None, ""),
+        (Some(""), ""),
+        (None, "device=%7B"),
+        (None, "device=1"),
+    ] {
+        assert_eq!(
+            read(query, body).0,
+            Err(Failure::BadBody),
+            "{query:?} {body}"
+        );
     }
     // An empty object, and a parameter without a value.
     assert!(read(None, "device=&imei").0.is_ok());
@@ -44,7 +69,10 @@ fn form_is_read_from_the_body_and_the_query() {
 fn answer_lists_only_the_strategies_that_bid() {
     let assembly = assembly("", FORM);
     let (answer, _) = asked(&assembly.platforms[0], b"imei=x", &[NO_BID, BID]);
-    assert_eq!(answer.unwrap(), r#"{"ok":true,"code":"0","hits":[{"account":"2"}]}"#);
+    assert_eq!(
+        answer.unwrap(),
+        r#"{"ok":true,"code":"0","hits":[{"account":"2"}]}"#
+    );
     let (answer, _) = asked(&assembly.platforms[0], b"imei=x", &[NO_BID, NO_BID]);
     assert_eq!(answer.unwrap(), r#"{"ok":false,"code":"0","hits":[]}"#);
     let refusal = assembly.platforms[0].adapter.refusal();
@@ -54,7 +82,15 @@ fn answer_lists_only_the_strategies_that_bid() {
 #[test]
 fn ids_in_one_value_are_read_one_by_one() {
     let (_, script) = read(None, "oaids=a,%20b+,%2C\u{e9}");
-    assert_eq!(script.ids, ["oaids oaid a", "oaids oaid b", "oaids oaid ", "oaids oaid \u{e9}"]);
+    assert_eq!(
+        script.ids,
+        [
+            "oaids oaid a",
+            "oaids oaid b",
+            "oaids oaid ",
+            "oaids oaid \u{e9}"
+        ]
+    );
 }
 
 #[test]
@@ -70,7 +106,10 @@ fn version_is_no_part_of_a_caid() {
         ("a_b".to_owned(), "a_b"),
     ] {
         let (_, script) = read(None, &format!("device={{\"caid\":\"{given}\"}}&imei=1_2"));
-        assert_eq!(script.ids, [&format!("device.caid caid {expected}"), "imei imei 1_2"]);
+        assert_eq!(
+            script.ids,
+            [&format!("device.caid caid {expected}"), "imei imei 1_2"]
+        );
     }
 }
 
@@ -86,8 +125,16 @@ fn object_may_be_json_in_a_text() {
         let (_, script) = asked(&platform, body.as_bytes(), &[BID, BID]);
         assert_eq!(script.ids, ["device.caid caid c"], "{body}");
     }
-    for body in [r#"{"device": "\"{}\""}"#, r#"{"device": "{} x"}"#, r#"{"device": "c"}"#] {
-        assert_eq!(asked(&platform, body.as_bytes(), &[BID]).0, Err(Failure::BadBody), "{body}");
+    for body in [
+        r#"{"device": "\"{}\""}"#,
+        r#"{"device": "{} x"}"#,
+        r#"{"device": "c"}"#,
+    ] {
+        assert_eq!(
+            asked(&platform, body.as_bytes(), &[BID]).0,
+            Err(Failure::BadBody),
+            "{body}"
+        );
     }
 }
 
@@ -143,7 +190,10 @@ secrets = [{ value = "s" }]
     // md5 of "sappkid" + "r 1" + "imeixt100s": an empty parameter is not signed.
     let sign = const_hex::encode_upper(<md5::Md5 as md5::Digest>::digest(b"sappkidr 1imeixt100s"));
     let ask = |query: &str, body: &str| {
-        let head = RequestHead { headers: &headers, query: Some(query) };
+        let head = RequestHead {
+            headers: &headers,
+            query: Some(query),
+        };
         let now = Duration::from_secs(100);
         asked_at(&custom, Admission::ByHeaders, head, body.as_bytes(), now).0
     };
@@ -155,11 +205,18 @@ secrets = [{ value = "s" }]
         (format!("t=101&sign={sign}&app=k"), "id=r+1&imei=x"),
         ("t=100&app=k".to_owned(), "id=r+1&imei=x"),
     ] {
-        assert_eq!(ask(&query, body), Err(Failure::BadSignature), "{query} {body}");
+        assert_eq!(
+            ask(&query, body),
+            Err(Failure::BadSignature),
+            "{query} {body}"
+        );
     }
 
     let mistakes = refused("", &mapping.replace("query:sign", "body:device.sign"));
-    assert!(mistakes[0].contains("has {parameters}, one of which contains it"), "{mistakes:?}");
+    assert!(
+        mistakes[0].contains("has {parameters}, one of which contains it"),
+        "{mistakes:?}"
+    );
 }
 
 #[test]
@@ -174,7 +231,10 @@ response = { code = { field = "ok", bid = true, no_bid = false }, accepted_ids =
     let (answer, decided) = ask(&form, b"imeis=a,+b+,c&device={\"oaids\":[7,\"d\"]}&asked=1");
     assert_eq!(answer, r#"{"ok":true,"hits":{"ids":[7,"d","a","c"]}}"#);
     assert_eq!(decided, ["7 1", "d 1", "a 1", "b 1", "c 1"]);
-    assert_eq!(ask(&form, b"imeis=b").0, r#"{"ok":false,"hits":{"ids":[]}}"#);
+    assert_eq!(
+        ask(&form, b"imeis=b").0,
+        r#"{"ok":false,"hits":{"ids":[]}}"#
+    );
 
     let proto = r#"
 syntax = "proto2";
@@ -194,10 +254,16 @@ response = {{ code = {{ field = "code", bid = 1, no_bid = 0 }}, accepted_ids = "
         )
     };
     let protobuf = platform(proto, &mapping("ids"));
-    assert_eq!(ask(&protobuf, b"\x0a\x01a\x0a\x01b\x0a\x01c").0, "\x08\x01\x12\x01a\x12\x01c");
+    assert_eq!(
+        ask(&protobuf, b"\x0a\x01a\x0a\x01b\x0a\x01c").0,
+        "\x08\x01\x12\x01a\x12\x01c"
+    );
     for field in ["one", "n"] {
         let found = refused(proto, &mapping(field));
-        assert!(found.len() == 1 && found[0].contains("it is not a list of strings"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].contains("it is not a list of strings"),
+            "{found:?}"
+        );
     }
 }
 
@@ -215,11 +281,16 @@ accepted = "strategies"
 verdicts = { list = "verdicts", strategy = "strategy" }
 "#;
     let found = refused("", mapping);
-    for key in
-        ["request.caid_separator", "response.cache", "response.accepted", "response.verdicts"]
-    {
+    for key in [
+        "request.caid_separator",
+        "response.cache",
+        "response.accepted",
+        "response.verdicts",
+    ] {
         assert!(
-            found.iter().any(|mistake| mistake.contains(&format!("{key} is given with"))),
+            found
+                .iter()
+                .any(|mistake| mistake.contains(&format!("{key} is given with"))),
             "{key}: {found:#?}"
         );
     }

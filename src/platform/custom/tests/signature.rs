@@ -26,11 +26,26 @@ fn ask(signature: &str, request: &Sent<'_>) -> (Result<Bytes, Failure>, Script) 
     let custom = custom(&assembly("", &format!("{HEAD}{signature}")));
     let mut headers = HeaderMap::new();
     if let Some(value) = request.header {
-        headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static("first"));
-        headers.append(HeaderName::from_static("x-h"), HeaderValue::from_static(value));
+        headers.append(
+            HeaderName::from_static("x-h"),
+            HeaderValue::from_static("first"),
+        );
+        headers.append(
+            HeaderName::from_static("x-h"),
+            HeaderValue::from_static(value),
+        );
     }
-    let head = RequestHead { headers: &headers, query: request.query };
-    asked_at(&custom, Admission::ByHeaders, head, request.body.as_bytes(), request.now)
+    let head = RequestHead {
+        headers: &headers,
+        query: request.query,
+    };
+    asked_at(
+        &custom,
+        Admission::ByHeaders,
+        head,
+        request.body.as_bytes(),
+        request.now,
+    )
 }
 
 fn sign(algorithm: &str, encoding: &str) -> String {
@@ -50,14 +65,23 @@ fn body(sign: &str) -> String {
 
 fn failure(signature: &str, sign: &str) -> Option<Failure> {
     let body = body(sign);
-    let request = Sent { body: &body, header: Some("hv"), query: Some("q=q%20v"), now: NOW };
+    let request = Sent {
+        body: &body,
+        header: Some("hv"),
+        query: Some("q=q%20v"),
+        now: NOW,
+    };
     ask(signature, &request).0.err()
 }
 
 #[test]
 fn digest_of_any_secret_matches_in_configured_case() {
     for (algorithm, old, new) in [
-        ("md5", "8b3dc952ddd029590f45f81b3b5a321b", "a607c1a5d68784bcac0c94cf692ba368"),
+        (
+            "md5",
+            "8b3dc952ddd029590f45f81b3b5a321b",
+            "a607c1a5d68784bcac0c94cf692ba368",
+        ),
         (
             "sha1",
             "bf44e5f2a340b1ef1972aa4af860666f60beeafa",
@@ -73,12 +97,28 @@ fn digest_of_any_secret_matches_in_configured_case() {
         for digest in [old, new] {
             assert_eq!(failure(&lower, digest), None, "{algorithm}");
             assert_eq!(failure(&upper, &digest.to_uppercase()), None, "{algorithm}");
-            assert_eq!(failure(&upper, digest), Some(Failure::BadSignature), "{algorithm}");
-            assert_eq!(failure(&lower, &digest[1..]), Some(Failure::BadSignature), "{algorithm}");
+            assert_eq!(
+                failure(&upper, digest),
+                Some(Failure::BadSignature),
+                "{algorithm}"
+            );
+            assert_eq!(
+                failure(&lower, &digest[1..]),
+                Some(Failure::BadSignature),
+                "{algorithm}"
+            );
             let other = digest.replace(['3', '6'], "0");
-            assert_eq!(failure(&lower, &other), Some(Failure::BadSignature), "{algorithm}");
+            assert_eq!(
+                failure(&lower, &other),
+                Some(Failure::BadSignature),
+                "{algorithm}"
+            );
         }
-        assert_eq!(failure(&lower, ""), Some(Failure::BadSignature), "{algorithm}");
+        assert_eq!(
+            failure(&lower, ""),
+            Some(Failure::BadSignature),
+            "{algorithm}"
+        );
     }
 }
 
@@ -87,14 +127,25 @@ fn hmac_is_keyed_with_the_secret() {
     let hmac = "algorithm = \"hmac-sha256\"\nin = \"header:x-h\"\ntemplate = \"{id}.{t}.\"";
     let body = r#"{"id": "ab", "t": "1718539200"}"#;
     for (digest, expected) in [
-        ("25f617c32941bb050d35c279b0af9fbaae35a202c2f4119ce40e0e0c5f115670", None),
-        ("04c5e62667ecac5932172dbaf447f3f3d9b4723c5cb0b16b2ba684c829a4477b", None),
+        (
+            "25f617c32941bb050d35c279b0af9fbaae35a202c2f4119ce40e0e0c5f115670",
+            None,
+        ),
+        (
+            "04c5e62667ecac5932172dbaf447f3f3d9b4723c5cb0b16b2ba684c829a4477b",
+            None,
+        ),
         (
             "04c5e62667ecac5932172dbaf447f3f3d9b4723c5cb0b16b2ba684c829a4477c",
             Some(Failure::BadSignature),
         ),
     ] {
-        let request = Sent { body, header: Some(digest), query: None, now: NOW };
+        let request = Sent {
+            body,
+            header: Some(digest),
+            query: None,
+            now: NOW,
+        };
         assert_eq!(ask(hmac, &request).0.err(), expected);
     }
 }
@@ -104,7 +155,12 @@ fn body_can_be_signed_with_signature_in_query() {
     let signature = "algorithm = \"sha1\"\nencoding = \"upper-hex\"\nin = \"query:sign\"\ntemplate \
         = \"{body}{secret}\"";
     let signature = &signature.replace("{secret}", "s3cret{secret}");
-    let request = |query| Sent { body: r#"{"id":"r1"}"#, header: None, query, now: NOW };
+    let request = |query| Sent {
+        body: r#"{"id":"r1"}"#,
+        header: None,
+        query,
+        now: NOW,
+    };
     // sha1 of the body, "s3cret" and "old"
     let right = Some("a=1&sign=9DB52DDAC7303C164C3EFB67D8D1F14C69FBDB1A");
     assert_eq!(ask(signature, &request(right)).0.err(), None);
@@ -114,7 +170,12 @@ fn body_can_be_signed_with_signature_in_query() {
 #[test]
 fn unsigned_request_passes_no_ids() {
     let body = body("");
-    let request = Sent { body: &body, header: None, query: None, now: NOW };
+    let request = Sent {
+        body: &body,
+        header: None,
+        query: None,
+        now: NOW,
+    };
     let (answer, script) = ask(&sign("md5", "lower-hex"), &request);
     assert_eq!(answer, Err(Failure::BadSignature));
     assert!(script.ids.is_empty() && script.asked.is_empty());
@@ -123,7 +184,12 @@ fn unsigned_request_passes_no_ids() {
 #[test]
 fn observed_failure_is_counted_and_answered() {
     let body = body("");
-    let request = Sent { body: &body, header: None, query: None, now: NOW };
+    let request = Sent {
+        body: &body,
+        header: None,
+        query: None,
+        now: NOW,
+    };
     let observed = format!("{}\nmode = \"observe\"", sign("md5", "lower-hex"));
     let (answer, script) = ask(&observed, &request);
     assert_eq!(answer.unwrap(), r#"{"code":0}"#);
@@ -145,8 +211,12 @@ fn timestamp_beyond_max_skew_is_rejected() {
     };
     let digest = Some("25f617c32941bb050d35c279b0af9fbaae35a202c2f4119ce40e0e0c5f115670");
     let at = |now, unit: &str| {
-        let request =
-            Sent { body: r#"{"id": "ab", "t": 1718539200}"#, header: digest, query: None, now };
+        let request = Sent {
+            body: r#"{"id": "ab", "t": 1718539200}"#,
+            header: digest,
+            query: None,
+            now,
+        };
         ask(&timed(unit), &request).0.err()
     };
     let window = Duration::from_secs(300);
@@ -154,7 +224,12 @@ fn timestamp_beyond_max_skew_is_rejected() {
     for now in [NOW, NOW - window, NOW + window] {
         assert_eq!(at(now, "s"), None);
     }
-    for now in [NOW - window - second, NOW + window + second, Duration::ZERO, Duration::MAX] {
+    for now in [
+        NOW - window - second,
+        NOW + window + second,
+        Duration::ZERO,
+        Duration::MAX,
+    ] {
         assert_eq!(at(now, "s"), Some(Failure::BadTimestamp), "{now:?}");
     }
     let milliseconds = Duration::from_millis(1_718_539_200);
@@ -171,7 +246,11 @@ fn invalid_timestamp_is_rejected() {
                  timestamp = \"query:t\"\ntimestamp_unit = \"s\"\nmax_skew = \"5m\"";
     // hmac-sha256 of the time with "old"
     for (time, sign, expected) in [
-        ("&t=1718539200", "b79541812b518336b58de765fecfa9ec0a1653a4cd5456d7ca51633b99213adb", None),
+        (
+            "&t=1718539200",
+            "b79541812b518336b58de765fecfa9ec0a1653a4cd5456d7ca51633b99213adb",
+            None,
+        ),
         (
             "&t=",
             "ba2ddd906e885d5b50f32fd2fc95ed41f1666bb2a93bcc5ea51aa131f5d60225",
@@ -199,7 +278,12 @@ fn invalid_timestamp_is_rejected() {
         ),
     ] {
         let query = format!("s={sign}{time}");
-        let request = Sent { body: "{}", header: None, query: Some(&query), now: NOW };
+        let request = Sent {
+            body: "{}",
+            header: None,
+            query: Some(&query),
+            now: NOW,
+        };
         assert_eq!(ask(timed, &request).0.err(), expected, "{time}");
     }
 }
@@ -216,15 +300,23 @@ fn unsigned_timestamp_is_a_mistake() {
         let read = Assembly::read(Some(("rtad.toml", &text)), |_| None, &flags);
         read.map_or_else(|error| error.mistakes, |_| Vec::new())
     };
-    for (template, timestamp) in
-        [("x", "time"), ("{id}", "body:time"), ("{body}", "query:t"), ("{query:u}", "query:t")]
-    {
+    for (template, timestamp) in [
+        ("x", "time"),
+        ("{id}", "body:time"),
+        ("{body}", "query:t"),
+        ("{query:u}", "query:t"),
+    ] {
         let found = mistakes(template, timestamp);
-        assert!(found.len() == 1 && found[0].contains("it is not signed"), "{template}: {found:?}");
+        assert!(
+            found.len() == 1 && found[0].contains("it is not signed"),
+            "{template}: {found:?}"
+        );
     }
-    for (template, timestamp) in
-        [("{time}", "body:time"), ("{body}", "time"), ("{header:T}", "header:t")]
-    {
+    for (template, timestamp) in [
+        ("{time}", "body:time"),
+        ("{body}", "time"),
+        ("{header:T}", "header:t"),
+    ] {
         assert_eq!(mistakes(template, timestamp), [""; 0], "{template}");
     }
 }
@@ -237,11 +329,23 @@ fn explain(
 ) -> (Result<Bytes, Failure>, Script) {
     let custom = custom(&assembly("", &format!("{HEAD}{signature}")));
     let mut headers = HeaderMap::new();
-    headers.extend(
-        header.map(|value| (HeaderName::from_static("x-h"), HeaderValue::from_static(value))),
-    );
-    let head = RequestHead { headers: &headers, query: None };
-    asked_at(&custom, Admission::Granted, head, body.as_bytes(), Duration::MAX)
+    headers.extend(header.map(|value| {
+        (
+            HeaderName::from_static("x-h"),
+            HeaderValue::from_static(value),
+        )
+    }));
+    let head = RequestHead {
+        headers: &headers,
+        query: None,
+    };
+    asked_at(
+        &custom,
+        Admission::Granted,
+        head,
+        body.as_bytes(),
+        Duration::MAX,
+    )
 }
 
 #[test]
@@ -254,13 +358,22 @@ fn captured_signature_is_checked_if_it_is_complete() {
     assert!(answer.is_ok(), "its time does not matter");
     assert_eq!(script.notes, ["observed: bad_timestamp"]);
     let wrong = r#"{"t": 1, "sign": "00"}"#;
-    assert_eq!(explain(signature, wrong, None).0, Err(Failure::BadSignature));
+    assert_eq!(
+        explain(signature, wrong, None).0,
+        Err(Failure::BadSignature)
+    );
 
     let in_header = "algorithm = \"md5\"\nin = \"header:x-h\"\ntemplate = \"{t}{secret}\"";
     let (answer, script) = explain(in_header, right, None);
     assert!(answer.is_ok());
-    assert_eq!(script.notes, ["signature: not checked: its header or query was not given"]);
-    assert_eq!(explain(in_header, right, Some("00")).0, Err(Failure::BadSignature));
+    assert_eq!(
+        script.notes,
+        ["signature: not checked: its header or query was not given"]
+    );
+    assert_eq!(
+        explain(in_header, right, Some("00")).0,
+        Err(Failure::BadSignature)
+    );
 }
 
 #[test]

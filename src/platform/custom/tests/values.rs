@@ -78,7 +78,11 @@ fn valued(mapping: &str) -> Arc<Platform> {
 #[test]
 fn protobuf_has_the_numbers_of_bids() {
     let platform = valued(PROTOBUF_MAPPING);
-    let answer = |decision| asked(&platform, b"\x08\x01\x08\x02", &[decision, BID]).0.unwrap();
+    let answer = |decision| {
+        asked(&platform, b"\x08\x01\x08\x02", &[decision, BID])
+            .0
+            .unwrap()
+    };
     let vip = b"\x0a\x17\x08\x01\x10\x01\x1a\x08\x0d\x00\x00\x20\x40\x10\xf0\x2e\
                 \x21\x00\x00\x00\x00\x00\x00\xe0\x3f";
     let other = b"\x0a\x09\x08\x01\x10\x01\x1a\x03\x10\x90\x03";
@@ -146,11 +150,16 @@ when = { any = ["old", { bucket = "other:b" }] }
 "#;
     let mapping = PROTOBUF_MAPPING
         .replace("strategy = \"strategy\"", "strategy = \"name\"")
-        .replace("cpa_price = \"price.cpa\"", "tag = \"strategy\"\ntag_number = \"price.cpa\"");
+        .replace(
+            "cpa_price = \"price.cpa\"",
+            "tag = \"strategy\"\ntag_number = \"price.cpa\"",
+        );
     // None of the platform's strategies reads an experiment.
     read(&format!("{mapping}{others}")).unwrap();
     let rules = RULES.replacen("exclude = [\"old\"]", "when = { bucket = \"e:b\" }", 1);
-    let mistakes = read_with(&rules, &format!("{mapping}{others}")).unwrap_err().mistakes;
+    let mistakes = read_with(&rules, &format!("{mapping}{others}"))
+        .unwrap_err()
+        .mistakes;
     let expected = [
         "verdicts.tag is \"strategy\": it cannot hold \"x\", the tag of a bucket; accepted: a \
          field whose type holds the tags of all buckets that the platform's strategies read",
@@ -160,6 +169,8 @@ when = { any = ["old", { bucket = "other:b" }] }
     for (mistake, expected) in mistakes.iter().zip(expected) {
         assert!(mistake.contains(expected), "{mistake}");
     }
-    let held = others.replace("\"x\"", "\"12\"").replace("2147483648", "2147483647");
+    let held = others
+        .replace("\"x\"", "\"12\"")
+        .replace("2147483648", "2147483647");
     read_with(&rules, &format!("{mapping}{held}")).unwrap();
 }

@@ -24,7 +24,10 @@ impl Response {
             out.push(b':');
             if !self.member(content, answer, verdict, out) {
                 // An object fails only if its strategy cannot be written: the verdict is omitted.
-                if matches!(content, AnswerContent::Strategy(_) | AnswerContent::Message(_)) {
+                if matches!(
+                    content,
+                    AnswerContent::Strategy(_) | AnswerContent::Message(_)
+                ) {
                     return false;
                 }
                 out.truncate(before);
@@ -78,9 +81,9 @@ impl Response {
                 Some(tag) => number(tag.into(), out),
                 None => return false,
             },
-            AnswerContent::Accepted { .. } => {
-                list(answer.accepted.iter(), out, |strategy, out| self.strategy(strategy, out))
-            }
+            AnswerContent::Accepted { .. } => list(answer.accepted.iter(), out, |strategy, out| {
+                self.strategy(strategy, out)
+            }),
             AnswerContent::FirstAccepted(_) => {
                 return answer
                     .accepted

@@ -16,7 +16,13 @@ pub(super) fn message(
     verdict: Option<&StrategyAnswer<'_, '_>>,
     out: &mut Vec<u8>,
 ) -> bool {
-    for AnswerField { number, is_required, content, .. } in fields {
+    for AnswerField {
+        number,
+        is_required,
+        content,
+        ..
+    } in fields
+    {
         let (number, is_required) = (*number, *is_required);
         match content {
             // An optional message without values is omitted, even if it has required fields.
@@ -48,8 +54,10 @@ pub(super) fn message(
                 let listed = answer.verdicts.iter();
                 for verdict in listed.filter(|verdict| verdict.is_accepted || !is_of_bids) {
                     let before = out.len();
-                    if delimited(number, out, |out| message(fields, answer, Some(verdict), out))
-                        .is_none()
+                    if delimited(number, out, |out| {
+                        message(fields, answer, Some(verdict), out)
+                    })
+                    .is_none()
                     {
                         out.truncate(before);
                     }
@@ -86,11 +94,16 @@ pub(super) fn message(
                     None => {}
                 }
             }
-            AnswerContent::Accepted { scalar, is_packed: true } => {
+            AnswerContent::Accepted {
+                scalar,
+                is_packed: true,
+            } => {
                 if !answer.accepted.is_empty() {
                     delimited(number, out, |out| {
-                        for integer in
-                            answer.accepted.iter().filter_map(|id| canonical_integer_of(id))
+                        for integer in answer
+                            .accepted
+                            .iter()
+                            .filter_map(|id| canonical_integer_of(id))
                         {
                             if scalar.holds(integer) {
                                 bare_integer(*scalar, integer, out);
@@ -151,9 +164,10 @@ fn has_values(fields: &[AnswerField], answer: &AnswerValues<'_, '_>) -> bool {
         | AnswerContent::Amount(..)
         | AnswerContent::Tag(_)
         | AnswerContent::TagNumber(_) => true,
-        AnswerContent::Verdicts { is_of_bids, .. } => {
-            answer.verdicts.iter().any(|verdict| verdict.is_accepted || !is_of_bids)
-        }
+        AnswerContent::Verdicts { is_of_bids, .. } => answer
+            .verdicts
+            .iter()
+            .any(|verdict| verdict.is_accepted || !is_of_bids),
         AnswerContent::Accepted { .. }
         | AnswerContent::Joined { .. }
         | AnswerContent::FirstAccepted(_) => !answer.accepted.is_empty(),
@@ -220,7 +234,10 @@ fn value(number: u32, scalar: Scalar, value: &Value<'_>, out: &mut Vec<u8>) -> b
 }
 
 /// Writes a number of a value, which the field's type holds.
-#[expect(clippy::cast_possible_truncation, reason = "checked when the platform was built")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "checked when the platform was built"
+)]
 fn amount(number: u32, scalar: Scalar, amount: f64, out: &mut Vec<u8>) {
     match scalar {
         Scalar::Float => prost::encoding::float::encode(number, &(amount as f32), out),

@@ -111,7 +111,9 @@ fn read(text: &str) -> Result<Assembly, ConfigError> {
     let result = Assembly::read(Some((path, text)), |_| None, &flags);
     result.map_err(|error| {
         let strip = |mistake: String| mistake.replace(&format!("{path}:"), "");
-        ConfigError { mistakes: error.mistakes.into_iter().map(strip).collect() }
+        ConfigError {
+            mistakes: error.mistakes.into_iter().map(strip).collect(),
+        }
     })
 }
 
@@ -120,7 +122,10 @@ fn effective_config_round_trips_without_secrets() {
     let assembly = read(MAPPING).unwrap();
     let text = assembly.config.to_toml();
     assert!(!text.contains("hush"), "{text}");
-    assert!(text.contains("<redacted>") && text.contains("value_file = \"secret\""), "{text}");
+    assert!(
+        text.contains("<redacted>") && text.contains("value_file = \"secret\""),
+        "{text}"
+    );
     // With the secret restored, the output is a valid config.
     let mistakes = read(&text).unwrap_err().mistakes;
     assert_eq!(mistakes.len(), 1, "{mistakes:?}");
@@ -130,7 +135,10 @@ fn effective_config_round_trips_without_secrets() {
     for line in MAPPING.lines().filter(|line| line.contains(" = \"")) {
         let (key, value) = line.split_once(" = ").unwrap();
         if !value.starts_with(['{', '[']) {
-            assert!(text.lines().any(|written| written.trim() == line), "{key} in\n{text}");
+            assert!(
+                text.lines().any(|written| written.trim() == line),
+                "{key} in\n{text}"
+            );
         }
     }
 }
@@ -149,22 +157,30 @@ response = { accepted = "hits", strategies_as = "number" }
 "#;
     let written = read(text).unwrap().config.to_toml();
     assert_eq!(read(&written).unwrap().config.to_toml(), written);
-    let mistakes = read(&text.replace("\"a.b\"", "[\"a.b\", \"a\"]")).unwrap_err().mistakes;
+    let mistakes = read(&text.replace("\"a.b\"", "[\"a.b\", \"a\"]"))
+        .unwrap_err()
+        .mistakes;
     assert_eq!(
         mistakes,
         ["8: [[platform]] \"p\": request.ids.imei[1] is \"a\": \
              is a value for one key and an object for another; accepted: \
           paths of which none is a prefix of another"]
     );
-    let mistakes = read(&text.replace("\"1\"", "\"one\"")).unwrap_err().mistakes;
+    let mistakes = read(&text.replace("\"1\"", "\"one\""))
+        .unwrap_err()
+        .mistakes;
     assert_eq!(
         mistakes,
-        ["9: [[platform]] \"p\": response has strategies_as = \"number\", \
+        [
+            "9: [[platform]] \"p\": response has strategies_as = \"number\", \
              which does not fit strategy \"one\"; accepted: strategy \
              ids from -9223372036854775808 to 18446744073709551615, \
-             without a plus or leading zeros"]
+             without a plus or leading zeros"
+        ]
     );
-    let mistakes = read(&text.replace("body", "proto = \"x\"\nbody")).unwrap_err().mistakes;
+    let mistakes = read(&text.replace("body", "proto = \"x\"\nbody"))
+        .unwrap_err()
+        .mistakes;
     assert!(
         mistakes.iter().any(
             |mistake| mistake.starts_with("7: [[platform]] \"p\": proto is not known for body")
@@ -177,7 +193,10 @@ response = { accepted = "hits", strategies_as = "number" }
 fn each_mistake_has_its_message() {
     let mistakes = |text: &str| {
         let mistakes = read(text).unwrap_err().mistakes;
-        mistakes.iter().map(|mistake| mistake.trim().to_owned()).collect()
+        mistakes
+            .iter()
+            .map(|mistake| mistake.trim().to_owned())
+            .collect()
     };
     testkit::mistakes::assert_each("src/serve/assemble/tests/custom.txt", MAPPING, mistakes);
 }
@@ -222,20 +241,24 @@ response = { code = { field = "code", bid = 0, no_bid = 0 } }
 
 #[test]
 fn secret_in_a_template_is_in_no_mistake() {
-    for template in
-        ["{id}pasted-secret{", "pasted-secret}", "pasted-secret{ids}", "{query:}pasted-secret"]
-    {
+    for template in [
+        "{id}pasted-secret{",
+        "pasted-secret}",
+        "pasted-secret{ids}",
+        "{query:}pasted-secret",
+    ] {
         let text = MAPPING.replacen("{id}-{header:x-a}", template, 1);
         let mistakes = read(&text).unwrap_err().to_string();
         assert!(!mistakes.contains("pasted"), "{mistakes}");
     }
-    let text = MAPPING.replacen("{id}-{header:x-a}", "{id}pasted-secret", 1).replacen(
-        "hmac-sha256",
-        "md5",
-        1,
-    );
+    let text = MAPPING
+        .replacen("{id}-{header:x-a}", "{id}pasted-secret", 1)
+        .replacen("hmac-sha256", "md5", 1);
     let mistakes = read(&text).unwrap_err().to_string();
-    assert!(mistakes.contains("has no {secret}") && !mistakes.contains("pasted"), "{mistakes}");
+    assert!(
+        mistakes.contains("has no {secret}") && !mistakes.contains("pasted"),
+        "{mistakes}"
+    );
 }
 
 #[test]

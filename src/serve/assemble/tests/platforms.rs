@@ -37,20 +37,35 @@ fn mistakes(platforms: &str) -> Vec<String> {
 fn platform_ids_map_to_strategies() {
     let assembly = read(TENCENT).unwrap();
     let platform = &assembly.config.platforms[0];
-    assert_eq!((platform.kind.as_str(), platform.path.as_str()), ("tencent", "/rta/tencent"));
+    assert_eq!(
+        (platform.kind.as_str(), platform.path.as_str()),
+        ("tencent", "/rta/tencent")
+    );
     assert_eq!(platform.bid_cache, Some(Duration::from_secs(3600)));
-    assert_eq!(assembly.platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(
+        assembly.platforms[0].strategies().collect::<Vec<_>>(),
+        [1, 0]
+    );
     let ocean = TENCENT
         .replace("kind = \"tencent\"", "kind = \"ocean\"")
         .replace("T1001", "-7")
         .replace("T1002", "9");
-    assert_eq!(read(&ocean).unwrap().platforms[0].strategies().collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(
+        read(&ocean).unwrap().platforms[0]
+            .strategies()
+            .collect::<Vec<_>>(),
+        [1, 0]
+    );
 }
 
 #[test]
 fn config_without_strategies_has_one_default_strategy() {
     let platform = TENCENT.replace(", \"T1002\" = \"first\"", "");
-    let assembly = read_at("rtad.toml", &format!("[store]\nurl = \"/data\"\n{platform}")).unwrap();
+    let assembly = read_at(
+        "rtad.toml",
+        &format!("[store]\nurl = \"/data\"\n{platform}"),
+    )
+    .unwrap();
     assert_eq!(assembly.platforms[0].strategies().collect::<Vec<_>>(), [0]);
 }
 
@@ -89,7 +104,10 @@ fn numbers_of_tags_are_within_the_bounds_of_the_strategys_platforms() {
     let expected = "[[experiment]] \"e\": buckets[0].tag_number is 11; accepted: 1 to 10, which \
                     the platform tencent accepts";
     let found = mistakes(&format!("{tested}{ocean}"));
-    assert!(found.len() == 1 && found[0].ends_with(expected), "{found:?}");
+    assert!(
+        found.len() == 1 && found[0].ends_with(expected),
+        "{found:?}"
+    );
     let tencent = TENCENT.replace("\"first\"", "\"tested\"");
     read(&format!("{tested}{tencent}")).unwrap();
 }
@@ -98,12 +116,17 @@ fn numbers_of_tags_are_within_the_bounds_of_the_strategys_platforms() {
 fn strategies_and_buckets_beyond_the_limit_of_sketches_are_warned_about() {
     let bucket = |slot| format!("{{ name = \"b{slot}\", slots = \"{slot}..{}\" }}", slot + 1);
     let buckets: Vec<_> = (0..100).map(bucket).collect();
-    let experiment = format!("[[experiment]]\nname = \"e\"\nbuckets = [{}]\n", buckets.join(","));
+    let experiment = format!(
+        "[[experiment]]\nname = \"e\"\nbuckets = [{}]\n",
+        buckets.join(",")
+    );
     let strategy =
         |name| format!("[[strategy]]\nname = \"s{name}\"\nwhen = {{ bucket = \"e:b1\" }}\n");
     let warnings = |count| {
         let strategies: String = (0..count).map(strategy).collect();
-        read(&format!("{experiment}{strategies}{TENCENT}")).unwrap().warnings(false)
+        read(&format!("{experiment}{strategies}{TENCENT}"))
+            .unwrap()
+            .warnings(false)
     };
     // TENCENT has two more strategies.
     assert!(warnings(2).is_empty());
@@ -120,7 +143,11 @@ fn settings_that_platforms_lack_are_warned_about() {
                   when = { os = \"ios\", slot = \"7\", bucket = \"e:b\", \
                   any = [{ region = \"1\" }, { absent = \"region\" }] }\n\
                   [[strategy.value]]\nweight = 1.5\nquality = 2\n";
-    let warnings = |platform: &str| read(&format!("{tested}{platform}")).unwrap().warnings(false);
+    let warnings = |platform: &str| {
+        read(&format!("{tested}{platform}"))
+            .unwrap()
+            .warnings(false)
+    };
     let tencent = TENCENT.replace("\"first\"", "\"tested\"");
     let slot = "the condition of tested reads slot, which the platform tencent never sends: \
                 decisions are unavailable where the rest of the condition leaves it open";
@@ -138,7 +165,12 @@ fn settings_that_platforms_lack_are_warned_about() {
                   attributes = { os = \"os\" } }\n\
                   response = { code = { field = \"code\", bid = 0, no_bid = 1 } }\n";
     let tag = "no platform of e takes the tag of b: map tag or tag_number";
-    let all = [slot.to_owned(), lost("weight"), lost("quality"), tag.to_owned()];
+    let all = [
+        slot.to_owned(),
+        lost("weight"),
+        lost("quality"),
+        tag.to_owned(),
+    ];
     assert_eq!(warnings(custom), all);
 }
 
@@ -161,27 +193,48 @@ fn secret_from_config_or_file_is_never_shown() {
         "{ name = \"X-A\", value = \"in-config\" }, { name = \"X-B\", value_file = \"token\" }";
     let assembly = with(good).unwrap();
     let admits = |name: &'static str, value: &'static str| {
-        let headers =
-            [(HeaderName::from_static(name), value.parse().unwrap())].into_iter().collect();
+        let headers = [(HeaderName::from_static(name), value.parse().unwrap())]
+            .into_iter()
+            .collect();
         assembly.platforms[0].access.admits(&headers)
     };
     assert!(admits("x-a", "in-config") && admits("x-b", "from-file"));
     assert!(!admits("x-a", "<redacted>") && !admits("x-b", "token") && !admits("x-a", "from-file"));
     let printed = assembly.config.to_toml();
-    assert!(!printed.contains("in-config") && !printed.contains("from-file"), "{printed}");
+    assert!(
+        !printed.contains("in-config") && !printed.contains("from-file"),
+        "{printed}"
+    );
     assert!(
         printed.contains("value = \"<redacted>\"") && printed.contains("value_file = \"token\""),
         "{printed}"
     );
     // The placeholder of a secret must not grant access.
-    let mistakes = read_at(path.to_str().unwrap(), &printed).unwrap_err().mistakes;
-    assert!(mistakes.len() == 1 && mistakes[0].contains("headers[0] is redacted"), "{mistakes:?}");
-    let text = with("{ name = \"X-B\", value_file = \"token\" }").unwrap().config.to_toml();
-    assert_eq!(read_at(path.to_str().unwrap(), &text).unwrap().config.to_toml(), text);
+    let mistakes = read_at(path.to_str().unwrap(), &printed)
+        .unwrap_err()
+        .mistakes;
+    assert!(
+        mistakes.len() == 1 && mistakes[0].contains("headers[0] is redacted"),
+        "{mistakes:?}"
+    );
+    let text = with("{ name = \"X-B\", value_file = \"token\" }")
+        .unwrap()
+        .config
+        .to_toml();
+    assert_eq!(
+        read_at(path.to_str().unwrap(), &text)
+            .unwrap()
+            .config
+            .to_toml(),
+        text
+    );
     assert!(!format!("{assembly:?}").contains("in-config"));
 
     for (header, expected) in [
-        ("{ name = \"X-A\" }", "headers[0] needs exactly one of value and value_file"),
+        (
+            "{ name = \"X-A\" }",
+            "headers[0] needs exactly one of value and value_file",
+        ),
         (
             "{ name = \"X-A\", value = \"secret1\", value_file = \"token\" }",
             "headers[0] needs exactly one of value and value_file",
@@ -191,17 +244,26 @@ fn secret_from_config_or_file_is_never_shown() {
             "headers[0].name is \"X A\"; accepted: a header's name",
         ),
         ("{ value = \"secret1\" }", "headers[0].name is missing"),
-        ("{ name = \"X-A\", value = \"\" }", "headers[0] has a secret that is empty"),
+        (
+            "{ name = \"X-A\", value = \"\" }",
+            "headers[0] has a secret that is empty",
+        ),
         (
             "{ name = \"X-A\", value = \"secret1\\u0001\" }",
             "headers[0] has a secret that is empty or not printable",
         ),
-        ("{ name = \"X-A\", value_file = \"empty\" }", "headers[0] has a secret that is empty"),
+        (
+            "{ name = \"X-A\", value_file = \"empty\" }",
+            "headers[0] has a secret that is empty",
+        ),
         (
             "{ name = \"X-A\", value = \"secret1 \" }",
             "headers[0] has a secret that begins or ends with a space",
         ),
-        ("{ name = \"X-A\", value_file = \"none\" }", "none\": No such file or directory"),
+        (
+            "{ name = \"X-A\", value_file = \"none\" }",
+            "none\": No such file or directory",
+        ),
         (
             "{ name = \"X-A\", value = [\"secret1\"] }",
             "headers[0].value has a value that is not one",

@@ -37,13 +37,20 @@ impl Queue {
     fn new(store: &StoreWriter, max_batch: usize) -> Self {
         let telemetry = Arc::new(Telemetry::default());
         let (sender, receiver) = mpsc::channel(1000);
-        let pace = Pace { every: EVERY, max_batch };
+        let pace = Pace {
+            every: EVERY,
+            max_batch,
+        };
         let writer = Writer::new(
             Session::new(store.clone(), audience(), Arc::clone(&telemetry)),
             pace,
             receiver,
         );
-        Self { telemetry, sender, writer }
+        Self {
+            telemetry,
+            sender,
+            writer,
+        }
     }
 
     fn ask(&self, op: Op, numbers: &[usize]) -> oneshot::Receiver<Result<Written, ApiError>> {
@@ -59,11 +66,21 @@ impl Queue {
     ) -> oneshot::Receiver<Result<Written, ApiError>> {
         let (reply, answer) = oneshot::channel();
         let keys = numbers.iter().map(|number| device(*number)).collect();
-        let request = WriteRequest { op, keys, values: Vec::new(), digest };
+        let request = WriteRequest {
+            op,
+            keys,
+            values: Vec::new(),
+            digest,
+        };
         let waiting = self.telemetry.waiting();
         assert!(
             self.sender
-                .try_send(Command::Write(Write { request, reply, waiting, permit: None }))
+                .try_send(Command::Write(Write {
+                    request,
+                    reply,
+                    waiting,
+                    permit: None
+                }))
                 .is_ok()
         );
         answer
@@ -77,8 +94,20 @@ impl Queue {
 
     /// Loads the filters first; otherwise later requests overtake those that need the filters.
     async fn warm(mut self) -> Self {
-        let live = self.writer.session.store.store().live(&audience()).await.unwrap().unwrap();
-        self.writer.members.load(self.writer.session.store.store(), &audience(), &live.current);
+        let live = self
+            .writer
+            .session
+            .store
+            .store()
+            .live(&audience())
+            .await
+            .unwrap()
+            .unwrap();
+        self.writer.members.load(
+            self.writer.session.store.store(),
+            &audience(),
+            &live.current,
+        );
         self.writer.members.loaded().await.unwrap();
         self
     }
@@ -131,33 +160,62 @@ async fn publish(store: &StoreWriter) {
 
 async fn members(store: &StoreWriter, count: usize) -> Vec<bool> {
     let live = store.store().live(&audience()).await.unwrap().unwrap();
-    let manifest = store.store().manifest(&audience(), &live.current).await.unwrap();
-    let overlay =
-        store.store().overlay(&audience(), &live.current, &Overlay::default()).await.unwrap();
+    let manifest = store
+        .store()
+        .manifest(&audience(), &live.current)
+        .await
+        .unwrap();
+    let overlay = store
+        .store()
+        .overlay(&audience(), &live.current, &Overlay::default())
+        .await
+        .unwrap();
     let snapshot = Snapshot::assemble(manifest, Vec::new()).with_overlay(overlay);
-    (0..count).map(|number| snapshot.contains(&device(number))).collect()
+    (0..count)
+        .map(|number| snapshot.contains(&device(number)))
+        .collect()
 }
 
 async fn sequence(store: &StoreWriter) -> u64 {
-    store.store().live(&audience()).await.unwrap().unwrap().current.sequence
+    store
+        .store()
+        .live(&audience())
+        .await
+        .unwrap()
+        .unwrap()
+        .current
+        .sequence
 }
 
 #[tokio::test]
 async fn waiting_requests_are_coalesced() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
-    let answers: Vec<_> = (0..200).map(|number| queue.ask(Op::Add, &[number])).collect();
+    let answers: Vec<_> = (0..200)
+        .map(|number| queue.ask(Op::Add, &[number]))
+        .collect();
     queue.run().await;
     for answer in answers {
         let written = answer.await.unwrap().unwrap();
-        assert_eq!((written.sequence, written.generation, written.entombed), (2, 1, 0));
+        assert_eq!(
+            (written.sequence, written.generation, written.entombed),
+            (2, 1, 0)
+        );
     }
-    assert_eq!(members(&store, 201).await.iter().filter(|member| **member).count(), 200);
+    assert_eq!(
+        members(&store, 201)
+            .await
+            .iter()
+            .filter(|member| **member)
+            .count(),
+        200
+    );
 
     // Batches up to the key limit; a single request may exceed it.
     let queue = Queue::new(&store, 10);
-    let answers: Vec<_> =
-        (0..6).map(|number| queue.ask(Op::Remove, &[number, 10 + number, 20, 30])).collect();
+    let answers: Vec<_> = (0..6)
+        .map(|number| queue.ask(Op::Remove, &[number, 10 + number, 20, 30]))
+        .collect();
     let large = queue.ask(Op::Remove, &(0..100).collect::<Vec<_>>());
     queue.run().await;
     let mut sequences = Vec::new();
@@ -182,8 +240,11 @@ async fn requests_answered_before_their_write_are_not_written() {
 async fn empty_requests_write_nothing() {
     let store = store().await;
     let queue = Queue::new(&store, 1000);
-    let answers =
-        [queue.ask(Op::Add, &[]), queue.ask(Op::AddIfAbsent, &[]), queue.ask(Op::Lift, &[])];
+    let answers = [
+        queue.ask(Op::Add, &[]),
+        queue.ask(Op::AddIfAbsent, &[]),
+        queue.ask(Op::Lift, &[]),
+    ];
     queue.run().await;
     for answer in answers {
         assert_eq!(answer.await.unwrap().unwrap().sequence, 1);
@@ -243,15 +304,19 @@ async fn coalesced_answers_equal_sequential_answers() {
             .collect();
         let (together, alone) = (store().await, store().await);
         let queue = Queue::new(&together, 1000).warm().await;
-        let answers: Vec<_> =
-            requests.iter().map(|(op, numbers)| queue.ask(*op, numbers)).collect();
+        let answers: Vec<_> = requests
+            .iter()
+            .map(|(op, numbers)| queue.ask(*op, numbers))
+            .collect();
         queue.run().await;
         for ((op, numbers), answer) in requests.iter().zip(answers) {
             let queue = Queue::new(&alone, 1000);
             let expected = queue.ask(*op, numbers);
             queue.run().await;
-            let (found, expected) =
-                (answer.await.unwrap().unwrap(), expected.await.unwrap().unwrap());
+            let (found, expected) = (
+                answer.await.unwrap().unwrap(),
+                expected.await.unwrap().unwrap(),
+            );
             assert_eq!(
                 (&found.new, found.entombed),
                 (&expected.new, expected.entombed),
@@ -261,7 +326,10 @@ async fn coalesced_answers_equal_sequential_answers() {
             old += found.new.iter().filter(|new| !**new).count();
         }
         let same = async |when: &str| {
-            let found = (members(&together, DEVICES).await, members(&alone, DEVICES).await);
+            let found = (
+                members(&together, DEVICES).await,
+                members(&alone, DEVICES).await,
+            );
             assert_eq!(found.0, found.1, "round {round}, {when}: {requests:?}");
         };
         same("with tombstones").await;
@@ -274,7 +342,10 @@ async fn coalesced_answers_equal_sequential_answers() {
         }
         same("without").await;
     }
-    assert!(fewer > 55 && entombed > 40 && old > 40, "{fewer} {entombed} {old}");
+    assert!(
+        fewer > 55 && entombed > 40 && old > 40,
+        "{fewer} {entombed} {old}"
+    );
 }
 
 /// Two writers of one store, as in two processes.
@@ -284,13 +355,18 @@ async fn concurrent_writers_report_each_device_as_new_once() {
         let store = store().await;
         let queues = [Queue::new(&store, 7), Queue::new(&store, 7)];
         let ask = |queue: &Queue| {
-            (0..60).map(|n| queue.ask(Op::AddIfAbsent, &[n, n + 1])).collect::<Vec<_>>()
+            (0..60)
+                .map(|n| queue.ask(Op::AddIfAbsent, &[n, n + 1]))
+                .collect::<Vec<_>>()
         };
         let answers = [ask(&queues[0]), ask(&queues[1])];
         let [first, second] = queues;
         tokio::join!(first.run(), second.run());
         let mut new = [0; 61];
-        for (n, answer) in answers.into_iter().flat_map(|answers| answers.into_iter().enumerate()) {
+        for (n, answer) in answers
+            .into_iter()
+            .flat_map(|answers| answers.into_iter().enumerate())
+        {
             for (offset, is_new) in answer.await.unwrap().unwrap().new.into_iter().enumerate() {
                 new[n + offset] += u32::from(is_new);
             }
@@ -313,9 +389,15 @@ async fn changes_and_writes_are_applied_in_order() {
     let exists = queue.change(empty());
     queue.run().await;
     assert_eq!(live.await.unwrap().unwrap().sequence, 2);
-    assert_eq!((disabled.await.unwrap(), again.await.unwrap()), (Ok(3), Ok(3)));
+    assert_eq!(
+        (disabled.await.unwrap(), again.await.unwrap()),
+        (Ok(3), Ok(3))
+    );
     assert_eq!(refused.await.unwrap().unwrap_err(), ApiError::Disabled);
-    assert_eq!((expires.await.unwrap(), enabled.await.unwrap()), (Ok(4), Ok(5)));
+    assert_eq!(
+        (expires.await.unwrap(), enabled.await.unwrap()),
+        (Ok(4), Ok(5))
+    );
     assert_eq!(request.await.unwrap().unwrap().new, [false, true, true]);
     assert_eq!(exists.await.unwrap(), Err(ApiError::Exists));
 
@@ -334,14 +416,21 @@ async fn changes_and_writes_are_applied_in_order() {
     assert_eq!(late.await.unwrap().unwrap_err(), ApiError::Deleted);
     assert_eq!(disabled.await.unwrap(), Err(ApiError::Deleted));
     assert_eq!(created.await.unwrap(), Ok(deleted + 1));
-    assert_eq!(request.await.unwrap().unwrap().new, [true], "a recreated audience is empty");
+    assert_eq!(
+        request.await.unwrap().unwrap().new,
+        [true],
+        "a recreated audience is empty"
+    );
 }
 
 #[tokio::test]
 async fn task_of_a_nonexistent_audience_ends() {
     let store = StoreWriter::new(Store::in_memory()).unwrap();
     let queue = Queue::new(&store, 1000);
-    let (write, order) = (queue.ask(Op::AddIfAbsent, &[1]), queue.change(AudienceChange::Delete));
+    let (write, order) = (
+        queue.ask(Op::AddIfAbsent, &[1]),
+        queue.change(AudienceChange::Delete),
+    );
     let sender = queue.sender.clone();
     // The task ends although a sender still exists.
     queue.run().await;
@@ -360,10 +449,17 @@ async fn hash_of_ids_is_compared_or_the_request_is_refused() {
 
     faulty.limit_reads(unreadable);
     let queue = Queue::new(&store, 1);
-    let (unknown, key) = (queue.ask_of(sha1, Op::Tombstone, &[1]), queue.ask(Op::Tombstone, &[2]));
+    let (unknown, key) = (
+        queue.ask_of(sha1, Op::Tombstone, &[1]),
+        queue.ask(Op::Tombstone, &[2]),
+    );
     queue.run().await;
     assert_eq!(unknown.await.unwrap().unwrap_err(), ApiError::Store);
-    assert_eq!(key.await.unwrap().unwrap().sequence, 2, "keys have no other hash");
+    assert_eq!(
+        key.await.unwrap().unwrap().sequence,
+        2,
+        "keys have no other hash"
+    );
 
     let mut queue = Queue::new(&store, 1000);
     let idle = Queue::new(&store, 1000).writer;
@@ -403,7 +499,9 @@ async fn loaded_filters_are_used_while_other_requests_wait() {
     let store = store().await;
     let queue = Queue::new(&store, 1);
     let absent = queue.ask(Op::AddIfAbsent, &[1000]);
-    let others: Vec<_> = (0..200).map(|number| queue.ask(Op::Add, &[number])).collect();
+    let others: Vec<_> = (0..200)
+        .map(|number| queue.ask(Op::Add, &[number]))
+        .collect();
     queue.run().await;
     let absent = absent.await.unwrap().unwrap().sequence;
     let mut last = 0;

@@ -61,10 +61,18 @@ impl CallbackId {
         let (parameter, kind) = text.rsplit_once('=').unwrap_or((text, text));
         let kind = match kind {
             "text" => None,
-            kind => Some(IdKind::from_str(kind).ok().filter(|kind| KeyDigest::Md5.accepts(*kind))?),
+            kind => Some(
+                IdKind::from_str(kind)
+                    .ok()
+                    .filter(|kind| KeyDigest::Md5.accepts(*kind))?,
+            ),
         };
         let parameter = parameter.to_owned();
-        (!parameter.is_empty()).then(|| Self { parameter, kind, text: text.to_owned() })
+        (!parameter.is_empty()).then(|| Self {
+            parameter,
+            kind,
+            text: text.to_owned(),
+        })
     }
 }
 
@@ -94,7 +102,9 @@ fn default_answer() -> String {
 
 fn answer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let accepted = format!("a string of at most {MAX_ANSWER} bytes");
-    text(deserializer, &accepted, |text| (text.len() <= MAX_ANSWER).then(|| text.to_owned()))
+    text(deserializer, &accepted, |text| {
+        (text.len() <= MAX_ANSWER).then(|| text.to_owned())
+    })
 }
 
 /// Checks the table at `key`.

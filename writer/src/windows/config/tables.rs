@@ -83,7 +83,10 @@ pub(super) struct File {
     /// `backend`.
     pub(super) state_dir: Option<PathBuf>,
     /// Time for which the owner of a window accepts events without an answer of the store.
-    #[serde(deserialize_with = "time::<_, _, SECOND, DAY>", serialize_with = "as_time")]
+    #[serde(
+        deserialize_with = "time::<_, _, SECOND, DAY>",
+        serialize_with = "as_time"
+    )]
     pub(super) lease: Duration,
     /// Tokens that may use some routes; see `[[token]]`.
     pub(super) token: Vec<TokenTable>,
@@ -96,7 +99,13 @@ pub(super) struct File {
 impl Default for File {
     fn default() -> Self {
         let (token, window, audience) = Default::default();
-        Self { state_dir: None, lease: DEFAULT_LEASE, token, window, audience }
+        Self {
+            state_dir: None,
+            lease: DEFAULT_LEASE,
+            token,
+            window,
+            audience,
+        }
     }
 }
 
@@ -282,7 +291,13 @@ fn as_length<S: Serializer>(length: &Length, serializer: S) -> Result<S::Ok, S::
 }
 
 fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    text(deserializer, "a name of the IANA database, such as Asia/Shanghai", |text| {
-        Calendar::new(PeriodUnit::Day, Some(text)).is_ok().then(|| Some(text.to_owned()))
-    })
+    text(
+        deserializer,
+        "a name of the IANA database, such as Asia/Shanghai",
+        |text| {
+            Calendar::new(PeriodUnit::Day, Some(text))
+                .is_ok()
+                .then(|| Some(text.to_owned()))
+        },
+    )
 }

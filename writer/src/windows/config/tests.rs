@@ -4,11 +4,22 @@ use super::*;
 fn valid_file_is_read() {
     let config = Config::parse(EXAMPLE, "writer.toml").unwrap();
     assert_eq!(config.lease, Duration::from_secs(120));
-    let [unsaved, day] = &config.windows[..] else { panic!("two windows of this process") };
-    assert_eq!((day.length.clock().as_str(), day.spec.lifetime), ("day in Asia/Shanghai", 1));
+    let [unsaved, day] = &config.windows[..] else {
+        panic!("two windows of this process")
+    };
+    assert_eq!(
+        (day.length.clock().as_str(), day.spec.lifetime),
+        ("day in Asia/Shanghai", 1)
+    );
     assert!(day.spec.whole_keys && !unsaved.spec.whole_keys);
-    assert_eq!(day.durability, Durability::Interval(Duration::from_millis(50)));
-    assert_eq!((unsaved.spec.lifetime, unsaved.durability), (129, Durability::None));
+    assert_eq!(
+        day.durability,
+        Durability::Interval(Duration::from_millis(50))
+    );
+    assert_eq!(
+        (unsaved.spec.lifetime, unsaved.durability),
+        (129, Durability::None)
+    );
     let intervals = [day, unsaved].map(|window| window.checkpoint_interval.as_secs());
     assert_eq!(intervals, [300, 600]);
     assert_eq!(config.remote[0].redis.namespace, "ads");
@@ -24,7 +35,11 @@ const REMOTE: &str = "[[window]]\nname = \"a\"\nlength = \"10m\"\n";
 #[test]
 fn each_mistake_has_its_line_and_the_accepted_values() {
     for (before, text, expected) in [
-        ("", "lease = \"500ms\"", &["writer.toml:1: lease is \"500ms\"; accepted: a duration"][..]),
+        (
+            "",
+            "lease = \"500ms\"",
+            &["writer.toml:1: lease is \"500ms\"; accepted: a duration"][..],
+        ),
         (
             "",
             "[[window]]\nnmae = \"a\"",
@@ -142,7 +157,10 @@ fn each_mistake_has_its_line_and_the_accepted_values() {
         let mistakes = Config::parse(&text, "writer.toml").unwrap_err().mistakes;
         assert_eq!(mistakes.len(), expected.len(), "{text}: {mistakes:#?}");
         for (mistake, expected) in mistakes.iter().zip(expected) {
-            assert!(mistake.starts_with(expected), "{text}: {expected}, found {mistake}");
+            assert!(
+                mistake.starts_with(expected),
+                "{text}: {expected}, found {mistake}"
+            );
             assert!(!mistake.contains("hush"), "{mistake}");
         }
     }

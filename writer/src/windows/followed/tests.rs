@@ -40,7 +40,10 @@ impl Following {
 
 fn has(depot: &Depot, key: u8) -> bool {
     let current = depot.current("a");
-    current.is_some() && depot.read("a").is_ok_and(|snapshot| snapshot.contains(&device(key)))
+    current.is_some()
+        && depot
+            .read("a")
+            .is_ok_and(|snapshot| snapshot.contains(&device(key)))
 }
 
 fn device(key: u8) -> DeviceKey {
@@ -55,7 +58,9 @@ fn later_owner_repairs_what_the_earlier_one_wrote() {
     let earlier = Following::start(&runtime, &depot, &[[1; 16]]);
     wait_until("the first owner's audience", || has(&depot, 1));
     let later = Following::start(&runtime, &depot, &[[2; 16]]);
-    wait_until("the later owner's audience", || has(&depot, 2) && !has(&depot, 1));
+    wait_until("the later owner's audience", || {
+        has(&depot, 2) && !has(&depot, 1)
+    });
     runtime.block_on(earlier.owner.observe(&[[3; 16]]));
     wait_until("a write of the earlier owner", || has(&depot, 3));
     earlier.stop(&runtime);
@@ -68,7 +73,9 @@ fn later_owner_repairs_what_the_earlier_one_wrote() {
     change.add(device(5));
     change.remove(device(2));
     depot.append("a", change);
-    wait_until("the audience of an idle owner", || has(&depot, 2) && !has(&depot, 5));
+    wait_until("the audience of an idle owner", || {
+        has(&depot, 2) && !has(&depot, 5)
+    });
     later.stop(&runtime);
 }
 
@@ -82,7 +89,8 @@ fn tombstone_lifted_by_another_process_makes_a_member_of_the_window() {
     wait_until("the audience", || has(&depot, 1));
     let change = |change: fn(&mut Change, DeviceKey), keys: &[u8]| {
         let mut changes = Change::default();
-        keys.iter().for_each(|key| change(&mut changes, device(*key)));
+        keys.iter()
+            .for_each(|key| change(&mut changes, device(*key)));
         depot.append("a", changes);
     };
     change(Change::entomb, &[2, 3]);

@@ -50,8 +50,18 @@ impl Lease {
     /// The lease of a claim that was sent at `claim_began` and has just succeeded.
     pub(super) fn claimed(length: Duration, claim_began: Instant, wait_seconds: u64) -> Self {
         let wait_ends = Instant::now() + Duration::from_secs(wait_seconds);
-        let logged = if wait_seconds > 0 { Ownership::Waiting } else { Ownership::Held };
-        Self { length, wait_ends, held_until: claim_began + length, end: None, logged }
+        let logged = if wait_seconds > 0 {
+            Ownership::Waiting
+        } else {
+            Ownership::Held
+        };
+        Self {
+            length,
+            wait_ends,
+            held_until: claim_began + length,
+            end: None,
+            logged,
+        }
     }
 
     /// Length in whole seconds, for the claim: rounded up.
@@ -117,7 +127,9 @@ pub(super) fn wait_seconds(
         return before.wait_seconds;
     }
     let lease = before.lease_seconds;
-    before.wait_seconds.max(lease + lease.div_ceil(DRIFT) + ANSWER_SECONDS)
+    before
+        .wait_seconds
+        .max(lease + lease.div_ceil(DRIFT) + ANSWER_SECONDS)
 }
 
 /// Random id of the machine's boot, which containers share; empty if the system has none.
@@ -166,7 +178,10 @@ mod tests {
         let second = Duration::from_secs(1);
         let mut lease = Lease::claimed(10 * second, began, 3);
         let mut change = |seconds: u32| lease.take_state_change(began + seconds * second);
-        assert_eq!([1, 4, 5].map(&mut change), [None, Some(Ownership::Held), None]);
+        assert_eq!(
+            [1, 4, 5].map(&mut change),
+            [None, Some(Ownership::Held), None]
+        );
         assert_eq!([11, 12].map(change), [Some(Ownership::Lapsed), None]);
         lease.end(Ownership::Fenced);
         assert_eq!(lease.take_state_change(began), Some(Ownership::Fenced));
@@ -180,18 +195,36 @@ mod tests {
         let own = ["one".to_owned()];
         assert_eq!(wait_seconds(None, &[], "boot"), 0);
         // The other directory's owner runs, stopped cleanly, or was still waiting itself.
-        assert_eq!((waits(60, 0, &[], "boot"), waits(0, 0, &[], "boot")), (62, 0));
-        assert_eq!((waits(60, 301, &[], "boot"), waits(0, 301, &[], "boot")), (301, 301));
+        assert_eq!(
+            (waits(60, 0, &[], "boot"), waits(0, 0, &[], "boot")),
+            (62, 0)
+        );
+        assert_eq!(
+            (waits(60, 301, &[], "boot"), waits(0, 301, &[], "boot")),
+            (301, 301)
+        );
         assert_eq!(waits(86_400, 0, &[], "boot"), 86_488);
         // The same directory's owner was still waiting or not.
-        assert_eq!((waits(60, 0, &own, "boot"), waits(60, 301, &own, "boot")), (0, 301));
+        assert_eq!(
+            (waits(60, 0, &own, "boot"), waits(60, 301, &own, "boot")),
+            (0, 301)
+        );
         // The volume has moved, or the machine was booted again.
-        assert_eq!((waits(60, 0, &own, "other"), waits(0, 0, &own, "other")), (62, 0));
+        assert_eq!(
+            (waits(60, 0, &own, "other"), waits(0, 0, &own, "other")),
+            (62, 0)
+        );
         // The system hides its boot.
-        assert_eq!((waits(60, 0, &own, ""), waits(60, 0, &own, "oot")), (62, 62));
+        assert_eq!(
+            (waits(60, 0, &own, ""), waits(60, 0, &own, "oot")),
+            (62, 62)
+        );
         let began = Instant::now();
         let lease = Lease::claimed(Duration::from_secs(10), began, 3);
-        assert_eq!(lease.state(began + Duration::from_secs(1)), Ownership::Waiting);
+        assert_eq!(
+            lease.state(began + Duration::from_secs(1)),
+            Ownership::Waiting
+        );
         assert_eq!(lease.state(began + Duration::from_secs(4)), Ownership::Held);
         assert!(!lease.has_waited(began));
     }

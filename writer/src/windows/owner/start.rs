@@ -41,20 +41,35 @@ pub(crate) enum ClaimError {
          checkpoint in the store (with --take-over {window} if that owner did not stop cleanly), \
          or remove .windows/{window}/CURRENT in the store to start from these files"
     )]
-    ClaimedByAnother { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
+    ClaimedByAnother {
+        dir: PathBuf,
+        window: AudienceName,
+        ago: humantime::Duration,
+        epoch: u64,
+    },
     #[error(
         "{dir} is empty, and another owner may run: it has claimed window {window} {ago} ago \
          (epoch {epoch}) and has not given it back; if it is gone for good, start with --take-over \
          {window}, from the checkpoint in the store"
     )]
-    NotReleased { dir: PathBuf, window: AudienceName, ago: humantime::Duration, epoch: u64 },
+    NotReleased {
+        dir: PathBuf,
+        window: AudienceName,
+        ago: humantime::Duration,
+        epoch: u64,
+    },
     #[error(
         "{dir}: these files end with number {found}, and the checkpoint in the store has number \
          {expected}: an older copy was restored; remove the directory and start with --take-over \
          {window} to start from the checkpoint in the store, or remove .windows/{window}/CURRENT \
          in the store to start from these files"
     )]
-    Restored { dir: PathBuf, window: AudienceName, expected: u64, found: u64 },
+    Restored {
+        dir: PathBuf,
+        window: AudienceName,
+        expected: u64,
+        found: u64,
+    },
     #[error(
         "window {window}: its {origin} is of another length, capacity or kind of slots: expected \
          {expected}, found {found}; give the changed window another name, or remove {dir} and \
@@ -120,7 +135,12 @@ impl Candidate {
             let Some(stored) = stored.filter(|_| last_number.is_none()) else {
                 let loaded = self.dir.load(&self.shape, tick);
                 let loaded = loaded.map_err(|error| self.unreadable(LOCAL, error))?;
-                return Ok(ReadFiles { loaded, found, claims, is_downloaded: false });
+                return Ok(ReadFiles {
+                    loaded,
+                    found,
+                    claims,
+                    is_downloaded: false,
+                });
             };
             let file = self.dir.create_download().map_err(self.files())?;
             match self.folder.download(stored, file).await {
@@ -130,7 +150,12 @@ impl Candidate {
             }
             let loaded = self.dir.load_download(stored.number, &self.shape, tick);
             let loaded = loaded.map_err(|error| self.unreadable(STORED, error))?;
-            return Ok(ReadFiles { loaded, found, claims, is_downloaded: true });
+            return Ok(ReadFiles {
+                loaded,
+                found,
+                claims,
+                is_downloaded: true,
+            });
         }
     }
 
@@ -148,12 +173,25 @@ impl Candidate {
         let expected = found.checkpoint.as_ref().map_or(0, |stored| stored.number);
         match last_number {
             None if !is_own && found.lease_seconds > 0 && !self.take_over => {
-                Some(ClaimError::NotReleased { dir, window, ago, epoch })
+                Some(ClaimError::NotReleased {
+                    dir,
+                    window,
+                    ago,
+                    epoch,
+                })
             }
-            Some(_) if !is_own => Some(ClaimError::ClaimedByAnother { dir, window, ago, epoch }),
-            Some(found) if found < expected => {
-                Some(ClaimError::Restored { dir, window, expected, found })
-            }
+            Some(_) if !is_own => Some(ClaimError::ClaimedByAnother {
+                dir,
+                window,
+                ago,
+                epoch,
+            }),
+            Some(found) if found < expected => Some(ClaimError::Restored {
+                dir,
+                window,
+                expected,
+                found,
+            }),
             _ => None,
         }
     }
@@ -176,7 +214,9 @@ impl Candidate {
                 Some(found) => found.epoch,
                 None => self.folder.last_epoch().await.map_err(self.store())?,
             };
-            let claimed = self.next_claim(&mut content, last_epoch).map_err(self.files())?;
+            let claimed = self
+                .next_claim(&mut content, last_epoch)
+                .map_err(self.files())?;
             let began = Instant::now();
             let expected = Expected::Found(content.found.as_ref());
             match self.folder.replace(&claimed, expected).await {
@@ -193,11 +233,19 @@ impl Candidate {
         let installed = self.install(&claimed, content.is_downloaded);
         let lease = Lease::claimed(self.lease, began, claimed.wait_seconds);
         let earlier = content.found.map_or(0, |found| found.lease_seconds);
-        let Self { window, folder, dir, .. } = self;
+        let Self {
+            window,
+            folder,
+            dir,
+            ..
+        } = self;
         let owner = Owner::new(window, folder, claimed, earlier, lease, counters);
         if let Err(source) = installed {
             owner.undo_claim().await;
-            return Err(ClaimError::Files { dir: dir.path().to_owned(), source });
+            return Err(ClaimError::Files {
+                dir: dir.path().to_owned(),
+                source,
+            });
         }
         Ok((owner, dir, content.loaded))
     }
@@ -237,32 +285,63 @@ impl Candidate {
     }
 
     fn store(&self) -> impl Fn(StoreError) -> ClaimError + '_ {
-        |source| ClaimError::Store { window: self.window.clone(), source }
+        |source| ClaimError::Store {
+            window: self.window.clone(),
+            source,
+        }
     }
 
     fn files(&self) -> impl Fn(std::io::Error) -> ClaimError + '_ {
-        |source| ClaimError::Files { dir: self.dir.path().to_owned(), source }
+        |source| ClaimError::Files {
+            dir: self.dir.path().to_owned(),
+            source,
+        }
     }
 
     fn unreadable(&self, origin: &'static str, error: OpenError) -> ClaimError {
         let window = self.window.clone();
         match error {
-            OpenError::Other { expected, found, .. } => {
+            OpenError::Other {
+                expected, found, ..
+            } => {
                 let dir = self.dir.path().to_owned();
-                ClaimError::Shape { window, origin, dir, expected, found }
+                ClaimError::Shape {
+                    window,
+                    origin,
+                    dir,
+                    expected,
+                    found,
+                }
             }
-            source => ClaimError::Open { window, origin, source },
+            source => ClaimError::Open {
+                window,
+                origin,
+                source,
+            },
         }
     }
 }
 
 fn log_claim(window: &AudienceName, claimed: &WindowCurrent, content: &ReadFiles) {
     let (window, epoch) = (window.as_str(), claimed.epoch);
-    if let Some(stored) = claimed.checkpoint.as_ref().filter(|_| content.is_downloaded) {
+    if let Some(stored) = claimed
+        .checkpoint
+        .as_ref()
+        .filter(|_| content.is_downloaded)
+    {
         let age = age(stored.created_unix_seconds).to_string();
         // A released window has all its events in the checkpoint.
-        if content.found.as_ref().is_some_and(|found| found.lease_seconds == 0) {
-            tracing::info!(window, epoch, age, "window started from its checkpoint in the store");
+        if content
+            .found
+            .as_ref()
+            .is_some_and(|found| found.lease_seconds == 0)
+        {
+            tracing::info!(
+                window,
+                epoch,
+                age,
+                "window started from its checkpoint in the store"
+            );
         } else {
             tracing::warn!(
                 window,

@@ -33,7 +33,11 @@ impl ReadWindow {
         store: &StoreWriter,
     ) -> Result<Self, WindowError> {
         let clock = config.length.clock();
-        let shape = Shape { spec: config.spec, clock, answers: config.answers };
+        let shape = Shape {
+            spec: config.spec,
+            clock,
+            answers: config.answers,
+        };
         let mut files = None;
         if config.durability != Durability::None {
             let window = config.name.clone();
@@ -43,11 +47,23 @@ impl ReadWindow {
             let length = config.length.clone();
             let take_over = config.take_over;
             let shape = shape.clone();
-            let candidate = Candidate { folder, window, length, shape, lease, take_over, dir };
+            let candidate = Candidate {
+                folder,
+                window,
+                length,
+                shape,
+                lease,
+                take_over,
+                dir,
+            };
             let content = candidate.read().await.map_err(WindowError::Claim)?;
             files = Some((candidate, content));
         }
-        Ok(Self { config, shape, files })
+        Ok(Self {
+            config,
+            shape,
+            files,
+        })
     }
 
     /// Claims the window.
@@ -56,7 +72,11 @@ impl ReadWindow {
         reports: Vec<Arc<Reports>>,
         telemetry: &Telemetry,
     ) -> Result<ServedWindow, WindowError> {
-        let Self { config, shape, files } = self;
+        let Self {
+            config,
+            shape,
+            files,
+        } = self;
         // Reading and claiming took their time.
         let start = |tick: u64, offset| {
             let now = SystemTime::now();
@@ -76,7 +96,10 @@ impl ReadWindow {
             None => {
                 let (clock, settings) = start(0, 0);
                 let started = WindowHandle::in_memory(shape, settings);
-                (clock, started.map_err(|error| WindowError::Files(error.into()))?)
+                (
+                    clock,
+                    started.map_err(|error| WindowError::Files(error.into()))?,
+                )
             }
             Some((candidate, content)) => {
                 let counters = UploadCounters::new(telemetry, &config);

@@ -81,8 +81,13 @@ impl ServedWindow {
 
     /// Keeps a checkpoint for the next upload, if the store has the window; whether it is kept.
     pub(super) fn add_upload(&self, saved: &SavedCheckpoint, mark: CheckpointMark) -> bool {
-        let Some(owner) = &self.owner else { return true };
-        let mark = CheckpointMark { changes: saved.changes, ..mark };
+        let Some(owner) = &self.owner else {
+            return true;
+        };
+        let mark = CheckpointMark {
+            changes: saved.changes,
+            ..mark
+        };
         let added = owner.add(saved, mark);
         if let Err(error) = &added {
             let (window, error) = (self.config.name.as_str(), error.to_string());
@@ -94,7 +99,10 @@ impl ServedWindow {
     /// Keeps the lease, and a checkpoint in the store, until `stop` or another owner.
     pub(in super::super) async fn keep_owned(self: Arc<Self>, stop: watch::Receiver<bool>) {
         if let Some(owner) = &self.owner {
-            tokio::join!(owner.keep_lease(stop.clone()), self.keep_stored(owner, stop));
+            tokio::join!(
+                owner.keep_lease(stop.clone()),
+                self.keep_stored(owner, stop)
+            );
         }
     }
 
@@ -124,7 +132,9 @@ impl ServedWindow {
     pub(super) async fn store_once(&self, owner: &Owner, first_due: Instant) {
         let mark = self.checkpoint_mark();
         let stored = owner.stored();
-        let due = stored.map_or(first_due, |stored| stored.at + self.config.checkpoint_interval);
+        let due = stored.map_or(first_due, |stored| {
+            stored.at + self.config.checkpoint_interval
+        });
         let is_due = mark.at >= due;
         let has_changed = stored.is_none_or(|stored| stored.changes != mark.changes);
         if is_due && has_changed && !owner.has_pending() && self.handle.state().may_checkpoint {
@@ -139,14 +149,21 @@ impl ServedWindow {
 
     pub(super) fn checkpoint_mark(&self) -> CheckpointMark {
         let changes = self.handle.state().changes;
-        CheckpointMark { at: Instant::now(), unix_seconds: now_unix_seconds(), changes }
+        CheckpointMark {
+            at: Instant::now(),
+            unix_seconds: now_unix_seconds(),
+            changes,
+        }
     }
 
     /// Writes what is queued and a last checkpoint, uploads it, and gives the window to the next
     /// owner.
     pub(in super::super) async fn finish(&self) {
         let is_complete = self.close().await;
-        if let Some(owner) = self.owner.as_ref().filter(|owner| owner.state() != Ownership::Fenced)
+        if let Some(owner) = self
+            .owner
+            .as_ref()
+            .filter(|owner| owner.state() != Ownership::Fenced)
         {
             owner.release(is_complete).await;
         }
@@ -178,28 +195,46 @@ impl ServedWindow {
             key[8..].copy_from_slice(&random::number().to_le_bytes());
         }
         // A window that is overloaded or cannot be written has no counts.
-        let Ok(counts) = self.handle.counts(keys).await else { return };
+        let Ok(counts) = self.handle.counts(keys).await else {
+            return;
+        };
         let found = counts.iter().filter(|count| **count > 0).count();
         self.probes.fetch_add(PROBES as u64, Ordering::Relaxed);
-        self.false_positives.fetch_add(found as u64, Ordering::Relaxed);
+        self.false_positives
+            .fetch_add(found as u64, Ordering::Relaxed);
     }
 
     pub(super) fn update_gauges(&self, is_answering: bool) {
         let stats = self.handle.state();
         let counters = &self.counters;
         counters.entries.set(stats.window.entries as f64);
-        counters.fill_ratio.set(stats.window.entries as f64 / self.config.spec.capacity as f64);
+        counters
+            .fill_ratio
+            .set(stats.window.entries as f64 / self.config.spec.capacity as f64);
         counters.expected_fpr.set(stats.window.expected_fpr);
-        counters.oldest_seconds.set(self.oldest(stats.window.oldest_ticks).unwrap_or(0.0));
-        counters.ahead_seconds.set(86_400.0 * self.clock.days_ahead() as f64);
+        counters
+            .oldest_seconds
+            .set(self.oldest(stats.window.oldest_ticks).unwrap_or(0.0));
+        counters
+            .ahead_seconds
+            .set(86_400.0 * self.clock.days_ahead() as f64);
         counters.log_bytes.set(stats.log_bytes as f64);
-        counters.checkpoint.set(stats.checkpoint_unix_seconds as f64);
+        counters
+            .checkpoint
+            .set(stats.checkpoint_unix_seconds as f64);
         let is_writable = is_answering && stats.is_writable && self.is_held();
         counters.writable.set(f64::from(u8::from(is_writable)));
-        let now = Exported { log_failures: stats.failures, evicted_answers: stats.answers_evicted };
+        let now = Exported {
+            log_failures: stats.failures,
+            evicted_answers: stats.answers_evicted,
+        };
         let before = std::mem::replace(&mut *self.exported.lock(), now);
-        counters.log_failures.increment(stats.failures - before.log_failures);
-        counters.answers_evicted.increment(stats.answers_evicted - before.evicted_answers);
+        counters
+            .log_failures
+            .increment(stats.failures - before.log_failures);
+        counters
+            .answers_evicted
+            .increment(stats.answers_evicted - before.evicted_answers);
     }
 
     /// Writes what is queued, and a last checkpoint; whether it is written and kept for the upload.

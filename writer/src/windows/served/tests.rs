@@ -37,7 +37,10 @@ impl Owned {
 
     /// Without a claim: an owner that does not know of a later one yet.
     pub(in super::super) async fn unclaimed(store: StoreWriter) -> Self {
-        Self::with(store, "length = \"1h\"", |config| config.durability = Durability::None).await
+        Self::with(store, "length = \"1h\"", |config| {
+            config.durability = Durability::None
+        })
+        .await
     }
 
     async fn with(
@@ -63,14 +66,26 @@ impl Owned {
         assert_eq!(reports.take(), Some(Due::All));
         reports.done();
         let telemetry = Telemetry::default();
-        let claimed = read.unwrap().claim(vec![Arc::clone(&reports)], &telemetry).await;
+        let claimed = read
+            .unwrap()
+            .claim(vec![Arc::clone(&reports)], &telemetry)
+            .await;
         let mut window = claimed.unwrap();
         window.config.checkpoint_interval = Duration::ZERO;
-        Self { window: Arc::new(window), reports, audience, telemetry, dir }
+        Self {
+            window: Arc::new(window),
+            reports,
+            audience,
+            telemetry,
+            dir,
+        }
     }
 
     pub(in super::super) async fn observe(&self, keys: &[Key]) {
-        self.window.observe(keys.to_vec(), None, None).await.unwrap();
+        self.window
+            .observe(keys.to_vec(), None, None)
+            .await
+            .unwrap();
     }
 
     fn files(&self) -> impl AsRef<Path> {
@@ -99,7 +114,12 @@ impl Owned {
     }
 
     fn stored_unix_seconds(&self) -> u64 {
-        self.window.owner.as_ref().unwrap().stored().map_or(0, |stored| stored.unix_seconds)
+        self.window
+            .owner
+            .as_ref()
+            .unwrap()
+            .stored()
+            .map_or(0, |stored| stored.unix_seconds)
     }
 }
 
@@ -151,7 +171,11 @@ async fn start_without_current_leaves_no_earlier_checkpoint() {
         StoreWriter::new(store).unwrap()
     };
     let stored = folder.path().join("s/.windows/w");
-    let checkpoints = || std::fs::read_dir(stored.join("checkpoints")).unwrap().count();
+    let checkpoints = || {
+        std::fs::read_dir(stored.join("checkpoints"))
+            .unwrap()
+            .count()
+    };
     for _ in 0..3 {
         let owner = Owned::over(store(), FSYNC).await;
         owner.store().await;
@@ -169,7 +193,9 @@ async fn checkpoint_is_due_one_interval_after_it_was_begun() {
     let before = owner.window.checkpoint_mark().at;
     owner.window.checkpoint().await;
     let after = Instant::now();
-    wait_until("time for an upload", || after.elapsed() > Duration::from_millis(10));
+    wait_until("time for an upload", || {
+        after.elapsed() > Duration::from_millis(10)
+    });
     owner.store().await;
     let stored = owner.window.owner.as_ref().unwrap().stored().unwrap();
     assert!((before..=after).contains(&stored.at));
@@ -199,11 +225,25 @@ async fn lease_is_given_back_only_with_the_last_checkpoint() {
 #[tokio::test(flavor = "multi_thread")]
 async fn checkpoint_whose_file_cannot_be_opened_is_not_kept_for_an_upload() {
     let owner = Owned::start(FSYNC).await;
-    let saved = owner.window.handle.checkpoint(now_unix_seconds()).await.unwrap().unwrap();
-    assert!(owner.window.add_upload(&saved, owner.window.checkpoint_mark()));
+    let saved = owner
+        .window
+        .handle
+        .checkpoint(now_unix_seconds())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        owner
+            .window
+            .add_upload(&saved, owner.window.checkpoint_mark())
+    );
     owner.store().await;
     std::fs::remove_file(&saved.path).unwrap();
-    assert!(!owner.window.add_upload(&saved, owner.window.checkpoint_mark()));
+    assert!(
+        !owner
+            .window
+            .add_upload(&saved, owner.window.checkpoint_mark())
+    );
     assert!(!owner.window.owner.as_ref().unwrap().has_pending());
 }
 
@@ -212,8 +252,15 @@ async fn checkpoint_whose_file_cannot_be_opened_is_not_kept_for_an_upload() {
 async fn older_checkpoint_does_not_replace_a_newer_one() {
     let owner = Owned::start(FSYNC).await;
     let kept = owner.window.owner.as_ref().unwrap();
-    let checkpoint =
-        async || owner.window.handle.checkpoint(now_unix_seconds()).await.unwrap().unwrap();
+    let checkpoint = async || {
+        owner
+            .window
+            .handle
+            .checkpoint(now_unix_seconds())
+            .await
+            .unwrap()
+            .unwrap()
+    };
     let mut older = checkpoint().await;
     // The next one removes its file.
     let copy = owner.dir.path().join("older");
@@ -238,7 +285,11 @@ async fn later_owner_is_found_during_an_upload() {
     let _later = Owned::over(store, FSYNC).await;
     wait_until("the earlier owner is fenced", || owner.window.is_fenced());
     drop(uploading);
-    owner.window.observe(vec![[1; 16]], None, None).await.unwrap_err();
+    owner
+        .window
+        .observe(vec![[1; 16]], None, None)
+        .await
+        .unwrap_err();
     owner.window.check(vec![[1; 16]]).await.unwrap_err();
 }
 
@@ -246,7 +297,12 @@ async fn later_owner_is_found_during_an_upload() {
 #[tokio::test]
 async fn window_without_an_answer_is_not_writable() {
     let owner = Owned::start(FSYNC).await;
-    let writable = || metric(&owner.telemetry.render(), "rtad_window_writable{window=\"w\"}");
+    let writable = || {
+        metric(
+            &owner.telemetry.render(),
+            "rtad_window_writable{window=\"w\"}",
+        )
+    };
     let held = owner.reports.hold();
     let mut observed = pin!(owner.window.observe(vec![[1; 16]], None, None));
     assert!(timeout(Duration::ZERO, observed.as_mut()).await.is_err());

@@ -52,7 +52,8 @@ fn audience_follows_counts_erasure_and_restarts() {
     let write = |op: &str| json!({ "op": op, "ids": ["0123456789abcdef0123456789abcdef"] });
     let devices = "/v1/audiences/clicked/devices";
     api.post(devices, &write("add")).problem(409, "owned");
-    api.ask("DELETE", "/v1/audiences/clicked", "").problem(409, "owned");
+    api.ask("DELETE", "/v1/audiences/clicked", "")
+        .problem(409, "owned");
     api.post(devices, &write("tombstone")).ok();
     let entombed = [key("0123456789abcdef0123456789abcdef")];
     api.binary(&path("day", "events"), &entombed);
@@ -66,7 +67,9 @@ fn audience_follows_counts_erasure_and_restarts() {
         members(&sandbox, "clicked", &entombed).len() == 1
     });
     let lag = "rtad_window_audience_lag_seconds{audience=\"clicked\"}";
-    wait_until("nothing waits", || metric(&windows_of.metrics(), lag) == 0.0);
+    wait_until("nothing waits", || {
+        metric(&windows_of.metrics(), lag) == 0.0
+    });
     drop(api);
     windows_of.signal("TERM");
     assert_eq!(windows_of.wait().status, Some(0));
@@ -84,8 +87,9 @@ fn window_grows_under_another_name() {
     let follower = |name: &str, window: &str| {
         format!("[[audience]]\nname = \"{name}\"\nfrom_window = \"{window}\"\nmin_count = 2\n")
     };
-    let larger =
-        day().replace("\"day\"\nlength", "\"day-2\"\nlength").replace("100_000", "200_000");
+    let larger = day()
+        .replace("\"day\"\nlength", "\"day-2\"\nlength")
+        .replace("100_000", "200_000");
     let before = format!("{}{}", day(), follower("often", "day"));
     let both = format!("{before}{larger}{}", follower("often-2", "day-2"));
     let after = format!("{larger}{}", follower("often", "day-2"));
@@ -127,7 +131,10 @@ fn window_grows_under_another_name() {
     }
     drop(api);
     stop(running);
-    assert_eq!(send(&mut serve(&sandbox, &after).connect(), "day-2", &keys), [false; 3]);
+    assert_eq!(
+        send(&mut serve(&sandbox, &after).connect(), "day-2", &keys),
+        [false; 3]
+    );
 }
 
 #[test]
@@ -160,9 +167,13 @@ fn audience_of_a_sliding_window_loses_expired_devices() {
     };
     let (sandbox, _serve, mut api, begun, length) =
         [10, 60, 240].iter().find_map(published).unwrap();
-    wait_until("expiry", || members(&sandbox, "recent", &keys).is_disjoint(&[0, 1].into()));
+    wait_until("expiry", || {
+        members(&sandbox, "recent", &keys).is_disjoint(&[0, 1].into())
+    });
     assert!(begun.elapsed() >= length);
-    wait_until("expiry of the last", || members(&sandbox, "recent", &keys).is_empty());
+    wait_until("expiry of the last", || {
+        members(&sandbox, "recent", &keys).is_empty()
+    });
     let answer = api.binary(&path("w", "events"), &keys);
     assert_eq!(flags(&answer, 3), [true; 3]);
 }
@@ -170,13 +181,22 @@ fn audience_of_a_sliding_window_loses_expired_devices() {
 /// 2,000 events per second, in a directory or a bucket: the audience follows while they come.
 #[test]
 fn audience_follows_a_stream_of_events() {
-    let windows = format!("{}[[audience]]\nname = \"clicked\"\nfrom_window = \"day\"\n", day());
+    let windows = format!(
+        "{}[[audience]]\nname = \"clicked\"\nfrom_window = \"day\"\n",
+        day()
+    );
     let (sandbox, store) = directory_or_bucket("stream-of-events");
     let serve = serve_over(&sandbox, &store, &windows);
     let mut api = serve.connect();
-    let all: Vec<DeviceKey> = ids(IdKind::Md5, 0..10_000).iter().map(|id| key(id)).collect();
+    let all: Vec<DeviceKey> = ids(IdKind::Md5, 0..10_000)
+        .iter()
+        .map(|id| key(id))
+        .collect();
     for keys in all.chunks(200) {
-        assert_eq!(flags(&api.binary(&path("day", "events"), keys), keys.len()).len(), 200);
+        assert_eq!(
+            flags(&api.binary(&path("day", "events"), keys), keys.len()).len(),
+            200
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
     let has_all = || members_in(&store, "clicked", &all).len() == all.len();

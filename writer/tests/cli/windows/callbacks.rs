@@ -11,7 +11,10 @@ use super::{ZONE, info, path, serve};
 use crate::process::{Api, Serve, TOKEN};
 
 const LINK_TOKEN: &str = "a-token-of-a-platform";
-const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/click-callbacks.md");
+const GUIDE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../docs/guides/click-callbacks.md"
+);
 
 /// The link and the configuration of a platform's section of the guide, at about noon.
 fn example(platform: &str) -> (String, String) {
@@ -22,9 +25,16 @@ fn example(platform: &str) -> (String, String) {
         rest.split_once("```").unwrap().0.to_owned()
     };
     let (link, config) = (block("text"), block("toml"));
-    let link = link.trim().strip_prefix("https://ads.example.com").unwrap().to_owned();
+    let link = link
+        .trim()
+        .strip_prefix("https://ads.example.com")
+        .unwrap()
+        .to_owned();
     let (_, config) = config.split_once("\n\n").unwrap();
-    (link.replace("TOKEN", LINK_TOKEN), config.replace("Asia/Shanghai", &ZONE))
+    (
+        link.replace("TOKEN", LINK_TOKEN),
+        config.replace("Asia/Shanghai", &ZONE),
+    )
 }
 
 fn start(sandbox: &Sandbox, config: &str) -> Serve {
@@ -38,19 +48,27 @@ fn get(client: &mut Client, url: &str) -> Answer {
 }
 
 fn filled(link: &str, values: &[(&str, &str)]) -> String {
-    values
-        .iter()
-        .fold(link.to_owned(), |link, (name, value)| link.replace(&format!("__{name}__"), value))
+    values.iter().fold(link.to_owned(), |link, (name, value)| {
+        link.replace(&format!("__{name}__"), value)
+    })
 }
 
 fn seen(api: &mut Api, kind: &str, id: &str) -> u64 {
-    let answer = api.post(&path("clicks", "check"), &json!({ "kind": kind, "ids": [id] })).ok();
+    let answer = api
+        .post(
+            &path("clicks", "check"),
+            &json!({ "kind": kind, "ids": [id] }),
+        )
+        .ok();
     answer["counts"][0].as_u64().unwrap()
 }
 
 fn callbacks(serve: &Serve, result: &str) -> f64 {
     let labels = format!("{{window=\"clicks\",result=\"{result}\"}}");
-    metric(&serve.metrics(), &format!("rtad_window_callbacks_total{labels}"))
+    metric(
+        &serve.metrics(),
+        &format!("rtad_window_callbacks_total{labels}"),
+    )
 }
 
 #[test]
@@ -61,29 +79,51 @@ fn links_of_the_guide_count_clicks_of_tencent() {
     let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
     let now = now_unix_seconds().to_string();
     let oaid = "D41D8CD98F00B204E9800998ECF8427F";
-    let values = [("CLICK_ID", "c1"), ("CLICK_TIME", &now), ("HASH_OAID", oaid)];
+    let values = [
+        ("CLICK_ID", "c1"),
+        ("CLICK_TIME", &now),
+        ("HASH_OAID", oaid),
+    ];
     // Repeated: the same click counts once.
     for _ in 0..2 {
         let answer = get(&mut client, &filled(&link, &values));
-        assert_eq!((answer.status, answer.text().as_str()), (200, "{\"ret\":0,\"msg\":\"ok\"}"));
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, "{\"ret\":0,\"msg\":\"ok\"}")
+        );
         assert_eq!(answer.header("content-type"), Some("application/json"));
         assert_eq!(seen(&mut api, "md5", oaid), 1);
     }
-    let second = filled(&link, &[("CLICK_ID", "c2"), ("CLICK_TIME", &now), ("HASH_OAID", oaid)]);
+    let second = filled(
+        &link,
+        &[
+            ("CLICK_ID", "c2"),
+            ("CLICK_TIME", &now),
+            ("HASH_OAID", oaid),
+        ],
+    );
     assert_eq!(get(&mut client, &second).status, 200);
     assert_eq!(seen(&mut api, "md5", oaid), 2);
     // The first usable id.
     let muid = "900150983cd24fb0d6963f7d28e17f72";
-    assert_eq!(get(&mut client, &filled(&link, &[("MUID", muid)])).status, 200);
+    assert_eq!(
+        get(&mut client, &filled(&link, &[("MUID", muid)])).status,
+        200
+    );
     assert_eq!(seen(&mut api, "md5", muid), 1);
     // No macro was replaced: the time of this and of the one before is not usable either.
     assert_eq!(get(&mut client, &link).status, 200);
-    assert_eq!(get(&mut client, &filled(&link, &[("HASH_OAID", "no-md5")])).status, 200);
+    assert_eq!(
+        get(&mut client, &filled(&link, &[("HASH_OAID", "no-md5")])).status,
+        200
+    );
     // A parameter twice, and only one of its macros was replaced.
     let twice = "0cc175b9c0f1b6a831c399e269772661";
     for rest in ["", "__MUID__"] {
-        let link = filled(&link, &[("CLICK_ID", "c9"), ("CLICK_TIME", &now), ("MUID", twice)])
-            + "&muid="
+        let link = filled(
+            &link,
+            &[("CLICK_ID", "c9"), ("CLICK_TIME", &now), ("MUID", twice)],
+        ) + "&muid="
             + rest;
         assert_eq!(get(&mut client, &link).status, 200);
     }
@@ -111,12 +151,23 @@ fn links_of_the_guide_count_clicks_of_ocean_engine() {
     let now = (now_unix_seconds() * 1000).to_string();
     let oaid = "8f3b6b1e-7c0a-4a5e-9c55-0123456789ab";
     let encoded = oaid.replace('-', "%2D");
-    let values = [("REQUEST_ID", "r1"), ("TS", now.as_str()), ("OAID", encoded.as_str())];
+    let values = [
+        ("REQUEST_ID", "r1"),
+        ("TS", now.as_str()),
+        ("OAID", encoded.as_str()),
+    ];
     let answer = get(&mut client, &filled(&link, &values));
-    assert_eq!((answer.status, answer.text().as_str()), (200, "{\"code\":0}"));
+    assert_eq!(
+        (answer.status, answer.text().as_str()),
+        (200, "{\"code\":0}")
+    );
     assert_eq!(seen(&mut api, "oaid", oaid), 1);
     let idfa = "D9BF17D1-13F3-4956-88BA-A8A44B0CD80D";
-    let values = [("TS", now.as_str()), ("OAID", "%5F%5FOAID%5F%5F"), ("IDFA", idfa)];
+    let values = [
+        ("TS", now.as_str()),
+        ("OAID", "%5F%5FOAID%5F%5F"),
+        ("IDFA", idfa),
+    ];
     assert_eq!(get(&mut client, &filled(&link, &values)).status, 200);
     assert_eq!(seen(&mut api, "idfa", idfa), 1);
     assert_eq!(callbacks(&serve, "counted"), 2.0);
@@ -137,15 +188,21 @@ fn texts_and_click_ids_are_any_but_macros() {
         assert_eq!(get(&mut client, &url).status, 200, "{query}");
     };
     let long = "x".repeat(1000);
-    for (query, text) in [(&*long, &*long), ("7777", "7777"), ("%E7%94%A8%20%E6%88%B7", "用 户")]
-    {
+    for (query, text) in [
+        (&*long, &*long),
+        ("7777", "7777"),
+        ("%E7%94%A8%20%E6%88%B7", "用 户"),
+    ] {
         send(&format!("user={query}"));
         assert_eq!(seen(&mut api, "text", text), 1, "{text}");
     }
     for unusable in ["__USER__", "", &"x".repeat(1025)] {
         send(&format!("user={unusable}"));
     }
-    assert_eq!(["blank", "malformed"].map(|result| callbacks(&serve, result)), [2.0, 1.0]);
+    assert_eq!(
+        ["blank", "malformed"].map(|result| callbacks(&serve, result)),
+        [2.0, 1.0]
+    );
     // A click whose id looks like a placeholder counts once, too.
     for _ in 0..2 {
         send("user=a&click=7");
@@ -170,19 +227,50 @@ fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
     let events = path("clicks", "events");
     for (url, status, code) in [
         (format!("{events}?muid={id}"), 401, "unauthorized"),
-        (format!("{events}?muid={id}&token=wrong-token-of-0123"), 401, "unauthorized"),
-        (format!("{events}/{LINK_TOKEN}?muid={id}&token={LINK_TOKEN}"), 401, "unauthorized"),
-        (format!("{events}?muid={id}&token={TOKEN}"), 403, "missing_scope"),
-        (format!("{events}?muid={id}&token=a-token-of-a-stream-0"), 403, "missing_scope"),
-        (format!("/v1/windows/views/events/{LINK_TOKEN}?muid={id}"), 403, "missing_scope"),
-        (format!("/v1/windows/nothing/events/{LINK_TOKEN}"), 403, "missing_scope"),
-        (format!("{events}?token={LINK_TOKEN}&{}", "a=1&".repeat(101)), 413, "too_large"),
+        (
+            format!("{events}?muid={id}&token=wrong-token-of-0123"),
+            401,
+            "unauthorized",
+        ),
+        (
+            format!("{events}/{LINK_TOKEN}?muid={id}&token={LINK_TOKEN}"),
+            401,
+            "unauthorized",
+        ),
+        (
+            format!("{events}?muid={id}&token={TOKEN}"),
+            403,
+            "missing_scope",
+        ),
+        (
+            format!("{events}?muid={id}&token=a-token-of-a-stream-0"),
+            403,
+            "missing_scope",
+        ),
+        (
+            format!("/v1/windows/views/events/{LINK_TOKEN}?muid={id}"),
+            403,
+            "missing_scope",
+        ),
+        (
+            format!("/v1/windows/nothing/events/{LINK_TOKEN}"),
+            403,
+            "missing_scope",
+        ),
+        (
+            format!("{events}?token={LINK_TOKEN}&{}", "a=1&".repeat(101)),
+            413,
+            "too_large",
+        ),
     ] {
         get(&mut client, &url).problem(status, code);
     }
-    api.get("/v1/windows/views/events?muid=1").problem(404, "no_callback");
-    api.get(&format!("{events}?{}", "a=1&".repeat(101))).problem(413, "too_large");
-    api.get(&format!("{events}?muid={}", "a".repeat(8 << 10))).problem(413, "too_large");
+    api.get("/v1/windows/views/events?muid=1")
+        .problem(404, "no_callback");
+    api.get(&format!("{events}?{}", "a=1&".repeat(101)))
+        .problem(413, "too_large");
+    api.get(&format!("{events}?muid={}", "a".repeat(8 << 10)))
+        .problem(413, "too_large");
     client
         .request("POST", &format!("{events}?token={LINK_TOKEN}"), "", "{}")
         .problem(401, "unauthorized");
@@ -195,7 +283,10 @@ fn tokens_in_links_need_the_scope_itself_and_are_never_logged() {
     assert_eq!(get(&mut client, &link).status, 200);
     assert_eq!(seen(&mut api, "md5", id), 1);
     for secret in [LINK_TOKEN, TOKEN, "wrong-token", id] {
-        assert!(!serve.stderr().contains(secret) && !serve.metrics().contains(secret), "{secret}");
+        assert!(
+            !serve.stderr().contains(secret) && !serve.metrics().contains(secret),
+            "{secret}"
+        );
     }
 }
 
@@ -208,10 +299,15 @@ fn callback_that_cannot_be_kept_is_answered_with_503() {
         let sandbox = Sandbox::new();
         let serve = start(&sandbox, &config.replace("count = 3", &when_full));
         let (mut api, Api(mut client)) = (serve.connect(), serve.connect());
-        let ids: Vec<String> =
-            (0..33_u32).map(|n| hex(&DeviceKey::of_canonical(&n.to_le_bytes()))).collect();
-        let mut send =
-            |id: &str| get(&mut client, &filled(&link, &[("MUID", id), ("CLICK_ID", id)]));
+        let ids: Vec<String> = (0..33_u32)
+            .map(|n| hex(&DeviceKey::of_canonical(&n.to_le_bytes())))
+            .collect();
+        let mut send = |id: &str| {
+            get(
+                &mut client,
+                &filled(&link, &[("MUID", id), ("CLICK_ID", id)]),
+            )
+        };
         // Room for 32 keys.
         let (last, first) = ids.split_last().unwrap();
         assert!(first.iter().all(|id| send(id).status == 200));
@@ -220,13 +316,20 @@ fn callback_that_cannot_be_kept_is_answered_with_503() {
         }
         assert_eq!(seen(&mut api, "md5", last), 0);
         // The platform repeats it when there is room: the refusal was not kept.
-        api.post(&path("clicks", "forget"), &json!({ "ids": first })).ok();
+        api.post(&path("clicks", "forget"), &json!({ "ids": first }))
+            .ok();
         for _ in 0..2 {
             assert_eq!(send(last).status, 200);
             assert_eq!(seen(&mut api, "md5", last), 1);
         }
-        assert_eq!(["counted", "full"].map(|result| callbacks(&serve, result)), [34.0, 2.0]);
+        assert_eq!(
+            ["counted", "full"].map(|result| callbacks(&serve, result)),
+            [34.0, 2.0]
+        );
         let events = &info(&mut api, "clicks")["events"];
-        assert_eq!(["new", "full"].map(|result| events[result].clone()), [33, 2].map(Value::from));
+        assert_eq!(
+            ["new", "full"].map(|result| events[result].clone()),
+            [33, 2].map(Value::from)
+        );
     }
 }

@@ -44,7 +44,9 @@ fn load_until(end: impl FnOnce(Serve), serve: Serve, round: u64) -> Vec<DeviceKe
                 }
             });
         }
-        wait_until("the first answer", || !acknowledged.lock().unwrap().is_empty());
+        wait_until("the first answer", || {
+            !acknowledged.lock().unwrap().is_empty()
+        });
         // A moment that differs from round to round.
         std::thread::sleep(Duration::from_millis(round * 37 % 200));
         end(serve);
@@ -66,7 +68,10 @@ fn with_room(windows: &str) -> String {
 #[test]
 fn acknowledged_events_survive_every_kill() {
     for durability in ["fsync", "interval"] {
-        let (sandbox, windows) = (Sandbox::new(), with_room(&FSYNC.replace("fsync", durability)));
+        let (sandbox, windows) = (
+            Sandbox::new(),
+            with_room(&FSYNC.replace("fsync", durability)),
+        );
         let mut acknowledged = Vec::new();
         for round in 0..kills() / 4 {
             acknowledged.extend(load_until(Serve::kill, serve(&sandbox, &windows), round));
@@ -152,19 +157,28 @@ fn failing_log_publishes_the_audience_once_and_without_refused_events() {
     assert!(!acknowledged.is_empty() && !refused.is_empty());
     let failures = "rtad_window_log_failures_total{window=\"w\"}";
     let mut requests = 0;
-    wait_until("100 refused requests, and further attempts to write", || {
-        api.binary(&path("w", "events"), &refused).problem(503, "not_durable");
-        requests += 1;
-        requests >= 100 && metric_of(failures) >= 4.0
-    });
+    wait_until(
+        "100 refused requests, and further attempts to write",
+        || {
+            api.binary(&path("w", "events"), &refused)
+                .problem(503, "not_durable");
+            requests += 1;
+            requests >= 100 && metric_of(failures) >= 4.0
+        },
+    );
     std::fs::rename(&away, &dir).unwrap();
     let is_published = |keys: &[DeviceKey], expected: usize| {
-        wait_until("the audience", || members(&sandbox, "a", keys).len() == expected);
+        wait_until("the audience", || {
+            members(&sandbox, "a", keys).len() == expected
+        });
     };
     is_published(&acknowledged, acknowledged.len());
     is_published(&refused, 0);
     let generations = metric_of("rtad_window_audience_generations_total{audience=\"a\"}");
-    assert!((1.0..=2.0).contains(&generations), "{generations} generations");
+    assert!(
+        (1.0..=2.0).contains(&generations),
+        "{generations} generations"
+    );
     wait_until("events are accepted again", || {
         api.binary(&path("w", "events"), &refused).status == 200
     });

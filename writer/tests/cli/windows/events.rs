@@ -23,7 +23,9 @@ fn events_are_new_once_and_counted() {
     });
     assert_eq!(answer, expected);
     for expected in [3, 3] {
-        let answer = api.post(&events, &json!({ "kind": "text", "ids": ["click-1"] })).ok();
+        let answer = api
+            .post(&events, &json!({ "kind": "text", "ids": ["click-1"] }))
+            .ok();
         assert_eq!(answer, json!({ "new": [false], "counts": [expected] }));
     }
     let check = json!({ "kind": "text", "ids": ["click-1", "click-3", null] });
@@ -34,24 +36,45 @@ fn events_are_new_once_and_counted() {
     }
     let answer = api.post(&path("day", "forget"), &check).ok();
     assert_eq!(answer, json!({ "forgotten": [true, false, null] }));
-    let answer = api.post(&events, &json!({ "kind": "text", "ids": ["click-1"] })).ok();
+    let answer = api
+        .post(&events, &json!({ "kind": "text", "ids": ["click-1"] }))
+        .ok();
     assert_eq!(answer, json!({ "new": [true], "counts": [1] }));
 
     // The same device in JSON of its kind and in binary.
     let oaid = "8f3b6b1e-7c0a-4a5e-9c55-0123456789ab";
-    api.post(&events, &json!({ "kind": "oaid", "ids": [oaid] })).ok();
-    let two = [DeviceKey::of_canonical(oaid.as_bytes()), DeviceKey::of_canonical(b"other")];
+    api.post(&events, &json!({ "kind": "oaid", "ids": [oaid] }))
+        .ok();
+    let two = [
+        DeviceKey::of_canonical(oaid.as_bytes()),
+        DeviceKey::of_canonical(b"other"),
+    ];
     assert_eq!(flags(&api.binary(&events, &two), 2), [false, true]);
-    assert_eq!(flags(&api.binary(&path("day", "check"), &two), 2), [true, true]);
+    assert_eq!(
+        flags(&api.binary(&path("day", "check"), &two), 2),
+        [true, true]
+    );
 
     let info = info(&mut api, "day");
-    assert_eq!((&info["length"], &info["time_zone"]), (&json!("day"), &json!(*ZONE)));
-    assert_eq!((&info["entries"], &info["events"]["duplicate"]), (&json!(4), &json!(4)));
+    assert_eq!(
+        (&info["length"], &info["time_zone"]),
+        (&json!("day"), &json!(*ZONE))
+    );
+    assert_eq!(
+        (&info["entries"], &info["events"]["duplicate"]),
+        (&json!(4), &json!(4))
+    );
     let metrics = serve.metrics();
     let counted = |result| {
-        metric(&metrics, &format!("rtad_window_events_total{{window=\"day\",result=\"{result}\"}}"))
+        metric(
+            &metrics,
+            &format!("rtad_window_events_total{{window=\"day\",result=\"{result}\"}}"),
+        )
     };
-    assert_eq!(["new", "duplicate", "unusable"].map(counted), [5.0, 4.0, 2.0]);
+    assert_eq!(
+        ["new", "duplicate", "unusable"].map(counted),
+        [5.0, 4.0, 2.0]
+    );
 }
 
 #[test]
@@ -61,15 +84,21 @@ fn invalid_requests_are_refused_and_counted_nowhere() {
     let mut api = serve.connect();
     let events = path("day", "events");
     let one = json!({ "ids": ["0123456789abcdef0123456789abcdef"] });
-    api.post(&path("night", "events"), &one).problem(404, "unknown_window");
+    api.post(&path("night", "events"), &one)
+        .problem(404, "unknown_window");
     let kind = json!({ "kind": "email", "ids": ["x"] });
     let detail = api.post(&events, &kind).problem(404, "unknown_kind");
     assert!(detail.contains("openid, text"), "{detail}");
     api.ask("POST", &events, "[]").problem(400, "bad_body");
-    api.post(&events, &json!({ "ids": "x" })).problem(400, "bad_body");
-    api.post(&events, &json!({ "ids": vec!["x"; 10_001] })).problem(413, "too_large");
-    api.binary(&events, &keys(0..10_001)).problem(413, "too_large");
-    api.0.request("POST", &events, "", one.to_string()).problem(401, "unauthorized");
+    api.post(&events, &json!({ "ids": "x" }))
+        .problem(400, "bad_body");
+    api.post(&events, &json!({ "ids": vec!["x"; 10_001] }))
+        .problem(413, "too_large");
+    api.binary(&events, &keys(0..10_001))
+        .problem(413, "too_large");
+    api.0
+        .request("POST", &events, "", one.to_string())
+        .problem(401, "unauthorized");
     assert_eq!(info(&mut api, "day")["entries"], 0);
 }
 
@@ -108,21 +137,29 @@ fn events_of_an_ended_day_are_reported_apart() {
     assert_eq!(flags(&late, 3), [false; 3]);
     assert_eq!(late.header("rtad-late"), Some("3"));
     let counted = api.binary(&binary(now), &keys);
-    assert_eq!((flags(&counted, 3), counted.header("rtad-late")), (vec![true; 3], None));
+    assert_eq!(
+        (flags(&counted, 3), counted.header("rtad-late")),
+        (vec![true; 3], None)
+    );
     // The time belongs to the request of a key.
     let with_key = "Idempotency-Key: 1\r\n";
     let first = api.binary_with(with_key, &binary(now), &keys);
     assert_eq!(flags(&first, 3), [false; 3]);
-    api.binary_with(with_key, &binary(now - 1), &keys).problem(422, "idempotency_key_reused");
+    api.binary_with(with_key, &binary(now - 1), &keys)
+        .problem(422, "idempotency_key_reused");
     let twice = format!("{with_key}{with_key}");
-    api.binary_with(&twice, &binary(now), &keys).problem(400, "bad_body");
-    api.binary(&binary(now * 1000), &keys).problem(400, "bad_body");
+    api.binary_with(&twice, &binary(now), &keys)
+        .problem(400, "bad_body");
+    api.binary(&binary(now * 1000), &keys)
+        .problem(400, "bad_body");
     // An ignored time would count in the wrong day.
     let batch = json!({ "kind": "text", "ids": ["e"] });
-    api.post(&binary(now - 24 * 3600), &batch).problem(400, "bad_body");
+    api.post(&binary(now - 24 * 3600), &batch)
+        .problem(400, "bad_body");
     for route in ["check", "forget"] {
         let batch = json!({ "kind": "text", "ids": ["a"], "at_unix_seconds": now });
-        api.post(&path("day", route), &batch).problem(400, "bad_body");
+        api.post(&path("day", route), &batch)
+            .problem(400, "bad_body");
     }
 
     let metrics = serve.metrics();
@@ -136,7 +173,8 @@ fn events_of_an_ended_day_are_reported_apart() {
 
 fn post_with_key(api: &mut Api, window: &str, key: &str, body: &Value) -> Answer {
     let headers = format!("Authorization: Bearer {TOKEN}\r\nIdempotency-Key: {key}\r\n");
-    api.0.request("POST", &path(window, "events"), &headers, body.to_string())
+    api.0
+        .request("POST", &path(window, "events"), &headers, body.to_string())
 }
 
 #[test]
@@ -147,7 +185,10 @@ fn retry_with_its_idempotency_key_gets_the_first_answer() {
     let send = |api: &mut Api, key: &str, body: &Value| post_with_key(api, "w", key, body);
     let mut api = windows.connect();
     let first = send(&mut api, "k1", &body).ok();
-    assert_eq!(first, json!({ "new": [true, true, false], "counts": [1, 1, 1] }));
+    assert_eq!(
+        first,
+        json!({ "new": [true, true, false], "counts": [1, 1, 1] })
+    );
     assert_eq!(send(&mut api, "k1", &body).ok(), first);
     windows.kill();
     windows = serve(&sandbox, FSYNC);
@@ -168,7 +209,10 @@ fn full_window_answers_as_configured() {
              \"{name}\"\ndurability = \"none\"\n"
         )
     };
-    let serve = serve(&sandbox, &["new", "duplicate", "error"].map(window).concat());
+    let serve = serve(
+        &sandbox,
+        &["new", "duplicate", "error"].map(window).concat(),
+    );
     let mut api = serve.connect();
     let text = |range: std::ops::Range<u32>| {
         let ids: Vec<String> = range.map(|n| n.to_string()).collect();
@@ -179,8 +223,14 @@ fn full_window_answers_as_configured() {
         // Room for 32 keys.
         let answer = api.post(&events, &text(0..100)).ok();
         assert_eq!(answer["window_full"], 68);
-        assert_eq!((&answer["new"][99], &answer["counts"][99]), (&expected, &Value::Null));
-        assert_eq!(api.post(&events, &text(200..201)).ok()["new"], json!([expected]));
+        assert_eq!(
+            (&answer["new"][99], &answer["counts"][99]),
+            (&expected, &Value::Null)
+        );
+        assert_eq!(
+            api.post(&events, &text(200..201)).ok()["new"],
+            json!([expected])
+        );
         let binary = api.binary(&events, &keys(0..3));
         assert_eq!(
             (flags(&binary, 3), binary.header("rtad-window-full")),
@@ -194,7 +244,10 @@ fn full_window_answers_as_configured() {
         assert!(answer.problem(503, "window_full").contains("larger window"));
     };
     refused(&mut api, 0..100);
-    assert_eq!(api.post(&events, &text(0..30)).ok()["new"], json!(vec![true; 30]));
+    assert_eq!(
+        api.post(&events, &text(0..30)).ok()["new"],
+        json!(vec![true; 30])
+    );
     refused(&mut api, 0..100);
     assert_eq!(
         api.post(&path("error", "check"), &text(30..100)).ok()["seen"],

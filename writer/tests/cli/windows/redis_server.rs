@@ -26,7 +26,10 @@ fn owners_share_a_window_in_redis() {
     let [mut one, mut other] = [serves[0].connect(), serves[1].connect()];
     let ids = json!({ "kind": "text", "ids": ["a", "b", ""] });
     let answer = one.post(&path("w", "events"), &ids).ok();
-    assert_eq!(answer, json!({ "new": [true, true, null], "counts": [1, 1, null] }));
+    assert_eq!(
+        answer,
+        json!({ "new": [true, true, null], "counts": [1, 1, null] })
+    );
     let answer = other.post(&path("w", "check"), &ids).ok();
     assert_eq!(answer["seen"], json!([true, true, null]));
     let answer = other.post(&path("w", "forget"), &ids).ok();
@@ -34,7 +37,10 @@ fn owners_share_a_window_in_redis() {
     // A retry at any owner gets the first answer. An owner counts it once.
     let send = |api: &mut Api, key: &str, ids: &Value| {
         let headers = format!("Authorization: Bearer {TOKEN}\r\nIdempotency-Key: {key}\r\n");
-        api.0.request("POST", &path("w", "events"), &headers, ids.to_string()).ok()["new"].clone()
+        api.0
+            .request("POST", &path("w", "events"), &headers, ids.to_string())
+            .ok()["new"]
+            .clone()
     };
     let counted = |serve: &Serve| {
         let metrics = serve.metrics();
@@ -63,7 +69,9 @@ fn owners_share_a_window_in_redis() {
     drop(redis);
     one.post(&path("w", "events"), &ids).problem(503, "backend");
     let writable = "rtad_window_writable{window=\"w\"}";
-    wait_until("the failure shows", || metric(&serves[0].metrics(), writable) == 0.0);
+    wait_until("the failure shows", || {
+        metric(&serves[0].metrics(), writable) == 0.0
+    });
 }
 
 #[test]
@@ -78,9 +86,15 @@ fn full_server_says_that_a_part_may_be_counted() {
     );
     let serve = serve(&sandbox, &window);
     let mut api = serve.connect();
-    let answer = api.post(&path("w", "events"), &json!({ "kind": "text", "ids": ["a"] }));
+    let answer = api.post(
+        &path("w", "events"),
+        &json!({ "kind": "text", "ids": ["a"] }),
+    );
     let detail = answer.problem(503, "window_full");
-    assert!(detail.contains("some events may have been counted"), "{detail}");
+    assert!(
+        detail.contains("some events may have been counted"),
+        "{detail}"
+    );
     let callback = path("w", "events?md5=900150983cd24fb0d6963f7d28e17f72");
     api.get(&callback).problem(503, "window_full");
     let full = "rtad_window_callbacks_total{window=\"w\",result=\"full\"}";

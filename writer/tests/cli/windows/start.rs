@@ -10,7 +10,10 @@ use crate::process::TOKEN;
 fn invalid_configs_and_directories_in_use_end_the_start() {
     let sandbox = Sandbox::new();
     sandbox.file("tokens", format!("{TOKEN}\n"));
-    sandbox.file("writer.toml", "[[window]]\nname = \"a\"\nlength = \"soon\"\ncapacity = 0\n");
+    sandbox.file(
+        "writer.toml",
+        "[[window]]\nname = \"a\"\nlength = \"soon\"\ncapacity = 0\n",
+    );
     let start = "--store {}/s --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
                  {}/tokens --config {}/writer.toml";
     let refused = sandbox.run(start);
@@ -19,10 +22,20 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
         "writer.toml:3: [[window]] \"a\": length is \"soon\"",
         "writer.toml:4: [[window]] \"a\": capa",
     ];
-    assert!(mistakes.iter().all(|mistake| refused.stderr.contains(mistake)), "{refused:?}");
+    assert!(
+        mistakes
+            .iter()
+            .all(|mistake| refused.stderr.contains(mistake)),
+        "{refused:?}"
+    );
     let checked = sandbox.run("check-config {}/writer.toml");
     assert_eq!(checked.status, Some(2), "{checked:?}");
-    assert!(mistakes.iter().all(|mistake| checked.stderr.contains(mistake)), "{checked:?}");
+    assert!(
+        mistakes
+            .iter()
+            .all(|mistake| checked.stderr.contains(mistake)),
+        "{checked:?}"
+    );
     let _running = serve(&sandbox, FSYNC);
     let checked = sandbox.run("check-config {}/writer.toml");
     assert_eq!(checked.status, Some(0), "{checked:?}");
@@ -30,7 +43,9 @@ fn invalid_configs_and_directories_in_use_end_the_start() {
     let refused = sandbox.run(start);
     assert_eq!(refused.status, Some(1), "{refused:?}");
     assert!(
-        refused.stderr.contains("the directory is locked: another process has this window open"),
+        refused
+            .stderr
+            .contains("the directory is locked: another process has this window open"),
         "{refused:?}"
     );
 }
@@ -42,36 +57,73 @@ fn console_of_the_admin_port_shows_windows_and_their_audiences() {
     let serve = serve(&sandbox, &format!("{}{follower}", day()));
     serve
         .connect()
-        .post(&path("day", "events"), &json!({ "kind": "text", "ids": ["a", "a"] }))
+        .post(
+            &path("day", "events"),
+            &json!({ "kind": "text", "ids": ["a", "a"] }),
+        )
         .ok();
     let mut admin = serve.admin();
     let list = admin.get("/v1/windows").ok();
     assert_eq!(
-        (&list["windows"][0]["window"], &list["windows"][0]["entries"]),
+        (
+            &list["windows"][0]["window"],
+            &list["windows"][0]["entries"]
+        ),
         (&json!("day"), &json!(1))
     );
     let audience = &list["audiences"][0];
     assert_eq!(
-        (&audience["audience"], &audience["window"], &audience["min_count"]),
+        (
+            &audience["audience"],
+            &audience["window"],
+            &audience["min_count"]
+        ),
         (&json!("often"), &json!("day"), &json!(2))
     );
     assert!(audience["lag_seconds"].is_f64(), "{audience}");
-    serve.connect().0.get("/v1/windows").problem(401, "unauthorized");
+    serve
+        .connect()
+        .0
+        .get("/v1/windows")
+        .problem(401, "unauthorized");
 
     let page = admin.request("GET", "/", "Accept: text/html\r\n", "");
-    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(
+        page.header("content-security-policy")
+            .unwrap()
+            .starts_with("default-src 'none'")
+    );
     let [script, words] =
         ["windows", "words"].map(|name| admin.get(&format!("/console/{name}.js")).text());
-    let names = [(page.text(), "=\"console/"), (script, "from \"./"), (words, "from \"./")];
-    for name in names.iter().flat_map(|(text, before)| text.split(before).skip(1)) {
+    let names = [
+        (page.text(), "=\"console/"),
+        (script, "from \"./"),
+        (words, "from \"./"),
+    ];
+    for name in names
+        .iter()
+        .flat_map(|(text, before)| text.split(before).skip(1))
+    {
         let name = name.split('"').next().unwrap();
         let part = admin.get(&format!("/console/{name}"));
-        assert_eq!((part.status, part.header("x-content-type-options")), (200, Some("nosniff")));
+        assert_eq!(
+            (part.status, part.header("x-content-type-options")),
+            (200, Some("nosniff"))
+        );
         let text = part.text().replace("http://www.w3.org/2000/svg", "");
-        assert!(!text.contains("://") && !text.contains("innerHTML"), "{name}");
+        assert!(
+            !text.contains("://") && !text.contains("innerHTML"),
+            "{name}"
+        );
     }
-    assert!(admin.get("/").text().contains("\n/v1/windows\n"), "routes for terminals");
+    assert!(
+        admin.get("/").text().contains("\n/v1/windows\n"),
+        "routes for terminals"
+    );
     let unknown = admin.get("/console/main.js");
     assert!(unknown.status == 404 && unknown.text().starts_with("accepted: /, /livez"));
 }

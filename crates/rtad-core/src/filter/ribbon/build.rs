@@ -74,7 +74,12 @@ impl RibbonBuilder {
         parts: [&mut Vec<u8>; 3],
     ) -> ShardCounts {
         let bits = spec.row_bits(shard);
-        let Self { keys: hashes, values, diverted, scratch } = self;
+        let Self {
+            keys: hashes,
+            values,
+            diverted,
+            scratch,
+        } = self;
         let [first, second, list] = parts;
         hashes.clear();
         values.clear();
@@ -84,7 +89,11 @@ impl RibbonBuilder {
                 values.push(value & value::MASK);
             }
         }
-        let mut counts = ShardCounts { keys: hashes.len() as u32, diverted: 0, listed: 0 };
+        let mut counts = ShardCounts {
+            keys: hashes.len() as u32,
+            diverted: 0,
+            listed: 0,
+        };
         let lines = first_lines(counts.keys, bits) as usize;
         let (keys, values, work): (&[Hash], &[u8], _) = (hashes, values, scratch);
         with_any_shape!(bits, solve(work, keys, values, lines, first));
@@ -92,7 +101,12 @@ impl RibbonBuilder {
             let key = *key as usize;
             list_entry(keys[key], values.get(key).copied())
         };
-        let mut left: Vec<u64> = work.diverted.iter().chain(&work.ambiguous).map(entry).collect();
+        let mut left: Vec<u64> = work
+            .diverted
+            .iter()
+            .chain(&work.ambiguous)
+            .map(entry)
+            .collect();
         if counts.keys >= MIN_SECOND_KEYS {
             counts.diverted = work.diverted.len() as u32;
             let lines = second_lines(counts.diverted, bits) as usize;
@@ -109,7 +123,10 @@ impl RibbonBuilder {
                 diverted.extend(again.iter().map(|(hash, _)| *hash));
                 let values: Vec<u8> = match bits.value {
                     0 => Vec::new(),
-                    _ => again.iter().map(|(_, entry)| list_entry_value(*entry)).collect(),
+                    _ => again
+                        .iter()
+                        .map(|(_, entry)| list_entry_value(*entry))
+                        .collect(),
                 };
                 let (keys, values): (&[Hash], &[u8]) = (diverted, &values);
                 with_any_shape!(second_bits(bits), solve(work, keys, values, lines, second));
@@ -132,7 +149,12 @@ fn solve<T: Tier>(
     lines: usize,
     out: &mut Vec<u8>,
 ) {
-    let Scratch { work, pivots, diverted, ambiguous } = scratch;
+    let Scratch {
+        work,
+        pivots,
+        diverted,
+        ambiguous,
+    } = scratch;
     diverted.clear();
     ambiguous.clear();
     if lines == 0 {
@@ -180,7 +202,11 @@ fn solve<T: Tier>(
                 let index = (index_low | index_high << (64 - T::SLOTS)) as u32;
                 // The sum that is left is the difference to what a lookup will find.
                 let is_found = sum >> T::VALUE_BITS == 0;
-                if is_found { ambiguous.push(index) } else { diverted.push(index) }
+                if is_found {
+                    ambiguous.push(index)
+                } else {
+                    diverted.push(index)
+                }
             }
             c1 != 0
         });
@@ -216,7 +242,10 @@ fn eliminate<T: Tier>(work: &mut Vec<Row>, slot: usize, found: &mut [Row]) {
             continue;
         }
         let p = bits.trailing_zeros() as usize % STEP;
-        let new = [row[0] & T::MASK, row[1] & ((1 << (T::SLOTS + T::COLUMNS)) - 1)];
+        let new = [
+            row[0] & T::MASK,
+            row[1] & ((1 << (T::SLOTS + T::COLUMNS)) - 1),
+        ];
         for pivot in &mut pivots {
             *pivot = sum(*pivot, masked(new, pivot[0] >> (slot + p) & 1));
         }
@@ -285,7 +314,12 @@ fn substitute<T: Tier>(pivots: &[Row], out: &mut [Line]) {
             }
             values[slot] = value;
             for (sum, has_slot) in sums[slot / GROUP].iter_mut().zip(ENTRIES[slot % GROUP]) {
-                *sum ^= value & if has_slot { T::Word::ONES } else { T::Word::ZERO };
+                *sum ^= value
+                    & if has_slot {
+                        T::Word::ONES
+                    } else {
+                        T::Word::ZERO
+                    };
             }
         }
         write_line::<T>(&values, line);
@@ -298,7 +332,10 @@ fn write_line<T: Tier>(values: &[T::Word; 48], line: &mut Line) {
     // Bit j of a value belongs to the column that is number j from the end.
     let mut columns = [0_u64; 24];
     for (group, values) in values.as_chunks::<8>().0.iter().enumerate() {
-        for (byte, columns) in columns.chunks_exact_mut(8).take(T::COLUMNS.div_ceil(8)).enumerate()
+        for (byte, columns) in columns
+            .chunks_exact_mut(8)
+            .take(T::COLUMNS.div_ceil(8))
+            .enumerate()
         {
             let bits = values.map(|value| (value.into() >> (8 * byte)) as u8);
             let bits = transposed(u64::from_le_bytes(bits)).to_le_bytes();

@@ -35,15 +35,28 @@ impl Built {
         let members = keys.iter().map(|key| (*key, 0));
         let counts = builder.build(&spec, shard, members, parts.each_mut());
         let found = parts.each_ref().map(|part| part.len() as u64);
-        let PartBytes { first, second, list } = spec.part_bytes(shard, counts);
+        let PartBytes {
+            first,
+            second,
+            list,
+        } = spec.part_bytes(shard, counts);
         assert_eq!(found, [first, second, list], "sizes follow from the counts");
         assert!(counts.diverted <= counts.max_diverted() && counts.listed <= counts.keys);
-        Self { spec, shard, parts, counts }
+        Self {
+            spec,
+            shard,
+            parts,
+            counts,
+        }
     }
 
     fn filter(&self) -> ShardFilter<'_> {
         let [first, second, list] = &self.parts;
-        ShardFilter { first, second, list }
+        ShardFilter {
+            first,
+            second,
+            list,
+        }
     }
 
     fn contains(&self, key: &DeviceKey) -> bool {
@@ -55,7 +68,10 @@ impl Built {
     }
 
     fn positives(&self, probes: usize) -> usize {
-        keys(self.shard, 77, probes).iter().filter(|key| self.contains(key)).count()
+        keys(self.shard, 77, probes)
+            .iter()
+            .filter(|key| self.contains(key))
+            .count()
     }
 }
 
@@ -64,14 +80,19 @@ const MILLIBITS: [u32; 7] = [12_000, 12_500, 13_000, 13_367, 14_000, 15_500, 16_
 #[test]
 fn every_size_keeps_its_members() {
     for millibits in MILLIBITS {
-        for count in [0, 1, 2, 31, 32, 33, 34, 40, 63, 100, 333, 1000, 2999, 3000, 3001, 9000] {
+        for count in [
+            0, 1, 2, 31, 32, 33, 34, 40, 63, 100, 333, 1000, 2999, 3000, 3001, 9000,
+        ] {
             for shard in [0, 1, 0x8000, 0xffff] {
                 let keys = keys(shard, u64::from(millibits), count);
                 let built = Built::new(millibits, shard, &keys);
                 for key in &keys {
                     assert!(built.contains(key), "{millibits} {count}");
                 }
-                assert!(built.bytes() as u64 <= built.spec.filter_bytes(count as u32), "{count}");
+                assert!(
+                    built.bytes() as u64 <= built.spec.filter_bytes(count as u32),
+                    "{count}"
+                );
             }
         }
     }
@@ -132,10 +153,16 @@ fn large_shards_meet_size_and_rate() {
         let bits = bytes as f64 * 8.0 / (20.0 * 22_888.0);
         assert!(bits <= most_bits, "{millibits}: {bits} bits per key");
         let nominal = 2_f64.powi(-(millibits as i32 / 1000));
-        assert!(expected > nominal && expected < 1.03 * nominal, "{millibits}: {expected:e}");
+        assert!(
+            expected > nominal && expected < 1.03 * nominal,
+            "{millibits}: {expected:e}"
+        );
         let measured = positives as f64 / 2e6;
         let sigma = (expected / 2e6).sqrt();
-        assert!((measured - expected).abs() < 4.5 * sigma, "{millibits}: {measured:e}");
+        assert!(
+            (measured - expected).abs() < 4.5 * sigma,
+            "{millibits}: {measured:e}"
+        );
     }
 }
 
@@ -167,7 +194,12 @@ fn nominal_rate_is_not_below_the_expected_one() {
             // Shards of 3,000 keys vary.
             let slack = if count == 3000 { 1.03 } else { 1.005 };
             assert!(
-                expected <= slack * nominal_fpr(RowBits { fingerprint: bits, value: 0 }),
+                expected
+                    <= slack
+                        * nominal_fpr(RowBits {
+                            fingerprint: bits,
+                            value: 0
+                        }),
                 "{bits} {count}: {expected:e}"
             );
         }
@@ -176,11 +208,23 @@ fn nominal_rate_is_not_below_the_expected_one() {
 
 #[test]
 fn requested_rate_chooses_bits() {
-    let millibits = |fpr| FilterSpec::for_fpr(FilterKind::Ribbon, fpr).unwrap().millibits_per_key();
+    let millibits = |fpr| {
+        FilterSpec::for_fpr(FilterKind::Ribbon, fpr)
+            .unwrap()
+            .millibits_per_key()
+    };
     assert_eq!(millibits(0.1), 12_000);
     assert_eq!(millibits(2.5e-4), 12_000);
-    assert!((13_360..13_380).contains(&millibits(1e-4)), "{}", millibits(1e-4));
-    assert!((15_950..=16_000).contains(&millibits(1.6e-5)), "{}", millibits(1.6e-5));
+    assert!(
+        (13_360..13_380).contains(&millibits(1e-4)),
+        "{}",
+        millibits(1e-4)
+    );
+    assert!(
+        (15_950..=16_000).contains(&millibits(1.6e-5)),
+        "{}",
+        millibits(1.6e-5)
+    );
     assert!(FilterSpec::for_fpr(FilterKind::Ribbon, 1.5e-5).is_err());
     for (hashes, millibits) in [(1, 13_000), (3, 13_000), (2, 11_999), (2, 16_001)] {
         assert!(FilterSpec::new(FilterKind::Ribbon, hashes, millibits).is_err());
@@ -200,7 +244,10 @@ fn longer_shards_have_their_share_and_are_spread() {
         assert!((share(0..=u16::MAX) - expected).abs() < 2e-5, "{millibits}");
         for chunk in 0..256_u16 {
             let found = share(chunk * 256..=chunk * 256 + 255);
-            assert!((found - expected).abs() < 0.02, "{millibits} {chunk}: {found}");
+            assert!(
+                (found - expected).abs() < 0.02,
+                "{millibits} {chunk}: {found}"
+            );
         }
     }
 }

@@ -51,13 +51,16 @@ pub(in crate::filter) fn value_of<'a>(
 ) -> Option<u8> {
     let hash = Hash::of(key);
     let lines: Option<&[Line; 2]> = lines.as_chunks().0.first_chunk();
-    let (found, is_final) =
-        lines.map_or((None, false), |lines| with_any_shape!(bits, retrieve(lines, hash, offset)));
+    let (found, is_final) = lines.map_or((None, false), |lines| {
+        with_any_shape!(bits, retrieve(lines, hash, offset))
+    });
     if is_final {
         return found;
     }
     let (second, list) = rest();
-    listed(list, hash).or(found).or_else(|| in_second(bits, second, hash))
+    listed(list, hash)
+        .or(found)
+        .or_else(|| in_second(bits, second, hash))
 }
 
 fn listed(list: &[u8], hash: Hash) -> Option<u8> {
@@ -96,7 +99,10 @@ fn retrieve<T: Tier>(lines: &[Line; 2], hash: Hash, offset: u64) -> (Option<u8>,
         .then(|| (sums(8) << 8 | sums(16)) >> (24 - T::COLUMNS))
         .filter(|rest| rest >> T::VALUE_BITS == fingerprint & ((1 << (T::BITS - 8)) - 1))
         .map(|rest| rest as u8 & MASK);
-    (value, threshold::<T>(first) + fraction::<T>(offset) < T::THRESHOLD_END)
+    (
+        value,
+        threshold::<T>(first) + fraction::<T>(offset) < T::THRESHOLD_END,
+    )
 }
 
 #[cfg(test)]

@@ -68,7 +68,10 @@ impl ChunkVerifier {
     fn take<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], ChunkError> {
         let (received, expected) = (self.received + bytes.len() as u64, self.entry.size_bytes);
         if received > expected {
-            return Err(ChunkError::Length { found: received, expected });
+            return Err(ChunkError::Length {
+                found: received,
+                expected,
+            });
         }
         self.received = received;
         self.hasher.update(bytes);
@@ -117,19 +120,49 @@ impl ChunkVerifier {
             if found == expected {
                 Ok(())
             } else {
-                Err(ChunkError::Field { field, offset, found, expected })
+                Err(ChunkError::Field {
+                    field,
+                    offset,
+                    found,
+                    expected,
+                })
             }
         };
         let (spec, entry) = (&self.spec, &self.entry);
         let body_bytes = entry.filter_bytes(spec.kind());
-        check("filter kind", 12, u32_at(12).into(), kind_number(spec.kind()).into())?;
+        check(
+            "filter kind",
+            12,
+            u32_at(12).into(),
+            kind_number(spec.kind()).into(),
+        )?;
         check("hashes", 16, u32_at(16).into(), spec.hashes().into())?;
-        check("millibits per key", 20, u32_at(20).into(), spec.millibits_per_key().into())?;
-        check("first shard", 24, u32_at(24).into(), entry.first_shard.into())?;
-        check("shard count", 28, u32_at(28).into(), entry.shard_count.into())?;
+        check(
+            "millibits per key",
+            20,
+            u32_at(20).into(),
+            spec.millibits_per_key().into(),
+        )?;
+        check(
+            "first shard",
+            24,
+            u32_at(24).into(),
+            entry.first_shard.into(),
+        )?;
+        check(
+            "shard count",
+            28,
+            u32_at(28).into(),
+            entry.shard_count.into(),
+        )?;
         check("keys", 32, u64_at(32), entry.keys)?;
         check("body bytes", 40, u64_at(40), body_bytes)?;
-        check("value bits", 48, u32_at(48).into(), spec.value_bits().into())?;
+        check(
+            "value bits",
+            48,
+            u32_at(48).into(),
+            spec.value_bits().into(),
+        )?;
         check("reserved", 52, u32_at(52).into(), 0)?;
         check("reserved", 56, u64_at(56), 0)?;
         let shard_count = entry.shard_count as usize;
@@ -146,14 +179,22 @@ impl ChunkVerifier {
             ] {
                 if found > limit {
                     let offset = HEADER_BYTES + 4 * (array * shard_count + index);
-                    return Err(ChunkError::AboveLimit { field, offset, found, limit });
+                    return Err(ChunkError::AboveLimit {
+                        field,
+                        offset,
+                        found,
+                        limit,
+                    });
                 }
             }
         }
         let (layout, end) = BodyLayout::new(spec, entry.first_shard, self.counts());
         check("sum of the shards' filters", HEADER_BYTES, end, body_bytes)?;
         if body_bytes > MAX_BODY_BYTES {
-            return Err(ChunkError::TooLarge { bytes: body_bytes, limit: MAX_BODY_BYTES });
+            return Err(ChunkError::TooLarge {
+                bytes: body_bytes,
+                limit: MAX_BODY_BYTES,
+            });
         }
         Ok(layout)
     }
@@ -187,7 +228,10 @@ struct ChunkBody {
 impl ChunkDecoder {
     /// A decoder of the chunk with this manifest entry.
     pub fn new(spec: &FilterSpec, entry: &ChunkEntry) -> Self {
-        Self { verifier: ChunkVerifier::new(spec, entry), body: None }
+        Self {
+            verifier: ChunkVerifier::new(spec, entry),
+            body: None,
+        }
     }
 }
 
@@ -215,6 +259,13 @@ impl ChunkReader for ChunkDecoder {
         let counts = self.verifier.counts().collect();
         let (spec, entry, layout) = self.verifier.verify()?;
         let ChunkBody { filters, .. } = self.body.ok_or(ChunkError::Length { found, expected })?;
-        Ok(Chunk { filters, spec, first_shard: entry.first_shard, layout, entry, counts })
+        Ok(Chunk {
+            filters,
+            spec,
+            first_shard: entry.first_shard,
+            layout,
+            entry,
+            counts,
+        })
     }
 }

@@ -27,7 +27,12 @@ impl BuiltDelta {
         added: Vec<DeviceKey>,
         removed: Vec<DeviceKey>,
     ) -> Option<Self> {
-        Self::of(first, last, (SortedKeys::sort(added), Box::default()), SortedKeys::sort(removed))
+        Self::of(
+            first,
+            last,
+            (SortedKeys::sort(added), Box::default()),
+            SortedKeys::sort(removed),
+        )
     }
 
     /// The same for members with the value of each, sorted and each once.
@@ -42,11 +47,18 @@ impl BuiltDelta {
         removed: Vec<DeviceKey>,
     ) -> Option<Self> {
         let byte = |value: Option<u8>| {
-            assert!(value.is_none_or(|value| value <= MAX_VALUE), "a value is at most 15");
+            assert!(
+                value.is_none_or(|value| value <= MAX_VALUE),
+                "a value is at most 15"
+            );
             value.unwrap_or(NO_VALUE)
         };
         let has_values = added.iter().any(|(_, value)| value.is_some());
-        let values = added.iter().filter(|_| has_values).map(|(_, value)| byte(*value)).collect();
+        let values = added
+            .iter()
+            .filter(|_| has_values)
+            .map(|(_, value)| byte(*value))
+            .collect();
         let keys = SortedKeys::new(added.iter().map(|(key, _)| *key).collect());
         let added = (keys.expect("members are sorted"), values);
         Self::of(first, last, added, SortedKeys::sort(removed))
@@ -58,7 +70,10 @@ impl BuiltDelta {
         (added, values): (SortedKeys, Box<[u8]>),
         removed: SortedKeys,
     ) -> Option<Self> {
-        assert!(!removed.iter().any(|key| added.contains(key)), "a key is either added or removed");
+        assert!(
+            !removed.iter().any(|key| added.contains(key)),
+            "a key is either added or removed"
+        );
         if added.is_empty() && removed.is_empty() {
             return None;
         }
@@ -68,7 +83,11 @@ impl BuiltDelta {
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
-        let (a, r, v) = (added.len() as u64, removed.len() as u64, values.len() as u64);
+        let (a, r, v) = (
+            added.len() as u64,
+            removed.len() as u64,
+            values.len() as u64,
+        );
         for field in [first, last, a, r, v, 0] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
@@ -77,8 +96,18 @@ impl BuiltDelta {
         }
         bytes.extend_from_slice(&values);
         let (has_values, sha256) = (v > 0, Digest::of(&bytes));
-        let entry = DeltaEntry { first, last, added: a, removed: r, has_values, sha256 };
-        Some(Self { delta: Delta::of(entry, added, removed, values), bytes })
+        let entry = DeltaEntry {
+            first,
+            last,
+            added: a,
+            removed: r,
+            has_values,
+            sha256,
+        };
+        Some(Self {
+            delta: Delta::of(entry, added, removed, values),
+            bytes,
+        })
     }
 
     /// Merges deltas, oldest first, into one for the `CURRENT` with sequence `last`. The newest
@@ -91,11 +120,22 @@ impl BuiltDelta {
         let mut removed: Vec<_> = oldest.removed.iter().map(|key| (*key, ())).collect();
         for newer in deltas {
             first = first.min(newer.entry.first);
-            let kept = added.iter().filter(|(key, _)| !newer.removed.contains(key)).copied();
+            let kept = added
+                .iter()
+                .filter(|(key, _)| !newer.removed.contains(key))
+                .copied();
             added = overlaid(kept, newer.members());
-            let kept = removed.iter().filter(|(key, ())| !newer.added.contains(key)).copied();
+            let kept = removed
+                .iter()
+                .filter(|(key, ())| !newer.added.contains(key))
+                .copied();
             removed = overlaid(kept, newer.removed.iter().map(|key| (*key, ())));
         }
-        Self::with_values(first, last, &added, removed.into_iter().map(|(key, ())| key).collect())
+        Self::with_values(
+            first,
+            last,
+            &added,
+            removed.into_iter().map(|(key, ())| key).collect(),
+        )
     }
 }

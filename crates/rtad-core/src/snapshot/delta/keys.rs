@@ -40,7 +40,11 @@ impl SortedKeys {
 
     fn of(keys: Vec<DeviceKey>) -> Self {
         if keys.is_empty() {
-            return Self { keys: Box::default(), starts: Box::default(), shift: 0 };
+            return Self {
+                keys: Box::default(),
+                starts: Box::default(),
+                shift: 0,
+            };
         }
         let bits = (keys.len() / BUCKET_KEYS).max(1).ilog2().min(MAX_BITS);
         let shift = 128 - bits;
@@ -51,7 +55,11 @@ impl SortedKeys {
         }
         let end = u32::try_from(keys.len()).expect("a delta has fewer than 2³² keys");
         starts.resize((1 << bits) + 1, end);
-        Self { keys: keys.into_boxed_slice(), starts: starts.into_boxed_slice(), shift }
+        Self {
+            keys: keys.into_boxed_slice(),
+            starts: starts.into_boxed_slice(),
+            shift,
+        }
     }
 
     /// Size in memory, in bytes.
@@ -66,7 +74,11 @@ impl SortedKeys {
             return false;
         }
         let keys = &self.keys[self.range(key)];
-        if keys.len() > MAX_LINEAR { keys.binary_search(key).is_ok() } else { keys.contains(key) }
+        if keys.len() > MAX_LINEAR {
+            keys.binary_search(key).is_ok()
+        } else {
+            keys.contains(key)
+        }
     }
 
     /// The index of a key in the list.
@@ -120,7 +132,11 @@ pub(super) fn overlaid<T: Copy>(
             (Some((older, _)), Some((newer, _))) => older.cmp(newer),
         };
         let replaced = if order.is_le() { older.next() } else { None };
-        let next = if order.is_ge() { newer.next() } else { replaced };
+        let next = if order.is_ge() {
+            newer.next()
+        } else {
+            replaced
+        };
         all.extend(next);
     }
 }

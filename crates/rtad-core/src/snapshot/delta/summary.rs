@@ -33,13 +33,18 @@ impl Summary {
     #[inline]
     pub(super) fn may_contain(&self, key: &DeviceKey) -> bool {
         let mask = mask(key);
-        self.words.get(word_index(self.words.len(), key)).is_some_and(|word| word & mask == mask)
+        self.words
+            .get(word_index(self.words.len(), key))
+            .is_some_and(|word| word & mask == mask)
     }
 
     /// Reads the word that [`Summary::may_contain`] will read, to overlap cache misses.
     #[inline]
     pub(super) fn touch(&self, key: &DeviceKey) -> u64 {
-        self.words.get(word_index(self.words.len(), key)).copied().unwrap_or(0)
+        self.words
+            .get(word_index(self.words.len(), key))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Size in memory, in bytes.

@@ -15,8 +15,13 @@ fn keys(numbers: impl IntoIterator<Item = u32>) -> Vec<DeviceKey> {
 }
 
 fn built(first: u64, last: u64, added: &[u32], removed: &[u32]) -> BuiltDelta {
-    BuiltDelta::new(first, last, keys(added.iter().copied()), keys(removed.iter().copied()))
-        .unwrap()
+    BuiltDelta::new(
+        first,
+        last,
+        keys(added.iter().copied()),
+        keys(removed.iter().copied()),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -26,15 +31,22 @@ fn delta_file_reads_back_equal() {
     assert_eq!(bytes.len() as u64, delta.entry().size_bytes());
     let read = Delta::parse(&bytes, delta.entry()).unwrap();
     assert_eq!(read.entry(), delta.entry());
-    for (number, expected) in
-        [(1, Some(true)), (5, Some(true)), (9, Some(true)), (2, Some(false)), (3, None)]
-    {
+    for (number, expected) in [
+        (1, Some(true)),
+        (5, Some(true)),
+        (9, Some(true)),
+        (2, Some(false)),
+        (3, None),
+    ] {
         assert_eq!(read.membership(&key(number)), expected, "{number}");
     }
 }
 
 fn valued(added: &[(u32, Option<u8>)], removed: &[u32]) -> BuiltDelta {
-    let mut added: Vec<_> = added.iter().map(|(number, value)| (key(*number), *value)).collect();
+    let mut added: Vec<_> = added
+        .iter()
+        .map(|(number, value)| (key(*number), *value))
+        .collect();
     added.sort();
     BuiltDelta::with_values(3, 5, &added, keys(removed.iter().copied())).unwrap()
 }
@@ -53,7 +65,11 @@ fn values_read_back_exactly() {
     // Without any value the file is that of keys alone.
     let none = valued(&[(5, None), (1, None)], &[2]);
     assert_eq!(none.bytes, built(3, 5, &[5, 1], &[2]).bytes);
-    assert!(!serde_json::to_string(none.delta.entry()).unwrap().contains("values"));
+    assert!(
+        !serde_json::to_string(none.delta.entry())
+            .unwrap()
+            .contains("values")
+    );
 }
 
 #[test]
@@ -69,7 +85,16 @@ fn invalid_values_are_rejected() {
     let mut changed = bytes;
     changed[at..].fill(NO_VALUE);
     let error = parse_with_digest_repaired(&changed, delta.entry());
-    assert!(matches!(error, DeltaError::Field { field: "values", .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            DeltaError::Field {
+                field: "values",
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -80,10 +105,15 @@ fn summary_filters_out_most_keys_that_a_delta_does_not_name() {
         (0..40_000).all(|number| delta.summary.may_contain(&key(number))),
         "no false negatives"
     );
-    let looked_up =
-        (40_000..140_000).filter(|number| delta.summary.may_contain(&key(*number))).count();
+    let looked_up = (40_000..140_000)
+        .filter(|number| delta.summary.may_contain(&key(*number)))
+        .count();
     assert!((500..2000).contains(&looked_up), "{looked_up} of 100,000");
-    assert!(delta.memory_bytes() < 40_000 * 19, "{} bytes", delta.memory_bytes());
+    assert!(
+        delta.memory_bytes() < 40_000 * 19,
+        "{} bytes",
+        delta.memory_bytes()
+    );
 }
 
 #[test]
@@ -94,7 +124,10 @@ fn no_delta_without_changes() {
 
 /// The error for `bytes` with a matching digest in the entry.
 fn parse_with_digest_repaired(bytes: &[u8], entry: &DeltaEntry) -> DeltaError {
-    let entry = DeltaEntry { sha256: Digest::of(bytes), ..entry.clone() };
+    let entry = DeltaEntry {
+        sha256: Digest::of(bytes),
+        ..entry.clone()
+    };
     Delta::parse(bytes, &entry).unwrap_err()
 }
 
@@ -106,7 +139,10 @@ fn change_of_any_byte_is_rejected() {
         let mut changed = bytes.clone();
         changed[offset] ^= 1;
         let error = Delta::parse(&changed, entry).unwrap_err();
-        assert!(matches!(error, DeltaError::Digest { .. }), "byte {offset}: {error}");
+        assert!(
+            matches!(error, DeltaError::Digest { .. }),
+            "byte {offset}: {error}"
+        );
         if offset < 64 {
             let error = parse_with_digest_repaired(&changed, entry);
             let expected = match offset {
@@ -127,7 +163,10 @@ fn change_of_any_byte_is_rejected() {
         );
     }
     let long = [&bytes[..], &[0]].concat();
-    assert!(matches!(parse_with_digest_repaired(&long, entry), DeltaError::Length { .. }));
+    assert!(matches!(
+        parse_with_digest_repaired(&long, entry),
+        DeltaError::Length { .. }
+    ));
 }
 
 #[test]
@@ -135,9 +174,11 @@ fn unsorted_repeated_or_contradicting_keys_are_rejected() {
     let BuiltDelta { delta, bytes } = built(3, 5, &[5, 1], &[2, 7]);
     let entry = delta.entry();
     let (a, b, c, d) = (64..80, 80..96, 96..112, 112..128);
-    for (from, to, list) in
-        [(a.clone(), b.clone(), "added"), (c.clone(), d, "removed"), (a, c.clone(), "removed")]
-    {
+    for (from, to, list) in [
+        (a.clone(), b.clone(), "added"),
+        (c.clone(), d, "removed"),
+        (a, c.clone(), "removed"),
+    ] {
         let mut changed = bytes.clone();
         changed.copy_within(from, to.start);
         // Keep both lists ascending: only the key in both is wrong.
@@ -146,7 +187,10 @@ fn unsorted_repeated_or_contradicting_keys_are_rejected() {
             left[96..112].swap_with_slice(&mut right[..16]);
         }
         let error = parse_with_digest_repaired(&changed, entry);
-        assert!(matches!(error, DeltaError::Order { list: found } if found == list), "{error}");
+        assert!(
+            matches!(error, DeltaError::Order { list: found } if found == list),
+            "{error}"
+        );
     }
 }
 
@@ -155,18 +199,65 @@ fn invalid_entry_is_rejected_by_field() {
     let entry = built(3, 5, &[1], &[]).delta.entry().clone();
     assert!(entry.check("deltas[0]", 5).is_ok());
     for (broken, field) in [
-        (DeltaEntry { first: 0, ..entry.clone() }, "first"),
-        (DeltaEntry { first: 6, ..entry.clone() }, "first"),
-        (DeltaEntry { added: 0, ..entry.clone() }, "added"),
-        (DeltaEntry { added: MAX_DELTA_KEYS, removed: 1, ..entry.clone() }, "added"),
-        (DeltaEntry { added: 0, removed: 1, has_values: true, ..entry.clone() }, "added"),
-        (DeltaEntry { added: u64::MAX, removed: u64::MAX, ..entry.clone() }, "added"),
+        (
+            DeltaEntry {
+                first: 0,
+                ..entry.clone()
+            },
+            "first",
+        ),
+        (
+            DeltaEntry {
+                first: 6,
+                ..entry.clone()
+            },
+            "first",
+        ),
+        (
+            DeltaEntry {
+                added: 0,
+                ..entry.clone()
+            },
+            "added",
+        ),
+        (
+            DeltaEntry {
+                added: MAX_DELTA_KEYS,
+                removed: 1,
+                ..entry.clone()
+            },
+            "added",
+        ),
+        (
+            DeltaEntry {
+                added: 0,
+                removed: 1,
+                has_values: true,
+                ..entry.clone()
+            },
+            "added",
+        ),
+        (
+            DeltaEntry {
+                added: u64::MAX,
+                removed: u64::MAX,
+                ..entry.clone()
+            },
+            "added",
+        ),
     ] {
         let error = broken.check("deltas[0]", 5).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("deltas[0].{field} is ")), "{error}");
+        assert!(
+            error.starts_with(&format!("deltas[0].{field} is ")),
+            "{error}"
+        );
     }
     assert!(
-        entry.check("deltas[0]", 4).unwrap_err().to_string().starts_with("deltas[0].last is 5")
+        entry
+            .check("deltas[0]", 4)
+            .unwrap_err()
+            .to_string()
+            .starts_with("deltas[0].last is 5")
     );
 }
 

@@ -14,8 +14,16 @@ pub(super) fn check_figures(
     let is_ribbon = kind == FilterKind::Ribbon;
     for (field, is_present, is_expected) in [
         ("filter.fill_ratio", fields.fill_ratio.is_some(), !is_ribbon),
-        ("filter.diverted_keys", fields.diverted_keys.is_some(), is_ribbon),
-        ("filter.listed_keys", fields.listed_keys.is_some(), is_ribbon),
+        (
+            "filter.diverted_keys",
+            fields.diverted_keys.is_some(),
+            is_ribbon,
+        ),
+        (
+            "filter.listed_keys",
+            fields.listed_keys.is_some(),
+            is_ribbon,
+        ),
     ] {
         if is_present != is_expected {
             let word = |is_present| if is_present { "present" } else { "missing" };
@@ -23,7 +31,11 @@ pub(super) fn check_figures(
             return Err(ManifestError::field(field, word(is_present), expected));
         }
     }
-    Ok(fields.fill_ratio.unwrap_or(FillRatio { min: 0.0, mean: 0.0, max: 0.0 }))
+    Ok(fields.fill_ratio.unwrap_or(FillRatio {
+        min: 0.0,
+        mean: 0.0,
+        max: 0.0,
+    }))
 }
 
 /// Checks that chunks are in shard order, do not overlap, are larger than their prefix, and sum up
@@ -42,7 +54,11 @@ pub(super) fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<
         }
         if chunk.shard_count == 0 || end > SHARDS as u64 {
             let expected = format!("1 to {}", SHARDS as u64 - first);
-            return Err(ManifestError::field(field("shard_count"), chunk.shard_count, expected));
+            return Err(ManifestError::field(
+                field("shard_count"),
+                chunk.shard_count,
+                expected,
+            ));
         }
         if chunk.keys == 0 {
             return Err(ManifestError::field(field("keys"), 0, "at least 1"));
@@ -59,9 +75,10 @@ pub(super) fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<
         keys += u128::from(chunk.keys);
         size_bytes += u128::from(chunk.size_bytes);
     }
-    for (field, found, expected) in
-        [("keys", fields.keys, keys), ("size_bytes", fields.size_bytes, size_bytes)]
-    {
+    for (field, found, expected) in [
+        ("keys", fields.keys, keys),
+        ("size_bytes", fields.size_bytes, size_bytes),
+    ] {
         if u128::from(found) != expected {
             return Err(ManifestError::field(
                 field,

@@ -41,9 +41,15 @@ fn ribbon_count(file: &[u8], offset: usize) -> (&'static str, String) {
         _ => ("listed keys", number(at - 64)),
     };
     if number(at) > limit {
-        return ("AboveLimit", format!("{field} at byte {at} is {}", number(at)));
+        return (
+            "AboveLimit",
+            format!("{field} at byte {at} is {}", number(at)),
+        );
     }
-    ("Field", "sum of the shards' filters at byte 64 is ".to_owned())
+    (
+        "Field",
+        "sum of the shards' filters at byte 64 is ".to_owned(),
+    )
 }
 
 #[test]
@@ -58,7 +64,10 @@ fn every_bit_of_the_prefix_is_checked() {
                 files.repair_manifest();
                 let case = format!("bit {bit} of byte {offset} of a {} chunk", kind.as_str());
                 let (variant, message) = if offset >= counts_end {
-                    ("Field", format!("padding at byte {offset} is {}, expected 0", 1 << bit))
+                    (
+                        "Field",
+                        format!("padding at byte {offset} is {}, expected 0", 1 << bit),
+                    )
                 } else if offset >= COUNTS_END {
                     ribbon_count(&files.chunks[1], offset)
                 } else {
@@ -77,7 +86,12 @@ fn digest_covers_every_byte_of_the_body() {
         let mut files = Files::new(kind);
         for offset in body_start(kind).1..files.chunks[0].len() {
             files.chunks[0][offset] ^= 0x10;
-            assert_rejected(files.read(), &format!("byte {offset}"), "Digest", "digest is ");
+            assert_rejected(
+                files.read(),
+                &format!("byte {offset}"),
+                "Digest",
+                "digest is ",
+            );
             files.chunks[0][offset] ^= 0x10;
         }
         files.read().unwrap();
@@ -101,7 +115,11 @@ fn truncated_chunk_is_rejected() {
             let message = if len < least {
                 format!("chunks[0].size_bytes is {len}, expected at least {least}")
             } else {
-                format!("body bytes at byte 40 is {}, expected {}", whole - body, len - body)
+                format!(
+                    "body bytes at byte 40 is {}, expected {}",
+                    whole - body,
+                    len - body
+                )
             };
             assert_rejected(files.read(), &case, "Field", &message);
         }
@@ -145,7 +163,11 @@ fn counts_with_the_right_sum_must_match_the_body_size() {
     let mut files = Files::new(FilterKind::Block512);
     let total = counts(&files.chunks[0]).iter().sum();
     for shard in 0..8 {
-        set_count(&mut files.chunks[0], shard, if shard == 3 { total } else { 0 });
+        set_count(
+            &mut files.chunks[0],
+            shard,
+            if shard == 3 { total } else { 0 },
+        );
     }
     files.repair_manifest();
     assert_rejected(
@@ -159,7 +181,10 @@ fn counts_with_the_right_sum_must_match_the_body_size() {
 #[test]
 fn message_has_the_sum_of_all_counts() {
     let mut files = Files::new(FilterKind::Block512);
-    let expected: u64 = counts(&files.chunks[0]).iter().map(|count| u64::from(*count)).sum();
+    let expected: u64 = counts(&files.chunks[0])
+        .iter()
+        .map(|count| u64::from(*count))
+        .sum();
     for shard in 0..8 {
         set_count(&mut files.chunks[0], shard, u32::MAX);
     }
@@ -188,9 +213,17 @@ fn huge_sizes_are_rejected_before_allocation() {
     files.manifest["chunks"][0]["size_bytes"] = json!(HUGE + body);
     files.manifest["size_bytes"] = json!(HUGE + body + other);
     let manifest = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap();
-    assert!(manifest.size_bytes() > HUGE, "callers limit this before they read a chunk");
+    assert!(
+        manifest.size_bytes() > HUGE,
+        "callers limit this before they read a chunk"
+    );
     let read = decode(&manifest, &manifest.chunks()[0], &files.chunks[0], 4096).map_err(Box::new);
-    assert_rejected(read, "huge manifest", "Field", "sum of the shards' filters at byte 64 is ");
+    assert_rejected(
+        read,
+        "huge manifest",
+        "Field",
+        "sum of the shards' filters at byte 64 is ",
+    );
 }
 
 #[test]
@@ -222,7 +255,12 @@ fn chunks_of_another_generation_are_rejected() {
     let (digest, size) = (Digest::of(&files.chunks[0]), files.chunks[0].len());
     files.repair_manifest();
     let message = "first shard at byte 24 is 28672, expected 0";
-    assert_rejected(files.read(), &format!("{digest} of {size} bytes"), "Field", message);
+    assert_rejected(
+        files.read(),
+        &format!("{digest} of {size} bytes"),
+        "Field",
+        message,
+    );
 }
 
 #[test]
@@ -233,7 +271,10 @@ fn errors_map_to_their_fault() {
     let fault = |change: fn(&mut Vec<u8>)| {
         let mut file = sound.chunks[0].clone();
         change(&mut file);
-        decode(&manifest, entry, &file, 100).unwrap_err().fault().as_str()
+        decode(&manifest, entry, &file, 100)
+            .unwrap_err()
+            .fault()
+            .as_str()
     };
     assert_eq!(fault(|file| file[200] ^= 1), "digest");
     assert_eq!(fault(|file| file.truncate(200)), "truncated");
@@ -241,5 +282,8 @@ fn errors_map_to_their_fault() {
     assert_eq!(fault(|file| file[0] ^= 1), "format");
     assert_eq!(fault(|file| file[30] ^= 1), "format");
     let source = std::io::ErrorKind::OutOfMemory.into();
-    assert_eq!(ChunkError::Memory { bytes: 1, source }.fault().as_str(), "too_large");
+    assert_eq!(
+        ChunkError::Memory { bytes: 1, source }.fault().as_str(),
+        "too_large"
+    );
 }

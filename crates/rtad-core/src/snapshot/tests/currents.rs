@@ -64,9 +64,19 @@ fn truncated_current_is_rejected() {
     for len in 0..bytes.len() - 1 {
         let read = Current::parse(&bytes[..len]).map_err(Box::new);
         let message = "is not valid in version 1 of the format: EOF while parsing";
-        assert_rejected(read, &format!("{len} of {} bytes", bytes.len()), "Json", message);
+        assert_rejected(
+            read,
+            &format!("{len} of {} bytes", bytes.len()),
+            "Json",
+            message,
+        );
     }
-    assert_eq!(Current::parse(&bytes[..bytes.len() - 1]).unwrap().rolled_back_from, Some(8));
+    assert_eq!(
+        Current::parse(&bytes[..bytes.len() - 1])
+            .unwrap()
+            .rolled_back_from,
+        Some(8)
+    );
 }
 
 #[test]
@@ -76,7 +86,12 @@ fn current_has_at_most_4096_bytes() {
     Current::parse(&bytes).unwrap();
     bytes.push(b' ');
     let read = Current::parse(&bytes).map_err(Box::new);
-    assert_rejected(read, "4097 bytes", "TooLarge", "CURRENT is 4097 bytes, the limit is 4096");
+    assert_rejected(
+        read,
+        "4097 bytes",
+        "TooLarge",
+        "CURRENT is 4097 bytes, the limit is 4096",
+    );
     let nested = vec![b'['; 4096];
     assert_rejected(
         Current::parse(&nested).map_err(Box::new),

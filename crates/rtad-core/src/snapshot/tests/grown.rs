@@ -45,16 +45,23 @@ fn grown_chunk_is_valid_and_has_all_keys() {
         let snapshot = read(&spec, &grown);
         assert!(old.iter().chain(&new).all(|key| snapshot.contains(key)));
         let had_none = |key: &&DeviceKey| !(100..150).contains(&key.shard());
-        let known = new.iter().filter(|key| old.contains(key) || had_none(key)).count();
+        let known = new
+            .iter()
+            .filter(|key| old.contains(key) || had_none(key))
+            .count();
         assert!(
             inserted as usize <= new.len() - known && inserted as usize + 3 >= new.len() - known
         );
         // The stated fill is that of the filters.
-        let expected: f64 =
-            (0..=u16::MAX).map(|shard| spec.expected_fpr(shard, snapshot.filter(shard))).sum();
+        let expected: f64 = (0..=u16::MAX)
+            .map(|shard| spec.expected_fpr(shard, snapshot.filter(shard)))
+            .sum();
         assert!((snapshot.manifest().expected_fpr() * 65_536.0 - expected).abs() < 1e-9);
         if new.len() < 2 {
-            assert_eq!(grown.bytes, chunk.bytes, "keys that are present change nothing");
+            assert_eq!(
+                grown.bytes, chunk.bytes,
+                "keys that are present change nothing"
+            );
         }
     }
 }
@@ -65,5 +72,8 @@ fn chunk_grown_from_nothing_equals_a_built_chunk() {
     let keys = sorted("new", 500, 10..400);
     let (grown, inserted) = BuiltChunk::grown(&spec, None, &keys);
     let built = BuiltChunk::build(&spec, &keys);
-    assert_eq!((grown.entry, grown.bytes, inserted), (built.entry, built.bytes, 0));
+    assert_eq!(
+        (grown.entry, grown.bytes, inserted),
+        (built.entry, built.bytes, 0)
+    );
 }

@@ -24,7 +24,11 @@ pub(super) fn assert_fields_rejected<T, E: Error + ?Sized>(
     for case in cases.trim().lines() {
         let (change, expected) = case.split_once(" => ").unwrap();
         let (pointer, value) = change.split_once(' ').unwrap();
-        let value = if value == "-" { ABSENT } else { serde_json::from_str(value).unwrap() };
+        let value = if value == "-" {
+            ABSENT
+        } else {
+            serde_json::from_str(value).unwrap()
+        };
         let (variant, message) = expected.split_once(": ").unwrap();
         let message = message.replace("~ ", "is not valid in version 1 of the format: ");
         assert_rejected(read(pointer, value), case, variant, &message);
@@ -134,15 +138,20 @@ fn expiry_is_preserved_and_null_is_rejected() {
     let manifest = manifest.expiring_at(expires);
     let bytes = manifest.to_bytes();
     let read = Manifest::parse(&bytes, &audience(), 7).unwrap();
-    assert_eq!((&read, read.expires_unix_seconds()), (&manifest, Some(expires)));
+    assert_eq!(
+        (&read, read.expires_unix_seconds()),
+        (&manifest, Some(expires))
+    );
     assert_eq!(
         [expires - 1, expires, u64::MAX].map(|now| read.is_expired(now)),
         [false, true, true]
     );
 
     let text = String::from_utf8(bytes).unwrap();
-    let null = text
-        .replace(&format!("\"expires_unix_seconds\": {expires}"), "\"expires_unix_seconds\": null");
+    let null = text.replace(
+        &format!("\"expires_unix_seconds\": {expires}"),
+        "\"expires_unix_seconds\": null",
+    );
     assert_ne!(null, text);
     assert!(matches!(
         Manifest::parse(null.as_bytes(), &audience(), 7),
@@ -177,8 +186,16 @@ fn invalid_json_is_rejected() {
     let cases: Vec<(&str, Vec<u8>, &str)> = vec![
         ("nothing", Vec::new(), "EOF while parsing"),
         ("a null", b"null".to_vec(), "invalid type: null"),
-        ("not UTF-8", b"{\"format\":\"\xff\"}".to_vec(), "invalid unicode code point"),
-        ("two files", [sound.as_bytes(), sound.as_bytes()].concat(), "trailing characters"),
+        (
+            "not UTF-8",
+            b"{\"format\":\"\xff\"}".to_vec(),
+            "invalid unicode code point",
+        ),
+        (
+            "two files",
+            [sound.as_bytes(), sound.as_bytes()].concat(),
+            "trailing characters",
+        ),
         (
             "a field twice",
             with("\"generation\":7", "\"generation\":7,\"generation\":7"),
@@ -189,18 +206,38 @@ fn invalid_json_is_rejected() {
             with("\"version\":1", "\"version\":1,\"version\":1"),
             "duplicate field `version`",
         ),
-        ("NaN", with("\"target_fpr\":0.001", "\"target_fpr\":NaN"), "expected value"),
-        ("infinity", with("\"target_fpr\":0.001", "\"target_fpr\":1e999"), "number out of range"),
+        (
+            "NaN",
+            with("\"target_fpr\":0.001", "\"target_fpr\":NaN"),
+            "expected value",
+        ),
+        (
+            "infinity",
+            with("\"target_fpr\":0.001", "\"target_fpr\":1e999"),
+            "number out of range",
+        ),
         ("deep lists", vec![b'['; 100_000], "invalid type: sequence"),
         ("deep lists in a field", deep("[", ""), "expected value"),
-        ("deep lists that end", deep("[", "]"), "invalid type: sequence"),
-        ("deep objects in a field", deep("{\"a\":", ""), "expected value"),
+        (
+            "deep lists that end",
+            deep("[", "]"),
+            "invalid type: sequence",
+        ),
+        (
+            "deep objects in a field",
+            deep("{\"a\":", ""),
+            "expected value",
+        ),
     ];
     for (case, bytes, message) in cases {
         let parsed = Manifest::parse(&bytes, &audience(), 7).map_err(Box::new);
         assert_rejected(parsed, case, "Json", json);
         let parsed = Manifest::parse(&bytes, &audience(), 7).unwrap_err();
-        assert!(describe(&parsed).1.contains(message), "{case}: {:?}", describe(&parsed));
+        assert!(
+            describe(&parsed).1.contains(message),
+            "{case}: {:?}",
+            describe(&parsed)
+        );
     }
 }
 
@@ -227,7 +264,12 @@ fn manifest_size_must_match_current_and_stay_within_4_mib() {
         );
         let repaired = Current::new(1, 7, cut, None);
         let read = Manifest::parse_named(cut, &audience(), &repaired).map_err(Box::new);
-        assert_rejected(read, &case, "Json", "is not valid in version 1 of the format: ");
+        assert_rejected(
+            read,
+            &case,
+            "Json",
+            "is not valid in version 1 of the format: ",
+        );
     }
     for offset in 0..manifest.len() {
         let mut changed = manifest.clone();
@@ -253,7 +295,12 @@ fn manifest_of_another_audience_or_generation_is_rejected() {
     let manifest = Files::new(FilterKind::Block512).manifest_bytes();
     let other = "others".parse().unwrap();
     let read = Manifest::parse(&manifest, &other, 7).map_err(Box::new);
-    assert_rejected(read, "audience", "Field", "audience is old_users, expected others");
+    assert_rejected(
+        read,
+        "audience",
+        "Field",
+        "audience is old_users, expected others",
+    );
     let read = Manifest::parse(&manifest, &audience(), 8).map_err(Box::new);
     assert_rejected(read, "generation", "Field", "generation is 7, expected 8");
     let read = Manifest::parse_named(&manifest, &audience(), &Current::new(1, 8, &manifest, None));
@@ -270,13 +317,28 @@ fn errors_map_to_their_fault() {
     let manifest = Files::new(FilterKind::Block512).manifest_bytes();
     let current = Current::new(1, 7, &manifest, None);
     let fault = |bytes: &[u8]| {
-        Manifest::parse_named(bytes, &audience(), &current).unwrap_err().fault().as_str()
+        Manifest::parse_named(bytes, &audience(), &current)
+            .unwrap_err()
+            .fault()
+            .as_str()
     };
     assert_eq!(fault(&manifest[1..]), "truncated");
     assert_eq!(fault(&vec![b' '; manifest.len()]), "digest");
-    assert_eq!(Manifest::parse(b"{}", &audience(), 7).unwrap_err().fault().as_str(), "format");
+    assert_eq!(
+        Manifest::parse(b"{}", &audience(), 7)
+            .unwrap_err()
+            .fault()
+            .as_str(),
+        "format"
+    );
     let large = vec![b' '; 5 << 20];
-    assert_eq!(Manifest::parse(&large, &audience(), 7).unwrap_err().fault().as_str(), "too_large");
+    assert_eq!(
+        Manifest::parse(&large, &audience(), 7)
+            .unwrap_err()
+            .fault()
+            .as_str(),
+        "too_large"
+    );
 }
 
 #[test]
@@ -285,9 +347,9 @@ fn audience_names_are_safe_as_directory_names() {
         assert_eq!(name.parse::<AudienceName>().unwrap().as_str(), name);
     }
     let long = "z".repeat(65);
-    for name in
-        ["", "-a", "_a", ".", "..", "a/b", "a\\b", "A", "é", "a b", "a#1", "a\0", "a\n", &long]
-    {
+    for name in [
+        "", "-a", "_a", ".", "..", "a/b", "a\\b", "A", "é", "a b", "a#1", "a\0", "a\n", &long,
+    ] {
         assert!(name.parse::<AudienceName>().is_err(), "{name:?}");
     }
 }
@@ -296,10 +358,21 @@ fn audience_names_are_safe_as_directory_names() {
 fn unknown_field_is_quoted_on_one_short_line() {
     let mut files = Files::new(FilterKind::Block512);
     files.manifest["a\nb"] = json!(1);
-    let error = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap_err().to_string();
-    assert!(error.contains("unknown field `a\\nb`") && !error.contains('\n'), "{error}");
+    let error = Manifest::parse(&files.manifest_bytes(), &audience(), 7)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("unknown field `a\\nb`") && !error.contains('\n'),
+        "{error}"
+    );
     files.manifest.as_object_mut().unwrap().remove("a\nb");
     files.manifest["x".repeat(1 << 20)] = json!(1);
-    let error = Manifest::parse(&files.manifest_bytes(), &audience(), 7).unwrap_err().to_string();
-    assert!(error.contains("unknown field `xxx") && error.len() < 1000, "{} bytes", error.len());
+    let error = Manifest::parse(&files.manifest_bytes(), &audience(), 7)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("unknown field `xxx") && error.len() < 1000,
+        "{} bytes",
+        error.len()
+    );
 }

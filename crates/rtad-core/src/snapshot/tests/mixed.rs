@@ -24,12 +24,19 @@ impl Generation {
             builder.add(&chunk);
             files.push(chunk.bytes);
         }
-        let manifest =
-            builder.finish(audience(), generation, 1_763_722_800, BuildReport::default());
+        let manifest = builder.finish(
+            audience(),
+            generation,
+            1_763_722_800,
+            BuildReport::default(),
+        );
         let entries = manifest.chunks().iter().zip(&files);
         let chunks = entries
             .map(|(entry, file)| Arc::new(decode(&manifest, entry, file, file.len()).unwrap()));
-        Self { chunks: chunks.collect(), manifest }
+        Self {
+            chunks: chunks.collect(),
+            manifest,
+        }
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -38,7 +45,13 @@ impl Generation {
 }
 
 fn any_generation(number: u64) -> impl Strategy<Value = (Generation, Vec<DeviceKey>)> {
-    let cuts = prop_oneof![Just(1), 2..200_u32, Just(16_384), Just(40_000), Just(65_536)];
+    let cuts = prop_oneof![
+        Just(1),
+        2..200_u32,
+        Just(16_384),
+        Just(40_000),
+        Just(65_536)
+    ];
     (any_spec(), any_keys(0..200), cuts).prop_map(move |(spec, keys, cut)| {
         let keys = sorted(keys);
         (Generation::new(number, &spec, &keys, cut), keys)
@@ -146,7 +159,9 @@ proptest! {
 fn chunk_with_shards_outside_the_range_panics() {
     let keys = keys("device", 100);
     let generation = Generation::new(1, &spec(FilterKind::Block512), &keys, 4096);
-    let _ = generation.snapshot().with_chunks(0..3, &generation.chunks[..1]);
+    let _ = generation
+        .snapshot()
+        .with_chunks(0..3, &generation.chunks[..1]);
 }
 
 #[test]
@@ -156,7 +171,8 @@ fn verifier_and_decoder_report_the_same_errors() {
     let (entry, file) = (&manifest.chunks()[0], &files[0]);
     let verify = |file: &[u8], piece_bytes: usize| {
         let mut verifier = ChunkVerifier::new(manifest.filter(), entry);
-        file.chunks(piece_bytes).try_for_each(|piece| verifier.feed(piece))?;
+        file.chunks(piece_bytes)
+            .try_for_each(|piece| verifier.feed(piece))?;
         verifier.finish()
     };
     for piece_bytes in [1, 63, 4096, file.len()] {
@@ -165,10 +181,19 @@ fn verifier_and_decoder_report_the_same_errors() {
             let mut mutated = file.clone();
             mutated[at] ^= flip;
             let decoded = decode(&manifest, entry, &mutated, piece_bytes).unwrap_err();
-            assert_eq!(describe(&verify(&mutated, piece_bytes).unwrap_err()), describe(&decoded));
+            assert_eq!(
+                describe(&verify(&mutated, piece_bytes).unwrap_err()),
+                describe(&decoded)
+            );
         }
         let (short, long) = (&file[..file.len() - 1], [&file[..], b"x"].concat());
-        assert_eq!(verify(short, piece_bytes).unwrap_err().fault(), Fault::Truncated);
-        assert_eq!(verify(&long, piece_bytes).unwrap_err().fault(), Fault::Truncated);
+        assert_eq!(
+            verify(short, piece_bytes).unwrap_err().fault(),
+            Fault::Truncated
+        );
+        assert_eq!(
+            verify(&long, piece_bytes).unwrap_err().fault(),
+            Fault::Truncated
+        );
     }
 }

@@ -18,17 +18,26 @@ type Changes = BTreeMap<u32, bool>;
 
 fn delta(sequence: u64, changes: &Changes) -> Option<Arc<Delta>> {
     let of = |wanted: bool| {
-        changes.iter().filter(move |(_, is)| **is == wanted).map(|(number, _)| device(*number))
+        changes
+            .iter()
+            .filter(move |(_, is)| **is == wanted)
+            .map(|(number, _)| device(*number))
     };
     BuiltDelta::new(sequence, sequence, of(true).collect(), of(false).collect())
         .map(|built| Arc::new(built.delta))
 }
 
 fn overlay(first: u64, all: &[Changes], erased: &[u32]) -> Overlay {
-    let deltas: Vec<_> =
-        (first..).zip(all).filter_map(|(sequence, changes)| delta(sequence, changes)).collect();
-    let tombstones =
-        BuiltDelta::new(1, 1, Vec::new(), erased.iter().map(|number| device(*number)).collect());
+    let deltas: Vec<_> = (first..)
+        .zip(all)
+        .filter_map(|(sequence, changes)| delta(sequence, changes))
+        .collect();
+    let tombstones = BuiltDelta::new(
+        1,
+        1,
+        Vec::new(),
+        erased.iter().map(|number| device(*number)).collect(),
+    );
     let tombstones = tombstones.map(|built| Arc::new(built.delta));
     let mut current = Current::new(first + all.len() as u64, 1, b"", None);
     current.deltas = deltas.iter().map(|delta| delta.entry().clone()).collect();
@@ -37,7 +46,10 @@ fn overlay(first: u64, all: &[Changes], erased: &[u32]) -> Overlay {
 }
 
 fn changes() -> impl Strategy<Value = Vec<Changes>> {
-    prop::collection::vec(prop::collection::btree_map(0..DEVICES, any::<bool>(), 0..8), 0..5)
+    prop::collection::vec(
+        prop::collection::btree_map(0..DEVICES, any::<bool>(), 0..8),
+        0..5,
+    )
 }
 
 fn over(served: &Overlay, next: Overlay) -> Overlay {
@@ -53,7 +65,10 @@ fn overlay_over_a_served_one_follows_the_table() {
     let current = |publish: u64, numbers: &[u32], is_erased: bool, state: State| {
         let mut current = Current::new(publish, publish, b"", None);
         (0..100).for_each(|_| current = current.next());
-        current.deltas = numbers.iter().map(|number| layer(*number).entry().clone()).collect();
+        current.deltas = numbers
+            .iter()
+            .map(|number| layer(*number).entry().clone())
+            .collect();
         current.tombstones = is_erased.then(|| erasure().unwrap().entry().clone());
         current.state = state;
         current
@@ -64,7 +79,11 @@ fn overlay_over_a_served_one_follows_the_table() {
         Overlay::new(current, tombstones.into_iter().chain(deltas).collect())
     };
     let shown = |overlay: &Overlay| {
-        let names = overlay.deltas().rev().map(|delta| delta.entry().last).collect::<Vec<_>>();
+        let names = overlay
+            .deltas()
+            .rev()
+            .map(|delta| delta.entry().last)
+            .collect::<Vec<_>>();
         (overlay.state(), overlay.tombstones().is_some(), names)
     };
     use State::{Deleted, Disabled, Live};
@@ -79,8 +98,16 @@ fn overlay_over_a_served_one_follows_the_table() {
     for (served, newer, expected) in [
         // CURRENT restricts, and makes nothing available.
         (&first, Newer::Current(&second), (Live, false, vec![3])),
-        (&first, Newer::Current(&later(Disabled)), (Disabled, false, vec![3])),
-        (&first, Newer::Current(&later(Deleted)), (Deleted, false, vec![3])),
+        (
+            &first,
+            Newer::Current(&later(Disabled)),
+            (Disabled, false, vec![3]),
+        ),
+        (
+            &first,
+            Newer::Current(&later(Deleted)),
+            (Deleted, false, vec![3]),
+        ),
         (&deleted, Newer::Current(&third), (Deleted, false, vec![3])),
         // Tombstones come and go without deltas.
         (&first, Newer::Tombstones(erasure()), (Live, true, vec![3])),
@@ -97,19 +124,47 @@ fn overlay_over_a_served_one_follows_the_table() {
             (Disabled, false, vec![4]),
         ),
         // Deltas of the next generation come above those of the served filters.
-        (&first, Newer::Deltas(whole(&second, &[5])), (Live, true, vec![5, 3])),
-        (&ahead, Newer::Deltas(whole(&later(Live), &[5, 6])), (Live, false, vec![6, 5, 3])),
+        (
+            &first,
+            Newer::Deltas(whole(&second, &[5])),
+            (Live, true, vec![5, 3]),
+        ),
+        (
+            &ahead,
+            Newer::Deltas(whole(&later(Live), &[5, 6])),
+            (Live, false, vec![6, 5, 3]),
+        ),
         // No filters of generation 2 are served: its deltas and those below become one.
-        (&ahead, Newer::Deltas(whole(&third, &[7])), (Live, false, vec![7, 5])),
+        (
+            &ahead,
+            Newer::Deltas(whole(&third, &[7])),
+            (Live, false, vec![7, 5]),
+        ),
         // Some are served: they need its deltas, and the first ones need theirs.
-        (&mixed, Newer::Deltas(whole(&third, &[7])), (Live, false, vec![7, 5, 3])),
-        (&mixed, Newer::Deltas(whole(&later(Live), &[5, 6])), (Live, false, vec![6, 5, 3])),
+        (
+            &mixed,
+            Newer::Deltas(whole(&third, &[7])),
+            (Live, false, vec![7, 5, 3]),
+        ),
+        (
+            &mixed,
+            Newer::Deltas(whole(&later(Live), &[5, 6])),
+            (Live, false, vec![6, 5, 3]),
+        ),
         // Filters of a deleted audience answer no more.
-        (&deleted, Newer::Deltas(whole(&third, &[7])), (Deleted, false, vec![7, 3])),
+        (
+            &deleted,
+            Newer::Deltas(whole(&third, &[7])),
+            (Deleted, false, vec![7, 3]),
+        ),
         (&ahead, Newer::Filters, (Live, true, vec![5, 3])),
     ] {
         let step = format!("{newer:?}");
-        assert_eq!(shown(&Overlay::over(served, newer)), expected, "{step} over {served:?}");
+        assert_eq!(
+            shown(&Overlay::over(served, newer)),
+            expected,
+            "{step} over {served:?}"
+        );
     }
 }
 
@@ -127,9 +182,16 @@ fn repeated_layering_does_not_grow() {
         }
         current.deltas = vec![delta.entry().clone()];
         served = over(&served, Overlay::new(&current, vec![delta]));
-        assert_eq!(served.deltas().count(), 2, "the accepted one and the newest");
         assert_eq!(
-            (served.membership(&device(1)), served.membership(&device(2 + step))),
+            served.deltas().count(),
+            2,
+            "the accepted one and the newest"
+        );
+        assert_eq!(
+            (
+                served.membership(&device(1)),
+                served.membership(&device(2 + step))
+            ),
             (Some(true), Some(true))
         );
     }

@@ -18,12 +18,26 @@ pub(super) fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = V
 
 pub(super) fn any_spec() -> impl Strategy<Value = FilterSpec> {
     let numbers = prop_oneof![
-        (Just(FilterKind::Block512), 1..=10_u32, 1000..60_000_u32, Just(false)),
-        (Just(FilterKind::Ribbon), Just(2_u32), 12_000..=16_000_u32, any::<bool>()),
+        (
+            Just(FilterKind::Block512),
+            1..=10_u32,
+            1000..60_000_u32,
+            Just(false)
+        ),
+        (
+            Just(FilterKind::Ribbon),
+            Just(2_u32),
+            12_000..=16_000_u32,
+            any::<bool>()
+        ),
     ];
     numbers.prop_map(|(kind, hashes, millibits, has_values)| {
         let spec = FilterSpec::new(kind, hashes, millibits).unwrap();
-        if has_values { spec.with_value_bits(4).unwrap() } else { spec }
+        if has_values {
+            spec.with_value_bits(4).unwrap()
+        } else {
+            spec
+        }
     })
 }
 

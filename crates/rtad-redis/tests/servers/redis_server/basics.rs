@@ -63,7 +63,11 @@ async fn identical_keys_of_a_batch_have_one_event(start: Start) {
     let batch = [[1; 16], [2; 16], [1; 16], [1; 16], [3; 16], [2; 16]];
     let expected = [NEW, NEW, DUPLICATE, DUPLICATE, NEW, DUPLICATE];
     assert_eq!(window.observe(&batch, HOUR, 1).await.unwrap(), expected);
-    assert_eq!(window.observe(&batch, HOUR, 1).await.unwrap(), expected, "repeated");
+    assert_eq!(
+        window.observe(&batch, HOUR, 1).await.unwrap(),
+        expected,
+        "repeated"
+    );
     all(&window.observe(&batch, HOUR, 2).await.unwrap(), DUPLICATE);
 }
 
@@ -76,7 +80,11 @@ async fn repeated_token_gets_the_first_answers(start: Start) {
         all(&one.observe(&keys[..50], HOUR, 1234).await.unwrap(), NEW);
         let first = one.observe(&keys, HOUR, token).await.unwrap();
         assert_eq!(first, [vec![DUPLICATE; 50], vec![NEW; 50]].concat());
-        assert_eq!(other.observe(&keys, HOUR, token).await.unwrap(), first, "another owner");
+        assert_eq!(
+            other.observe(&keys, HOUR, token).await.unwrap(),
+            first,
+            "another owner"
+        );
     }
 }
 
@@ -103,8 +111,14 @@ async fn periods_are_separate_and_keys_outlive_theirs(start: Start) {
     let keys = keys(1, 10);
     all(&window.observe(&keys, day(20_780), 1).await.unwrap(), NEW);
     all(&window.observe(&keys, day(20_781), 2).await.unwrap(), NEW);
-    all(&window.observe(&keys, day(20_780), 3).await.unwrap(), DUPLICATE);
-    let ended = Lifetime::Until { period: 20_779, end: end - Duration::from_secs(86_400) };
+    all(
+        &window.observe(&keys, day(20_780), 3).await.unwrap(),
+        DUPLICATE,
+    );
+    let ended = Lifetime::Until {
+        period: 20_779,
+        end: end - Duration::from_secs(86_400),
+    };
     all(&window.observe(&keys, ended, 4).await.unwrap(), NEW);
     all(&window.observe(&keys, ended, 5).await.unwrap(), DUPLICATE);
     assert_eq!(window.check(&keys, Some(20_781)).await.unwrap(), [true; 10]);
@@ -112,7 +126,10 @@ async fn periods_are_separate_and_keys_outlive_theirs(start: Start) {
 
     let name = [b"rtad:day:20780".as_slice(), &keys[0]].concat();
     let mut connection = server.connection();
-    let millis: u64 = ::redis::cmd("PTTL").arg(name).query(&mut connection).unwrap();
+    let millis: u64 = ::redis::cmd("PTTL")
+        .arg(name)
+        .query(&mut connection)
+        .unwrap();
     assert!((330_000..=360_000).contains(&millis), "{millis}");
 }
 
@@ -128,7 +145,10 @@ async fn forgotten_keys_are_new_again(start: Start) {
     assert_eq!(server.size(), 0);
     all(&window.observe(&keys, HOUR, 2).await.unwrap(), NEW);
     let twice = [keys[0], keys[0], [7; 16]];
-    assert_eq!(window.check(&twice, None).await.unwrap(), [true, true, false]);
+    assert_eq!(
+        window.check(&twice, None).await.unwrap(),
+        [true, true, false]
+    );
 }
 
 async fn namespaces_windows_and_databases_are_separate(start: Start) {
@@ -151,7 +171,12 @@ async fn eviction_is_read(start: Start) {
     assert_eq!(window.eviction().await.unwrap(), Eviction::Never);
     server.command::<()>("CONFIG SET maxmemory-policy volatile-lru");
     let found = window.eviction().await.unwrap();
-    assert_eq!(found, Eviction::Evicts { policy: "volatile-lru".to_owned() });
+    assert_eq!(
+        found,
+        Eviction::Evicts {
+            policy: "volatile-lru".to_owned()
+        }
+    );
 }
 
 async fn eviction_is_unknown_if_info_is_denied(start: Start) {
@@ -171,13 +196,21 @@ async fn probe_writes_no_lasting_key(start: Start) {
     let window = window(&server.url());
     window.probe().await.unwrap();
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    assert_eq!(server.command::<Vec<String>>("KEYS *"), Vec::<String>::new());
+    assert_eq!(
+        server.command::<Vec<String>>("KEYS *"),
+        Vec::<String>::new()
+    );
 }
 
 async fn keys_of_any_bytes_are_distinct(start: Start) {
     let server = start(&[]);
     let window = window(&server.url());
-    let mut keys = vec![*b"{}\r\n\0 '\"{a}*$5\r\n", *b"                ", [0; 16], [255; 16]];
+    let mut keys = vec![
+        *b"{}\r\n\0 '\"{a}*$5\r\n",
+        *b"                ",
+        [0; 16],
+        [255; 16],
+    ];
     keys.extend((0..=255).map(|byte| [byte, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, byte]));
     all(&window.observe(&keys, HOUR, 1).await.unwrap(), NEW);
     assert_eq!(server.size(), 260);

@@ -86,8 +86,9 @@ impl Cluster {
     /// Number of commands that a node has executed, by its statistics.
     fn calls(&self, node: usize, command: &str) -> u64 {
         let info: String = self.nodes[node].command("INFO commandstats");
-        let field =
-            info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        let field = info
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
         field.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     }
 
@@ -106,7 +107,13 @@ impl Cluster {
             return;
         }
         let mut migrate = redis::cmd("MIGRATE");
-        migrate.arg("127.0.0.1").arg(self.nodes[to].port).arg("").arg(0).arg(5000).arg("KEYS");
+        migrate
+            .arg("127.0.0.1")
+            .arg(self.nodes[to].port)
+            .arg("")
+            .arg(0)
+            .arg(5000)
+            .arg("KEYS");
         let _: Value = migrate.arg(keys).query(&mut source).unwrap();
     }
 
@@ -137,14 +144,34 @@ async fn keys_spread_evenly_over_the_nodes() {
     let sizes = cluster.sizes();
     assert_eq!(sizes.iter().sum::<u64>(), 30_000);
     // Four standard deviations.
-    assert!(sizes.iter().all(|size| size.abs_diff(10_000) < 330), "{sizes:?}");
+    assert!(
+        sizes.iter().all(|size| size.abs_diff(10_000) < 330),
+        "{sizes:?}"
+    );
     for batch in keys.chunks(10_000) {
-        all(&window.observe(batch, HOUR, 2).await.unwrap(), Seen::Duplicate);
-        assert!(window.check(batch, None).await.unwrap().into_iter().all(|seen| seen));
+        all(
+            &window.observe(batch, HOUR, 2).await.unwrap(),
+            Seen::Duplicate,
+        );
+        assert!(
+            window
+                .check(batch, None)
+                .await
+                .unwrap()
+                .into_iter()
+                .all(|seen| seen)
+        );
     }
     window.probe().await.unwrap();
     assert_eq!(window.eviction().await.unwrap(), Eviction::Never);
-    assert!(window.forget(&keys, None).await.unwrap().into_iter().all(|seen| seen));
+    assert!(
+        window
+            .forget(&keys, None)
+            .await
+            .unwrap()
+            .into_iter()
+            .all(|seen| seen)
+    );
     // The keys of the probe may be there.
     assert!(cluster.sizes().iter().sum::<u64>() <= 3);
 }
@@ -161,15 +188,24 @@ async fn moved_slots_are_followed() {
         cluster.move_slot(0, 1 + usize::from(slot % 2), slot);
     }
     all(&window.observe(&keys, HOUR, 1).await.unwrap(), Seen::New);
-    all(&other.observe(&keys, HOUR, 2).await.unwrap(), Seen::Duplicate);
+    all(
+        &other.observe(&keys, HOUR, 2).await.unwrap(),
+        Seen::Duplicate,
+    );
     // Keys of the probe live for a second.
     assert!((5000..=5003).contains(&cluster.sizes().iter().sum::<u64>()));
     // The new map: no node redirects any more.
     let before: Vec<u64> = (0..3).map(|node| cluster.calls(node, "set")).collect();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    all(&window.observe(&keys, HOUR, 3).await.unwrap(), Seen::Duplicate);
+    all(
+        &window.observe(&keys, HOUR, 3).await.unwrap(),
+        Seen::Duplicate,
+    );
     let moved = errors(&cluster, "MOVED");
-    all(&window.observe(&keys, HOUR, 4).await.unwrap(), Seen::Duplicate);
+    all(
+        &window.observe(&keys, HOUR, 4).await.unwrap(),
+        Seen::Duplicate,
+    );
     assert_eq!(errors(&cluster, "MOVED"), moved);
     let after: u64 = (0..3).map(|node| cluster.calls(node, "set")).sum();
     assert_eq!(after - before.iter().sum::<u64>(), 10_000);
@@ -199,7 +235,10 @@ async fn slots_in_migration_are_asked_at_their_target() {
     }
     let window = window(&cluster.url().replace("://", "://rtad:secret@"));
     let keys = keys(1, 20_000);
-    all(&window.observe(&keys[..10_000], HOUR, 1).await.unwrap(), Seen::New);
+    all(
+        &window.observe(&keys[..10_000], HOUR, 1).await.unwrap(),
+        Seen::New,
+    );
     // Keys of even slots are at the target, of odd ones at the source; new ones go to the target.
     for slot in 0..100 {
         cluster.set_slot(1, slot, &format!("IMPORTING {}", cluster.id(0)));
@@ -208,17 +247,39 @@ async fn slots_in_migration_are_asked_at_their_target() {
             cluster.migrate_keys(0, 1, slot);
         }
     }
-    all(&window.observe(&keys[..10_000], HOUR, 2).await.unwrap(), Seen::Duplicate);
-    all(&window.observe(&keys[10_000..], HOUR, 3).await.unwrap(), Seen::New);
-    all(&window.observe(&keys[10_000..], HOUR, 3).await.unwrap(), Seen::New);
-    all(&window.observe(&keys[10_000..], HOUR, 4).await.unwrap(), Seen::Duplicate);
+    all(
+        &window.observe(&keys[..10_000], HOUR, 2).await.unwrap(),
+        Seen::Duplicate,
+    );
+    all(
+        &window.observe(&keys[10_000..], HOUR, 3).await.unwrap(),
+        Seen::New,
+    );
+    all(
+        &window.observe(&keys[10_000..], HOUR, 3).await.unwrap(),
+        Seen::New,
+    );
+    all(
+        &window.observe(&keys[10_000..], HOUR, 4).await.unwrap(),
+        Seen::Duplicate,
+    );
     assert!(errors(&cluster, "ASK") > 0);
-    assert!(window.check(&keys, None).await.unwrap().into_iter().all(|seen| seen));
+    assert!(
+        window
+            .check(&keys, None)
+            .await
+            .unwrap()
+            .into_iter()
+            .all(|seen| seen)
+    );
     for slot in 0..100 {
         cluster.migrate_keys(0, 1, slot);
         cluster.finish(1, slot);
     }
-    all(&window.observe(&keys, HOUR, 5).await.unwrap(), Seen::Duplicate);
+    all(
+        &window.observe(&keys, HOUR, 5).await.unwrap(),
+        Seen::Duplicate,
+    );
     assert_eq!(cluster.sizes().iter().sum::<u64>(), 20_000);
 }
 
@@ -267,7 +328,10 @@ async fn each_key_is_new_once_while_slots_move() {
         let (one, other) = tokio::task::block_in_place(|| runtime.block_on(both));
         (one, other, moving.join().unwrap())
     });
-    let wrong = keys.iter().filter(|key| one[*key] + other[*key] != 1).count();
+    let wrong = keys
+        .iter()
+        .filter(|key| one[*key] + other[*key] != 1)
+        .count();
     assert_eq!(wrong, 0, "keys that were not new exactly once");
     assert_eq!(cluster.sizes().iter().sum::<u64>(), 20_000);
 }
@@ -283,18 +347,28 @@ async fn failover_to_a_replica_is_followed() {
         let nodes: String = cluster.nodes[1].command("CLUSTER NODES");
         let own = nodes.lines().find(|line| line.contains("myself")).unwrap();
         let bus = own.split(['@', ' ', ',']).nth(2).unwrap().to_owned();
-        vec!["127.0.0.1".to_owned(), cluster.nodes[1].port.to_string(), bus]
+        vec![
+            "127.0.0.1".to_owned(),
+            cluster.nodes[1].port.to_string(),
+            bus,
+        ]
     };
     replica.command::<()>(&format!("CLUSTER MEET {}", bus.join(" ")));
     let id = cluster.id(1);
-    wait_until("the new node", || replica.command::<String>("CLUSTER NODES").contains(&id));
+    wait_until("the new node", || {
+        replica.command::<String>("CLUSTER NODES").contains(&id)
+    });
     replica.command::<()>(&format!("CLUSTER REPLICATE {id}"));
     wait_until("replication", || {
-        replica.command::<String>("INFO replication").contains("master_link_status:up")
+        replica
+            .command::<String>("INFO replication")
+            .contains("master_link_status:up")
     });
     let port = replica.port.to_string();
     for node in &cluster.nodes {
-        wait_until("the replica", || node.command::<String>("CLUSTER NODES").contains(&port));
+        wait_until("the replica", || {
+            node.command::<String>("CLUSTER NODES").contains(&port)
+        });
     }
     wait_until("the keys", || replica.size() == cluster.nodes[1].size());
 
@@ -311,7 +385,10 @@ async fn failover_to_a_replica_is_followed() {
         assert!(begun.elapsed() < Duration::from_secs(60), "no failover");
     };
     all(&seen, Seen::New);
-    all(&window.observe(&keys, HOUR, 2).await.unwrap(), Seen::Duplicate);
+    all(
+        &window.observe(&keys, HOUR, 2).await.unwrap(),
+        Seen::Duplicate,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -325,14 +402,21 @@ async fn lost_node_fails_only_its_keys() {
         let begun = Instant::now();
         let error = window.observe(&keys, HOUR, 1).await.unwrap_err();
         assert!(matches!(error, RedisError::Unreachable { .. }), "{error:?}");
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            begun.elapsed()
+        );
         assert!(window.probe().await.is_err());
     }
     let mut answered = 0;
     for key in &keys[..60] {
         answered += usize::from(window.check(&[*key], None).await.is_ok());
     }
-    assert!((25..=55).contains(&answered), "{answered} keys of two nodes of three");
+    assert!(
+        (25..=55).contains(&answered),
+        "{answered} keys of two nodes of three"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,7 +437,12 @@ async fn cluster_and_single_server_are_told_apart() {
 async fn any_node_of_the_url_is_enough() {
     let cluster = Cluster::start();
     let down = free_port();
-    let window =
-        window(&format!("redis+cluster://127.0.0.1:{down},{}", cluster.nodes[2].address()));
-    all(&window.observe(&keys(1, 1000), HOUR, 1).await.unwrap(), Seen::New);
+    let window = window(&format!(
+        "redis+cluster://127.0.0.1:{down},{}",
+        cluster.nodes[2].address()
+    ));
+    all(
+        &window.observe(&keys(1, 1000), HOUR, 1).await.unwrap(),
+        Seen::New,
+    );
 }

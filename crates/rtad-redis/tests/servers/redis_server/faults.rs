@@ -16,7 +16,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A window with the default limit of time for an answer.
 fn impatient(url: &str) -> RedisWindow {
     let response_timeout = RedisConfig::new(url, "day").response_timeout;
-    RedisWindow::connect(&RedisConfig { response_timeout, ..config(url) }).unwrap()
+    RedisWindow::connect(&RedisConfig {
+        response_timeout,
+        ..config(url)
+    })
+    .unwrap()
 }
 
 /// Repeats a request that times out, as a busy machine may exceed the default limits.
@@ -48,7 +52,10 @@ async fn lost_answer_is_repeated_and_sees_its_own_writes() {
     let (seen, ()) = tokio::join!(window.observe(&keys, HOUR, 1), executed);
     all(&seen.unwrap(), Seen::New);
     assert_eq!(proxy.connections(), 2, "one retry");
-    all(&window.observe(&keys, HOUR, 2).await.unwrap(), Seen::Duplicate);
+    all(
+        &window.observe(&keys, HOUR, 2).await.unwrap(),
+        Seen::Duplicate,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,8 +68,14 @@ async fn batch_cut_in_the_middle_is_completed_by_the_retry() {
         window.probe().await.unwrap();
         proxy.cut_request(bytes);
         let token = round as u64 + 1;
-        all(&window.observe(&keys, HOUR, token).await.unwrap(), Seen::New);
-        all(&window.observe(&keys, HOUR, 99).await.unwrap(), Seen::Duplicate);
+        all(
+            &window.observe(&keys, HOUR, token).await.unwrap(),
+            Seen::New,
+        );
+        all(
+            &window.observe(&keys, HOUR, 99).await.unwrap(),
+            Seen::Duplicate,
+        );
         assert_eq!(proxy.connections(), round + 2, "one retry");
     }
 }
@@ -75,7 +88,10 @@ async fn unanswered_request_is_repeated_by_another_owner() {
     let begun = Instant::now();
     proxy.drop_answers();
     // Time to send all of the batch.
-    let config = RedisConfig { response_timeout: Duration::from_secs(2), ..config(&proxy.url()) };
+    let config = RedisConfig {
+        response_timeout: Duration::from_secs(2),
+        ..config(&proxy.url())
+    };
     let unanswered = RedisWindow::connect(&config).unwrap();
     let error = unanswered.observe(&keys, HOUR, 1).await.unwrap_err();
     assert!(matches!(error, RedisError::Timeout { .. }), "{error:?}");
@@ -83,7 +99,10 @@ async fn unanswered_request_is_repeated_by_another_owner() {
     wait_until("the batch", || server.size() == 1000);
     let other = window(&server.url());
     all(&other.observe(&keys, HOUR, 1).await.unwrap(), Seen::New);
-    all(&other.observe(&keys, HOUR, 2).await.unwrap(), Seen::Duplicate);
+    all(
+        &other.observe(&keys, HOUR, 2).await.unwrap(),
+        Seen::Duplicate,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +131,10 @@ async fn server_may_start_after_the_window() {
         assert!(window.probe().await.is_err());
     }
     let _server = Server::redis_at(port, &[]);
-    all(&window.observe(&keys(1, 10), HOUR, 1).await.unwrap(), Seen::New);
+    all(
+        &window.observe(&keys(1, 10), HOUR, 1).await.unwrap(),
+        Seen::New,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,7 +148,10 @@ async fn stopped_server_times_out_and_is_used_again_once_it_continues() {
     for attempt in 0..3 {
         let begun = Instant::now();
         let error = window.observe(&keys, HOUR, 1).await.unwrap_err();
-        assert!(matches!(error, RedisError::Timeout { .. }), "{attempt}: {error:?}");
+        assert!(
+            matches!(error, RedisError::Timeout { .. }),
+            "{attempt}: {error:?}"
+        );
         assert!(begun.elapsed() < LIMIT, "{attempt}: {:?}", begun.elapsed());
     }
     server.signal("CONT");
@@ -139,7 +164,10 @@ async fn stopped_server_times_out_and_is_used_again_once_it_continues() {
 async fn restarted_server_is_used_again() {
     let mut server = Server::redis(&[]);
     let window = window(&server.url());
-    all(&window.observe(&keys(1, 10), HOUR, 1).await.unwrap(), Seen::New);
+    all(
+        &window.observe(&keys(1, 10), HOUR, 1).await.unwrap(),
+        Seen::New,
+    );
     for round in 2..4 {
         server.kill();
         let begun = Instant::now();
@@ -148,12 +176,18 @@ async fn restarted_server_is_used_again() {
         assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
         server.start_again();
         // Without persistence a restart loses all keys.
-        all(&window.observe(&keys(1, 10), HOUR, round).await.unwrap(), Seen::New);
+        all(
+            &window.observe(&keys(1, 10), HOUR, round).await.unwrap(),
+            Seen::New,
+        );
     }
     // A restart between two requests: the lost connection is found by the second.
     server.kill();
     server.start_again();
-    all(&window.observe(&keys(1, 10), HOUR, 9).await.unwrap(), Seen::New);
+    all(
+        &window.observe(&keys(1, 10), HOUR, 9).await.unwrap(),
+        Seen::New,
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,8 +198,9 @@ async fn many_requests_share_the_new_connection() {
     server.kill();
     server.start_again();
     let (window, keys) = (&window, &keys(1, 64));
-    let requests =
-        keys.iter().map(|key| async move { window.observe(&[*key], HOUR, 1).await.unwrap()[0] });
+    let requests = keys
+        .iter()
+        .map(|key| async move { window.observe(&[*key], HOUR, 1).await.unwrap()[0] });
     all(&futures_util::future::join_all(requests).await, Seen::New);
     let clients: String = server.command("INFO clients");
     // One of them is that of this command.
@@ -222,11 +257,16 @@ async fn batch_larger_than_a_pipeline_is_counted_in_its_order() {
     config.max_keys_in_flight = 1500;
     let window = RedisWindow::connect(&config).unwrap();
     let batch = keys(1, 4000);
-    all(&window.observe(&batch[1000..3500], HOUR, 1).await.unwrap(), Seen::New);
+    all(
+        &window.observe(&batch[1000..3500], HOUR, 1).await.unwrap(),
+        Seen::New,
+    );
     let seen = window.observe(&batch, HOUR, 2).await.unwrap();
     let is_old = |index: usize| (1000..3500).contains(&index);
     assert!(
-        seen.iter().enumerate().all(|(index, seen)| (*seen == Seen::Duplicate) == is_old(index))
+        seen.iter()
+            .enumerate()
+            .all(|(index, seen)| (*seen == Seen::Duplicate) == is_old(index))
     );
 }
 
@@ -238,35 +278,62 @@ async fn wrong_credentials_are_denied() {
         let window = window(&format!("redis://{password}{address}"));
         for _ in 0..2 {
             let error = window.observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
-            let RedisError::Denied { code: found, .. } = &error else { panic!("{error:?}") };
+            let RedisError::Denied { code: found, .. } = &error else {
+                panic!("{error:?}")
+            };
             assert_eq!(found, code);
             assert!(!error.is_transient() && !error.to_string().contains("wrong-password"));
         }
-        assert!(matches!(window.probe().await, Err(RedisError::Denied { .. })));
-        assert!(matches!(window.eviction().await, Ok(_) | Err(RedisError::Denied { .. })));
+        assert!(matches!(
+            window.probe().await,
+            Err(RedisError::Denied { .. })
+        ));
+        assert!(matches!(
+            window.eviction().await,
+            Ok(_) | Err(RedisError::Denied { .. })
+        ));
     }
     let window = window(&format!("redis://:right@{address}"));
-    all(&window.observe(&keys(1, 1), HOUR, 1).await.unwrap(), Seen::New);
+    all(
+        &window.observe(&keys(1, 1), HOUR, 1).await.unwrap(),
+        Seen::New,
+    );
 
     server.command::<()>("ACL SETUSER other on >secret ~other:* +@all");
     let other = crate::redis_server::window(&format!("redis://other:secret@{address}"));
     let error = other.observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
-    assert!(matches!(&error, RedisError::Denied { code, .. } if code == "NOPERM"), "{error:?}");
+    assert!(
+        matches!(&error, RedisError::Denied { code, .. } if code == "NOPERM"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
 async fn replica_is_read_only() {
     let primary = Server::redis(&[]);
     let replica = Server::redis(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
-    let in_sync = || replica.command::<String>("INFO replication").contains("link_status:up");
+    let in_sync = || {
+        replica
+            .command::<String>("INFO replication")
+            .contains("link_status:up")
+    };
     wait_until("replication", in_sync);
     let window = window(&replica.url());
-    for result in [window.observe(&keys(1, 10), HOUR, 1).await.map(drop), window.probe().await] {
-        assert!(matches!(result, Err(RedisError::ReadOnly { .. })), "{result:?}");
+    for result in [
+        window.observe(&keys(1, 10), HOUR, 1).await.map(drop),
+        window.probe().await,
+    ] {
+        assert!(
+            matches!(result, Err(RedisError::ReadOnly { .. })),
+            "{result:?}"
+        );
     }
     // A failover.
     replica.command::<()>("REPLICAOF NO ONE");
-    all(&window.observe(&keys(1, 10), HOUR, 1).await.unwrap(), Seen::New);
+    all(
+        &window.observe(&keys(1, 10), HOUR, 1).await.unwrap(),
+        Seen::New,
+    );
 }
 
 #[tokio::test]
@@ -287,24 +354,49 @@ async fn full_server_refuses_new_keys() {
     assert!(matches!(error, RedisError::OutOfMemory { .. }), "{error:?}");
     // The refused request's own buffers are free again: the probe may fit.
     server.command::<()>("CONFIG SET maxmemory 1");
-    assert!(matches!(window.probe().await, Err(RedisError::OutOfMemory { .. })));
-    assert_eq!(window.check(&keys(0, 1), None).await.unwrap(), [true], "reads go on");
+    assert!(matches!(
+        window.probe().await,
+        Err(RedisError::OutOfMemory { .. })
+    ));
+    assert_eq!(
+        window.check(&keys(0, 1), None).await.unwrap(),
+        [true],
+        "reads go on"
+    );
     // More memory, and the repetition tells the keys that were recorded from those that were not.
     server.command::<()>("CONFIG SET maxmemory 30mb");
-    all(&window.observe(&keys(round, 1000), HOUR, round).await.unwrap(), Seen::New);
+    all(
+        &window
+            .observe(&keys(round, 1000), HOUR, round)
+            .await
+            .unwrap(),
+        Seen::New,
+    );
 }
 
 #[tokio::test]
 async fn errors_name_no_key_and_no_token() {
-    let server =
-        Server::redis(&["--rename-command", "SET", "TES", "--rename-command", "DEL", "LED"]);
+    let server = Server::redis(&[
+        "--rename-command",
+        "SET",
+        "TES",
+        "--rename-command",
+        "DEL",
+        "LED",
+    ]);
     let window = window(&server.url());
     let key = *b"SECRETSECRETSECR";
     let error = window.observe(&[key], HOUR, 987_654_321).await.unwrap_err();
     assert!(matches!(error, RedisError::Other { .. }), "{error:?}");
-    let texts = format!("{error} {error:?} {:?} {window:?}", window.forget(&[key], None).await);
+    let texts = format!(
+        "{error} {error:?} {:?} {window:?}",
+        window.forget(&[key], None).await
+    );
     assert!(texts.contains("unknown command"), "{texts}");
-    assert!(!texts.contains("SECRET") && !texts.contains("987654321"), "{texts}");
+    assert!(
+        !texts.contains("SECRET") && !texts.contains("987654321"),
+        "{texts}"
+    );
 }
 
 #[tokio::test]

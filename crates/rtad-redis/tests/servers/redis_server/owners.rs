@@ -33,7 +33,12 @@ async fn owner_task(
     for batch in batches {
         let keys: Vec<[u8; 16]> = batch
             .iter()
-            .map(|number| key(SplitMix64::new(u64::from(*number)).number(), u64::from(*number)))
+            .map(|number| {
+                key(
+                    SplitMix64::new(u64::from(*number)).number(),
+                    u64::from(*number),
+                )
+            })
             .collect();
         token += 1;
         let answers = loop {
@@ -76,7 +81,10 @@ async fn each_key_is_new_once(server: Server, urls: [String; 2]) {
         }
     }
     let wrong = times_new.iter().filter(|times| **times != 1).count();
-    assert_eq!(wrong, 0, "keys that were not new exactly once, of {distinct}");
+    assert_eq!(
+        wrong, 0,
+        "keys that were not new exactly once, of {distinct}"
+    );
     assert_eq!(duplicates, count - distinct);
     assert_eq!(server.size(), distinct as u64);
 }

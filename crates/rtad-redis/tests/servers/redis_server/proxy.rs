@@ -53,7 +53,11 @@ impl Proxy {
                 });
             }
         });
-        Self { address, faults, closed }
+        Self {
+            address,
+            faults,
+            closed,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -134,7 +138,10 @@ async fn forward(
             let is_dropped = is_cutting
                 || is_stalled
                 || faults.drops_answers.load(SeqCst)
-                    && faults.forwarded_answers.try_update(SeqCst, SeqCst, one_less).is_err();
+                    && faults
+                        .forwarded_answers
+                        .try_update(SeqCst, SeqCst, one_less)
+                        .is_err();
             if !is_dropped {
                 to_client.write_all(&buffer[..read]).await?;
             }

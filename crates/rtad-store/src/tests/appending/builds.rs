@@ -12,7 +12,10 @@ pub(super) async fn build_over(
     let base = fixture.writer.base(&audience()).await?;
     let mut members: BTreeSet<DeviceKey> = input.iter().copied().collect();
     if let Some(current) = base.current() {
-        let overlay = fixture.store().overlay(&audience(), current, &Overlay::default()).await?;
+        let overlay = fixture
+            .store()
+            .overlay(&audience(), current, &Overlay::default())
+            .await?;
         for delta in overlay.deltas().chain(overlay.tombstones()) {
             members.extend(delta.added().iter());
             members.retain(|key| !delta.removed().contains(key));
@@ -35,19 +38,40 @@ pub(super) async fn build_over(
 pub(super) async fn compact(fixture: &StoreFixture) -> Option<u64> {
     let base = fixture.writer.base(&audience()).await.unwrap();
     let (current, folded) = (base.current().unwrap().clone(), base.folded().unwrap());
-    let old = fixture.store().manifest(&audience(), &current).await.unwrap();
-    let overlay =
-        fixture.store().overlay(&audience(), &current, &Overlay::default()).await.unwrap();
-    let last = overlay.deltas().last().map_or(0, |newest| newest.entry().last);
+    let old = fixture
+        .store()
+        .manifest(&audience(), &current)
+        .await
+        .unwrap();
+    let overlay = fixture
+        .store()
+        .overlay(&audience(), &current, &Overlay::default())
+        .await
+        .unwrap();
+    let last = overlay
+        .deltas()
+        .last()
+        .map_or(0, |newest| newest.entry().last);
     let changes = BuiltDelta::merged(last, overlay.deltas().map(|delta| &**delta))?.delta;
-    let is_erased =
-        |key: &DeviceKey| overlay.tombstones().is_some_and(|gone| gone.removed().contains(key));
-    let added: Vec<_> = changes.added().iter().filter(|key| !is_erased(key)).copied().collect();
+    let is_erased = |key: &DeviceKey| {
+        overlay
+            .tombstones()
+            .is_some_and(|gone| gone.removed().contains(key))
+    };
+    let added: Vec<_> = changes
+        .added()
+        .iter()
+        .filter(|key| !is_erased(key))
+        .copied()
+        .collect();
     let publication = fixture.writer.publish(base).await.unwrap();
     let mut chunks = ManifestBuilder::new(*old.filter(), 0.0001);
     let mut begin = 0;
     for (index, entry) in old.chunks().iter().enumerate() {
-        let next = old.chunks().get(index + 1).map_or(65_536, |next| next.first_shard);
+        let next = old
+            .chunks()
+            .get(index + 1)
+            .map_or(65_536, |next| next.first_shard);
         let end = added.partition_point(|key| u32::from(key.shard()) < next);
         let file = fixture.store().chunk_file(&old, entry).await.unwrap();
         let chunk = BuiltChunk::grown(old.filter(), Some((entry, &file)), &added[begin..end]).0;
@@ -66,8 +90,12 @@ pub(super) async fn compact(fixture: &StoreFixture) -> Option<u64> {
         publication.put_delta(residual).await.unwrap();
     }
     let residual = residual.map(|residual| residual.delta.entry().clone());
-    let manifest =
-        chunks.finish(audience(), publication.generation(), 1_763_722_800, BuildReport::default());
+    let manifest = chunks.finish(
+        audience(),
+        publication.generation(),
+        1_763_722_800,
+        BuildReport::default(),
+    );
     let manifest = manifest.with_folded(Folded { residual, ..folded });
     Some(publication.commit(&manifest).await.unwrap())
 }
@@ -99,14 +127,19 @@ async fn lost_current_continues_above_all_sequences() {
     for fixture in StoreFixture::all() {
         fixture.publish(&keys("old", 50)).await.unwrap();
         for n in 0..5 {
-            append(&fixture, &adding(keys(&format!("new {n}"), 3))).await.unwrap();
+            append(&fixture, &adding(keys(&format!("new {n}"), 3)))
+                .await
+                .unwrap();
         }
         build_over(&fixture, &keys("old", 50)).await.unwrap();
         append(&fixture, &adding(keys("late", 3))).await.unwrap();
         let lost = fixture.current().await.sequence;
         fixture.delete("old_users/CURRENT").await;
         let refused = fixture.writer.base(&audience()).await;
-        assert!(matches!(refused, Err(StoreError::LostCurrent { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(StoreError::LostCurrent { .. })),
+            "{refused:?}"
+        );
         // As `build --max-shrink 1` does.
         let base = Base::new(audience(), None);
         let publication = fixture.writer.publish(base).await.unwrap();
@@ -117,6 +150,10 @@ async fn lost_current_continues_above_all_sequences() {
         append(&fixture, &adding(keys("since", 3))).await.unwrap();
         fixture.roll_back(2).await.unwrap();
         let snapshot = fixture.read().await.unwrap();
-        assert!(keys("since", 3).iter().all(|key| snapshot.contains(key)), "{}", fixture.name());
+        assert!(
+            keys("since", 3).iter().all(|key| snapshot.contains(key)),
+            "{}",
+            fixture.name()
+        );
     }
 }

@@ -22,7 +22,10 @@ pub(in crate::write) async fn check_manifest(
     let audience = manifest.audience();
     check_mark(backend, manifest).await?;
     check_deltas(backend, audience, manifest.folded_deltas()).await?;
-    if missing_chunks(backend, audience, manifest.chunks()).await?.is_empty() {
+    if missing_chunks(backend, audience, manifest.chunks())
+        .await?
+        .is_empty()
+    {
         return Ok(());
     }
     let reason = "a gc removed a chunk that this generation needs; run this again";
@@ -42,8 +45,10 @@ pub(in crate::write) async fn check_deltas(
     }
     let mark = GcMark::read(backend, audience).await?;
     let listed = backend.list(&deltas_path(audience)).await?;
-    let held: BTreeSet<&str> =
-        listed.iter().filter_map(|object| object.location.filename()).collect();
+    let held: BTreeSet<&str> = listed
+        .iter()
+        .filter_map(|object| object.location.filename())
+        .collect();
     let is_safe = |name: &String| {
         held.contains(&**name) && !mark.as_ref().is_some_and(|mark| mark.deltas.contains(name))
     };
@@ -63,9 +68,15 @@ pub(in crate::write) async fn check_mark(
     manifest: &Manifest,
 ) -> Result<(), StoreError> {
     let audience = manifest.audience();
-    let Some(mark) = GcMark::read(backend, audience).await? else { return Ok(()) };
-    let names_chunk =
-        || manifest.chunks().iter().any(|entry| mark.chunks.contains(&chunk_name(entry)));
+    let Some(mark) = GcMark::read(backend, audience).await? else {
+        return Ok(());
+    };
+    let names_chunk = || {
+        manifest
+            .chunks()
+            .iter()
+            .any(|entry| mark.chunks.contains(&chunk_name(entry)))
+    };
     match mark.generations.contains(&manifest.generation()) || names_chunk() {
         true => Err(StoreError::conflict(
             audience,

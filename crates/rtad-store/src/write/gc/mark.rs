@@ -82,14 +82,18 @@ impl GcMark {
             };
             let found = Self::read(backend, audience).await?;
             if found.as_ref() != Some(&mark) {
-                let age =
-                    SystemTime::now().duration_since(meta.last_modified.into()).unwrap_or_default();
+                let age = SystemTime::now()
+                    .duration_since(meta.last_modified.into())
+                    .unwrap_or_default();
                 if age < min_age {
                     return Err(busy());
                 }
                 // Its deletes may still be running.
                 mark.extend(found.ok_or_else(busy)?);
-                let version = UpdateVersion { e_tag: meta.e_tag, version: meta.version };
+                let version = UpdateVersion {
+                    e_tag: meta.e_tag,
+                    version: meta.version,
+                };
                 if !mark.put(backend, &path, PutMode::Update(version)).await?
                     && Self::read(backend, audience).await?.as_ref() != Some(&mark)
                 {
@@ -127,8 +131,16 @@ impl GcMark {
     async fn put(&self, backend: &Backend, path: &Path, mode: PutMode) -> Result<bool, StoreError> {
         check_conditions(backend, path).await?;
         let bytes = serde_json::to_vec(self).expect("plain fields");
-        let options = PutOptions { mode, ..PutOptions::default() };
-        match backend.objects(path).await?.put_opts(path, PutPayload::from(bytes), options).await {
+        let options = PutOptions {
+            mode,
+            ..PutOptions::default()
+        };
+        match backend
+            .objects(path)
+            .await?
+            .put_opts(path, PutPayload::from(bytes), options)
+            .await
+        {
             Ok(_) => Ok(true),
             Err(
                 object_store::Error::AlreadyExists { .. }

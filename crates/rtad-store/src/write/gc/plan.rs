@@ -64,7 +64,11 @@ impl Retention {
     /// minimum age: the store's clock may be ahead of this one.
     pub(super) fn now(self) -> SystemTime {
         let now = SystemTime::now();
-        if self.min_age.is_zero() { now + NEVER } else { now }
+        if self.min_age.is_zero() {
+            now + NEVER
+        } else {
+            now
+        }
     }
 }
 
@@ -77,7 +81,13 @@ impl GcPlan {
         now: SystemTime,
     ) -> Result<Self, StoreError> {
         let current = store.require_live(audience, None).await?.current;
-        let survey = Survey { store, audience, current, retention, now };
+        let survey = Survey {
+            store,
+            audience,
+            current,
+            retention,
+            now,
+        };
         let mut plan = Self::default();
         survey.add_generations(&mut plan).await?;
         let needed = survey.needed_by(&plan.kept).await?;
@@ -97,10 +107,14 @@ impl GcPlan {
 
     /// Retains only files that another plan names too.
     pub(super) fn retain_those_of(&mut self, other: &Self) {
-        self.generations.retain(|generation| other.generations.contains(generation));
-        self.signatures_alone.retain(|generation| other.signatures_alone.contains(generation));
-        self.chunks.retain(|name, _| other.chunks.contains_key(name));
-        self.deltas.retain(|name, _| other.deltas.contains_key(name));
+        self.generations
+            .retain(|generation| other.generations.contains(generation));
+        self.signatures_alone
+            .retain(|generation| other.signatures_alone.contains(generation));
+        self.chunks
+            .retain(|name, _| other.chunks.contains_key(name));
+        self.deltas
+            .retain(|name, _| other.deltas.contains_key(name));
         self.probes.retain(|name| other.probes.contains(name));
     }
 
@@ -109,8 +123,11 @@ impl GcPlan {
             kept_generations: self.kept.clone(),
             removed_generations: self.generations.iter().copied().collect(),
             removed_chunks: self.chunks.len() as u64,
-            removed_deltas: self.deltas.keys().filter(|name| name.ends_with(".delta")).count()
-                as u64,
+            removed_deltas: self
+                .deltas
+                .keys()
+                .filter(|name| name.ends_with(".delta"))
+                .count() as u64,
             removed_bytes: self.chunks.values().chain(self.deltas.values()).sum(),
             removed_probes: self.probes.len() as u64,
             young_chunks: self.young_chunks,
@@ -138,7 +155,10 @@ impl Survey<'_> {
     fn is_young(&self, meta: &ObjectMeta) -> bool {
         let written = SystemTime::from(meta.last_modified);
         written > self.now
-            || self.now.duration_since(written).is_ok_and(|age| age < self.retention.min_age)
+            || self
+                .now
+                .duration_since(written)
+                .is_ok_and(|age| age < self.retention.min_age)
     }
 
     fn is_deleted(&self) -> bool {
@@ -163,7 +183,11 @@ impl Survey<'_> {
         }
         let mut oldest = self.current.generation;
         for _ in 1..self.retention.keep {
-            match self.store.live_before(self.audience, oldest, listed).await? {
+            match self
+                .store
+                .live_before(self.audience, oldest, listed)
+                .await?
+            {
                 Some(before) => oldest = before,
                 None => break,
             }
@@ -173,9 +197,14 @@ impl Survey<'_> {
 
     async fn add_generations(&self, plan: &mut GcPlan) -> Result<(), StoreError> {
         let (live, kept_from) = (self.current.generation, self.kept_from());
-        let ListedManifests { manifests, signatures } =
-            self.store.listed_manifests(self.audience).await?;
-        let listed: Vec<u64> = manifests.iter().map(|(generation, _)| *generation).collect();
+        let ListedManifests {
+            manifests,
+            signatures,
+        } = self.store.listed_manifests(self.audience).await?;
+        let listed: Vec<u64> = manifests
+            .iter()
+            .map(|(generation, _)| *generation)
+            .collect();
         let kept_from = kept_from.min(self.oldest_kept(&listed).await?);
         for (generation, meta) in &manifests {
             if *generation >= kept_from || self.is_young(meta) {
@@ -190,8 +219,10 @@ impl Survey<'_> {
             plan.kept.extend(plan.generations.split_off(&oldest));
             plan.kept.sort_unstable();
         }
-        let has_manifest: BTreeSet<u64> =
-            manifests.iter().map(|(generation, _)| *generation).collect();
+        let has_manifest: BTreeSet<u64> = manifests
+            .iter()
+            .map(|(generation, _)| *generation)
+            .collect();
         for (generation, meta) in &signatures {
             plan.signed.insert(*generation);
             if *generation < live && !has_manifest.contains(generation) && !self.is_young(meta) {
@@ -204,7 +235,10 @@ impl Survey<'_> {
     async fn needed_by(&self, kept: &[u64]) -> Result<Needed, StoreError> {
         let live = self.current.generation;
         let named = self.current.deltas.iter().chain(&self.current.tombstones);
-        let mut needed = Needed { deltas: named.map(delta_name).collect(), ..Needed::default() };
+        let mut needed = Needed {
+            deltas: named.map(delta_name).collect(),
+            ..Needed::default()
+        };
         for generation in kept {
             let manifest = match self.store.manifest_of(self.audience, *generation).await {
                 // Removed after the listing, by a loader whose publish failed.
@@ -216,8 +250,12 @@ impl Survey<'_> {
                 }
                 manifest => manifest?.0,
             };
-            needed.chunks.extend(manifest.chunks().iter().map(chunk_name));
-            needed.deltas.extend(manifest.folded_deltas().map(delta_name));
+            needed
+                .chunks
+                .extend(manifest.chunks().iter().map(chunk_name));
+            needed
+                .deltas
+                .extend(manifest.folded_deltas().map(delta_name));
         }
         Ok(needed)
     }
@@ -225,7 +263,11 @@ impl Survey<'_> {
     /// The reason that the live generation has no manifest.
     async fn live_manifest_missing(&self, path: String) -> Result<StoreError, StoreError> {
         let then = self.current.generation;
-        let now = self.store.live(self.audience).await?.map_or(0, |live| live.current.generation);
+        let now = self
+            .store
+            .live(self.audience)
+            .await?
+            .map_or(0, |live| live.current.generation);
         if now == then {
             return Ok(StoreError::NotFound { path });
         }
@@ -240,7 +282,9 @@ impl Survey<'_> {
         needed: &BTreeSet<String>,
     ) -> Result<(), StoreError> {
         for object in self.store.backend.list(&deltas_path(self.audience)).await? {
-            let Some(name) = object.location.filename() else { continue };
+            let Some(name) = object.location.filename() else {
+                continue;
+            };
             // A delta that no `CURRENT` names yet has a higher sequence.
             let delta = name.strip_suffix(".minisig").unwrap_or(name);
             let is_old = delta_sequence(delta).is_some_and(|last| last <= self.current.sequence);
@@ -257,7 +301,11 @@ impl Survey<'_> {
         needed: &BTreeSet<String>,
     ) -> Result<(), StoreError> {
         for object in self.store.backend.list(&chunks_path(self.audience)).await? {
-            let Some(name) = object.location.filename().filter(|name| is_chunk_name(name)) else {
+            let Some(name) = object
+                .location
+                .filename()
+                .filter(|name| is_chunk_name(name))
+            else {
                 continue;
             };
             if needed.contains(name) {
@@ -277,11 +325,20 @@ impl Survey<'_> {
             return Ok(());
         }
         let folder = audience_path(self.audience);
-        let listing = self.store.objects(&folder).await?.list_with_delimiter(Some(&folder)).await;
+        let listing = self
+            .store
+            .objects(&folder)
+            .await?
+            .list_with_delimiter(Some(&folder))
+            .await;
         let listing = listing.map_err(|source| StoreError::backend("list", &folder, source))?;
-        let old = listing.objects.iter().filter(|object| !self.is_young(object));
+        let old = listing
+            .objects
+            .iter()
+            .filter(|object| !self.is_young(object));
         let names = old.filter_map(|object| object.location.filename());
-        plan.probes.extend(names.filter(|name| is_probe_name(name)).map(str::to_owned));
+        plan.probes
+            .extend(names.filter(|name| is_probe_name(name)).map(str::to_owned));
         Ok(())
     }
 }

@@ -2,7 +2,10 @@ use super::*;
 use crate::Store;
 
 fn folder_in(store: &Store) -> WindowFolder {
-    WindowFolder::new(StoreWriter::new(store.clone()).unwrap(), "w".parse().unwrap())
+    WindowFolder::new(
+        StoreWriter::new(store.clone()).unwrap(),
+        "w".parse().unwrap(),
+    )
 }
 
 /// Claims the window of `found` for `owner`.
@@ -21,7 +24,10 @@ async fn claim(
         wait_seconds: 0,
         checkpoint: found.and_then(|found| found.checkpoint.clone()),
     };
-    folder.replace(&claimed, Expected::Found(found)).await.map(|()| claimed)
+    folder
+        .replace(&claimed, Expected::Found(found))
+        .await
+        .map(|()| claimed)
 }
 
 /// Uploads a checkpoint, and makes it the last.
@@ -31,20 +37,32 @@ async fn upload(
     checkpoint: &LocalCheckpoint,
 ) -> Result<WindowCurrent, StoreError> {
     let stored = folder.upload(mine.epoch, checkpoint).await?;
-    let current = WindowCurrent { checkpoint: Some(stored), ..mine.clone() };
-    folder.replace(&current, Expected::Own).await.map(|()| current)
+    let current = WindowCurrent {
+        checkpoint: Some(stored),
+        ..mine.clone()
+    };
+    folder
+        .replace(&current, Expected::Own)
+        .await
+        .map(|()| current)
 }
 
 fn local(bytes: &[u8], number: u64) -> LocalCheckpoint {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    LocalCheckpoint { file, window_id: 7, number, created_unix_seconds: 1 }
+    LocalCheckpoint {
+        file,
+        window_id: 7,
+        number,
+        created_unix_seconds: 1,
+    }
 }
 
 async fn downloaded(from: &WindowFolder) -> Result<Vec<u8>, StoreError> {
     let current = from.current().await?.unwrap();
     let file = tempfile::tempfile().unwrap();
-    from.download(&current.checkpoint.unwrap(), file.try_clone().unwrap()).await?;
+    from.download(&current.checkpoint.unwrap(), file.try_clone().unwrap())
+        .await?;
     let (mut bytes, mut file) = (Vec::new(), file);
     file.rewind().unwrap();
     file.read_to_end(&mut bytes).unwrap();
@@ -59,15 +77,24 @@ async fn later_owner_fences_the_earlier_one() {
         let window = folder_in(&store);
         assert_eq!(window.current().await.unwrap(), None);
         let mut one = claim(&window, None, "one").await.unwrap();
-        assert!(matches!(claim(&window, None, "x").await, Err(StoreError::Conflict { .. })));
+        assert!(matches!(
+            claim(&window, None, "x").await,
+            Err(StoreError::Conflict { .. })
+        ));
         // Parts of 16 MiB, and a file of a single request.
-        let large: Vec<u8> = (0..PART_BYTES as u32 / 2).flat_map(u32::to_le_bytes).collect();
+        let large: Vec<u8> = (0..PART_BYTES as u32 / 2)
+            .flat_map(u32::to_le_bytes)
+            .collect();
         for (number, bytes) in [(1, &large[..]), (2, b"small"), (2, b"small")] {
             one = upload(&window, &one, &local(bytes, number)).await.unwrap();
             window.remove_older(&one).await.unwrap();
             assert_eq!(downloaded(&window).await.unwrap(), bytes);
         }
-        let files = store.backend.list(&window_checkpoints_path(&window.window)).await.unwrap();
+        let files = store
+            .backend
+            .list(&window_checkpoints_path(&window.window))
+            .await
+            .unwrap();
         assert_eq!(files.len(), 1, "{files:?}");
         let two = claim(&window, Some(&one), "two").await.unwrap();
         assert_eq!((two.epoch, &two.checkpoint), (2, &one.checkpoint));
@@ -109,7 +136,13 @@ async fn claims_after_a_removed_current_follow_the_checkpoints() {
     let two = claim(&window, Some(&one), "two").await.unwrap();
     upload(&window, &two, &local(b"content", 1)).await.unwrap();
     let path = window_current_path(&window.window);
-    store.objects(&path).await.unwrap().delete(&path).await.unwrap();
+    store
+        .objects(&path)
+        .await
+        .unwrap()
+        .delete(&path)
+        .await
+        .unwrap();
     assert_eq!(window.last_epoch().await.unwrap(), two.epoch);
 }
 
@@ -119,14 +152,25 @@ async fn missing_current_confirms_no_owner_and_stays_missing() {
     let window = folder_in(&store);
     let one = claim(&window, None, "one").await.unwrap();
     let path = window_current_path(&window.window);
-    store.objects(&path).await.unwrap().delete(&path).await.unwrap();
+    store
+        .objects(&path)
+        .await
+        .unwrap()
+        .delete(&path)
+        .await
+        .unwrap();
     let answers = [
         window.is_owned_by("one").await.map(|_| ()),
         window.replace(&one, Expected::Own).await,
-        upload(&window, &one, &local(b"content", 1)).await.map(|_| ()),
+        upload(&window, &one, &local(b"content", 1))
+            .await
+            .map(|_| ()),
     ];
     for answer in answers {
-        assert!(matches!(answer, Err(StoreError::NotFound { .. })), "{answer:?}");
+        assert!(
+            matches!(answer, Err(StoreError::NotFound { .. })),
+            "{answer:?}"
+        );
     }
     assert_eq!(window.current().await.unwrap(), None);
 }
@@ -139,12 +183,24 @@ async fn damaged_checkpoint_is_refused() {
     let one = upload(&window, &one, &local(b"content", 1)).await.unwrap();
     let path = window_checkpoint_path(&window.window, &one.checkpoint.unwrap().name());
     let objects = store.objects(&path).await.unwrap();
-    objects.put(&path, PutPayload::from_static(b"contemt")).await.unwrap();
+    objects
+        .put(&path, PutPayload::from_static(b"contemt"))
+        .await
+        .unwrap();
     let refused = downloaded(&window).await.unwrap_err().to_string();
     assert!(refused.contains("damaged: expected sha256"), "{refused}");
-    objects.put(&path, PutPayload::from_static(b"short")).await.unwrap();
+    objects
+        .put(&path, PutPayload::from_static(b"short"))
+        .await
+        .unwrap();
     downloaded(&window).await.unwrap_err();
     let current = window_current_path(&window.window);
-    objects.put(&current, PutPayload::from_static(b"{}")).await.unwrap();
-    assert!(matches!(window.current().await, Err(StoreError::Checkpoint { .. })));
+    objects
+        .put(&current, PutPayload::from_static(b"{}"))
+        .await
+        .unwrap();
+    assert!(matches!(
+        window.current().await,
+        Err(StoreError::Checkpoint { .. })
+    ));
 }

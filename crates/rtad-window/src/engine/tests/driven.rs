@@ -17,8 +17,10 @@ use crate::{SavedCheckpoint, WindowSpec};
 /// Copies the files as a crash would leave them.
 pub(super) fn copy_dir(dir: &Path) -> TempDir {
     let names = || -> Vec<_> {
-        let mut names: Vec<_> =
-            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort_unstable();
         names
     };
@@ -59,7 +61,11 @@ pub(super) struct Driven {
 impl Driven {
     pub(super) fn open(dir: &Path, spec: WindowSpec, durability: Durability, tick: u64) -> Self {
         let disk = Arc::new(FaultyDisk::default());
-        let shape = Shape { spec, clock: "ticks".to_owned(), answers: LIMITS };
+        let shape = Shape {
+            spec,
+            clock: "ticks".to_owned(),
+            answers: LIMITS,
+        };
         let dir = StateDir::lock_on(dir, Arc::clone(&disk) as _).unwrap();
         let loaded = dir.load(&shape, |_| tick).unwrap();
         let tick = Arc::new(AtomicU64::new(tick));
@@ -71,7 +77,11 @@ impl Driven {
                 let [time, wall] = &*time;
                 let seconds = |of: &AtomicU64| Duration::from_secs(of.load(Ordering::Relaxed));
                 let tick = tick.load(Ordering::Relaxed);
-                Now { tick, time: seconds(time), wall: seconds(wall) }
+                Now {
+                    tick,
+                    time: seconds(time),
+                    wall: seconds(wall),
+                }
             }
         };
         let listener = spec.whole_keys.then(|| {
@@ -86,10 +96,17 @@ impl Driven {
                     Changed::All => heard.lists += 1,
                 }
             };
-            ChangeListener { thresholds: vec![1, 2], report: Box::new(report) }
+            ChangeListener {
+                thresholds: vec![1, 2],
+                report: Box::new(report),
+            }
         });
-        let settings =
-            Settings { durability, refuses_when_full: true, clock: Box::new(clock), listener };
+        let settings = Settings {
+            durability,
+            refuses_when_full: true,
+            clock: Box::new(clock),
+            listener,
+        };
         let queue = Arc::new(Queue::new());
         let published = Published::default();
         let first = loaded.is_new.then(|| {
@@ -103,7 +120,15 @@ impl Driven {
         let journal = Journal::begin(dir, &loaded, durability, Arc::clone(&queue)).unwrap();
         let shared = (Arc::clone(&queue), Arc::clone(&published));
         let engine = Engine::new(loaded, Some(journal), 0, settings, shared);
-        Self { engine, queue, published, disk, tick, time, heard }
+        Self {
+            engine,
+            queue,
+            published,
+            disk,
+            tick,
+            time,
+            heard,
+        }
     }
 
     pub(super) fn ask<T>(
@@ -117,8 +142,13 @@ impl Driven {
     }
 
     pub(super) fn observe(&mut self, keys: Vec<Key>) -> Result<Vec<Seen>, Failure> {
-        self.ask(|reply| Request::Observe { keys, at: None, retry: None, reply })
-            .map(|seen| seen.seen)
+        self.ask(|reply| Request::Observe {
+            keys,
+            at: None,
+            retry: None,
+            reply,
+        })
+        .map(|seen| seen.seen)
     }
 
     pub(super) fn retry(
@@ -128,7 +158,12 @@ impl Driven {
         request: u8,
     ) -> Result<Observed, Failure> {
         let retry = Some((RequestKey([request_key; 16]), [request; 16]));
-        self.ask(|reply| Request::Observe { keys, at: None, retry, reply })
+        self.ask(|reply| Request::Observe {
+            keys,
+            at: None,
+            retry,
+            reply,
+        })
     }
 
     pub(super) fn forget(&mut self, keys: Vec<Key>) -> Result<Vec<bool>, Failure> {
@@ -143,7 +178,12 @@ impl Driven {
         &mut self,
     ) -> oneshot::Receiver<io::Result<Option<SavedCheckpoint>>> {
         let (reply, saved) = oneshot::channel();
-        self.queue.push(Request::Checkpoint { unix_seconds: 77, reply }).unwrap();
+        self.queue
+            .push(Request::Checkpoint {
+                unix_seconds: 77,
+                reply,
+            })
+            .unwrap();
         self.engine.run_cycle(Duration::ZERO);
         saved
     }

@@ -40,7 +40,8 @@ struct Model(HashMap<u64, (u64, u16)>);
 
 impl Model {
     fn expire(&mut self, tick: u64, lifetime: u16) {
-        self.0.retain(|_, (first, _)| tick - *first < u64::from(lifetime));
+        self.0
+            .retain(|_, (first, _)| tick - *first < u64::from(lifetime));
     }
 
     fn observe(&mut self, n: u64, tick: u64, most: u16) -> Seen {

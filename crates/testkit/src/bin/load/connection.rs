@@ -62,9 +62,15 @@ impl<T> Connections<T> {
         mut each: impl FnMut(T, Result<(u16, &[u8]), io::Error>) -> bool,
     ) -> io::Result<()> {
         self.events.clear();
-        let timeout =
-            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        match wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        match wait(
+            &self.epoll,
+            spare_capacity(&mut self.events),
+            Some(&timeout),
+        ) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -102,8 +108,16 @@ impl Connection {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        add(&epoll, &stream, EventData::new_u64(index as u64), EventFlags::IN)?;
-        Ok(Self { stream, answer: Vec::new() })
+        add(
+            &epoll,
+            &stream,
+            EventData::new_u64(index as u64),
+            EventFlags::IN,
+        )?;
+        Ok(Self {
+            stream,
+            answer: Vec::new(),
+        })
     }
 
     fn send(&mut self, mut request: &[u8]) -> io::Result<()> {
@@ -129,14 +143,22 @@ impl Connection {
         }
         let mut headers = [httparse::EMPTY_HEADER; 16];
         let mut head = httparse::Response::new(&mut headers);
-        let parsed = head.parse(&self.answer).map_err(|_| ErrorKind::InvalidData)?;
-        let httparse::Status::Complete(head_length) = parsed else { return Ok(None) };
-        let length =
-            head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
+        let parsed = head
+            .parse(&self.answer)
+            .map_err(|_| ErrorKind::InvalidData)?;
+        let httparse::Status::Complete(head_length) = parsed else {
+            return Ok(None);
+        };
+        let length = head
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case("content-length"));
         let length =
             length.and_then(|header| str::from_utf8(header.value).ok()?.parse::<usize>().ok());
         let status = head.code.unwrap_or(0);
-        let body = self.answer.get(head_length..head_length + length.unwrap_or(0));
+        let body = self
+            .answer
+            .get(head_length..head_length + length.unwrap_or(0));
         Ok(body.map(|body| (status, body)))
     }
 }
@@ -148,7 +170,9 @@ pub(crate) fn read_records(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn std::err
     let (mut rest, mut records) = (bytes.as_slice(), Vec::new());
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let length: usize = str::from_utf8(&rest[..end])?.parse()?;
-        let record = rest.get(end + 1..end + 1 + length).ok_or("the last record is cut off")?;
+        let record = rest
+            .get(end + 1..end + 1 + length)
+            .ok_or("the last record is cut off")?;
         records.push(record.to_vec());
         rest = &rest[end + 1 + length..];
     }

@@ -71,15 +71,34 @@ type Outcome = Result<(), Box<dyn Error>>;
 fn main() -> Outcome {
     match Cli::parse().command {
         Command::Pace {
-            target: Target { address, requests, connections, in_time },
+            target:
+                Target {
+                    address,
+                    requests,
+                    connections,
+                    in_time,
+                },
             max_wait,
             phases,
         } => {
             let [in_time, max_wait] = [in_time, max_wait].map(Duration::from_millis);
             pace::run(address, &requests, connections, in_time, max_wait, &phases)
         }
-        Command::Steady { target: Target { address, requests, connections, in_time }, rate } => {
-            steady::run(address, &requests, connections, Duration::from_millis(in_time), rate)
-        }
+        Command::Steady {
+            target:
+                Target {
+                    address,
+                    requests,
+                    connections,
+                    in_time,
+                },
+            rate,
+        } => steady::run(
+            address,
+            &requests,
+            connections,
+            Duration::from_millis(in_time),
+            rate,
+        ),
     }
 }

@@ -25,7 +25,10 @@ impl std::str::FromStr for Phase {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let phase = text.split_once(':').and_then(|(rate, seconds)| {
-            Some(Self { rate: rate.parse().ok()?, seconds: seconds.parse().ok()? })
+            Some(Self {
+                rate: rate.parse().ok()?,
+                seconds: seconds.parse().ok()?,
+            })
         });
         phase
             .filter(|phase| phase.rate > 0 && phase.seconds > 0)
@@ -59,7 +62,13 @@ impl Stats {
     fn line(&mut self, name: &str, in_time: Duration) -> String {
         self.ok.sort_unstable();
         self.shed.sort_unstable();
-        let Self { due, ok, shed, failed, unsent } = self;
+        let Self {
+            due,
+            ok,
+            shed,
+            failed,
+            unsent,
+        } = self;
         let mut line = format!(
             "{name} due {due} ok {} in_time {} shed {} failed {failed} unsent {unsent}",
             ok.len(),
@@ -67,8 +76,11 @@ impl Stats {
             shed.len(),
         );
         for (name, share) in QUANTILES {
-            line +=
-                &format!(" {name} {} shed_{name} {}", quantile(ok, share), quantile(shed, share));
+            line += &format!(
+                " {name} {} shed_{name} {}",
+                quantile(ok, share),
+                quantile(shed, share)
+            );
         }
         line
     }
@@ -174,7 +186,11 @@ impl<'a> Run<'a> {
     }
 
     fn receive(&mut self) -> std::io::Result<()> {
-        let Self { connections, seconds, .. } = self;
+        let Self {
+            connections,
+            seconds,
+            ..
+        } = self;
         connections.receive(Duration::ZERO, |due, received| {
             let stats = &mut seconds[due.second];
             let latency = due.at.elapsed().as_micros() as u32;
@@ -190,17 +206,29 @@ impl<'a> Run<'a> {
 
 /// Due times of all requests, evenly spaced within each second.
 fn schedule(rates: Vec<u32>, start_time: Instant) -> Box<dyn Iterator<Item = Due>> {
-    Box::new(rates.into_iter().enumerate().flat_map(move |(second, rate)| {
-        let start = start_time + Duration::from_secs(second as u64);
-        let gap = Duration::from_secs(1) / rate;
-        (0..rate).map(move |number| Due { at: start + gap * number, second })
-    }))
+    Box::new(
+        rates
+            .into_iter()
+            .enumerate()
+            .flat_map(move |(second, rate)| {
+                let start = start_time + Duration::from_secs(second as u64);
+                let gap = Duration::from_secs(1) / rate;
+                (0..rate).map(move |number| Due {
+                    at: start + gap * number,
+                    second,
+                })
+            }),
+    )
 }
 
 fn print(mut seconds: Vec<Stats>, phases: &[Phase], in_time: Duration) -> Outcome {
     let mut stdout = std::io::stdout().lock();
     for (second, stats) in seconds.iter_mut().enumerate() {
-        writeln!(stdout, "{}", stats.line(&format!("second {second}"), in_time))?;
+        writeln!(
+            stdout,
+            "{}",
+            stats.line(&format!("second {second}"), in_time)
+        )?;
     }
     let mut rest = seconds.as_slice();
     for (number, phase) in phases.iter().enumerate() {

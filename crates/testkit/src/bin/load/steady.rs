@@ -64,14 +64,21 @@ struct Stats {
 
 impl Stats {
     fn fail(&mut self, reason: String, request: Sent) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let sent_unix = now.saturating_sub(request.at.elapsed()).as_secs_f64();
         self.failures.push(Failure { reason, sent_unix });
     }
 
     fn json(&mut self, in_time: Duration) -> String {
         self.latencies.sort_unstable();
-        let Self { due, latencies, wrong, failures } = self;
+        let Self {
+            due,
+            latencies,
+            wrong,
+            failures,
+        } = self;
         let (ok, failed) = (latencies.len(), failures.len());
         let late = ok - within(latencies, in_time);
         let mut line = format!(
@@ -82,11 +89,17 @@ impl Stats {
             let _ = write!(line, r#","{name}_us":{}"#, quantile(latencies, share));
         }
         let wrong = &wrong[..wrong.len().min(MAX_LISTED)];
-        let listed = failures.iter().take(MAX_LISTED).map(|Failure { reason, sent_unix }| {
-            format!(r#"{{"reason":"{reason}","sent_unix":{sent_unix}}}"#)
-        });
+        let listed = failures
+            .iter()
+            .take(MAX_LISTED)
+            .map(|Failure { reason, sent_unix }| {
+                format!(r#"{{"reason":"{reason}","sent_unix":{sent_unix}}}"#)
+            });
         let failures = listed.collect::<Vec<_>>().join(",");
-        let _ = write!(line, r#","wrong_requests":{wrong:?},"failures":[{failures}]}}"#);
+        let _ = write!(
+            line,
+            r#","wrong_requests":{wrong:?},"failures":[{failures}]}}"#
+        );
         line
     }
 }
@@ -202,7 +215,9 @@ impl Run<'_> {
     }
 
     fn report(&mut self) -> Outcome {
-        Ok(print_line(&std::mem::take(&mut self.stats).json(self.in_time))?)
+        Ok(print_line(
+            &std::mem::take(&mut self.stats).json(self.in_time),
+        )?)
     }
 
     /// When the next request is due.
@@ -223,7 +238,12 @@ impl Run<'_> {
             && let Some(due) = self.queue.pop_front()
         {
             let record = self.sent % self.records.len();
-            let sent = Sent { due, at: Instant::now(), record, expected: self.expected };
+            let sent = Sent {
+                due,
+                at: Instant::now(),
+                record,
+                expected: self.expected,
+            };
             self.connections.send(sent, &self.records[record][0]);
             self.sent += 1;
         }
@@ -232,9 +252,18 @@ impl Run<'_> {
     /// Receives answers until the next request is due, or [`INPUT_POLL`] has passed.
     fn receive(&mut self, now: Instant) -> std::io::Result<()> {
         let is_idle = self.ended.is_none() && self.queue.is_empty();
-        let next =
-            if is_idle { self.next_due().saturating_duration_since(now) } else { INPUT_POLL };
-        let Self { connections, records, expected, stats, .. } = self;
+        let next = if is_idle {
+            self.next_due().saturating_duration_since(now)
+        } else {
+            INPUT_POLL
+        };
+        let Self {
+            connections,
+            records,
+            expected,
+            stats,
+            ..
+        } = self;
         connections.receive(next.min(INPUT_POLL), |request, received| {
             let [_, before, after] = &records[request.record];
             // A request sent before a change may be answered after it.
@@ -244,7 +273,9 @@ impl Run<'_> {
                     if expected & BEFORE != 0 && body == before
                         || expected & AFTER != 0 && body == after =>
                 {
-                    stats.latencies.push(request.due.elapsed().as_micros() as u32);
+                    stats
+                        .latencies
+                        .push(request.due.elapsed().as_micros() as u32);
                 }
                 Ok((200, _)) => stats.wrong.push(request.record),
                 Ok((status, _)) => {

@@ -27,8 +27,9 @@ pub(crate) struct Group {
 /// The groups of a journal with this head, by number, up to the first damaged line; none of any
 /// other journal.
 pub(crate) fn parse(bytes: &[u8], head: &JournalHead) -> BTreeMap<usize, Group> {
-    let mut lines =
-        bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    let mut lines = bytes
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| line.ends_with(b"\n"));
     let is_ours = lines.next().is_some_and(|line| {
         serde_json::from_slice(line).is_ok_and(|found: JournalHead| found == *head)
     });

@@ -12,14 +12,19 @@ fn key(n: u32) -> DeviceKey {
 /// Builds from memory or from disk, whichever fits the budget.
 fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest, Distinct) {
     let audience: AudienceName = "a".parse().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let plan = BuildPlan {
         audience: &audience,
         filter: FilterSpec::for_fpr(FilterKind::Block512, 0.0001).unwrap(),
         target_fpr: 0.0001,
         digest: KeyDigest::Md5,
         budget,
-        counts: Counts { keys: keys.len() as u64, ..Counts::default() },
+        counts: Counts {
+            keys: keys.len() as u64,
+            ..Counts::default()
+        },
         merged: &MergedDeltas::default(),
         carried: None,
         gate: Gate::without_limits(),
@@ -40,9 +45,15 @@ fn built(keys: &[DeviceKey], chunk_rule: ChunkRule, budget: Budget) -> (Manifest
     drop(filler);
     let sink = || Ok(ChunkSink::Nowhere);
     let done = if collected.fit(&budget, |partitions| plan.largest_chunk(partitions)) {
-        plan.build_sorted(&collected.into_sorted(2, KeyChecks::default(), |_| {}), 0, sink).unwrap()
+        plan.build_sorted(
+            &collected.into_sorted(2, KeyChecks::default(), |_| {}),
+            0,
+            sink,
+        )
+        .unwrap()
     } else {
-        plan.build_spilled(&collected.into_spilled().unwrap(), sink).unwrap()
+        plan.build_spilled(&collected.into_spilled().unwrap(), sink)
+            .unwrap()
     };
     (done.manifest, done.distinct)
 }
@@ -55,27 +66,41 @@ fn sequential_chunks(
     let mut keys = keys.to_vec();
     keys.sort();
     keys.dedup();
-    chunk_runs(&keys, shards_per_chunk).map(|run| BuiltChunk::build(&filter, run).entry).collect()
+    chunk_runs(&keys, shards_per_chunk)
+        .map(|run| BuiltChunk::build(&filter, run).entry)
+        .collect()
 }
 
 /// The cases go from chunks that span sixteen partitions to sixteen chunks in one partition.
 #[test]
 fn parallel_chunks_equal_sequential_chunks() {
     let keys: Vec<_> = (0..5000).chain(0..50).map(key).collect();
-    let rules: [(u32, ChunkRule); 4] =
-        [(4096, |_, _| 4096), (512, |_, _| 512), (256, |_, _| 256), (16, |_, _| 16)];
+    let rules: [(u32, ChunkRule); 4] = [
+        (4096, |_, _| 4096),
+        (512, |_, _| 512),
+        (256, |_, _| 256),
+        (16, |_, _| 16),
+    ];
     for (per_chunk, rule) in rules {
-        for (budget, fits) in [(Budget::tiny(64 << 20, 3), true), (Budget::tiny(1 << 20, 3), false)]
-        {
-            let many: Vec<_> =
-                if fits { keys.clone() } else { (0..60_000).chain(0..50).map(key).collect() };
+        for (budget, fits) in [
+            (Budget::tiny(64 << 20, 3), true),
+            (Budget::tiny(1 << 20, 3), false),
+        ] {
+            let many: Vec<_> = if fits {
+                keys.clone()
+            } else {
+                (0..60_000).chain(0..50).map(key).collect()
+            };
             let (manifest, distinct) = built(&many, rule, budget);
             assert_eq!(
                 manifest.chunks(),
                 sequential_chunks(&many, per_chunk),
                 "{per_chunk} shards per chunk"
             );
-            assert_eq!((distinct.left, manifest.build().duplicates), (many.len() as u64 - 50, 50));
+            assert_eq!(
+                (distinct.left, manifest.build().duplicates),
+                (many.len() as u64 - 50, 50)
+            );
         }
     }
 }
@@ -103,5 +128,8 @@ fn wrong_estimate_rebuilds_chunks() {
     let (manifest, distinct) = built(&few, rule, Budget::tiny(1 << 20, 2));
     assert!(distinct.left < LIMIT);
     assert_eq!(manifest.chunks(), sequential_chunks(&few, 4096));
-    assert_eq!(manifest.build().duplicates, few.len() as u64 - distinct.left);
+    assert_eq!(
+        manifest.build().duplicates,
+        few.len() as u64 - distinct.left
+    );
 }

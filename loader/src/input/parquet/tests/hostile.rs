@@ -70,7 +70,12 @@ fn data_v2(num_values: u32, levels: [u32; 2], text: &[u8]) -> Page {
 
 fn dictionary(num_values: u32, text: &[u8]) -> Page {
     let buf = Bytes::copy_from_slice(text);
-    Page::DictionaryPage { buf, num_values, encoding: Encoding::PLAIN, is_sorted: false }
+    Page::DictionaryPage {
+        buf,
+        num_values,
+        encoding: Encoding::PLAIN,
+        is_sorted: false,
+    }
 }
 
 fn varint(mut number: u64) -> Vec<u8> {
@@ -102,19 +107,32 @@ fn dictionary_with_more_values_than_bytes_is_refused() {
 #[test]
 fn levels_that_do_not_fit_their_page_are_refused() {
     let expected = Err("has a page that ends within its levels".to_owned());
-    assert_eq!(check(data(2, Encoding::PLAIN, &[2, 0, 0, 0, 4, 1]), 1), Ok(2));
+    assert_eq!(
+        check(data(2, Encoding::PLAIN, &[2, 0, 0, 0, 4, 1]), 1),
+        Ok(2)
+    );
     for levels in [&[3, 0, 0, 0, 4, 1][..], &[0xff; 8], &[0; 3], &[]] {
         assert_eq!(check(data(2, Encoding::PLAIN, levels), 1), expected);
     }
     assert_eq!(check(data_v2(2, [2, 0], &[4, 1, 0]), 1), Ok(2));
     assert_eq!(check(data_v2(2, [4, 0], &[4, 1, 0]), 1), expected);
     let repeated = check(data_v2(2, [0, 1], &[4, 1, 0]), 1);
-    assert_eq!(repeated, Err("has a page with repetition levels, but no lists".to_owned()));
+    assert_eq!(
+        repeated,
+        Err("has a page with repetition levels, but no lists".to_owned())
+    );
 }
 
 /// A run of `count` numbers in blocks of 128, each of four mini blocks of 32.
 fn run(count: u64, blocks: &[&[u8]]) -> Vec<u8> {
-    [varint(128), varint(4), varint(count), varint(14), blocks.concat()].concat()
+    [
+        varint(128),
+        varint(4),
+        varint(count),
+        varint(14),
+        blocks.concat(),
+    ]
+    .concat()
 }
 
 #[test]
@@ -134,11 +152,20 @@ fn lengths_are_counted_before_memory_is_allocated_for_them() {
     assert_eq!(lengths(&run(1 << 40, &[block])), expected);
     assert_eq!(lengths(&[0, 4, 1, 0]), expected);
     assert_eq!(lengths(&[128, 1, 0, 1, 0]), expected);
-    assert_eq!(lengths(&[varint(1 << 40), varint(1), vec![1, 0]].concat()), expected);
+    assert_eq!(
+        lengths(&[varint(1 << 40), varint(1), vec![1, 0]].concat()),
+        expected
+    );
     assert_eq!(lengths(&[0x80; 40]), expected);
     // Both runs of a page whose texts repeat a prefix.
     let prefixes = |text: &[u8]| check(data(130, Encoding::DELTA_BYTE_ARRAY, text), 0);
-    assert_eq!(prefixes(&[run(129, &[block]), run(1, &[])].concat()), Ok(130));
-    assert_eq!(prefixes(&[run(129, &[block]), run(1 << 40, &[])].concat()), expected);
+    assert_eq!(
+        prefixes(&[run(129, &[block]), run(1, &[])].concat()),
+        Ok(130)
+    );
+    assert_eq!(
+        prefixes(&[run(129, &[block]), run(1 << 40, &[])].concat()),
+        expected
+    );
     assert_eq!(prefixes(&run(129, &[block])), expected);
 }

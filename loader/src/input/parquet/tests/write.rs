@@ -74,7 +74,9 @@ pub(super) fn write(format: &Format) -> Vec<u8> {
         let rows: Vec<u64> = (0..ROWS).map(|row| (group * ROWS + row) as u64).collect();
         let present = || rows.iter().filter(|row| *row % 7 != 3);
         let levels = |most: i16| -> Vec<i16> {
-            rows.iter().map(|row| if row % 7 == 3 { most - 1 } else { most }).collect()
+            rows.iter()
+                .map(|row| if row % 7 == 3 { most - 1 } else { most })
+                .collect()
         };
         let text = |text: String| ByteArray::from(text.into_bytes());
         let mut out = writer.next_row_group().unwrap();
@@ -85,11 +87,16 @@ pub(super) fn write(format: &Format) -> Vec<u8> {
             FixedLenByteArray::from(digest.to_be_bytes().to_vec())
         });
         column::<FixedLenByteArrayType>(&mut out, &digests.collect::<Vec<_>>(), None, None);
-        let imeis: Vec<_> = present().map(|row| 860_000_000_000_000 + *row as i64).collect();
+        let imeis: Vec<_> = present()
+            .map(|row| 860_000_000_000_000 + *row as i64)
+            .collect();
         column::<Int64Type>(&mut out, &imeis, Some(&levels(1)), None);
         let oaids: Vec<_> = present().map(|row| text(format!("oaid-{row}"))).collect();
         column::<ByteArrayType>(&mut out, &oaids, Some(&levels(2)), None);
-        let shorts: Vec<_> = rows.iter().map(|row| (u32::MAX - *row as u32) as i32).collect();
+        let shorts: Vec<_> = rows
+            .iter()
+            .map(|row| (u32::MAX - *row as u32) as i32)
+            .collect();
         column::<Int32Type>(&mut out, &shorts, None, None);
         column::<Int64Type>(&mut out, &[], Some(&[0; ROWS]), None);
         column::<DoubleType>(&mut out, &[0.5; ROWS], None, None);
@@ -106,6 +113,9 @@ pub(super) fn column<T: DataType>(
     repeated: Option<&[i16]>,
 ) {
     let mut column = group.next_column().unwrap().unwrap();
-    column.typed::<T>().write_batch(values, levels, repeated).unwrap();
+    column
+        .typed::<T>()
+        .write_batch(values, levels, repeated)
+        .unwrap();
     column.close().unwrap();
 }

@@ -14,7 +14,10 @@ struct Built {
 }
 
 fn spec(millibits: u32) -> FilterSpec {
-    FilterSpec::new(FilterKind::Ribbon, 2, millibits).unwrap().with_value_bits(4).unwrap()
+    FilterSpec::new(FilterKind::Ribbon, 2, millibits)
+        .unwrap()
+        .with_value_bits(4)
+        .unwrap()
 }
 
 impl Built {
@@ -24,7 +27,11 @@ impl Built {
         let mut builder = RibbonBuilder::default();
         let counts = builder.build(&spec, shard, members.iter().copied(), parts.each_mut());
         let found = parts.each_ref().map(|part| part.len() as u64);
-        let PartBytes { first, second, list } = spec.part_bytes(shard, counts);
+        let PartBytes {
+            first,
+            second,
+            list,
+        } = spec.part_bytes(shard, counts);
         assert_eq!(found, [first, second, list], "sizes follow from the counts");
         assert!(counts.diverted <= counts.max_diverted() && counts.listed <= counts.keys);
         Self { spec, shard, parts }
@@ -32,7 +39,11 @@ impl Built {
 
     fn filter(&self) -> ShardFilter<'_> {
         let [first, second, list] = &self.parts;
-        ShardFilter { first, second, list }
+        ShardFilter {
+            first,
+            second,
+            list,
+        }
     }
 
     fn value(&self, key: &DeviceKey) -> Option<u8> {
@@ -53,25 +64,35 @@ impl Built {
 
     fn positives(&self, probes: usize) -> usize {
         let is_positive = |key: &&DeviceKey| self.spec.contains(self.filter(), key);
-        keys(self.shard, 77, probes).iter().filter(is_positive).count()
+        keys(self.shard, 77, probes)
+            .iter()
+            .filter(is_positive)
+            .count()
     }
 }
 
 /// Keys with values that do not depend on the hash bits of the row alone.
 fn with_values(keys: &[DeviceKey]) -> Vec<(DeviceKey, u8)> {
     let mixed = |sum: u8, byte: &u8| sum.wrapping_mul(31).wrapping_add(*byte);
-    keys.iter().map(|key| (*key, key.as_bytes().iter().fold(7, mixed) >> 4)).collect()
+    keys.iter()
+        .map(|key| (*key, key.as_bytes().iter().fold(7, mixed) >> 4))
+        .collect()
 }
 
 #[test]
 fn every_size_keeps_its_values() {
     for millibits in [12_000, 12_500, 13_000, 13_367, 14_000, 15_500, 16_000] {
-        for count in [0, 1, 2, 31, 32, 33, 34, 40, 63, 100, 333, 1000, 2999, 3000, 3001, 9000] {
+        for count in [
+            0, 1, 2, 31, 32, 33, 34, 40, 63, 100, 333, 1000, 2999, 3000, 3001, 9000,
+        ] {
             for shard in [0, 1, 0x8000, 0xffff] {
                 let members = with_values(&keys(shard, u64::from(millibits), count));
                 let built = Built::new(millibits, shard, &members);
                 assert_eq!(built.wrong(&members), 0, "{millibits} {count}");
-                assert!(built.bytes() as u64 <= built.spec.filter_bytes(count as u32), "{count}");
+                assert!(
+                    built.bytes() as u64 <= built.spec.filter_bytes(count as u32),
+                    "{count}"
+                );
             }
         }
     }
@@ -80,7 +101,10 @@ fn every_size_keeps_its_values() {
 #[test]
 fn all_keys_of_one_value_keep_it() {
     for value in [0, 15] {
-        let members: Vec<_> = keys(1, 3, 9000).into_iter().map(|key| (key, value)).collect();
+        let members: Vec<_> = keys(1, 3, 9000)
+            .into_iter()
+            .map(|key| (key, value))
+            .collect();
         assert_eq!(Built::new(13_000, 1, &members).wrong(&members), 0);
     }
 }
@@ -101,7 +125,10 @@ fn keys_that_differ_in_their_value_only_are_told_apart() {
         // An entry of the list has bytes 2 to 9 but their last half byte.
         match range.start {
             2 => assert_eq!(built.wrong(&members), 0, "{range:?}"),
-            _ => assert!(keys.iter().all(|key| built.value(key).is_some()), "{range:?}"),
+            _ => assert!(
+                keys.iter().all(|key| built.value(key).is_some()),
+                "{range:?}"
+            ),
         }
     }
 }
@@ -132,7 +159,10 @@ fn large_shards_meet_size_and_rate() {
         assert!(bits <= most_bits, "{millibits}: {bits} bits per key");
         let measured = positives as f64 / 2e6;
         let sigma = (expected / 2e6).sqrt();
-        assert!((measured - expected).abs() < 4.5 * sigma, "{millibits}: {measured:e}");
+        assert!(
+            (measured - expected).abs() < 4.5 * sigma,
+            "{millibits}: {measured:e}"
+        );
     }
 }
 
@@ -144,8 +174,14 @@ fn nominal_rate_is_not_below_the_expected_one() {
             let built = Built::new(1000 * fingerprint, 0x1234, &members);
             let expected = built.spec.expected_fpr(0x1234, built.filter());
             let slack = if count == 3000 { 1.03 } else { 1.01 };
-            let nominal = nominal_fpr(RowBits { fingerprint, value: 4 });
-            assert!(expected <= slack * nominal, "{fingerprint} {count}: {expected:e}");
+            let nominal = nominal_fpr(RowBits {
+                fingerprint,
+                value: 4,
+            });
+            assert!(
+                expected <= slack * nominal,
+                "{fingerprint} {count}: {expected:e}"
+            );
         }
     }
 }
@@ -155,11 +191,19 @@ fn only_ribbon_filters_hold_values() {
     let sized = |kind| FilterSpec::with_values_for_fpr(kind, 1.22e-4);
     assert_eq!(
         sized(FilterKind::Block512),
-        Err(SizingError::NoValues { kind: FilterKind::Block512 })
+        Err(SizingError::NoValues {
+            kind: FilterKind::Block512
+        })
     );
     let spec = sized(FilterKind::Ribbon).unwrap();
-    assert!((13_000..13_060).contains(&spec.millibits_per_key()), "{spec:?}");
-    assert_eq!(spec.with_value_bits(5), Err(SizingError::ValueBits { found: 5 }));
+    assert!(
+        (13_000..13_060).contains(&spec.millibits_per_key()),
+        "{spec:?}"
+    );
+    assert_eq!(
+        spec.with_value_bits(5),
+        Err(SizingError::ValueBits { found: 5 })
+    );
 }
 
 proptest! {
