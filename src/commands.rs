@@ -60,7 +60,7 @@ enum Command {
 }
 
 /// Runs the command that the process's arguments name.
-pub(crate) fn run() -> ExitCode {
+pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Manual(manual) => manual

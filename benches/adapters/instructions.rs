@@ -23,9 +23,9 @@ const COUNTS: [u64; 2] = [1_000, 5_000];
 const BATCH: usize = 1_000;
 
 /// Prefix of an operation under the rules of [`super::STEERED`].
-pub(crate) const STEERED: &str = "steered ";
+pub const STEERED: &str = "steered ";
 /// Prefix of an operation whose request is logged.
-pub(crate) const LOGGED: &str = "logged ";
+pub const LOGGED: &str = "logged ";
 
 /// Operations besides those of the platforms.
 const OPERATIONS: [(&str, &str); 3] = [
@@ -41,7 +41,7 @@ const OPERATIONS: [(&str, &str); 3] = [
 ];
 
 /// Prints the tables for the audiences in `store`.
-pub(crate) fn table(store: &Path, lanes: &[Lane]) {
+pub fn table(store: &Path, lanes: &[Lane]) {
     println!("| | instructions |\n|---|---|");
     for (operation, name) in OPERATIONS {
         println!(
@@ -101,7 +101,7 @@ fn instructions(store: &Path, operation: &str, count: u64) -> u64 {
 
 /// Runs under valgrind.
 #[inline(never)]
-pub(crate) fn repeat(
+pub fn repeat(
     (serving, ids): (&Serving, &IdReader),
     keys: u64,
     operation: &str,

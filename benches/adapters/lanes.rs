@@ -12,9 +12,9 @@ use rtad_core::device::DeviceKey;
 const BODIES: u64 = 4096;
 
 /// Files of the platforms are relative to it.
-pub(crate) const CONFIG_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench.toml");
+pub const CONFIG_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench.toml");
 
-pub(crate) const PLATFORMS: &str = r#"
+pub const PLATFORMS: &str = r#"
 [[platform]]
 kind = "tencent"
 name = "tencent"
@@ -98,14 +98,14 @@ accepted = "rtaIds"
 "#;
 
 /// One row of the tables.
-pub(crate) struct Lane {
+pub struct Lane {
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
     pub(crate) bodies: Arc<[Bytes]>,
 }
 
 /// Member `index` of the audience.
-pub(crate) fn member(index: u64) -> DeviceKey {
+pub fn member(index: u64) -> DeviceKey {
     DeviceKey::of_canonical(format!("member-{index}").as_bytes())
 }
 
@@ -129,7 +129,7 @@ impl Device {
     }
 }
 
-pub(crate) fn all(keys: u64) -> Vec<Lane> {
+pub fn all(keys: u64) -> Vec<Lane> {
     let lane = |name, path, encode: fn(&Device) -> Vec<u8>| {
         let bodies = (0..BODIES)
             .map(|index| encode(&Device::number(index, keys)).into())

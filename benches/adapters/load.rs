@@ -21,7 +21,7 @@ fn request(path: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// Length of an answer's body.
-pub(crate) fn answer_length(address: SocketAddr, path: &str, body: &[u8]) -> usize {
+pub fn answer_length(address: SocketAddr, path: &str, body: &[u8]) -> usize {
     let mut stream = StdStream::connect(address).expect("the server accepts");
     stream
         .write_all(&request(path, body))
@@ -50,12 +50,7 @@ fn framed(received: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// Sends requests for a duration; returns the number of answers.
-pub(crate) async fn run(
-    address: SocketAddr,
-    path: &str,
-    bodies: &Arc<[Bytes]>,
-    time: Duration,
-) -> u64 {
+pub async fn run(address: SocketAddr, path: &str, bodies: &Arc<[Bytes]>, time: Duration) -> u64 {
     let requests: Arc<[Vec<u8>]> = bodies.iter().map(|body| request(path, body)).collect();
     let until = Instant::now() + time;
     let mut connections = JoinSet::new();

@@ -40,7 +40,7 @@ use rtad_cli::command_error::CommandError;
 use rtad_cli::manual::Manual;
 
 use crate::input::Batches;
-pub(crate) use context::{Host, Target, runtime};
+pub use context::{Host, Target, runtime};
 
 /// The template of the program's page in the reference: exit codes and examples.
 const REFERENCE: &str = include_str!("commands/reference.md");
@@ -48,7 +48,7 @@ const REFERENCE: &str = include_str!("commands/reference.md");
 /// Build rtad snapshots from device-id exports and publish them.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 110, after_help = EXIT_CODES)]
-pub(crate) struct Cli {
+pub struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -84,7 +84,7 @@ enum Command {
 
 impl Cli {
     /// Whether stdout is for one JSON object: not with `--json` alone if it has ids or frames.
-    pub(crate) fn reports_json(&self) -> bool {
+    pub fn reports_json(&self) -> bool {
         let has_data = match &self.command {
             Command::Dedup(args) => args.writes_ids(),
             Command::Keys(_) | Command::Distinct(_) | Command::Synth(_) => true,
@@ -96,7 +96,7 @@ impl Cli {
 
 impl Cli {
     /// Makes the command part of another program, whose rows are the input if there are `batches`.
-    pub(crate) fn set_host(&mut self, host: &Host, batches: Option<Batches>) {
+    pub fn set_host(&mut self, host: &Host, batches: Option<Batches>) {
         self.output.set_host(host);
         let Some(batches) = batches else { return };
         match &mut self.command {
@@ -108,7 +108,7 @@ impl Cli {
     }
 }
 
-pub(crate) fn run(cli: Cli) -> Result<(), CommandError> {
+pub fn run(cli: Cli) -> Result<(), CommandError> {
     let output = &cli.output;
     match cli.command {
         Command::Build(args) => build::run(args, output),

@@ -19,15 +19,15 @@ use std::io::{self, ErrorKind, Read, Write};
 use rtad_core::device::{DeviceKey, SHARDS};
 
 /// Neighboring shards whose keys share frames.
-pub(crate) const BUCKET_SHARDS: u32 = 16;
+pub const BUCKET_SHARDS: u32 = 16;
 /// Number of buckets.
-pub(crate) const BUCKETS: u32 = SHARDS as u32 / BUCKET_SHARDS;
+pub const BUCKETS: u32 = SHARDS as u32 / BUCKET_SHARDS;
 const MAX_FRAME_KEYS: usize = 1 << 20;
 const HEADER_BYTES: usize = 8;
 
 /// Origin of the keys of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FrameContent {
+pub enum FrameContent {
     /// Ids of the input.
     Ids,
     /// Members added by deltas.
@@ -42,7 +42,7 @@ pub(crate) enum FrameContent {
 
 /// Invalid frames. The message gives the offset, never a key.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FrameError {
+pub enum FrameError {
     #[error("{input}: could not read it after byte {offset}")]
     Read {
         input: String,
@@ -62,16 +62,12 @@ pub(crate) enum FrameError {
 }
 
 /// The bucket of a key.
-pub(crate) fn bucket(key: &DeviceKey) -> u32 {
+pub fn bucket(key: &DeviceKey) -> u32 {
     u32::from(key.shard()) / BUCKET_SHARDS
 }
 
 /// Writes sorted keys as frames.
-pub(crate) fn write(
-    out: &mut impl Write,
-    content: FrameContent,
-    keys: &[DeviceKey],
-) -> io::Result<()> {
+pub fn write(out: &mut impl Write, content: FrameContent, keys: &[DeviceKey]) -> io::Result<()> {
     for keys in keys.chunk_by(|a, b| bucket(a) == bucket(b)) {
         for keys in keys.chunks(MAX_FRAME_KEYS) {
             let bucket = u16::try_from(bucket(&keys[0])).expect("4,096 buckets");
@@ -88,7 +84,7 @@ pub(crate) fn write(
 }
 
 /// Reads all frames and passes the keys of each to `take`. Memory does not depend on the input.
-pub(crate) fn read(
+pub fn read(
     input: &str,
     mut reader: impl Read,
     mut take: impl FnMut(u32, FrameContent, &[DeviceKey]),
@@ -166,7 +162,7 @@ fn read_error(input: &str, offset: u64, source: io::Error) -> FrameError {
 }
 
 /// Reads until the buffer is full or the input ends. Returns the number of bytes.
-pub(crate) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match reader.read(&mut buffer[filled..]) {

@@ -25,20 +25,20 @@ mod spilled;
 
 use rtad_core::device::DeviceKey;
 
-pub(crate) use budget::{Budget, Builders, TooLittle};
-pub(crate) use dir::SpillDir;
-pub(crate) use distinct::{Distinct, KeyChecks, ShardFilters, device_key};
-pub(crate) use error::SpillError;
-pub(crate) use gather::{Filler, Keys};
-pub(crate) use memory::{KEY_BYTES, Slab};
-pub(crate) use partition::SHARDS_PER_PARTITION;
-pub(crate) use record::{appended_values, member};
-pub(crate) use shard_keys::{ShardKeys, Worker, next};
-pub(crate) use sorted::Sorted;
-pub(crate) use spilled::Spilled;
+pub use budget::{Budget, Builders, TooLittle};
+pub use dir::SpillDir;
+pub use distinct::{Distinct, KeyChecks, ShardFilters, device_key};
+pub use error::SpillError;
+pub use gather::{Filler, Keys};
+pub use memory::{KEY_BYTES, Slab};
+pub use partition::SHARDS_PER_PARTITION;
+pub use record::{appended_values, member};
+pub use shard_keys::{ShardKeys, Worker, next};
+pub use sorted::Sorted;
+pub use spilled::Spilled;
 
 /// The key as an id of kind md5.
-pub(crate) fn hex(key: &DeviceKey) -> [u8; 32] {
+pub fn hex(key: &DeviceKey) -> [u8; 32] {
     let mut digits = [0; 32];
     for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(key.as_bytes()) {
         *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);

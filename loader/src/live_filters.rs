@@ -13,7 +13,7 @@ use crate::keys::ShardFilters;
 
 /// Some chunks of a generation.
 #[derive(Debug)]
-pub(crate) struct LiveFilters {
+pub struct LiveFilters {
     manifest: Manifest,
     /// By their first shard.
     chunks: BTreeMap<u32, Chunk>,
@@ -25,7 +25,7 @@ impl LiveFilters {
     /// # Errors
     ///
     /// A store error, or a refused chunk.
-    pub(crate) async fn read(
+    pub async fn read(
         store: &Store,
         manifest: Manifest,
         entries: &[ChunkEntry],
@@ -39,12 +39,12 @@ impl LiveFilters {
         Ok(Self { manifest, chunks })
     }
 
-    pub(crate) const fn manifest(&self) -> &Manifest {
+    pub const fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
     /// Whether the filters contain the key; `None` if its chunk was not read.
-    pub(crate) fn contains(&self, key: &DeviceKey) -> Option<bool> {
+    pub fn contains(&self, key: &DeviceKey) -> Option<bool> {
         let Some(entry) = chunk_of(&self.manifest, key) else {
             return Some(false);
         };
@@ -57,7 +57,7 @@ impl LiveFilters {
     }
 
     /// The key's value in the filters; `None` if it has none, or its chunk was not read.
-    pub(crate) fn value(&self, key: &DeviceKey) -> Option<u8> {
+    pub fn value(&self, key: &DeviceKey) -> Option<u8> {
         let chunk = self
             .chunks
             .get(&chunk_of(&self.manifest, key)?.first_shard)?;
@@ -92,11 +92,7 @@ fn chunk_of<'m>(manifest: &'m Manifest, key: &DeviceKey) -> Option<&'m ChunkEntr
 
 /// The chunks that hold the shards of these keys, those of the most keys first; at most so many
 /// bytes of them, but at least one.
-pub(crate) fn chunks_of(
-    manifest: &Manifest,
-    keys: &[DeviceKey],
-    max_bytes: u64,
-) -> Vec<ChunkEntry> {
+pub fn chunks_of(manifest: &Manifest, keys: &[DeviceKey], max_bytes: u64) -> Vec<ChunkEntry> {
     let mut counts = BTreeMap::<u32, (u64, &ChunkEntry)>::new();
     for entry in keys.iter().filter_map(|key| chunk_of(manifest, key)) {
         counts.entry(entry.first_shard).or_insert((0, entry)).0 += 1;
@@ -117,7 +113,7 @@ pub(crate) fn chunks_of(
 }
 
 /// Chunks at even distances; at most so many bytes of them, but at least one of any.
-pub(crate) fn sample(manifest: &Manifest, max_bytes: u64) -> Vec<ChunkEntry> {
+pub fn sample(manifest: &Manifest, max_bytes: u64) -> Vec<ChunkEntry> {
     let entries = manifest.chunks();
     let largest = entries
         .iter()

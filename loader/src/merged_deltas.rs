@@ -7,7 +7,7 @@ use rtad_store::{Store, StoreError};
 
 /// Changes to an input. They take precedence, because an export is older than its build.
 #[derive(Debug, Default)]
-pub(crate) struct MergedDeltas {
+pub struct MergedDeltas {
     /// Recorded in the manifest; `None` before the first publish.
     pub(crate) folded: Option<Folded>,
     added: Vec<DeviceKey>,
@@ -19,7 +19,7 @@ pub(crate) struct MergedDeltas {
 /// Carried changes: those that the live generation contains because deltas were merged into it, and
 /// that no later delta or tombstone has overridden. The next input decides about them.
 #[derive(Debug, Default)]
-pub(crate) struct CarriedChanges {
+pub struct CarriedChanges {
     /// Keys added and keys removed, both ascending.
     pub(crate) added: Vec<DeviceKey>,
     pub(crate) removed: Vec<DeviceKey>,
@@ -31,7 +31,7 @@ pub(crate) struct CarriedChanges {
 impl MergedDeltas {
     /// Reads the deltas of the generation that was live when the build began. Takes 32 bytes of
     /// memory per changed key until the build ends.
-    pub(crate) async fn read(store: &Store, base: &Base) -> Result<Self, StoreError> {
+    pub async fn read(store: &Store, base: &Base) -> Result<Self, StoreError> {
         let Some(current) = base.current() else {
             return Ok(Self::default());
         };
@@ -54,23 +54,23 @@ impl MergedDeltas {
     }
 
     /// Members in addition to the input, sorted.
-    pub(crate) fn added(&self) -> &[DeviceKey] {
+    pub fn added(&self) -> &[DeviceKey] {
         &self.added
     }
 
     /// Their values, if they have one.
-    pub(crate) fn values(&self) -> &[Option<u8>] {
+    pub fn values(&self) -> &[Option<u8>] {
         &self.values
     }
 
     /// Keys to leave out of the input.
-    pub(crate) const fn removed(&self) -> Option<&SortedKeys> {
+    pub const fn removed(&self) -> Option<&SortedKeys> {
         self.removed.as_ref()
     }
 
     /// Reads the changes that the base's generation carries. Takes 16 bytes of memory per changed
     /// key until the build ends.
-    pub(crate) async fn read_carried(
+    pub async fn read_carried(
         &self,
         store: &Store,
         base: &Base,
@@ -116,7 +116,7 @@ impl MergedDeltas {
     }
 
     /// Applies carried changes to the input too. The new generation carries them on.
-    pub(crate) fn keep(&mut self, carried: CarriedChanges) {
+    pub fn keep(&mut self, carried: CarriedChanges) {
         let CarriedChanges {
             added,
             values,

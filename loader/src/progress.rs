@@ -13,7 +13,7 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressS
 
 /// A spinner with a phase and a counter, or nothing when progress is off. Shared by all threads.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     bytes: Arc<Bytes>,
     watch: Option<Watch>,
@@ -29,7 +29,7 @@ pub struct Watch {
 /// A command that the program around it stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped; nothing was published")]
-pub(crate) struct Stopped;
+pub struct Stopped;
 
 impl Default for Watch {
     fn default() -> Self {
@@ -68,7 +68,7 @@ impl Watch {
 
 /// Bytes read of inputs whose sizes are known.
 #[derive(Debug, Default)]
-pub(crate) struct Bytes {
+pub struct Bytes {
     done: AtomicU64,
     /// 0 if unknown.
     total: AtomicU64,
@@ -76,7 +76,7 @@ pub(crate) struct Bytes {
 
 impl Bytes {
     /// Adds bytes that were read.
-    pub(crate) fn add(&self, count: u64) {
+    pub fn add(&self, count: u64) {
         self.done.fetch_add(count, Ordering::Relaxed);
     }
 
@@ -96,7 +96,7 @@ impl Bytes {
 
 /// A reader that counts its bytes.
 #[derive(Debug)]
-pub(crate) struct CountedReader<R> {
+pub struct CountedReader<R> {
     pub(crate) inner: R,
     pub(crate) bytes: Arc<Bytes>,
 }
@@ -111,7 +111,7 @@ impl<R: Read> Read for CountedReader<R> {
 
 impl Progress {
     /// Draws if `is_enabled` and stderr is a terminal.
-    pub(crate) fn new(is_enabled: bool) -> Self {
+    pub fn new(is_enabled: bool) -> Self {
         let bytes = Arc::new(Bytes::default());
         if !is_enabled || !std::io::stderr().is_terminal() {
             return Self {
@@ -151,7 +151,7 @@ impl Progress {
     }
 
     /// Progress that another program reads.
-    pub(crate) fn watched(watch: &Watch) -> Self {
+    pub fn watched(watch: &Watch) -> Self {
         Self {
             bar: watch.bar.clone(),
             bytes: Arc::default(),
@@ -160,12 +160,12 @@ impl Progress {
     }
 
     /// Whether the program around the command stopped it.
-    pub(crate) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.watch.as_ref().is_some_and(Watch::is_stopped)
     }
 
     /// Ends a command that was stopped.
-    pub(crate) fn check(&self) -> Result<(), Stopped> {
+    pub fn check(&self) -> Result<(), Stopped> {
         if self.is_stopped() {
             Err(Stopped)
         } else {
@@ -174,7 +174,7 @@ impl Progress {
     }
 
     /// Restarts the counter under a new phase name.
-    pub(crate) fn phase(&self, name: &'static str) {
+    pub fn phase(&self, name: &'static str) {
         self.bar.reset();
         self.bar.unset_length();
         self.bytes.done.store(0, Ordering::Relaxed);
@@ -183,32 +183,32 @@ impl Progress {
     }
 
     /// Sets the total size of this phase's inputs, in bytes.
-    pub(crate) fn expect_bytes(&self, total: u64) {
+    pub fn expect_bytes(&self, total: u64) {
         self.bytes.total.store(total, Ordering::Relaxed);
     }
 
     /// The counter of bytes that were read.
-    pub(crate) const fn bytes(&self) -> &Arc<Bytes> {
+    pub const fn bytes(&self) -> &Arc<Bytes> {
         &self.bytes
     }
 
     /// Sets the total of this phase.
-    pub(crate) fn expect(&self, total: u64) {
+    pub fn expect(&self, total: u64) {
         self.bar.set_length(total);
     }
 
     /// The line, for another thread to remove.
-    pub(crate) fn handle(&self) -> ProgressBar {
+    pub fn handle(&self) -> ProgressBar {
         self.bar.clone()
     }
 
     /// Removes the line before a report or an error is printed.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
     /// Adds to the counter. Called per block or chunk, never per row.
-    pub(crate) fn add(&self, count: u64) {
+    pub fn add(&self, count: u64) {
         self.bar.inc(count);
     }
 }

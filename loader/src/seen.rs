@@ -19,7 +19,7 @@ const FREE: u128 = 0;
 
 /// Set of seen keys.
 #[derive(Debug)]
-pub(crate) enum SeenKeys {
+pub enum SeenKeys {
     Exact(Tables),
     Bloom(Bloom),
 }
@@ -31,7 +31,7 @@ impl SeenKeys {
     ///
     /// The memory is exhausted.
     #[inline]
-    pub(crate) fn is_new(&mut self, key: &DeviceKey) -> Result<bool, TryReserveError> {
+    pub fn is_new(&mut self, key: &DeviceKey) -> Result<bool, TryReserveError> {
         match self {
             Self::Exact(tables) => tables.insert(u128::from_be_bytes(*key.as_bytes())),
             Self::Bloom(bloom) => Ok(bloom.insert(key)),
@@ -39,7 +39,7 @@ impl SeenKeys {
     }
 
     /// Bytes of memory in use.
-    pub(crate) fn memory_bytes(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         match self {
             Self::Exact(tables) => tables
                 .tables
@@ -53,7 +53,7 @@ impl SeenKeys {
 
 /// An exact set of keys.
 #[derive(Debug)]
-pub(crate) struct Tables {
+pub struct Tables {
     tables: Vec<KeyTable>,
     has_zero: bool,
 }
@@ -137,7 +137,7 @@ impl KeyTable {
 
 /// Size of a Bloom filter: k bits are set per key, of m/n bits per key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct BloomSpec {
+pub struct BloomSpec {
     pub(crate) hashes: u32,
     pub(crate) millibits_per_key: u32,
 }
@@ -145,7 +145,7 @@ pub(crate) struct BloomSpec {
 impl BloomSpec {
     /// The smallest filter with this rate: m/n = −ln p / ln² 2 and k = m/n · ln 2 (Mitzenmacher and
     /// Upfal, *Probability and Computing*, 5.5.3).
-    pub(crate) fn for_fpr(fpr: f64) -> Self {
+    pub fn for_fpr(fpr: f64) -> Self {
         let hashes = (-fpr.log2()).round().max(1.0);
         // k is whole, and so needs more than the ideal m/n: −k / ln(1 − p^(1/k)).
         let bits_per_key = -hashes / (1.0 - fpr.powf(1.0 / hashes)).ln();
@@ -156,7 +156,7 @@ impl BloomSpec {
     }
 
     /// Size of the filter of this many keys, in whole words of 64 bits.
-    pub(crate) fn size_bytes(self, keys: u32) -> u64 {
+    pub fn size_bytes(self, keys: u32) -> u64 {
         (u64::from(keys) * u64::from(self.millibits_per_key)).div_ceil(64_000) * 8
     }
 
@@ -175,13 +175,13 @@ impl BloomSpec {
     }
 
     #[inline]
-    pub(crate) fn contains(self, filter: &[u8], key: &DeviceKey) -> bool {
+    pub fn contains(self, filter: &[u8], key: &DeviceKey) -> bool {
         self.probes(filter.len(), key)
             .all(|(byte, mask)| filter[byte] & mask != 0)
     }
 
     #[inline]
-    pub(crate) fn insert(self, filter: &mut [u8], key: &DeviceKey) {
+    pub fn insert(self, filter: &mut [u8], key: &DeviceKey) {
         for (byte, mask) in self.probes(filter.len(), key) {
             filter[byte] |= mask;
         }
@@ -190,7 +190,7 @@ impl BloomSpec {
 
 /// One filter for all keys.
 #[derive(Debug)]
-pub(crate) struct Bloom {
+pub struct Bloom {
     spec: BloomSpec,
     filter: Vec<u8>,
     /// Keys that the filter is sized for.
@@ -209,7 +209,7 @@ impl Bloom {
     /// # Errors
     ///
     /// The memory is exhausted.
-    pub(crate) fn new(spec: BloomSpec, expected: u32) -> Result<Self, TryReserveError> {
+    pub fn new(spec: BloomSpec, expected: u32) -> Result<Self, TryReserveError> {
         let bytes = spec.size_bytes(expected) as usize;
         let mut filter = Vec::new();
         filter.try_reserve_exact(bytes)?;
@@ -235,7 +235,7 @@ impl Bloom {
     /// Estimate of the distinct keys: the number D of which the found ones are those left after
     /// the false positives of all D. `None` far past the capacity, where nearly every key counts
     /// as seen.
-    pub(crate) fn distinct_keys(&self) -> Option<f64> {
+    pub fn distinct_keys(&self) -> Option<f64> {
         let bits = self.filter.len() as f64 * 8.0;
         // A false positive has all its bits set, so the fill is that of all distinct keys.
         let found = |distinct: f64| distinct - summed_fpr(self.spec.hashes, bits, distinct);
@@ -257,25 +257,25 @@ impl Bloom {
     }
 
     /// Expected number of new keys reported as seen; `None` far past the capacity.
-    pub(crate) fn expected_false_positives(&self) -> Option<f64> {
+    pub fn expected_false_positives(&self) -> Option<f64> {
         self.distinct_keys()
             .map(|distinct| (distinct - self.keys as f64).max(0.0))
     }
 
-    pub(crate) const fn capacity(&self) -> u32 {
+    pub const fn capacity(&self) -> u32 {
         self.capacity
     }
 }
 
 /// The false-positive rate of a Bloom filter: (1 − e^(−kn/m))^k (Bloom 1970).
-pub(crate) fn fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
+pub fn fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
     let hashes = f64::from(hashes);
     (1.0 - (-hashes * keys / bits).exp()).powf(hashes)
 }
 
 /// The integral of the rate from no key to all, by Simpson's rule. The rate is smooth, so 1,000
 /// steps are exact to nine digits.
-pub(crate) fn summed_fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
+pub fn summed_fpr(hashes: u32, bits: f64, keys: f64) -> f64 {
     const STEPS: u32 = 1000;
     let step = keys / f64::from(STEPS);
     let weight = |index: u32| match index {

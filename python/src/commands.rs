@@ -16,7 +16,7 @@ use super::table::Tables;
 /// Runs a command of `rtad-loader`, whose input is `objects` if given: tables, whose `wanted`
 /// columns have these kinds, or ids of `kind`. Returns the report as JSON.
 #[pyfunction]
-pub(crate) fn run(
+pub fn run(
     py: Python<'_>,
     arguments: Vec<String>,
     objects: Option<Bound<'_, PyAny>>,
@@ -52,7 +52,7 @@ fn first_kind(kinds: &str) -> IdKind {
 /// Explains the answer to a captured request, of a body and its encoding. Returns the explanation
 /// as JSON.
 #[pyfunction]
-pub(crate) fn explain(
+pub fn explain(
     py: Python<'_>,
     config: PathBuf,
     platform: String,

@@ -21,14 +21,14 @@ const TICK: Duration = Duration::from_millis(100);
 const SEND_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Batches, and the sender of their rows.
-pub(crate) type Feed<'f> = (
+pub type Feed<'f> = (
     &'f mut dyn FnMut() -> PyResult<Option<Box<dyn Rows>>>,
     SyncSender<Box<dyn Rows>>,
 );
 
 /// Runs `work`, feeds it, and calls `progress` with the phase, the count and the total. An
 /// exception, such as that of Ctrl-C, stops the work before it publishes anything.
-pub(crate) fn run<T: Send + 'static>(
+pub fn run<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
     feed: Option<Feed<'_>>,
@@ -135,7 +135,7 @@ impl<T: Send> RunningJob<'_, '_, T> {
 
 /// The report of a command, as JSON. Its warnings are Python's. One that a filter turns into an
 /// exception goes to `sys.unraisablehook`: the command has published, and its report is returned.
-pub(crate) fn report(py: Python<'_>, done: Done) -> String {
+pub fn report(py: Python<'_>, done: Done) -> String {
     let category = py.get_type::<PyUserWarning>();
     for warning in done.warnings {
         let message = CString::new(warning.replace('\0', " ")).expect("NUL was replaced");
@@ -156,7 +156,7 @@ fn failure(py: Python<'_>, error: &dyn CommandFailure) -> PyErr {
 }
 
 /// A `rtad.Error`.
-pub(crate) fn raised(py: Python<'_>, message: &str, exit_code: u8) -> PyErr {
+pub fn raised(py: Python<'_>, message: &str, exit_code: u8) -> PyErr {
     let class = py
         .import("rtad._error")
         .and_then(|module| module.getattr("Error"));

@@ -18,13 +18,13 @@ static KEY_MAKER: LazyLock<KeyMaker> = LazyLock::new(KeyMaker::default);
 const KEY_BYTES: usize = 16;
 
 /// The kind of a name.
-pub(crate) fn kind_of(name: &str) -> PyResult<IdKind> {
+pub fn kind_of(name: &str) -> PyResult<IdKind> {
     name.parse()
         .map_err(|error| PyValueError::new_err(format!("kind {name:?}: {error}")))
 }
 
 /// A key maker with additional ids that mean "no id".
-pub(crate) fn key_maker(blank: &[String]) -> KeyMaker {
+pub fn key_maker(blank: &[String]) -> KeyMaker {
     match blank {
         [] => KEY_MAKER.clone(),
         blank => KeyMaker::with_extra_blanks(blank),
@@ -33,7 +33,7 @@ pub(crate) fn key_maker(blank: &[String]) -> KeyMaker {
 
 /// The key of one id, in a list of one; None for an id without a key.
 #[pyfunction]
-pub(crate) fn key<'py>(
+pub fn key<'py>(
     py: Python<'py>,
     kind: &str,
     id: &Bound<'py, PyAny>,
@@ -49,7 +49,7 @@ pub(crate) fn key<'py>(
 
 /// The keys of a column of ids.
 #[pyfunction]
-pub(crate) fn keys(
+pub fn keys(
     py: Python<'_>,
     kind: &str,
     ids: &Bound<'_, PyAny>,
@@ -82,7 +82,7 @@ pub(crate) fn keys(
 
 /// Passes the keys of each batch of ids, in audiences of a digest, to `each`, and whether each id
 /// has one.
-pub(crate) fn each_batch(
+pub fn each_batch(
     ids: IdColumn,
     (digest, kind): (KeyDigest, IdKind),
     maker: &KeyMaker,
@@ -106,6 +106,6 @@ pub(crate) fn each_batch(
 }
 
 /// The exception of a failed read of Arrow data. One that Python code raised stays as it was.
-pub(crate) fn arrow_failure(error: ArrowError) -> PyErr {
+pub fn arrow_failure(error: ArrowError) -> PyErr {
     pyo3_arrow::error::PyArrowError::from(error).into()
 }

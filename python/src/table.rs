@@ -18,7 +18,7 @@ const BATCH_ROWS: usize = 65_536;
 const UNNAMED: &str = "id";
 
 /// A stream of tables or of ids, from an iterator over objects that [`IdColumn::read`] accepts.
-pub(crate) struct Tables<'py> {
+pub struct Tables<'py> {
     objects: Bound<'py, PyIterator>,
     /// Columns to read, and the first kind of each. Empty for a stream of ids.
     wanted: Vec<(String, IdKind)>,
@@ -45,7 +45,7 @@ struct TableBatch {
 
 impl<'py> Tables<'py> {
     /// Opens the first object, for its header.
-    pub(crate) fn open(
+    pub fn open(
         objects: &Bound<'py, PyAny>,
         wanted: Vec<(String, IdKind)>,
         kind: IdKind,
@@ -65,7 +65,7 @@ impl<'py> Tables<'py> {
     }
 
     /// Names of the columns.
-    pub(crate) fn header(&self) -> &[String] {
+    pub fn header(&self) -> &[String] {
         &self.header
     }
 
@@ -87,7 +87,7 @@ impl<'py> Tables<'py> {
     }
 
     /// The next rows; `None` at the end.
-    pub(crate) fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<Box<dyn Rows>>> {
+    pub fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<Box<dyn Rows>>> {
         loop {
             let Some(open) = &mut self.open else {
                 return Ok(None);

@@ -29,10 +29,10 @@ const BATCH_ROWS: usize = 8192;
 const DIGEST_BYTES: usize = 16;
 
 /// Arrays of ids, one after the other.
-pub(crate) type Arrays = Box<dyn Iterator<Item = Result<ArrayRef, ArrowError>> + Send>;
+pub type Arrays = Box<dyn Iterator<Item = Result<ArrayRef, ArrowError>> + Send>;
 
 /// A column of ids, or a table.
-pub(crate) struct IdColumn {
+pub struct IdColumn {
     pub(crate) arrays: Arrays,
     pub(crate) field: FieldRef,
     pub(crate) form: ValueForm,
@@ -40,7 +40,7 @@ pub(crate) struct IdColumn {
 
 /// Form of the values of binary arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueForm {
+pub enum ValueForm {
     /// Text, or digests if they have 16 bytes and the kind is md5.
     Binary,
     /// UUIDs: text, or digests if the kind is md5.
@@ -50,14 +50,14 @@ pub(crate) enum ValueForm {
 }
 
 /// A batch of values.
-pub(crate) struct IdBatch {
+pub struct IdBatch {
     texts: TextBatch,
     /// Whether values of 16 bytes are digests.
     has_digests: bool,
 }
 
 /// A batch of texts, without copies where Arrow has them as bytes.
-pub(crate) struct TextBatch {
+pub struct TextBatch {
     array: Binaries,
     is_padded: bool,
 }
@@ -72,7 +72,7 @@ enum Binaries {
 impl IdColumn {
     /// Reads an object of `rtad._ids`: one that exports Arrow, the bytes, width and padding of a
     /// NumPy array, or a list.
-    pub(crate) fn read(ids: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub fn read(ids: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(list) = ids.cast::<PyList>() {
             return Ok(Self::of(listed(list)?, ValueForm::Binary));
         }
@@ -100,7 +100,7 @@ impl IdColumn {
     }
 
     /// Reads an object with one column.
-    pub(crate) fn read_column(ids: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub fn read_column(ids: &Bound<'_, PyAny>) -> PyResult<Self> {
         let Self {
             arrays,
             field,
@@ -139,7 +139,7 @@ impl IdColumn {
     }
 
     /// Passes all values to `each`, a batch at a time.
-    pub(crate) fn each_batch(
+    pub fn each_batch(
         self,
         kind: IdKind,
         mut each: impl FnMut(&IdBatch),
@@ -157,7 +157,7 @@ impl IdColumn {
 
 impl TextBatch {
     /// The texts of an array: digests as hex digits.
-    pub(crate) fn of(array: &ArrayRef, form: ValueForm, kind: IdKind) -> Result<Self, ArrowError> {
+    pub fn of(array: &ArrayRef, form: ValueForm, kind: IdKind) -> Result<Self, ArrowError> {
         let IdBatch { texts, has_digests } = IdBatch::of(array, form, kind)?;
         if !has_digests {
             return Ok(texts);
@@ -181,7 +181,7 @@ impl TextBatch {
     }
 
     /// The text of a row; empty for a null.
-    pub(crate) fn text(&self, row: usize) -> &[u8] {
+    pub fn text(&self, row: usize) -> &[u8] {
         let text = match &self.array {
             Binaries::Small(array) if array.is_valid(row) => array.value(row),
             Binaries::Large(array) if array.is_valid(row) => array.value(row),
@@ -241,7 +241,7 @@ impl IdBatch {
     }
 
     /// Appends the key of each usable value. Calls `each` once per value, in order.
-    pub(crate) fn keys(
+    pub fn keys(
         &self,
         maker: &KeyMaker,
         kind: (KeyDigest, IdKind),
@@ -290,7 +290,7 @@ impl IdBatch {
 
 /// A column of a table. A null row of a bare struct array is null in each column, though its values
 /// are still there.
-pub(crate) fn column_of(table: &ArrayRef, index: usize) -> Result<ArrayRef, ArrowError> {
+pub fn column_of(table: &ArrayRef, index: usize) -> Result<ArrayRef, ArrowError> {
     let table = table.as_struct();
     let column = table.column(index);
     if table.null_count() == 0 || column.data_type() == &DataType::Null {
@@ -303,7 +303,7 @@ pub(crate) fn column_of(table: &ArrayRef, index: usize) -> Result<ArrayRef, Arro
 }
 
 /// The form of a column's values.
-pub(crate) fn form_of(field: &Field) -> PyResult<ValueForm> {
+pub fn form_of(field: &Field) -> PyResult<ValueForm> {
     let found = field.data_type();
     let of_values = match found {
         DataType::Dictionary(_, values) => values,

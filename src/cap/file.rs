@@ -32,8 +32,8 @@ use crate::config::CapConfig;
 const MAGIC: &[u8; 8] = b"rtadcap1";
 const MAX_HEADER: usize = 4096;
 /// Extensions of files: whole ones, and those being written.
-pub(super) const SAVED: &str = "cap";
-pub(super) const STAGED: &str = "tmp";
+pub const SAVED: &str = "cap";
+pub const STAGED: &str = "tmp";
 
 /// Whether a file fits a cap, and its table.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -61,12 +61,12 @@ pub(super) enum FileError {
 }
 
 /// The file of a strategy's cap.
-pub(super) fn path(folder: &Path, strategy: &str) -> PathBuf {
+pub fn path(folder: &Path, strategy: &str) -> PathBuf {
     folder.join(format!("{strategy}.{SAVED}"))
 }
 
 /// Whether a file is of a period that is over. An unreadable one is. Blocks.
-pub(super) fn has_ended(path: &Path, now: SystemTime) -> bool {
+pub fn has_ended(path: &Path, now: SystemTime) -> bool {
     let header = open_regular(path)
         .map_err(FileError::from)
         .and_then(read_header);
@@ -214,7 +214,7 @@ fn write(folder: &Path, strategy: &str, header: &Header, table: &CapTable) -> io
 }
 
 /// Replaces a file of the folder. Blocks.
-pub(super) fn replace(
+pub fn replace(
     folder: &Path,
     name: &str,
     fill: impl FnOnce(File) -> io::Result<File>,

@@ -16,7 +16,7 @@ const LOCK: &str = "LOCK";
 
 /// A folder that one process uses at a time: another one would restore the counts of this one.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub struct Folder {
     path: PathBuf,
     lock: Mutex<FolderLock>,
 }
@@ -35,7 +35,7 @@ enum FolderLock {
 }
 
 impl Folder {
-    pub(super) fn in_cache(cache_dir: &Path) -> Self {
+    pub fn in_cache(cache_dir: &Path) -> Self {
         Self {
             path: cache_dir.join(NAME),
             lock: Mutex::default(),
@@ -43,13 +43,13 @@ impl Folder {
     }
 
     /// Its path, used or not.
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The path, after locking it for this process. A process that was refused once never gets it.
     /// Blocks.
-    pub(super) fn lock(&self) -> Result<&Path, FileError> {
+    pub fn lock(&self) -> Result<&Path, FileError> {
         let mut lock = self.lock.lock();
         match *lock {
             FolderLock::Locked { .. } => return Ok(&self.path),
@@ -79,7 +79,7 @@ impl Folder {
     }
 
     /// Reads a file of it; `None` if there is none. Blocks.
-    pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FileError> {
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FileError> {
         let mut file = match open_regular(&self.lock()?.join(name)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -90,19 +90,19 @@ impl Folder {
     }
 
     /// Replaces a file of it as a whole. Blocks.
-    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         let fill = |mut file: File| file.write_all(bytes).map(|()| file);
         Ok(file::replace(self.lock()?, name, fill)?)
     }
 
     /// Lets another process use it, and this one no more.
-    pub(super) fn unlock(&self) {
+    pub fn unlock(&self) {
         *self.lock.lock() = FolderLock::Refused;
     }
 
     /// Removes what killed processes have left, and the files of strategies without a cap once
     /// their period has ended: they hold fingerprints of ids. Blocks.
-    pub(super) fn clean(&self, has_cap: impl Fn(&str) -> bool) {
+    pub fn clean(&self, has_cap: impl Fn(&str) -> bool) {
         let Ok(entries) = self.lock().map(std::fs::read_dir) else {
             return;
         };

@@ -28,14 +28,14 @@ use serde::Serialize;
 use super::{Cap, PeriodTable};
 use crate::config::LeasesConfig;
 use account::Account;
-pub(super) use account::Record;
+pub use account::Record;
 
 /// Interval of the polls of the counts.
-pub(super) const TICK: Duration = Duration::from_millis(250);
+pub const TICK: Duration = Duration::from_millis(250);
 
 /// The leases of a pod.
 #[derive(Debug, Default)]
-pub(super) struct Leases {
+pub struct Leases {
     backend: Mutex<Option<Backend>>,
     /// The backend of the config before the current one without leases: caps that a reload removed
     /// with it still give back.
@@ -101,7 +101,7 @@ impl PendingCall {
 
 impl Leases {
     /// Uses this server from now on; `None` leases no more.
-    pub(super) fn use_backend(&self, config: Option<&LeasesConfig>) {
+    pub fn use_backend(&self, config: Option<&LeasesConfig>) {
         let mut backend = self.backend.lock();
         let is_same = match (&*backend, config) {
             (Some(old), Some(new)) => (&old.config.redis, &old.config.ca) == (&new.redis, &new.ca),
@@ -128,7 +128,7 @@ impl Leases {
     }
 
     /// State of a strategy's leases.
-    pub(super) fn state(&self, strategy: &str) -> LeaseState {
+    pub fn state(&self, strategy: &str) -> LeaseState {
         self.accounts
             .lock()
             .get(strategy)
@@ -137,7 +137,7 @@ impl Leases {
     }
 
     /// Leases what these caps need by now. `grant` adds leased devices to a table.
-    pub(super) async fn renew(&self, caps: &[Arc<Cap>], grant: impl Fn(&PeriodTable, u64)) {
+    pub async fn renew(&self, caps: &[Arc<Cap>], grant: impl Fn(&PeriodTable, u64)) {
         let backend = self.backend.lock().clone();
         let Some(Backend { config, client }) = backend else {
             return;
@@ -263,13 +263,13 @@ impl Leases {
     }
 
     /// Leases no more, and gives back what these caps have left.
-    pub(super) async fn close(&self, caps: &[Arc<Cap>]) {
+    pub async fn close(&self, caps: &[Arc<Cap>]) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.give_back(caps).await;
     }
 
     /// Gives back what these caps have left. Waits for calls in progress.
-    pub(super) async fn give_back(&self, caps: &[Arc<Cap>]) {
+    pub async fn give_back(&self, caps: &[Arc<Cap>]) {
         let _calling = self.calling.lock().await;
         let backend = self
             .backend

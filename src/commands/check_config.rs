@@ -17,7 +17,7 @@ use super::config::read_config;
 use super::failure::CommandFailure;
 
 #[derive(Args)]
-pub(super) struct CheckConfig {
+pub struct CheckConfig {
     /// The config file
     file: PathBuf,
     /// Refuse a change of experiments after this config file, the one in use, that moves devices to
@@ -26,7 +26,7 @@ pub(super) struct CheckConfig {
     previous: Option<PathBuf>,
 }
 
-pub(super) fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
+pub fn run(arguments: &CheckConfig) -> Result<(), CommandFailure> {
     let assembly = read_config(Some(&arguments.file), &Vec::new())?;
     let config = &assembly.config;
     if let Some(previous) = &arguments.previous {

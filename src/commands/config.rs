@@ -11,7 +11,7 @@ use super::failure::CommandFailure;
 
 /// Flags of both serving commands.
 #[derive(Args)]
-pub(super) struct Ports {
+pub struct Ports {
     /// Decision port [default: 127.0.0.1:8080] [env: RTAD_LISTEN]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub(super) fn flags(&self) -> Flags {
+    pub fn flags(&self) -> Flags {
         let given = [
             ("server.listen", &self.listen),
             ("server.admin_listen", &self.admin_listen),
@@ -34,9 +34,6 @@ impl Ports {
 }
 
 /// Reads the config and builds its platforms: flags over environment over file over defaults.
-pub(super) fn read_config(
-    file: Option<&PathBuf>,
-    flags: &Flags,
-) -> Result<Assembly, CommandFailure> {
+pub fn read_config(file: Option<&PathBuf>, flags: &Flags) -> Result<Assembly, CommandFailure> {
     Ok(offline::read_config(file.map(PathBuf::as_path), flags)?)
 }

@@ -37,7 +37,7 @@ strategies = { "new-users" = "new-users" }
 "#;
 
 #[derive(Args)]
-pub(super) struct Demo {
+pub struct Demo {
     /// Number of synthetic devices in the audience
     #[arg(
         long,
@@ -53,7 +53,7 @@ pub(super) struct Demo {
     ports: Ports,
 }
 
-pub(super) async fn demo(arguments: Demo) -> Result<(), CommandFailure> {
+pub async fn demo(arguments: Demo) -> Result<(), CommandFailure> {
     let Demo {
         devices,
         dir,

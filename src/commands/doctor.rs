@@ -27,7 +27,7 @@ use super::failure::CommandFailure;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
-pub(super) struct Doctor {
+pub struct Doctor {
     /// The config file of the pod
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(super) struct Doctor {
 }
 
 /// Prints all parts, those that could not be had with the reason.
-pub(super) fn run(arguments: &Doctor) -> Result<(), CommandFailure> {
+pub fn run(arguments: &Doctor) -> Result<(), CommandFailure> {
     let mut bundle = format!(
         "# rtad doctor, {}\n",
         humantime::format_rfc3339_seconds(SystemTime::now())

@@ -13,7 +13,7 @@ use super::config::read_config;
 use super::failure::CommandFailure;
 
 #[derive(Args)]
-pub(super) struct Explain {
+pub struct Explain {
     /// The config file of the platform
     #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
     config: PathBuf,
@@ -54,7 +54,7 @@ fn encoding(word: &str) -> Result<Input, String> {
         .map_err(|error| format!("{error}, auto"))
 }
 
-pub(super) fn run(arguments: Explain) -> Result<(), CommandFailure> {
+pub fn run(arguments: Explain) -> Result<(), CommandFailure> {
     let assembly = read_config(Some(&arguments.config), &Vec::new())?;
     let body_name = arguments.body.display().to_string();
     let body = read_body(&arguments.body)

@@ -14,7 +14,7 @@ use rtad_store::StoreError;
 
 /// An error of a command.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CommandFailure {
+pub enum CommandFailure {
     #[error("{0}")]
     Usage(String),
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub(super) enum CommandFailure {
 
 /// An error while writing a first config.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum InitError {
+pub enum InitError {
     #[error("{}: exists already; give another name, or remove it", .0.display())]
     Exists(PathBuf),
     #[error("no answer from the terminal")]
@@ -59,7 +59,7 @@ pub(super) enum InitError {
 
 /// An error while preparing the demo.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DemoError {
+pub enum DemoError {
     #[error("could not create the demo directory {}", dir.display())]
     Directory {
         dir: PathBuf,
@@ -74,7 +74,7 @@ pub(super) enum DemoError {
 
 impl CommandFailure {
     /// Prints the error and its causes; returns the exit code.
-    pub(super) fn report(&self) -> ExitCode {
+    pub fn report(&self) -> ExitCode {
         let mut stderr = std::io::stderr().lock();
         for line in error_chain(self).lines() {
             let _ = writeln!(stderr, "error: {line}");

@@ -21,7 +21,7 @@ const NO_PLATFORM: &str = "none";
 const STORE: &str = "./store";
 
 #[derive(Args)]
-pub(super) struct Init {
+pub struct Init {
     /// The config file; an existing one is left alone
     #[arg(default_value = "rtad.toml")]
     file: PathBuf,
@@ -41,7 +41,7 @@ fn kinds() -> PossibleValuesParser {
     PossibleValuesParser::new(kinds.chain([NO_PLATFORM]))
 }
 
-pub(super) fn run(arguments: Init) -> Result<(), CommandFailure> {
+pub fn run(arguments: Init) -> Result<(), CommandFailure> {
     let Init {
         file,
         store,

@@ -7,7 +7,7 @@ use rtad_http::signals::{Signal, Signals};
 use super::failure::CommandFailure;
 
 /// Runs a serving command: logging first, then a runtime for signals and the accept loop.
-pub(super) fn run<F>(command: impl FnOnce() -> F) -> Result<(), CommandFailure>
+pub fn run<F>(command: impl FnOnce() -> F) -> Result<(), CommandFailure>
 where
     F: Future<Output = Result<(), CommandFailure>>,
 {
@@ -23,7 +23,7 @@ where
 }
 
 /// Starts serving; `None` if a stop signal comes first.
-pub(super) async fn start(
+pub async fn start(
     signals: &mut Signals,
     assembly: Assembly,
     reread: Reread,
@@ -36,7 +36,7 @@ pub(super) async fn start(
 
 /// Serves until SIGTERM or SIGINT, then drains; a second signal ends the process at once. SIGHUP
 /// reloads the config.
-pub(super) async fn serve_until_stopped(signals: &mut Signals, running: Running) {
+pub async fn serve_until_stopped(signals: &mut Signals, running: Running) {
     while signals.next().await == Signal::Reload {
         tokio::select! {
             // The result is logged.

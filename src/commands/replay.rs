@@ -19,7 +19,7 @@ use rtad_core::device::KeyMaker;
 use super::failure::CommandFailure;
 
 #[derive(Args)]
-pub(super) struct ReplayCommand {
+pub struct ReplayCommand {
     /// The config file whose decisions are asked for
     #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
     config: PathBuf,
@@ -60,7 +60,7 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "accepted: 0% to 100%".to_owned())
 }
 
-pub(super) fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
+pub fn run(arguments: &ReplayCommand) -> Result<(), CommandFailure> {
     // A lookup reads the store, whose snapshots may be signed.
     let uses = if arguments.lookup {
         ConfigUse::All

@@ -13,7 +13,7 @@ use super::failure::CommandFailure;
 use super::process;
 
 #[derive(Args)]
-pub(super) struct Serve {
+pub struct Serve {
     /// The config file; without one, every audience in the store is served
     #[arg(long, value_name = "FILE", env = "RTAD_CONFIG")]
     config: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(super) struct Serve {
     workers: Option<String>,
 }
 
-pub(super) async fn serve(arguments: Serve) -> Result<(), CommandFailure> {
+pub async fn serve(arguments: Serve) -> Result<(), CommandFailure> {
     let Serve {
         config: file,
         ports,

@@ -267,13 +267,7 @@ impl Condition {
 }
 
 /// Notes a name that is not one of the known `things`, and the most similar known one.
-pub(super) fn refuse_unknown(
-    d: &mut Document<'_>,
-    key: &str,
-    name: &str,
-    things: &str,
-    known: &[String],
-) {
+pub fn refuse_unknown(d: &mut Document<'_>, key: &str, name: &str, things: &str, known: &[String]) {
     if known.iter().any(|known| known == name) {
         return;
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::strategy::{Assignment, Bucket, Experiment, NO_BUCKET, Slots, Tag};
 
-pub(super) use check::check;
+pub use check::check;
 
 /// Longest layer or salt.
 const MAX_SALT: usize = 64;

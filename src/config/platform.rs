@@ -238,7 +238,7 @@ impl PlatformConfig {
 }
 
 /// Checks every platform. Those that remain have a known kind.
-pub(super) fn check(
+pub fn check(
     d: &mut Document<'_>,
     platforms: &mut Vec<PlatformConfig>,
     strategies: &[String],
@@ -259,7 +259,7 @@ pub(super) fn check(
 }
 
 /// Notes numbers of tags that a platform of the experiment's strategies does not accept.
-pub(super) fn check_tags(
+pub fn check_tags(
     d: &mut Document<'_>,
     platforms: &[PlatformConfig],
     strategies: &[StrategyConfig],
@@ -291,7 +291,7 @@ pub(super) fn check_tags(
 }
 
 /// Notes numbers that a platform of the strategy does not accept.
-pub(super) fn check_values(
+pub fn check_values(
     d: &mut Document<'_>,
     platforms: &[PlatformConfig],
     strategies: &[StrategyConfig],

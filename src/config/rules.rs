@@ -169,7 +169,7 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::E
 }
 
 /// Checks the audiences and the strategies that use them.
-pub(super) fn check(
+pub fn check(
     d: &mut Document<'_>,
     strategies: &mut [StrategyConfig],
     has_leases: bool,

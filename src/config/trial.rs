@@ -10,10 +10,10 @@ use crate::strategy::{
 };
 
 /// Most combinations of memberships and attributes that are tried: those of 12 audiences.
-pub(super) const MAX_TRIED: usize = 1 << 12;
+pub const MAX_TRIED: usize = 1 << 12;
 
 /// A condition that no device meets, or that every device meets.
-pub(super) enum Constant {
+pub enum Constant {
     /// `when` holds for no device.
     WhenNever,
     /// `when` holds for every device.
@@ -23,7 +23,7 @@ pub(super) enum Constant {
 }
 
 /// Results of all combinations of memberships.
-pub(super) struct Tried {
+pub struct Tried {
     /// `None` if the conditions depend on the device.
     pub(super) constant: Option<Constant>,
     /// Whether any bid has the value, by its index.
@@ -159,7 +159,7 @@ impl Attributes for Combination<'_> {
 
 /// Tries every combination of memberships, attributes and parts of experiments. `values` are the
 /// audiences of values, with the values of their members. `None` if there are too many to try.
-pub(super) fn try_all(
+pub fn try_all(
     exclude: &[usize],
     include: &[usize],
     rule: Option<&Rule>,

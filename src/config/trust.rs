@@ -19,15 +19,13 @@ impl<'de> Deserialize<'de> for ListedKey {
     }
 }
 
-pub(super) fn public_keys<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<PublicKey>, D::Error> {
+pub fn public_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PublicKey>, D::Error> {
     let keys = Vec::<ListedKey>::deserialize(deserializer)?;
     Ok(keys.into_iter().map(|ListedKey(key)| key).collect())
 }
 
 /// Adds the keys of the file, and removes duplicates.
-pub(super) fn add_keys_of_file(
+pub fn add_keys_of_file(
     d: &mut Document<'_>,
     public_keys: &mut Vec<PublicKey>,
     file: Option<String>,

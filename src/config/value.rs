@@ -83,7 +83,7 @@ impl ValueConfig {
 /// Whether a bid may have the default in place of a value because an audience is unavailable, or a
 /// device's value in it unknown: tries each state of all audiences. True if there are too many, or
 /// if the rule reads more than audiences.
-pub(super) fn falls_back(
+pub fn falls_back(
     exclude: Vec<usize>,
     include: Vec<usize>,
     rule: Option<Rule>,
@@ -152,12 +152,7 @@ fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
 }
 
 /// Notes the mistakes in the values of the strategy at `table`.
-pub(super) fn check(
-    d: &mut Document<'_>,
-    table: &str,
-    values: &[ValueConfig],
-    audiences: &[String],
-) {
+pub fn check(d: &mut Document<'_>, table: &str, values: &[ValueConfig], audiences: &[String]) {
     if values.len() > MAX_VALUES {
         let found = format!("has {} entries", values.len());
         d.mistake(

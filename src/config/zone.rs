@@ -4,11 +4,11 @@ use rtad_config::values::text;
 use rtad_core::period::{Calendar, PeriodUnit};
 use serde::Deserializer;
 
-pub(super) fn utc() -> String {
+pub fn utc() -> String {
     "UTC".to_owned()
 }
 
-pub(super) fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+pub fn time_zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     text(
         deserializer,
         "a name of the IANA database, such as Asia/Shanghai",

@@ -16,7 +16,7 @@ use rtad_core::clock::{now_unix_seconds, unix_seconds};
 use rtad_core::device::{Case, DeviceKey, IdKind};
 
 /// The membership of a device with these keys, and its value if it is a member with one.
-pub(super) fn answer_of(audience: &Audience, keys: &DeviceKeys) -> (Membership, Option<u8>) {
+pub fn answer_of(audience: &Audience, keys: &DeviceKeys) -> (Membership, Option<u8>) {
     let membership = audience.membership(keys);
     match (membership, audience.tier(keys)) {
         (Membership::Member, Tier::Value(value)) => (membership, Some(value)),
@@ -26,7 +26,7 @@ pub(super) fn answer_of(audience: &Audience, keys: &DeviceKeys) -> (Membership, 
 
 /// The state of an audience, and its answer for a device with these keys, if any. If they are not
 /// all of the device's, those of the audience prove membership alone.
-pub(super) fn explain_audience(
+pub fn explain_audience(
     catalog: &Catalog,
     index: usize,
     keys: &DeviceKeys,
@@ -135,7 +135,7 @@ fn explain_unknown(catalog: &Catalog, unknown: Vec<Rule>) -> UnknownExplained {
 }
 
 /// The device and the request that a decision is about.
-pub(super) struct DeviceFacts<'d> {
+pub struct DeviceFacts<'d> {
     pub(super) keys: &'d DeviceKeys,
     /// Whether the keys are all of the device's.
     pub(super) are_all: bool,
@@ -145,7 +145,7 @@ pub(super) struct DeviceFacts<'d> {
 }
 
 /// A strategy's decision and its reason, for a device.
-pub(super) fn explain_strategy(
+pub fn explain_strategy(
     catalog: &Catalog,
     id: String,
     index: usize,
@@ -223,7 +223,7 @@ pub(super) fn explain_strategy(
 }
 
 /// The keys of a device with a single id.
-pub(super) fn keys_of(catalog: &Catalog, kind: IdKind, id: &str, key: DeviceKey) -> DeviceKeys {
+pub fn keys_of(catalog: &Catalog, kind: IdKind, id: &str, key: DeviceKey) -> DeviceKeys {
     let mut keys = DeviceKeys::default();
     keys.add((kind, id.as_bytes()), key, catalog.has_sha1())
         .expect("one id has room");
@@ -231,13 +231,13 @@ pub(super) fn keys_of(catalog: &Catalog, kind: IdKind, id: &str, key: DeviceKey)
 }
 
 /// The md5 of an id that has one, in hex.
-pub(super) fn md5_of(kind: IdKind, key: DeviceKey) -> Option<String> {
+pub fn md5_of(kind: IdKind, key: DeviceKey) -> Option<String> {
     (kind != IdKind::Sha1).then(|| const_hex::encode(key.as_bytes()))
 }
 
 /// The form that is hashed, if the value differs from it. This function repeats the conversion, so
 /// it returns only a form whose md5 is `key`.
-pub(super) fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
+pub fn canonical(value: &str, kind: IdKind, key: DeviceKey) -> Option<String> {
     let trimmed = value.trim_ascii();
     let canonical = match kind.canonical_case() {
         Case::Lower => trimmed.to_ascii_lowercase(),

@@ -8,7 +8,7 @@ use crate::catalog::IdResult;
 use crate::strategy::{Attribute, BidValue, Membership, Tiers, Truth};
 
 /// The reason of a strategy id that the config does not map; all other reasons are a decision's.
-pub(super) const NOT_CONFIGURED: &str = "not_configured";
+pub const NOT_CONFIGURED: &str = "not_configured";
 
 /// The explanation of one request's answer.
 #[derive(Debug, Serialize)]
@@ -255,7 +255,7 @@ fn as_word<S: Serializer>(answer: &Option<Membership>, serializer: S) -> Result<
 }
 
 /// The JSON word of a membership.
-pub(super) const fn membership_word(membership: Membership) -> &'static str {
+pub const fn membership_word(membership: Membership) -> &'static str {
     match membership {
         Membership::Member => "member",
         Membership::NotMember => "not_member",

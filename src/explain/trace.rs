@@ -9,7 +9,7 @@ use rtad_core::device::{DeviceKey, IdField};
 const MAX_LISTED: usize = 256;
 
 /// An id that the request carries.
-pub(super) struct TracedId {
+pub struct TracedId {
     pub(super) path: String,
     pub(super) field: IdField,
     pub(super) value: String,
@@ -25,7 +25,7 @@ pub(super) struct Note {
 }
 
 /// The contents of a request.
-pub(super) struct Trace {
+pub struct Trace {
     pub(super) keys: RequestKeys,
     pub(super) ids: Vec<TracedId>,
     /// The requested strategy ids, and the indexes of the configured strategies; empty if the
@@ -36,7 +36,7 @@ pub(super) struct Trace {
 
 impl Trace {
     /// The contents of a request, whose ids are not counted.
-    pub(super) fn of(catalog: &Catalog, read: &Read<'_>, reader: &IdReader) -> Self {
+    pub fn of(catalog: &Catalog, read: &Read<'_>, reader: &IdReader) -> Self {
         let (keys, ids) = (RequestKeys::new(catalog), Vec::new());
         let mut trace = Self {
             keys,

@@ -19,13 +19,13 @@ use rtad_core::device::IdField;
 const MAX_REASONS: usize = 3;
 
 /// Seconds in words, in the two largest units.
-pub(super) fn duration(seconds: u64) -> String {
+pub fn duration(seconds: u64) -> String {
     let whole = humantime::format_duration(Duration::from_secs(seconds)).to_string();
     whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// The reason for ignoring an id.
-pub(super) fn id(id: &IdExplained) -> Option<String> {
+pub fn id(id: &IdExplained) -> Option<String> {
     let because = match id.result {
         IdResult::Usable => return None,
         IdResult::Blank => "it stands for \"no id\"".to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn id(id: &IdExplained) -> Option<String> {
 }
 
 /// The reason why an audience is unavailable.
-pub(super) fn unavailable(audience: &AudienceExplained) -> Option<String> {
+pub fn unavailable(audience: &AudienceExplained) -> Option<String> {
     let because = match audience.unavailable.as_ref()? {
         Unavailable::Expired => "it has expired".to_owned(),
         Unavailable::Disabled => "it is disabled".to_owned(),

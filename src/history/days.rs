@@ -19,7 +19,7 @@ type DecisionCounts = BTreeMap<DecisionLabels, u64>;
 
 /// DecisionCounts of two days.
 #[derive(Debug)]
-pub(super) struct Days {
+pub struct Days {
     calendar: Calendar,
     today: Day,
     yesterday: Option<Day>,
@@ -105,7 +105,7 @@ impl Day {
 
 impl Days {
     /// No counts, in days of this zone.
-    pub(super) fn new(time_zone: &str, wall: SystemTime) -> Self {
+    pub fn new(time_zone: &str, wall: SystemTime) -> Self {
         let calendar = Calendar::new(PeriodUnit::Day, Some(time_zone));
         let calendar = calendar.expect("reading the config checked the zone");
         let today = Day::new(calendar.at(wall));
@@ -117,23 +117,19 @@ impl Days {
         }
     }
 
-    pub(super) fn time_zone(&self) -> &str {
+    pub fn time_zone(&self) -> &str {
         self.calendar.zone_name()
     }
 
     /// Whether today has ended, or was the day of a clock that is set back by days.
-    pub(super) fn is_over(&self, wall: SystemTime) -> bool {
+    pub fn is_over(&self, wall: SystemTime) -> bool {
         wall >= self.today.period.end || self.today.period.start > wall + MAX_SET_BACK
     }
 
     /// Adds what was counted since the last time. After the end of a day it belongs to that day: a
     /// second at most, while the clock is read every second. Returns the sketches of a day that
     /// ended.
-    pub(super) fn observe(
-        &mut self,
-        telemetry: &Telemetry,
-        wall: SystemTime,
-    ) -> Option<DaySketches> {
+    pub fn observe(&mut self, telemetry: &Telemetry, wall: SystemTime) -> Option<DaySketches> {
         let totals = telemetry.decision_totals();
         for (labels, total) in &totals {
             let before = self.last.get(labels).copied().unwrap_or(0);
@@ -152,12 +148,12 @@ impl Days {
     }
 
     /// Whether the sketches are of today.
-    pub(super) fn is_today(&self, day: &DaySketches) -> bool {
+    pub fn is_today(&self, day: &DaySketches) -> bool {
         (&day.date, &*day.time_zone) == (&self.today.period.date(), self.time_zone())
     }
 
     /// Sketches as those of today.
-    pub(super) fn sketches(&self, sketches: Vec<(ReachLabels, HllSketch)>) -> DaySketches {
+    pub fn sketches(&self, sketches: Vec<(ReachLabels, HllSketch)>) -> DaySketches {
         let (date, time_zone) = (self.today.period.date(), self.time_zone().to_owned());
         DaySketches {
             date,
@@ -167,7 +163,7 @@ impl Days {
     }
 
     /// Today with these devices, and yesterday if there are counts of it.
-    pub(super) fn counts(&self, reach: Vec<ReachCount>) -> (DayCounts, Option<DayCounts>) {
+    pub fn counts(&self, reach: Vec<ReachCount>) -> (DayCounts, Option<DayCounts>) {
         let yesterday = self
             .yesterday
             .as_ref()
@@ -176,7 +172,7 @@ impl Days {
     }
 
     /// The file, with the devices of today.
-    pub(super) fn to_json(&self, reach: Vec<ReachCount>) -> Vec<u8> {
+    pub fn to_json(&self, reach: Vec<ReachCount>) -> Vec<u8> {
         let saved = |day: &Day, reach| SavedDay {
             number: day.period.number,
             decisions: day.decisions(),
@@ -199,7 +195,7 @@ impl Days {
 
     /// Adds the counts of the file that belong to these days. A file of another zone has none. The
     /// devices of today are in the file of sketches.
-    pub(super) fn restore(&mut self, text: &[u8], wall: SystemTime) -> io::Result<()> {
+    pub fn restore(&mut self, text: &[u8], wall: SystemTime) -> io::Result<()> {
         let saved: Saved = serde_json::from_slice(text)?;
         if saved.time_zone != self.time_zone() {
             return Ok(());

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::telemetry::{DecisionLabels, IdLabels, Telemetry};
 
 /// Rows kept.
-pub(super) const ROWS: usize = 60;
+pub const ROWS: usize = 60;
 
 /// Counters by their labels.
 type Totals<K> = BTreeMap<K, u64>;
@@ -52,7 +52,7 @@ impl<K: Ord + Clone> Columns<K> {
 
 /// The rows of the last hour.
 #[derive(Debug, Default)]
-pub(super) struct Minutes {
+pub struct Minutes {
     ends: VecDeque<u64>,
     decisions: Columns<DecisionLabels>,
     /// Requests by route, and whether they were answered with 200.
@@ -88,7 +88,7 @@ struct RequestColumns {
 
 impl Minutes {
     /// Adds a row that ends at this time.
-    pub(super) fn push(&mut self, telemetry: &Telemetry, end: u64) {
+    pub fn push(&mut self, telemetry: &Telemetry, end: u64) {
         let rows = self.ends.len();
         let mut decisions = telemetry.decision_totals();
         decisions.retain(|labels, _| !labels.is_shadow);
@@ -101,7 +101,7 @@ impl Minutes {
         }
     }
 
-    pub(super) fn columns(&self) -> MinuteColumns {
+    pub fn columns(&self) -> MinuteColumns {
         let mut requests: BTreeMap<&str, [Vec<u64>; 2]> = BTreeMap::new();
         for ((route, is_ok), column) in &self.requests.counts {
             let none = || [(); 2].map(|()| vec![0; self.ends.len()]);

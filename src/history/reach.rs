@@ -23,7 +23,7 @@ use crate::telemetry::{PartLabels, ReachLabels, devices};
 
 /// Devices of a strategy or a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ReachCount {
+pub struct ReachCount {
     #[serde(flatten)]
     pub(super) labels: ReachLabels,
     pub(super) devices: u64,
@@ -31,7 +31,7 @@ pub(super) struct ReachCount {
 
 /// The sketches of a day, in the days of a zone.
 #[derive(Debug)]
-pub(super) struct DaySketches {
+pub struct DaySketches {
     pub(super) date: String,
     pub(super) time_zone: String,
     pub(super) sketches: Vec<(ReachLabels, HllSketch)>,
@@ -52,7 +52,7 @@ struct SketchLine {
 
 impl DaySketches {
     /// Estimated devices of each sketch.
-    pub(super) fn counts(&self) -> Vec<ReachCount> {
+    pub fn counts(&self) -> Vec<ReachCount> {
         let count = |(labels, sketch): &(ReachLabels, _)| ReachCount {
             labels: labels.clone(),
             devices: devices(sketch),
@@ -60,7 +60,7 @@ impl DaySketches {
         self.sketches.iter().map(count).collect()
     }
 
-    pub(super) fn to_lines(&self, pod: &str) -> Vec<u8> {
+    pub fn to_lines(&self, pod: &str) -> Vec<u8> {
         let mut lines = Vec::new();
         for (labels, sketch) in &self.sketches {
             let part = labels.part.as_ref();
@@ -81,7 +81,7 @@ impl DaySketches {
     }
 
     /// The sketches of a file of one day; `None` if it has no lines.
-    pub(super) fn read(lines: &[u8]) -> io::Result<Option<Self>> {
+    pub fn read(lines: &[u8]) -> io::Result<Option<Self>> {
         let mut read: Option<Self> = None;
         for line in serde_json::Deserializer::from_slice(lines).into_iter::<SketchLine>() {
             let SketchLine {
@@ -111,7 +111,7 @@ impl DaySketches {
 
     /// Writes the file `day=DATE/NAME.jsonl` of a folder, whole or not at all. A name that no other
     /// process uses keeps its sketches apart. Blocks.
-    pub(super) fn write(&self, folder: &Path, pod: &str, name: &str) -> io::Result<()> {
+    pub fn write(&self, folder: &Path, pod: &str, name: &str) -> io::Result<()> {
         if self.sketches.is_empty() {
             return Ok(());
         }

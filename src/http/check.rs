@@ -16,14 +16,14 @@ use super::segment::{decoded, decoded_bytes};
 use crate::catalog::Catalog;
 
 /// Beginning of the routes' paths.
-pub(super) const PATH: &str = "/v1/check/";
+pub const PATH: &str = "/v1/check/";
 /// Largest batch, in ids.
 const MAX_IDS: usize = 10_000;
 /// Size of 10,000 ids of the longest kind in JSON. It overrides a smaller `server.max_body`.
 const MAX_BATCH_BODY: usize = 2 << 20;
 
 /// `GET /v1/check/{audience}/{id}[?kind=KIND]`
-pub(super) fn one(
+pub fn one(
     app: &App,
     catalog: &Catalog,
     audience: &str,
@@ -43,7 +43,7 @@ pub(super) fn one(
 }
 
 /// `POST /v1/check/{audience}`, as JSON or as 16-byte keys back to back.
-pub(super) async fn many(
+pub async fn many(
     app: &App,
     arrival: Arrival,
     audience: &str,

@@ -15,7 +15,7 @@ use super::error::ApiError;
 use super::tagged::tagged;
 
 /// The admin port's routes, for errors and terminals.
-pub(super) const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, /v1/history, \
+pub const ROUTES: &str = "/, /livez, /readyz, /metrics, /v1/status, /v1/history, \
      /v1/audiences/{audience}/shards, POST /v1/reload, POST /v1/explain, \
      POST /v1/explain/{platform}";
 
@@ -41,7 +41,7 @@ const FILES: [ConsoleFile; 13] = [
 ];
 
 /// `GET /`: the page for browsers, a list of routes for other clients.
-pub(super) async fn index(headers: HeaderMap) -> Response {
+pub async fn index(headers: HeaderMap) -> Response {
     let accepted = headers
         .get_all(ACCEPT)
         .iter()
@@ -65,7 +65,7 @@ pub(super) async fn index(headers: HeaderMap) -> Response {
 }
 
 /// `GET /console/{file}`
-pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+pub async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     file_at(uri.path(), &FILES)
         .map(|found| file(&headers, found.kind, found.text.into()))
         .ok_or(ApiError::NotFound(ROUTES))

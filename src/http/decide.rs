@@ -15,11 +15,7 @@ use crate::strategy::{Assignments, Decision, RequestFacts};
 use crate::telemetry::ReachedDevice;
 
 /// Reads the request, loads the catalog once, decides and answers.
-pub(super) async fn decide(
-    app: &App,
-    arrival: Arrival,
-    body: Incoming,
-) -> Result<AnswerBody, ApiError> {
+pub async fn decide(app: &App, arrival: Arrival, body: Incoming) -> Result<AnswerBody, ApiError> {
     let body = app
         .read_body(body, app.max_body, || app.permit(arrival))
         .await?;

@@ -25,7 +25,7 @@ use crate::platform::RequestHead;
 /// Bytes of text per byte of a body: two hex digits and a space.
 const TEXT_PER_BYTE: usize = 3;
 
-pub(super) async fn explained(
+pub async fn explained(
     State(app): State<Arc<AdminApp>>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -73,7 +73,7 @@ struct Asked<'a> {
     kind: Option<Cow<'a, str>>,
 }
 
-pub(super) async fn id_explained(
+pub async fn id_explained(
     State(app): State<Arc<AdminApp>>,
     request: Request,
 ) -> Result<Response, ApiError> {

@@ -18,7 +18,7 @@ use crate::platform::{Admission, Failure, Purpose, Read, RequestHead};
 use crate::telemetry::Route;
 
 /// Answers a request to the path of a platform.
-pub(super) fn answer(
+pub fn answer(
     app: &App,
     head: Parts,
     body: Incoming,

@@ -10,7 +10,7 @@ use rtad_core::clock::unix_seconds;
 
 /// A strategy's rule.
 #[derive(Serialize)]
-pub(super) struct RuleStatus<'a> {
+pub struct RuleStatus<'a> {
     strategy: &'a str,
     /// Whether its decisions are counted, and answer nothing.
     shadow: bool,
@@ -40,7 +40,7 @@ struct ValueStatus<'a> {
 }
 
 /// The rules of all strategies, in the config's order.
-pub(super) fn rules(catalog: &Catalog) -> Vec<RuleStatus<'_>> {
+pub fn rules(catalog: &Catalog) -> Vec<RuleStatus<'_>> {
     catalog
         .strategies()
         .map(|strategy| rule(catalog, strategy))

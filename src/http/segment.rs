@@ -9,12 +9,12 @@ use axum::http::Uri;
 use percent_encoding::percent_decode_str;
 
 /// Segment `index` of the path, undecoded; empty if there is none.
-pub(super) fn raw(uri: &Uri, index: usize) -> &str {
+pub fn raw(uri: &Uri, index: usize) -> &str {
     uri.path().split('/').nth(index + 1).unwrap_or_default()
 }
 
 /// A segment or query value as text, with replacement characters for invalid UTF-8.
-pub(super) fn decoded(text: &str) -> Cow<'_, str> {
+pub fn decoded(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         text.into()
     } else {
@@ -23,7 +23,7 @@ pub(super) fn decoded(text: &str) -> Cow<'_, str> {
 }
 
 /// A segment as bytes.
-pub(super) fn decoded_bytes(text: &str) -> Cow<'_, [u8]> {
+pub fn decoded_bytes(text: &str) -> Cow<'_, [u8]> {
     if is_plain(text) {
         text.as_bytes().into()
     } else {

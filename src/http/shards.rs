@@ -15,7 +15,7 @@ use super::tagged::tagged;
 /// 65,536 little-endian `u32`, in shard order. Costs about 100 µs. The answer of a generation never
 /// changes, so it has an entity tag. A rolling swap mixes two generations in the snapshot, and its
 /// answer has no tag.
-pub(super) async fn shards(
+pub async fn shards(
     State(app): State<Arc<AdminApp>>,
     uri: Uri,
     headers: HeaderMap,

@@ -25,7 +25,7 @@ use crate::sync::{LastSync, SyncRun};
 const SYNC_ENDED: &str = "not ready: the sync thread ended; restart the process\n";
 
 /// A pod whose sync thread has ended is not ready until its process starts again.
-pub(super) async fn livez(State(app): State<Arc<AdminApp>>) -> Response {
+pub async fn livez(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
     match readiness.is_sync_alive() || readiness.is_draining() {
         true => "ok\n".into_response(),
@@ -33,7 +33,7 @@ pub(super) async fn livez(State(app): State<Arc<AdminApp>>) -> Response {
     }
 }
 
-pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
+pub async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     let readiness = &app.shared.readiness;
     if readiness.is_ready() {
         return "ready\n".into_response();
@@ -60,7 +60,7 @@ pub(super) async fn readyz(State(app): State<Arc<AdminApp>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }
 
-pub(super) async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
+pub async fn metrics(State(app): State<Arc<AdminApp>>) -> Response {
     let telemetry = &app.shared.telemetry;
     telemetry.ready(app.shared.readiness.is_ready());
     app.gauges.set(&app.serving, &app.shared);
@@ -99,7 +99,7 @@ struct HistoryReport {
     minutes: MinuteColumns,
 }
 
-pub(super) async fn history(State(app): State<Arc<AdminApp>>) -> Response {
+pub async fn history(State(app): State<Arc<AdminApp>>) -> Response {
     let report = HistoryReport {
         pod: pod(),
         minutes: app.shared.counts.minutes(),
@@ -235,7 +235,7 @@ impl DeltaStatus {
     }
 }
 
-pub(super) async fn status(State(app): State<Arc<AdminApp>>) -> Response {
+pub async fn status(State(app): State<Arc<AdminApp>>) -> Response {
     let catalog = app.serving.load();
     let now = now_unix_seconds();
     let audiences = catalog.audiences().iter().zip(catalog.are_tiers_missing());
@@ -308,7 +308,7 @@ fn status_of(platform: &Platform) -> PlatformStatus<'_> {
     }
 }
 
-pub(super) async fn reload(State(app): State<Arc<AdminApp>>) -> Response {
+pub async fn reload(State(app): State<Arc<AdminApp>>) -> Response {
     match (app.reload)().await {
         Ok(reloaded) => json_of(StatusCode::OK, &reloaded),
         Err(reason) => Problem {

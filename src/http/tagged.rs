@@ -9,7 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 
 /// A 200 with `body`, or a 304 if `If-None-Match` names the tag. Clients revalidate each time.
-pub(super) fn tagged<B: Into<Bytes>>(
+pub fn tagged<B: Into<Bytes>>(
     headers: &HeaderMap,
     tag: Option<String>,
     kind: &'static str,

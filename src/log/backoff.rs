@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The time before the next attempt.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub struct Backoff {
     least: Duration,
     most: Duration,
     last: Option<Duration>,
@@ -12,7 +12,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// From the least time to the most.
-    pub(super) const fn new([least, most]: [Duration; 2]) -> Self {
+    pub const fn new([least, most]: [Duration; 2]) -> Self {
         Self {
             least,
             most,
@@ -21,14 +21,14 @@ impl Backoff {
     }
 
     /// The time after another failure.
-    pub(super) fn next(&mut self) -> Duration {
+    pub fn next(&mut self) -> Duration {
         let next = self.last.map_or(self.least, |last| self.most.min(2 * last));
         self.last = Some(next);
         next
     }
 
     /// Begins with the least time again.
-    pub(super) const fn reset(&mut self) {
+    pub const fn reset(&mut self) {
         self.last = None;
     }
 }

@@ -87,7 +87,7 @@ fn text(bytes: &[u8]) -> &str {
 
 /// The facts of a request, with its decisions by index of the strategy: lists as iterators. Looks
 /// up each audience of the catalog, as other rules may read it.
-pub(super) fn facts<'f, 'd: 'f, 'r: 'f>(
+pub fn facts<'f, 'd: 'f, 'r: 'f>(
     decided: &'f Decided<'d, 'r>,
     decisions: impl Iterator<Item = (usize, Decision)>,
     digits: &'f mut [Digits; Attribute::ALL.len()],

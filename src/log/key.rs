@@ -73,7 +73,7 @@ impl LogKey {
     clippy::cast_precision_loss,
     reason = "a share from 0 to 1; the cast saturates"
 )]
-pub(super) fn threshold(share: f64) -> u64 {
+pub fn threshold(share: f64) -> u64 {
     if share >= 1.0 {
         u64::MAX
     } else {

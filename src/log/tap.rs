@@ -20,7 +20,7 @@ use crate::strategy::{Assignments, Attribute, Decision, Reason};
 use crate::telemetry::{LogDrop, LogMetrics};
 
 /// Bytes of a record's length before it in the ring.
-pub(super) const LENGTH: usize = size_of::<u32>();
+pub const LENGTH: usize = size_of::<u32>();
 
 /// Which requests are logged.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ const SKETCHES: &str = "jsonl";
 const CLAIMED: &str = "claimed";
 
 /// Uploads and deletes files on a thread of its own.
-pub(super) struct Uploads {
+pub struct Uploads {
     folder: Folder,
     /// Directory of files that wait; `None` if the folder is a directory.
     spool: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    pub(super) fn open(
+    pub fn open(
         config: &LogConfig,
         metrics: LogMetrics,
         is_stopping: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ impl Uploads {
     }
 
     /// Runs until the log stops and no file waits, or until an upload fails while it stops.
-    pub(super) fn run(self) {
+    pub fn run(self) {
         let mut searched: Option<Instant> = None;
         let mut backoff = Backoff::new(BACKOFF);
         loop {

@@ -128,11 +128,11 @@ impl fmt::Debug for RequestHead<'_> {
 
 /// The bytes of a response.
 #[inline]
-pub(super) fn encode(response: &impl Message) -> Bytes {
+pub fn encode(response: &impl Message) -> Bytes {
     response.encode_to_vec().into()
 }
 
 /// Whether a text has 1 to `longest` characters, all visible ASCII.
-pub(super) fn is_visible(text: &str, longest: usize) -> bool {
+pub fn is_visible(text: &str, longest: usize) -> bool {
     (1..=longest).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

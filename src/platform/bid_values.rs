@@ -10,7 +10,7 @@ pub type StrategyValues = [Vec<BidValue>];
 /// Forms of values, by index of the platform's strategy id and of the value. `None` for values of
 /// which the protocol carries nothing.
 #[derive(Debug)]
-pub(super) struct ValueTable<T>(Vec<Vec<Option<T>>>);
+pub struct ValueTable<T>(Vec<Vec<Option<T>>>);
 
 /// A table without values.
 impl<T> Default for ValueTable<T> {
@@ -21,7 +21,7 @@ impl<T> Default for ValueTable<T> {
 
 impl<T> ValueTable<T> {
     /// The forms that `make` returns for each id and value.
-    pub(super) fn new(
+    pub fn new(
         ids: &StrategyIds,
         values: &StrategyValues,
         make: impl Fn(&Asked<'static>, &BidValue) -> Option<T>,
@@ -44,13 +44,13 @@ impl<T> ValueTable<T> {
 
     /// Whether no bid has a value.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The value of the verdict about a strategy id, if it is a bid with one.
     #[inline]
-    pub(super) fn of(&self, verdicts: &[Verdict], id: Option<Known>) -> Option<&T> {
+    pub fn of(&self, verdicts: &[Verdict], id: Option<Known>) -> Option<&T> {
         let values = self.0.get(id?.id.0)?;
         let index = verdict_of(verdicts, id)?.decision.value.index?;
         values.get(usize::from(index))?.as_ref()

@@ -6,17 +6,17 @@ use bytes::Bytes;
 
 /// The lines so far.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Vec<String>);
+pub struct Lines(Vec<String>);
 
 impl Lines {
     /// Adds a line per value.
-    pub(super) fn each<T: Display>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
+    pub fn each<T: Display>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
         self.0
             .extend(values.into_iter().map(|value| format!("{name}: {value}")));
     }
 
     /// Adds a line per string, quoted because its contents are not trusted.
-    pub(super) fn texts<'a>(&mut self, name: &str, values: impl IntoIterator<Item = &'a Bytes>) {
+    pub fn texts<'a>(&mut self, name: &str, values: impl IntoIterator<Item = &'a Bytes>) {
         self.each(
             name,
             values
@@ -26,7 +26,7 @@ impl Lines {
     }
 
     /// All lines; `(empty)` if there are none.
-    pub(super) fn joined(self) -> String {
+    pub fn joined(self) -> String {
         if self.0.is_empty() {
             "(empty)".to_owned()
         } else {

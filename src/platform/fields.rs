@@ -6,7 +6,7 @@ use prost::encoding::{
 };
 
 /// A field whose content is not taken yet.
-pub(super) struct ProtoField<'r, 'a> {
+pub struct ProtoField<'r, 'a> {
     pub(super) number: u32,
     pub(super) wire: WireType,
     /// The message from the field's content on.
@@ -15,7 +15,7 @@ pub(super) struct ProtoField<'r, 'a> {
 
 /// Calls `take` with each field of a message. It takes the content of the field, or skips it.
 #[inline]
-pub(super) fn fields<'a>(
+pub fn fields<'a>(
     mut message: &'a [u8],
     mut take: impl FnMut(ProtoField<'_, 'a>) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
@@ -33,13 +33,13 @@ pub(super) fn fields<'a>(
 impl<'a> ProtoField<'_, 'a> {
     /// Skips the content, of any wire type.
     #[inline]
-    pub(super) fn skip(self) -> Result<(), DecodeError> {
+    pub fn skip(self) -> Result<(), DecodeError> {
         skip_field(self.wire, self.number, self.rest, DecodeContext::default())
     }
 
     /// Takes a text, bytes or a message.
     #[inline]
-    pub(super) fn bytes(self) -> Result<&'a [u8], DecodeError> {
+    pub fn bytes(self) -> Result<&'a [u8], DecodeError> {
         check_wire_type(WireType::LengthDelimited, self.wire)?;
         let from = *self.rest;
         let length = decode_varint(self.rest)?;
@@ -62,7 +62,7 @@ impl<'a> ProtoField<'_, 'a> {
 
     /// Takes a number that is a varint.
     #[inline]
-    pub(super) fn varint(self) -> Result<u64, DecodeError> {
+    pub fn varint(self) -> Result<u64, DecodeError> {
         check_wire_type(WireType::Varint, self.wire)?;
         decode_varint(self.rest)
     }

@@ -293,7 +293,7 @@ impl StrategyIds {
 }
 
 /// Checks the number of requested strategies or ads.
-pub(super) const fn check_asked(count: usize) -> Result<(), ReadError> {
+pub const fn check_asked(count: usize) -> Result<(), ReadError> {
     if count <= MAX_ASKED {
         Ok(())
     } else {
@@ -303,7 +303,7 @@ pub(super) const fn check_asked(count: usize) -> Result<(), ReadError> {
 
 /// Decodes a request.
 #[inline]
-pub(super) fn decode<M: Message + Default>(body: &Bytes) -> Result<M, ReadError> {
+pub fn decode<M: Message + Default>(body: &Bytes) -> Result<M, ReadError> {
     if body.is_empty() {
         return Err(ReadError::Empty);
     }
@@ -312,7 +312,7 @@ pub(super) fn decode<M: Message + Default>(body: &Bytes) -> Result<M, ReadError>
 
 /// A field of a decoded message, borrowed from the body that it shares.
 #[inline]
-pub(super) fn borrowed<'a>(body: &'a Bytes, field: &Bytes) -> Value<'a> {
+pub fn borrowed<'a>(body: &'a Bytes, field: &Bytes) -> Value<'a> {
     if field.is_empty() {
         return Value::Bytes(b"");
     }

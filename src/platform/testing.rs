@@ -12,7 +12,7 @@ use crate::strategy::{BidValue, ChosenValue, Decision, Reason, ValueKey};
 
 /// Text of the data that an adapter read.
 #[derive(Debug, Default)]
-pub(super) struct Script {
+pub struct Script {
     /// Decisions, by index of the strategy.
     pub(super) decisions: Vec<Decision>,
     /// `path field value` of each id.
@@ -25,13 +25,13 @@ pub(super) struct Script {
     pub(super) asked: Vec<usize>,
 }
 
-pub(super) const BID: Decision = Decision::bid(Reason::NotMember);
-pub(super) const NO_BID: Decision = Decision::no_bid(Reason::Member);
-pub(super) const BID_UNAVAILABLE: Decision = Decision::bid(Reason::Unavailable);
-pub(super) const NO_BID_UNAVAILABLE: Decision = Decision::no_bid(Reason::Unavailable);
+pub const BID: Decision = Decision::bid(Reason::NotMember);
+pub const NO_BID: Decision = Decision::no_bid(Reason::Member);
+pub const BID_UNAVAILABLE: Decision = Decision::bid(Reason::Unavailable);
+pub const NO_BID_UNAVAILABLE: Decision = Decision::no_bid(Reason::Unavailable);
 
 /// A bid with the value at an index.
-pub(super) fn bid_with(index: u8) -> Decision {
+pub fn bid_with(index: u8) -> Decision {
     Decision {
         value: ChosenValue {
             index: Some(index),
@@ -42,13 +42,13 @@ pub(super) fn bid_with(index: u8) -> Decision {
 }
 
 /// A value of these numbers.
-pub(super) fn value(numbers: &[(ValueKey, f64)]) -> BidValue {
+pub fn value(numbers: &[(ValueKey, f64)]) -> BidValue {
     let with = |value: BidValue, (key, number): &(ValueKey, f64)| value.with(*key, Some(*number));
     numbers.iter().fold(BidValue::default(), with)
 }
 
 /// These decisions as verdicts about a request.
-pub(super) fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {
+pub fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {
     let mut verdicts = Verdicts::new();
     let decide = |strategy| Verdict {
         strategy,
@@ -61,18 +61,14 @@ pub(super) fn verdicts(read: &Read<'_>, decisions: &[Decision]) -> Verdicts {
 }
 
 /// The answer to an unreadable request.
-pub(super) fn fallback(adapter: &dyn Adapter, decisions: &[Decision]) -> Bytes {
+pub fn fallback(adapter: &dyn Adapter, decisions: &[Decision]) -> Bytes {
     let mut read = Read::default();
     read.give_up(adapter.strategies());
     adapter.write(&read, &verdicts(&read, decisions))
 }
 
 /// The answer to an admitted request without headers.
-pub(super) fn reply(
-    adapter: &dyn Adapter,
-    body: Bytes,
-    script: &mut Script,
-) -> Result<Bytes, Failure> {
+pub fn reply(adapter: &dyn Adapter, body: Bytes, script: &mut Script) -> Result<Bytes, Failure> {
     let headers = HeaderMap::new();
     let head = RequestHead {
         headers: &headers,
@@ -96,7 +92,7 @@ fn text(id: &Id<'_>) -> String {
 }
 
 impl Script {
-    pub(super) fn deciding(decisions: &[Decision]) -> Self {
+    pub fn deciding(decisions: &[Decision]) -> Self {
         Self {
             decisions: decisions.to_vec(),
             ..Self::default()
@@ -104,7 +100,7 @@ impl Script {
     }
 
     /// The answer to a request that was read.
-    pub(super) fn answer(
+    pub fn answer(
         &mut self,
         adapter: &dyn Adapter,
         read: &Read<'_>,

@@ -85,7 +85,7 @@ impl Value<'_> {
 }
 
 /// A 64-bit number in decimal.
-pub(super) fn integer_of(text: &[u8]) -> Option<i128> {
+pub fn integer_of(text: &[u8]) -> Option<i128> {
     let number: i128 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (i128::from(i64::MIN)..=i128::from(u64::MAX))
         .contains(&number)
@@ -94,7 +94,7 @@ pub(super) fn integer_of(text: &[u8]) -> Option<i128> {
 
 /// A decimal number without plus or leading zeros. Strategy ids are compared as text, so another
 /// spelling would be another id.
-pub(super) fn canonical_integer_of(text: &[u8]) -> Option<i128> {
+pub fn canonical_integer_of(text: &[u8]) -> Option<i128> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_canonical = text == b"0"
         || digits

@@ -45,13 +45,13 @@ impl Read<'_> {
 
 /// Whether a strategy bids.
 #[inline]
-pub(super) fn bids(verdicts: &[Verdict], id: Option<Known>) -> bool {
+pub fn bids(verdicts: &[Verdict], id: Option<Known>) -> bool {
     verdict_of(verdicts, id).is_some_and(Verdict::bids)
 }
 
 /// The verdict about a strategy id.
 #[inline]
-pub(super) fn verdict_of(verdicts: &[Verdict], id: Option<Known>) -> Option<&Verdict> {
+pub fn verdict_of(verdicts: &[Verdict], id: Option<Known>) -> Option<&Verdict> {
     let id = id?;
     verdicts
         .iter()

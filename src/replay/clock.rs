@@ -10,20 +10,20 @@ const DELAY: Duration = Duration::from_secs(2);
 
 /// A schedule that follows the rows' times in place of the clock.
 #[derive(Debug)]
-pub(super) struct RowClock {
+pub struct RowClock {
     schedule: Scheduled,
     /// Times without a change nearby, at which the schedule holds or not as the bit says.
     known: Range<SystemTime>,
 }
 
 impl RowClock {
-    pub(super) const fn new(schedule: Scheduled) -> Self {
+    pub const fn new(schedule: Scheduled) -> Self {
         let known = SystemTime::UNIX_EPOCH..SystemTime::UNIX_EPOCH;
         Self { schedule, known }
     }
 
     /// Sets the schedule's bit for a row. `logged` is the pod's bit, which counts near a change.
-    pub(super) fn set(&mut self, at: SystemTime, logged: Option<bool>) {
+    pub fn set(&mut self, at: SystemTime, logged: Option<bool>) {
         if self.known.contains(&at) {
             return;
         }

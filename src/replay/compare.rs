@@ -75,7 +75,7 @@ fn moved_ids(before: &Rules, after: &Rules) -> Vec<MovedId> {
 }
 
 /// Decides about rows under one or two configurations.
-pub(super) struct Comparer<'s> {
+pub struct Comparer<'s> {
     after: Rules,
     /// Answer for rows with bodies.
     snapshots: Option<&'s Snapshots>,
@@ -89,11 +89,7 @@ pub(super) struct Comparer<'s> {
 }
 
 impl<'s> Comparer<'s> {
-    pub(super) fn new(
-        after: Rules,
-        before: Option<Rules>,
-        snapshots: Option<&'s Snapshots>,
-    ) -> Self {
+    pub fn new(after: Rules, before: Option<Rules>, snapshots: Option<&'s Snapshots>) -> Self {
         let (decided_after, decided_before, found) = Default::default();
         let moved = before
             .as_ref()
@@ -110,7 +106,7 @@ impl<'s> Comparer<'s> {
     }
 
     /// Compares the decisions about a row.
-    pub(super) fn row(&mut self, row: &LogRow<'_>) {
+    pub fn row(&mut self, row: &LogRow<'_>) {
         let found = &mut self.found;
         found.rows += 1;
         let [first, last] = found.times.unwrap_or([row.end.time; 2]);

@@ -121,7 +121,7 @@ impl Comparison {
 }
 
 /// Counts a change of a row that stands for `weight` requests.
-pub(super) fn add_change(
+pub fn add_change(
     to: &mut BTreeMap<ChangeKey, Changes>,
     key: ChangeKey,
     weight: f64,
@@ -136,7 +136,7 @@ pub(super) fn add_change(
 }
 
 /// An entry, whose key is copied only if it is new.
-pub(super) fn entry<'m, V: Default>(map: &'m mut BTreeMap<String, V>, key: &str) -> &'m mut V {
+pub fn entry<'m, V: Default>(map: &'m mut BTreeMap<String, V>, key: &str) -> &'m mut V {
     if !map.contains_key(key) {
         map.insert(key.to_owned(), V::default());
     }

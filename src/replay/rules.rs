@@ -39,7 +39,7 @@ impl Gaps {
 
 /// The rules of a configuration.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub struct Rules {
     audiences: Vec<String>,
     strategies: Vec<Strategy>,
     clocks: Vec<Option<RowClock>>,
@@ -59,7 +59,7 @@ struct PlatformIds {
 
 /// A decision about a row.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Decided {
+pub struct Decided {
     /// Index of the strategy.
     pub(super) strategy: usize,
     pub(super) decision: Decision,
@@ -69,7 +69,7 @@ pub(super) struct Decided {
 
 /// The decisions about a row, and the device's parts in experiments.
 #[derive(Debug, Default)]
-pub(super) struct RowDecisions {
+pub struct RowDecisions {
     pub(super) decisions: SmallVec<[Decided; 8]>,
     pub(super) parts: Assignments,
 }
@@ -93,7 +93,7 @@ impl Attributes for RowAttributes<'_> {
 
 impl Rules {
     /// The rules of a plan.
-    pub(super) fn new(plan: CatalogPlan) -> Self {
+    pub fn new(plan: CatalogPlan) -> Self {
         let platforms = plan.platforms.iter().map(|platform| {
             let mut all = Vec::new();
             let ids = platform.strategy_ids().inspect(|(_, strategy)| {
@@ -133,7 +133,7 @@ impl Rules {
     }
 
     /// Each platform's strategy ids, and the names of their strategies.
-    pub(super) fn ids(&self) -> BTreeMap<[&str; 2], &str> {
+    pub fn ids(&self) -> BTreeMap<[&str; 2], &str> {
         let platforms = self
             .platforms
             .iter()
@@ -146,12 +146,12 @@ impl Rules {
     }
 
     /// The strategy of a decision.
-    pub(super) fn strategy(&self, decided: &Decided) -> &Strategy {
+    pub fn strategy(&self, decided: &Decided) -> &Strategy {
         &self.strategies[decided.strategy]
     }
 
     /// Decides about a row. Nothing is decided if the configuration does not have its platform.
-    pub(super) fn decide(
+    pub fn decide(
         &mut self,
         row: &LogRow<'_>,
         facts: &LoggedFacts<'_>,
@@ -277,12 +277,7 @@ impl Rules {
     }
 
     /// The audience, or the part of the rule, that decides: a short text.
-    pub(super) fn leaf(
-        &self,
-        decided: &Decided,
-        facts: &LoggedFacts<'_>,
-        parts: &[Assignment],
-    ) -> String {
+    pub fn leaf(&self, decided: &Decided, facts: &LoggedFacts<'_>, parts: &[Assignment]) -> String {
         let strategy = self.strategy(decided);
         if !matches!(facts.ids, LookedUpIds::All | LookedUpIds::TooMany) {
             return String::new();

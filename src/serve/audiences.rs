@@ -46,10 +46,7 @@ pub async fn find_audiences(config: &mut Config) -> Result<Store, StartError> {
 }
 
 /// Gives a config without audiences and strategies all audiences of the store.
-pub(super) async fn fill_in_audiences(
-    config: &mut Config,
-    store: &Store,
-) -> Result<(), StartError> {
+pub async fn fill_in_audiences(config: &mut Config, store: &Store) -> Result<(), StartError> {
     if !config.audiences.is_empty() || !config.strategies.is_empty() {
         return Ok(());
     }

@@ -19,7 +19,7 @@ use crate::telemetry::Telemetry;
 pub type Reread = Box<dyn Fn() -> Result<Assembly, String> + Send + Sync>;
 
 /// Logs the warnings about a config.
-pub(super) fn warn_of(assembly: &Assembly) {
+pub fn warn_of(assembly: &Assembly) {
     let is_on_kubernetes = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     for warning in assembly.warnings(is_on_kubernetes) {
         tracing::warn!("{warning}");

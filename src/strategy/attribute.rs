@@ -96,13 +96,13 @@ impl Attributes for RequestFacts<'_> {
 }
 
 /// Attributes and parts that note whether a part was read.
-pub(super) struct NotedParts<'f> {
+pub struct NotedParts<'f> {
     attributes: &'f dyn Attributes,
     has_read: Cell<bool>,
 }
 
 impl<'f> NotedParts<'f> {
-    pub(super) const fn new(attributes: &'f dyn Attributes) -> Self {
+    pub const fn new(attributes: &'f dyn Attributes) -> Self {
         Self {
             attributes,
             has_read: Cell::new(false),
@@ -110,7 +110,7 @@ impl<'f> NotedParts<'f> {
     }
 
     /// Whether a part was read.
-    pub(super) const fn has_read(&self) -> bool {
+    pub const fn has_read(&self) -> bool {
         self.has_read.get()
     }
 }

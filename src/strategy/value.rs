@@ -185,13 +185,13 @@ fn index_of(index: usize) -> Option<u8> {
 }
 
 /// Memberships of one device, each looked up once.
-pub(super) struct Lookups<F> {
+pub struct Lookups<F> {
     known: ArrayVec<(u32, Membership), MAX_VALUES>,
     membership: F,
 }
 
 impl<F: FnMut(usize) -> Membership> Lookups<F> {
-    pub(super) fn new(membership: F) -> Self {
+    pub fn new(membership: F) -> Self {
         Self {
             known: ArrayVec::new(),
             membership,
@@ -204,7 +204,7 @@ impl<F: FnMut(usize) -> Membership> Lookups<F> {
         clippy::cast_possible_truncation,
         reason = "a catalog has fewer audiences"
     )]
-    pub(super) fn of(&mut self, audience: usize) -> Membership {
+    pub fn of(&mut self, audience: usize) -> Membership {
         let known = self
             .known
             .iter()

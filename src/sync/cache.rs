@@ -38,7 +38,7 @@ use errors::CacheErrors;
 use files::verified;
 use prune::prune;
 use signed::{read_signed, write_signed};
-pub(super) use state::CachedState;
+pub(crate) use state::CachedState;
 use state::is_whole;
 
 use crate::telemetry::Telemetry;

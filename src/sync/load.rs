@@ -23,13 +23,13 @@ use rtad_store::{Signed, Store, StoreError};
 
 /// Chunks read at a time: enough to keep a disk and two cores busy, few enough to leave cores to
 /// requests.
-pub(super) const PARALLEL_CHUNKS: usize = 2;
+pub const PARALLEL_CHUNKS: usize = 2;
 
 /// A store that delivers small files more slowly than this is unavailable.
 const LEAST_BYTES_PER_SECOND: u64 = 256 << 10;
 
 /// Verified chunks by the digests of their files.
-pub(super) type Chunks = HashMap<Digest, Arc<Chunk>>;
+pub type Chunks = HashMap<Digest, Arc<Chunk>>;
 
 /// A generation of the cache, with the deltas that were served over it.
 pub(super) struct CachedGeneration {
@@ -311,7 +311,7 @@ fn size_of(chunks: &[ChunkEntry]) -> u64 {
 }
 
 /// The chunks of the manifest that `served` already holds.
-pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
+pub fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
     let served = served.iter().flat_map(|snapshot| snapshot.chunks());
     let served: HashMap<&Digest, &Arc<Chunk>> =
         served.map(|chunk| (chunk.digest(), chunk)).collect();
@@ -325,7 +325,7 @@ pub(super) fn held(served: Option<&Snapshot>, manifest: &Manifest) -> Chunks {
 }
 
 /// The snapshot of a manifest, from all of its chunks.
-pub(super) fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
+pub fn assemble(manifest: Manifest, chunks: &Chunks) -> Snapshot {
     let in_order = manifest
         .chunks()
         .iter()

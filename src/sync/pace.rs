@@ -70,7 +70,7 @@ impl Pace {
 
 /// Random delay before a new generation's chunks are fetched, so that the pods of a fleet do not
 /// start at once.
-pub(super) fn spread(poll_interval: Duration) -> Duration {
+pub fn spread(poll_interval: Duration) -> Duration {
     jittered((poll_interval / SPREAD_PARTS).min(MAX_SPREAD), 0.0, 1.0)
 }
 

@@ -169,12 +169,7 @@ impl Progress {
 /// * with a later sequence, if its generation is not lower or a rollback is recorded;
 /// * with a generation above all known ones, whatever its sequence. A stale copy cannot have such a
 ///   generation. So the next publish repairs a lost `CURRENT`.
-pub(super) const fn may_replace(
-    current: &Current,
-    served: u64,
-    sequence: u64,
-    highest: u64,
-) -> bool {
+pub const fn may_replace(current: &Current, served: u64, sequence: u64, highest: u64) -> bool {
     if current.generation > highest {
         return true;
     }

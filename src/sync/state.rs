@@ -76,7 +76,7 @@ impl From<&CatalogPlan> for Settings {
 }
 
 /// Progress of an audience, locked for the duration of a poll.
-pub(super) type SharedProgress = Arc<tokio::sync::Mutex<Progress>>;
+pub type SharedProgress = Arc<tokio::sync::Mutex<Progress>>;
 
 /// The state of sync. Its audiences are polled concurrently, on one thread: a read and a swap of
 /// the catalog without an `await` in between are atomic.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The connections of one port.
 #[derive(Debug)]
-pub(super) struct OpenConnections {
+pub struct OpenConnections {
     started: Instant,
     count: AtomicUsize,
     /// Time of the last close, in milliseconds since `started`; `NEVER` before the first.
@@ -27,18 +27,18 @@ impl Default for OpenConnections {
 
 impl OpenConnections {
     /// Adds a connection, and returns whether it is within `limit`.
-    pub(super) fn open(self: &Arc<Self>, limit: usize) -> (ConnectionPermit, bool) {
+    pub fn open(self: &Arc<Self>, limit: usize) -> (ConnectionPermit, bool) {
         let is_within = self.count.fetch_add(1, Ordering::Relaxed) < limit;
         (ConnectionPermit(Arc::clone(self)), is_within)
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
     /// Time since the last connection closed: zero while one is open, [`Duration::MAX`] if there
     /// was none.
-    pub(super) fn unused_for(&self) -> Duration {
+    pub fn unused_for(&self) -> Duration {
         match (self.count(), self.closed.load(Ordering::Relaxed)) {
             (0, NEVER) => Duration::MAX,
             (0, closed) => self

@@ -9,9 +9,9 @@ use std::cell::Cell;
 use rtad_core::device::DeviceKey;
 
 /// Registers of a sketch, as a power of two. The standard error is 0.81 %, also of a union.
-pub(super) const LG_REGISTERS: u8 = 14;
+pub const LG_REGISTERS: u8 = 14;
 /// Registers of a sketch, a byte each.
-pub(super) const REGISTERS: usize = 1 << LG_REGISTERS;
+pub const REGISTERS: usize = 1 << LG_REGISTERS;
 
 /// Default seed of the libraries.
 const SEED: u64 = 9001;

@@ -179,7 +179,7 @@ const HISTOGRAMS: &[(&str, &str)] = &[(
 )];
 
 /// Sets `# HELP` of every metric.
-pub(super) fn describe() {
+pub fn describe() {
     for (name, help) in COUNTERS {
         metrics::describe_counter!(*name, *help);
     }
@@ -192,7 +192,7 @@ pub(super) fn describe() {
 }
 
 /// Sets the metrics that must exist from the start: nothing is loaded, and the config is valid.
-pub(super) fn set_initial_values() {
+pub fn set_initial_values() {
     metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     metrics::gauge!("rtad_ready").set(0.0);
     metrics::gauge!("rtad_config_last_reload_successful").set(1.0);

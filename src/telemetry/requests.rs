@@ -110,7 +110,7 @@ impl RouteMetrics {
 
 /// The histogram of all routes, in Prometheus' text format. Route names come from the config, which
 /// allows no characters to escape.
-pub(super) fn render<'a>(routes: impl Iterator<Item = &'a RouteMetrics>, text: &mut String) {
+pub fn render<'a>(routes: impl Iterator<Item = &'a RouteMetrics>, text: &mut String) {
     let _ = write!(
         text,
         "# HELP {DURATION} Time from a request's head to its answer's, by route\n\

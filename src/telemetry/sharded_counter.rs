@@ -17,13 +17,13 @@ pub fn count_as_worker(number: usize) {
 }
 
 /// Number of slots: one per CPU, and the shared one. Workers with higher numbers use slot 0.
-pub(super) fn slots() -> usize {
+pub fn slots() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from) + 1
 }
 
 /// Index of this thread's slot among `slots` of them.
 #[inline]
-pub(super) fn slot_of(slots: usize) -> usize {
+pub fn slot_of(slots: usize) -> usize {
     Some(SLOT.get()).filter(|slot| *slot < slots).unwrap_or(0)
 }
 
@@ -34,7 +34,7 @@ struct PerWorkerCounters<const N: usize>([AtomicU64; N]);
 
 /// `N` counters, with a slot per worker.
 #[derive(Debug, Clone)]
-pub(super) struct ShardedCounter<const N: usize>(Arc<[PerWorkerCounters<N>]>);
+pub struct ShardedCounter<const N: usize>(Arc<[PerWorkerCounters<N>]>);
 
 impl<const N: usize> Default for ShardedCounter<N> {
     fn default() -> Self {
@@ -46,7 +46,7 @@ impl<const N: usize> Default for ShardedCounter<N> {
 impl<const N: usize> ShardedCounter<N> {
     /// Adds to the counter at `index`. Wraps on overflow, so that adding `u64::MAX` subtracts one.
     #[inline]
-    pub(super) fn add(&self, index: usize, count: u64) {
+    pub fn add(&self, index: usize, count: u64) {
         match self.0.get(SLOT.get()) {
             Some(slot) if SLOT.get() > 0 => {
                 let counter = &slot.0[index];
@@ -60,7 +60,7 @@ impl<const N: usize> ShardedCounter<N> {
     }
 
     /// Sum of all slots of the counter at `index`.
-    pub(super) fn sum(&self, index: usize) -> u64 {
+    pub fn sum(&self, index: usize) -> u64 {
         self.0
             .iter()
             .fold(0, |sum, slot| sum.wrapping_add(slot.0[index].load(Relaxed)))

@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 
 /// A set of keys: bit `n` is key `n`.
-pub(crate) type Keys = u16;
+pub type Keys = u16;
 
 /// Keys of the model.
-pub(crate) const KEYS: u8 = 12;
+pub const KEYS: u8 = 12;
 
 /// A change of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Add,
     Remove,
     Entomb,
@@ -41,7 +41,7 @@ struct Appended {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Model {
+pub struct Model {
     generations: BTreeMap<u64, Generation>,
     appends: Vec<Appended>,
     tombstones: Keys,
@@ -52,7 +52,7 @@ pub(crate) struct Model {
     states: Vec<Keys>,
 }
 
-pub(crate) const fn bit(key: u8) -> Keys {
+pub const fn bit(key: u8) -> Keys {
     1 << key
 }
 
@@ -66,25 +66,25 @@ const fn set(keys: Keys, key: u8, is_set: bool) -> Keys {
 
 impl Model {
     /// Members, or none if the audience answers nothing.
-    pub(crate) fn members(&self) -> Option<Keys> {
+    pub fn members(&self) -> Option<Keys> {
         self.published().filter(|_| !self.is_disabled)
     }
 
     /// Members while it is enabled; none if nothing is published.
-    pub(crate) fn published(&self) -> Option<Keys> {
+    pub fn published(&self) -> Option<Keys> {
         let generation = self.generations[&self.live?];
         let keys = self.applied(generation.keys, generation.through, u64::MAX);
         Some(keys & !self.tombstones)
     }
 
     /// Members that the pod may answer from after a failed poll.
-    pub(crate) fn states(&self) -> &[Keys] {
+    pub fn states(&self) -> &[Keys] {
         &self.states
     }
 
     /// Records a poll. After a whole one, and after one that saw a deletion, the pod answers from
     /// the present state alone.
-    pub(crate) fn polled(&mut self, is_whole: bool) {
+    pub fn polled(&mut self, is_whole: bool) {
         if is_whole || self.live.is_none() {
             self.states = self.published().into_iter().collect();
         }
@@ -97,14 +97,14 @@ impl Model {
     }
 
     /// The keys of a build from `input`, whose base is at `through`.
-    pub(crate) fn built(&self, input: Keys, through: u64) -> Keys {
+    pub fn built(&self, input: Keys, through: u64) -> Keys {
         let live = self.live.map(|live| self.generations[&live]);
         let (from, residual) = live.map_or((0, 0), |live| (live.through, live.residual));
         self.applied(input & !residual, from, through)
     }
 
     /// Keys that an append since the base's generation decides for a build at `through`.
-    pub(crate) fn decided(&self, through: u64) -> Keys {
+    pub fn decided(&self, through: u64) -> Keys {
         self.built(Keys::MAX, through) ^ !self.built(0, through)
     }
 
@@ -120,7 +120,7 @@ impl Model {
     }
 
     /// The last change of each key counts. Additions of keys with a tombstone have no effect.
-    pub(crate) fn append(&mut self, sequence: u64, changes: &[(u8, Kind)]) {
+    pub fn append(&mut self, sequence: u64, changes: &[(u8, Kind)]) {
         let mut members = BTreeMap::new();
         let mut tombstones = BTreeMap::new();
         for (key, kind) in changes {
@@ -149,13 +149,13 @@ impl Model {
 
     /// The last change that the live generation's build saw of a key, if any. None for keys that
     /// changed later: their change may be merged with it.
-    pub(crate) fn carried(&self, key: u8) -> Option<bool> {
+    pub fn carried(&self, key: u8) -> Option<bool> {
         let Generation { from, through, .. } = self.generations[&self.live?];
         let last = self.appends.iter().rev().find(|append| append.key == key)?;
         (last.sequence > from && last.sequence <= through).then_some(last.is_added)
     }
 
-    pub(crate) fn publish(&mut self, generation: u64, keys: Keys, through: u64) {
+    pub fn publish(&mut self, generation: u64, keys: Keys, through: u64) {
         let from = self.live.map_or(0, |live| self.generations[&live].through);
         self.generations.insert(
             generation,
@@ -171,7 +171,7 @@ impl Model {
     }
 
     /// Filters keep their keys: removed ones stay a delta. Keys with a tombstone are not added.
-    pub(crate) fn compact(&mut self, generation: u64, through: u64) {
+    pub fn compact(&mut self, generation: u64, through: u64) {
         let live = self.generations[&self.live.unwrap()];
         let (mut keys, mut residual) = (live.keys, live.residual);
         for append in self.appended(live.through, through) {
@@ -190,28 +190,28 @@ impl Model {
         self.record();
     }
 
-    pub(crate) fn roll_back(&mut self, generation: u64) {
+    pub fn roll_back(&mut self, generation: u64) {
         self.live = Some(generation);
         self.record();
     }
 
-    pub(crate) fn delete(&mut self) {
+    pub fn delete(&mut self) {
         (self.live, self.is_disabled) = (None, false);
         self.generations.clear();
         self.appends.clear();
     }
 
-    pub(crate) const fn disable(&mut self, is_disabled: bool) {
+    pub const fn disable(&mut self, is_disabled: bool) {
         self.is_disabled = is_disabled;
     }
 
     /// Forgets the generations that a gc removed.
-    pub(crate) fn keep(&mut self, generations: &[u64]) {
+    pub fn keep(&mut self, generations: &[u64]) {
         self.generations
             .retain(|generation, _| generations.contains(generation));
     }
 
-    pub(crate) const fn is_live(&self) -> bool {
+    pub const fn is_live(&self) -> bool {
         self.live.is_some()
     }
 }

@@ -52,7 +52,7 @@ struct PendingBuild {
     through: u64,
 }
 
-pub(crate) struct World {
+pub struct World {
     faults: Arc<FaultyStore>,
     writer: StoreWriter,
     ledgers: [Option<Ledger>; WRITERS],
@@ -63,7 +63,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let faults = Arc::new(FaultyStore::default());
         let store = Store::over(Arc::clone(&faults) as _, "memory");
         let assembly = Assembly::read(Some(("model", CONFIG)), |_| None, &Vec::new()).unwrap();
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Takes a step, then compares the store with the model.
-    pub(crate) async fn take(&mut self, step: Step) {
+    pub async fn take(&mut self, step: Step) {
         match step {
             Step::Append {
                 writer,

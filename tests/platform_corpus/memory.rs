@@ -14,7 +14,7 @@ const BASE: usize = 1024;
 const BODY: usize = 64 << 10;
 
 /// Runs `work`; returns its result and the peak of allocated bytes.
-pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
+pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let mut result = None;
     let counted = allocation_counter::measure(|| result = Some(work()));
     (
@@ -44,7 +44,7 @@ const fn factor(protocol: Protocol) -> usize {
     }
 }
 
-pub(crate) fn assert_bounded(protocol: Protocol, what: &str, body: usize, peak: usize) {
+pub fn assert_bounded(protocol: Protocol, what: &str, body: usize, peak: usize) {
     let bound = BASE + factor(protocol) * body;
     assert!(
         peak <= bound,
@@ -53,7 +53,7 @@ pub(crate) fn assert_bounded(protocol: Protocol, what: &str, body: usize, peak: 
 }
 
 /// Bodies of the highest size.
-pub(crate) fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
+pub fn costly(protocol: Protocol) -> Vec<(&'static str, Bytes)> {
     let full = |head: &[u8], each: &[u8], tail: &[u8]| -> Bytes {
         let count = (BODY - head.len() - tail.len()) / each.len();
         [head, &each.repeat(count), tail].concat().into()

@@ -4,14 +4,14 @@ use prost::encoding::{decode_varint, encode_varint};
 
 /// A field of a message; bytes that parse as a message are one.
 #[derive(Debug, Clone)]
-pub(crate) struct Field {
+pub struct Field {
     /// Number and wire type.
     pub(crate) key: u64,
     pub(crate) value: Value,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+pub enum Value {
     Varint(u64),
     Fixed(Vec<u8>),
     Bytes(Vec<u8>),
@@ -21,7 +21,7 @@ pub(crate) enum Value {
 }
 
 /// Parses a message; `None` if the bytes are not one.
-pub(crate) fn parse(mut body: &[u8], depth: usize) -> Option<Vec<Field>> {
+pub fn parse(mut body: &[u8], depth: usize) -> Option<Vec<Field>> {
     let mut fields = Vec::new();
     while !body.is_empty() {
         let key = decode_varint(&mut body).ok()?;
@@ -51,7 +51,7 @@ pub(crate) fn parse(mut body: &[u8], depth: usize) -> Option<Vec<Field>> {
     Some(fields)
 }
 
-pub(crate) fn write(fields: &[Field], body: &mut Vec<u8>) {
+pub fn write(fields: &[Field], body: &mut Vec<u8>) {
     for Field { key, value } in fields {
         encode_varint(*key, body);
         match value {

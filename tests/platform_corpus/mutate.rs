@@ -88,7 +88,7 @@ const TOKENS: [&str; 20] = [
 const LARGEST: usize = 4096;
 
 /// Endless generator of mutants, deterministic per seed.
-pub(crate) struct Mutants {
+pub struct Mutants {
     seeds: Vec<Bytes>,
     /// Seeds that parse as messages.
     messages: Vec<Vec<Field>>,
@@ -99,7 +99,7 @@ pub(crate) struct Mutants {
 }
 
 impl Mutants {
-    pub(crate) fn of(seeds: &[Bytes], is_text: bool, seed: u64) -> Self {
+    pub fn of(seeds: &[Bytes], is_text: bool, seed: u64) -> Self {
         let messages = seeds
             .iter()
             .filter_map(|body| parse(body, 0))
@@ -118,7 +118,7 @@ impl Mutants {
     }
 
     /// The next mutant.
-    pub(crate) fn next(&mut self) -> Bytes {
+    pub fn next(&mut self) -> Bytes {
         let mut body = Vec::new();
         let is_whole = self.below(8) > 0;
         if is_whole && self.is_text {

@@ -14,7 +14,7 @@ use testkit::store::{Depot, Spec};
 use crate::server::Server;
 
 /// A member of `old_users` of each kind, in canonical form.
-pub(crate) const OLD_USERS: [(&str, &str); 9] = [
+pub const OLD_USERS: [(&str, &str); 9] = [
     ("md5", "5f93f983524def3dca464469d2cf9f3e"),
     ("idfa", "1E2DFA89-496A-47FD-9941-DF1FC4E6484A"),
     ("imei", "a0000049395012"),
@@ -27,14 +27,14 @@ pub(crate) const OLD_USERS: [(&str, &str); 9] = [
 ];
 
 /// An old user and a VIP.
-pub(crate) const OLD_VIP: &str = "0b7d2c4e-91aa-4d5c-8f21-6a5b4c3d2e1f";
+pub const OLD_VIP: &str = "0b7d2c4e-91aa-4d5c-8f21-6a5b4c3d2e1f";
 /// A VIP only.
-pub(crate) const NEW_VIP: &str = "77c1e0d2-5b3f-4f6a-9b1d-2e4f6a8b0c1d";
+pub const NEW_VIP: &str = "77c1e0d2-5b3f-4f6a-9b1d-2e4f6a8b0c1d";
 /// A member of no audience.
-pub(crate) const NON_MEMBER: &str = "c0ffee00-1234-4abc-8def-0123456789ab";
+pub const NON_MEMBER: &str = "c0ffee00-1234-4abc-8def-0123456789ab";
 
 /// The audiences and strategies of [`FixtureServer::with_everything`].
-pub(crate) const RULES: &str = r#"
+pub const RULES: &str = r#"
 [[audience]]
 name = "old_users"
 [[audience]]
@@ -67,7 +67,7 @@ exclude = ["too_old"]
 "#;
 
 /// Platforms over [`RULES`]: Tencent Ads with a token header, and Ocean Engine.
-pub(crate) const PLATFORMS: &str = r#"
+pub const PLATFORMS: &str = r#"
 [[platform]]
 kind = "tencent"
 name = "tencent"
@@ -83,7 +83,7 @@ strategies = { "10003" = "new-users" }
 "#;
 
 /// The key of an id of `OLD_USERS`, computed independently of the code under test.
-pub(crate) fn key(kind: &str, canonical: &str) -> DeviceKey {
+pub fn key(kind: &str, canonical: &str) -> DeviceKey {
     match kind {
         "md5" => DeviceKey::from_bytes(const_hex::decode_to_array(canonical).unwrap()),
         _ => DeviceKey::of_canonical(canonical.as_bytes()),
@@ -91,15 +91,15 @@ pub(crate) fn key(kind: &str, canonical: &str) -> DeviceKey {
 }
 
 /// A store in a temporary directory.
-pub(crate) struct TestStore(tempfile::TempDir);
+pub struct TestStore(tempfile::TempDir);
 
 impl TestStore {
-    pub(crate) fn empty() -> Self {
+    pub fn empty() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
     /// A store with all audiences of [`RULES`] except the missing one.
-    pub(crate) fn with_everything() -> Self {
+    pub fn with_everything() -> Self {
         let store = Self::empty();
         let old_users: Vec<_> = OLD_USERS.iter().map(|(kind, id)| key(kind, id)).collect();
         store.publish(
@@ -111,12 +111,12 @@ impl TestStore {
         store
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// A config with this store and free ports. `server` has more lines for `[server]`.
-    pub(crate) fn config(&self, server: &str, rules: &str) -> String {
+    pub fn config(&self, server: &str, rules: &str) -> String {
         let ports = "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\nworkers = 1";
         // A busy machine may delay a worker for longer than the default.
         let patient = if server.contains("max_wait") {
@@ -132,17 +132,17 @@ impl TestStore {
     }
 
     /// The same config in a file beside the audiences.
-    pub(crate) fn config_file(&self, server: &str, rules: &str) -> PathBuf {
+    pub fn config_file(&self, server: &str, rules: &str) -> PathBuf {
         let file = self.path().join("rtad.toml");
         std::fs::write(&file, self.config(server, rules)).unwrap();
         file
     }
 
-    pub(crate) fn publish(&self, audience: &str, keys: &[DeviceKey]) {
+    pub fn publish(&self, audience: &str, keys: &[DeviceKey]) {
         self.publish_at(audience, keys, now_unix_seconds());
     }
 
-    pub(crate) fn publish_at(&self, audience: &str, keys: &[DeviceKey], created_unix_seconds: u64) {
+    pub fn publish_at(&self, audience: &str, keys: &[DeviceKey], created_unix_seconds: u64) {
         let mut keys = keys.to_vec();
         keys.sort_unstable();
         let target_fpr = 1e-6;
@@ -160,7 +160,7 @@ impl TestStore {
 }
 
 /// The service in this process with a [`TestStore`] and one worker.
-pub(crate) struct FixtureServer {
+pub struct FixtureServer {
     pub(crate) store: TestStore,
     server: Server,
 }
@@ -172,23 +172,23 @@ fn read(text: &str) -> Result<Assembly, String> {
 
 impl FixtureServer {
     /// Serves [`TestStore::with_everything`] with [`RULES`].
-    pub(crate) fn with_everything(server: &str) -> Self {
+    pub fn with_everything(server: &str) -> Self {
         Self::start(TestStore::with_everything(), server, RULES)
     }
 
-    pub(crate) fn start(store: TestStore, server: &str, rules: &str) -> Self {
+    pub fn start(store: TestStore, server: &str, rules: &str) -> Self {
         let server = Server::start(read(&store.config(server, rules)).unwrap());
         Self { store, server }
     }
 
     /// Changes the config of the next reload.
-    pub(crate) fn write_config(&self, server: &str, rules: &str) {
+    pub fn write_config(&self, server: &str, rules: &str) {
         self.server
             .write_config(read(&self.store.config(server, rules)));
     }
 
     /// Starts a drain; the thread ends with it.
-    pub(crate) fn drain(self) -> (JoinHandle<()>, TestStore) {
+    pub fn drain(self) -> (JoinHandle<()>, TestStore) {
         (self.server.drain(), self.store)
     }
 }

@@ -11,7 +11,7 @@ const RULES: &str =
     "[[audience]]\nname = \"old_users\"\n[[strategy]]\nname = \"s\"\nexclude = [\"old_users\"]\n";
 
 /// A running pod. Killed on drop.
-pub(crate) struct Pod {
+pub struct Pod {
     rtad: Rtad,
     pub(crate) admin: Client,
 }
@@ -19,13 +19,13 @@ pub(crate) struct Pod {
 impl Pod {
     /// Starts a pod with `lines` in the config's `[store]` and waits until it serves. A shell runs
     /// `before` first.
-    pub(crate) fn start(store: &str, folder: &Path, lines: &str, before: &str) -> Self {
+    pub fn start(store: &str, folder: &Path, lines: &str, before: &str) -> Self {
         Self::start_with(store, folder, &format!("{lines}\n{RULES}"), before).unwrap()
     }
 
     /// Starts a pod without rules, or with rules at the end of `lines`. Returns the log if the
     /// process ends before it serves.
-    pub(crate) fn start_with(
+    pub fn start_with(
         store: &str,
         folder: &Path,
         lines: &str,
@@ -47,28 +47,28 @@ impl Pod {
     }
 
     /// A new connection: the pod closes one that is idle for a minute, as during a slow load.
-    pub(crate) fn connect(&self) -> Client {
+    pub fn connect(&self) -> Client {
         self.rtad.connect()
     }
 
-    pub(crate) fn generation(&mut self) -> u64 {
+    pub fn generation(&mut self) -> u64 {
         self.admin.get("/v1/status").ok()["audiences"][0]["snapshot"]["generation"]
             .as_u64()
             .unwrap_or(0)
     }
 
-    pub(crate) fn last_sync(&mut self) -> (String, String) {
+    pub fn last_sync(&mut self) -> (String, String) {
         let last = &self.admin.get("/v1/status").ok()["audiences"][0]["last_sync"];
         let text = |field: &str| last[field].as_str().unwrap_or_default().to_owned();
         (text("result"), text("error"))
     }
 
     /// Sum over all series whose lines start with `prefix`.
-    pub(crate) fn metric(&mut self, prefix: &str) -> u64 {
+    pub fn metric(&mut self, prefix: &str) -> u64 {
         metric_sum(&self.admin.get("/metrics").text(), prefix)
     }
 
-    pub(crate) fn peak_bytes(&self) -> u64 {
+    pub fn peak_bytes(&self) -> u64 {
         self.rtad.peak_bytes()
     }
 }

@@ -11,10 +11,10 @@ use testkit::process::{self, Outcome, Service};
 use testkit::wait_until;
 
 /// The program under test.
-pub(crate) const RTAD: &str = env!("CARGO_BIN_EXE_rtad");
+pub const RTAD: &str = env!("CARGO_BIN_EXE_rtad");
 
 /// `rtad` with these arguments and only `variables` in its environment.
-pub(crate) fn command(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Command {
+pub fn command(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(RTAD);
     command
         .args(arguments)
@@ -24,24 +24,24 @@ pub(crate) fn command(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)
 }
 
 /// Runs `rtad` to its end.
-pub(crate) fn run(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Outcome {
+pub fn run(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Outcome {
     process::run(&mut command(arguments, variables), b"")
 }
 
 /// A running `rtad`.
-pub(crate) struct Rtad(Service);
+pub struct Rtad(Service);
 
 impl Rtad {
-    pub(crate) fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         Self(Service::spawn(command))
     }
 
-    pub(crate) fn spawn(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Self {
+    pub fn spawn(arguments: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Self {
         Self::start(&mut command(arguments, variables))
     }
 
     /// Starts `rtad serve --config FILE` and waits until it serves.
-    pub(crate) fn serve(file: &Path, variables: &[(&str, &str)]) -> Self {
+    pub fn serve(file: &Path, variables: &[(&str, &str)]) -> Self {
         let rtad = Self::spawn(
             &[
                 OsStr::new("serve"),
@@ -55,36 +55,36 @@ impl Rtad {
     }
 
     /// Waits until it serves; returns the log if it ends before.
-    pub(crate) fn serving(mut self) -> Result<Self, String> {
+    pub fn serving(mut self) -> Result<Self, String> {
         match self.0.log_unless_ended("decision port listens") {
             Some(_) => Ok(self),
             None => Err(self.wait().stderr),
         }
     }
 
-    pub(crate) fn connect(&self) -> Client {
+    pub fn connect(&self) -> Client {
         Client::connect(self.address("decision port listens", "decision_address"))
     }
 
-    pub(crate) fn admin_address(&self) -> SocketAddr {
+    pub fn admin_address(&self) -> SocketAddr {
         self.address(
             "admin port listens; loading the first snapshots",
             "admin_address",
         )
     }
 
-    pub(crate) fn connect_admin(&self) -> Client {
+    pub fn connect_admin(&self) -> Client {
         Client::connect(self.admin_address())
     }
 
     /// Waits until readiness fails because of SIGTERM.
-    pub(crate) fn is_draining(&self) {
+    pub fn is_draining(&self) {
         let mut admin = self.connect_admin();
         wait_until("it drains", || admin.get("/readyz").status == 503);
     }
 
     /// Waits for the end.
-    pub(crate) fn wait(self) -> Outcome {
+    pub fn wait(self) -> Outcome {
         self.0.wait()
     }
 }

@@ -15,7 +15,7 @@ use testkit::client::{Client, metric_sum};
 use tokio::runtime::Runtime;
 
 /// A running service. Its threads end when it is dropped.
-pub(crate) struct Server {
+pub struct Server {
     running: Running,
     /// Connection to the admin port.
     pub(crate) admin: Client,
@@ -25,7 +25,7 @@ pub(crate) struct Server {
 }
 
 /// A config from its text, on free ports. `poll_interval` may be shorter than a file allows.
-pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config {
+pub fn config(store: &str, text: &str, poll_interval: Duration) -> Config {
     let flags = vec![
         ("store.url", store.to_owned()),
         ("server.listen", "127.0.0.1:0".to_owned()),
@@ -43,7 +43,7 @@ pub(crate) fn config(store: &str, text: &str, poll_interval: Duration) -> Config
 }
 
 /// A config, with or without platforms.
-pub(crate) struct Served(pub(crate) Assembly);
+pub struct Served(pub Assembly);
 
 impl From<Assembly> for Served {
     fn from(assembly: Assembly) -> Self {
@@ -62,10 +62,10 @@ impl From<Config> for Served {
 }
 
 /// A poll interval longer than any test.
-pub(crate) const NEVER: Duration = Duration::from_secs(86_400);
+pub const NEVER: Duration = Duration::from_secs(86_400);
 
 impl Server {
-    pub(crate) fn start(served: impl Into<Served>) -> Self {
+    pub fn start(served: impl Into<Served>) -> Self {
         let Served(assembly) = served.into();
         let file = Arc::new(Mutex::new(Ok(assembly.clone())));
         let read = Arc::clone(&file);
@@ -87,77 +87,77 @@ impl Server {
     }
 
     /// Connects to the decision port.
-    pub(crate) fn connect(&self) -> Client {
+    pub fn connect(&self) -> Client {
         Client::connect(self.address())
     }
 
-    pub(crate) fn connect_admin(&self) -> Client {
+    pub fn connect_admin(&self) -> Client {
         Client::connect(self.running.admin_address)
     }
 
     /// Connects to the API's own port.
-    pub(crate) fn connect_api(&self) -> Client {
+    pub fn connect_api(&self) -> Client {
         Client::connect(self.running.api_address().unwrap())
     }
 
     /// Address of the decision port.
-    pub(crate) const fn address(&self) -> SocketAddr {
+    pub const fn address(&self) -> SocketAddr {
         self.running.decision_address
     }
 
-    pub(crate) const fn admin_address(&self) -> SocketAddr {
+    pub const fn admin_address(&self) -> SocketAddr {
         self.running.admin_address
     }
 
-    pub(crate) fn shared(&self) -> Shared {
+    pub fn shared(&self) -> Shared {
         self.running.shared().clone()
     }
 
-    pub(crate) fn metrics(&self) -> String {
+    pub fn metrics(&self) -> String {
         self.connect_admin().get("/metrics").text()
     }
 
     /// Polls the store now.
-    pub(crate) fn poll(&self) {
+    pub fn poll(&self) {
         self.runtime.block_on(self.running.poll());
     }
 
     /// Changes the result of the next reading of the config.
-    pub(crate) fn write_config(&self, file: Result<impl Into<Served>, String>) {
+    pub fn write_config(&self, file: Result<impl Into<Served>, String>) {
         *self.file.lock().unwrap() = file.map(|served| served.into().0);
     }
 
     /// Changes and reloads the config.
-    pub(crate) fn reload(&self, file: Result<impl Into<Served>, String>) -> Result<(), String> {
+    pub fn reload(&self, file: Result<impl Into<Served>, String>) -> Result<(), String> {
         self.write_config(file);
         self.runtime.block_on(self.running.reload()).map(drop)
     }
 
     /// Starts a drain; the thread ends with it.
-    pub(crate) fn drain(self) -> JoinHandle<()> {
+    pub fn drain(self) -> JoinHandle<()> {
         let Self {
             running, runtime, ..
         } = self;
         std::thread::spawn(move || runtime.block_on(running.drain()))
     }
 
-    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+    pub fn catalog(&self) -> Arc<Catalog> {
         self.running.serving().load_full()
     }
 
     /// The snapshot being served.
-    pub(crate) fn snapshot(&self, audience: &str) -> Option<Arc<Snapshot>> {
+    pub fn snapshot(&self, audience: &str) -> Option<Arc<Snapshot>> {
         self.catalog().audience(audience)?.snapshot.clone()
     }
 
     /// Generation being served; 0 = none.
-    pub(crate) fn generation(&self, audience: &str) -> u64 {
+    pub fn generation(&self, audience: &str) -> u64 {
         self.snapshot(audience)
             .map_or(0, |snapshot| snapshot.manifest().generation())
     }
 
     /// The audience's part of `/v1/status`; null if it is not served.
-    pub(crate) fn status(&mut self, audience: &str) -> Value {
+    pub fn status(&mut self, audience: &str) -> Value {
         let status = self.connect_admin().get("/v1/status").ok();
         let all = status["audiences"].as_array().unwrap();
         all.iter()
@@ -167,23 +167,23 @@ impl Server {
     }
 
     /// Result and error of the last poll, from `/v1/status`.
-    pub(crate) fn last_sync(&mut self, audience: &str) -> (String, String) {
+    pub fn last_sync(&mut self, audience: &str) -> (String, String) {
         let last = &self.status(audience)["last_sync"];
         let text = |field: &str| last[field].as_str().unwrap_or_default().to_owned();
         (text("result"), text("error"))
     }
 
-    pub(crate) fn is_ready(&mut self) -> bool {
+    pub fn is_ready(&mut self) -> bool {
         self.admin.get("/readyz").status == 200
     }
 
     /// Sum over all series whose lines start with `prefix`.
-    pub(crate) fn metric(&mut self, prefix: &str) -> u64 {
+    pub fn metric(&mut self, prefix: &str) -> u64 {
         metric_sum(&self.admin.get("/metrics").text(), prefix)
     }
 
     /// `rtad_sync_total` of the audience and result, as a scraper reads it.
-    pub(crate) fn sync_count(&mut self, audience: &str, result: &str) -> u64 {
+    pub fn sync_count(&mut self, audience: &str, result: &str) -> u64 {
         self.metric(&format!(
             "rtad_sync_total{{audience=\"{audience}\",result=\"{result}\"}}"
         ))
@@ -191,7 +191,7 @@ impl Server {
 }
 
 /// Addresses of the chunks' filters; equal addresses mean shared chunks.
-pub(crate) fn filter_addresses(snapshot: &Snapshot) -> Vec<*const u8> {
+pub fn filter_addresses(snapshot: &Snapshot) -> Vec<*const u8> {
     snapshot
         .chunks()
         .iter()

@@ -33,7 +33,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Status in metrics of requests whose client left before the answer.
 const CLIENT_CLOSED: u16 = 499;
 
-pub(super) struct App {
+pub struct App {
     pub(super) tokens: Tokens,
     pub(super) writers: Writers,
     pub(super) windows: Windows,
@@ -46,7 +46,7 @@ pub(super) struct App {
 
 impl App {
     /// Checks the token, its scope, and the origin.
-    pub(super) fn admit(
+    pub fn admit(
         &self,
         method: &Method,
         headers: &HeaderMap,
@@ -62,7 +62,7 @@ impl App {
     }
 
     /// Checks a token in a URL, its scope, and the origin.
-    pub(super) fn admit_url(
+    pub fn admit_url(
         &self,
         headers: &HeaderMap,
         token: &[u8],
@@ -84,7 +84,7 @@ impl App {
 
     /// Runs `answer` with a timeout if the request is admitted, and counts the request. A panic
     /// becomes a 500 and affects no other request.
-    pub(super) async fn run(
+    pub async fn run(
         &self,
         route: &'static str,
         admitted: Result<(), ApiError>,
@@ -140,7 +140,7 @@ fn scope(area: Option<Area>, path: Option<&RawPathParams>) -> Scope {
 }
 
 /// Admits requests of one route by their scope, and runs them with its label in metrics.
-pub(super) async fn authorize(
+pub async fn authorize(
     State((app, route, area)): State<(Arc<App>, &'static str, Option<Area>)>,
     // A path that is not UTF-8 names nothing. axum would answer it before the token is checked.
     path: Result<RawPathParams, RawPathParamsRejection>,
@@ -158,7 +158,7 @@ pub(super) async fn authorize(
 }
 
 /// The audience in a path.
-pub(super) struct NamedAudience(pub(super) AudienceName);
+pub struct NamedAudience(pub AudienceName);
 
 impl<S: Send + Sync> FromRequestParts<S> for NamedAudience {
     type Rejection = ApiError;

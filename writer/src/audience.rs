@@ -21,7 +21,7 @@ mod session;
 mod writer;
 mod writers;
 
-pub(crate) use batch::WriteRequest;
-pub(crate) use commands::{AudienceChange, Written};
-pub(crate) use writer::Pace;
-pub(crate) use writers::Writers;
+pub use batch::WriteRequest;
+pub use commands::{AudienceChange, Written};
+pub use writer::Pace;
+pub use writers::Writers;

@@ -60,7 +60,7 @@ struct ChangeReply {
     sequence: u64,
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let store = app.writers.store.store();
     let names = match store.audiences().await {
         // The first publish creates it.
@@ -82,7 +82,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiErr
     Ok(json_of(StatusCode::OK, &List { audiences }))
 }
 
-pub(super) async fn info(
+pub async fn info(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
 ) -> Result<Response, ApiError> {
@@ -147,7 +147,7 @@ struct Creation {
     filter: Option<String>,
 }
 
-pub(super) async fn create(
+pub async fn create(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
     request: Request,
@@ -171,7 +171,7 @@ pub(super) async fn create(
     .await
 }
 
-pub(super) async fn disable(
+pub async fn disable(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
 ) -> Result<Response, ApiError> {
@@ -179,7 +179,7 @@ pub(super) async fn disable(
     change(&app, audience, disabled, StatusCode::OK).await
 }
 
-pub(super) async fn enable(
+pub async fn enable(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
 ) -> Result<Response, ApiError> {
@@ -192,7 +192,7 @@ pub(super) async fn enable(
     .await
 }
 
-pub(super) async fn delete(
+pub async fn delete(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
 ) -> Result<Response, ApiError> {
@@ -227,7 +227,7 @@ struct Expiry {
     at_unix_seconds: Option<u64>,
 }
 
-pub(super) async fn expire(
+pub async fn expire(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
     request: Request,

@@ -14,7 +14,7 @@ const LIMITS: BodyLimits = BodyLimits {
     timeout: Duration::from_secs(30),
 };
 /// Bytes of all bodies; parsing takes up to twice that.
-pub(super) const MAX_BUFFERED: usize = 256 << 20;
+pub const MAX_BUFFERED: usize = 256 << 20;
 
 /// Bodies up to this size are processed at once: a change of threads costs more.
 const SMALL: usize = 32 << 10;
@@ -23,7 +23,7 @@ const SMALL: usize = 32 << 10;
 const LAST_UNIX_SECONDS: u64 = 253_402_300_799;
 
 /// Refuses a time after the year 9999: it is in milliseconds.
-pub(super) fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {
+pub fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {
     if seconds <= LAST_UNIX_SECONDS {
         return Ok(seconds);
     }
@@ -34,7 +34,7 @@ pub(super) fn check_unix_seconds(seconds: u64) -> Result<u64, ApiError> {
 }
 
 /// The last value of a parameter in a query.
-pub(super) fn parameter<'query>(query: Option<&'query str>, name: &str) -> Option<&'query str> {
+pub fn parameter<'query>(query: Option<&'query str>, name: &str) -> Option<&'query str> {
     let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
     pairs
         .rfind(|(known, _)| *known == name)
@@ -42,7 +42,7 @@ pub(super) fn parameter<'query>(query: Option<&'query str>, name: &str) -> Optio
 }
 
 /// Refuses a parameter of binary bodies beside a JSON body, which would win.
-pub(super) fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), ApiError> {
+pub fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), ApiError> {
     match parameter(query, name) {
         None => Ok(()),
         Some(_) => Err(ApiError::BadBody(format!(
@@ -52,7 +52,7 @@ pub(super) fn refuse_parameter(query: Option<&str>, name: &str) -> Result<(), Ap
 }
 
 /// Refuses the kind of ids in the query: beside JSON another kind would win, and keys have none.
-pub(super) fn refuse_kind(query: Option<&str>) -> Result<(), ApiError> {
+pub fn refuse_kind(query: Option<&str>) -> Result<(), ApiError> {
     match parameter(query, "kind") {
         None => Ok(()),
         Some(_) => Err(ApiError::BadBody(
@@ -62,7 +62,7 @@ pub(super) fn refuse_kind(query: Option<&str>) -> Result<(), ApiError> {
 }
 
 /// Reads a body and processes it; a large one on the blocking pool.
-pub(super) async fn with_body<T: Send + 'static>(
+pub async fn with_body<T: Send + 'static>(
     body: Body,
     work: impl FnOnce(Bytes) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -75,6 +75,6 @@ pub(super) async fn with_body<T: Send + 'static>(
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-pub(super) const fn is_zero(count: &u64) -> bool {
+pub const fn is_zero(count: &u64) -> bool {
     *count == 0
 }

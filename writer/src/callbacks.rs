@@ -62,7 +62,7 @@ impl<'a> Query<'a> {
     }
 }
 
-pub(super) async fn receive(
+pub async fn receive(
     State(app): State<Arc<App>>,
     path: Result<RawPathParams, RawPathParamsRejection>,
     method: Method,

@@ -13,13 +13,13 @@ use super::windows::config::Config;
 /// Check a configuration file and the token files that it names: print a summary, or every mistake
 /// with its line.
 #[derive(Debug, Args)]
-pub(super) struct CheckConfigArgs {
+pub struct CheckConfigArgs {
     /// The configuration file (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
-pub(super) fn run(args: &CheckConfigArgs) -> Result<(), CommandError> {
+pub fn run(args: &CheckConfigArgs) -> Result<(), CommandError> {
     let config = Config::read(&args.file)?;
     Tokens::from_files(config.tokens.clone())?;
     write!(

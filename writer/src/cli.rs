@@ -32,7 +32,7 @@ fn program() -> clap::Command {
     ServeArgs::augment_args(Command::augment_subcommands(program))
 }
 
-pub(super) fn run() -> Result<(), CommandError> {
+pub fn run() -> Result<(), CommandError> {
     let matches = program().get_matches();
     let defined = "the matches are of this program";
     if matches.subcommand_name().is_none() {

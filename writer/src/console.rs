@@ -28,7 +28,7 @@ const FILES: [ConsoleFile; 4] = [
 const ROUTES: &str = "rtad-writer admin port\n\n/\n/livez\n/readyz\n/metrics\n/v1/windows\n";
 
 /// `GET /`: the page for browsers, a list of routes for other clients.
-pub(super) async fn index(headers: HeaderMap) -> Response {
+pub async fn index(headers: HeaderMap) -> Response {
     let mut accepted = headers
         .get_all(ACCEPT)
         .iter()
@@ -44,11 +44,11 @@ pub(super) async fn index(headers: HeaderMap) -> Response {
 }
 
 /// `GET /console/{file}`
-pub(super) async fn part(uri: Uri) -> Response {
+pub async fn part(uri: Uri) -> Response {
     file_at(uri.path(), &FILES).map_or_else(not_found, |found| file(found.kind, found.text))
 }
 
-pub(super) fn not_found() -> Response {
+pub fn not_found() -> Response {
     let accepted = "accepted: /, /livez, /readyz, /metrics, /v1/windows\n";
     (StatusCode::NOT_FOUND, accepted).into_response()
 }

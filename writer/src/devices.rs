@@ -50,7 +50,7 @@ struct Answer {
     new: Option<Vec<bool>>,
 }
 
-pub(super) async fn write(
+pub async fn write(
     State(app): State<Arc<App>>,
     NamedAudience(audience): NamedAudience,
     request: Request,

@@ -17,7 +17,7 @@ use super::op::Op;
 /// Error of a request; nothing was acknowledged. Details name the accepted values and quote no ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-pub(super) enum ApiError {
+pub enum ApiError {
     /// No token, or a wrong one.
     Unauthorized,
     /// The token has not the scope.
@@ -95,7 +95,7 @@ pub(super) enum ApiError {
 
 impl ApiError {
     /// The problem's `code`, also a label in metrics.
-    pub(super) const fn code(&self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
         self.words().1
     }
 
@@ -324,7 +324,7 @@ impl ApiError {
     }
 
     /// The error of a write to an audience that is not live.
-    pub(super) const fn not_live(state: State) -> Self {
+    pub const fn not_live(state: State) -> Self {
         match state {
             State::Deleted => Self::Deleted,
             _ => Self::Disabled,

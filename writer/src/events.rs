@@ -29,7 +29,7 @@ use super::windows::{AnyWindow, FollowedInfo, Info};
 /// Ids in one request.
 const MAX_IDS: usize = 10_000;
 /// Bytes of an id of kind `text`.
-pub(super) const MAX_TEXT: usize = 1024;
+pub const MAX_TEXT: usize = 1024;
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Time of the events, a parameter of binary bodies.
@@ -40,7 +40,7 @@ const LATE: HeaderName = HeaderName::from_static("rtad-late");
 const WINDOW_FULL: HeaderName = HeaderName::from_static("rtad-window-full");
 
 /// The window in a path.
-pub(super) struct NamedWindow(AnyWindow);
+pub struct NamedWindow(AnyWindow);
 
 impl FromRequestParts<Arc<App>> for NamedWindow {
     type Rejection = ApiError;
@@ -260,7 +260,7 @@ struct EventsAnswer {
     late: u64,
 }
 
-pub(super) async fn events(
+pub async fn events(
     State(app): State<Arc<App>>,
     NamedWindow(window): NamedWindow,
     request: Request,
@@ -333,7 +333,7 @@ struct CheckAnswer {
     counts: Vec<Option<u16>>,
 }
 
-pub(super) async fn check(
+pub async fn check(
     State(app): State<Arc<App>>,
     NamedWindow(window): NamedWindow,
     request: Request,
@@ -353,7 +353,7 @@ struct ForgetAnswer {
     forgotten: Vec<Option<bool>>,
 }
 
-pub(super) async fn forget(
+pub async fn forget(
     State(app): State<Arc<App>>,
     NamedWindow(window): NamedWindow,
     request: Request,
@@ -376,7 +376,7 @@ struct ListAnswer<'a> {
     audiences: Option<Vec<FollowedInfo<'a>>>,
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let windows = app.windows.all().map(AnyWindow::info).collect();
     Ok(json_of(
         StatusCode::OK,
@@ -388,7 +388,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiErr
 }
 
 /// The list of the admin port, which the console reads.
-pub(super) async fn list_with_audiences(State(app): State<Arc<App>>) -> Response {
+pub async fn list_with_audiences(State(app): State<Arc<App>>) -> Response {
     let windows = app.windows.all().map(AnyWindow::info).collect();
     let audiences = Some(app.windows.followed().collect());
     json_of(StatusCode::OK, &ListAnswer { windows, audiences })

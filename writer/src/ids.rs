@@ -13,17 +13,17 @@ use super::error::ApiError;
 /// A string, borrowed from the body if it has no escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// The first `MAX` ids; further ones are counted but not kept.
-pub(super) struct Ids<'a, const MAX: usize> {
+pub struct Ids<'a, const MAX: usize> {
     kept: Vec<Option<Text<'a>>>,
     count: usize,
 }
 
 impl<'a, const MAX: usize> Ids<'a, MAX> {
     /// The bytes of each id, unless there are too many. An id of null is blank, as an empty one.
-    pub(super) fn texts(&self) -> Result<impl ExactSizeIterator<Item = &[u8]>, ApiError> {
+    pub fn texts(&self) -> Result<impl ExactSizeIterator<Item = &[u8]>, ApiError> {
         at_most::<MAX>(self.count)?;
         Ok(self
             .kept
@@ -33,7 +33,7 @@ impl<'a, const MAX: usize> Ids<'a, MAX> {
 }
 
 /// Refuses more than `MAX` ids.
-pub(super) fn at_most<const MAX: usize>(count: usize) -> Result<(), ApiError> {
+pub fn at_most<const MAX: usize>(count: usize) -> Result<(), ApiError> {
     if count <= MAX {
         return Ok(());
     }
@@ -43,7 +43,7 @@ pub(super) fn at_most<const MAX: usize>(count: usize) -> Result<(), ApiError> {
 }
 
 /// Splits a binary body into keys.
-pub(super) fn keys_of<const MAX: usize>(body: &[u8]) -> Result<&[[u8; 16]], ApiError> {
+pub fn keys_of<const MAX: usize>(body: &[u8]) -> Result<&[[u8; 16]], ApiError> {
     let keys = split_keys(body).map_err(ApiError::BadBody)?;
     at_most::<MAX>(keys.len())?;
     Ok(keys)

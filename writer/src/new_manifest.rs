@@ -4,7 +4,7 @@ use rtad_core::clock::now_unix_seconds;
 use rtad_core::snapshot::{AudienceName, BuildReport, Folded, Manifest, ManifestBuilder};
 
 /// Completes the manifest of a generation created now.
-pub(super) fn new_manifest(
+pub fn new_manifest(
     chunks: ManifestBuilder,
     audience: &AudienceName,
     generation: u64,

@@ -1,7 +1,7 @@
 //! Operations on the devices of an audience.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Op {
+pub enum Op {
     Add,
     Remove,
     /// Adds those that are not members, and returns which were added.
@@ -13,7 +13,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    pub(super) const ALL: [Self; 5] = [
+    pub const ALL: [Self; 5] = [
         Self::Add,
         Self::Remove,
         Self::AddIfAbsent,
@@ -22,7 +22,7 @@ impl Op {
     ];
 
     /// Name in requests and metrics.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Add => "add",
             Self::Remove => "remove",
@@ -32,15 +32,15 @@ impl Op {
         }
     }
 
-    pub(super) fn parse(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|op| op.as_str() == word)
     }
 
-    pub(super) const fn adds(self) -> bool {
+    pub const fn adds(self) -> bool {
         matches!(self, Self::Add | Self::AddIfAbsent)
     }
 
-    pub(super) const fn is_about_tombstones(self) -> bool {
+    pub const fn is_about_tombstones(self) -> bool {
         matches!(self, Self::Tombstone | Self::Lift)
     }
 }

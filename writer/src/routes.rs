@@ -20,7 +20,7 @@ use super::scopes::Area;
 use super::{audiences, callbacks, console, devices, events};
 
 /// The routes for writers.
-pub(super) fn router(app: Arc<App>) -> Router {
+pub fn router(app: Arc<App>) -> Router {
     let authorized = |label: &'static str, area: Option<Area>, route: MethodRouter<Arc<App>>| {
         route.route_layer(from_fn_with_state(
             (Arc::clone(&app), label, area),
@@ -83,7 +83,7 @@ async fn unknown(State(app): State<Arc<App>>, request: Request, error: ApiError)
 }
 
 /// The routes for probes, scrapers and the console.
-pub(super) fn admin_router(app: Arc<App>) -> Router {
+pub fn admin_router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(console::index))
         .route("/console/{file}", get(console::part))

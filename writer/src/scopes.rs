@@ -14,7 +14,7 @@ const ACCEPTED: &str =
 
 /// Routes that scopes tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Area {
+pub enum Area {
     /// Events, checks and erasures of a window.
     Events,
     /// Click callbacks of a window.
@@ -37,7 +37,7 @@ impl Area {
 
 /// A right of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Scope {
+pub enum Scope {
     /// Every route.
     Admin,
     /// The routes of one window or audience; `None` for all of them.
@@ -46,7 +46,7 @@ pub(super) enum Scope {
 
 impl Scope {
     /// Whether the scope includes another.
-    pub(super) fn includes(&self, needed: &Self) -> bool {
+    pub fn includes(&self, needed: &Self) -> bool {
         match (self, needed) {
             (Self::Admin, _) => true,
             (Self::Area(area, None), Self::Area(needed, _)) => area == needed,
@@ -55,7 +55,7 @@ impl Scope {
     }
 
     /// The window that the scope names.
-    pub(super) fn window(&self) -> Option<&AudienceName> {
+    pub fn window(&self) -> Option<&AudienceName> {
         match self {
             Self::Area(Area::Events | Area::Callbacks, name) => name.as_ref(),
             Self::Area(Area::Devices, _) | Self::Admin => None,

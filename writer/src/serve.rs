@@ -57,7 +57,7 @@ const ADMIN_LIMITS: PortLimits = PortLimits {
 /// arrive during a write are coalesced into the next. Several processes may serve the same
 /// audience; one is enough.
 #[derive(Debug, Args)]
-pub(super) struct ServeArgs {
+pub struct ServeArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
     /// gs://bucket/prefix, az://container/prefix
     #[arg(long, value_name = "URL", env = "RTAD_WRITER_STORE")]
@@ -181,7 +181,7 @@ impl CommandFailure for ServeError {
     }
 }
 
-pub(super) fn run(args: ServeArgs) -> Result<(), CommandError> {
+pub fn run(args: ServeArgs) -> Result<(), CommandError> {
     let mut config = args
         .config
         .as_deref()

@@ -23,7 +23,7 @@ const APPEND_EDGES: [f64; 11] = [
 /// The exporter keeps every sample until it is drained.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) struct Telemetry {
+pub struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     queue: Gauge,
@@ -79,7 +79,7 @@ fn describe() {
 }
 
 impl Telemetry {
-    pub(super) fn request(&self, route: &'static str, code: u16) {
+    pub fn request(&self, route: &'static str, code: u16) {
         let labels = vec![
             Label::from_static_parts("route", route),
             Label::new("code", code.to_string()),
@@ -89,7 +89,7 @@ impl Telemetry {
     }
 
     /// Counts a write by result, if the audience was ever opened.
-    pub(super) fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
+    pub fn write(&self, audience: &AudienceName, op: Op, result: &'static str) {
         if self.known.lock().contains(audience) {
             self.writes(audience, op, result).increment(1);
         }
@@ -97,7 +97,7 @@ impl Telemetry {
 
     /// Enables counting for the audience. Failure counters start at 0: Prometheus does not see an
     /// increase in a counter that first appears with a nonzero value.
-    pub(super) fn opened(&self, audience: &AudienceName) {
+    pub fn opened(&self, audience: &AudienceName) {
         if !self.known.lock().insert(audience.clone()) {
             return;
         }
@@ -125,7 +125,7 @@ impl Telemetry {
         self.counter("rtad_writer_writes_total", labels)
     }
 
-    pub(super) fn conflict(&self, audience: &AudienceName) {
+    pub fn conflict(&self, audience: &AudienceName) {
         self.conflicts(audience).increment(1);
     }
 
@@ -134,7 +134,7 @@ impl Telemetry {
         self.counter("rtad_writer_conflicts_total", labels)
     }
 
-    pub(super) fn appended(&self, audience: &AudienceName, duration: Duration) {
+    pub fn appended(&self, audience: &AudienceName, duration: Duration) {
         // Starts the conflict counter at 0.
         let _ = self.conflicts(audience);
         metrics::with_local_recorder(&self.recorder, || {
@@ -145,32 +145,32 @@ impl Telemetry {
     }
 
     /// Counts a waiting request until the returned guard is dropped.
-    pub(super) fn waiting(&self) -> WaitingGuard {
+    pub fn waiting(&self) -> WaitingGuard {
         self.queue.increment(1);
         WaitingGuard(self.queue.clone())
     }
 
     /// Adds `# HELP` of the metrics of another module.
-    pub(super) fn describe_with(&self, describe: impl FnOnce()) {
+    pub fn describe_with(&self, describe: impl FnOnce()) {
         metrics::with_local_recorder(&self.recorder, describe);
     }
 
-    pub(super) fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
+    pub fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
         metrics::with_local_recorder(&self.recorder, || metrics::counter!(name, labels))
     }
 
-    pub(super) fn gauge(&self, name: &'static str, labels: Vec<Label>) -> Gauge {
+    pub fn gauge(&self, name: &'static str, labels: Vec<Label>) -> Gauge {
         metrics::with_local_recorder(&self.recorder, || metrics::gauge!(name, labels))
     }
 
     /// All metrics in Prometheus' text format.
-    pub(super) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         self.handle.render()
     }
 
     /// Drains the histograms, so that memory stays flat without scrapes, and logs refused requests.
     /// Runs without end.
-    pub(super) async fn upkeep(&self) {
+    pub async fn upkeep(&self) {
         let mut log = RefusalLog::default();
         loop {
             tokio::time::sleep(UPKEEP_INTERVAL).await;
@@ -180,7 +180,7 @@ impl Telemetry {
     }
 }
 
-pub(super) struct WaitingGuard(Gauge);
+pub struct WaitingGuard(Gauge);
 
 impl Drop for WaitingGuard {
     fn drop(&mut self) {

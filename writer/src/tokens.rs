@@ -15,7 +15,7 @@ use super::scopes::Scope;
 /// Invalid token files, a message each. Messages quote nothing from them.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", mistakes.join("; "))]
-pub(crate) struct TokenError {
+pub struct TokenError {
     mistakes: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl CommandFailure for TokenError {
 
 /// A file of tokens with the same scopes.
 #[derive(Debug, Clone)]
-pub(super) struct TokenFile {
+pub struct TokenFile {
     /// Location of its name, for messages.
     pub(super) origin: String,
     pub(super) path: PathBuf,
@@ -40,7 +40,7 @@ pub(super) struct TokenFile {
 
 /// Reason why a request is not admitted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NotAdmitted {
+pub enum NotAdmitted {
     /// No accepted token.
     Unknown,
     /// An accepted token without the scope.
@@ -54,20 +54,20 @@ struct Token {
 }
 
 /// The accepted tokens. Shared by all threads.
-pub(super) struct Tokens {
+pub struct Tokens {
     /// Empty with `--no-token`.
     files: Vec<TokenFile>,
     tokens: RwLock<Arc<[Token]>>,
 }
 
 impl Tokens {
-    pub(super) fn from_files(files: Vec<TokenFile>) -> Result<Self, TokenError> {
+    pub fn from_files(files: Vec<TokenFile>) -> Result<Self, TokenError> {
         let tokens = RwLock::new(read(&files)?);
         Ok(Self { files, tokens })
     }
 
     /// Admits every request.
-    pub(super) fn disabled() -> Self {
+    pub fn disabled() -> Self {
         Self {
             files: Vec::new(),
             tokens: RwLock::new(Arc::new([])),
@@ -75,23 +75,19 @@ impl Tokens {
     }
 
     /// Rereads the files. An error leaves the old tokens valid.
-    pub(super) fn reload(&self) -> Result<(), TokenError> {
+    pub fn reload(&self) -> Result<(), TokenError> {
         *self.tokens.write() = read(&self.files)?;
         Ok(())
     }
 
     /// Whether every request is admitted.
-    pub(super) const fn are_disabled(&self) -> bool {
+    pub const fn are_disabled(&self) -> bool {
         self.files.is_empty()
     }
 
     /// Checks that a request carries an accepted token with a scope, if one is needed. Constant
     /// time for tokens of the same length.
-    pub(super) fn admit(
-        &self,
-        headers: &HeaderMap,
-        needed: Option<&Scope>,
-    ) -> Result<(), NotAdmitted> {
+    pub fn admit(&self, headers: &HeaderMap, needed: Option<&Scope>) -> Result<(), NotAdmitted> {
         if self.are_disabled() {
             return Ok(());
         }
@@ -112,7 +108,7 @@ impl Tokens {
 
     /// As [`Self::admit`], for a token in a URL, which others may see: `admin` does not include the
     /// scope.
-    pub(super) fn admit_url(&self, token: &[u8], needed: &Scope) -> Result<(), NotAdmitted> {
+    pub fn admit_url(&self, token: &[u8], needed: &Scope) -> Result<(), NotAdmitted> {
         if self.are_disabled() {
             return Ok(());
         }

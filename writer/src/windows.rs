@@ -13,8 +13,8 @@
 //! | `followed` | the writer of an audience that follows a window |
 
 mod clock;
-pub(crate) mod config;
-pub(super) mod counters;
+pub mod config;
+pub mod counters;
 mod followed;
 mod owner;
 mod remote;
@@ -46,11 +46,11 @@ use owner::ClaimError;
 use remote::RemoteWindow;
 use reports::Reports;
 use served::ReadWindow;
-pub(super) use window::{AnyWindow, Info};
+pub use window::{AnyWindow, Info};
 
 /// A window that cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WindowError {
+pub enum WindowError {
     #[error(transparent)]
     Files(OpenError),
     #[error(transparent)]
@@ -93,7 +93,7 @@ fn memory_shortage(config: &Config, headroom: &Headroom) -> Option<WindowError> 
 impl WindowError {
     /// Whether the command line or the config must change: the window does not fit, or was not
     /// given back by its owner.
-    pub(crate) const fn is_usage(&self) -> bool {
+    pub const fn is_usage(&self) -> bool {
         matches!(
             self,
             Self::Memory { .. } | Self::Claim(ClaimError::NotReleased { .. })
@@ -103,7 +103,7 @@ impl WindowError {
 
 /// An audience that follows a window.
 #[derive(Debug, Serialize)]
-pub(super) struct FollowedInfo<'a> {
+pub struct FollowedInfo<'a> {
     audience: &'a AudienceName,
     window: &'a AudienceName,
     min_count: u16,
@@ -111,14 +111,14 @@ pub(super) struct FollowedInfo<'a> {
 }
 
 /// Click callbacks of a window.
-pub(super) struct Callback {
+pub struct Callback {
     pub(super) config: CallbackConfig,
     pub(super) counters: CallbackCounters,
 }
 
 /// All windows of the process.
 #[derive(Default)]
-pub(super) struct Windows {
+pub struct Windows {
     windows: BTreeMap<AudienceName, AnyWindow>,
     callbacks: BTreeMap<AudienceName, Callback>,
     /// Audiences that follow a window: its name, and the reports that wait.
@@ -135,7 +135,7 @@ pub(super) struct Windows {
 impl Windows {
     /// Reads every window, and claims none: a window that cannot be read leaves every other one to
     /// its owner. Blocks meanwhile.
-    pub(super) async fn read(
+    pub async fn read(
         config: &Config,
         store: &StoreWriter,
     ) -> Result<Vec<ReadWindow>, WindowError> {
@@ -152,7 +152,7 @@ impl Windows {
 
     /// Claims all windows that were read, which takes them from their owners; if that fails, gives
     /// back those that it has claimed.
-    pub(super) async fn claim(
+    pub async fn claim(
         config: &Config,
         read: Vec<ReadWindow>,
         store: &StoreWriter,
@@ -219,7 +219,7 @@ impl Windows {
     }
 
     /// Starts the tasks of windows and audiences.
-    pub(super) fn start(&self) {
+    pub fn start(&self) {
         let mut tasks = self.tasks.lock();
         for window in self.windows.values() {
             match window.clone() {
@@ -240,21 +240,21 @@ impl Windows {
         }
     }
 
-    pub(super) fn get(&self, name: &AudienceName) -> Option<&AnyWindow> {
+    pub fn get(&self, name: &AudienceName) -> Option<&AnyWindow> {
         self.windows.get(name)
     }
 
     /// The click callbacks of a window, if it takes them.
-    pub(super) fn callback(&self, window: &AudienceName) -> Option<&Callback> {
+    pub fn callback(&self, window: &AudienceName) -> Option<&Callback> {
         self.callbacks.get(window)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &AnyWindow> {
+    pub fn all(&self) -> impl Iterator<Item = &AnyWindow> {
         self.windows.values()
     }
 
     /// The audiences that follow a window.
-    pub(super) fn followed(&self) -> impl Iterator<Item = FollowedInfo<'_>> {
+    pub fn followed(&self) -> impl Iterator<Item = FollowedInfo<'_>> {
         self.followed_audiences
             .iter()
             .map(|(audience, (window, reports))| FollowedInfo {
@@ -268,7 +268,7 @@ impl Windows {
     /// Whether other processes own all windows that this one has claimed: another pod has taken
     /// over. While one claimed window is left, requests for it must not go elsewhere; those for the
     /// others are refused one by one.
-    pub(super) fn are_fenced(&self) -> bool {
+    pub fn are_fenced(&self) -> bool {
         let claimed = self.windows.values().filter_map(|window| match window {
             AnyWindow::Local(window) if window.is_claimed() => Some(window.is_fenced()),
             _ => None,
@@ -279,12 +279,12 @@ impl Windows {
     }
 
     /// Whether an audience follows a window, so that only tombstones of it may be written.
-    pub(super) fn is_followed(&self, audience: &AudienceName) -> bool {
+    pub fn is_followed(&self, audience: &AudienceName) -> bool {
         self.followed_audiences.contains_key(audience)
     }
 
     /// Warns, once per window, of ids of kind `text` in a window that an audience follows.
-    pub(super) fn warn_of_text(&self, window: &AnyWindow) {
+    pub fn warn_of_text(&self, window: &AnyWindow) {
         let AnyWindow::Local(window) = window else {
             return;
         };
@@ -305,7 +305,7 @@ impl Windows {
     }
 
     /// Writes the audiences a last time, and checkpoints, also to the store.
-    pub(super) async fn finish(&self) {
+    pub async fn finish(&self) {
         self.stop.send_replace(true);
         let tasks = std::mem::take(&mut *self.tasks.lock());
         join_all(tasks).await;
@@ -330,7 +330,7 @@ impl Windows {
     }
 
     /// Says of each window that its last checkpoint and lease are given up.
-    pub(super) fn give_up(&self) {
+    pub fn give_up(&self) {
         for window in self.windows.values() {
             if let AnyWindow::Local(window) = window {
                 window.give_up();
@@ -340,7 +340,7 @@ impl Windows {
 
     /// Waits for the end of a window's thread, which has panicked: its log is durable, and a start
     /// goes on with it.
-    pub(super) async fn failed(&self) {
+    pub async fn failed(&self) {
         // The sender is this one.
         let _ = self
             .failed

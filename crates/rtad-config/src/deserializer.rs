@@ -106,14 +106,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
 
 /// A value that cannot be read.
 #[derive(Debug, Clone)]
-pub(crate) struct Error {
+pub struct Error {
     /// The path, once a table or list has added it.
     pub(crate) path: Option<Path>,
     pub(crate) fault: Fault,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// A required key of the table is missing.
     Missing(&'static str),
     Wrong {
@@ -214,7 +214,7 @@ impl de::Error for Error {
 
 /// A mistake that does not stop the reading.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Noted {
+pub enum Noted {
     /// A key that is none of these.
     UnknownKey(&'static [&'static str]),
     /// A table in place of a list of tables. It is read as the only one of the list.
@@ -223,7 +223,7 @@ pub(crate) enum Noted {
 
 /// Side results of a reading.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub struct Notes {
     /// Mistakes, with their paths.
     pub(crate) mistakes: RefCell<Vec<(Path, Noted)>>,
     /// The keys of each table that was read as a struct.
@@ -232,7 +232,7 @@ pub(crate) struct Notes {
 
 /// Reads a value of the tree.
 #[derive(Clone)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     pub(crate) node: &'a Node,
     pub(crate) path: Path,
     pub(crate) notes: &'a Notes,

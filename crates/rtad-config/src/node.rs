@@ -8,14 +8,14 @@ use toml::de::{DeTable, DeValue};
 
 /// A value and its origin.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub struct Node {
     pub(crate) origin: Origin,
     pub(crate) value: Value,
 }
 
 /// The origin of a value.
 #[derive(Debug, Clone)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// A line of the file.
     Line(usize),
     /// A flag or an environment variable.
@@ -25,7 +25,7 @@ pub(crate) enum Origin {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+pub enum Value {
     String(String),
     /// Text of a flag or a variable, which may stand for a value of any type.
     Outside(String),
@@ -42,17 +42,17 @@ pub(crate) enum Value {
 
 /// The way to a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Path(pub(crate) Vec<Step>);
+pub struct Path(pub Vec<Step>);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub enum Step {
     Key(String),
     Index(usize),
 }
 
 impl Path {
     /// Parses a path such as `platform[0].request.ids`.
-    pub(crate) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         let mut steps = Vec::new();
         for part in text.split('.') {
             let mut names = part.split('[');
@@ -63,15 +63,15 @@ impl Path {
         Self(steps)
     }
 
-    pub(crate) fn key(&self, key: &str) -> Self {
+    pub fn key(&self, key: &str) -> Self {
         self.step(Step::Key(key.to_owned()))
     }
 
-    pub(crate) fn step(&self, step: Step) -> Self {
+    pub fn step(&self, step: Step) -> Self {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
 
-    pub(crate) fn starts_with(&self, other: &Self) -> bool {
+    pub fn starts_with(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
     }
 }
@@ -91,7 +91,7 @@ impl fmt::Display for Path {
 
 impl Node {
     /// An empty document.
-    pub(crate) const fn root() -> Self {
+    pub const fn root() -> Self {
         Self {
             origin: Origin::Root,
             value: Value::Table(BTreeMap::new()),
@@ -99,7 +99,7 @@ impl Node {
     }
 
     /// Parses a document.
-    pub(crate) fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
+    pub fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
         match DeTable::parse(text) {
             Ok(table) => Ok(Self {
                 origin: Origin::Root,
@@ -113,7 +113,7 @@ impl Node {
     }
 
     /// The line in the file.
-    pub(crate) const fn line(&self) -> Option<usize> {
+    pub const fn line(&self) -> Option<usize> {
         match self.origin {
             Origin::Line(line) => Some(line),
             _ => None,
@@ -121,7 +121,7 @@ impl Node {
     }
 
     /// The value at a path.
-    pub(crate) fn get(&self, path: &[Step]) -> Option<&Self> {
+    pub fn get(&self, path: &[Step]) -> Option<&Self> {
         path.iter()
             .try_fold(self, |node, step| match (step, &node.value) {
                 (Step::Key(key), Value::Table(table)) => table.get(key),
@@ -140,7 +140,7 @@ impl Node {
     }
 
     /// Sets the value at a path, whose table exists.
-    pub(crate) fn set(&mut self, path: &Path, node: Self) {
+    pub fn set(&mut self, path: &Path, node: Self) {
         match path.0.split_last() {
             None => *self = node,
             Some((Step::Key(key), parent)) => {
@@ -161,7 +161,7 @@ impl Node {
     }
 
     /// Puts a table into a list.
-    pub(crate) fn enclose(&mut self, path: &Path) {
+    pub fn enclose(&mut self, path: &Path) {
         if let Some(node) = self.get_mut(&path.0) {
             let table = std::mem::replace(&mut node.value, Value::Missing);
             node.value = Value::List(vec![Self {
@@ -172,7 +172,7 @@ impl Node {
     }
 
     /// Removes the key at a path; returns whether there was one.
-    pub(crate) fn remove(&mut self, path: &Path) -> bool {
+    pub fn remove(&mut self, path: &Path) -> bool {
         let Some((Step::Key(key), parent)) = path.0.split_last() else {
             return false;
         };
@@ -186,7 +186,7 @@ impl Node {
     }
 
     /// Names of the tables in the root's lists, by the keys of those tables.
-    pub(crate) fn names(&self) -> BTreeMap<String, String> {
+    pub fn names(&self) -> BTreeMap<String, String> {
         let Value::Table(root) = &self.value else {
             return BTreeMap::new();
         };
@@ -211,7 +211,7 @@ impl Node {
     }
 
     /// The first value at a path whose indices stand for any index.
-    pub(crate) fn first(&self, path: &[Step]) -> Option<&Self> {
+    pub fn first(&self, path: &[Step]) -> Option<&Self> {
         match (path.split_first(), &self.value) {
             (None, _) => Some(self),
             (Some((Step::Key(key), rest)), Value::Table(table)) => table.get(key)?.first(rest),

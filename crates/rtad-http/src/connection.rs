@@ -33,7 +33,7 @@ const REST_OF_HEAD: Duration = Duration::from_secs(1);
 
 /// State of one connection. Only the task that serves it writes the counters.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     pub(crate) started: AtomicU64,
     pub(crate) answered: AtomicU64,
     /// Answers that are written, and whose bytes are returned to the budget.
@@ -45,11 +45,11 @@ pub(crate) struct Connection {
 }
 
 /// Orders to end a connection, the stronger one last.
-pub(crate) const END_AFTER_REQUEST: u8 = 1;
-pub(crate) const END: u8 = 2;
+pub const END_AFTER_REQUEST: u8 = 1;
+pub const END: u8 = 2;
 
 impl Connection {
-    pub(crate) fn new(budget: &Arc<ByteBudget>) -> Self {
+    pub fn new(budget: &Arc<ByteBudget>) -> Self {
         Self {
             started: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -62,12 +62,12 @@ impl Connection {
     }
 
     /// Its unanswered bytes.
-    pub(crate) const fn account(&self) -> &Account {
+    pub const fn account(&self) -> &Account {
         &self.account
     }
 
     /// Returns the bytes of the answered requests to the budget.
-    pub(crate) fn settle_if_answered(&self) {
+    pub fn settle_if_answered(&self) {
         let answered = self.answered.load(Ordering::Relaxed);
         if self.settled.load(Ordering::Relaxed) != answered {
             self.settled.store(answered, Ordering::Relaxed);
@@ -75,13 +75,13 @@ impl Connection {
         }
     }
 
-    pub(crate) fn give_order(&self, order: u8) {
+    pub fn give_order(&self, order: u8) {
         if self.order.fetch_max(order, Ordering::Relaxed) < order {
             self.waker.wake();
         }
     }
 
-    pub(crate) fn has_order(&self, order: u8) -> bool {
+    pub fn has_order(&self, order: u8) -> bool {
         self.order.load(Ordering::Relaxed) >= order
     }
 
@@ -120,7 +120,7 @@ impl Connection {
     }
 
     /// Serves requests until the connection has ended or an order ends it.
-    pub(crate) async fn drive<I, B, S>(&self, http: &mut http1::Connection<I, S>)
+    pub async fn drive<I, B, S>(&self, http: &mut http1::Connection<I, S>)
     where
         S: HttpService<Incoming, ResBody = B>,
         S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -154,12 +154,12 @@ impl Connection {
     }
 
     /// Increments a counter. It has one writer, so no locked instruction is needed.
-    pub(crate) fn count(counter: &AtomicU64) {
+    pub fn count(counter: &AtomicU64) {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Requests answered so far; `None` while one is being answered.
-    pub(crate) fn answered_if_idle(&self) -> Option<u64> {
+    pub fn answered_if_idle(&self) -> Option<u64> {
         let answered = self.answered.load(Ordering::Relaxed);
         (self.started.load(Ordering::Relaxed) == answered).then_some(answered)
     }

@@ -20,11 +20,11 @@ const MAX_LINGER_BYTES: usize = 1 << 20;
 /// Most time for them.
 const MAX_LINGER: Duration = Duration::from_secs(2);
 /// A client that sends nothing for this long is waiting for its answer.
-pub(crate) const SEND_PAUSE: Duration = Duration::from_millis(100);
+pub const SEND_PAUSE: Duration = Duration::from_millis(100);
 
 /// The stream of a connection.
 #[derive(Debug)]
-pub(crate) struct MeteredStream {
+pub struct MeteredStream {
     stream: TcpStream,
     connection: Arc<Connection>,
     /// The client does not read its answers.
@@ -34,7 +34,7 @@ pub(crate) struct MeteredStream {
 }
 
 impl MeteredStream {
-    pub(crate) const fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
+    pub const fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
         Self {
             stream,
             connection,
@@ -45,7 +45,7 @@ impl MeteredStream {
 
     /// Closes the connection. Closing with unread data would reset it, and the client might lose
     /// the answer: first receives the rest of a request that was answered early.
-    pub(crate) async fn close(mut self) {
+    pub async fn close(mut self) {
         if self.has_ended || self.stream.shutdown().await.is_err() {
             return;
         }

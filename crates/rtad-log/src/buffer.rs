@@ -17,14 +17,14 @@ const PART: usize = 1024;
 const RECENT: usize = 4;
 
 /// Numbers of a column of one row group.
-pub(crate) struct Numbers<T: DataType> {
+pub struct Numbers<T: DataType> {
     values: Vec<T::T>,
     levels: Levels,
 }
 
 /// Texts or bytes of a column: one allocation for all of them, in which a repeated one is kept
 /// once, unless many others are between.
-pub(crate) struct Texts<T = ByteArrayType> {
+pub struct Texts<T = ByteArrayType> {
     bytes: Vec<u8>,
     spans: Vec<Span>,
     recent: [Span; RECENT],
@@ -55,7 +55,7 @@ struct Run {
 
 /// The levels of a value that exists.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Level {
+pub struct Level {
     /// Its definition level. A missing value has the one below.
     pub(crate) definition: i16,
     /// Whether it is in a list, and not the first one of it.
@@ -64,14 +64,14 @@ pub(crate) struct Level {
 
 impl Level {
     /// Outside of lists.
-    pub(crate) const ROW: Self = Self {
+    pub const ROW: Self = Self {
         definition: 1,
         is_continuation: false,
     };
 }
 
 /// A column that can be written.
-pub(crate) trait WriteColumn {
+pub trait WriteColumn {
     /// Adds a row whose value or list is missing, or whose list is empty.
     fn push_empty(&mut self);
 
@@ -153,13 +153,13 @@ impl<T: DataType> Default for Numbers<T> {
 
 impl<T: DataType> Numbers<T> {
     /// A value of a column outside of lists that every row has.
-    pub(crate) fn push(&mut self, value: T::T) {
+    pub fn push(&mut self, value: T::T) {
         self.values.push(value);
     }
 
     /// A value that may be missing, or is in a list.
     #[inline]
-    pub(crate) fn push_at(&mut self, level: Level, value: Option<T::T>) {
+    pub fn push_at(&mut self, level: Level, value: Option<T::T>) {
         self.levels.push(level, value.is_some());
         self.values.extend(value);
     }
@@ -210,7 +210,7 @@ impl Span {
 
 impl<T> Texts<T> {
     /// A text of a column outside of lists that every row has.
-    pub(crate) fn push(&mut self, text: &[u8]) {
+    pub fn push(&mut self, text: &[u8]) {
         let known = self
             .recent
             .iter()
@@ -232,7 +232,7 @@ impl<T> Texts<T> {
 
     /// A text that may be missing, or is in a list.
     #[inline]
-    pub(crate) fn push_at(&mut self, level: Level, text: Option<&[u8]>) {
+    pub fn push_at(&mut self, level: Level, text: Option<&[u8]>) {
         self.levels.push(level, text.is_some());
         self.definition = level.definition;
         if let Some(text) = text {

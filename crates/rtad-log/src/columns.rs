@@ -11,7 +11,7 @@ use crate::row::{ATTRIBUTES, CapState, Device, NUMBERS};
 
 /// The rows of a row group.
 #[derive(Default)]
-pub(crate) struct GroupColumns {
+pub struct GroupColumns {
     rows: usize,
     bytes: usize,
     time: Numbers<Int64Type>,
@@ -88,17 +88,17 @@ fn push_empty<'c>(columns: impl Iterator<Item = &'c mut dyn WriteColumn>) {
 
 impl GroupColumns {
     /// Rows that wait.
-    pub(crate) const fn rows(&self) -> usize {
+    pub const fn rows(&self) -> usize {
         self.rows
     }
 
     /// About how many bytes they take.
-    pub(crate) const fn bytes(&self) -> usize {
+    pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Adds the row of a record, with the name of its device.
-    pub(crate) fn push<'n>(&mut self, record: &[u8], name: impl Fn(&DeviceKey) -> Device<'n>) {
+    pub fn push<'n>(&mut self, record: &[u8], name: impl Fn(&DeviceKey) -> Device<'n>) {
         self.rows += 1;
         self.bytes += record.len();
         let from = &mut Decoder::new(record);
@@ -120,7 +120,7 @@ impl GroupColumns {
     }
 
     /// Writes all rows and forgets them.
-    pub(crate) fn write<W: std::io::Write + Send>(
+    pub fn write<W: std::io::Write + Send>(
         &mut self,
         mut to: SerializedRowGroupWriter<'_, W>,
     ) -> Result<()> {

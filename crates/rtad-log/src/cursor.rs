@@ -11,7 +11,7 @@ use parquet::file::reader::RowGroupReader;
 const BATCH: usize = 1 << 12;
 
 /// A column of a row group, and the position in it.
-pub(crate) struct Cursor<T: DataType> {
+pub struct Cursor<T: DataType> {
     reader: ColumnReaderImpl<T>,
     /// The definition level of a value that exists.
     max_definition: i16,
@@ -24,7 +24,7 @@ pub(crate) struct Cursor<T: DataType> {
 
 impl<T: DataType> Cursor<T> {
     /// A column of a row group by its path.
-    pub(crate) fn open(group: &dyn RowGroupReader, path: &str) -> Result<Self> {
+    pub fn open(group: &dyn RowGroupReader, path: &str) -> Result<Self> {
         let columns = group.metadata().columns();
         let index = columns
             .iter()
@@ -46,7 +46,7 @@ impl<T: DataType> Cursor<T> {
     }
 
     /// Reads the next records, and returns how many. Values of the ones before are gone.
-    pub(crate) fn fill(&mut self) -> Result<usize> {
+    pub fn fill(&mut self) -> Result<usize> {
         self.values.clear();
         self.definition.clear();
         self.repetition.clear();
@@ -62,7 +62,7 @@ impl<T: DataType> Cursor<T> {
     }
 
     /// The next value; `None` if it is missing, or the list is.
-    pub(crate) fn next(&self) -> Option<&T::T> {
+    pub fn next(&self) -> Option<&T::T> {
         let exists = self.max_definition == 0 || self.level() == Some(self.max_definition);
         self.level_index.set(self.level_index.get() + 1);
         if !exists {
@@ -74,19 +74,19 @@ impl<T: DataType> Cursor<T> {
     }
 
     /// The definition level of the next value.
-    pub(crate) fn level(&self) -> Option<i16> {
+    pub fn level(&self) -> Option<i16> {
         self.definition.get(self.level_index.get()).copied()
     }
 
     /// Whether the next value continues the list of the one before.
-    pub(crate) fn continues(&self) -> bool {
+    pub fn continues(&self) -> bool {
         self.repetition
             .get(self.level_index.get())
             .is_some_and(|level| *level > 0)
     }
 
     /// The next value of a column that every row has.
-    pub(crate) fn required(&self) -> Result<&T::T> {
+    pub fn required(&self) -> Result<&T::T> {
         self.next()
             .ok_or_else(|| ParquetError::General("a value is missing".to_owned()))
     }
@@ -94,14 +94,14 @@ impl<T: DataType> Cursor<T> {
 
 impl Cursor<ByteArrayType> {
     /// The next text.
-    pub(crate) fn text(&self) -> Result<Option<&str>> {
+    pub fn text(&self) -> Result<Option<&str>> {
         self.next()
             .map(|text| Ok(std::str::from_utf8(text.data())?))
             .transpose()
     }
 
     /// The next text of a column that every row has.
-    pub(crate) fn required_text(&self) -> Result<&str> {
+    pub fn required_text(&self) -> Result<&str> {
         Ok(std::str::from_utf8(self.required()?.data())?)
     }
 }

@@ -9,7 +9,7 @@ use parquet::schema::types::TypePtr;
 /// keeps it; one that is removed, or means something else, raises it.
 pub const VERSION: &str = "1";
 /// Key of the version.
-pub(crate) const VERSION_KEY: &str = "rtad.log.version";
+pub const VERSION_KEY: &str = "rtad.log.version";
 
 const SCHEMA: &str = "
 message decision {
@@ -61,6 +61,6 @@ message decision {
 }";
 
 /// The schema.
-pub(crate) fn schema() -> TypePtr {
+pub fn schema() -> TypePtr {
     Arc::new(parse_message_type(SCHEMA).expect("the schema is one"))
 }

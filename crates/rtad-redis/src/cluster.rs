@@ -22,7 +22,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_millis(50);
 const REFRESH_NODES: usize = 4;
 
 /// Nodes of a cluster, and the owners of its slots.
-pub(crate) struct Cluster {
+pub struct Cluster {
     /// The nodes of the URL, for messages.
     pub(crate) name: String,
     seeds: Vec<Address>,
@@ -37,7 +37,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(seeds: &[Address], connector: Arc<Connector>, limits: Limits) -> Self {
+    pub fn new(seeds: &[Address], connector: Arc<Connector>, limits: Limits) -> Self {
         let names: Vec<String> = seeds.iter().map(Address::to_string).collect();
         Self {
             name: names.join(","),
@@ -51,7 +51,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn node(&self, address: &Address) -> Arc<Node> {
+    pub fn node(&self, address: &Address) -> Arc<Node> {
         let mut nodes = self.nodes.lock();
         let node = nodes.entry(address.clone()).or_insert_with(|| {
             Arc::new(Node::new(
@@ -64,7 +64,7 @@ impl Cluster {
     }
 
     /// Notes that an answer or a failure contradicted the slot map.
-    pub(crate) fn mark_stale(&self) {
+    pub fn mark_stale(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
 
@@ -72,13 +72,13 @@ impl Cluster {
         self.slots.lock().clone()
     }
 
-    pub(crate) fn without_owner(&self) -> RedisError {
+    pub fn without_owner(&self) -> RedisError {
         self.mark_stale();
         RedisError::unreachable(&self.name, "the cluster has slots without an owner")
     }
 
     /// The slot map; reads it if there is none or it may be wrong.
-    pub(crate) async fn slots(&self, deadline: Instant) -> Result<Arc<SlotMap>, RedisError> {
+    pub async fn slots(&self, deadline: Instant) -> Result<Arc<SlotMap>, RedisError> {
         let current = |known: Option<(Instant, Arc<SlotMap>)>| {
             let (read, slots) = known?;
             let usable = !self.stale.load(Ordering::Relaxed) || read.elapsed() < REFRESH_INTERVAL;

@@ -3,7 +3,7 @@
 use redis::Pipeline;
 
 /// Commands for one key.
-pub(crate) enum KeyCommand {
+pub enum KeyCommand {
     /// `SET key token NX PX millis`, `GET key`.
     Observe { token: String, millis: u64 },
     /// `EXISTS key`.
@@ -22,7 +22,7 @@ pub(crate) enum KeyCommand {
 
 impl KeyCommand {
     /// Number of answers for each key.
-    pub(crate) fn answers(&self) -> usize {
+    pub fn answers(&self) -> usize {
         match self {
             Self::Observe { .. } => 2,
             Self::Lease { fields, .. } => fields.len() + 1,
@@ -32,12 +32,12 @@ impl KeyCommand {
 
     /// Whether a repetition of commands that were executed does no harm. Units that are leased
     /// twice are wasted, and units that are given back twice would be leased twice.
-    pub(crate) fn may_repeat(&self) -> bool {
+    pub fn may_repeat(&self) -> bool {
         !matches!(self, Self::Lease { units, .. } if *units != 0)
     }
 
     /// Adds the commands for a key, each after `ASKING` while its slot moves to the node.
-    pub(crate) fn append(&self, pipeline: &mut Pipeline, name: &[u8], asking: bool) {
+    pub fn append(&self, pipeline: &mut Pipeline, name: &[u8], asking: bool) {
         match self {
             Self::Observe { token, millis } => {
                 let set = keyed(pipeline, "SET", name, asking).arg(token);

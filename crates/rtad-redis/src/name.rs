@@ -12,25 +12,25 @@
 use crc::{CRC_16_XMODEM, Crc};
 
 /// Number of hash slots of a cluster.
-pub(crate) const SLOTS: usize = 16_384;
+pub const SLOTS: usize = 16_384;
 
 static CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// First part of all names of a window.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub struct Names {
     prefix: String,
 }
 
 impl Names {
-    pub(crate) fn new(namespace: &str, window: &str) -> Self {
+    pub fn new(namespace: &str, window: &str) -> Self {
         Self {
             prefix: format!("{namespace}:{window}:"),
         }
     }
 
     /// Name of a key in a period.
-    pub(crate) fn key(&self, period: Option<u64>, key: &[u8; 16]) -> Vec<u8> {
+    pub fn key(&self, period: Option<u64>, key: &[u8; 16]) -> Vec<u8> {
         let mut name = Vec::with_capacity(self.prefix.len() + 20 + key.len());
         name.extend_from_slice(self.prefix.as_bytes());
         if let Some(period) = period {
@@ -41,18 +41,18 @@ impl Names {
     }
 
     /// Name of a quota. The dot keeps it apart from the keys of windows.
-    pub(crate) fn quota(namespace: &str, group: &str, quota: &str) -> Vec<u8> {
+    pub fn quota(namespace: &str, group: &str, quota: &str) -> Vec<u8> {
         format!("{namespace}:{group}.leases:{quota}").into_bytes()
     }
 
     /// Name for a probe: shorter than that of any key.
-    pub(crate) fn probe(&self, number: u16) -> Vec<u8> {
+    pub fn probe(&self, number: u16) -> Vec<u8> {
         format!("{}probe{number}", self.prefix).into_bytes()
     }
 }
 
 /// Hash slot of a name, by the cluster specification.
-pub(crate) fn slot(name: &[u8]) -> u16 {
+pub fn slot(name: &[u8]) -> u16 {
     CRC.checksum(hashed(name)) % SLOTS as u16
 }
 

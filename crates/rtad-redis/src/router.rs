@@ -55,13 +55,13 @@ enum KeyOutcome {
 }
 
 /// See the module's documentation.
-pub(crate) enum Router {
+pub enum Router {
     Single(Arc<Node>),
     Cluster(Box<Cluster>),
 }
 
 impl Router {
-    pub(crate) fn new(target: &Target, connector: Connector, limits: Limits) -> Self {
+    pub fn new(target: &Target, connector: Connector, limits: Limits) -> Self {
         let connector = Arc::new(connector);
         if target.cluster {
             let cluster = Cluster::new(&target.addresses, connector, limits);
@@ -75,7 +75,7 @@ impl Router {
     }
 
     /// Address for messages.
-    pub(crate) fn server(&self) -> &str {
+    pub fn server(&self) -> &str {
         match self {
             Self::Single(node) => node.server(),
             Self::Cluster(cluster) => &cluster.name,
@@ -86,7 +86,7 @@ impl Router {
     ///
     /// Repeats keys whose connection was lost or that were redirected, until the deadline; after a
     /// lost connection only commands that tolerate it. Fails as a whole if one key fails.
-    pub(crate) async fn run(
+    pub async fn run(
         &self,
         command: &KeyCommand,
         names: &[Vec<u8>],
@@ -276,7 +276,7 @@ impl Router {
     }
 
     /// All primaries; an error if a slot of the cluster has none.
-    pub(crate) async fn primaries(&self, deadline: Instant) -> Result<Vec<Arc<Node>>, RedisError> {
+    pub async fn primaries(&self, deadline: Instant) -> Result<Vec<Arc<Node>>, RedisError> {
         match self {
             Self::Single(node) => Ok(vec![Arc::clone(node)]),
             Self::Cluster(cluster) => {
@@ -294,7 +294,7 @@ impl Router {
     }
 
     /// One name for each primary, of those that `name` makes of numbers.
-    pub(crate) async fn name_for_each(
+    pub async fn name_for_each(
         &self,
         name: impl Fn(u16) -> Vec<u8>,
         deadline: Instant,

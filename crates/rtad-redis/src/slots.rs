@@ -10,7 +10,7 @@ const NO_OWNER: u16 = u16::MAX;
 
 /// The primary of each slot.
 #[derive(Debug)]
-pub(crate) struct SlotMap {
+pub struct SlotMap {
     primaries: Vec<Address>,
     /// Index into `primaries`, for each slot.
     owners: Vec<u16>,
@@ -19,7 +19,7 @@ pub(crate) struct SlotMap {
 impl SlotMap {
     /// Reads the answer of a node; `None` if it has another form. A node without a name of its own
     /// is the one that answered.
-    pub(crate) fn read(answer: &Value, answering: &Address) -> Option<Self> {
+    pub fn read(answer: &Value, answering: &Address) -> Option<Self> {
         let Value::Array(ranges) = answer else {
             return None;
         };
@@ -77,18 +77,18 @@ impl SlotMap {
     }
 
     /// Primary of a slot.
-    pub(crate) fn owner(&self, slot: u16) -> Option<&Address> {
+    pub fn owner(&self, slot: u16) -> Option<&Address> {
         self.primaries
             .get(usize::from(*self.owners.get(usize::from(slot))?))
     }
 
     /// All primaries with slots.
-    pub(crate) fn primaries(&self) -> &[Address] {
+    pub fn primaries(&self) -> &[Address] {
         &self.primaries
     }
 
     /// Number of slots without an owner.
-    pub(crate) fn unowned(&self) -> usize {
+    pub fn unowned(&self) -> usize {
         self.owners
             .iter()
             .filter(|owner| **owner == NO_OWNER)

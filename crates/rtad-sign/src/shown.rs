@@ -5,7 +5,7 @@
 const SECRET_CHARS: usize = 64;
 
 /// The value, unless it may be a secret key.
-pub(crate) fn shown(value: &str) -> &str {
+pub fn shown(value: &str) -> &str {
     let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
     let is_secret = |word: &str| word.len() >= SECRET_CHARS && word.bytes().all(is_base64);
     match value.split_whitespace().any(is_secret) {

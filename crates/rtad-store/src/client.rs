@@ -30,7 +30,7 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The store is overloaded, and answered with `Retry-After`.
 #[derive(Debug, thiserror::Error)]
 #[error("answered {status} with Retry-After: {} s", after.as_secs())]
-pub(crate) struct Busy {
+pub struct Busy {
     status: u16,
     pub(crate) after: Duration,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Busy {
 /// The answer to a range request was the whole object.
 #[derive(Debug, thiserror::Error)]
 #[error("the server does not support ranges")]
-pub(crate) struct RangeIgnored;
+pub struct RangeIgnored;
 
 /// The server does not support a method, such as HEAD.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ struct MethodRefused {
 
 /// An HTTP client that inspects responses.
 #[derive(Debug)]
-pub(crate) struct InspectingClient(pub(crate) reqwest::Client);
+pub struct InspectingClient(pub reqwest::Client);
 
 #[async_trait::async_trait]
 impl HttpService for InspectingClient {
@@ -142,7 +142,7 @@ async fn read_beginning(body: HttpResponseBody) -> String {
 }
 
 /// The first error of type `E` in an error's chain.
-pub(crate) fn find<'e, E: std::error::Error + 'static>(
+pub fn find<'e, E: std::error::Error + 'static>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> Option<&'e E> {
     let mut next = Some(error);

@@ -8,7 +8,7 @@ mod range;
 mod stall;
 
 #[cfg(test)]
-pub(crate) use range::BLOCK_BYTES;
-pub(crate) use range::RangeReader;
+pub use range::BLOCK_BYTES;
+pub use range::RangeReader;
 pub use stall::STALL_TIMEOUT;
-pub(crate) use stall::StallTimer;
+pub use stall::StallTimer;

@@ -23,70 +23,70 @@ use rtad_core::snapshot::{AudienceName, ChunkEntry, DeltaEntry, Digest, MAX_DELT
 /// every pod fetches it.
 pub const MAX_TOMBSTONES: u64 = if cfg!(test) { 1000 } else { MAX_DELTA_KEYS };
 
-pub(crate) fn audience_path(audience: &AudienceName) -> Path {
+pub fn audience_path(audience: &AudienceName) -> Path {
     Path::from(audience.as_str())
 }
 
-pub(crate) fn current_path(audience: &AudienceName) -> Path {
+pub fn current_path(audience: &AudienceName) -> Path {
     audience_path(audience).join("CURRENT")
 }
 
-pub(crate) fn gc_mark_path(audience: &AudienceName) -> Path {
+pub fn gc_mark_path(audience: &AudienceName) -> Path {
     audience_path(audience).join("GC")
 }
 
-pub(crate) fn manifests_path(audience: &AudienceName) -> Path {
+pub fn manifests_path(audience: &AudienceName) -> Path {
     audience_path(audience).join("manifests")
 }
 
-pub(crate) fn manifest_path(audience: &AudienceName, generation: u64) -> Path {
+pub fn manifest_path(audience: &AudienceName, generation: u64) -> Path {
     manifests_path(audience).join(format!("{generation}.json"))
 }
 
 /// The generation in a file's name. Refuses the signs and leading zeros that `parse` accepts.
-pub(crate) fn generation_of(name: &str, suffix: &str) -> Option<u64> {
+pub fn generation_of(name: &str, suffix: &str) -> Option<u64> {
     let plain = |digits: &&str| matches!(digits.as_bytes(), [b'1'..=b'9', ..]);
     name.strip_suffix(suffix).filter(plain)?.parse().ok()
 }
 
-pub(crate) fn chunks_path(audience: &AudienceName) -> Path {
+pub fn chunks_path(audience: &AudienceName) -> Path {
     audience_path(audience).join("chunks")
 }
 
-pub(crate) fn chunk_path(audience: &AudienceName, entry: &ChunkEntry) -> Path {
+pub fn chunk_path(audience: &AudienceName, entry: &ChunkEntry) -> Path {
     chunks_path(audience).join(chunk_name(entry))
 }
 
-pub(crate) fn chunk_name(entry: &ChunkEntry) -> String {
+pub fn chunk_name(entry: &ChunkEntry) -> String {
     format!("{}.chunk", entry.digest)
 }
 
 /// A folder that no audience can have: their names start with a letter or digit.
-pub(crate) const WINDOWS: &str = ".windows";
+pub const WINDOWS: &str = ".windows";
 
-pub(crate) fn window_path(window: &AudienceName) -> Path {
+pub fn window_path(window: &AudienceName) -> Path {
     Path::from(WINDOWS).join(window.as_str())
 }
 
-pub(crate) fn window_current_path(window: &AudienceName) -> Path {
+pub fn window_current_path(window: &AudienceName) -> Path {
     window_path(window).join("CURRENT")
 }
 
-pub(crate) fn window_checkpoints_path(window: &AudienceName) -> Path {
+pub fn window_checkpoints_path(window: &AudienceName) -> Path {
     window_path(window).join("checkpoints")
 }
 
-pub(crate) fn window_checkpoint_path(window: &AudienceName, name: &str) -> Path {
+pub fn window_checkpoint_path(window: &AudienceName, name: &str) -> Path {
     window_checkpoints_path(window).join(name)
 }
 
 /// The path of a probe of conditional puts, beside the file to be written.
-pub(crate) fn probe_path(path: &Path, number: u64) -> Path {
+pub fn probe_path(path: &Path, number: u64) -> Path {
     Path::from(format!("{path}{PROBE}{number:016x}"))
 }
 
 /// Whether the name is that of a probe.
-pub(crate) fn is_probe_name(name: &str) -> bool {
+pub fn is_probe_name(name: &str) -> bool {
     let number = name.split_once(PROBE).map_or("", |(_, number)| number);
     number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -94,32 +94,32 @@ pub(crate) fn is_probe_name(name: &str) -> bool {
 const PROBE: &str = ".probe-";
 
 /// Whether a chunk may have this name. A gc removes no other file from the folder.
-pub(crate) fn is_chunk_name(name: &str) -> bool {
+pub fn is_chunk_name(name: &str) -> bool {
     let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     name.strip_suffix(".chunk")
         .is_some_and(|digest| digest.len() == 64 && digest.bytes().all(hex))
 }
 
-pub(crate) fn deltas_path(audience: &AudienceName) -> Path {
+pub fn deltas_path(audience: &AudienceName) -> Path {
     audience_path(audience).join("deltas")
 }
 
-pub(crate) fn delta_path(audience: &AudienceName, entry: &DeltaEntry) -> Path {
+pub fn delta_path(audience: &AudienceName, entry: &DeltaEntry) -> Path {
     deltas_path(audience).join(delta_name(entry))
 }
 
-pub(crate) fn delta_name(entry: &DeltaEntry) -> String {
+pub fn delta_name(entry: &DeltaEntry) -> String {
     format!("{}-{}.delta", entry.last, entry.sha256)
 }
 
 /// The sequence in a delta's name; `None` for any other name.
-pub(crate) fn delta_sequence(name: &str) -> Option<u64> {
+pub fn delta_sequence(name: &str) -> Option<u64> {
     let (last, digest) = name.strip_suffix(".delta")?.split_once('-')?;
     Digest::try_from(digest.to_owned()).ok()?;
     last.parse().ok()
 }
 
 /// The path of a file's signature.
-pub(crate) fn signature_path(path: &Path) -> Path {
+pub fn signature_path(path: &Path) -> Path {
     Path::from(format!("{path}.minisig"))
 }

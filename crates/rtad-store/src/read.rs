@@ -30,6 +30,6 @@ mod store;
 
 pub use chunks::ByteSink;
 pub use current::Live;
-pub(crate) use small::read_small;
+pub use small::read_small;
 pub(crate) use store::ListedManifests;
 pub use store::Store;

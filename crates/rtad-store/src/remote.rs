@@ -37,7 +37,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_REDIRECTS: usize = 5;
 
 /// A client for a bucket, or for the part below `prefix`.
-pub(crate) fn bucket(
+pub fn bucket(
     kind: BucketKind,
     name: &str,
     prefix: &Path,
@@ -112,7 +112,7 @@ fn is_true(text: &str) -> bool {
 }
 
 /// A client for the files below a URL.
-pub(crate) fn http(url: &url::Url) -> object_store::Result<Arc<dyn ObjectStore>> {
+pub fn http(url: &url::Url) -> object_store::Result<Arc<dyn ObjectStore>> {
     let options = ClientOptions::new().with_allow_http(url.scheme() == "http");
     let builder = HttpBuilder::new()
         .with_url(url.as_str())

@@ -8,13 +8,13 @@ use crate::trust::PublicKey;
 use crate::write::Sign;
 
 /// A key pair.
-pub(crate) struct Key {
+pub struct Key {
     pub(crate) public: PublicKey,
     pair: KeyPair,
 }
 
 impl Key {
-    pub(crate) fn new() -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         let pair = KeyPair::generate_unencrypted_keypair().unwrap();
         let public = pair.pk.to_base64().parse().unwrap();
         Arc::new(Self { public, pair })

@@ -161,7 +161,7 @@ fn check_path(path: &Path, signature: &Signature) -> Result<(), SignatureError> 
 }
 
 /// The trusted comment of the signature of the file at `path`.
-pub(crate) fn trusted_comment(path: &Path) -> String {
+pub fn trusted_comment(path: &Path) -> String {
     format!("rtad {path}")
 }
 

@@ -24,7 +24,7 @@ pub struct UrlError {
 
 /// The location of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Location {
+pub enum Location {
     Directory(PathBuf),
     Bucket {
         kind: BucketKind,
@@ -38,7 +38,7 @@ pub(crate) enum Location {
 
 /// The API of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BucketKind {
+pub enum BucketKind {
     S3,
     Google,
     Azure,
@@ -48,7 +48,7 @@ impl Location {
     /// # Errors
     ///
     /// [`UrlError`].
-    pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
         parse(url).map_err(|reason| UrlError {
             url: redacted(url).into_owned(),
             reason,

@@ -73,19 +73,19 @@ pub enum CheckpointError {
     },
 }
 
-pub(crate) fn checkpoint_path(dir: &Path, segment: u64) -> PathBuf {
+pub fn checkpoint_path(dir: &Path, segment: u64) -> PathBuf {
     dir.join(format!("checkpoint-{segment:016}"))
 }
 
 /// A checkpoint being written.
-pub(crate) struct Writer {
+pub struct Writer {
     file: BufWriter<DiskFile>,
     aside: AtomicFile,
     path: PathBuf,
 }
 
 impl Writer {
-    pub(crate) fn create(disk: &Arc<dyn Disk>, dir: &Path, head: &Head) -> io::Result<Self> {
+    pub fn create(disk: &Arc<dyn Disk>, dir: &Path, head: &Head) -> io::Result<Self> {
         let (aside, file) = DiskFile::create(disk, dir.join("checkpoint.tmp"))?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
         let json = serde_json::to_vec(head)?;
@@ -102,7 +102,7 @@ impl Writer {
     }
 
     /// Appends the copy of the next region.
-    pub(crate) fn add(&mut self, clock: RegionClock, copy: &[u8]) -> io::Result<()> {
+    pub fn add(&mut self, clock: RegionClock, copy: &[u8]) -> io::Result<()> {
         let packed = zstd::bulk::compress(copy, LEVEL)?;
         let mut header = [0; REGION_HEADER];
         header[..8].copy_from_slice(&clock.tick.to_le_bytes());
@@ -115,13 +115,13 @@ impl Writer {
     }
 
     /// Writes what is left, and makes all of it durable.
-    pub(crate) fn sync(&mut self) -> io::Result<()> {
+    pub fn sync(&mut self) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_ref().sync()
     }
 
     /// Makes it the current checkpoint, after `sync`. Returns its path.
-    pub(crate) fn publish(self) -> io::Result<PathBuf> {
+    pub fn publish(self) -> io::Result<PathBuf> {
         self.aside.publish(&self.path)?;
         self.path.parent().map_or(Ok(()), sync_dir)?;
         Ok(self.path)
@@ -133,7 +133,7 @@ impl Writer {
 /// # Errors
 ///
 /// The file is unreadable or damaged.
-pub(crate) fn read_head(path: &Path) -> Result<(Head, impl Read + use<>), CheckpointError> {
+pub fn read_head(path: &Path) -> Result<(Head, impl Read + use<>), CheckpointError> {
     let io = |source| CheckpointError::Io {
         path: path.to_owned(),
         source,
@@ -177,7 +177,7 @@ pub(crate) fn read_head(path: &Path) -> Result<(Head, impl Read + use<>), Checkp
 /// # Errors
 ///
 /// The file is unreadable or damaged; the window's content is then undefined.
-pub(crate) fn read_regions(
+pub fn read_regions(
     path: &Path,
     head: &Head,
     mut file: impl Read,

@@ -20,19 +20,19 @@ pub(crate) trait Disk: Send + Sync {
 }
 
 /// The file system.
-pub(crate) struct LocalDisk;
+pub struct LocalDisk;
 
 impl Disk for LocalDisk {}
 
 /// An open file of a disk, readable by its owner only: it may hold keys.
-pub(crate) struct DiskFile {
+pub struct DiskFile {
     pub(crate) file: File,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
 impl DiskFile {
     /// Creates a file with a temporary name.
-    pub(crate) fn create(disk: &Arc<dyn Disk>, aside: PathBuf) -> io::Result<(AtomicFile, Self)> {
+    pub fn create(disk: &Arc<dyn Disk>, aside: PathBuf) -> io::Result<(AtomicFile, Self)> {
         let (aside, file) = AtomicFile::create(aside, &private())?;
         Ok((
             aside,
@@ -43,12 +43,12 @@ impl DiskFile {
         ))
     }
 
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    pub fn sync(&self) -> io::Result<()> {
         self.disk.sync(&self.file)
     }
 
     /// A second handle of the file, which another thread may sync.
-    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+    pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             file: self.file.try_clone()?,
             disk: Arc::clone(&self.disk),
@@ -68,7 +68,7 @@ impl Write for DiskFile {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub mod tests {
     use std::collections::BTreeMap;
     use std::os::unix::fs::MetadataExt as _;
     use std::path::Path;
@@ -79,7 +79,7 @@ pub(crate) mod tests {
 
     /// A disk that fails when a test says so.
     #[derive(Default)]
-    pub(crate) struct FaultyDisk {
+    pub struct FaultyDisk {
         /// Writes that find it full.
         full: AtomicU32,
         /// Syncs that fail.
@@ -94,29 +94,29 @@ pub(crate) mod tests {
     }
 
     impl FaultyDisk {
-        pub(crate) fn fill(&self, writes: u32) {
+        pub fn fill(&self, writes: u32) {
             self.full.store(writes, Ordering::Release);
         }
 
-        pub(crate) fn fail_syncs(&self, syncs: u32) {
+        pub fn fail_syncs(&self, syncs: u32) {
             self.broken.store(syncs, Ordering::Release);
         }
 
-        pub(crate) fn has_failed_syncs(&self) -> bool {
+        pub fn has_failed_syncs(&self) -> bool {
             self.broken.load(Ordering::Acquire) == 0
         }
 
-        pub(crate) fn hang_syncs(&self, hang: bool) {
+        pub fn hang_syncs(&self, hang: bool) {
             *self.hangs.lock().unwrap() = hang;
             self.resumed.notify_all();
         }
 
-        pub(crate) fn is_syncing(&self) -> bool {
+        pub fn is_syncing(&self) -> bool {
             self.running.load(Ordering::Acquire) > 0
         }
 
         /// Bytes of a file that were there when it was synced last.
-        pub(crate) fn synced_bytes(&self, path: &Path) -> u64 {
+        pub fn synced_bytes(&self, path: &Path) -> u64 {
             let inode = path.metadata().unwrap().ino();
             self.synced
                 .lock()

@@ -41,9 +41,9 @@ const ANSWER_LOGS: u64 = 4;
 const WALL_STEP_MILLIS: u64 = 1000;
 
 /// State that the thread publishes.
-pub(crate) type Published = Arc<Mutex<WindowState>>;
+pub type Published = Arc<Mutex<WindowState>>;
 
-pub(crate) struct Engine {
+pub struct Engine {
     queue: Arc<Queue>,
     published: Published,
     settings: Settings,
@@ -112,7 +112,7 @@ impl GroupBuffers {
 }
 
 impl Engine {
-    pub(crate) fn new(
+    pub fn new(
         loaded: Loaded,
         journal: Option<Journal>,
         checkpoint_unix_seconds: u64,
@@ -162,7 +162,7 @@ impl Engine {
         engine
     }
 
-    pub(crate) fn run(mut self) {
+    pub fn run(mut self) {
         /// Refuses requests after the end of the thread, also by a panic.
         struct Refuse(Arc<Queue>);
         impl Drop for Refuse {

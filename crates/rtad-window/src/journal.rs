@@ -28,7 +28,7 @@ pub enum Durability {
     Fsync,
 }
 
-pub(crate) struct Journal {
+pub struct Journal {
     pub(crate) dir: StateDir,
     /// Random number of the window's files.
     pub(crate) id: u64,
@@ -54,7 +54,7 @@ struct Syncing {
 
 impl Journal {
     /// Makes the last segment durable, and begins one after it.
-    pub(crate) fn begin(
+    pub fn begin(
         dir: StateDir,
         loaded: &Loaded,
         durability: Durability,
@@ -82,7 +82,7 @@ impl Journal {
     }
 
     /// Number of the segment, and of its next group.
-    pub(crate) const fn end(&self) -> (u64, u64) {
+    pub const fn end(&self) -> (u64, u64) {
         (self.segment.number, self.segment.next_group)
     }
 
@@ -91,7 +91,7 @@ impl Journal {
     }
 
     /// The next group, empty.
-    pub(crate) fn group(&self) -> LogGroup {
+    pub fn group(&self) -> LogGroup {
         match self.durability {
             Durability::Fsync | Durability::None => LogGroup::new(),
             Durability::Interval(_) => LogGroup::after_sync(self.first_unsynced()),
@@ -100,7 +100,7 @@ impl Journal {
 
     /// Writes a group as durably as its events are to be when they are acknowledged. After an error
     /// nothing of it is left; `restart` must follow.
-    pub(crate) fn commit(&mut self, mut group: LogGroup) -> io::Result<()> {
+    pub fn commit(&mut self, mut group: LogGroup) -> io::Result<()> {
         self.segment.append(&mut group)?;
         let (bytes, answers) = (group.payload_bytes(), group.answer_bytes);
         if let Durability::Interval(_) = self.durability {
@@ -119,7 +119,7 @@ impl Journal {
     }
 
     /// Time until `keep_synced` has work.
-    pub(crate) fn sync_due(&self) -> Option<Duration> {
+    pub fn sync_due(&self) -> Option<Duration> {
         let Durability::Interval(interval) = self.durability else {
             return None;
         };
@@ -138,7 +138,7 @@ impl Journal {
     /// # Errors
     ///
     /// The sync failed; `restart` must follow.
-    pub(crate) fn keep_synced(&mut self) -> io::Result<()> {
+    pub fn keep_synced(&mut self) -> io::Result<()> {
         self.end_sync(self.unsynced_bytes > MAX_UNSYNCED)?;
         if self.sync_due().is_some_and(|due| due.is_zero()) {
             let (send, result) = mpsc::channel();
@@ -199,7 +199,7 @@ impl Journal {
     /// # Errors
     ///
     /// The sync failed; `restart` must follow.
-    pub(crate) fn sync(&mut self) -> io::Result<()> {
+    pub fn sync(&mut self) -> io::Result<()> {
         // The file system reports a failure once: the sync below would not find it.
         self.end_sync(true)?;
         if !self.unsynced.is_empty() {
@@ -211,7 +211,7 @@ impl Journal {
 
     /// Goes on after a failure: in a new segment, with the groups that were acknowledged and are
     /// perhaps not durable.
-    pub(crate) fn restart(&mut self) -> io::Result<()> {
+    pub fn restart(&mut self) -> io::Result<()> {
         self.dir.check_space()?;
         self.syncing = None;
         self.begin_segment()?;
@@ -225,7 +225,7 @@ impl Journal {
     /// # Errors
     ///
     /// The segment cannot be created; `restart` must follow.
-    pub(crate) fn begin_segment(&mut self) -> io::Result<()> {
+    pub fn begin_segment(&mut self) -> io::Result<()> {
         let (number, first) = (self.segment.number + 1, self.first_unsynced());
         let StateDir { dir, disk, .. } = &self.dir;
         self.segment = Segment::create(disk, dir, self.id, number, first, self.unsynced.iter())?;
@@ -233,7 +233,7 @@ impl Journal {
     }
 
     /// Reads the directory again, after `restart`.
-    pub(crate) fn load(&mut self, shape: &Shape, tick: u64) -> Result<Loaded, OpenError> {
+    pub fn load(&mut self, shape: &Shape, tick: u64) -> Result<Loaded, OpenError> {
         let loaded = self.dir.load(shape, |_| tick)?;
         self.bytes = loaded.log;
         Ok(loaded)

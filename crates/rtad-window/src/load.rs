@@ -151,11 +151,7 @@ impl Loaded {
 }
 
 /// Reads a directory. Changes nothing but a torn end of the log.
-pub(crate) fn load(
-    dir: &Path,
-    shape: &Shape,
-    tick: impl FnOnce(i64) -> u64,
-) -> Result<Loaded, OpenError> {
+pub fn load(dir: &Path, shape: &Shape, tick: impl FnOnce(i64) -> u64) -> Result<Loaded, OpenError> {
     shape.spec.validate()?;
     let io = |source| OpenError::Io {
         path: dir.to_owned(),
@@ -180,7 +176,7 @@ pub(crate) fn load(
 }
 
 /// Reads a checkpoint that no log follows.
-pub(crate) fn load_download(
+pub fn load_download(
     path: &Path,
     number: u64,
     shape: &Shape,
@@ -191,7 +187,7 @@ pub(crate) fn load_download(
 }
 
 /// Numbers of the files with a prefix, ascending.
-pub(crate) fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
+pub fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name();
@@ -204,7 +200,7 @@ pub(crate) fn numbered(dir: &Path, prefix: &str) -> io::Result<Vec<u64>> {
 
 /// Removes checkpoints and log segments before a number. Failures leave files that the next
 /// checkpoint removes.
-pub(crate) fn remove_before(dir: &Path, number: u64) {
+pub fn remove_before(dir: &Path, number: u64) {
     for (prefix, path) in [
         (
             "checkpoint-",

@@ -34,7 +34,7 @@ use crate::answers::{Answer, Outcomes, RequestKey};
 use crate::disk::{Disk, DiskFile};
 use crate::table::{Change, LANES};
 
-pub(crate) use read::{first_group, read_segment};
+pub use read::{first_group, read_segment};
 
 const SEGMENT_MAGIC: [u8; 8] = *b"RTADWLOG";
 const VERSION: u32 = 1;
@@ -69,7 +69,7 @@ pub enum LogError {
 
 /// Content of a frame.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Frame {
+pub enum Frame {
     /// Slots after events.
     Changes { tick: u64, changes: Vec<Change> },
     /// Erased entries.
@@ -94,7 +94,7 @@ const SYNCED: u8 = 6;
 
 /// A group that is being filled with frames.
 #[derive(Debug, Clone)]
-pub(crate) struct LogGroup {
+pub struct LogGroup {
     /// Header and payload.
     bytes: Vec<u8>,
     /// Bytes of an empty group.
@@ -104,7 +104,7 @@ pub(crate) struct LogGroup {
 }
 
 impl LogGroup {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             bytes: vec![0; GROUP_HEADER],
             empty_bytes: GROUP_HEADER,
@@ -113,7 +113,7 @@ impl LogGroup {
     }
 
     /// A group that may be written while groups from this number on are not durable.
-    pub(crate) fn after_sync(number: u64) -> Self {
+    pub fn after_sync(number: u64) -> Self {
         let mut group = Self::new();
         group.bytes.push(SYNCED);
         group.bytes.extend_from_slice(&number.to_le_bytes());
@@ -122,23 +122,17 @@ impl LogGroup {
         group
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.bytes.len() == self.empty_bytes
     }
 
     /// Bytes of the payload.
-    pub(crate) const fn payload_bytes(&self) -> u64 {
+    pub const fn payload_bytes(&self) -> u64 {
         (self.bytes.len() - GROUP_HEADER) as u64
     }
 
     /// Appends a frame of slot contents.
-    pub(crate) fn add_changes(
-        &mut self,
-        tick: u64,
-        changes: &[Change],
-        lanes: usize,
-        is_forgotten: bool,
-    ) {
+    pub fn add_changes(&mut self, tick: u64, changes: &[Change], lanes: usize, is_forgotten: bool) {
         let into = &mut self.bytes;
         into.reserve(FRAME_HEADER + changes.len() * (SLOT_BYTES + 4 * lanes));
         into.push(if is_forgotten { FORGOTTEN } else { CHANGES });
@@ -153,7 +147,7 @@ impl LogGroup {
     }
 
     /// Appends a frame with the answer to a request.
-    pub(crate) fn add_answer(&mut self, request_key: &RequestKey, answer: &Answer) {
+    pub fn add_answer(&mut self, request_key: &RequestKey, answer: &Answer) {
         let before = self.bytes.len();
         let into = &mut self.bytes;
         let (kind, records) = match &answer.outcomes {
@@ -175,7 +169,7 @@ impl LogGroup {
     }
 
     /// Appends a frame with the offset of the wall clock.
-    pub(crate) fn add_wall_offset(&mut self, millis: i64) {
+    pub fn add_wall_offset(&mut self, millis: i64) {
         self.bytes.push(WALL_OFFSET);
         self.bytes.extend_from_slice(&millis.to_le_bytes());
         self.bytes.extend_from_slice(&0_u32.to_le_bytes());
@@ -195,7 +189,7 @@ impl LogGroup {
 }
 
 /// Takes the first frame off a payload; `None` if it is not one.
-pub(crate) fn decode(payload: &mut &[u8], lanes: usize) -> Option<Frame> {
+pub fn decode(payload: &mut &[u8], lanes: usize) -> Option<Frame> {
     let kind = take::<1>(payload)?[0];
     let tick = u64::from_le_bytes(take(payload)?);
     let records = u32::from_le_bytes(take(payload)?) as usize;
@@ -271,12 +265,12 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// File of a segment.
-pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+pub fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("log-{number:016}"))
 }
 
 /// Segment being written.
-pub(crate) struct Segment {
+pub struct Segment {
     file: DiskFile,
     pub(crate) number: u64,
     /// Number of the next group.
@@ -290,7 +284,7 @@ pub(crate) struct Segment {
 impl Segment {
     /// Creates a durable segment that begins with `groups`, which have their numbers. It replaces
     /// a file of an attempt that failed.
-    pub(crate) fn create<'a>(
+    pub fn create<'a>(
         disk: &Arc<dyn Disk>,
         dir: &Path,
         id: u64,
@@ -328,7 +322,7 @@ impl Segment {
     }
 
     /// Writes a group. After an error nothing of it is left, if the disk allows that.
-    pub(crate) fn append(&mut self, group: &mut LogGroup) -> io::Result<()> {
+    pub fn append(&mut self, group: &mut LogGroup) -> io::Result<()> {
         group.seal(self.next_group);
         if let Err(error) = self.file.write_all(&group.bytes) {
             self.cut(self.bytes);
@@ -341,18 +335,18 @@ impl Segment {
     }
 
     /// Makes all groups durable.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    pub fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }
 
     /// A handle with which another thread may sync.
-    pub(crate) fn file(&self) -> io::Result<DiskFile> {
+    pub fn file(&self) -> io::Result<DiskFile> {
         self.file.try_clone()
     }
 
     /// Removes the last group, which was refused after a failed sync: it may be whole in the page
     /// cache, and a start before the next segment would replay it.
-    pub(crate) fn remove_last(&mut self) {
+    pub fn remove_last(&mut self) {
         self.next_group -= 1;
         self.bytes -= std::mem::take(&mut self.last_bytes);
         self.cut(self.bytes);

@@ -9,11 +9,11 @@ use crate::Key;
 use crate::spec::Layout;
 
 /// Secret of a window's hash; kept in its files.
-pub(crate) type Secret = [u64; 4];
+pub type Secret = [u64; 4];
 
 /// Where a key may be, and what represents it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Position {
+pub struct Position {
     pub(crate) region: usize,
     /// Two different buckets of the region.
     pub(crate) buckets: [usize; 2],
@@ -24,7 +24,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    pub(crate) fn new(key: &Key, secret: &Secret, layout: &Layout) -> Self {
+    pub fn new(key: &Key, secret: &Secret, layout: &Layout) -> Self {
         let key = u128::from_le_bytes(*key);
         let (low, high) = (key as u64, (key >> 64) as u64);
         let first = fold(low ^ secret[0], high ^ secret[1]);

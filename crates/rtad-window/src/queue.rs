@@ -62,11 +62,11 @@ pub struct SavedCheckpoint {
 }
 
 /// Where an answer goes. Dropping it refuses the request.
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, Failure>>;
+pub type Reply<T> = oneshot::Sender<Result<T, Failure>>;
 /// Where a checkpoint goes; `None` for a window that is not kept, or if the log fails meanwhile.
-pub(crate) type CheckpointReply = oneshot::Sender<io::Result<Option<SavedCheckpoint>>>;
+pub type CheckpointReply = oneshot::Sender<io::Result<Option<SavedCheckpoint>>>;
 
-pub(crate) enum Request {
+pub enum Request {
     /// `at` is the tick of the events; `None` for events of now.
     Observe {
         keys: Vec<Key>,
@@ -105,7 +105,7 @@ impl Request {
     }
 }
 
-pub(crate) struct Queue {
+pub struct Queue {
     state: Mutex<QueueState>,
     wake: Condvar,
 }
@@ -125,7 +125,7 @@ struct QueueState {
 }
 
 impl Queue {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let state = QueueState {
             requests: VecDeque::new(),
             weight: 0,
@@ -153,7 +153,7 @@ impl Queue {
         }
     }
 
-    pub(crate) fn push(&self, request: Request) -> Result<(), Failure> {
+    pub fn push(&self, request: Request) -> Result<(), Failure> {
         let mut state = self.state();
         if !state.is_writable || state.is_closed {
             return Err(Failure::NotWritable);
@@ -172,27 +172,27 @@ impl Queue {
     }
 
     /// Wakes the thread for other work.
-    pub(crate) fn nudge(&self) {
+    pub fn nudge(&self) {
         let mut state = self.state();
         state.is_nudged = true;
         self.wake(state);
     }
 
     /// Ends the thread after the requests that wait.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
         state.is_nudged = true;
         self.wake(state);
     }
 
-    pub(crate) fn is_writable(&self) -> bool {
+    pub fn is_writable(&self) -> bool {
         let state = self.state();
         state.is_writable && !state.is_closed
     }
 
     /// Accepts requests, or refuses them and those that wait.
-    pub(crate) fn set_writable(&self, is_writable: bool) {
+    pub fn set_writable(&self, is_writable: bool) {
         let mut state = self.state();
         state.is_writable = is_writable;
         if !is_writable {
@@ -205,7 +205,7 @@ impl Queue {
 
     /// Takes the requests of one group; waits at most `wait` for one. `true`: the queue is closed
     /// and empty now.
-    pub(crate) fn take(&self, wait: Duration, into: &mut Vec<Request>) -> bool {
+    pub fn take(&self, wait: Duration, into: &mut Vec<Request>) -> bool {
         let mut state = self.state();
         let is_idle = |state: &QueueState| state.requests.is_empty() && !state.is_nudged;
         if is_idle(&state) && !wait.is_zero() {
@@ -229,7 +229,7 @@ impl Queue {
     }
 
     /// Waits at most `wait` until the queue is closed; whether it is.
-    pub(crate) fn wait_closed(&self, wait: Duration) -> bool {
+    pub fn wait_closed(&self, wait: Duration) -> bool {
         let mut state = self.state();
         state.is_waiting = true;
         let waited = self

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Slots per bucket.
-pub(crate) const SLOTS: usize = 16;
+pub const SLOTS: usize = 16;
 /// Most buckets of a region: 256 KiB of the first lane.
 const REGION_BUCKETS: u64 = 4096;
 /// Part of the slots that `capacity` keys fill.
@@ -17,7 +17,7 @@ const MAX_CAPACITY: u64 = 20_000_000_000;
 /// Largest count.
 const MAX_COUNT: u16 = 10_000;
 /// Distinct tick values of a slot; 0 marks an empty slot.
-pub(crate) const TICKS: u64 = 255;
+pub const TICKS: u64 = 255;
 /// Most ticks of a lifetime: the rest is the time within which a region must be swept.
 const MAX_LIFETIME: u16 = 200;
 

@@ -22,13 +22,13 @@ use crate::Key;
 use crate::position::{Position, Secret};
 use crate::spec::{Format, Layout, SLOTS, SpecError, TICKS};
 
-pub(crate) use expiry::Evicted;
+pub use expiry::Evicted;
 
 /// Most lanes of a slot.
-pub(crate) const LANES: usize = 6;
+pub const LANES: usize = 6;
 
 /// Contents of a slot; lanes beyond the format's are 0.
-pub(crate) type Words = [u32; LANES];
+pub type Words = [u32; LANES];
 
 /// A slot and its contents after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,14 +40,14 @@ pub(crate) struct Change {
 
 /// Outcome of an event within a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub enum Stored {
     New(Change),
     /// The count after the event, and the change if the count grew.
     Known(u16, Option<Change>),
     Full,
 }
 
-pub(crate) struct Table {
+pub struct Table {
     pub(crate) layout: Layout,
     lifetime: u64,
     secret: Secret,
@@ -70,7 +70,7 @@ pub(crate) struct RegionClock {
 }
 
 /// A region at a tick.
-pub(crate) struct RegionMut<'a> {
+pub struct RegionMut<'a> {
     layout: Layout,
     lifetime: u64,
     /// By index: that of a slot's first lane plus `SLOTS` for each further one.
@@ -82,7 +82,7 @@ pub(crate) struct RegionMut<'a> {
 }
 
 /// Representation of a tick in a slot.
-pub(crate) const fn tick_value(tick: u64) -> u32 {
+pub const fn tick_value(tick: u64) -> u32 {
     (tick % TICKS) as u32 + 1
 }
 
@@ -96,7 +96,7 @@ const fn age(now: u32, stored: u32) -> u32 {
 }
 
 impl Table {
-    pub(crate) fn new(
+    pub fn new(
         layout: Layout,
         lifetime: u16,
         secret: Secret,
@@ -124,16 +124,16 @@ impl Table {
         })
     }
 
-    pub(crate) const fn secret(&self) -> &Secret {
+    pub const fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    pub(crate) fn position(&self, key: &Key) -> Position {
+    pub fn position(&self, key: &Key) -> Position {
         Position::new(key, &self.secret, &self.layout)
     }
 
     /// Reads the first lanes of both buckets: the cache misses of a batch overlap.
-    pub(crate) fn touch(&self, position: &Position) -> u32 {
+    pub fn touch(&self, position: &Position) -> u32 {
         let lanes: &[u32] = bytemuck::cast_slice(&self.memory);
         let bucket_lanes = SLOTS * self.layout.format.lanes();
         let region = position.region * self.layout.buckets;
@@ -142,14 +142,14 @@ impl Table {
     }
 
     /// A region, moved to `tick` if that is later than its own.
-    pub(crate) fn region_at(&mut self, region: usize, tick: u64) -> RegionMut<'_> {
+    pub fn region_at(&mut self, region: usize, tick: u64) -> RegionMut<'_> {
         let mut region = self.region(region);
         region.advance(tick);
         region
     }
 
     /// A region, at its own tick.
-    pub(crate) fn region(&mut self, region: usize) -> RegionMut<'_> {
+    pub fn region(&mut self, region: usize) -> RegionMut<'_> {
         let first = region as u64 * (self.layout.buckets * SLOTS) as u64;
         let lanes = bytemuck::cast_slice_mut(&mut self.memory);
         let length = self.layout.buckets * SLOTS * self.layout.format.lanes();
@@ -167,19 +167,19 @@ impl Table {
     }
 
     /// Expired keys that left their slots since the last call.
-    pub(crate) fn take_evicted(&mut self) -> Evicted {
+    pub fn take_evicted(&mut self) -> Evicted {
         std::mem::take(&mut self.evicted)
     }
 
     /// Region of a slot.
-    pub(crate) fn region_of(&self, slot: u64) -> usize {
+    pub fn region_of(&self, slot: u64) -> usize {
         (slot / (self.layout.buckets * SLOTS) as u64) as usize
     }
 }
 
 impl RegionMut<'_> {
     /// The region's tick.
-    pub(crate) fn tick(&self) -> u64 {
+    pub fn tick(&self) -> u64 {
         self.clock.tick
     }
 
@@ -274,7 +274,7 @@ impl RegionMut<'_> {
     }
 
     /// Counts one event of a key, up to `max`.
-    pub(crate) fn observe(&mut self, position: &Position, key: &Key, max: u16) -> Stored {
+    pub fn observe(&mut self, position: &Position, key: &Key, max: u16) -> Stored {
         match self.find(position, key) {
             Ok(at) => {
                 let count = self.count(at);
@@ -307,7 +307,7 @@ impl RegionMut<'_> {
     }
 
     /// Takes back the last event, which stored `change`. Returns whether the entry is gone.
-    pub(crate) fn undo(&mut self, change: &Change) -> bool {
+    pub fn undo(&mut self, change: &Change) -> bool {
         let at = self.lane_of(change.slot);
         let count = self.count(at);
         if count > 1 {
@@ -319,13 +319,13 @@ impl RegionMut<'_> {
     }
 
     /// Count of a key; 0 if it has no live entry.
-    pub(crate) fn count_of(&self, position: &Position, key: &Key) -> u16 {
+    pub fn count_of(&self, position: &Position, key: &Key) -> u16 {
         self.find(position, key).map_or(0, |at| self.count(at))
     }
 
     /// Clears a key's entry, if it is live; returns the former contents. Clears its expired slots
     /// too.
-    pub(crate) fn forget(&mut self, position: &Position, key: &Key) -> Option<Change> {
+    pub fn forget(&mut self, position: &Position, key: &Key) -> Option<Change> {
         for bucket in position.buckets {
             let start = self.bucket_start(bucket);
             for at in start..start + SLOTS {
@@ -362,7 +362,7 @@ impl RegionMut<'_> {
     }
 
     /// Calls `each` with every live entry: contents, and ticks since its first event.
-    pub(crate) fn for_each_live(&self, mut each: impl FnMut(Words, u64)) {
+    pub fn for_each_live(&self, mut each: impl FnMut(Words, u64)) {
         let lanes = self.layout.format.lanes();
         let now = self.now();
         for bucket in 0..self.layout.buckets {
@@ -388,12 +388,12 @@ fn key_words(key: &Key) -> [u32; 4] {
 }
 
 /// Count in the contents of a wide or whole slot.
-pub(crate) const fn count_of(words: &Words) -> u16 {
+pub const fn count_of(words: &Words) -> u16 {
     words[1] as u16
 }
 
 /// Key in the contents of a whole slot.
-pub(crate) fn key_of(words: &Words) -> Key {
+pub fn key_of(words: &Words) -> Key {
     let word = |n: usize| u128::from(words[2 + n]) << (32 * n);
     (word(0) | word(1) | word(2) | word(3)).to_le_bytes()
 }

@@ -44,7 +44,7 @@ use writer::{AppendWriter, Operation};
 /// pipe the client of any stream into it. SIGTERM publishes the ids read so far and exits.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct AppendArgs {
+pub struct AppendArgs {
     #[command(flatten)]
     common: ChangeArgs,
     /// csv, ndjson, parquet: the column with the devices' value, a whole number from 0 to 15, over
@@ -64,7 +64,7 @@ pub(super) struct AppendArgs {
 /// --lift-tombstone`. The store keeps the md5 of such a device.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct RemoveArgs {
+pub struct RemoveArgs {
     #[command(flatten)]
     common: ChangeArgs,
     /// Keep the devices out of all later builds
@@ -107,18 +107,18 @@ struct ChangeArgs {
 }
 
 impl AppendArgs {
-    pub(super) fn set_batches(&mut self, batches: Batches) {
+    pub fn set_batches(&mut self, batches: Batches) {
         self.common.input.set_batches(batches);
     }
 }
 
 impl RemoveArgs {
-    pub(super) fn set_batches(&mut self, batches: Batches) {
+    pub fn set_batches(&mut self, batches: Batches) {
         self.common.input.set_batches(batches);
     }
 }
 
-pub(super) fn append(args: AppendArgs, output: &Output) -> Result<(), CommandError> {
+pub fn append(args: AppendArgs, output: &Output) -> Result<(), CommandError> {
     let operation = if args.lift_tombstone {
         Operation::Restore
     } else {
@@ -127,7 +127,7 @@ pub(super) fn append(args: AppendArgs, output: &Output) -> Result<(), CommandErr
     run(&args.common, operation, args.value.as_deref(), output)
 }
 
-pub(super) fn remove(args: RemoveArgs, output: &Output) -> Result<(), CommandError> {
+pub fn remove(args: RemoveArgs, output: &Output) -> Result<(), CommandError> {
     let operation = if args.tombstone {
         Operation::Entomb
     } else {

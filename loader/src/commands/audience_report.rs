@@ -10,7 +10,7 @@ use rtad_core::snapshot::{DeltaReport, FillRatio, Manifest};
 
 /// Kind and figures of a generation's filters.
 #[derive(Debug, Serialize)]
-pub(super) struct FilterReport {
+pub struct FilterReport {
     pub(super) filter: &'static str,
     pub(super) hashes: u32,
     pub(super) millibits_per_key: u32,
@@ -33,7 +33,7 @@ pub(super) struct FilterReport {
 }
 
 impl FilterReport {
-    pub(super) fn of(manifest: &Manifest) -> Self {
+    pub fn of(manifest: &Manifest) -> Self {
         let (spec, ribbon) = (manifest.filter(), manifest.diverted_and_listed_keys());
         Self {
             filter: spec.kind().as_str(),
@@ -51,7 +51,7 @@ impl FilterReport {
 }
 
 /// The deltas and the state of a live generation, as text.
-pub(super) fn delta_text(report: &DeltaReport) -> String {
+pub fn delta_text(report: &DeltaReport) -> String {
     let DeltaReport {
         deltas,
         added,

@@ -76,7 +76,7 @@ use stages::Stages;
 /// have no effect.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct BuildArgs {
+pub struct BuildArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -141,12 +141,12 @@ pub(super) struct BuildArgs {
 }
 
 impl BuildArgs {
-    pub(super) fn set_batches(&mut self, batches: Batches) {
+    pub fn set_batches(&mut self, batches: Batches) {
         self.input.set_batches(batches);
     }
 }
 
-pub(super) fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: BuildArgs, output: &Output) -> Result<(), CommandError> {
     if args.compact {
         return compact(&args, output);
     }

@@ -28,7 +28,7 @@ use crate::keys::{Distinct, KeyChecks};
 use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 
 #[derive(Debug, Args)]
-pub(super) struct CarriedArgs {
+pub struct CarriedArgs {
     /// Carry on the devices that were appended or removed before the previous build, whatever the
     /// input contains
     #[arg(long)]
@@ -38,7 +38,7 @@ pub(super) struct CarriedArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CarriedLimitArgs {
+pub struct CarriedLimitArgs {
     /// Publish nothing if the input undoes more of these changes than N, or than P percent of them
     #[arg(long, value_name = "N|P%", value_parser = parse_limit)]
     max_carried_loss: Option<CarriedLimit>,
@@ -90,7 +90,7 @@ impl CarriedLimit {
 
 /// The carried changes of the live generation.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub struct Carried {
     /// Those that the input decides about.
     changes: CarriedChanges,
     report: CarriedReport,
@@ -98,7 +98,7 @@ pub(super) struct Carried {
 
 /// Part of the JSON object of `build --json`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CarriedReport {
+pub struct CarriedReport {
     /// Carried additions and removals.
     pub(super) added: u64,
     pub(super) removed: u64,
@@ -128,7 +128,7 @@ impl CommandFailure for CarriedUnreadable {
 impl Carried {
     /// Reads the carried changes, and adds them to `merged` if they are kept. Unless they are
     /// needed, unreadable ones are a warning.
-    pub(super) async fn read(
+    pub async fn read(
         (is_kept, is_needed): (bool, bool),
         merged: &mut MergedDeltas,
         store: &Store,
@@ -159,17 +159,17 @@ impl Carried {
     }
 
     /// The changes that the input decides about.
-    pub(super) const fn changes(&self) -> &CarriedChanges {
+    pub const fn changes(&self) -> &CarriedChanges {
         &self.changes
     }
 
     /// The report without what the input undoes.
-    pub(super) const fn unchecked(&self) -> CarriedReport {
+    pub const fn unchecked(&self) -> CarriedReport {
         self.report
     }
 
     /// Counts the changes among the keys of the new generation.
-    pub(super) fn checks(&self) -> KeyChecks<'_> {
+    pub fn checks(&self) -> KeyChecks<'_> {
         let CarriedChanges { added, removed, .. } = &self.changes;
         KeyChecks {
             carried_added: added,
@@ -178,7 +178,7 @@ impl Carried {
         }
     }
 
-    pub(super) fn report(&self, distinct: &Distinct) -> CarriedReport {
+    pub fn report(&self, distinct: &Distinct) -> CarriedReport {
         let added = self.changes.added.len() as u64;
         let dropped = added.saturating_sub(distinct.carried_added);
         CarriedReport {
@@ -199,7 +199,7 @@ fn warn_unreadable(audience: &AudienceName, error: &StoreError) {
 
 impl CarriedReport {
     /// Warns of changes that the input undoes.
-    pub(super) fn warn(&self, audience: &str) {
+    pub fn warn(&self, audience: &str) {
         let Self {
             dropped, returned, ..
         } = self;
@@ -213,7 +213,7 @@ impl CarriedReport {
         }
     }
 
-    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self {
             added,
             removed,
@@ -237,12 +237,12 @@ impl CarriedReport {
 
 impl CarriedLimitArgs {
     /// Whether a flag needs the carried changes.
-    pub(super) const fn is_given(&self) -> bool {
+    pub const fn is_given(&self) -> bool {
         self.max_carried_loss.is_some()
     }
 
     /// Checks `--max-carried-loss`.
-    pub(super) fn check(&self, report: CarriedReport) -> Result<(), GateError> {
+    pub fn check(&self, report: CarriedReport) -> Result<(), GateError> {
         let CarriedReport {
             added,
             removed,
@@ -266,19 +266,19 @@ impl CarriedLimitArgs {
     }
 
     /// The file of `--metrics-file`.
-    pub(super) fn metrics_file(&self) -> Option<&Path> {
+    pub fn metrics_file(&self) -> Option<&Path> {
         self.metrics_file.as_deref()
     }
 
     /// Checks that `--metrics-file` is not one of the inputs.
-    pub(super) fn check_metrics_file(&self, sources: &[Source]) -> Result<(), OutputFileError> {
+    pub fn check_metrics_file(&self, sources: &[Source]) -> Result<(), OutputFileError> {
         self.metrics_file
             .as_deref()
             .map_or(Ok(()), |path| check_output(path, sources))
     }
 
     /// Writes `--metrics-file`.
-    pub(super) fn write_metrics(
+    pub fn write_metrics(
         &self,
         audience: &str,
         report: Option<CarriedReport>,

@@ -19,7 +19,7 @@ use crate::progress::{Progress, Watch};
 
 /// Format of a command's result.
 #[derive(Debug, Args)]
-pub(super) struct Output {
+pub struct Output {
     /// Write one JSON object to stdout and nothing else
     #[arg(long, global = true)]
     pub(super) json: bool,
@@ -36,14 +36,14 @@ pub(super) struct Output {
 
 /// The program around a command: it watches the command, and takes its report.
 #[derive(Debug, Clone)]
-pub(crate) struct Host {
+pub struct Host {
     watch: Watch,
     /// JSON.
     report: Arc<Mutex<String>>,
 }
 
 impl Host {
-    pub(crate) fn new(watch: &Watch) -> Self {
+    pub fn new(watch: &Watch) -> Self {
         Self {
             watch: watch.clone(),
             report: Arc::default(),
@@ -51,22 +51,22 @@ impl Host {
     }
 
     /// The report of a command that succeeded.
-    pub(crate) fn into_report(self) -> String {
+    pub fn into_report(self) -> String {
         std::mem::take(&mut self.report.lock())
     }
 }
 
 impl Output {
-    pub(super) fn set_host(&mut self, host: &Host) {
+    pub fn set_host(&mut self, host: &Host) {
         self.host = Some(host.clone());
     }
 
     /// Whether another program runs the command, and handles signals.
-    pub(super) const fn is_hosted(&self) -> bool {
+    pub const fn is_hosted(&self) -> bool {
         self.host.is_some()
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub fn progress(&self) -> Progress {
         match &self.host {
             Some(host) => Progress::watched(&host.watch),
             None => Progress::new(!self.quiet && !self.no_progress),
@@ -74,7 +74,7 @@ impl Output {
     }
 
     /// Writes data: as JSON, or as text by `text`.
-    pub(super) fn data<T: Serialize>(
+    pub fn data<T: Serialize>(
         &self,
         value: &T,
         text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
@@ -83,7 +83,7 @@ impl Output {
     }
 
     /// Writes the data of another step, as JSON. A reader that has gone is a failure.
-    pub(super) fn step_data<T: Serialize>(&self, value: &T) -> Result<(), CommandError> {
+    pub fn step_data<T: Serialize>(&self, value: &T) -> Result<(), CommandError> {
         let text = |value: &T, out: &mut dyn Write| {
             serde_json::to_writer(&mut *out, value)?;
             writeln!(out)
@@ -112,7 +112,7 @@ impl Output {
     }
 
     /// Writes a report, unless `--quiet` is set.
-    pub(super) fn report<T: Serialize>(
+    pub fn report<T: Serialize>(
         &self,
         value: &T,
         text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
@@ -128,7 +128,7 @@ impl Output {
 
 /// Location of an audience.
 #[derive(Debug, Args)]
-pub(crate) struct Target {
+pub struct Target {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
     /// gs://bucket/prefix, az://container/prefix; read-only: https://host/path or http://host/path
     #[arg(long, value_name = "URL")]
@@ -143,7 +143,7 @@ pub(crate) struct Target {
 /// A generation that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub(crate) enum TargetError {
+pub enum TargetError {
     Store(#[from] StoreError),
     NotPublished(#[from] CommonError),
 }
@@ -158,13 +158,13 @@ impl CommandFailure for TargetError {
 }
 
 impl Target {
-    pub(crate) fn open(&self) -> Result<Store, CommandError> {
+    pub fn open(&self) -> Result<Store, CommandError> {
         Ok(self.trust.applied_to(Store::open(&self.store)?)?)
     }
 
     /// The manifest of `generation`, or of the live one, which is checked against `CURRENT`; and
     /// the state whose deltas belong to it.
-    pub(super) async fn manifest_and_current(
+    pub async fn manifest_and_current(
         &self,
         store: &Store,
         generation: Option<u64>,
@@ -190,7 +190,7 @@ impl Target {
 
     /// The manifest and its overlay: all deltas of `CURRENT` for the live generation, the residual
     /// delta for any other.
-    pub(crate) async fn manifest_and_overlay(
+    pub async fn manifest_and_overlay(
         &self,
         store: &Store,
         generation: Option<u64>,
@@ -203,7 +203,7 @@ impl Target {
     }
 }
 
-pub(crate) fn runtime() -> Result<Runtime, CommandError> {
+pub fn runtime() -> Result<Runtime, CommandError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // These threads read and hash files. The allocator caches memory per thread, and chunks are
     // large.
@@ -212,12 +212,12 @@ pub(crate) fn runtime() -> Result<Runtime, CommandError> {
 }
 
 /// Default number of threads: one per available core.
-pub(super) fn default_threads() -> usize {
+pub fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Writes the first line of a publish report; `generation` is `None` for a dry run.
-pub(super) fn write_published(
+pub fn write_published(
     out: &mut dyn Write,
     audience: &str,
     generation: Option<u64>,
@@ -237,7 +237,7 @@ pub(super) fn write_published(
 
 /// Writes the line with the number of chunks that were new to the store; `written` is `None` for a
 /// dry run.
-pub(super) fn write_chunks_written(
+pub fn write_chunks_written(
     out: &mut dyn Write,
     written: Option<usize>,
     chunks: usize,

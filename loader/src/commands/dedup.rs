@@ -43,7 +43,7 @@ use report::DedupReport;
 /// The report goes to stderr, or to stdout with --count; --json writes it as a JSON object.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct DedupArgs {
+pub struct DedupArgs {
     #[command(flatten)]
     input: InputArgs,
     /// Compare lines of any text, up to 64 KiB each, instead of ids
@@ -85,7 +85,7 @@ pub(super) struct DedupArgs {
     inputs: Vec<OsString>,
 }
 
-pub(super) fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &DedupArgs, output: &Output) -> Result<(), CommandError> {
     let seen = args.memory()?;
     let input = args.input.resolve(&args.inputs)?;
     args.report
@@ -159,7 +159,7 @@ impl CommandFailure for DedupError {
 
 impl DedupArgs {
     /// Whether stdout is for ids, not for the report.
-    pub(super) const fn writes_ids(&self) -> bool {
+    pub const fn writes_ids(&self) -> bool {
         !self.count
     }
 

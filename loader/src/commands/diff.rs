@@ -19,7 +19,7 @@ use super::context::{Output, Target, runtime};
 /// cannot be compared, because snapshots do not hold them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct DiffArgs {
+pub struct DiffArgs {
     #[command(flatten)]
     target: Target,
     /// First generation
@@ -58,7 +58,7 @@ struct Chunks {
     size_bytes: u64,
 }
 
-pub(super) fn run(args: &DiffArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &DiffArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.target.open()?;
     let audience = &args.target.audience;
     let (from, to, manifest_bytes) = runtime()?.block_on(async {

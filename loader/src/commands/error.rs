@@ -13,7 +13,7 @@ use rtad_core::snapshot::{AudienceName, Manifest};
 
 /// An error that several commands have.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CommonError {
+pub enum CommonError {
     #[error("{flag} {path}: could not write it")]
     WriteFile {
         flag: &'static str,
@@ -43,7 +43,7 @@ build a new one, or roll back to one that has not expired"
 
 impl CommonError {
     /// The error of an audience without a live generation.
-    pub(super) fn not_published(audience: &AudienceName) -> CommandError {
+    pub fn not_published(audience: &AudienceName) -> CommandError {
         Self::NotPublished {
             audience: audience.clone(),
         }
@@ -51,7 +51,7 @@ impl CommonError {
     }
 
     /// The error of writing the file of a flag.
-    pub(super) fn write_file(flag: &'static str, path: &Path, source: io::Error) -> CommandError {
+    pub fn write_file(flag: &'static str, path: &Path, source: io::Error) -> CommandError {
         Self::WriteFile {
             flag,
             path: path.display().to_string(),
@@ -80,7 +80,7 @@ impl CommandFailure for CommonError {
      they never match; accepted: another audience, or ids of the same hash (--id-kind sha1 for \
      SHA-1)"
 )]
-pub(crate) struct OtherDigest {
+pub struct OtherDigest {
     audience: AudienceName,
     generation: u64,
     live: &'static str,
@@ -89,7 +89,7 @@ pub(crate) struct OtherDigest {
 
 impl OtherDigest {
     /// Refuses keys of `digest` over a generation of another one.
-    pub(super) fn check(live: &Manifest, digest: KeyDigest) -> Result<(), Self> {
+    pub fn check(live: &Manifest, digest: KeyDigest) -> Result<(), Self> {
         if live.key_digest() == digest {
             return Ok(());
         }

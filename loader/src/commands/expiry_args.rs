@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 #[derive(Debug, Clone, Copy, Default, Args)]
-pub(super) struct ExpiryArgs {
+pub struct ExpiryArgs {
     /// Lifetime of the generation, such as 72h; after it pods stop serving the generation and no
     /// longer load it
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
@@ -15,7 +15,7 @@ pub(super) struct ExpiryArgs {
 
 impl ExpiryArgs {
     /// Expiry of a generation created at `now`, both in seconds since 1970.
-    pub(super) fn end(self, now: u64) -> Option<u64> {
+    pub fn end(self, now: u64) -> Option<u64> {
         self.expires.map(|lifetime| now + lifetime.as_secs())
     }
 }

@@ -36,7 +36,7 @@ const TRIAL_KEYS: u64 = 1000;
 
 /// The limits, as given on the command line.
 #[derive(Debug, Args)]
-pub(super) struct GateArgs {
+pub struct GateArgs {
     /// Publish nothing if the audience loses more than this fraction of the live generation's keys;
     /// 1 disables the comparison, and gives up the appends, removals and erasures of a lost CURRENT
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
@@ -64,7 +64,7 @@ pub(super) struct GateArgs {
 
 impl GateArgs {
     /// The base of a build. `--max-shrink 1` gives up the changes of a lost `CURRENT`.
-    pub(super) async fn base(
+    pub async fn base(
         &self,
         writer: &StoreWriter,
         audience: &AudienceName,
@@ -80,7 +80,7 @@ impl GateArgs {
 
 /// The limits in effect, and the size of the live generation.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Gate {
+pub struct Gate {
     live_generation: Option<u64>,
     live_keys: Option<u64>,
     is_live_unreadable: bool,
@@ -97,7 +97,7 @@ pub(super) struct Gate {
 
 /// A build that exceeds a limit.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GateError {
+pub enum GateError {
     #[error(
         "{keys} keys: expected at least {least} by --max-shrink {max_shrink}, as live generation \
 {generation} has {live_keys}; nothing was published; --max-shrink {needed} allows it"
@@ -196,7 +196,7 @@ impl CommandFailure for GateError {
 
 impl Gate {
     /// Reads the live generation. A first publish, or the first after a deletion, is not compared.
-    pub(super) async fn open(
+    pub async fn open(
         args: &GateArgs,
         (filter, fpr): (&FilterSpec, f64),
         digest: KeyDigest,
@@ -243,7 +243,7 @@ impl Gate {
 
     /// No limits, for other tests.
     #[cfg(test)]
-    pub(super) const fn without_limits() -> Self {
+    pub const fn without_limits() -> Self {
         Self {
             live_generation: None,
             live_keys: None,
@@ -258,7 +258,7 @@ impl Gate {
     }
 
     /// Writes the limits that a build passed.
-    pub(super) fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn io::Write) -> io::Result<()> {
         write!(out, "  gate        passed: ")?;
         if let Some(live_keys) = self.live_keys {
             if self.max_shrink < 1.0 {
@@ -290,7 +290,7 @@ impl Gate {
     }
 
     /// Checks shrinkage and growth.
-    pub(super) fn check_keys(&self, keys: u64) -> Result<(), GateError> {
+    pub fn check_keys(&self, keys: u64) -> Result<(), GateError> {
         self.check_least(keys)?;
         let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
             return Ok(());
@@ -317,7 +317,7 @@ impl Gate {
     }
 
     /// Checks `--min-overlap`.
-    pub(super) fn check_overlap(&self, overlap: Option<Overlap>) -> Result<(), GateError> {
+    pub fn check_overlap(&self, overlap: Option<Overlap>) -> Result<(), GateError> {
         match overlap.filter(|overlap| overlap.ratio < self.min_overlap) {
             Some(Overlap { ratio: found, .. }) => Err(GateError::Overlap {
                 found,
@@ -328,18 +328,18 @@ impl Gate {
     }
 
     /// Whether a live generation was compared with.
-    pub(super) const fn has_live(&self) -> bool {
+    pub const fn has_live(&self) -> bool {
         self.live_generation.is_some()
     }
 
     /// Whether a build without a known overlap is refused.
-    pub(super) fn needs_overlap(&self) -> bool {
+    pub fn needs_overlap(&self) -> bool {
         let may_have_keys = self.is_live_unreadable || self.live_keys.is_some_and(|keys| keys > 0);
         self.min_overlap > 0.0 && may_have_keys
     }
 
     /// Checks shrinkage, also of an upper bound of the keys.
-    pub(super) fn check_least(&self, keys: u64) -> Result<(), GateError> {
+    pub fn check_least(&self, keys: u64) -> Result<(), GateError> {
         let (Some(generation), Some(live_keys)) = (self.live_generation, self.live_keys) else {
             return Ok(());
         };
@@ -361,7 +361,7 @@ impl Gate {
     }
 
     /// Checks all limits on the built chunks, and the results of their own check.
-    pub(super) fn check(&self, built: &Manifest, check: &FilterCheck) -> Result<(), GateError> {
+    pub fn check(&self, built: &Manifest, check: &FilterCheck) -> Result<(), GateError> {
         let (found, max) = (built.expected_fpr(), self.max_fpr);
         if found > max {
             return Err(GateError::Fpr { found, max });

@@ -28,7 +28,7 @@ use super::error::CommonError;
 /// live generation stays intact. Use --min-age 0s only on a store that nothing else writes to.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct GcArgs {
+pub struct GcArgs {
     #[command(flatten)]
     target: Target,
     /// Number of generations to keep: the live one, and those that were live before it
@@ -55,7 +55,7 @@ struct GcReport {
     collected: Collected,
 }
 
-pub(super) fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &GcArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.target.open()?;
     let audience = &args.target.audience;
     let retention = Retention {

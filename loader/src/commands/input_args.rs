@@ -44,7 +44,7 @@ struct ColumnArg {
 
 /// A column that a flag cannot name.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ColumnError {
+pub enum ColumnError {
     #[error("the name of the column is empty: expected NAME or NAME=KIND[,KIND]")]
     NoName,
     #[error(transparent)]
@@ -70,7 +70,7 @@ impl FromStr for ColumnArg {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct InputArgs {
+pub struct InputArgs {
     /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid; several for ids
     /// that their form tells apart: idfa,imei,oaid; or sha1 alone, for an audience of SHA-1
     #[arg(long, value_name = "KIND[,KIND]", default_value = "md5")]
@@ -113,7 +113,7 @@ pub(super) struct InputArgs {
 
 /// Flags that contradict each other.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum InputArgsError {
+pub enum InputArgsError {
     #[error("--format {format} needs --column NAME[=KIND]")]
     NoColumn { format: &'static str },
     #[error("a table of {columns} columns needs --column NAME[=KIND]")]
@@ -141,25 +141,25 @@ impl CommandFailure for InputArgsError {
 
 impl InputArgs {
     /// Additional ids that mean "no id".
-    pub(super) fn blanks(&self) -> &[String] {
+    pub fn blanks(&self) -> &[String] {
         &self.blanks
     }
 
     /// The value of `--threads`, if given.
-    pub(super) fn explicit_threads(&self) -> Option<usize> {
+    pub fn explicit_threads(&self) -> Option<usize> {
         self.threads.map(NonZeroUsize::get)
     }
 
-    pub(super) fn threads(&self) -> usize {
+    pub fn threads(&self) -> usize {
         self.threads.map_or_else(default_threads, NonZeroUsize::get)
     }
 
-    pub(super) fn set_batches(&mut self, batches: Batches) {
+    pub fn set_batches(&mut self, batches: Batches) {
         self.batches = Some(batches);
     }
 
     /// Resolves the flags and `inputs`.
-    pub(super) fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
+    pub fn resolve(&self, inputs: &[OsString]) -> Result<Input, CommandError> {
         if let Some(batches) = &self.batches {
             return self.input_of(
                 vec![Source::Batches(batches.clone())],
@@ -219,7 +219,7 @@ impl InputArgs {
     }
 
     /// The same with a column of values.
-    pub(super) fn resolve_with_value(
+    pub fn resolve_with_value(
         &self,
         inputs: &[OsString],
         value: Option<&str>,

@@ -11,7 +11,7 @@ use crate::input::{Column, ColumnCounts, Counts, Input, InputCounts, Layout, Rea
 
 /// Fields of a report.
 #[derive(Debug, Serialize)]
-pub(super) struct InputReport {
+pub struct InputReport {
     inputs: Vec<InputRecord>,
     #[serde(skip_serializing_if = "is_zero")]
     more_inputs: u64,
@@ -20,7 +20,7 @@ pub(super) struct InputReport {
 
 /// Values of a column in all inputs, without rows that are rejected as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct ColumnReport {
+pub struct ColumnReport {
     pub(super) name: String,
     /// As in `--column`.
     pub(super) kinds: String,
@@ -29,7 +29,7 @@ pub(super) struct ColumnReport {
 }
 
 impl InputReport {
-    pub(super) fn of(input: &Input, counts: &InputCounts) -> Self {
+    pub fn of(input: &Input, counts: &InputCounts) -> Self {
         Self {
             inputs: records(&input.sources, counts),
             more_inputs: more(&input.sources),
@@ -37,11 +37,11 @@ impl InputReport {
         }
     }
 
-    pub(super) fn columns(&self) -> &[ColumnReport] {
+    pub fn columns(&self) -> &[ColumnReport] {
         &self.columns
     }
 
-    pub(super) fn write_text(&self, out: &mut dyn Write, indent: &str) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write, indent: &str) -> io::Result<()> {
         write_inputs(out, indent, &self.inputs)?;
         write_columns(out, indent, &self.columns)
     }
@@ -53,7 +53,7 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// The first inputs, as in the manifest.
-pub(super) fn records(sources: &[Source], counts: &InputCounts) -> Vec<InputRecord> {
+pub fn records(sources: &[Source], counts: &InputCounts) -> Vec<InputRecord> {
     let record = |(source, counts): (&Source, &Counts)| InputRecord {
         name: source.name(),
         size_bytes: source.size_bytes(),
@@ -67,11 +67,11 @@ pub(super) fn records(sources: &[Source], counts: &InputCounts) -> Vec<InputReco
 }
 
 /// Number of inputs without a record.
-pub(super) const fn more(sources: &[Source]) -> u64 {
+pub const fn more(sources: &[Source]) -> u64 {
     sources.len().saturating_sub(Lineage::MAX_INPUTS) as u64
 }
 
-pub(super) fn columns(layout: &Layout, counts: &Counts) -> Vec<ColumnReport> {
+pub fn columns(layout: &Layout, counts: &Counts) -> Vec<ColumnReport> {
     let counts = counts
         .columns
         .iter()
@@ -86,7 +86,7 @@ pub(super) fn columns(layout: &Layout, counts: &Counts) -> Vec<ColumnReport> {
 }
 
 /// Adds the columns of another part of the same input.
-pub(super) fn add_columns(sums: &mut Vec<ColumnReport>, others: &[ColumnReport]) {
+pub fn add_columns(sums: &mut Vec<ColumnReport>, others: &[ColumnReport]) {
     for other in others {
         let is_same =
             |sum: &&mut ColumnReport| (&sum.name, &sum.kinds) == (&other.name, &other.kinds);
@@ -97,11 +97,7 @@ pub(super) fn add_columns(sums: &mut Vec<ColumnReport>, others: &[ColumnReport])
     }
 }
 
-pub(super) fn write_inputs(
-    out: &mut dyn Write,
-    indent: &str,
-    inputs: &[InputRecord],
-) -> io::Result<()> {
+pub fn write_inputs(out: &mut dyn Write, indent: &str, inputs: &[InputRecord]) -> io::Result<()> {
     for input in inputs.iter().filter(|_| inputs.len() > 1) {
         let InputRecord {
             name,
@@ -122,7 +118,7 @@ pub(super) fn write_inputs(
     Ok(())
 }
 
-pub(super) fn write_columns(
+pub fn write_columns(
     out: &mut dyn Write,
     indent: &str,
     columns: &[ColumnReport],

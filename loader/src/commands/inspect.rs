@@ -35,7 +35,7 @@ use map::{Figure, ShardMap};
 /// scale and a histogram.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct InspectArgs {
+pub struct InspectArgs {
     #[command(flatten)]
     target: Target,
     /// Inspect this generation instead of the live one
@@ -96,7 +96,7 @@ impl CommandFailure for NoFigure {
     }
 }
 
-pub(super) fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: InspectArgs, output: &Output) -> Result<(), CommandError> {
     args.plot
         .as_deref()
         .map_or(Ok(()), |path| check_output(path, &[]))?;

@@ -19,15 +19,15 @@
 mod begin;
 mod chunk;
 mod distinct;
-pub(super) mod error;
+pub mod error;
 mod keys;
 mod lines;
 mod publish;
 mod publish_report;
 mod spec;
 
-pub(super) use begin::{BeginArgs, run as begin};
-pub(super) use chunk::{ChunkArgs, run as chunk};
-pub(super) use distinct::{DistinctArgs, run as distinct};
-pub(super) use keys::{KeysArgs, run as keys};
-pub(super) use publish::{PublishArgs, run as publish};
+pub use begin::{BeginArgs, run as begin};
+pub use chunk::{ChunkArgs, run as chunk};
+pub use distinct::{DistinctArgs, run as distinct};
+pub use keys::{KeysArgs, run as keys};
+pub use publish::{PublishArgs, run as publish};

@@ -10,7 +10,7 @@ use super::input_report;
 use crate::input::{InputCounts, Source};
 
 #[derive(Debug, Args)]
-pub(super) struct LineageArgs {
+pub struct LineageArgs {
     /// A fact of your own about the generation, such as dt=2026-11-24; repeatable. `list` and
     /// `inspect` show it
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
@@ -19,7 +19,7 @@ pub(super) struct LineageArgs {
 
 impl LineageArgs {
     /// The labels alone.
-    pub(super) fn labels(&self) -> Lineage {
+    pub fn labels(&self) -> Lineage {
         Lineage {
             labels: self.labels.iter().cloned().collect(),
             ..Lineage::default()
@@ -27,7 +27,7 @@ impl LineageArgs {
     }
 
     /// The labels and the inputs.
-    pub(super) fn lineage(&self, sources: &[Source], counts: &InputCounts) -> Lineage {
+    pub fn lineage(&self, sources: &[Source], counts: &InputCounts) -> Lineage {
         Lineage {
             inputs: input_report::records(sources, counts),
             more_inputs: input_report::more(sources),
@@ -51,14 +51,14 @@ fn parse_label(text: &str) -> Result<(String, String), &'static str> {
 }
 
 /// A time as in RFC 3339, in UTC.
-pub(super) fn rfc3339(unix_seconds: u64) -> String {
+pub fn rfc3339(unix_seconds: u64) -> String {
     // The last second of the year 9999, beyond which the format has no years.
     let seconds = unix_seconds.min(253_402_300_799);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }
 
 /// Labels in one line.
-pub(super) fn labels_text(lineage: &Lineage) -> String {
+pub fn labels_text(lineage: &Lineage) -> String {
     let labels = lineage
         .labels
         .iter()

@@ -26,7 +26,7 @@ use super::lineage_args::{labels_text, rfc3339};
 /// list; with --json, the error stands in place of the list.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct ListArgs {
+pub struct ListArgs {
     /// Store of the snapshots: a directory, file:///directory, s3://bucket/prefix,
     /// gs://bucket/prefix or az://container/prefix
     #[arg(long, value_name = "URL")]
@@ -112,7 +112,7 @@ impl Facts {
     }
 }
 
-pub(super) fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: ListArgs, output: &Output) -> Result<(), CommandError> {
     let store = args.trust.applied_to(Store::open(&args.store)?)?;
     let mut report = runtime()?.block_on(async {
         let names = match &args.audience {

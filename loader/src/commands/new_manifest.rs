@@ -6,10 +6,10 @@ use rtad_core::snapshot::{AudienceName, BuildReport, Folded, Manifest, ManifestB
 use super::expiry_args::ExpiryArgs;
 
 /// Generation in the manifest of a dry run, which is never written.
-pub(super) const NO_GENERATION: u64 = 0;
+pub const NO_GENERATION: u64 = 0;
 
 /// Completes the manifest of a generation created now. `build.tool` is set here.
-pub(super) fn new_manifest(
+pub fn new_manifest(
     chunks: ManifestBuilder,
     audience: &AudienceName,
     generation: u64,

@@ -15,7 +15,7 @@ use super::error::CommonError;
 /// Two flags with one file.
 #[derive(Debug, thiserror::Error)]
 #[error("{one} and {other} name the same file: expected two files, as each would overwrite it")]
-pub(super) struct SameFile {
+pub struct SameFile {
     one: &'static str,
     other: &'static str,
 }
@@ -27,7 +27,7 @@ impl CommandFailure for SameFile {
 }
 
 /// Refuses two flags with the same regular file, by whatever names.
-pub(super) fn check_distinct(
+pub fn check_distinct(
     (one, path): (&'static str, Option<&Path>),
     (other, other_path): (&'static str, Option<&Path>),
 ) -> Result<(), SameFile> {
@@ -63,11 +63,7 @@ impl FileIdentity {
 }
 
 /// Writes the file of a flag at once, as another program may read it at any time.
-pub(super) fn write_output(
-    flag: &'static str,
-    path: &Path,
-    bytes: &[u8],
-) -> Result<(), CommandError> {
+pub fn write_output(flag: &'static str, path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
     write_whole(path, bytes).map_err(|source| CommonError::write_file(flag, path, source))
 }
 

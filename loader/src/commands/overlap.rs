@@ -22,14 +22,14 @@ const MAX_FILTER_BYTES: u64 = 36 << 20;
 
 /// Keys of the sampled live chunks, and those of them that stay members.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Overlap {
+pub struct Overlap {
     live_keys_checked: u64,
     kept: u64,
     pub(super) ratio: f64,
 }
 
 /// The sampled chunks of the live generation.
-pub(super) struct LiveSample {
+pub struct LiveSample {
     pub(super) filters: LiveFilters,
 }
 
@@ -40,7 +40,7 @@ impl LiveSample {
     /// # Errors
     ///
     /// A store error, or a refused file.
-    pub(super) async fn read(
+    pub async fn read(
         store: &Store,
         base: &Base,
         is_required: bool,
@@ -65,7 +65,7 @@ impl LiveSample {
     }
 
     /// The overlap, from the number of new keys that the filters contain.
-    pub(super) fn overlap(&self, kept: u64) -> Overlap {
+    pub fn overlap(&self, kept: u64) -> Overlap {
         let checked = sampled(self.filters.manifest())
             .iter()
             .map(|entry| entry.keys)
@@ -75,7 +75,7 @@ impl LiveSample {
 }
 
 /// The chunks that every step of a build samples.
-pub(super) fn sampled(live: &Manifest) -> Vec<ChunkEntry> {
+pub fn sampled(live: &Manifest) -> Vec<ChunkEntry> {
     sample(live, MAX_FILTER_BYTES)
 }
 
@@ -88,7 +88,7 @@ fn warn_unreadable(base: &Base, error: &StoreError) {
 }
 
 impl Overlap {
-    pub(super) fn of(checked: u64, kept: u64) -> Self {
+    pub fn of(checked: u64, kept: u64) -> Self {
         let kept = kept.min(checked);
         Self {
             live_keys_checked: checked,
@@ -97,7 +97,7 @@ impl Overlap {
         }
     }
 
-    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self {
             live_keys_checked,
             ratio,

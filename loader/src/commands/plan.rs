@@ -33,7 +33,7 @@ const PEAK_QPS: u64 = 300_000;
 
 /// Compute the cost of an audience: memory, disk, pods. Reads and writes nothing.
 #[derive(Debug, Args)]
-pub(super) struct PlanArgs {
+pub struct PlanArgs {
     /// Distinct keys
     #[arg(long, value_name = "N", required_unless_present = "table",
         value_parser = parse_keys)]
@@ -98,7 +98,7 @@ fn parse_keys(text: &str) -> Result<u64, &'static str> {
         .ok_or("accepted: a whole number from 1 to 10000000000, also as 1.5e9")
 }
 
-pub(super) fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &PlanArgs, output: &Output) -> Result<(), CommandError> {
     let Some(keys) = args.keys else {
         return table::run(args.measure, output);
     };

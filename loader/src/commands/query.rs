@@ -22,7 +22,7 @@ use crate::live_filters::{LiveFilters, chunks_of};
 /// Check whether devices are members. One line per id: its position on the command line or in the
 /// list, the answer, and the value of a member that has one.
 #[derive(Debug, Args)]
-pub(super) struct QueryArgs {
+pub struct QueryArgs {
     #[command(flatten)]
     target: Target,
     /// Kind of the ids: md5, idfa, imei, oaid, android_id, mac, caid, gaid, openid; several as in
@@ -58,7 +58,7 @@ struct LineAnswer {
     value: Option<u8>,
 }
 
-pub(super) fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: QueryArgs, output: &Output) -> Result<(), CommandError> {
     let (runtime, store) = (runtime()?, args.target.open()?);
     let live = args.target.manifest_and_overlay(&store, args.generation);
     let (manifest, overlay) = runtime.block_on(live)?;

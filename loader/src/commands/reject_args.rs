@@ -17,7 +17,7 @@ use crate::input::{
 };
 
 #[derive(Debug, Args)]
-pub(super) struct RejectArgs {
+pub struct RejectArgs {
     /// Write malformed rows to FILE, but no blank values: input, line, reason, text (first KiB)
     /// and, if there is one, the column, separated by tabs; readable by its owner only; also
     /// written in a dry run
@@ -29,12 +29,12 @@ pub(super) struct RejectArgs {
 
 impl RejectArgs {
     /// The file of `--rejects`.
-    pub(super) fn file(&self) -> Option<&Path> {
+    pub fn file(&self) -> Option<&Path> {
         self.rejects.as_deref()
     }
 
     /// Creates the file, if there is one; `append` keeps the rows of an interrupted build.
-    pub(super) fn create(
+    pub fn create(
         &self,
         input: &Input,
         append: bool,
@@ -46,7 +46,7 @@ impl RejectArgs {
 }
 
 #[derive(Debug, Clone, Copy, Args)]
-pub(super) struct RejectLimit {
+pub struct RejectLimit {
     /// Publish nothing if more than this fraction of an input's values is malformed, or if it has
     /// rows but no usable id; 1 accepts both. Blank values do not count
     #[arg(long, value_name = "RATIO", default_value_t = 0.01,
@@ -60,7 +60,7 @@ pub(super) struct RejectLimit {
 
 /// An input that has too few usable values.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum InputRejected {
+pub enum InputRejected {
     #[error(
         "input {input}: {} of {} values are malformed: expected at most \
          --max-reject-ratio {max_ratio}{hint}; --rejects FILE keeps them",
@@ -109,7 +109,7 @@ pub(super) enum InputRejected {
 
 /// The cause of most malformed values.
 #[derive(Debug)]
-pub(super) enum Hint {
+pub enum Hint {
     /// They look like ids of this kind.
     Kind(IdKind),
     /// Their rows have no value.
@@ -158,7 +158,7 @@ impl CommandFailure for InputRejected {
 impl RejectLimit {
     /// Rejects input with too many malformed values in any of its sources, without any usable one,
     /// or of another kind; a source of blank values only may be accepted.
-    pub(super) fn check(
+    pub fn check(
         self,
         sources: &[Source],
         counts: &InputCounts,
@@ -173,7 +173,7 @@ impl RejectLimit {
     }
 
     /// Rejects one input of this name.
-    pub(super) fn check_one(
+    pub fn check_one(
         self,
         name: &str,
         counts: &Counts,
@@ -223,7 +223,7 @@ impl RejectLimit {
 
     /// Warns of columns most of whose values are malformed: beside a full column they may be within
     /// the limit of an input.
-    pub(super) fn warn_of_columns(self, columns: &[ColumnReport]) {
+    pub fn warn_of_columns(self, columns: &[ColumnReport]) {
         let is_checked = columns.len() > 1 && self.max_reject_ratio < 1.0;
         for ColumnReport {
             name,

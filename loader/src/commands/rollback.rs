@@ -16,7 +16,7 @@ use super::error::CommonError;
 /// Make an older generation live again; by default the one that was live before the live
 /// generation was published.
 #[derive(Debug, Args)]
-pub(super) struct RollbackArgs {
+pub struct RollbackArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -91,7 +91,7 @@ fn explain(error: StoreError) -> CommandError {
     }
 }
 
-pub(super) fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: RollbackArgs, output: &Output) -> Result<(), CommandError> {
     let Target { audience, .. } = &args.target;
     // A signature is needed only to merge deltas; the target's manifest was signed at its build.
     let writer = args.sign.writer_or_plain(args.target.open()?)?;

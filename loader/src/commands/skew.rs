@@ -17,7 +17,7 @@ const SLACK_KEYS: f64 = 100.0;
 
 /// Keys of the fullest chunk.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Skew {
+pub struct Skew {
     /// Keys of the fullest chunk, relative to its share of all: about 1 for many hashes, 0
     /// without keys.
     largest_share: f64,
@@ -26,7 +26,7 @@ pub(super) struct Skew {
 }
 
 impl Skew {
-    pub(super) fn of(manifest: &Manifest) -> Self {
+    pub fn of(manifest: &Manifest) -> Self {
         let total = manifest.keys();
         // Entries leave out the empty shards at both ends of a chunk.
         let shards = f64::from(shards_per_chunk(manifest.filter(), total));
@@ -42,7 +42,7 @@ impl Skew {
         skew
     }
 
-    pub(super) fn warn(self, audience: &str) {
+    pub fn warn(self, audience: &str) {
         if self.skewed {
             exit::write_warning(&format!(
                 "{audience}: a chunk has {:.1} times its share of the keys, so the ids are no \

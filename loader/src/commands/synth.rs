@@ -24,7 +24,7 @@ const WAITING_BATCHES: usize = 2;
 ///
 /// Kind md5 gives the md5 digests of the IDFAs of the same seed. --json has no effect.
 #[derive(Debug, Args)]
-pub(super) struct SynthArgs {
+pub struct SynthArgs {
     /// Number of ids
     #[arg(long, value_name = "N")]
     count: u64,
@@ -39,7 +39,7 @@ pub(super) struct SynthArgs {
     offset: u64,
 }
 
-pub(super) fn run(args: &SynthArgs) -> Result<(), CommandError> {
+pub fn run(args: &SynthArgs) -> Result<(), CommandError> {
     let synth = Synth::new(args.id_kind, args.seed);
     let batches = args.count.div_ceil(BATCH_IDS);
     let threads = default_threads().min(MAX_THREADS) as u64;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {
+pub fn parse_ratio(text: &str) -> Result<f64, &'static str> {
     let ratio = text
         .parse()
         .ok()
@@ -11,7 +11,7 @@ pub(super) fn parse_ratio(text: &str) -> Result<f64, &'static str> {
 }
 
 /// The name of a column.
-pub(super) fn parse_column(text: &str) -> Result<String, &'static str> {
+pub fn parse_column(text: &str) -> Result<String, &'static str> {
     match text {
         "" => Err("accepted: the name of a column, which is not empty"),
         text => Ok(text.to_owned()),
@@ -19,7 +19,7 @@ pub(super) fn parse_column(text: &str) -> Result<String, &'static str> {
 }
 
 /// A file to write.
-pub(super) fn parse_output_file(text: &str) -> Result<PathBuf, &'static str> {
+pub fn parse_output_file(text: &str) -> Result<PathBuf, &'static str> {
     match text {
         "-" => Err("accepted: a file; stdout is for the command's own data and report"),
         text => Ok(PathBuf::from(text)),
@@ -29,7 +29,7 @@ pub(super) fn parse_output_file(text: &str) -> Result<PathBuf, &'static str> {
 /// Largest accepted size of memory, beyond any machine.
 const MAX_MEMORY: u64 = 16 << 40;
 
-pub(super) fn parse_size(text: &str) -> Result<u64, &'static str> {
+pub fn parse_size(text: &str) -> Result<u64, &'static str> {
     let size = text
         .parse::<bytesize::ByteSize>()
         .ok()

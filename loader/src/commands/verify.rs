@@ -3,7 +3,7 @@
 //! Three checks: every file is intact (digests, fields, totals, fill); every expected id is a
 //! member; the measured false-positive rate does not exceed the expected one.
 
-pub(super) mod error;
+pub mod error;
 mod fill;
 mod probe;
 
@@ -32,15 +32,15 @@ use crate::input::{self, KeySink, PrivateFile};
 use crate::keys::hex;
 use crate::progress::Progress;
 use error::{MissingOfSha1, VerifyError};
-pub(super) use fill::{FilterSurvey, ShardFigures, Spread};
+pub use fill::{FilterSurvey, ShardFigures, Spread};
 use probe::MeasuredFpr;
-pub(super) use probe::wilson;
+pub use probe::wilson;
 
 /// Verification fails if the whole interval of the measured rate exceeds the expected rate by this
 /// factor.
-pub(super) const MAX_EXCESS: f64 = 1.1;
+pub const MAX_EXCESS: f64 = 1.1;
 /// Fewer false positives prove nothing: in a small audience a single one may be chance.
-pub(super) const MIN_POSITIVES: u64 = 100;
+pub const MIN_POSITIVES: u64 = 100;
 /// Relative tolerance for floating-point sums in another order.
 const TOLERANCE: f64 = 1e-6;
 
@@ -50,7 +50,7 @@ const TOLERANCE: f64 = 1e-6;
 /// Holds the generation in memory, as a pod does (see `rtad-loader plan`: 4.2 GB for 1.5 billion
 /// keys), and a few MB per thread. Inputs are streamed.
 #[derive(Debug, Args)]
-pub(super) struct VerifyArgs {
+pub struct VerifyArgs {
     #[command(flatten)]
     target: Target,
     /// Verify this generation, without deltas, instead of the live one
@@ -105,7 +105,7 @@ struct Against {
     inputs: InputReport,
 }
 
-pub(super) fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: VerifyArgs, output: &Output) -> Result<(), CommandError> {
     let against = (!args.against.is_empty())
         .then(|| args.input.resolve(&args.against))
         .transpose()?;

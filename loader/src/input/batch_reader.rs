@@ -8,7 +8,7 @@ use super::open::Source;
 use super::value;
 
 /// Reads all batches and sends blocks of their cells, until `send` returns false.
-pub(super) fn read_blocks(
+pub fn read_blocks(
     source: &Source,
     index: usize,
     (columns, value): Columns<'_>,

@@ -4,13 +4,13 @@ use parking_lot::Mutex;
 
 use super::rejects::Reason;
 
-pub(super) const BLOCK_BYTES: usize = 1 << 20;
+pub const BLOCK_BYTES: usize = 1 << 20;
 /// Longer rows are rejected.
-pub(super) const MAX_ROW_BYTES: usize = 64 << 10;
+pub const MAX_ROW_BYTES: usize = 64 << 10;
 
 /// One cell of a block. It starts at the end of the previous one.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub struct Cell {
     pub(super) line: u64,
     pub(super) column: usize,
     pub(super) end: usize,
@@ -21,7 +21,7 @@ pub(super) struct Cell {
 }
 
 #[derive(Debug)]
-pub(super) enum Rows {
+pub enum Rows {
     Lines {
         first: u64,
     },
@@ -37,7 +37,7 @@ pub(super) enum Rows {
 
 /// Some whole rows of one input.
 #[derive(Debug)]
-pub(super) struct Block {
+pub struct Block {
     pub(super) source: usize,
     pub(super) bytes: Vec<u8>,
     pub(super) len: usize,
@@ -46,10 +46,10 @@ pub(super) struct Block {
 
 /// Reusable buffers for blocks.
 #[derive(Debug, Default)]
-pub(super) struct Pool(Mutex<Vec<Vec<u8>>>);
+pub struct Pool(Mutex<Vec<Vec<u8>>>);
 
 impl Pool {
-    pub(super) fn take(&self, len: usize) -> Vec<u8> {
+    pub fn take(&self, len: usize) -> Vec<u8> {
         let mut bytes = self.0.lock().pop().unwrap_or_default();
         if bytes.len() < len {
             bytes.resize(len, 0);
@@ -57,7 +57,7 @@ impl Pool {
         bytes
     }
 
-    pub(super) fn give_back(&self, bytes: Vec<u8>) {
+    pub fn give_back(&self, bytes: Vec<u8>) {
         self.0.lock().push(bytes);
     }
 }

@@ -5,14 +5,14 @@ use super::content::hole;
 use super::rejects::Reason;
 
 /// A block being filled.
-pub(super) struct Cells {
+pub struct Cells {
     bytes: Vec<u8>,
     values: Vec<Cell>,
     rows: u64,
 }
 
 impl Cells {
-    pub(super) fn new(pool: &Pool) -> Self {
+    pub fn new(pool: &Pool) -> Self {
         let mut bytes = pool.take(0);
         bytes.clear();
         Self {
@@ -23,7 +23,7 @@ impl Cells {
     }
 
     /// Adds a row's cell. A cell over the limit is truncated just beyond it, and so rejected later.
-    pub(super) fn add(&mut self, line: u64, column: usize, cell: &[u8], value: Option<u8>) {
+    pub fn add(&mut self, line: u64, column: usize, cell: &[u8], value: Option<u8>) {
         self.bytes
             .extend_from_slice(&cell[..cell.len().min(MAX_ROW_BYTES + 1)]);
         self.values.push(Cell {
@@ -36,7 +36,7 @@ impl Cells {
     }
 
     /// Adds a row without cells. A text with a hole begins there, so that the hole is not cut off.
-    pub(super) fn add_bad_row(&mut self, line: u64, reason: Reason, text: &[u8]) {
+    pub fn add_bad_row(&mut self, line: u64, reason: Reason, text: &[u8]) {
         let text = &text[hole(text).unwrap_or(0)..];
         self.bytes
             .extend_from_slice(&text[..text.len().min(MAX_ROW_BYTES)]);
@@ -52,16 +52,16 @@ impl Cells {
     }
 
     /// Counts a row.
-    pub(super) fn end_row(&mut self) {
+    pub fn end_row(&mut self) {
         self.rows += 1;
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.bytes.len() >= BLOCK_BYTES || self.values.len() >= BLOCK_BYTES / 32
     }
 
     /// Returns the block and starts another.
-    pub(super) fn take_block(&mut self, source: usize, pool: &Pool) -> Block {
+    pub fn take_block(&mut self, source: usize, pool: &Pool) -> Block {
         let full = std::mem::replace(self, Self::new(pool));
         let rows = Rows::Cells {
             values: full.values,

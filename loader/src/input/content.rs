@@ -4,11 +4,11 @@
 //! its ids behind a low reject ratio. So everything that is not text is refused by its name.
 
 /// Bytes of the text that decide: the magic of a tar archive ends at byte 262.
-pub(super) const HEAD_BYTES: usize = 4096;
+pub const HEAD_BYTES: usize = 4096;
 
 /// Compression that is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compression {
+pub enum Compression {
     None,
     Gzip,
     Zstd,
@@ -16,7 +16,7 @@ pub(super) enum Compression {
 
 impl Compression {
     /// Compression of a file by its first bytes.
-    pub(super) const fn of(head: &[u8]) -> Self {
+    pub const fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
             // A frame, or one of the 16 magics of a skippable frame, which parallel compressors
@@ -27,7 +27,7 @@ impl Compression {
     }
 
     /// Its name in messages.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "plain",
             Self::Gzip => "gzip",
@@ -89,7 +89,7 @@ const ENCODINGS: [(&[u8], &str); 3] = [
 
 /// Name of the format of a file that is not text, by the first bytes after its decompression.
 /// `None` for text.
-pub(super) fn foreign(head: &[u8]) -> Option<&'static str> {
+pub fn foreign(head: &[u8]) -> Option<&'static str> {
     match Compression::of(head) {
         Compression::Gzip => return Some("gzip data within compressed data"),
         Compression::Zstd => return Some("zstd data within compressed data"),
@@ -113,14 +113,14 @@ pub(super) fn foreign(head: &[u8]) -> Option<&'static str> {
 const HOLE: [u8; 16] = [0; 16];
 
 /// Start of a hole in a row.
-pub(super) fn hole(row: &[u8]) -> Option<usize> {
+pub fn hole(row: &[u8]) -> Option<usize> {
     let first = memchr::memchr(0, row)?;
     memchr::memmem::find(&row[first..], &HOLE).map(|start| first + start)
 }
 
 /// Whether a malformed row begins compressed, packed or binary data: part of a file that was joined
 /// to text, or a hole in it. It has few rows, so its ids would be lost within the limit.
-pub(super) fn is_packed(row: &[u8]) -> bool {
+pub fn is_packed(row: &[u8]) -> bool {
     let is_certain = |magic: &[u8]| magic.iter().any(|byte| is_control(byte) || *byte >= 0x80);
     Compression::of(row) != Compression::None
         || hole(row).is_some()
@@ -164,7 +164,7 @@ fn is_markup(head: &[u8]) -> bool {
 }
 
 /// Whether a text without a meaning of its own could be an id, which no message may show.
-pub(super) fn could_be_id(name: &str) -> bool {
+pub fn could_be_id(name: &str) -> bool {
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
     let hex = name
         .bytes()

@@ -33,12 +33,12 @@ use super::value;
 use source::{BadLines, Bounded, ClosedLines, Escaped, RowPosition};
 
 /// Columns of a table: of ids, and of the value.
-pub(super) type Columns<'a> = (&'a [Column], Option<&'a Column>);
+pub type Columns<'a> = (&'a [Column], Option<&'a Column>);
 
 /// Reads all rows and sends blocks of the cells of `columns`, until `send` returns false. Empty
 /// lines are skipped. `skipped` counts the bad rows of all inputs, up to its limit; without it, the
 /// first is an error.
-pub(super) fn read_blocks(
+pub fn read_blocks(
     input: &mut Opened,
     source: usize,
     (columns, cells, skipped): (Columns<'_>, CellSyntax, Option<(&AtomicU64, u64)>),
@@ -267,7 +267,7 @@ fn add_bad_lines(
 }
 
 /// The index of each column in the header.
-pub(super) fn find_columns(
+pub fn find_columns(
     name: &str,
     header: &csv::ByteRecord,
     columns: &[Column],
@@ -298,7 +298,7 @@ pub(super) fn find_columns(
 }
 
 /// The first of `count` names, on one line.
-pub(super) fn listed<N: AsRef<str>>(names: impl Iterator<Item = N>, count: usize) -> String {
+pub fn listed<N: AsRef<str>>(names: impl Iterator<Item = N>, count: usize) -> String {
     /// A table may have thousands of columns.
     const MAX_NAMES: usize = 50;
     let mut listed: Vec<_> = names

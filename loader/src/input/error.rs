@@ -10,7 +10,7 @@ use crate::progress::Stopped;
 
 /// An input that cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum InputError {
+pub enum InputError {
     #[error("input {input}: no such file, and no file matches it as a pattern")]
     Missing { input: String },
     #[error(
@@ -96,7 +96,7 @@ pub(crate) enum InputError {
 
 impl InputError {
     /// A failure to open the input, or to read its first bytes.
-    pub(super) fn open(input: &str, error: io::Error) -> Self {
+    pub fn open(input: &str, error: io::Error) -> Self {
         let input = input.to_owned();
         match store_error(error) {
             Ok(source) => Self::Fetch {
@@ -109,7 +109,7 @@ impl InputError {
     }
 
     /// A failure to read the input after `offset` bytes.
-    pub(super) fn read(input: &str, offset: u64, error: io::Error) -> Self {
+    pub fn read(input: &str, offset: u64, error: io::Error) -> Self {
         let input = input.to_owned();
         match store_error(error) {
             Ok(source) => Self::Fetch {

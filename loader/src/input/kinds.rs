@@ -13,11 +13,11 @@ const SAMPLE_IDS: u64 = 32;
 
 /// The declared kinds, at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kinds(Vec<IdKind>);
+pub struct Kinds(Vec<IdKind>);
 
 /// Kinds that are unknown, or that their ids do not tell apart.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum KindsError {
+pub enum KindsError {
     #[error(transparent)]
     Unknown(#[from] ParseKindError),
     #[error(
@@ -71,14 +71,14 @@ impl fmt::Display for Kinds {
 
 impl Kinds {
     /// The first kind.
-    pub(crate) fn first(&self) -> IdKind {
+    pub fn first(&self) -> IdKind {
         self.0[0]
     }
 
     /// The kind of an id: the first that accepts it as it is, otherwise the first that accepts it
     /// in another case; another declared kind if it looks like that.
     #[inline]
-    pub(crate) fn of(&self, id: &[u8]) -> IdKind {
+    pub fn of(&self, id: &[u8]) -> IdKind {
         let [kind] = self.0[..] else {
             return self.by_form(trim(id));
         };

@@ -7,14 +7,14 @@ use super::open::Source;
 
 /// A column and the kinds of id in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Column {
+pub struct Column {
     pub(crate) name: String,
     pub(crate) kinds: Kinds,
 }
 
 /// Handling of a CSV row whose quote is left open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadRows {
+pub enum BadRows {
     /// The input is refused.
     Fail,
     /// A row is one line, and bad ones are rejected, at most this many in all inputs.
@@ -23,7 +23,7 @@ pub(crate) enum BadRows {
 
 /// Characters of CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CellSyntax {
+pub struct CellSyntax {
     pub(crate) delimiter: u8,
     /// Character before a delimiter, quote or line end that is part of a cell.
     pub(crate) escape: Option<u8>,
@@ -31,7 +31,7 @@ pub(crate) struct CellSyntax {
 
 /// Format of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub enum Layout {
     /// One id per line.
     Lines { kinds: Kinds },
     /// A header row, then rows of cells.
@@ -50,7 +50,7 @@ pub(crate) enum Layout {
 
 impl Layout {
     /// The columns; none of lines.
-    pub(crate) fn columns(&self) -> &[Column] {
+    pub fn columns(&self) -> &[Column] {
         match self {
             Self::Lines { .. } => &[],
             Self::Csv { columns, .. }
@@ -61,7 +61,7 @@ impl Layout {
     }
 
     /// The hash of the ids from which keys are made; `None` if SHA-1 ids are beside others.
-    pub(crate) fn key_digest(&self) -> Option<KeyDigest> {
+    pub fn key_digest(&self) -> Option<KeyDigest> {
         let of_columns = self.columns().iter().map(|column| &column.kinds);
         let kinds = match self {
             Self::Lines { kinds } => vec![kinds],
@@ -75,7 +75,7 @@ impl Layout {
 
 /// Sources and their format.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub struct Input {
     pub(crate) sources: Vec<Source>,
     pub(crate) layout: Layout,
     /// The column with the value of each row's devices; only with a layout of columns.

@@ -2,14 +2,14 @@
 
 /// Turns the line ends of a stream into LF, read by read.
 #[derive(Debug, Default)]
-pub(super) struct LineEnds {
+pub struct LineEnds {
     /// The last byte of the read before was a CR: an LF that follows belongs to it.
     follows_return: bool,
 }
 
 impl LineEnds {
     /// Converts the line ends of a read in place. Returns the length, which may be smaller.
-    pub(super) fn convert(&mut self, bytes: &mut [u8]) -> usize {
+    pub fn convert(&mut self, bytes: &mut [u8]) -> usize {
         let mut from = usize::from(self.follows_return && bytes.first() == Some(&b'\n'));
         self.follows_return &= bytes.is_empty();
         let mut to = 0;

@@ -13,7 +13,7 @@ use super::open::{Ends, Opened, Source};
 use crate::progress::Bytes;
 
 /// Reads all of `reader` and sends blocks of whole lines, until `send` returns false.
-pub(super) fn read_blocks(
+pub fn read_blocks(
     reader: &mut impl Read,
     source: usize,
     pool: &Pool,
@@ -78,7 +78,7 @@ pub(super) fn read_blocks(
 /// Calls `each` with the lines of a source, decompressed, without their line ends, until it returns
 /// false. With [`Ends::Converted`] also without byte order marks. A line longer than the limit may
 /// be cut just beyond it.
-pub(crate) fn each_line(
+pub fn each_line(
     source: &Source,
     ends: Ends,
     bytes: &Arc<Bytes>,
@@ -97,12 +97,12 @@ pub(crate) fn each_line(
 }
 
 /// Strips a byte order mark, which files that were joined have within them.
-pub(super) fn without_mark(line: &[u8]) -> &[u8] {
+pub fn without_mark(line: &[u8]) -> &[u8] {
     line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
 }
 
 /// The lines of a block, without their line ends.
-pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     block
         .split_inclusive(|byte| *byte == b'\n')
         .map(|line| line.strip_suffix(b"\n").unwrap_or(line))

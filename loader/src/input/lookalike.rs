@@ -7,10 +7,10 @@
 use rtad_core::device::{IdKind, trim};
 
 /// A declared kind, and the kind that its ids look like.
-pub(crate) type Lookalike = (IdKind, IdKind);
+pub type Lookalike = (IdKind, IdKind);
 
 /// Every pair that [`lookalike`] finds.
-pub(crate) const LOOKALIKES: [Lookalike; 9] = [
+pub const LOOKALIKES: [Lookalike; 9] = [
     (IdKind::Oaid, IdKind::Md5),
     (IdKind::Openid, IdKind::Md5),
     (IdKind::Imei, IdKind::AndroidId),
@@ -25,7 +25,7 @@ pub(crate) const LOOKALIKES: [Lookalike; 9] = [
 /// The other kind that an id of this kind looks like. CAIDs always look like md5s, and IDFAs like
 /// GAIDs, so these are no lookalikes.
 #[inline]
-pub(super) fn lookalike(kind: IdKind, id: &[u8]) -> Option<IdKind> {
+pub fn lookalike(kind: IdKind, id: &[u8]) -> Option<IdKind> {
     let id = trim(id);
     let is_decimal = || id.iter().all(u8::is_ascii_digit);
     let (other, is_other) = match (kind, id.len()) {

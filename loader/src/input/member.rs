@@ -2,7 +2,7 @@
 //! is part of a name: `device\.idfa` is one name.
 
 /// The names of the path to a member, from the outermost.
-pub(super) fn path(column: &str) -> Vec<String> {
+pub fn path(column: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut characters = column.chars().peekable();
     while let Some(character) = characters.next() {

@@ -17,7 +17,7 @@ use super::member;
 
 /// Value of a row in a column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum RowValue<'a> {
+pub enum RowValue<'a> {
     /// There is no such member, or an outer one is absent or null.
     #[default]
     Absent,
@@ -32,16 +32,16 @@ pub(super) enum RowValue<'a> {
 
 /// The line is not exactly one JSON object.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotAnObject;
+pub struct NotAnObject;
 
 /// Number of elements of a row that is a list; 1 for any other row.
-pub(super) fn elements(row: &[u8]) -> u64 {
+pub fn elements(row: &[u8]) -> u64 {
     serde_json::from_slice::<Vec<IgnoredAny>>(row).map_or(1, |list| list.len().max(1) as u64)
 }
 
 /// Tree of the selected members, with the column indexes of each.
 #[derive(Debug, Default)]
-pub(super) struct Members(Vec<Member>);
+pub struct Members(Vec<Member>);
 
 #[derive(Debug)]
 struct Member {
@@ -51,7 +51,7 @@ struct Member {
 }
 
 impl Members {
-    pub(super) fn new(columns: &[Column]) -> Self {
+    pub fn new(columns: &[Column]) -> Self {
         let mut members = Self::default();
         for (index, column) in columns.iter().enumerate() {
             members.add(&member::path(&column.name), index);
@@ -80,11 +80,7 @@ impl Members {
     }
 
     /// Fills `found` with the value of each column. An error leaves its contents undefined.
-    pub(super) fn find<'a>(
-        &self,
-        row: &'a [u8],
-        found: &mut [RowValue<'a>],
-    ) -> Result<(), NotAnObject> {
+    pub fn find<'a>(&self, row: &'a [u8], found: &mut [RowValue<'a>]) -> Result<(), NotAnObject> {
         found.iter_mut().for_each(|found| *found = RowValue::Absent);
         let mut json = serde_json::Deserializer::from_slice(row);
         json.deserialize_map(SelectedMembers {

@@ -29,7 +29,7 @@ const READ_AHEAD_BYTES: usize = 256 << 10;
 
 /// One input to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     Stdin,
     File(PathBuf),
     /// A URL without secrets.
@@ -40,7 +40,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// Its name in messages and in the rejects file.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Self::Stdin | Self::Batches(_) => "-".to_owned(),
             Self::File(path) => path.display().to_string(),
@@ -49,7 +49,7 @@ impl Source {
     }
 
     /// Its size in bytes, compressed if it is; `None` for a stream, or if it cannot be opened.
-    pub(crate) fn size_bytes(&self) -> Option<u64> {
+    pub fn size_bytes(&self) -> Option<u64> {
         match self {
             Self::Stdin | Self::Batches(_) => None,
             Self::File(path) => std::fs::metadata(path)
@@ -62,7 +62,7 @@ impl Source {
 
     /// Fingerprint of its content without reading it: size and version. `None` for a stream, or if
     /// the server names no version.
-    pub(crate) fn identity(&self) -> Result<Option<String>, InputError> {
+    pub fn identity(&self) -> Result<Option<String>, InputError> {
         match self {
             Self::Stdin | Self::Batches(_) => Ok(None),
             Self::File(path) => {
@@ -99,7 +99,7 @@ impl Source {
 
 /// Sources of the arguments: a file of exactly that name, otherwise the sorted matches of the
 /// pattern.
-pub(crate) fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
+pub fn expand(inputs: &[OsString]) -> Result<Vec<Source>, InputError> {
     let mut sources = Vec::new();
     for input in inputs {
         let path = PathBuf::from(input);
@@ -180,7 +180,7 @@ fn of_url(url: &str) -> Result<Source, InputError> {
 
 /// Line ends of an opened input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ends {
+pub enum Ends {
     /// CR and CRLF are turned into LF.
     Converted,
     /// Every byte counts.
@@ -188,7 +188,7 @@ pub(crate) enum Ends {
 }
 
 /// An open input of text, decompressed.
-pub(crate) struct Opened {
+pub struct Opened {
     name: String,
     reader: Box<dyn Read + Send>,
     compression: Compression,
@@ -202,11 +202,7 @@ impl Opened {
     /// # Errors
     ///
     /// The source cannot be read, or is not text.
-    pub(crate) fn open(
-        source: &Source,
-        ends: Ends,
-        bytes: &Arc<Bytes>,
-    ) -> Result<Self, InputError> {
+    pub fn open(source: &Source, ends: Ends, bytes: &Arc<Bytes>) -> Result<Self, InputError> {
         let name = source.name();
         let reader = CountedReader {
             inner: open(source)?,
@@ -248,12 +244,12 @@ impl Opened {
     }
 
     /// Its name in messages.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The error for a failed read at the current offset.
-    pub(crate) fn failed(&self, source: io::Error) -> InputError {
+    pub fn failed(&self, source: io::Error) -> InputError {
         let (input, offset) = (self.name.clone(), self.text_bytes);
         match (self.compression, store_error(source)) {
             (_, Ok(source)) => InputError::Fetch {

@@ -30,8 +30,8 @@ mod lz4;
 mod reader;
 mod schema;
 
-pub(super) use fault::ParquetFault;
-pub(super) use reader::read_blocks;
+pub use fault::ParquetFault;
+pub use reader::read_blocks;
 
 #[cfg(test)]
 mod tests;

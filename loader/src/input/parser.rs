@@ -48,7 +48,7 @@ struct PendingValue<'b> {
 
 /// One parser thread's state.
 #[derive(Debug)]
-pub(super) struct Parser<'a> {
+pub struct Parser<'a> {
     input: &'a Input,
     rejects: Option<&'a PrivateFile>,
     names: Vec<String>,
@@ -64,7 +64,7 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(input: &'a Input, rejects: Option<&'a PrivateFile>) -> Self {
+    pub fn new(input: &'a Input, rejects: Option<&'a PrivateFile>) -> Self {
         let names = input.sources.iter().map(Source::name).collect();
         let columns: Vec<Column> = match &input.layout {
             Layout::Ndjson { columns } => columns.iter().chain(&input.value).cloned().collect(),
@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn run(
+    pub fn run(
         &mut self,
         blocks: &Mutex<Receiver<Block>>,
         pool: &Pool,

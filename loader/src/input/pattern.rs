@@ -8,11 +8,11 @@ use glob::Pattern;
 use super::error::InputError;
 
 /// Characters that make a path a pattern.
-pub(super) const WILDCARDS: [char; 3] = ['*', '?', '['];
+pub const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 /// Paths that match a pattern, sorted. A name that is not UTF-8 matches by its text with
 /// replacement characters; `glob::glob` leaves out such files.
-pub(super) fn matches(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
+pub fn matches(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
     let (root, rest) = match pattern.strip_prefix('/') {
         Some(rest) => ("/", rest),
         None => ("", pattern),
@@ -83,7 +83,7 @@ fn add_matches(
 
 /// Whether a match is a hidden file, or within a hidden directory, that the pattern does not name
 /// with its dot, as in a shell. Editors and macOS leave such files.
-pub(super) fn is_hidden(found: &Path, pattern: &str) -> bool {
+pub fn is_hidden(found: &Path, pattern: &str) -> bool {
     let dotted = || pattern.split('/').filter(|part| part.starts_with('.'));
     let is_named =
         |name: &str| dotted().any(|part| Pattern::new(part).is_ok_and(|part| part.matches(name)));

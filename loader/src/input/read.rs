@@ -28,7 +28,7 @@ const FAILED: usize = usize::MAX / 2;
 /// # Errors
 ///
 /// The first input that cannot be read. The contents of the sinks are then incomplete.
-pub(crate) fn read<S: KeySink>(
+pub fn read<S: KeySink>(
     input: &Input,
     sinks: &mut [S],
     rejects: Option<&PrivateFile>,
@@ -39,7 +39,7 @@ pub(crate) fn read<S: KeySink>(
 
 /// Reads like [`read`], without the sources of these indexes, which were read before. Their counts
 /// apply to the limits of all sources.
-pub(crate) fn read_rest<S: KeySink>(
+pub fn read_rest<S: KeySink>(
     input: &Input,
     ended: &BTreeMap<usize, Counts>,
     sinks: &mut [S],
@@ -104,7 +104,7 @@ pub(crate) fn read_rest<S: KeySink>(
 }
 
 /// Tells the progress the size of the sources, if all have one.
-pub(crate) fn expect<'a>(progress: &Progress, sources: impl IntoIterator<Item = &'a Source>) {
+pub fn expect<'a>(progress: &Progress, sources: impl IntoIterator<Item = &'a Source>) {
     let sizes = sources.into_iter().map(Source::size_bytes);
     progress.expect_bytes(sizes.sum::<Option<u64>>().unwrap_or(0));
 }
@@ -128,10 +128,7 @@ fn check_members(input: &Input, counts: &Counts) -> Result<(), InputError> {
 }
 
 /// Columns of NDJSON that no row has.
-pub(crate) fn absent_members<'i>(
-    input: &'i Input,
-    counts: &Counts,
-) -> impl Iterator<Item = &'i str> {
+pub fn absent_members<'i>(input: &'i Input, counts: &Counts) -> impl Iterator<Item = &'i str> {
     let columns = match &input.layout {
         Layout::Ndjson { columns } => columns.iter().chain(&input.value),
         _ => [].iter().chain(&None),

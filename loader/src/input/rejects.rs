@@ -21,7 +21,7 @@ const MAX_TEXT_BYTES: usize = 1024;
 
 /// Why a value was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// It means "no id".
     Blank,
     /// It is not an id of its kind.
@@ -37,7 +37,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::Blank,
         Self::Malformed,
         Self::TooLong,
@@ -46,7 +46,7 @@ impl Reason {
         Self::Value,
     ];
 
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Blank => "blank",
             Self::Malformed => "malformed",
@@ -69,7 +69,7 @@ impl From<Unusable> for Reason {
 
 /// A file of a flag cannot be written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OutputFileError {
+pub enum OutputFileError {
     #[error("{path}: is one of the inputs and would be overwritten")]
     IsInput { path: String },
     #[error("{path}: its folder does not exist")]
@@ -80,7 +80,7 @@ pub(crate) enum OutputFileError {
 
 /// A file of ids, such as the rejects file, shared by all parsers.
 #[derive(Debug)]
-pub(crate) struct PrivateFile {
+pub struct PrivateFile {
     path: PathBuf,
     /// The first failure is kept until [`finish`](Self::finish).
     file: Mutex<Result<File, io::Error>>,
@@ -88,11 +88,7 @@ pub(crate) struct PrivateFile {
 
 impl PrivateFile {
     /// Creates the file, readable by its owner only. `append` keeps existing rows.
-    pub(crate) fn create(
-        path: &Path,
-        sources: &[Source],
-        append: bool,
-    ) -> Result<Self, OutputFileError> {
+    pub fn create(path: &Path, sources: &[Source], append: bool) -> Result<Self, OutputFileError> {
         check_output(path, sources)?;
         let failed = |source| OutputFileError::Write {
             path: path.display().to_string(),
@@ -106,7 +102,7 @@ impl PrivateFile {
     }
 
     /// Writes the rows of a block and clears `rows`.
-    pub(crate) fn write(&self, rows: &mut Vec<u8>) {
+    pub fn write(&self, rows: &mut Vec<u8>) {
         if rows.is_empty() {
             return;
         }
@@ -120,7 +116,7 @@ impl PrivateFile {
     }
 
     /// Returns the first write failure, if any.
-    pub(crate) fn finish(self) -> Result<(), OutputFileError> {
+    pub fn finish(self) -> Result<(), OutputFileError> {
         let file = self.file.into_inner();
         let failed = |source| OutputFileError::Write {
             path: self.path.display().to_string(),
@@ -132,7 +128,7 @@ impl PrivateFile {
 
 /// Refuses to write to one of the inputs, by whatever name, and to a folder that does not exist:
 /// the file may be written after hours of work.
-pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileError> {
+pub fn check_output(path: &Path, sources: &[Source]) -> Result<(), OutputFileError> {
     let identity = |path: &Path| {
         let file = std::fs::metadata(path).ok()?;
         Some((file.dev(), file.ino()))
@@ -159,7 +155,7 @@ pub(crate) fn check_output(path: &Path, sources: &[Source]) -> Result<(), Output
 }
 
 /// Opens a file that only its owner can read, also if it existed with another mode.
-pub(crate) fn open_private(path: &Path, append: bool) -> io::Result<File> {
+pub fn open_private(path: &Path, append: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
         .create(true)
@@ -177,7 +173,7 @@ pub(crate) fn open_private(path: &Path, append: bool) -> io::Result<File> {
 }
 
 /// Appends one line of the file to `rows`.
-pub(super) fn append_row(
+pub fn append_row(
     rows: &mut Vec<u8>,
     (input, line, column): (&str, u64, Option<&str>),
     reason: Reason,

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// An object, and the runtime that drives its client.
 #[derive(Debug)]
-pub(super) struct Remote {
+pub struct Remote {
     object: Object,
     runtime: Runtime,
     /// Received bytes not read yet.
@@ -22,7 +22,7 @@ pub(super) struct Remote {
 
 impl Remote {
     /// Requests the metadata of the object.
-    pub(super) fn open(url: &str) -> io::Result<Self> {
+    pub fn open(url: &str) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let object = runtime
             .block_on(Object::open(url))
@@ -34,17 +34,17 @@ impl Remote {
         })
     }
 
-    pub(super) const fn size_bytes(&self) -> u64 {
+    pub const fn size_bytes(&self) -> u64 {
         self.object.size_bytes()
     }
 
     /// Version of the object at its URL, if the server names one.
-    pub(super) fn version(&self) -> Option<&str> {
+    pub fn version(&self) -> Option<&str> {
         self.object.version()
     }
 
     /// A byte range, which must be within the object.
-    pub(super) fn part(&mut self, part: Range<u64>) -> io::Result<Vec<u8>> {
+    pub fn part(&mut self, part: Range<u64>) -> io::Result<Vec<u8>> {
         self.runtime
             .block_on(self.object.range(part))
             .map_err(io::Error::other)
@@ -66,6 +66,6 @@ impl Read for Remote {
 }
 
 /// Extracts the [`StoreError`] of an I/O error, if it has one.
-pub(super) fn store_error(error: io::Error) -> Result<Box<StoreError>, io::Error> {
+pub fn store_error(error: io::Error) -> Result<Box<StoreError>, io::Error> {
     error.downcast().map(Box::new)
 }

@@ -9,7 +9,7 @@ use super::lookalike::{LOOKALIKES, Lookalike, lookalike};
 use super::rejects::Reason;
 
 /// Receiver of one parser's keys. Each parser has its own, so no lock is needed.
-pub(crate) trait KeySink: Send {
+pub trait KeySink: Send {
     /// Takes the keys of some rows, with the value of each if the input has them, else without
     /// any.
     fn take(&mut self, keys: &[DeviceKey], values: &[u8]);
@@ -28,7 +28,7 @@ pub(crate) trait KeySink: Send {
 
 /// Counts of an input. A value is one row in one column, so one column has as many values as rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Counts {
+pub struct Counts {
     pub(crate) rows: u64,
     pub(crate) values: u64,
     /// Keys passed to the sinks, duplicates included.
@@ -51,7 +51,7 @@ pub(crate) struct Counts {
 
 /// Values of a column. Rows rejected as a whole, such as those of another length, are in no column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ColumnCounts {
+pub struct ColumnCounts {
     pub(crate) usable: u64,
     pub(crate) blank: u64,
     pub(crate) malformed: u64,
@@ -59,7 +59,7 @@ pub(crate) struct ColumnCounts {
 
 /// Kinds whose ids are told apart by their shape, the narrowest first. A GAID stands for an OAID
 /// too.
-pub(crate) const SHAPES: [IdKind; 7] = [
+pub const SHAPES: [IdKind; 7] = [
     IdKind::Md5,
     IdKind::Sha1,
     IdKind::Gaid,
@@ -80,23 +80,23 @@ fn looks_like(kind: IdKind, id: &[u8]) -> bool {
 
 /// Counts of each input.
 #[derive(Debug, Clone)]
-pub(crate) struct InputCounts {
+pub struct InputCounts {
     /// By the index of the source.
     by_source: Vec<Counts>,
 }
 
 impl InputCounts {
-    pub(crate) fn new(sources: usize) -> Self {
+    pub fn new(sources: usize) -> Self {
         Self {
             by_source: vec![Counts::default(); sources],
         }
     }
 
-    pub(crate) fn add_to(&mut self, source: usize, counts: &Counts) {
+    pub fn add_to(&mut self, source: usize, counts: &Counts) {
         self.by_source[source].add(counts);
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.by_source
             .iter_mut()
             .zip(&other.by_source)
@@ -104,11 +104,11 @@ impl InputCounts {
     }
 
     /// Counts by the index of the source.
-    pub(crate) fn of_sources(&self) -> &[Counts] {
+    pub fn of_sources(&self) -> &[Counts] {
         &self.by_source
     }
 
-    pub(crate) fn total(&self) -> Counts {
+    pub fn total(&self) -> Counts {
         let mut total = Counts::default();
         self.by_source.iter().for_each(|counts| total.add(counts));
         total
@@ -116,18 +116,18 @@ impl InputCounts {
 }
 
 impl Counts {
-    pub(crate) const fn of(&self, reason: Reason) -> u64 {
+    pub const fn of(&self, reason: Reason) -> u64 {
         self.rejected[reason as usize]
     }
 
     /// Rejected values except blank ones, which are valid and mean "no id".
-    pub(crate) fn malformed(&self) -> u64 {
+    pub fn malformed(&self) -> u64 {
         self.rejected.iter().sum::<u64>() - self.of(Reason::Blank)
     }
 
     /// Counts a usable id by its kind, its column if it has one, and the kind that it looks like.
     #[inline]
-    pub(crate) fn accept(&mut self, kind: IdKind, column: Option<usize>, id: &[u8]) {
+    pub fn accept(&mut self, kind: IdKind, column: Option<usize>, id: &[u8]) {
         self.accept_as(kind, column);
         if let Some(other) = lookalike(kind, id) {
             let index = LOOKALIKES.iter().position(|pair| *pair == (kind, other));
@@ -137,7 +137,7 @@ impl Counts {
 
     /// Counts a usable id that looks like its kind alone.
     #[inline]
-    pub(crate) fn accept_as(&mut self, kind: IdKind, column: Option<usize>) {
+    pub fn accept_as(&mut self, kind: IdKind, column: Option<usize>) {
         self.usable[kind as usize] += 1;
         if let Some(column) = column {
             self.column(column).usable += 1;
@@ -145,7 +145,7 @@ impl Counts {
     }
 
     /// Counts a rejected value, a malformed one also by the kind that it looks like.
-    pub(crate) fn reject(&mut self, reason: Reason, column: Option<usize>, value: &[u8]) {
+    pub fn reject(&mut self, reason: Reason, column: Option<usize>, value: &[u8]) {
         self.rejected[reason as usize] += 1;
         if let Some(column) = column {
             let column = self.column(column);
@@ -174,20 +174,20 @@ impl Counts {
     }
 
     /// The kind that most of the malformed values look like.
-    pub(crate) fn shape(&self) -> Option<IdKind> {
+    pub fn shape(&self) -> Option<IdKind> {
         let index = (0..SHAPES.len()).max_by_key(|index| self.shapes[*index])?;
         (self.shapes[index] * 2 > self.malformed()).then_some(SHAPES[index])
     }
 
     /// The pairs of kinds that occur, with the number of such ids.
-    pub(crate) fn lookalikes(&self) -> impl Iterator<Item = (Lookalike, u64)> {
+    pub fn lookalikes(&self) -> impl Iterator<Item = (Lookalike, u64)> {
         LOOKALIKES
             .into_iter()
             .zip(self.lookalikes)
             .filter(|(_, count)| *count > 0)
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.rows += other.rows;
         self.values += other.values;
         self.keys += other.keys;
@@ -220,7 +220,7 @@ impl Counts {
 }
 
 impl ColumnCounts {
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.usable += other.usable;
         self.blank += other.blank;
         self.malformed += other.malformed;

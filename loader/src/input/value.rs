@@ -3,7 +3,7 @@
 use rtad_core::device::trim;
 
 /// The number that a cell's text is; `None` if it is none from 0 to 15.
-pub(super) fn parse(text: &[u8]) -> Option<u8> {
+pub fn parse(text: &[u8]) -> Option<u8> {
     match trim(text) {
         [digit @ b'0'..=b'9'] => Some(digit - b'0'),
         [b'1', digit @ b'0'..=b'5'] => Some(10 + digit - b'0'),

@@ -31,7 +31,7 @@ const BUILDERS_PER_THREAD: u64 = 2;
     "--memory {} is too little for {threads} threads: accepted from {} on, or with fewer --threads",
     in_mib(*.memory), in_mib(*.least)
 )]
-pub(crate) struct TooLittle {
+pub struct TooLittle {
     memory: u64,
     threads: usize,
     least: u64,
@@ -39,7 +39,7 @@ pub(crate) struct TooLittle {
 
 /// Threads that build chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Builders {
+pub struct Builders {
     pub(crate) threads: usize,
     /// Memory of each for keys from disk.
     pub(crate) unit_bytes: usize,
@@ -47,14 +47,14 @@ pub(crate) struct Builders {
 
 /// Memory and threads of a build.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
+pub struct Budget {
     memory: u64,
     threads: u64,
     rest: u64,
 }
 
 impl Budget {
-    pub(crate) fn new(memory: u64, threads: usize) -> Result<Self, TooLittle> {
+    pub fn new(memory: u64, threads: usize) -> Result<Self, TooLittle> {
         let least = least(threads);
         if memory < least {
             return Err(TooLittle {
@@ -73,7 +73,7 @@ impl Budget {
 
     /// A budget of `rest` bytes, without the fixed costs.
     #[cfg(test)]
-    pub(crate) const fn tiny(rest: u64, threads: usize) -> Self {
+    pub const fn tiny(rest: u64, threads: usize) -> Self {
         Self {
             memory: rest,
             threads: threads as u64,
@@ -82,42 +82,42 @@ impl Budget {
     }
 
     /// The number of threads this memory allows: 1 to `threads`.
-    pub(crate) fn threads_for(memory: u64, threads: usize) -> usize {
+    pub fn threads_for(memory: u64, threads: usize) -> usize {
         (1..=threads)
             .rev()
             .find(|threads| memory >= least(*threads))
             .unwrap_or(1)
     }
 
-    pub(crate) const fn memory(&self) -> u64 {
+    pub const fn memory(&self) -> u64 {
         self.memory
     }
 
-    pub(crate) const fn threads(&self) -> usize {
+    pub const fn threads(&self) -> usize {
         self.threads as usize
     }
 
     /// Bytes of all segments.
-    pub(crate) const fn segments(&self) -> usize {
+    pub const fn segments(&self) -> usize {
         (self.rest / 5 * 4) as usize
     }
 
     /// Bytes of one segment. Each thread keeps 256 open, together at most a quarter of all
     /// segments.
-    pub(crate) fn segment(&self) -> usize {
+    pub fn segment(&self) -> usize {
         let most = self.segments() as u64 / (4 * 256 * self.threads);
         (1 << most.max(1).ilog2()).clamp(2 << 10, 32 << 10)
     }
 
     /// Whether `held` bytes of segments leave memory to sort partitions of up to `partition` bytes
     /// and to build chunks of up to `chunk` bytes.
-    pub(crate) const fn fits(&self, held: u64, partition: u64, chunk: u64) -> bool {
+    pub const fn fits(&self, held: u64, partition: u64, chunk: u64) -> bool {
         held + self.threads * partition + 2 * chunk <= self.rest
     }
 
     /// Builders of chunks from keys on disk, in partitions of up to `partition` bytes, and the
     /// bytes of all chunks.
-    pub(crate) fn units(&self, largest_chunk: u64, partition: u64) -> (Builders, u64) {
+    pub fn units(&self, largest_chunk: u64, partition: u64) -> (Builders, u64) {
         let chunks = largest_chunk.max(MIN_CHUNKS).max(self.rest / 5);
         let chunks =
             chunks.min((self.rest / 2).max(self.rest.saturating_sub(self.threads * LEAST_UNIT)));
@@ -137,7 +137,7 @@ impl Budget {
     }
 
     /// Builders of chunks from keys in memory. Nothing is read.
-    pub(crate) const fn builders_in_memory(&self) -> Builders {
+    pub const fn builders_in_memory(&self) -> Builders {
         Builders {
             threads: self.threads(),
             unit_bytes: 0,
@@ -145,7 +145,7 @@ impl Budget {
     }
 
     /// Bytes of all chunks, built from keys in memory.
-    pub(crate) fn chunks_beside(&self, held: u64, partition: u64) -> u64 {
+    pub fn chunks_beside(&self, held: u64, partition: u64) -> u64 {
         self.rest
             .saturating_sub(held + self.threads * partition)
             .max(MIB)

@@ -24,7 +24,7 @@ const FILES: u64 = 16_384;
 
 /// A directory for spill files.
 #[derive(Debug)]
-pub(crate) struct SpillDir {
+pub struct SpillDir {
     path: PathBuf,
     named: Option<Named>,
 }
@@ -44,7 +44,7 @@ struct Named {
 
 impl SpillDir {
     /// Files without a name, in the system's directory for temporary files.
-    pub(crate) fn unnamed() -> Self {
+    pub fn unnamed() -> Self {
         raise_file_limit();
         Self {
             path: std::env::temp_dir(),
@@ -54,7 +54,7 @@ impl SpillDir {
 
     /// Locks the directory for this process and creates it if missing. `notes` names its other
     /// files.
-    pub(crate) fn named(path: &Path, notes: &'static [&'static str]) -> Result<Self, SpillError> {
+    pub fn named(path: &Path, notes: &'static [&'static str]) -> Result<Self, SpillError> {
         raise_file_limit();
         let failed = |source: io::Error| {
             let dir = path.display().to_string();
@@ -97,12 +97,12 @@ impl SpillDir {
     }
 
     /// Whether its files have names and can be found again.
-    pub(crate) const fn is_named(&self) -> bool {
+    pub const fn is_named(&self) -> bool {
         self.named.is_some()
     }
 
     /// Sets whether the files stay for a later build.
-    pub(crate) fn keep(&self, is_kept: bool) {
+    pub fn keep(&self, is_kept: bool) {
         if let Some(named) = &self.named {
             named.is_kept.store(is_kept, Ordering::Relaxed);
         }
@@ -113,12 +113,12 @@ impl SpillDir {
     }
 
     /// Blocks creating and removing files from now on, before the process exits.
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         std::mem::forget(self.changing());
     }
 
     /// Removes this build's files and, if this process created it, the directory. Ignores errors.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.clear_files();
         if self.named.as_ref().is_some_and(|named| named.is_ours) {
             let _ = std::fs::remove_dir(&self.path);
@@ -126,7 +126,7 @@ impl SpillDir {
     }
 
     /// Removes this build's files. Ignores errors.
-    pub(crate) fn clear_files(&self) {
+    pub fn clear_files(&self) {
         let Some(named) = &self.named else { return };
         // Only by name: others may have files there. Notes first, as they refer to the keys.
         for name in named.notes.iter().chain([&HALF_WRITTEN]) {
@@ -138,7 +138,7 @@ impl SpillDir {
     }
 
     /// Creates an empty file for a partition's keys.
-    pub(super) fn create(&self, partition: usize) -> Result<File, SpillError> {
+    pub fn create(&self, partition: usize) -> Result<File, SpillError> {
         if !self.is_named() {
             return self.create_unnamed();
         }
@@ -151,7 +151,7 @@ impl SpillDir {
     }
 
     /// Opens a partition's file of an earlier build, truncated to its valid `bytes`.
-    pub(super) fn reopen(&self, partition: usize, bytes: u64) -> Result<File, SpillError> {
+    pub fn reopen(&self, partition: usize, bytes: u64) -> Result<File, SpillError> {
         let open = || {
             let mut file = OpenOptions::new()
                 .read(true)
@@ -177,7 +177,7 @@ impl SpillDir {
     }
 
     /// Creates a file that ends when it is closed.
-    pub(super) fn create_unnamed(&self) -> Result<File, SpillError> {
+    pub fn create_unnamed(&self) -> Result<File, SpillError> {
         tempfile::tempfile_in(&self.path).map_err(|source| SpillError::Create {
             dir: self.shown(),
             source,
@@ -185,7 +185,7 @@ impl SpillDir {
     }
 
     /// The bytes of a note, if it exists.
-    pub(crate) fn read_note(&self, name: &str) -> Result<Option<Vec<u8>>, SpillError> {
+    pub fn read_note(&self, name: &str) -> Result<Option<Vec<u8>>, SpillError> {
         if !self.is_named() {
             return Ok(None);
         }
@@ -200,13 +200,13 @@ impl SpillDir {
     }
 
     /// Replaces a note atomically and durably.
-    pub(crate) fn write_note(&self, name: &str, bytes: &[u8]) -> Result<(), SpillError> {
+    pub fn write_note(&self, name: &str, bytes: &[u8]) -> Result<(), SpillError> {
         let _changing = self.changing();
         files::replace(&self.path, name, HALF_WRITTEN, bytes).map_err(|error| self.failed(error, 0))
     }
 
     /// Removes a note, if it exists.
-    pub(crate) fn remove_note(&self, name: &str) -> Result<(), SpillError> {
+    pub fn remove_note(&self, name: &str) -> Result<(), SpillError> {
         match std::fs::remove_file(self.path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed(error, 0)),
             _ => Ok(()),
@@ -214,7 +214,7 @@ impl SpillDir {
     }
 
     /// Opens a note for appending.
-    pub(crate) fn open_note(&self, name: &str) -> Result<File, SpillError> {
+    pub fn open_note(&self, name: &str) -> Result<File, SpillError> {
         let opened = OpenOptions::new().append(true).open(self.path.join(name));
         opened.map_err(|source| SpillError::Create {
             dir: self.shown(),
@@ -223,13 +223,13 @@ impl SpillDir {
     }
 
     /// Free bytes, if the system reports them.
-    pub(crate) fn free_bytes(&self) -> Option<u64> {
+    pub fn free_bytes(&self) -> Option<u64> {
         let stat = rustix::fs::statvfs(&self.path).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
     /// The error for a write that failed after `written` bytes.
-    pub(crate) fn failed(&self, source: io::Error, written: u64) -> SpillError {
+    pub fn failed(&self, source: io::Error, written: u64) -> SpillError {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
         let dir = self.shown();
         match source.kind() {
@@ -242,7 +242,7 @@ impl SpillDir {
         }
     }
 
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         self.path.display().to_string()
     }
 }

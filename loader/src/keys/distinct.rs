@@ -9,7 +9,7 @@ use super::record::{key_of, sort_and_keep_largest};
 
 /// Numbers of distinct keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Distinct {
+pub struct Distinct {
     pub(crate) found: u64,
     /// Keys left after the unwanted ones were excluded.
     pub(crate) left: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Distinct {
 
 impl Distinct {
     /// The sum. Saturates: the numbers may be from a damaged journal.
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
         Self {
             found: self.found.saturating_add(other.found),
             left: self.left.saturating_add(other.left),
@@ -34,7 +34,7 @@ impl Distinct {
 }
 
 /// Filters that keys are looked up in.
-pub(crate) trait ShardFilters: std::fmt::Debug + Sync {
+pub trait ShardFilters: std::fmt::Debug + Sync {
     /// The number of these keys of one shard that the filters contain.
     fn count(&self, keys: &mut dyn Iterator<Item = DeviceKey>) -> u64;
 }
@@ -42,7 +42,7 @@ pub(crate) trait ShardFilters: std::fmt::Debug + Sync {
 /// Keys to exclude, ascending carried changes to count among the others, and filters to look the
 /// others up in.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct KeyChecks<'a> {
+pub struct KeyChecks<'a> {
     /// Whether the keys are records with values.
     pub(crate) has_values: bool,
     pub(crate) unwanted: Option<&'a SortedKeys>,
@@ -52,11 +52,7 @@ pub(crate) struct KeyChecks<'a> {
 }
 
 /// Sorts keys of one shard of a partition in place and moves the distinct wanted ones to the front.
-pub(super) fn sort_and_dedup(
-    keys: &mut [u128],
-    partition: usize,
-    checks: KeyChecks<'_>,
-) -> Distinct {
+pub fn sort_and_dedup(keys: &mut [u128], partition: usize, checks: KeyChecks<'_>) -> Distinct {
     let found = sort_and_keep_one(keys, checks.has_values);
     let partition = partition as u8;
     match checks.has_values {
@@ -67,7 +63,7 @@ pub(super) fn sort_and_dedup(
 
 /// Sorts keys in place and moves the distinct ones to the front: of records with equal keys the one
 /// with the largest value. Returns their number.
-pub(super) fn sort_and_keep_one(keys: &mut [u128], has_values: bool) -> usize {
+pub fn sort_and_keep_one(keys: &mut [u128], has_values: bool) -> usize {
     if has_values {
         return sort_and_keep_largest(keys);
     }
@@ -139,6 +135,6 @@ fn dedup(keys: &mut [u128]) -> usize {
     len
 }
 
-pub(crate) fn device_key(key: &u128) -> DeviceKey {
+pub fn device_key(key: &u128) -> DeviceKey {
     DeviceKey::from_bytes(key.to_be_bytes())
 }

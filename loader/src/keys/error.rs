@@ -4,7 +4,7 @@ use std::io;
 
 /// Failure of a spill directory, or of a shard or chunk that does not fit memory.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SpillError {
+pub enum SpillError {
     #[error("spill directory {dir}: another build uses it; choose another with --spill-dir")]
     InUse { dir: String },
     #[error("spill directory {dir}: expected a directory, or a new name in one")]

@@ -18,7 +18,7 @@ use super::spill::Spill;
 use super::spilled::Spilled;
 
 /// Keys of all parsers, by partition.
-pub(crate) struct Keys<'m, 'd> {
+pub struct Keys<'m, 'd> {
     pool: Pool<'m>,
     segment_bytes: usize,
     full: Vec<Mutex<Vec<Segment<'m>>>>,
@@ -28,7 +28,7 @@ pub(crate) struct Keys<'m, 'd> {
 }
 
 impl<'m, 'd> Keys<'m, 'd> {
-    pub(crate) fn new(slab: &'m mut Slab, budget: &Budget, dir: &'d SpillDir) -> Self {
+    pub fn new(slab: &'m mut Slab, budget: &Budget, dir: &'d SpillDir) -> Self {
         let segment_bytes = budget.segment();
         Self {
             pool: Pool::new(slab, segment_bytes / KEY_BYTES),
@@ -85,36 +85,36 @@ impl<'m, 'd> Keys<'m, 'd> {
     }
 
     /// Resumes from the files of an earlier build, with this many valid bytes per partition.
-    pub(crate) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
+    pub fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
         self.spill.resume(lengths)
     }
 
     /// Writes all added keys to disk, durably. Returns the bytes of each partition.
-    pub(crate) fn sync(&self) -> Result<Vec<u64>, SpillError> {
+    pub fn sync(&self) -> Result<Vec<u64>, SpillError> {
         for partition in 0..PARTITIONS {
             self.spill_partition(partition);
         }
         self.spill.sync()
     }
 
-    pub(crate) fn are_spilled(&self) -> bool {
+    pub fn are_spilled(&self) -> bool {
         self.spill.is_used()
     }
 
     /// Returns the first spill failure, if any.
-    pub(crate) fn check(&self) -> Result<(), SpillError> {
+    pub fn check(&self) -> Result<(), SpillError> {
         self.spill.take_failure().map_or(Ok(()), Err)
     }
 
     /// Whether nothing was spilled and the keys can be sorted and built into chunks in memory.
     /// `chunk_bytes` gives the chunk size for the key counts of all partitions.
-    pub(crate) fn fit(&self, budget: &Budget, chunk_bytes: impl Fn(&[u64]) -> u64) -> bool {
+    pub fn fit(&self, budget: &Budget, chunk_bytes: impl Fn(&[u64]) -> u64) -> bool {
         let keys = self.partition_keys();
         let largest = keys.iter().max().copied().unwrap_or(0) * KEY_BYTES as u64;
         !self.spill.is_used() && budget.fits(self.held_bytes(), largest, chunk_bytes(&keys))
     }
 
-    pub(crate) fn held_bytes(&self) -> u64 {
+    pub fn held_bytes(&self) -> u64 {
         (self.pool.touched() * self.segment_bytes) as u64
     }
 
@@ -130,7 +130,7 @@ impl<'m, 'd> Keys<'m, 'd> {
     }
 
     /// All keys, sorted in place and deduplicated.
-    pub(crate) fn into_sorted(
+    pub fn into_sorted(
         self,
         threads: usize,
         checks: KeyChecks<'_>,
@@ -146,7 +146,7 @@ impl<'m, 'd> Keys<'m, 'd> {
     }
 
     /// All keys, moved to disk. Their memory is free afterwards.
-    pub(crate) fn into_spilled(self) -> Result<Spilled<'d>, SpillError> {
+    pub fn into_spilled(self) -> Result<Spilled<'d>, SpillError> {
         for partition in 0..PARTITIONS {
             self.spill_partition(partition);
         }
@@ -157,13 +157,13 @@ impl<'m, 'd> Keys<'m, 'd> {
 }
 
 /// One parser's open segments, filled without contention.
-pub(crate) struct Filler<'k, 'm> {
+pub struct Filler<'k, 'm> {
     keys: &'k Keys<'m, 'k>,
     open: Mutex<Vec<Segment<'m>>>,
 }
 
 impl<'k, 'm> Filler<'k, 'm> {
-    pub(crate) fn new(keys: &'k Keys<'m, 'k>) -> Self {
+    pub fn new(keys: &'k Keys<'m, 'k>) -> Self {
         Self {
             keys,
             open: Mutex::new((0..PARTITIONS).map(|_| Segment::default()).collect()),
@@ -171,7 +171,7 @@ impl<'k, 'm> Filler<'k, 'm> {
     }
 
     /// Adds keys, with the value of each or without any.
-    pub(crate) fn take(&self, keys: &[DeviceKey], values: &[u8]) {
+    pub fn take(&self, keys: &[DeviceKey], values: &[u8]) {
         let mut open = self.open.lock();
         let mut values = values.iter();
         for key in keys {
@@ -186,14 +186,14 @@ impl<'k, 'm> Filler<'k, 'm> {
     }
 
     /// Adds the open segments to the shared keys.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         for (partition, segment) in self.open.lock().iter_mut().enumerate() {
             self.keys.add(partition, std::mem::take(segment));
         }
     }
 
     /// Whether spilling has failed.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.keys.spill.has_failed()
     }
 }

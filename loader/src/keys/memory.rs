@@ -15,9 +15,9 @@ use rtad_core::memory::{Pages, Region};
 const MAX_WAIT: Duration = Duration::from_millis(10);
 
 /// A device key as bytes. Zeroed memory from the kernel is valid without touching it.
-pub(crate) type KeyBytes = [u8; 16];
+pub type KeyBytes = [u8; 16];
 
-pub(crate) const KEY_BYTES: usize = size_of::<KeyBytes>();
+pub const KEY_BYTES: usize = size_of::<KeyBytes>();
 
 /// Unit and alignment of direct I/O. Most disks would accept an eighth of it.
 const PAGE_BYTES: usize = 4096;
@@ -26,18 +26,18 @@ const PAGE_BYTES: usize = 4096;
 const BLOCK_BYTES: usize = 256 * PAGE_BYTES;
 
 /// Memory for all keys.
-pub(crate) struct Slab(Region);
+pub struct Slab(Region);
 
 impl Slab {
     /// Reserves the memory. The system may refuse more than it has.
-    pub(crate) fn of(bytes: usize) -> io::Result<Self> {
+    pub fn of(bytes: usize) -> io::Result<Self> {
         Region::zeroed(bytes, Pages::Large).map(Self)
     }
 }
 
 /// Some keys of one partition. The default has no capacity.
 #[derive(Default)]
-pub(super) struct Segment<'m> {
+pub struct Segment<'m> {
     keys: &'m mut [KeyBytes],
     len: usize,
 }
@@ -45,7 +45,7 @@ pub(super) struct Segment<'m> {
 impl Segment<'_> {
     /// Returns false if the segment is full.
     #[inline]
-    pub(super) fn push(&mut self, key: &KeyBytes) -> bool {
+    pub fn push(&mut self, key: &KeyBytes) -> bool {
         let Some(slot) = self.keys.get_mut(self.len) else {
             return false;
         };
@@ -54,13 +54,13 @@ impl Segment<'_> {
         true
     }
 
-    pub(super) fn keys(&self) -> &[KeyBytes] {
+    pub fn keys(&self) -> &[KeyBytes] {
         &self.keys[..self.len]
     }
 
     /// Fills its last page with copies of its last key. Direct I/O needs whole pages, and
     /// duplicates are removed later.
-    pub(super) fn fill_page(&mut self) {
+    pub fn fill_page(&mut self) {
         if let Some(last) = self.keys().last().copied() {
             let end = self
                 .len
@@ -72,7 +72,7 @@ impl Segment<'_> {
     }
 
     /// Replaces its keys with as many of `keys` as fit.
-    pub(super) fn refill(&mut self, keys: &mut impl Iterator<Item = KeyBytes>) {
+    pub fn refill(&mut self, keys: &mut impl Iterator<Item = KeyBytes>) {
         self.len = 0;
         for (slot, key) in self.keys.iter_mut().zip(keys) {
             *slot = key;
@@ -82,12 +82,12 @@ impl Segment<'_> {
 }
 
 /// Page-aligned buffer for direct reads.
-pub(super) fn block() -> Region {
+pub fn block() -> Region {
     Region::zeroed(BLOCK_BYTES, Pages::Small).expect("there is a mebibyte of addresses")
 }
 
 /// Free segments.
-pub(super) struct Pool<'m> {
+pub struct Pool<'m> {
     free: Mutex<Free<'m>>,
     returned: Condvar,
 }
@@ -99,7 +99,7 @@ struct Free<'m> {
 }
 
 impl<'m> Pool<'m> {
-    pub(super) fn new(slab: &'m mut Slab, segment_keys: usize) -> Self {
+    pub fn new(slab: &'m mut Slab, segment_keys: usize) -> Self {
         let fresh = slab.0.as_chunks_mut().0.chunks_exact_mut(segment_keys);
         let free = Mutex::new(Free {
             fresh,
@@ -113,7 +113,7 @@ impl<'m> Pool<'m> {
     }
 
     /// Takes a free segment; used ones first.
-    pub(super) fn take(&self) -> Option<Segment<'m>> {
+    pub fn take(&self) -> Option<Segment<'m>> {
         let mut free = self.free.lock();
         if let Some(segment) = free.used.pop() {
             return Some(segment);
@@ -123,7 +123,7 @@ impl<'m> Pool<'m> {
         Some(Segment { keys, len: 0 })
     }
 
-    pub(super) fn give_back(&self, segments: impl IntoIterator<Item = Segment<'m>>) {
+    pub fn give_back(&self, segments: impl IntoIterator<Item = Segment<'m>>) {
         let emptied = |segment: Segment<'m>| Segment { len: 0, ..segment };
         self.free
             .lock()
@@ -133,14 +133,14 @@ impl<'m> Pool<'m> {
     }
 
     /// Waits until a segment is returned, at most [`MAX_WAIT`]: another thread may take it first.
-    pub(super) fn wait(&self) {
+    pub fn wait(&self) {
         let mut free = self.free.lock();
         self.returned
             .wait_while_for(&mut free, |free| free.used.is_empty(), MAX_WAIT);
     }
 
     /// Number of segments ever handed out, which are resident.
-    pub(super) fn touched(&self) -> usize {
+    pub fn touched(&self) -> usize {
         self.free.lock().handed_out
     }
 }

@@ -3,17 +3,17 @@
 use rtad_core::device::SHARDS;
 
 /// One per value of a key's first byte.
-pub(crate) const PARTITIONS: usize = 256;
+pub const PARTITIONS: usize = 256;
 /// One per value of a key's second byte.
-pub(crate) const SHARDS_PER_PARTITION: usize = SHARDS / PARTITIONS;
+pub const SHARDS_PER_PARTITION: usize = SHARDS / PARTITIONS;
 
 /// The index of a key's shard within its partition.
-pub(super) fn local_shard(key: u128) -> usize {
+pub fn local_shard(key: u128) -> usize {
     (key >> 112) as usize % SHARDS_PER_PARTITION
 }
 
 /// Start offsets of consecutive shards with these key counts, and the end of the last.
-pub(super) fn starts(counts: impl Iterator<Item = usize>) -> [usize; SHARDS_PER_PARTITION + 1] {
+pub fn starts(counts: impl Iterator<Item = usize>) -> [usize; SHARDS_PER_PARTITION + 1] {
     let mut starts = [0; SHARDS_PER_PARTITION + 1];
     let mut sum = 0;
     for (start, count) in starts[1..].iter_mut().zip(counts) {

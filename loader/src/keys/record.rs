@@ -12,7 +12,7 @@ const APPENDED: u8 = 16;
 
 /// The record of a key with a value, or the key's bytes.
 #[inline]
-pub(super) fn record(key: &DeviceKey, value: Option<&u8>) -> [u8; 16] {
+pub fn record(key: &DeviceKey, value: Option<&u8>) -> [u8; 16] {
     let mut bytes = *key.as_bytes();
     if let Some(value) = value {
         bytes[0] = *value;
@@ -21,12 +21,12 @@ pub(super) fn record(key: &DeviceKey, value: Option<&u8>) -> [u8; 16] {
 }
 
 /// The key of a partition's record, as a number.
-pub(super) const fn key_of(record: u128, partition: u8) -> u128 {
+pub const fn key_of(record: u128, partition: u8) -> u128 {
     record << 8 >> 8 | (partition as u128) << VALUE_SHIFT
 }
 
 /// The key and the value of a shard's record.
-pub(crate) fn member(shard: u16, record: u128) -> (DeviceKey, u8) {
+pub fn member(shard: u16, record: u128) -> (DeviceKey, u8) {
     let key = key_of(record, (shard >> 8) as u8);
     (
         DeviceKey::from_bytes(key.to_be_bytes()),
@@ -35,7 +35,7 @@ pub(crate) fn member(shard: u16, record: u128) -> (DeviceKey, u8) {
 }
 
 /// The values of appended keys in their records. One without a value has that of the input, or 0.
-pub(crate) fn appended_values(values: &[Option<u8>]) -> Vec<u8> {
+pub fn appended_values(values: &[Option<u8>]) -> Vec<u8> {
     values
         .iter()
         .map(|value| value.map_or(0, |value| APPENDED | value))
@@ -44,7 +44,7 @@ pub(crate) fn appended_values(values: &[Option<u8>]) -> Vec<u8> {
 
 /// Sorts records and moves those with the largest value of each key to the front. Returns their
 /// number.
-pub(super) fn sort_and_keep_largest(records: &mut [u128]) -> usize {
+pub fn sort_and_keep_largest(records: &mut [u128]) -> usize {
     // The value behind the key: the largest is the last.
     records
         .iter_mut()

@@ -11,7 +11,7 @@ use super::memory::{KEY_BYTES, block};
 
 /// One thread's reusable buffers for reading keys.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub struct Worker {
     /// Keys as numbers: compared in one step, in the same order as byte by byte.
     pub(super) unit: Vec<u128>,
     pub(super) block: Region,
@@ -19,7 +19,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Reserves `unit_bytes` for keys. Keys in memory may need more later.
-    pub(crate) fn new(unit_bytes: usize) -> Self {
+    pub fn new(unit_bytes: usize) -> Self {
         Self {
             unit: vec![0; unit_bytes / KEY_BYTES],
             block: block(),
@@ -28,7 +28,7 @@ impl Worker {
 }
 
 /// Gives out keys shard by shard. Used by many threads.
-pub(crate) trait ShardKeys: Sync {
+pub trait ShardKeys: Sync {
     /// Calls `each` in shard order with every non-empty shard of `shards` and its keys or records,
     /// sorted by key and distinct, until it returns false. Returns the number of keys before and
     /// after exclusion.
@@ -44,6 +44,6 @@ pub(crate) trait ShardKeys: Sync {
 }
 
 /// The next item of a queue shared by several threads.
-pub(crate) fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+pub fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
     queue.lock().next()
 }

@@ -11,7 +11,7 @@ use super::partition::{PARTITIONS, SHARDS_PER_PARTITION, starts};
 use super::shard_keys::{ShardKeys, Worker, next};
 
 /// Keys in memory, sorted and distinct.
-pub(crate) struct Sorted<'m> {
+pub struct Sorted<'m> {
     partitions: Vec<Partition<'m>>,
     distinct: Distinct,
 }
@@ -23,7 +23,7 @@ struct Partition<'m> {
 }
 
 impl<'m> Sorted<'m> {
-    pub(super) fn sort(
+    pub fn sort(
         partitions: Vec<Vec<Segment<'m>>>,
         threads: usize,
         checks: KeyChecks<'_>,
@@ -62,12 +62,12 @@ impl<'m> Sorted<'m> {
         }
     }
 
-    pub(crate) const fn distinct(&self) -> Distinct {
+    pub const fn distinct(&self) -> Distinct {
         self.distinct
     }
 
     /// Bytes of the largest partition.
-    pub(crate) fn largest_partition_bytes(&self) -> u64 {
+    pub fn largest_partition_bytes(&self) -> u64 {
         let keys =
             |partition: &Partition<'_>| partition.shards.iter().map(|keys| u64::from(*keys)).sum();
         self.partitions.iter().map(keys).max().unwrap_or(0) * KEY_BYTES as u64

@@ -23,17 +23,17 @@ use super::memory::{KEY_BYTES, Segment, block};
 use super::partition::{PARTITIONS, SHARDS_PER_PARTITION};
 
 /// Number of keys per shard of a partition.
-pub(super) type ShardCounts = [u64; SHARDS_PER_PARTITION];
+pub type ShardCounts = [u64; SHARDS_PER_PARTITION];
 
 /// One partition's file.
-pub(super) struct SpillFile {
+pub struct SpillFile {
     pub(super) file: File,
     pub(super) keys: u64,
     pub(super) shards: Box<ShardCounts>,
 }
 
 impl SpillFile {
-    pub(super) fn empty(file: File) -> Self {
+    pub fn empty(file: File) -> Self {
         Self {
             file,
             keys: 0,
@@ -63,7 +63,7 @@ impl SpillFile {
     }
 
     /// Reads all keys through `block` and passes them to `each`.
-    pub(super) fn read(
+    pub fn read(
         &self,
         block: &mut [u8],
         mut each: impl FnMut(&[[u8; KEY_BYTES]]),
@@ -109,7 +109,7 @@ fn is_not_direct(error: &io::Error) -> bool {
 }
 
 /// Turns direct I/O on or off. Returns whether the setting changed.
-pub(super) fn direct(file: &File, is_direct: bool) -> bool {
+pub fn direct(file: &File, is_direct: bool) -> bool {
     // Other systems have no such flag.
     #[cfg(target_os = "linux")]
     if let Ok(flags) = rustix::fs::fcntl_getfl(file)
@@ -121,7 +121,7 @@ pub(super) fn direct(file: &File, is_direct: bool) -> bool {
 }
 
 /// The files of all partitions, created at the first write.
-pub(super) struct Spill<'d> {
+pub struct Spill<'d> {
     pub(super) dir: &'d SpillDir,
     files: OnceLock<Vec<Mutex<SpillFile>>>,
     creating: Mutex<()>,
@@ -131,7 +131,7 @@ pub(super) struct Spill<'d> {
 }
 
 impl<'d> Spill<'d> {
-    pub(super) const fn new(dir: &'d SpillDir) -> Self {
+    pub const fn new(dir: &'d SpillDir) -> Self {
         Self {
             dir,
             files: OnceLock::new(),
@@ -145,7 +145,7 @@ impl<'d> Spill<'d> {
     /// Writes the segments of one partition that `take` returns, and returns them. `take` runs
     /// under the file's lock, so no write to that file is in flight. A file that has failed is not
     /// written again.
-    pub(super) fn write<'m>(
+    pub fn write<'m>(
         &self,
         partition: usize,
         take: impl FnOnce() -> Vec<Segment<'m>>,
@@ -200,7 +200,7 @@ impl<'d> Spill<'d> {
 
     /// Opens the files of an earlier build, truncated to their valid lengths, and counts their
     /// keys.
-    pub(super) fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
+    pub fn resume(&self, lengths: &[u64]) -> Result<(), SpillError> {
         let read = |source| SpillError::Read {
             dir: self.dir.shown(),
             source,
@@ -233,7 +233,7 @@ impl<'d> Spill<'d> {
     }
 
     /// Makes all writes durable. Returns the bytes of each file.
-    pub(super) fn sync(&self) -> Result<Vec<u64>, SpillError> {
+    pub fn sync(&self) -> Result<Vec<u64>, SpillError> {
         let sync = |file: &Mutex<SpillFile>| {
             let failed = |error| self.dir.failed(error, self.bytes());
             // Release the lock before waiting for the disk.
@@ -258,26 +258,26 @@ impl<'d> Spill<'d> {
         }
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
     /// The first failure.
-    pub(super) fn take_failure(&self) -> Option<SpillError> {
+    pub fn take_failure(&self) -> Option<SpillError> {
         self.failure.lock().take()
     }
 
     /// Bytes written.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         self.files.get().is_some()
     }
 
     /// The files, or the first failure.
-    pub(super) fn finish(self) -> Result<Vec<SpillFile>, SpillError> {
+    pub fn finish(self) -> Result<Vec<SpillFile>, SpillError> {
         if let Some(error) = self.take_failure() {
             return Err(error);
         }

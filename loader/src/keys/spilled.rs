@@ -21,13 +21,13 @@ use super::spill::{ShardCounts, SpillFile};
 const MAX_PASSES: usize = 3;
 
 /// Keys on disk, unordered.
-pub(crate) struct Spilled<'d> {
+pub struct Spilled<'d> {
     dir: &'d SpillDir,
     files: Vec<SpillFile>,
 }
 
 /// Keys on disk, with the settings for reading them.
-pub(crate) struct Units<'a> {
+pub struct Units<'a> {
     spilled: &'a Spilled<'a>,
     /// Keys that fit a thread's memory.
     unit_keys: usize,
@@ -35,31 +35,31 @@ pub(crate) struct Units<'a> {
 }
 
 impl<'d> Spilled<'d> {
-    pub(super) const fn new(dir: &'d SpillDir, files: Vec<SpillFile>) -> Self {
+    pub const fn new(dir: &'d SpillDir, files: Vec<SpillFile>) -> Self {
         Self { dir, files }
     }
 
     /// Bytes on disk.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.keys() * KEY_BYTES as u64
     }
 
     /// Number of keys, duplicates included.
-    pub(crate) fn keys(&self) -> u64 {
+    pub fn keys(&self) -> u64 {
         self.files.iter().map(|file| file.keys).sum()
     }
 
     /// Bytes of the largest partition.
-    pub(crate) fn largest_partition_bytes(&self) -> u64 {
+    pub fn largest_partition_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.keys).max().unwrap_or(0) * KEY_BYTES as u64
     }
 
-    pub(crate) fn most_keys(&self, shard: usize) -> u64 {
+    pub fn most_keys(&self, shard: usize) -> u64 {
         self.files[shard / SHARDS_PER_PARTITION].shards[shard % SHARDS_PER_PARTITION]
     }
 
     /// Prepares reading by threads with `unit_bytes` of memory each.
-    pub(crate) const fn units<'a>(&'a self, unit_bytes: usize, checks: KeyChecks<'a>) -> Units<'a> {
+    pub const fn units<'a>(&'a self, unit_bytes: usize, checks: KeyChecks<'a>) -> Units<'a> {
         Units {
             spilled: self,
             unit_keys: unit_bytes / KEY_BYTES,
@@ -70,7 +70,7 @@ impl<'d> Spilled<'d> {
 
 impl Units<'_> {
     /// Estimates the number of distinct keys from a partition of median size.
-    pub(crate) fn estimate(&self, worker: &mut Worker) -> Result<u64, SpillError> {
+    pub fn estimate(&self, worker: &mut Worker) -> Result<u64, SpillError> {
         let mut order: Vec<usize> = (0..PARTITIONS).collect();
         let files = &self.spilled.files;
         order.retain(|partition| files[*partition].keys > 0);

@@ -11,7 +11,7 @@ use testkit::process::{Outcome, outcome, signal, spawn};
 use testkit::sandbox::{Sandbox, command, directory_or_bucket, ids, lines};
 
 /// A folder for inputs, and the URL of a store.
-pub(crate) struct TestStore {
+pub struct TestStore {
     pub(crate) sandbox: Sandbox,
     store: String,
 }
@@ -22,27 +22,27 @@ impl TestStore {
         Self { sandbox, store }
     }
 
-    pub(crate) fn directory() -> Self {
+    pub fn directory() -> Self {
         let sandbox = Sandbox::new();
         let store = format!("{}/s", sandbox.path().display());
         Self { sandbox, store }
     }
 
-    pub(crate) fn arguments(&self, command: &str, arguments: &str) -> String {
+    pub fn arguments(&self, command: &str, arguments: &str) -> String {
         format!("{command} --store {} --audience a {arguments}", self.store)
     }
 
-    pub(crate) fn run(&self, command: &str, arguments: &str) -> Outcome {
+    pub fn run(&self, command: &str, arguments: &str) -> Outcome {
         self.sandbox.run(&self.arguments(command, arguments))
     }
 
     /// Runs a command with these ids on stdin.
-    pub(crate) fn over(&self, command: &str, ids: &[String]) -> Outcome {
+    pub fn over(&self, command: &str, ids: &[String]) -> Outcome {
         self.sandbox
             .run_with(&self.arguments(command, "--json -"), lines(ids).as_bytes())
     }
 
-    pub(crate) fn start(&self, command_line: &str, arguments: &str) -> Child {
+    pub fn start(&self, command_line: &str, arguments: &str) -> Child {
         spawn(&mut command(
             self.sandbox.path(),
             &self.arguments(command_line, arguments),
@@ -50,7 +50,7 @@ impl TestStore {
     }
 
     /// Number of members among these ids, by `query`.
-    pub(crate) fn members(&self, ids: &[String]) -> usize {
+    pub fn members(&self, ids: &[String]) -> usize {
         let answers = self
             .run("query", &format!("--json {}", ids.join(" ")))
             .json();
@@ -68,7 +68,7 @@ impl TestStore {
 }
 
 /// Reads one line of a child's stdout as JSON.
-pub(crate) fn line(from: &mut impl BufRead) -> Value {
+pub fn line(from: &mut impl BufRead) -> Value {
     let mut line = String::new();
     from.read_line(&mut line).unwrap();
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))

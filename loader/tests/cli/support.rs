@@ -5,17 +5,17 @@ use std::io::Write;
 use testkit::store::Files;
 
 /// The program under test.
-pub(crate) const LOADER: &str = env!("CARGO_BIN_EXE_rtad-loader");
+pub const LOADER: &str = env!("CARGO_BIN_EXE_rtad-loader");
 
 /// The chunks of a store, by name: the name is the digest of the content.
-pub(crate) fn chunks(store: &Files) -> Vec<&String> {
+pub fn chunks(store: &Files) -> Vec<&String> {
     store
         .keys()
         .filter(|name| name.ends_with(".chunk"))
         .collect()
 }
 
-pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder
         .write_all(bytes)
@@ -24,7 +24,7 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The frame has a checksum, as `zstd` writes it.
-pub(crate) fn zst(bytes: &[u8]) -> Vec<u8> {
+pub fn zst(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("level 1 exists");
     encoder
         .include_checksum(true)

@@ -30,7 +30,7 @@ struct Poll {
 
 /// Rate of a strategy's new devices, and the state of its calls.
 #[derive(Debug)]
-pub(super) struct Account {
+pub struct Account {
     last_poll: Poll,
     /// New devices per second: follows a rise at once, a fall within seconds.
     rate: f64,
@@ -40,7 +40,7 @@ pub(super) struct Account {
 /// The server's record of a cap's period. It lives as long as the table that counts with it, also
 /// while the cap has a share: a server that loses its data learns from it what was leased.
 #[derive(Debug)]
-pub(in crate::cap) struct Record {
+pub struct Record {
     /// Name of the record at the server: a random number. A table that starts anew has a new one,
     /// so it is never granted what an earlier table has used.
     id: u64,
@@ -76,7 +76,7 @@ impl Default for Record {
 }
 
 impl Account {
-    pub(super) fn new(now: Instant) -> Self {
+    pub fn new(now: Instant) -> Self {
         let last_poll = Poll {
             period: 0,
             count: 0,
@@ -90,7 +90,7 @@ impl Account {
     }
 
     /// Measures the rate.
-    pub(super) fn measure_rate(&mut self, period_table: &PeriodTable, now: Instant) {
+    pub fn measure_rate(&mut self, period_table: &PeriodTable, now: Instant) {
         let (period, count) = (period_table.period.number, period_table.table.count());
         let before = std::mem::replace(
             &mut self.last_poll,
@@ -109,12 +109,7 @@ impl Account {
     }
 
     /// Units to lease for a period now; 0 only asks, `None` makes no call.
-    pub(super) fn units(
-        &self,
-        period_table: &PeriodTable,
-        total: u64,
-        now: Instant,
-    ) -> Option<u64> {
+    pub fn units(&self, period_table: &PeriodTable, total: u64, now: Instant) -> Option<u64> {
         let record = period_table.record();
         if record.next_call.is_some_and(|at| now < at) {
             return None;
@@ -146,7 +141,7 @@ impl Account {
 
     /// Keeps an answer. Returns the units that the pod may use in addition, and whether the call
     /// before had failed.
-    pub(super) fn answered(
+    pub fn answered(
         &mut self,
         period_table: &PeriodTable,
         lease: &Lease,
@@ -168,12 +163,7 @@ impl Account {
     }
 
     /// Keeps a failure. Returns whether the call before had not failed.
-    pub(super) fn failed(
-        &mut self,
-        period_table: &PeriodTable,
-        error: &RedisError,
-        now: Instant,
-    ) -> bool {
+    pub fn failed(&mut self, period_table: &PeriodTable, error: &RedisError, now: Instant) -> bool {
         let mut record = period_table.record();
         let is_unanswered = matches!(
             error,
@@ -193,7 +183,7 @@ impl Account {
 
 impl Record {
     /// The pod at the server.
-    pub(super) fn member(&self) -> Member {
+    pub fn member(&self) -> Member {
         let is_doubtful = self.last_call == LastCall::Refused;
         Member {
             id: self.id,
@@ -203,7 +193,7 @@ impl Record {
     }
 
     /// Whether the server may have recorded units of calls without an answer.
-    pub(super) fn is_unanswered(&self) -> bool {
+    pub fn is_unanswered(&self) -> bool {
         self.last_call == LastCall::Unanswered
     }
 }

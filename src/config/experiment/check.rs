@@ -13,7 +13,7 @@ const COMPARED: [&str; 7] = [
 ];
 
 /// Notes the mistakes in experiments. Values that replace wrong ones are compared with nothing.
-pub(in super::super) fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
+pub fn check(d: &mut Document<'_>, configs: &[ExperimentConfig]) {
     d.refuse_duplicates("experiment", "name");
     if configs.len() > MAX_EXPERIMENTS {
         let found = format!("has {} entries", configs.len());

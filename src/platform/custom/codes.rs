@@ -5,7 +5,7 @@ use crate::config::{Code, CodeConfig, Mistake, Named};
 
 /// The possible codes of the whole answer in one field.
 #[derive(Debug)]
-pub(super) struct Codes {
+pub struct Codes {
     bid: Code,
     no_bid: Code,
     error: Option<Code>,
@@ -13,7 +13,7 @@ pub(super) struct Codes {
 
 /// The facts that choose a code.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CodeCase {
+pub struct CodeCase {
     /// Whether a strategy bids.
     pub(super) is_bid: bool,
     /// Whether the request was unreadable or unauthorized.
@@ -22,7 +22,7 @@ pub(super) struct CodeCase {
 
 impl Codes {
     /// The codes of a field, whose type must hold them.
-    pub(super) fn compile(
+    pub fn compile(
         schema: &Schema,
         named: &Named,
         step: &PathStep,
@@ -49,7 +49,7 @@ impl Codes {
         [&self.bid, &self.no_bid].into_iter().chain(&self.error)
     }
 
-    pub(super) fn of(&self, case: CodeCase) -> &Code {
+    pub fn of(&self, case: CodeCase) -> &Code {
         let decided = if case.is_bid { &self.bid } else { &self.no_bid };
         self.error
             .as_ref()

@@ -13,7 +13,7 @@ use super::reading::{Malformed, Reading};
 use crate::platform::value::Value;
 
 /// The parameters of a query and a body.
-pub(super) fn parameters<'a>(
+pub fn parameters<'a>(
     query: &'a [u8],
     body: &'a [u8],
 ) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
@@ -21,7 +21,7 @@ pub(super) fn parameters<'a>(
 }
 
 /// Reads a query and a body.
-pub(super) fn read<'a>(
+pub fn read<'a>(
     query: &'a [u8],
     body: &'a [u8],
     reading: &mut Reading<'_, 'a>,

@@ -18,7 +18,7 @@ use super::reading::{Malformed, Reading};
 use crate::platform::value::Value;
 
 /// Reads a body.
-pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
+pub fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
     let root = &reading.plan.root;
     let mut json = serde_json::Deserializer::from_slice(body);
     json.deserialize_map(MappedObject {
@@ -32,7 +32,7 @@ pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<
 }
 
 /// Reads an object from a text that the body holds.
-pub(super) fn read_text<'p>(
+pub fn read_text<'p>(
     text: &str,
     node: &'p MessageNode,
     reading: &mut Reading<'p, '_>,

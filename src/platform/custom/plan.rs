@@ -16,7 +16,7 @@ use rtad_core::device::IdField;
 
 /// The use of the value in a slot.
 #[derive(Debug)]
-pub(super) enum Role {
+pub enum Role {
     /// A single value, used after the whole body is read.
     Single,
     /// A requested strategy.
@@ -31,7 +31,7 @@ pub(super) enum Role {
 
 /// A message or object.
 #[derive(Debug, Default)]
-pub(super) struct MessageNode {
+pub struct MessageNode {
     pub(super) fields: Vec<RequestField>,
     /// All slots under it.
     pub(super) slots: Vec<usize>,
@@ -42,7 +42,7 @@ pub(super) struct MessageNode {
 
 /// A mapped field, or an ancestor of one.
 #[derive(Debug)]
-pub(super) struct RequestField {
+pub struct RequestField {
     pub(super) number: u32,
     pub(super) name: Box<str>,
     pub(super) is_list: bool,
@@ -51,14 +51,14 @@ pub(super) struct RequestField {
 
 /// The content of a field.
 #[derive(Debug)]
-pub(super) enum RequestContent {
+pub enum RequestContent {
     Node(MessageNode),
     Leaf(Leaf),
 }
 
 /// A value.
 #[derive(Debug)]
-pub(super) struct Leaf {
+pub struct Leaf {
     pub(super) scalar: Scalar,
     /// The numbers of a proto2 enum. Others are skipped, as unknown fields are.
     closed: Option<Box<[i64]>>,
@@ -68,7 +68,7 @@ pub(super) struct Leaf {
 impl Leaf {
     /// Whether the field's type has this value. Scans a short list.
     #[inline]
-    pub(super) fn knows(&self, value: &Value<'_>) -> bool {
+    pub fn knows(&self, value: &Value<'_>) -> bool {
         match (&self.closed, value) {
             (Some(numbers), Value::Int(number)) => numbers.contains(number),
             _ => true,
@@ -78,7 +78,7 @@ impl Leaf {
 
 /// A list of ids with their types.
 #[derive(Debug)]
-pub(super) struct IdList {
+pub struct IdList {
     pub(super) kind: usize,
     pub(super) secure: Option<usize>,
     pub(super) path: Box<str>,
@@ -97,7 +97,7 @@ struct ListedKind {
 impl IdList {
     /// The field of an id with these types. Scans a short list.
     #[inline]
-    pub(super) fn field(&self, kind: &[u8], secure: &[u8]) -> Option<IdField> {
+    pub fn field(&self, kind: &[u8], secure: &[u8]) -> Option<IdField> {
         let listed = self
             .fields
             .iter()
@@ -108,7 +108,7 @@ impl IdList {
 
 /// The plan for reading a request.
 #[derive(Debug)]
-pub(super) struct RequestPlan {
+pub struct RequestPlan {
     pub(super) root: MessageNode,
     pub(super) roles: Vec<Role>,
     /// The value of each slot if its field is absent.
@@ -128,7 +128,7 @@ pub(super) struct RequestPlan {
 
 impl RequestPlan {
     /// The value of an attribute in the words of conditions.
-    pub(super) fn attribute<'a>(&self, attribute: Attribute, value: &Value<'a>) -> Value<'a> {
+    pub fn attribute<'a>(&self, attribute: Attribute, value: &Value<'a>) -> Value<'a> {
         if attribute != Attribute::Os || self.os_values.is_empty() {
             return value.clone();
         }
@@ -142,13 +142,13 @@ impl RequestPlan {
 impl MessageNode {
     /// The field of this number. Scans a short list.
     #[inline]
-    pub(super) fn numbered(&self, number: u32) -> Option<&RequestField> {
+    pub fn numbered(&self, number: u32) -> Option<&RequestField> {
         self.fields.iter().find(|field| field.number == number)
     }
 
     /// The field of this name.
     #[inline]
-    pub(super) fn named(&self, name: &str) -> Option<&RequestField> {
+    pub fn named(&self, name: &str) -> Option<&RequestField> {
         self.fields.iter().find(|field| &*field.name == name)
     }
 
@@ -204,14 +204,14 @@ impl MessageNode {
 }
 
 /// Compiles a plan, key by key.
-pub(super) struct Planner<'a> {
+pub struct Planner<'a> {
     pub(super) schema: &'a Schema,
     plan: RequestPlan,
     mistakes: &'a mut Vec<Mistake>,
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(
+    pub fn new(
         schema: &'a Schema,
         mapping: &RequestConfig,
         mistakes: &'a mut Vec<Mistake>,
@@ -271,19 +271,19 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    pub(super) fn finish(mut self) -> RequestPlan {
+    pub fn finish(mut self) -> RequestPlan {
         if self.mistakes.is_empty() {
             self.plan.root.mark_parts_of_entries(&self.plan.roles);
         }
         self.plan
     }
 
-    pub(super) fn mistake(&mut self, mistake: Mistake) {
+    pub fn mistake(&mut self, mistake: Mistake) {
         self.mistakes.push(mistake);
     }
 
     /// Maps a single field.
-    pub(super) fn single(&mut self, named: &Named) -> Option<usize> {
+    pub fn single(&mut self, named: &Named) -> Option<usize> {
         let steps = self.resolve(named)?;
         let checked = check_single(named, &steps);
         self.checked(checked)?;
@@ -291,7 +291,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Reports strategy ids that no requested id could equal.
-    pub(super) fn check_strategies(&mut self, named: &Named, ids: &[&[u8]]) {
+    pub fn check_strategies(&mut self, named: &Named, ids: &[&[u8]]) {
         // A mistake in the path was reported before.
         let Ok(steps) = resolve(self.schema.request(), named, End::Value) else {
             return;

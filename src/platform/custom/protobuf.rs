@@ -15,7 +15,7 @@ use super::schema::Scalar;
 use crate::platform::value::Value;
 
 /// Reads a body.
-pub(super) fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
+pub fn read<'a>(body: &'a [u8], reading: &mut Reading<'_, 'a>) -> Result<(), Malformed> {
     let root = &reading.plan.root;
     walk(body, root, reading)?;
     reading.end(root)
@@ -70,7 +70,7 @@ fn walk<'a>(
 
 impl Scalar {
     /// Its wire type.
-    pub(super) const fn wire(self) -> WireType {
+    pub const fn wire(self) -> WireType {
         match self {
             Self::Fixed32 | Self::Sfixed32 | Self::Float => WireType::ThirtyTwoBit,
             Self::Fixed64 | Self::Sfixed64 | Self::Double => WireType::SixtyFourBit,

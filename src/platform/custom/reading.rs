@@ -8,17 +8,17 @@ use rtad_core::device::{IdField, IdKind};
 
 /// An unreadable body. Carries no details, as the sender is not authenticated.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub struct Malformed;
 
 /// The values read so far.
-pub(super) struct Reading<'r, 'a> {
+pub struct Reading<'r, 'a> {
     pub(super) plan: &'a RequestPlan,
     pub(super) values: Vec<Value<'a>>,
     pub(super) read: &'r mut Read<'a>,
 }
 
 impl<'r, 'a> Reading<'r, 'a> {
-    pub(super) fn new(plan: &'a RequestPlan, read: &'r mut Read<'a>) -> Self {
+    pub fn new(plan: &'a RequestPlan, read: &'r mut Read<'a>) -> Self {
         Self {
             plan,
             values: plan.absent.clone(),
@@ -27,13 +27,13 @@ impl<'r, 'a> Reading<'r, 'a> {
     }
 
     /// The value in a slot.
-    pub(super) fn value(&self, slot: Option<usize>) -> &Value<'a> {
+    pub fn value(&self, slot: Option<usize>) -> &Value<'a> {
         slot.map_or(&Value::Absent, |slot| &self.values[slot])
     }
 
     /// Stores a value in its slots.
     #[inline]
-    pub(super) fn take(
+    pub fn take(
         &mut self,
         leaf: &Leaf,
         is_in_list: bool,
@@ -58,20 +58,20 @@ impl<'r, 'a> Reading<'r, 'a> {
     }
 
     /// Whether a node has a value of which the body, or an entry of the id list, has one.
-    pub(super) fn has_single(&self, node: &MessageNode) -> bool {
+    pub fn has_single(&self, node: &MessageNode) -> bool {
         let is_single = |slot: &usize| matches!(self.plan.roles[*slot], Role::Single);
         node.splits_entry || node.slots.iter().any(is_single)
     }
 
     /// Clears the slots under a node, as a new element of a list begins.
-    pub(super) fn begin(&mut self, node: &MessageNode) {
+    pub fn begin(&mut self, node: &MessageNode) {
         for slot in &node.slots {
             self.values[*slot] = self.plan.absent[*slot].clone();
         }
     }
 
     /// Takes ids and strategies from the slots under a node, as it has ended.
-    pub(super) fn end(&mut self, node: &MessageNode) -> Result<(), Malformed> {
+    pub fn end(&mut self, node: &MessageNode) -> Result<(), Malformed> {
         for slot in &node.slots {
             let is_kept = match self.plan.roles[*slot] {
                 Role::Single | Role::Type => true,

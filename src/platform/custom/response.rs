@@ -18,7 +18,7 @@ use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// A field of a response, of a message in it, or of a verdict.
 #[derive(Debug)]
-pub(super) struct AnswerField {
+pub struct AnswerField {
     pub(super) number: u32,
     pub(super) name: String,
     /// Whether proto2 requires it: then it is written even without a value.
@@ -39,7 +39,7 @@ impl AnswerField {
 
 /// The content of a field.
 #[derive(Debug)]
-pub(super) enum AnswerContent {
+pub enum AnswerContent {
     Message(Vec<AnswerField>),
     RequestId(Scalar),
     Code(Scalar, Codes),
@@ -77,7 +77,7 @@ pub(super) enum AnswerContent {
 
 /// A compiled response.
 #[derive(Debug)]
-pub(super) struct Response {
+pub struct Response {
     pub(super) fields: Vec<AnswerField>,
     pub(super) is_json: bool,
     /// Whether strategies are numbers in JSON.
@@ -88,7 +88,7 @@ pub(super) struct Response {
 
 impl Response {
     /// Compiles a response for these strategy ids, and the values and tags of their strategies.
-    pub(super) fn compile(
+    pub fn compile(
         schema: &Schema,
         mapping: &ResponseConfig,
         ids: &[&[u8]],
@@ -394,7 +394,7 @@ fn check_tags<T: Debug>(
 }
 
 /// Whether any of the ids contains the separator, which is not empty.
-pub(super) fn contains(ids: &[&[u8]], separator: &str) -> bool {
+pub fn contains(ids: &[&[u8]], separator: &str) -> bool {
     let separator = separator.as_bytes();
     ids.iter()
         .any(|id| id.windows(separator.len()).any(|part| part == separator))

@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 16;
 
 /// The format of the bodies.
 #[derive(Debug)]
-pub(super) enum Schema {
+pub enum Schema {
     /// Messages of a `.proto`.
     Protobuf {
         /// The request message.
@@ -32,7 +32,7 @@ pub(super) enum Schema {
 
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scalar {
+pub enum Scalar {
     Int32,
     Int64,
     Uint32,
@@ -55,7 +55,7 @@ pub(super) enum Scalar {
 
 impl Scalar {
     /// Smallest and largest whole number; `None` for other types.
-    pub(super) const fn range(self) -> Option<(i128, i128)> {
+    pub const fn range(self) -> Option<(i128, i128)> {
         Some(match self {
             Self::Int32 | Self::Sint32 | Self::Sfixed32 | Self::Enum => {
                 (i32::MIN as i128, i32::MAX as i128)
@@ -68,7 +68,7 @@ impl Scalar {
         })
     }
 
-    pub(super) const fn is_number(self) -> bool {
+    pub const fn is_number(self) -> bool {
         self.range().is_some()
     }
 
@@ -82,7 +82,7 @@ impl Scalar {
         number.fract() == 0.0 && self.holds(number as i128)
     }
 
-    pub(super) fn holds(self, number: i128) -> bool {
+    pub fn holds(self, number: i128) -> bool {
         self.range()
             .is_none_or(|(least, greatest)| (least..=greatest).contains(&number))
     }
@@ -90,7 +90,7 @@ impl Scalar {
 
 /// One field of a path.
 #[derive(Debug)]
-pub(super) struct PathStep {
+pub struct PathStep {
     pub(super) name: String,
     /// 0 in JSON.
     pub(super) number: u32,
@@ -117,7 +117,7 @@ pub(super) struct PathStep {
 /// # Errors
 ///
 /// The compiler's message, with file, line and column if known.
-pub(super) fn compile(path: &Path) -> Result<DescriptorPool, String> {
+pub fn compile(path: &Path) -> Result<DescriptorPool, String> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -155,7 +155,7 @@ fn messages(pool: &DescriptorPool) -> Vec<String> {
 
 impl Schema {
     /// The schema that the config names; `None` after a mistake.
-    pub(super) fn of_config(config: &PlatformConfig, mistakes: &mut Vec<Mistake>) -> Option<Self> {
+    pub fn of_config(config: &PlatformConfig, mistakes: &mut Vec<Mistake>) -> Option<Self> {
         if config.body? != BodyFormat::Protobuf {
             return Some(Self::Json);
         }
@@ -183,7 +183,7 @@ impl Schema {
     }
 
     /// Hash of the schema's files, including imports.
-    pub(super) fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self) -> u64 {
         let mut contents = DefaultHasher::new();
         if let Self::Protobuf { request, .. } = self {
             request.parent_pool().encode_to_vec().hash(&mut contents);
@@ -191,14 +191,14 @@ impl Schema {
         contents.finish()
     }
 
-    pub(super) const fn request(&self) -> Option<&MessageDescriptor> {
+    pub const fn request(&self) -> Option<&MessageDescriptor> {
         match self {
             Self::Protobuf { request, .. } => Some(request),
             Self::Json => None,
         }
     }
 
-    pub(super) const fn response(&self) -> Option<&MessageDescriptor> {
+    pub const fn response(&self) -> Option<&MessageDescriptor> {
         match self {
             Self::Protobuf { response, .. } => Some(response),
             Self::Json => None,
@@ -208,7 +208,7 @@ impl Schema {
 
 /// The content of a path's last field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub enum End {
     Value,
     /// A number that may be a fraction.
     Amount,
@@ -216,7 +216,7 @@ pub(super) enum End {
 }
 
 /// The fields of a path, from a message; any names in JSON.
-pub(super) fn resolve(
+pub fn resolve(
     message: Option<&MessageDescriptor>,
     named: &Named,
     end: End,
@@ -272,12 +272,12 @@ pub(super) fn resolve(
 
 impl PathStep {
     /// The type of a path's value.
-    pub(super) fn value(&self) -> Scalar {
+    pub fn value(&self) -> Scalar {
         self.scalar.expect("a path to a value ends with one")
     }
 
     /// The numbers of a closed enum, as those of proto2 are; `None` for other types.
-    pub(super) fn closed(&self) -> Option<Box<[i64]>> {
+    pub fn closed(&self) -> Option<Box<[i64]>> {
         let names = self.names.as_ref()?;
         let is_closed = names.parent_file().syntax() == Syntax::Proto2;
         is_closed.then(|| names.values().map(|value| value.number().into()).collect())
@@ -317,7 +317,7 @@ impl PathStep {
 }
 
 /// A mistake if a step is repeated.
-pub(super) fn check_single(named: &Named, steps: &[PathStep]) -> Result<(), Mistake> {
+pub fn check_single(named: &Named, steps: &[PathStep]) -> Result<(), Mistake> {
     match steps.iter().find(|step| step.is_list) {
         None => Ok(()),
         Some(step) => Err(named.mistake(
@@ -328,11 +328,7 @@ pub(super) fn check_single(named: &Named, steps: &[PathStep]) -> Result<(), Mist
 }
 
 /// A mistake if the last step is not a number; JSON accepts any value.
-pub(super) fn check_number(
-    named: &Named,
-    schema: &Schema,
-    steps: &[PathStep],
-) -> Result<(), Mistake> {
+pub fn check_number(named: &Named, schema: &Schema, steps: &[PathStep]) -> Result<(), Mistake> {
     let is_number = steps
         .last()
         .and_then(|step| step.scalar)
@@ -347,7 +343,7 @@ pub(super) fn check_number(
 }
 
 /// A mistake if the last step does not hold a number of a value, or cannot be omitted.
-pub(super) fn check_amounts(
+pub fn check_amounts(
     named: &Named,
     schema: &Schema,
     step: &PathStep,
@@ -372,7 +368,7 @@ pub(super) fn check_amounts(
 }
 
 /// A mistake if a strategy id does not fit into a field of this type, or is not canonical.
-pub(super) fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<(), Mistake> {
+pub fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<(), Mistake> {
     let unfit = scalar.range().and_then(|range| unfit_ids(range, ids));
     match unfit {
         None => Ok(()),
@@ -381,10 +377,7 @@ pub(super) fn check_ids(named: &Named, scalar: Scalar, ids: &[&[u8]]) -> Result<
 }
 
 /// The strategy ids that are not canonical numbers within a range, and the accepted ones.
-pub(super) fn unfit_ids(
-    (least, greatest): (i128, i128),
-    ids: &[&[u8]],
-) -> Option<(String, String)> {
+pub fn unfit_ids((least, greatest): (i128, i128), ids: &[&[u8]]) -> Option<(String, String)> {
     let fits = |id: &[u8]| {
         canonical_integer_of(id).is_some_and(|number| (least..=greatest).contains(&number))
     };

@@ -22,7 +22,7 @@ use crate::platform::value::integer_of;
 
 /// A compiled signature check.
 #[derive(Debug)]
-pub(super) struct Signature {
+pub struct Signature {
     pub(super) is_observed: bool,
     algorithm: Algorithm,
     encoding: HexCase,
@@ -42,7 +42,7 @@ struct Timestamp {
 
 impl Signature {
     /// Compiles a check, and adds its fields to the planner. `None` if signatures are off.
-    pub(super) fn compile(
+    pub fn compile(
         planner: &mut Planner<'_>,
         config: &SignatureConfig,
         is_form: bool,
@@ -97,7 +97,7 @@ impl Signature {
     }
 
     /// Whether these headers and this query are enough to check the signature.
-    pub(super) fn is_in(&self, head: &RequestHead<'_>) -> bool {
+    pub fn is_in(&self, head: &RequestHead<'_>) -> bool {
         let signed = self.template.iter().filter_map(|part| match part {
             Part::Value(source) => Some(source),
             _ => None,
@@ -108,7 +108,7 @@ impl Signature {
     }
 
     /// Checks the signature, and that the time is near `now`, which is called only for a timestamp.
-    pub(super) fn check(
+    pub fn check(
         &self,
         reading: &Reading<'_, '_>,
         head: &RequestHead<'_>,

@@ -14,7 +14,7 @@ use crate::platform::value::Digits;
 
 /// The source of a value in a request.
 #[derive(Debug)]
-pub(super) enum Source {
+pub enum Source {
     /// A field of the body, by its slot.
     Body {
         slot: usize,
@@ -27,7 +27,7 @@ pub(super) enum Source {
 
 /// A part of the signed text.
 #[derive(Debug)]
-pub(super) enum Part {
+pub enum Part {
     Literal(String),
     Secret,
     /// All bytes of the body.
@@ -40,7 +40,7 @@ pub(super) enum Part {
 const SOURCES: &str = "a field's path, body:PATH, header:NAME or query:NAME";
 
 impl Source {
-    pub(super) fn compile(planner: &mut Planner<'_>, named: &Named) -> Option<Self> {
+    pub fn compile(planner: &mut Planner<'_>, named: &Named) -> Option<Self> {
         if let Some(name) = named.text.strip_prefix("header:") {
             return match HeaderName::from_bytes(name.as_bytes()) {
                 Ok(name) => Some(Self::Header(name)),
@@ -80,7 +80,7 @@ impl Source {
     }
 
     /// Whether these headers and this query may hold the value. A body always may.
-    pub(super) fn is_in(&self, head: &RequestHead<'_>) -> bool {
+    pub fn is_in(&self, head: &RequestHead<'_>) -> bool {
         match self {
             Self::Body { .. } => true,
             Self::Header(name) => head.headers.contains_key(name),
@@ -89,7 +89,7 @@ impl Source {
     }
 
     /// Passes the value to `use_it`; empty if absent.
-    pub(super) fn with<R>(
+    pub fn with<R>(
         &self,
         reading: &Reading<'_, '_>,
         head: &RequestHead<'_>,
@@ -105,7 +105,7 @@ impl Source {
 
 /// Passes the names and values of all parameters to `update`, sorted by name, without those of this
 /// source and those without a value.
-pub(super) fn feed_parameters(
+pub fn feed_parameters(
     source: &Source,
     head: &RequestHead<'_>,
     body: &[u8],
@@ -149,11 +149,7 @@ fn parameter<'a>(query: Option<&'a str>, name: &str) -> Cow<'a, [u8]> {
 
 /// Compiles a template of `{field.path}`, `{secret}`, `{body}`, `{parameters}`, `{header:NAME}` and
 /// `{query:NAME}`; `{{` and `}}` are braces. Only a form has parameters.
-pub(super) fn compile(
-    planner: &mut Planner<'_>,
-    template: &Named,
-    is_form: bool,
-) -> Option<Vec<Part>> {
+pub fn compile(planner: &mut Planner<'_>, template: &Named, is_form: bool) -> Option<Vec<Part>> {
     let words = match split(&template.text) {
         Ok(words) => words,
         Err(why) => {
@@ -210,12 +206,12 @@ fn split(template: &str) -> Result<Vec<(bool, String)>, &'static str> {
 }
 
 /// Whether a template contains the secret.
-pub(super) fn has_secret(parts: &[Part]) -> bool {
+pub fn has_secret(parts: &[Part]) -> bool {
     parts.iter().any(|part| matches!(part, Part::Secret))
 }
 
 /// The mistake of a template without a secret.
-pub(super) fn without_secret(template: &Named) -> Mistake {
+pub fn without_secret(template: &Named) -> Mistake {
     unquoted(
         template,
         "has no {secret}: any sender could sign",
@@ -233,14 +229,14 @@ fn unquoted(template: &Named, found: &str, accepted: &str) -> Mistake {
 }
 
 /// Whether a template covers this source.
-pub(super) fn signs(parts: &[Part], source: &Source) -> bool {
+pub fn signs(parts: &[Part], source: &Source) -> bool {
     let is_parameter = !matches!(source, Source::Header(_));
     let has_parameters = parts.iter().any(|part| matches!(part, Part::Parameters));
     has_parameters && is_parameter || signs_itself(parts, source).is_some()
 }
 
 /// The reason why a signature in this source can never match, as it would sign itself.
-pub(super) fn signs_itself(parts: &[Part], source: &Source) -> Option<&'static str> {
+pub fn signs_itself(parts: &[Part], source: &Source) -> Option<&'static str> {
     parts.iter().find_map(|part| match part {
         Part::Body if matches!(source, Source::Body { .. }) => {
             Some("the template has {body}, which contains it")

@@ -16,7 +16,7 @@ use crate::platform::value::Value;
 use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// The values of a response.
-pub(super) struct AnswerValues<'s, 'a> {
+pub struct AnswerValues<'s, 'a> {
     pub(super) request_id: &'s Value<'a>,
     pub(super) case: CodeCase,
     pub(super) verdicts: &'s [StrategyAnswer<'s, 'a>],
@@ -28,7 +28,7 @@ pub(super) struct AnswerValues<'s, 'a> {
 }
 
 /// The verdict about a requested strategy.
-pub(super) struct StrategyAnswer<'s, 'a> {
+pub struct StrategyAnswer<'s, 'a> {
     pub(super) strategy: &'s Value<'a>,
     pub(super) is_accepted: bool,
     pub(super) value: Option<&'s BidValue>,
@@ -60,7 +60,7 @@ impl StrategyAnswer<'_, '_> {
 
 impl Response {
     /// Writes an answer.
-    pub(super) fn write(&self, answer: &AnswerValues<'_, '_>) -> Vec<u8> {
+    pub fn write(&self, answer: &AnswerValues<'_, '_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(
             64 + 32 * (answer.verdicts.len() + answer.accepted.len()) + 40 * answer.ids.len(),
         );

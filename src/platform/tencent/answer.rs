@@ -10,7 +10,7 @@ use crate::strategy::{BidValue, Tag, ValueKey};
 
 /// A value of a strategy id.
 #[derive(Debug)]
-pub(super) struct TargetValue {
+pub struct TargetValue {
     /// Its fields of a `TargetInfo`.
     pub(super) target_info: Box<[u8]>,
     pub(super) cpc_price: Option<u32>,
@@ -23,7 +23,7 @@ impl TargetValue {
         clippy::cast_possible_truncation,
         reason = "single precision on the wire"
     )]
-    pub(super) fn new(value: &BidValue) -> Option<Self> {
+    pub fn new(value: &BidValue) -> Option<Self> {
         let factor = |key| value.get(key).map(|factor| factor as f32);
         let info = TargetInfo {
             cpc_price: value.price(ValueKey::CpcPrice),
@@ -46,14 +46,14 @@ impl TargetValue {
 
 /// The tag of a bucket.
 #[derive(Debug)]
-pub(super) struct TargetTag {
+pub struct TargetTag {
     /// Its fields of a `TargetInfo`.
     pub(super) target_info: Box<[u8]>,
     pub(super) tag: Tag,
 }
 
 impl TargetTag {
-    pub(super) fn new(tag: &Tag) -> Self {
+    pub fn new(tag: &Tag) -> Self {
         let Tag { text, number } = tag.clone();
         let info = TargetInfo {
             dsp_tag: number,
@@ -68,7 +68,7 @@ impl TargetTag {
 }
 
 /// Parts of a `TargetInfo`.
-pub(super) struct TargetParts<'i> {
+pub struct TargetParts<'i> {
     pub(super) id: &'i [u8],
     pub(super) value: &'i [u8],
     pub(super) tag: &'i [u8],
@@ -79,11 +79,11 @@ impl TargetParts<'_> {
         bytes_length(self.id) + self.value.len() + self.tag.len()
     }
 
-    pub(super) fn field_length(&self) -> usize {
+    pub fn field_length(&self) -> usize {
         number_length(self.length() as u32) + self.length()
     }
 
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
+    pub fn put(&self, out: &mut Vec<u8>) {
         put_number(TARGET_INFOS, self.length() as u32, out);
         put_bytes(TARGET_ID, self.id, out);
         out.extend_from_slice(self.value);
@@ -92,25 +92,25 @@ impl TargetParts<'_> {
 }
 
 /// Keys of fields of `RtaResponse`: number and wire type.
-pub(super) const REQUEST_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
-pub(super) const CODE: u8 = 2 << 3 | WireType::Varint as u8;
-pub(super) const RESPONSE_CACHE_TIME: u8 = 7 << 3 | WireType::Varint as u8;
-pub(super) const OUT_TARGET_ID: u8 = 10 << 3 | WireType::LengthDelimited as u8;
+pub const REQUEST_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
+pub const CODE: u8 = 2 << 3 | WireType::Varint as u8;
+pub const RESPONSE_CACHE_TIME: u8 = 7 << 3 | WireType::Varint as u8;
+pub const OUT_TARGET_ID: u8 = 10 << 3 | WireType::LengthDelimited as u8;
 const TARGET_INFOS: u8 = 12 << 3 | WireType::LengthDelimited as u8;
 /// Key of the id in a `TargetInfo`.
 const TARGET_ID: u8 = 1 << 3 | WireType::LengthDelimited as u8;
 
 /// Bytes of a number with its key.
-pub(super) fn number_length(number: u32) -> usize {
+pub fn number_length(number: u32) -> usize {
     1 + encoded_len_varint(number.into())
 }
 
 /// Bytes of a text with its key.
-pub(super) fn bytes_length(bytes: &[u8]) -> usize {
+pub fn bytes_length(bytes: &[u8]) -> usize {
     number_length(bytes.len() as u32) + bytes.len()
 }
 
-pub(super) fn put_number(key: u8, mut number: u32, out: &mut Vec<u8>) {
+pub fn put_number(key: u8, mut number: u32, out: &mut Vec<u8>) {
     out.push(key);
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -120,7 +120,7 @@ pub(super) fn put_number(key: u8, mut number: u32, out: &mut Vec<u8>) {
 }
 
 /// At most the bytes of a body, whose length is within `u32`.
-pub(super) fn put_bytes(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
+pub fn put_bytes(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
     put_number(key, bytes.len() as u32, out);
     out.extend_from_slice(bytes);
 }

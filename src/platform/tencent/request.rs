@@ -11,7 +11,7 @@ use crate::platform::fields::{ProtoField, fields};
 
 /// `RtaRequest`
 #[derive(Default)]
-pub(super) struct Message<'a> {
+pub struct Message<'a> {
     pub(super) id: Option<&'a [u8]>,
     pub(super) is_ping: bool,
     pub(super) is_test: bool,
@@ -22,7 +22,7 @@ pub(super) struct Message<'a> {
 
 /// `Device`
 #[derive(Default)]
-pub(super) struct Device<'a> {
+pub struct Device<'a> {
     pub(super) os: i32,
     pub(super) idfa_md5sum: Option<&'a [u8]>,
     pub(super) imei_md5sum: Option<&'a [u8]>,
@@ -38,20 +38,20 @@ pub(super) struct Device<'a> {
 
 /// `Device.QaidInfo`
 #[derive(Default)]
-pub(super) struct Qaid<'a> {
+pub struct Qaid<'a> {
     pub(super) qaid: Option<&'a [u8]>,
     pub(super) qaid_md5sum: Option<&'a [u8]>,
 }
 
 /// `RtaRequest.AdInfo`
 #[derive(Default)]
-pub(super) struct Ad<'a> {
+pub struct Ad<'a> {
     pub(super) adgroup_id: Option<u64>,
     pub(super) out_target_id: Option<&'a [u8]>,
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn merge(&mut self, body: &'a [u8]) -> Result<(), DecodeError> {
+    pub fn merge(&mut self, body: &'a [u8]) -> Result<(), DecodeError> {
         fields(body, |field| {
             match field.number {
                 1 => self.id = Some(field.bytes()?),

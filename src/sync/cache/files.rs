@@ -14,21 +14,21 @@ const READ_BYTES: usize = 1 << 20;
 
 /// A new file with a random name: processes of two containers may have the same id. Only this user
 /// can read it, as deltas are lists of md5s.
-pub(super) fn stage(folder: &Path) -> io::Result<(AtomicFile, File)> {
+pub fn stage(folder: &Path) -> io::Result<(AtomicFile, File)> {
     let aside = folder.join(format!("{:016x}.tmp", random::number()));
     AtomicFile::create(aside, private().create_new(true))
 }
 
 /// Writes a small file in one step. Files of the cache are verified when they are read, so that
 /// none is synced.
-pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (aside, mut file) = stage(folder)?;
     file.write_all(bytes)?;
     aside.publish(&folder.join(name))
 }
 
 /// Reads a file of at most `limit` bytes.
-pub(super) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?
         .take(limit + 1)
@@ -41,7 +41,7 @@ pub(super) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a chunk's file and verifies it like one from the store. A damaged file is deleted.
-pub(super) fn verified<R: ChunkReader>(
+pub fn verified<R: ChunkReader>(
     path: &Path,
     mut reader: R,
     errors: &CacheErrors,

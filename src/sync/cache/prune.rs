@@ -15,12 +15,7 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// Removes all files but those of `served` and of a later generation that is being loaded: the
 /// highest one, if its manifest is young. Deltas that `current` does not name are removed once they
 /// are old.
-pub(super) fn prune(
-    folder: &Path,
-    served: &Manifest,
-    current: &Current,
-    trust: &Trust,
-) -> io::Result<()> {
+pub fn prune(folder: &Path, served: &Manifest, current: &Current, trust: &Trust) -> io::Result<()> {
     let (mut chunks, mut manifests, mut removed_when_old) = (Vec::new(), Vec::new(), Vec::new());
     let mut signatures = Vec::new();
     let named = || {

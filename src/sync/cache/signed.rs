@@ -7,7 +7,7 @@ use super::files::{read_at_most, write};
 use rtad_store::{MAX_SIGNATURE_BYTES, Signed, Trust};
 
 /// Writes a file, its signature first.
-pub(super) fn write_signed(folder: &Path, name: &str, file: &Signed) -> io::Result<()> {
+pub fn write_signed(folder: &Path, name: &str, file: &Signed) -> io::Result<()> {
     if let Some(signature) = &file.signature {
         write(folder, &format!("{name}.minisig"), signature)?;
     }
@@ -16,12 +16,7 @@ pub(super) fn write_signed(folder: &Path, name: &str, file: &Signed) -> io::Resu
 
 /// Reads a file of at most `limit` bytes, and its signature if signatures are required. Verifies
 /// nothing.
-pub(super) fn read_signed(
-    folder: &Path,
-    name: &str,
-    limit: u64,
-    trust: &Trust,
-) -> io::Result<Signed> {
+pub fn read_signed(folder: &Path, name: &str, limit: u64, trust: &Trust) -> io::Result<Signed> {
     let bytes = read_at_most(&folder.join(name), limit)?;
     // An unreadable signature counts as a missing one.
     let signature =

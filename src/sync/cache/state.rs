@@ -101,7 +101,7 @@ impl CachedState {
 }
 
 /// Whether all files of a generation are in the folder, by their sizes.
-pub(super) fn is_whole(folder: &Path, manifest: &Manifest, current: &Current) -> bool {
+pub fn is_whole(folder: &Path, manifest: &Manifest, current: &Current) -> bool {
     folder
         .join(format!("{}.json", manifest.generation()))
         .exists()

@@ -45,7 +45,7 @@ fn rules() -> String {
 }
 
 /// A server with all audiences, strategies and platforms.
-pub(crate) fn server(lines: &str) -> FixtureServer {
+pub fn server(lines: &str) -> FixtureServer {
     FixtureServer::start(TestStore::with_everything(), lines, &rules())
 }
 

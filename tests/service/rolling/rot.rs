@@ -10,13 +10,13 @@ const DAMAGED: usize = 5;
 
 impl Site {
     /// Path of a chunk in the cache.
-    pub(crate) fn cached(&self, generation: u64, index: usize) -> PathBuf {
+    pub fn cached(&self, generation: u64, index: usize) -> PathBuf {
         let digest = self.snapshot(generation).chunks()[index].digest();
         self.cache().join(AUDIENCE).join(format!("{digest}.chunk"))
     }
 
     /// Damages one chunk during the roll to the next generation and makes the store unavailable.
-    pub(crate) fn damage_the_next(&mut self, is_mixed: impl FnMut() -> bool) -> u64 {
+    pub fn damage_the_next(&mut self, is_mixed: impl FnMut() -> bool) -> u64 {
         let path = |snapshot: &Snapshot, index: usize| -> &'static str {
             format!("{}.chunk", snapshot.chunks()[index].digest()).leak()
         };
@@ -43,7 +43,7 @@ impl Site {
 
     /// Asserts answers of the new generation up to the damaged chunk, and of the old one after it.
     #[track_caller]
-    pub(crate) fn assert_mixed(&self, members: &[bool], old: u64, new: u64) {
+    pub fn assert_mixed(&self, members: &[bool], old: u64, new: u64) {
         let [before, after] = [old, new].map(|generation| self.snapshot(generation));
         let end = &after.manifest().chunks()[DAMAGED - 1];
         let end = end.first_shard + end.shard_count;

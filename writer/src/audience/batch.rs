@@ -12,7 +12,7 @@ use rtad_store::write::Change;
 use crate::op::Op;
 
 #[derive(Debug)]
-pub(crate) struct WriteRequest {
+pub struct WriteRequest {
     pub(crate) op: Op,
     pub(crate) keys: Vec<DeviceKey>,
     /// Those of the keys, of operations that add; empty if none has one.
@@ -23,7 +23,7 @@ pub(crate) struct WriteRequest {
 
 /// Answer to one request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// Keys not added because of a tombstone.
     pub(super) entombed: u64,
     /// Keys added without a value.
@@ -34,7 +34,7 @@ pub(super) struct Outcome {
 
 /// A change, and the answers to the requests in it.
 #[derive(Debug)]
-pub(super) struct Coalesced {
+pub struct Coalesced {
     pub(super) change: Change,
     /// One for each of the first requests; the remaining requests need another change.
     pub(super) outcomes: Vec<Outcome>,
@@ -43,7 +43,7 @@ pub(super) struct Coalesced {
 /// Coalesces requests up to the first that conflicts with an earlier one. A change has no order
 /// between additions and tombstones, so a key may have only one of them. `members` is required
 /// if any request is `AddIfAbsent`.
-pub(super) fn coalesce<'a>(
+pub fn coalesce<'a>(
     requests: impl IntoIterator<Item = &'a WriteRequest>,
     members: Option<&Snapshot>,
     tombstones: Option<&Delta>,

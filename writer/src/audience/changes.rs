@@ -15,7 +15,7 @@ const MAX_TRIES: u32 = 20;
 
 impl Session {
     /// Makes a change; returns the sequence of the `CURRENT` with it.
-    pub(super) async fn apply(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
+    pub async fn apply(&mut self, change: AudienceChange) -> Result<u64, ApiError> {
         match change {
             AudienceChange::Create(filter, fpr) => self.create(filter, fpr).await,
             AudienceChange::State(state) => self.set(|_, expires| (state, expires)).await,

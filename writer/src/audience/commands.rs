@@ -9,15 +9,15 @@ use super::batch::WriteRequest;
 use crate::error::ApiError;
 use crate::telemetry::WaitingGuard;
 
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
+pub type Reply<T> = oneshot::Sender<Result<T, ApiError>>;
 
-pub(crate) enum Command {
+pub enum Command {
     Write(Write),
     /// A change of the whole audience. The reply is the sequence of the `CURRENT` with it.
     Change(AudienceChange, Reply<u64>),
 }
 
-pub(crate) struct Write {
+pub struct Write {
     pub(crate) request: WriteRequest,
     pub(crate) reply: Reply<Written>,
     pub(crate) waiting: WaitingGuard,
@@ -26,7 +26,7 @@ pub(crate) struct Write {
 }
 
 #[derive(Debug)]
-pub(crate) struct Written {
+pub struct Written {
     /// Sequence of the `CURRENT` with the write.
     pub(crate) sequence: u64,
     pub(crate) generation: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Written {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum AudienceChange {
+pub enum AudienceChange {
     /// Publishes a first generation without devices.
     Create(FilterSpec, f64),
     /// Sets live or disabled.

@@ -22,25 +22,25 @@ struct LoadedGeneration {
 }
 
 #[derive(Default)]
-pub(super) struct Members {
+pub struct Members {
     held: Option<LoadedGeneration>,
     loading: Option<JoinHandle<Result<LoadedGeneration, StoreError>>>,
 }
 
 impl Members {
     /// Whether the generation of `current` is loaded.
-    pub(super) fn are_of(&self, current: &Current) -> bool {
+    pub fn are_of(&self, current: &Current) -> bool {
         self.held
             .as_ref()
             .is_some_and(|held| held.manifest == current.manifest_sha256)
     }
 
-    pub(super) const fn is_loading(&self) -> bool {
+    pub const fn is_loading(&self) -> bool {
         self.loading.is_some()
     }
 
     /// The loaded generation, which must be the ledger's, with all its deltas.
-    pub(super) async fn over(&mut self, ledger: &mut Ledger) -> Result<Arc<Snapshot>, StoreError> {
+    pub async fn over(&mut self, ledger: &mut Ledger) -> Result<Arc<Snapshot>, StoreError> {
         let current = ledger.current().clone();
         let held = self.held.as_mut().expect("the caller checked `are_of`");
         if held.snapshot.overlay().sequence() != current.sequence {
@@ -54,7 +54,7 @@ impl Members {
     }
 
     /// Starts loading the generation of `current`, unless a load is running.
-    pub(super) fn load(&mut self, store: &Store, audience: &AudienceName, current: &Current) {
+    pub fn load(&mut self, store: &Store, audience: &AudienceName, current: &Current) {
         if self.loading.is_none() {
             let old = self.held.take();
             self.loading = Some(tokio::spawn(load(
@@ -68,12 +68,12 @@ impl Members {
 
     /// Stands for a load in progress.
     #[cfg(test)]
-    pub(super) fn hold(&mut self) {
+    pub fn hold(&mut self) {
         self.loading = Some(tokio::spawn(std::future::pending()));
     }
 
     /// Waits for the running load, or forever without one. Cancel-safe.
-    pub(super) async fn loaded(&mut self) -> Result<(), StoreError> {
+    pub async fn loaded(&mut self) -> Result<(), StoreError> {
         let Some(loading) = &mut self.loading else {
             return std::future::pending().await;
         };

@@ -13,13 +13,13 @@ use crate::telemetry::Telemetry;
 
 /// Facts of a generation that its writes must match.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct GenerationFacts {
+pub struct GenerationFacts {
     /// Whether devices have values.
     pub(super) has_values: bool,
     pub(super) digest: KeyDigest,
 }
 
-pub(super) struct Session {
+pub struct Session {
     pub(super) store: StoreWriter,
     pub(super) audience: AudienceName,
     pub(super) telemetry: Arc<Telemetry>,
@@ -33,7 +33,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) const fn new(
+    pub const fn new(
         store: StoreWriter,
         audience: AudienceName,
         telemetry: Arc<Telemetry>,
@@ -51,7 +51,7 @@ impl Session {
     }
 
     /// Opens the ledger unless it is open. Returns whether this call opened it.
-    pub(super) async fn open(&mut self) -> Result<bool, ApiError> {
+    pub async fn open(&mut self) -> Result<bool, ApiError> {
         if self.ledger.is_some() {
             return Ok(false);
         }
@@ -63,13 +63,13 @@ impl Session {
         Ok(true)
     }
 
-    pub(super) fn opened(&mut self, ledger: Ledger) {
+    pub fn opened(&mut self, ledger: Ledger) {
         self.telemetry.opened(&self.audience);
         self.ledger = Some(ledger);
     }
 
     /// Rereads `CURRENT`; returns whether it has changed.
-    pub(super) async fn refresh(&mut self) -> Result<bool, ApiError> {
+    pub async fn refresh(&mut self) -> Result<bool, ApiError> {
         let Some(ledger) = &mut self.ledger else {
             return Ok(false);
         };
@@ -79,14 +79,14 @@ impl Session {
             .map_err(|error| self.failed("could not read CURRENT", &error))
     }
 
-    pub(super) fn is_live(&self) -> bool {
+    pub fn is_live(&self) -> bool {
         self.ledger
             .as_ref()
             .is_some_and(|ledger| ledger.current().state == State::Live)
     }
 
     /// The facts of the generation. Reads its manifest once.
-    pub(super) async fn facts(&mut self, current: &Current) -> Result<GenerationFacts, StoreError> {
+    pub async fn facts(&mut self, current: &Current) -> Result<GenerationFacts, StoreError> {
         if let Some((_, facts)) = self
             .facts
             .filter(|(manifest, _)| *manifest == current.manifest_sha256)
@@ -106,7 +106,7 @@ impl Session {
 
     /// The hash of the audience's ids, which no build changes: that of an earlier generation, if
     /// the manifest is unreadable.
-    pub(super) async fn digest(&mut self, current: &Current) -> Result<KeyDigest, StoreError> {
+    pub async fn digest(&mut self, current: &Current) -> Result<KeyDigest, StoreError> {
         let facts = self.facts(current).await;
         facts
             .map(|facts| facts.digest)
@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Logs once per generation that devices lost their values.
-    pub(super) fn warn_without_value(&mut self, current: &Current, devices: u64) {
+    pub fn warn_without_value(&mut self, current: &Current, devices: u64) {
         if self.warned.replace(current.manifest_sha256) != Some(current.manifest_sha256) {
             tracing::warn!(
                 audience = self.audience.as_str(),
@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// Logs a store error; returns the error for the client.
-    pub(super) fn failed(&self, what: &'static str, error: &StoreError) -> ApiError {
+    pub fn failed(&self, what: &'static str, error: &StoreError) -> ApiError {
         let audience = self.audience.as_str();
         tracing::warn!(audience, what, error = error_chain(error), "not written");
         ApiError::from(error)

@@ -39,14 +39,14 @@ const CAREFUL_BATCHES: u32 = 64;
 
 /// Rate limits of an audience's writes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub struct Pace {
     /// Time from the start of one append to the start of the next.
     pub(crate) every: Duration,
     /// Maximum number of keys in one append.
     pub(crate) max_batch: usize,
 }
 
-pub(super) struct Writer {
+pub struct Writer {
     session: Session,
     pace: Pace,
     queue: mpsc::Receiver<Command>,
@@ -67,7 +67,7 @@ enum Attempt {
 }
 
 impl Writer {
-    pub(super) fn new(session: Session, pace: Pace, queue: mpsc::Receiver<Command>) -> Self {
+    pub fn new(session: Session, pace: Pace, queue: mpsc::Receiver<Command>) -> Self {
         let (pending, waiting, members) = Default::default();
         Self {
             session,
@@ -81,7 +81,7 @@ impl Writer {
     }
 
     /// Runs until the queue is closed, or the audience turns out not to exist.
-    pub(super) async fn run(mut self) {
+    pub async fn run(mut self) {
         let mut next = Instant::now();
         while self.has_work().await {
             tokio::time::sleep_until(next).await;

@@ -24,7 +24,7 @@ const QUEUE: usize = 1024;
 /// Maximum number of waiting keys in the process: 64 MiB.
 const MAX_WAITING_KEYS: usize = 4 << 20;
 
-pub(crate) struct Writers {
+pub struct Writers {
     pub(crate) store: StoreWriter,
     pace: Pace,
     telemetry: Arc<Telemetry>,
@@ -35,7 +35,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    pub(crate) fn new(store: StoreWriter, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
+    pub fn new(store: StoreWriter, pace: Pace, telemetry: Arc<Telemetry>) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_WAITING_KEYS));
         Self {
             store,
@@ -48,7 +48,7 @@ impl Writers {
     }
 
     /// Writes devices; returns once they are durable. Counts the result.
-    pub(crate) async fn write(
+    pub async fn write(
         &self,
         audience: &AudienceName,
         request: WriteRequest,
@@ -87,7 +87,7 @@ impl Writers {
     }
 
     /// Changes a whole audience. Returns the sequence of the `CURRENT` with the change.
-    pub(crate) async fn change(
+    pub async fn change(
         &self,
         audience: &AudienceName,
         change: AudienceChange,
@@ -136,7 +136,7 @@ impl Writers {
     }
 
     /// Accepts no more requests, and waits until all accepted ones are written.
-    pub(crate) async fn finish(&self) {
+    pub async fn finish(&self) {
         *self.queues.lock() = None;
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         while tasks.join_next().await.is_some() {}

@@ -20,7 +20,7 @@ use super::config::{Length, TICKS_PER_LENGTH};
 /// A step back over midnight by more comes from a clock that was wrong.
 const LARGEST_CORRECTION: Duration = Duration::from_secs(2 * 3600);
 
-pub(super) enum Clock {
+pub enum Clock {
     Sliding {
         time: WindowTime,
         tick: Duration,
@@ -33,14 +33,14 @@ pub(super) enum Clock {
 }
 
 /// The day of the wall clock.
-pub(super) struct Today {
+pub struct Today {
     pub(super) period: Period,
     /// Days by which the window's ticks are ahead of the calendar.
     ahead: u64,
 }
 
 /// Time of a window: steady while the process runs.
-pub(super) struct WindowTime {
+pub struct WindowTime {
     started: Instant,
     /// Time from the Unix epoch to the start.
     at_start: Duration,
@@ -57,12 +57,12 @@ fn time_at(wall_offset_millis: i64, now: SystemTime) -> Duration {
     }
 }
 
-pub(super) fn since_epoch(now: SystemTime) -> Duration {
+pub fn since_epoch(now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The tick at a time, for a window that is opened.
-pub(super) fn tick_at(length: &Length, wall_offset_millis: i64, now: SystemTime) -> u64 {
+pub fn tick_at(length: &Length, wall_offset_millis: i64, now: SystemTime) -> u64 {
     match length {
         Length::Sliding(length) => ticks_in(time_at(wall_offset_millis, now), tick_length(*length)),
         Length::Day(calendar) => calendar.at(now).number,
@@ -87,12 +87,7 @@ fn tick_length(length: Duration) -> Duration {
 
 impl Clock {
     /// Starts a clock at the tick of an opened window, which is `tick_at` or later.
-    pub(super) fn start(
-        length: &Length,
-        tick: u64,
-        wall_offset_millis: i64,
-        now: SystemTime,
-    ) -> Self {
+    pub fn start(length: &Length, tick: u64, wall_offset_millis: i64, now: SystemTime) -> Self {
         let mut at_start = time_at(wall_offset_millis, now);
         let started = Instant::now();
         match length {
@@ -126,13 +121,13 @@ impl Clock {
     }
 
     /// The window's time.
-    pub(super) fn time(&self) -> Duration {
+    pub fn time(&self) -> Duration {
         let (Self::Sliding { time, .. } | Self::Day { time, .. }) = self;
         time.at_start + time.started.elapsed()
     }
 
     /// A reading for the window's thread.
-    pub(super) fn now(&self) -> Now {
+    pub fn now(&self) -> Now {
         Now {
             tick: self.tick(),
             time: self.time(),
@@ -141,7 +136,7 @@ impl Clock {
     }
 
     /// The current tick; may lie before an earlier one after a step of the wall clock.
-    pub(super) fn tick(&self) -> u64 {
+    pub fn tick(&self) -> u64 {
         match self {
             Self::Sliding { tick, .. } => ticks_in(self.time(), *tick),
             Self::Day { .. } => self.day(SystemTime::now()),
@@ -149,7 +144,7 @@ impl Clock {
     }
 
     /// The tick of an event, by the wall clock.
-    pub(super) fn tick_of(&self, event: SystemTime) -> u64 {
+    pub fn tick_of(&self, event: SystemTime) -> u64 {
         match self {
             Self::Sliding { tick, .. } => {
                 let age = SystemTime::now().duration_since(event).unwrap_or_default();
@@ -160,7 +155,7 @@ impl Clock {
     }
 
     /// Days by which the window's days are ahead of the calendar.
-    pub(super) fn days_ahead(&self) -> u64 {
+    pub fn days_ahead(&self) -> u64 {
         match self {
             Self::Sliding { .. } => 0,
             Self::Day { today, .. } => today.lock().ahead,
@@ -186,7 +181,7 @@ impl Clock {
     }
 
     /// Age of an entry, from its ticks. `None` for days: the entry is of today.
-    pub(super) fn age(&self, ticks: u64) -> Option<Duration> {
+    pub fn age(&self, ticks: u64) -> Option<Duration> {
         match self {
             Self::Sliding { tick, .. } => Some(tick.saturating_mul(ticks as u32)),
             Self::Day { .. } => None,

@@ -18,16 +18,16 @@ use rtad_window::{AnswerLimits, Durability, Key, WindowSpec};
 use super::super::scopes::Scope;
 use super::super::tokens::TokenFile;
 
-pub(in super::super) use callback::{CallbackConfig, TimeUnit};
-pub(super) use tables::Length;
-pub(in super::super) use tables::WhenFull;
+pub use callback::{CallbackConfig, TimeUnit};
+pub use tables::Length;
+pub use tables::WhenFull;
 use tables::{AudienceTable, File, Survival, TokenTable, WindowTable};
 
 /// A configuration with every key. Wrong values are replaced by these, so that reading goes on, and
 /// the reference is generated from it.
 const EXAMPLE: &str = include_str!("config/example.toml");
 /// Ticks in the length of a sliding window: an entry may live 1/128 longer.
-pub(super) const TICKS_PER_LENGTH: u16 = 128;
+pub const TICKS_PER_LENGTH: u16 = 128;
 /// Keys that Redis decides about.
 const LOCAL_KEYS: [&str; 8] = [
     "capacity",
@@ -42,7 +42,7 @@ const LOCAL_KEYS: [&str; 8] = [
 
 /// An invalid config file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
+pub enum ConfigError {
     #[error("{path}: could not read it")]
     Read {
         path: String,
@@ -68,7 +68,7 @@ impl CommandFailure for ConfigError {
 
 /// A valid `[[window]]` in this process.
 #[derive(Debug, Clone)]
-pub(super) struct WindowConfig {
+pub struct WindowConfig {
     pub(super) name: AudienceName,
     pub(super) length: Length,
     pub(super) spec: WindowSpec,
@@ -84,7 +84,7 @@ pub(super) struct WindowConfig {
 impl WindowConfig {
     /// Memory of the table, the kept answers, and the lists of keys of the audiences that follow
     /// it, which may be published at once.
-    pub(super) fn memory_bytes(&self, audiences: usize) -> u64 {
+    pub fn memory_bytes(&self, audiences: usize) -> u64 {
         let listed = (audiences * size_of::<Key>()) as u64;
         self.spec.memory_bytes() + self.answers.memory_bytes + self.spec.capacity * listed
     }
@@ -92,7 +92,7 @@ impl WindowConfig {
 
 /// A valid `[[window]]` with a `backend`.
 #[derive(Debug, Clone)]
-pub(super) struct RemoteConfig {
+pub struct RemoteConfig {
     pub(super) name: AudienceName,
     pub(super) length: Length,
     pub(super) redis: RedisConfig,
@@ -100,7 +100,7 @@ pub(super) struct RemoteConfig {
 
 /// A valid `[[audience]]`.
 #[derive(Debug, Clone)]
-pub(super) struct AudienceConfig {
+pub struct AudienceConfig {
     pub(super) name: AudienceName,
     pub(super) from_window: AudienceName,
     pub(super) min_count: u16,
@@ -110,7 +110,7 @@ pub(super) struct AudienceConfig {
 
 /// A valid config.
 #[derive(Debug, Default)]
-pub(crate) struct Config {
+pub struct Config {
     pub(super) state_dir: PathBuf,
     /// Time that the owner acknowledges events without word from the store.
     pub(super) lease: Duration,
@@ -171,13 +171,13 @@ impl fmt::Display for Config {
 impl Config {
     /// Lets an empty directory take a window from an owner that has not given it back. Returns
     /// whether there is such a window in this process.
-    pub(crate) fn take_over(&mut self, name: &AudienceName) -> bool {
+    pub fn take_over(&mut self, name: &AudienceName) -> bool {
         let window = self.windows.iter_mut().find(|window| window.name == *name);
         window.map(|window| window.take_over = true).is_some()
     }
 
     /// Reads and checks a file.
-    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
             path: shown.clone(),
@@ -194,7 +194,7 @@ impl Config {
     }
 
     /// The audiences that follow a window.
-    pub(super) fn audiences_of<'a>(
+    pub fn audiences_of<'a>(
         &'a self,
         window: &'a AudienceName,
     ) -> impl Iterator<Item = &'a AudienceConfig> {

@@ -14,7 +14,7 @@ use super::config::WindowConfig;
 
 /// Results of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(in super::super) struct Results {
+pub struct Results {
     pub(in super::super) new: u64,
     pub(in super::super) duplicate: u64,
     pub(in super::super) full: u64,
@@ -26,7 +26,7 @@ pub(in super::super) struct Results {
 }
 
 impl Results {
-    pub(in super::super) fn of(seen: &[Seen]) -> Self {
+    pub fn of(seen: &[Seen]) -> Self {
         let mut results = Self::default();
         for seen in seen {
             match seen {
@@ -40,7 +40,7 @@ impl Results {
 }
 
 /// Numbers of events, of any window.
-pub(super) struct EventCounters {
+pub struct EventCounters {
     new: Counter,
     duplicate: Counter,
     full: Counter,
@@ -58,7 +58,7 @@ fn label(window: &AudienceName) -> Label {
 }
 
 impl EventCounters {
-    pub(super) fn new(telemetry: &Telemetry, window: &AudienceName, length_seconds: f64) -> Self {
+    pub fn new(telemetry: &Telemetry, window: &AudienceName, length_seconds: f64) -> Self {
         let events = |result| {
             let labels = vec![label(window), Label::from_static_parts("result", result)];
             telemetry.counter("rtad_window_events_total", labels)
@@ -81,11 +81,11 @@ impl EventCounters {
     }
 
     /// Whether events are accepted.
-    pub(super) fn writable(&self, telemetry: &Telemetry, window: &AudienceName) -> Gauge {
+    pub fn writable(&self, telemetry: &Telemetry, window: &AudienceName) -> Gauge {
         telemetry.gauge("rtad_window_writable", vec![label(window)])
     }
 
-    pub(super) fn add(&self, results: Results) {
+    pub fn add(&self, results: Results) {
         self.new.increment(results.new);
         self.duplicate.increment(results.duplicate);
         self.full.increment(results.full);
@@ -101,13 +101,13 @@ impl EventCounters {
         totals.failed += results.failed;
     }
 
-    pub(super) fn totals(&self) -> Results {
+    pub fn totals(&self) -> Results {
         *self.totals.lock()
     }
 }
 
 /// Metrics of a window in this process.
-pub(super) struct Counters {
+pub struct Counters {
     pub(super) events: EventCounters,
     pub(super) log_failures: Counter,
     pub(super) answers_evicted: Counter,
@@ -122,7 +122,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn new(telemetry: &Telemetry, config: &WindowConfig, memory_bytes: u64) -> Self {
+    pub fn new(telemetry: &Telemetry, config: &WindowConfig, memory_bytes: u64) -> Self {
         let window = &config.name;
         let gauge = |name| telemetry.gauge(name, vec![label(window)]);
         gauge("rtad_window_capacity").set(config.spec.capacity as f64);
@@ -146,13 +146,13 @@ impl Counters {
 }
 
 /// Metrics of a window's checkpoints in the store.
-pub(super) struct UploadCounters {
+pub struct UploadCounters {
     pub(super) uploaded: Gauge,
     pub(super) failures: Counter,
 }
 
 impl UploadCounters {
-    pub(super) fn new(telemetry: &Telemetry, config: &WindowConfig) -> Self {
+    pub fn new(telemetry: &Telemetry, config: &WindowConfig) -> Self {
         let window = &config.name;
         let interval = "rtad_window_checkpoint_interval_seconds";
         let seconds = config.checkpoint_interval.as_secs_f64();
@@ -167,7 +167,7 @@ impl UploadCounters {
 }
 
 /// Metrics of a window's click callbacks.
-pub(in super::super) struct CallbackCounters {
+pub struct CallbackCounters {
     pub(in super::super) counted: Counter,
     pub(in super::super) late: Counter,
     pub(in super::super) full: Counter,
@@ -177,7 +177,7 @@ pub(in super::super) struct CallbackCounters {
 }
 
 impl CallbackCounters {
-    pub(super) fn new(telemetry: &Telemetry, window: &AudienceName) -> Self {
+    pub fn new(telemetry: &Telemetry, window: &AudienceName) -> Self {
         let callbacks = |result| {
             let labels = vec![label(window), Label::from_static_parts("result", result)];
             telemetry.counter("rtad_window_callbacks_total", labels)
@@ -193,7 +193,7 @@ impl CallbackCounters {
         }
     }
 
-    pub(in super::super) fn unusable(&self, cause: Unusable) {
+    pub fn unusable(&self, cause: Unusable) {
         match cause {
             Unusable::Blank => self.blank.increment(1),
             Unusable::Malformed => self.malformed.increment(1),
@@ -202,14 +202,14 @@ impl CallbackCounters {
 }
 
 /// Metrics of an audience that follows a window.
-pub(super) struct AudienceCounters {
+pub struct AudienceCounters {
     pub(super) lag_seconds: Gauge,
     pub(super) writes: Counter,
     pub(super) generations: Counter,
 }
 
 impl AudienceCounters {
-    pub(super) fn new(telemetry: &Telemetry, audience: &AudienceName) -> Self {
+    pub fn new(telemetry: &Telemetry, audience: &AudienceName) -> Self {
         let label = || vec![Label::new("audience", audience.as_str().to_owned())];
         Self {
             lag_seconds: telemetry.gauge("rtad_window_audience_lag_seconds", label()),
@@ -220,7 +220,7 @@ impl AudienceCounters {
 }
 
 /// `# HELP` of every metric of windows.
-pub(in super::super) fn describe() {
+pub fn describe() {
     use metrics::{Unit, describe_counter, describe_gauge};
     describe_counter!("rtad_window_events_total", "Events by result");
     describe_counter!(

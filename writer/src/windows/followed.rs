@@ -80,7 +80,7 @@ struct Session {
     failure: Option<String>,
 }
 
-pub(super) struct Follower {
+pub struct Follower {
     pub(super) config: AudienceConfig,
     pub(super) window: Arc<ServedWindow>,
     pub(super) reports: Arc<Reports>,
@@ -92,7 +92,7 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Writes until `stop`; then once more, so that pods see every acknowledged event.
-    pub(super) async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut session = Session::default();
         let mut next = Instant::now();
         let mut check_at = next + CHECK;

@@ -32,12 +32,12 @@ use rtad_window::SavedCheckpoint;
 
 use super::counters::UploadCounters;
 use lease::Lease;
-pub(super) use lease::Ownership;
-pub(super) use start::{Candidate, ClaimError, ReadFiles};
+pub use lease::Ownership;
+pub use start::{Candidate, ClaimError, ReadFiles};
 
 /// Progress of a checkpoint: it contains at least `changes` changes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CheckpointMark {
+pub struct CheckpointMark {
     pub(super) at: Instant,
     pub(super) unix_seconds: u64,
     pub(super) changes: u64,
@@ -52,7 +52,7 @@ struct Checkpoints {
 }
 
 /// The owner of a window, from its claim to the end of the process.
-pub(super) struct Owner {
+pub struct Owner {
     window: AudienceName,
     folder: WindowFolder,
     /// Text of the claim, which never changes.
@@ -95,13 +95,13 @@ impl Owner {
         }
     }
 
-    pub(super) fn state(&self) -> Ownership {
+    pub fn state(&self) -> Ownership {
         self.lease.lock().state(Instant::now())
     }
 
     /// Asks the store for the owner from time to time, also during an upload, until `stop` or
     /// another owner. Each answer renews the lease.
-    pub(super) async fn keep_lease(&self, mut stop: watch::Receiver<bool>) {
+    pub async fn keep_lease(&self, mut stop: watch::Receiver<bool>) {
         let interval = self.lease.lock().check_interval();
         while !*stop.borrow() && self.state() != Ownership::Fenced {
             tokio::select! {
@@ -115,7 +115,7 @@ impl Owner {
 
     /// Asks the store whether this process is the owner. Without an answer it goes on until its
     /// lease ends.
-    pub(super) async fn confirm(&self) -> bool {
+    pub async fn confirm(&self) -> bool {
         let asked = Instant::now();
         let limit = self.lease.lock().check_timeout();
         let owned = tokio::time::timeout(limit, self.folder.is_owned_by(&self.claim)).await;
@@ -158,7 +158,7 @@ impl Owner {
     }
 
     /// Keeps a checkpoint for the next upload. Its file may be removed meanwhile.
-    pub(super) fn add(&self, saved: &SavedCheckpoint, mark: CheckpointMark) -> std::io::Result<()> {
+    pub fn add(&self, saved: &SavedCheckpoint, mark: CheckpointMark) -> std::io::Result<()> {
         let checkpoint = LocalCheckpoint {
             file: File::open(&saved.path)?,
             window_id: saved.window_id,
@@ -179,23 +179,23 @@ impl Owner {
         Ok(())
     }
 
-    pub(super) fn has_pending(&self) -> bool {
+    pub fn has_pending(&self) -> bool {
         self.checkpoints.lock().pending.is_some()
     }
 
     /// Content of the window that the store has; `None` before the first upload of this process.
-    pub(super) fn stored(&self) -> Option<CheckpointMark> {
+    pub fn stored(&self) -> Option<CheckpointMark> {
         self.checkpoints.lock().stored
     }
 
     /// The store has all changes up to `mark`.
-    pub(super) fn set_stored(&self, mark: CheckpointMark) {
+    pub fn set_stored(&self, mark: CheckpointMark) {
         self.checkpoints.lock().stored = Some(mark);
         self.counters.uploaded.set(mark.unix_seconds as f64);
     }
 
     /// Uploads the last checkpoint, if there is one.
-    pub(super) async fn upload(&self) {
+    pub async fn upload(&self) {
         let mut current = self.current.lock().await;
         let next = self.next(&current);
         self.upload_as(&mut current, next).await;
@@ -203,7 +203,7 @@ impl Owner {
 
     /// Tells the store, once the wait is over, that a restart need not wait again. A failure leaves
     /// that to the next call.
-    pub(super) async fn end_wait(&self) {
+    pub async fn end_wait(&self) {
         let mut current = self.current.lock().await;
         let next = self.next(&current);
         if *current != next && self.folder.replace(&next, Expected::Own).await.is_ok() {
@@ -214,7 +214,7 @@ impl Owner {
     /// Uploads the last checkpoint of a window that is closed. If it is complete, gives the lease
     /// back: a later owner need not wait. An owner on an empty directory would lose what the
     /// checkpoint lacks, so it must be told to take the window.
-    pub(super) async fn release(&self, is_complete: bool) {
+    pub async fn release(&self, is_complete: bool) {
         self.change_lease(|lease| lease.end(Ownership::Released));
         let mut current = self.current.lock().await;
         let next = self.next(&current);
@@ -246,7 +246,7 @@ impl Owner {
 
     /// Gives back a window whose start failed after its claim, if it had no owner before: there was
     /// no event since. The claim stays the last one: a directory of an earlier owner is refused.
-    pub(super) async fn undo_claim(&self) {
+    pub async fn undo_claim(&self) {
         if self.earlier_lease_seconds > 0 {
             return;
         }
@@ -333,7 +333,7 @@ impl Owner {
 
     /// Stands for an upload in progress.
     #[cfg(test)]
-    pub(super) async fn hold(&self) -> tokio::sync::MutexGuard<'_, WindowCurrent> {
+    pub async fn hold(&self) -> tokio::sync::MutexGuard<'_, WindowCurrent> {
         self.current.lock().await
     }
 }

@@ -24,7 +24,7 @@ const PROBE: Duration = Duration::from_secs(5);
 /// Requests whose repetitions are recognized: some 5 MB.
 const MAX_RECENT: usize = 1 << 16;
 
-pub(in super::super) struct RemoteWindow {
+pub struct RemoteWindow {
     name: AudienceName,
     length: Length,
     redis: RedisWindow,
@@ -85,7 +85,7 @@ impl RecentRequests {
 
 impl RemoteWindow {
     /// Prepares the connection, which is made with the first event.
-    pub(super) fn new(config: &RemoteConfig, telemetry: &Telemetry) -> Result<Self, RedisError> {
+    pub fn new(config: &RemoteConfig, telemetry: &Telemetry) -> Result<Self, RedisError> {
         let length_seconds = config.length.seconds();
         let counters = EventCounters::new(telemetry, &config.name, length_seconds);
         let writable = counters.writable(telemetry, &config.name);
@@ -127,7 +127,7 @@ impl RemoteWindow {
 
     /// Counts events; `None` if entries of their time have expired. A request with a token gets the
     /// answers of its first attempt; the highest count is 1.
-    pub(super) async fn observe(
+    pub async fn observe(
         &self,
         keys: &[Key],
         at: Option<SystemTime>,
@@ -167,7 +167,7 @@ impl RemoteWindow {
     }
 
     /// Counts of keys: 1 for those in the window.
-    pub(super) async fn check(&self, keys: &[Key]) -> Result<Vec<u16>, ApiError> {
+    pub async fn check(&self, keys: &[Key]) -> Result<Vec<u16>, ApiError> {
         self.counters.checks.increment(keys.len() as u64);
         let seen = self.redis.check(keys, self.period()).await;
         Ok(seen
@@ -178,7 +178,7 @@ impl RemoteWindow {
     }
 
     /// Erases keys; whether each was in the window.
-    pub(super) async fn forget(&self, keys: &[Key]) -> Result<Vec<bool>, ApiError> {
+    pub async fn forget(&self, keys: &[Key]) -> Result<Vec<bool>, ApiError> {
         let forgotten = self.redis.forget(keys, self.period()).await;
         let forgotten = forgotten.map_err(|error| self.failed(&error))?;
         self.counters
@@ -188,7 +188,7 @@ impl RemoteWindow {
     }
 
     /// Adds to the metrics.
-    pub(super) fn count(&self, results: Results) {
+    pub fn count(&self, results: Results) {
         self.counters.add(results);
     }
 
@@ -216,7 +216,7 @@ impl RemoteWindow {
     }
 
     /// Probes the server, forever.
-    pub(super) async fn maintain(self: Arc<Self>) {
+    pub async fn maintain(self: Arc<Self>) {
         let mut has_warned = false;
         loop {
             let probed = self.redis.probe().await;
@@ -247,7 +247,7 @@ impl RemoteWindow {
     }
 
     /// Entry of `GET /v1/windows`.
-    pub(super) fn info(&self) -> RemoteInfo<'_> {
+    pub fn info(&self) -> RemoteInfo<'_> {
         RemoteInfo {
             window: &self.name,
             length: self.length.to_string(),
@@ -261,7 +261,7 @@ impl RemoteWindow {
 }
 
 #[derive(Debug, Serialize)]
-pub(in super::super) struct RemoteInfo<'a> {
+pub struct RemoteInfo<'a> {
     window: &'a AudienceName,
     length: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ use rtad_window::Key;
 /// Maximum number of waiting reports: 64 MiB. More reports publish the whole audience.
 const MAX_WAITING: usize = 4 << 20;
 
-pub(super) struct Reports {
+pub struct Reports {
     pub(super) min_count: u16,
     state: Mutex<State>,
     pub(super) wake: Notify,
@@ -31,7 +31,7 @@ struct State {
 
 /// Reports to publish.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub enum Due {
     /// The changes of these keys.
     Changes(Vec<Key>),
     /// The whole audience.
@@ -40,7 +40,7 @@ pub(super) enum Due {
 
 impl Reports {
     /// Begins with a publication of the whole audience.
-    pub(super) fn new(min_count: u16) -> Self {
+    pub fn new(min_count: u16) -> Self {
         let reports = Self {
             min_count,
             state: Mutex::default(),
@@ -52,11 +52,11 @@ impl Reports {
 
     /// Blocks the window's thread at its next report.
     #[cfg(test)]
-    pub(super) fn hold(&self) -> impl Sized {
+    pub fn hold(&self) -> impl Sized {
         self.state.lock()
     }
 
-    pub(super) fn add<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
+    pub fn add<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
         let mut keys = keys.peekable();
         if keys.peek().is_none() {
             return;
@@ -75,7 +75,7 @@ impl Reports {
     }
 
     /// Asks for a publication of the whole audience.
-    pub(super) fn renew(&self) {
+    pub fn renew(&self) {
         let mut state = self.state.lock();
         state.keys = Vec::new();
         state.renews = true;
@@ -85,7 +85,7 @@ impl Reports {
     }
 
     /// Takes what is due.
-    pub(super) fn take(&self) -> Option<Due> {
+    pub fn take(&self) -> Option<Due> {
         let mut state = self.state.lock();
         state.writing = state.writing.or(state.waiting);
         state.waiting = None;
@@ -101,12 +101,12 @@ impl Reports {
     }
 
     /// Removes the reports taken, which are published.
-    pub(super) fn done(&self) {
+    pub fn done(&self) {
         self.state.lock().writing = None;
     }
 
     /// Returns the reports taken, which are not published: they wait again.
-    pub(super) fn retry(&self, due: Due) {
+    pub fn retry(&self, due: Due) {
         let mut state = self.state.lock();
         state.waiting = state.writing.take().or(state.waiting);
         match due {
@@ -122,7 +122,7 @@ impl Reports {
     }
 
     /// Age of the oldest report that is not published.
-    pub(super) fn lag(&self) -> Duration {
+    pub fn lag(&self) -> Duration {
         let state = self.state.lock();
         let oldest = state.writing.or(state.waiting);
         oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed())

@@ -4,7 +4,7 @@ mod claim;
 mod info;
 mod maintain;
 #[cfg(test)]
-pub(super) mod tests;
+pub mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -20,10 +20,10 @@ use super::config::WindowConfig;
 use super::counters::{Counters, Results};
 use super::owner::{Owner, Ownership};
 use super::reports::Reports;
-pub(super) use claim::ReadWindow;
-pub(in super::super) use info::WindowInfo;
+pub use claim::ReadWindow;
+pub use info::WindowInfo;
 
-pub(in super::super) struct ServedWindow {
+pub struct ServedWindow {
     pub(super) config: WindowConfig,
     pub(super) handle: WindowHandle,
     /// `None` if the window is not kept.
@@ -73,12 +73,12 @@ fn listener(reports: &[Arc<Reports>]) -> Option<ChangeListener> {
 
 impl ServedWindow {
     /// Whether this process has claimed the window in the store: it is kept.
-    pub(super) const fn is_claimed(&self) -> bool {
+    pub const fn is_claimed(&self) -> bool {
         self.owner.is_some()
     }
 
     /// Whether another process owns the window: nothing is written any more.
-    pub(super) fn is_fenced(&self) -> bool {
+    pub fn is_fenced(&self) -> bool {
         self.owner
             .as_ref()
             .is_some_and(|owner| owner.state() == Ownership::Fenced)
@@ -100,7 +100,7 @@ impl ServedWindow {
     }
 
     /// Counts events; `None` if entries of their time have expired.
-    pub(super) async fn observe(
+    pub async fn observe(
         &self,
         keys: Vec<Key>,
         at: Option<SystemTime>,
@@ -152,13 +152,13 @@ impl ServedWindow {
     }
 
     /// Adds to the metrics.
-    pub(super) fn count(&self, results: Results) {
+    pub fn count(&self, results: Results) {
         self.counters.events.add(results);
     }
 
     /// Counts of keys, without a change. Also without a lease, but not of a window that another
     /// process owns: it lacks the later events.
-    pub(super) async fn check(&self, keys: Vec<Key>) -> Result<Vec<u16>, ApiError> {
+    pub async fn check(&self, keys: Vec<Key>) -> Result<Vec<u16>, ApiError> {
         if self.is_fenced() {
             return Err(ApiError::NotDurable);
         }
@@ -170,7 +170,7 @@ impl ServedWindow {
     }
 
     /// Erases keys.
-    pub(super) async fn forget(&self, keys: Vec<Key>) -> Result<Vec<bool>, ApiError> {
+    pub async fn forget(&self, keys: Vec<Key>) -> Result<Vec<bool>, ApiError> {
         self.check_held(0)?;
         let forgotten = self.handle.forget(keys).await;
         let forgotten = forgotten.map_err(|failure| self.failed(failure, 0))?;

@@ -15,7 +15,7 @@ use super::served::{ServedWindow, WindowInfo};
 
 /// A window in this process, or in Redis or Valkey.
 #[derive(Clone)]
-pub(in super::super) enum AnyWindow {
+pub enum AnyWindow {
     Local(Arc<ServedWindow>),
     Remote(Arc<RemoteWindow>),
 }
@@ -23,7 +23,7 @@ pub(in super::super) enum AnyWindow {
 /// Entry of `GET /v1/windows`.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(in super::super) enum Info<'a> {
+pub enum Info<'a> {
     Local(WindowInfo<'a>),
     Remote(RemoteInfo<'a>),
 }
@@ -31,7 +31,7 @@ pub(in super::super) enum Info<'a> {
 impl AnyWindow {
     /// Counts events; `None` if entries of their time have expired. A request with a token gets the
     /// answers of its first attempt.
-    pub(in super::super) async fn observe(
+    pub async fn observe(
         &self,
         keys: Vec<Key>,
         at: Option<SystemTime>,
@@ -44,7 +44,7 @@ impl AnyWindow {
     }
 
     /// Adds to the metrics.
-    pub(in super::super) fn count(&self, results: Results) {
+    pub fn count(&self, results: Results) {
         match self {
             Self::Local(window) => window.count(results),
             Self::Remote(window) => window.count(results),
@@ -52,7 +52,7 @@ impl AnyWindow {
     }
 
     /// Counts of keys, without a change: 0 for keys that are not in the window.
-    pub(in super::super) async fn check(&self, keys: Vec<Key>) -> Result<Vec<u16>, ApiError> {
+    pub async fn check(&self, keys: Vec<Key>) -> Result<Vec<u16>, ApiError> {
         match self {
             Self::Local(window) => window.check(keys).await,
             Self::Remote(window) => window.check(&keys).await,
@@ -60,7 +60,7 @@ impl AnyWindow {
     }
 
     /// Erases keys; whether each was in the window.
-    pub(in super::super) async fn forget(&self, keys: Vec<Key>) -> Result<Vec<bool>, ApiError> {
+    pub async fn forget(&self, keys: Vec<Key>) -> Result<Vec<bool>, ApiError> {
         match self {
             Self::Local(window) => window.forget(keys).await,
             Self::Remote(window) => window.forget(&keys).await,
@@ -68,14 +68,14 @@ impl AnyWindow {
     }
 
     /// Answer to an event that finds no room. Redis is full for whole requests only.
-    pub(in super::super) fn when_full(&self) -> WhenFull {
+    pub fn when_full(&self) -> WhenFull {
         match self {
             Self::Local(window) => window.config.when_full,
             Self::Remote(_) => WhenFull::Error,
         }
     }
 
-    pub(in super::super) fn info(&self) -> Info<'_> {
+    pub fn info(&self) -> Info<'_> {
         match self {
             Self::Local(window) => Info::Local(window.info()),
             Self::Remote(window) => Info::Remote(window.info()),

@@ -15,20 +15,20 @@ use testkit::store::Depot;
 
 /// Log message with the addresses.
 const LISTENING: &str = "listening for writes";
-pub(crate) const TOKEN: &str = "a-token-of-the-tests-0123456789";
-pub(crate) const AUDIENCE: &str = "/v1/audiences/a";
-pub(crate) const DEVICES: &str = "/v1/audiences/a/devices";
+pub const TOKEN: &str = "a-token-of-the-tests-0123456789";
+pub const AUDIENCE: &str = "/v1/audiences/a";
+pub const DEVICES: &str = "/v1/audiences/a/devices";
 
 /// A running `rtad-writer`, killed on drop.
-pub(crate) struct Serve(Service);
+pub struct Serve(Service);
 
 impl Serve {
     /// Starts with store `s` of the sandbox.
-    pub(crate) fn start(sandbox: &Sandbox) -> Self {
+    pub fn start(sandbox: &Sandbox) -> Self {
         Self::over(sandbox, "{}/s", "--every 5ms")
     }
 
-    pub(crate) fn over(sandbox: &Sandbox, store: &str, more: &str) -> Self {
+    pub fn over(sandbox: &Sandbox, store: &str, more: &str) -> Self {
         sandbox.file("tokens", format!("{TOKEN}\nanother-token-0123456789\n"));
         let arguments = format!(
             "--store {store} --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --token-file \
@@ -37,7 +37,7 @@ impl Serve {
         Self::spawn(&mut command(sandbox.path(), &arguments))
     }
 
-    pub(crate) fn spawn(command: &mut Command) -> Self {
+    pub fn spawn(command: &mut Command) -> Self {
         let serve = Self(Service::spawn(command));
         serve.log(LISTENING, 1);
         serve
@@ -47,23 +47,23 @@ impl Serve {
         self.0.address(LISTENING, field)
     }
 
-    pub(crate) fn connect(&self) -> Api {
+    pub fn connect(&self) -> Api {
         Api(Client::connect(self.address("address")))
     }
 
-    pub(crate) fn admin(&self) -> Client {
+    pub fn admin(&self) -> Client {
         Client::connect(self.address("admin_address"))
     }
 
-    pub(crate) fn metrics(&self) -> String {
+    pub fn metrics(&self) -> String {
         self.admin().get("/metrics").text()
     }
 
-    pub(crate) fn kill(self) {
+    pub fn kill(self) {
         self.0.kill();
     }
 
-    pub(crate) fn wait(self) -> Outcome {
+    pub fn wait(self) -> Outcome {
         self.0.wait()
     }
 }
@@ -77,10 +77,10 @@ impl Deref for Serve {
 }
 
 /// A connection with the token.
-pub(crate) struct Api(pub(crate) Client);
+pub struct Api(pub Client);
 
 impl Api {
-    pub(crate) fn ask(&mut self, method: &str, path: &str, body: impl AsRef<[u8]>) -> Answer {
+    pub fn ask(&mut self, method: &str, path: &str, body: impl AsRef<[u8]>) -> Answer {
         self.0.request(
             method,
             path,
@@ -89,20 +89,20 @@ impl Api {
         )
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Answer {
+    pub fn get(&mut self, path: &str) -> Answer {
         self.ask("GET", path, "")
     }
 
-    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Answer {
+    pub fn post(&mut self, path: &str, body: &Value) -> Answer {
         self.ask("POST", path, body.to_string())
     }
 
-    pub(crate) fn binary(&mut self, path: &str, keys: &[DeviceKey]) -> Answer {
+    pub fn binary(&mut self, path: &str, keys: &[DeviceKey]) -> Answer {
         self.binary_with("", path, keys)
     }
 
     /// With additional header lines.
-    pub(crate) fn binary_with(&mut self, more: &str, path: &str, keys: &[DeviceKey]) -> Answer {
+    pub fn binary_with(&mut self, more: &str, path: &str, keys: &[DeviceKey]) -> Answer {
         let headers = format!(
             "Authorization: Bearer {TOKEN}\r\nContent-Type: application/octet-stream\r\n{more}"
         );
@@ -111,26 +111,26 @@ impl Api {
     }
 
     /// Creates audience `a`.
-    pub(crate) fn create(&mut self) {
+    pub fn create(&mut self) {
         let answer = self.ask("PUT", AUDIENCE, "");
         assert_eq!(answer.status, 201, "{answer:?}");
     }
 
     /// Writes ids to audience `a`.
     #[track_caller]
-    pub(crate) fn write(&mut self, op: &str, ids: &[String]) -> Value {
+    pub fn write(&mut self, op: &str, ids: &[String]) -> Value {
         self.post(DEVICES, &json!({ "op": op, "ids": ids })).ok()
     }
 
     /// [`Self::write`], but `None` if the process was killed before acknowledging.
-    pub(crate) fn try_write(&mut self, op: &str, ids: &[String]) -> Option<Value> {
+    pub fn try_write(&mut self, op: &str, ids: &[String]) -> Option<Value> {
         self.send_write(op, ids);
         let answer = self.0.next()?;
         (answer.status == 200).then(|| answer.json())
     }
 
     /// [`Self::write`], without waiting for the answer.
-    pub(crate) fn send_write(&mut self, op: &str, ids: &[String]) {
+    pub fn send_write(&mut self, op: &str, ids: &[String]) {
         let body = json!({ "op": op, "ids": ids }).to_string();
         let head = format!(
             "POST {DEVICES} HTTP/1.1\r\nHost: rtad\r\nAuthorization: Bearer \
@@ -142,16 +142,16 @@ impl Api {
 }
 
 /// The live snapshot of audience `a`, with all files verified.
-pub(crate) fn snapshot(store: &str) -> Snapshot {
+pub fn snapshot(store: &str) -> Snapshot {
     Depot::over(store).read("a").unwrap()
 }
 
 /// The live snapshot in the sandbox's store.
-pub(crate) fn stored(sandbox: &Sandbox) -> Snapshot {
+pub fn stored(sandbox: &Sandbox) -> Snapshot {
     snapshot(&path(sandbox))
 }
 
-pub(crate) fn current(sandbox: &Sandbox) -> Current {
+pub fn current(sandbox: &Sandbox) -> Current {
     Depot::over(&path(sandbox))
         .current("a")
         .expect("it was published")
@@ -163,10 +163,10 @@ fn path(sandbox: &Sandbox) -> String {
 }
 
 /// Number of members among the ids, which are md5 digests in hex.
-pub(crate) fn count(snapshot: &Snapshot, ids: &[String]) -> usize {
+pub fn count(snapshot: &Snapshot, ids: &[String]) -> usize {
     ids.iter().filter(|id| snapshot.contains(&key(id))).count()
 }
 
-pub(crate) fn key(id: &str) -> DeviceKey {
+pub fn key(id: &str) -> DeviceKey {
     DeviceKey::from_hex(id.as_bytes()).unwrap()
 }

@@ -55,7 +55,7 @@ const JUNK: &[&str] = &[
 ];
 
 /// Names of macros in tracking links.
-pub(super) const MACROS: &[&str] = &[
+pub const MACROS: &[&str] = &[
     "IMEI",
     "IMEI1",
     "IMEI2",
@@ -95,7 +95,7 @@ pub(super) const MACROS: &[&str] = &[
 ];
 
 /// Brackets of macros.
-pub(super) const BRACKETS: &[(&str, &str)] = &[
+pub const BRACKETS: &[(&str, &str)] = &[
     ("__", "__"),
     ("{", "}"),
     ("{{", "}}"),
@@ -239,7 +239,7 @@ fn grouped(digit: char, groups: &[usize], separator: &str) -> String {
 /// Whether a trimmed id has the structure of a placeholder: a run of one character, an unexpanded
 /// macro, or no letter or digit.
 #[inline]
-pub(super) fn is_placeholder(id: &[u8]) -> bool {
+pub fn is_placeholder(id: &[u8]) -> bool {
     is_repeated_character(id)
         || !id[0].is_ascii_alphanumeric() && (is_punctuation(id) || is_macro(id))
 }

@@ -208,7 +208,7 @@ fn trim_unicode(mut id: &[u8]) -> &[u8] {
 }
 
 /// Appends the distinct ones of an id's keys; none if the id is unusable in any case.
-pub(super) fn append_distinct(
+pub fn append_distinct(
     results: impl Iterator<Item = Result<DeviceKey, Unusable>>,
     keys: &mut Vec<DeviceKey>,
 ) -> Result<(), Unusable> {

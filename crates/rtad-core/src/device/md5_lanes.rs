@@ -93,7 +93,7 @@ const SINES: [u32; 64] = [
 
 /// Messages and their digests, in the order of [`push`](Self::push).
 #[derive(Clone)]
-pub(super) struct Md5Lanes {
+pub struct Md5Lanes {
     /// The lanes' blocks, word by word.
     words: [[u32; LANES]; 16],
     /// The index of the digest of each filled lane.
@@ -117,7 +117,7 @@ impl Md5Lanes {
     /// Adds a message in `case` and returns the index of its digest. [`Case::All`] counts as
     /// as-is. A message in lower or upper case has at most 128 bytes.
     #[inline]
-    pub(super) fn push(&mut self, case: Case, message: &[u8]) -> usize {
+    pub fn push(&mut self, case: Case, message: &[u8]) -> usize {
         let index = self.digests.len();
         if message.len() > MAX_LANE_BYTES {
             self.digests
@@ -138,14 +138,14 @@ impl Md5Lanes {
     }
 
     /// The digests of all messages since the last [`clear`](Self::clear).
-    pub(super) fn digests(&mut self) -> &[DeviceKey] {
+    pub fn digests(&mut self) -> &[DeviceKey] {
         if self.filled > 0 {
             self.hash();
         }
         &self.digests
     }
 
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.filled = 0;
         self.digests.clear();
     }

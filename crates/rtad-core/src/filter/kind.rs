@@ -1,8 +1,8 @@
 //! Filter kinds: their names, and the block size of `block512`.
 
 /// Bits of a block of [`FilterKind::Block512`]: one cache line.
-pub(super) const BLOCK_BITS: u32 = 512;
-pub(super) const BLOCK_BYTES: usize = 64;
+pub const BLOCK_BITS: u32 = 512;
+pub const BLOCK_BYTES: usize = 64;
 
 /// The rule that selects a key's bits. Manifests name it, so a new kind needs no new format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

@@ -27,15 +27,15 @@ mod shape;
 mod value;
 
 pub(crate) use build::RibbonBuilder;
-pub(super) use shape::RowBits;
-pub(super) use value::value_of;
+pub use shape::RowBits;
+pub use value::value_of;
 
 use crate::device::DeviceKey;
 use shape::{Shape, Tier, ValueShape, slots, with_any_shape, with_shape};
 
-pub(super) const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 /// Fingerprint bits of a first tier.
-pub(super) const BITS: std::ops::RangeInclusive<u32> = 12..=16;
+pub const BITS: std::ops::RangeInclusive<u32> = 12..=16;
 /// The second tier's: with a hundredth of the keys it may be wasteful.
 const SECOND_BITS: u32 = 15;
 /// Minimum keys of a tier with lines: the list takes fewer keys.
@@ -46,7 +46,7 @@ const MIN_SECOND_KEYS: u32 = 3000;
 const LOADS: [u64; 3] = [98, 100, 94];
 const LIST_ENTRY_BYTES: usize = 4;
 /// A hash, a row, and a pivot with room for unused slots: vectors grow to twice their need.
-pub(super) const CONSTRUCTION_BYTES_PER_KEY: u64 = 96;
+pub const CONSTRUCTION_BYTES_PER_KEY: u64 = 96;
 
 /// Lines of a tier; 0 if it has too few keys.
 fn lines(keys: u32, load: u64, bits: RowBits) -> u64 {
@@ -116,7 +116,7 @@ impl ShardCounts {
     }
 }
 
-pub(super) fn part_bytes(bits: RowBits, counts: ShardCounts) -> PartBytes {
+pub fn part_bytes(bits: RowBits, counts: ShardCounts) -> PartBytes {
     PartBytes {
         first: first_lines(counts.keys, bits) * LINE_BYTES as u64,
         second: second_lines(counts.diverted, bits) * LINE_BYTES as u64,
@@ -128,7 +128,7 @@ pub(super) fn part_bytes(bits: RowBits, counts: ShardCounts) -> PartBytes {
 ///
 /// The largest share of diverted keys seen in shards of 3,000 keys was 4 %, each of which takes
 /// 16 bits; below, that of listed keys was 10 % in shards of 40.
-pub(super) fn max_bytes(keys: u32, bits: RowBits) -> u64 {
+pub fn max_bytes(keys: u32, bits: RowBits) -> u64 {
     let (count, entry_bytes) = (u64::from(keys), list_entry_bytes(bits) as u64);
     let rest = match keys {
         0..MIN_TIER_KEYS => count * entry_bytes,
@@ -141,7 +141,7 @@ pub(super) fn max_bytes(keys: u32, bits: RowBits) -> u64 {
 /// The expected false-positive rate of a large shard, for the choice of r: the first tier's, and
 /// the second tier's for the share of non-members that it is asked about. That is 1.6 %, and 5.5 %
 /// with the coarse thresholds of 15 bits; with values 2 %, and 3.7 % with those of 13 bits.
-pub(super) fn nominal_fpr(bits: RowBits) -> f64 {
+pub fn nominal_fpr(bits: RowBits) -> f64 {
     let asked = match (bits.fingerprint, bits.value) {
         (15, 0) => 0.055,
         (16, 0) => 0.02,
@@ -212,7 +212,7 @@ fn fraction<T: Tier>(offset: u64) -> u64 {
 
 /// A tier's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TierAnswer {
+pub enum TierAnswer {
     /// Not a member.
     No,
     /// A member, or a false positive.
@@ -290,7 +290,7 @@ fn lookup<T: Tier>(lines: &[Line; 2], hash: Hash, offset: u64) -> TierAnswer {
 ///
 /// No bytes if the tier has fewer than two lines, as if the key were diverted.
 #[inline]
-pub(super) fn locate<'a>(lines: &'a [u8], key: &DeviceKey) -> (&'a [u8], u64) {
+pub fn locate<'a>(lines: &'a [u8], key: &DeviceKey) -> (&'a [u8], u64) {
     let starts = (lines.len() / LINE_BYTES).saturating_sub(1);
     let (line, offset) = Hash::of(key).start(starts);
     let start = line * LINE_BYTES;
@@ -302,7 +302,7 @@ pub(super) fn locate<'a>(lines: &'a [u8], key: &DeviceKey) -> (&'a [u8], u64) {
 
 /// Looks up a key in the two lines that [`locate`] found.
 #[inline]
-pub(super) fn lookup_at(bits: u32, lines: &[u8], offset: u64, key: &DeviceKey) -> TierAnswer {
+pub fn lookup_at(bits: u32, lines: &[u8], offset: u64, key: &DeviceKey) -> TierAnswer {
     let Some(lines) = lines.as_chunks().0.first_chunk() else {
         return TierAnswer::MaybeDiverted;
     };
@@ -313,7 +313,7 @@ pub(super) fn lookup_at(bits: u32, lines: &[u8], offset: u64, key: &DeviceKey) -
 /// Looks up a key that the first tier may have diverted, in the second tier and the list. Safe for
 /// any bytes.
 #[cold]
-pub(super) fn is_in_overflow(second: &[u8], list: &[u8], key: &DeviceKey) -> bool {
+pub fn is_in_overflow(second: &[u8], list: &[u8], key: &DeviceKey) -> bool {
     let hash = Hash::of(key);
     if !second.is_empty() {
         let again = hash.again();
@@ -337,7 +337,7 @@ pub(super) fn is_in_overflow(second: &[u8], list: &[u8], key: &DeviceKey) -> boo
 
 /// The false-positive rate of a shard by its thresholds: 2⁻ʳ, the second tier's for the part of the
 /// lines that thresholds cover, and the list's.
-pub(super) fn expected_fpr(bits: RowBits, first: &[u8], second: &[u8], list: &[u8]) -> f64 {
+pub fn expected_fpr(bits: RowBits, first: &[u8], second: &[u8], list: &[u8]) -> f64 {
     fn covered<T: Tier>(lines: &[Line]) -> f64 {
         let covered = |line: &Line| match threshold::<T>(line) {
             // The lowest fraction of a row is 1.

@@ -45,7 +45,7 @@ use crate::memory::Region;
 
 const MAGIC: [u8; 8] = *b"RTADCHNK";
 const VERSION: u32 = 1;
-pub(super) const HEADER_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = 64;
 const ALIGNMENT: u64 = 64;
 /// A thousand times the size that a builder aims for; half the range of a filter's 32-bit offset.
 const MAX_BODY_BYTES: u64 = 16 << 30;
@@ -84,13 +84,13 @@ const fn count_arrays(kind: FilterKind) -> usize {
 }
 
 /// Bytes before the body: the header, the counts, and zeros up to a multiple of 64.
-pub(super) const fn file_prefix_bytes(kind: FilterKind, shard_count: u32) -> u64 {
+pub const fn file_prefix_bytes(kind: FilterKind, shard_count: u32) -> u64 {
     let counts = 4 * count_arrays(kind) as u64 * shard_count as u64;
     (HEADER_BYTES as u64 + counts).next_multiple_of(ALIGNMENT)
 }
 
 /// Bytes of the smallest body: a word of a Bloom filter, or an entry of a list.
-pub(super) const fn least_body_bytes(kind: FilterKind) -> u64 {
+pub const fn least_body_bytes(kind: FilterKind) -> u64 {
     match kind {
         FilterKind::Ribbon => 4,
         _ => 8,
@@ -105,7 +105,7 @@ const fn kind_number(kind: FilterKind) -> u32 {
 }
 
 /// The counts of each shard in a chunk file, or in its part before the body.
-pub(super) fn counts_of(
+pub fn counts_of(
     kind: FilterKind,
     shard_count: u32,
     file: &[u8],
@@ -132,7 +132,7 @@ pub(super) fn counts_of(
 }
 
 /// Writes a chunk file up to its body.
-pub(super) fn encode_prefix(
+pub fn encode_prefix(
     spec: &FilterSpec,
     first_shard: u32,
     counts: &[ShardCounts],
@@ -176,7 +176,7 @@ pub(super) fn encode_prefix(
 /// own section. Only a ribbon filter has those.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct BodyLayout {
+pub struct BodyLayout {
     first: Box<[u32]>,
     second: Box<[u32]>,
     list: Box<[u32]>,
@@ -185,7 +185,7 @@ pub(super) struct BodyLayout {
 impl BodyLayout {
     /// The layout and its size in bytes. Offsets are right for a size of at most
     /// [`MAX_BODY_BYTES`].
-    pub(super) fn new(
+    pub fn new(
         spec: &FilterSpec,
         first_shard: u32,
         counts: impl Iterator<Item = ShardCounts>,
@@ -236,7 +236,7 @@ impl BodyLayout {
     }
 
     /// A shard's filter.
-    pub(super) fn filter<'a>(&self, index: usize, body: &'a [u8]) -> ShardFilter<'a> {
+    pub fn filter<'a>(&self, index: usize, body: &'a [u8]) -> ShardFilter<'a> {
         let (second, list) = self.rest(index, body);
         ShardFilter {
             first: self.first(index, body),

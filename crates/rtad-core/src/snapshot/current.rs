@@ -299,7 +299,7 @@ impl Current {
 }
 
 /// Checks that the deltas are valid and ordered from oldest to newest.
-pub(super) fn check_in_order(
+pub fn check_in_order(
     deltas: &[DeltaEntry],
     field: &str,
     newest: u64,

@@ -24,7 +24,7 @@ pub const MAX_CURRENT_BYTES: u64 = 4096;
 pub const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
 /// The version of both formats.
-pub(super) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// Reason why a `CURRENT` or manifest is rejected.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +132,7 @@ struct Envelope {
 }
 
 /// Checks format and version.
-pub(super) fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(), ManifestError> {
+pub fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(), ManifestError> {
     let Envelope { format, version } = from_json(bytes)?;
     if format != expected {
         return Err(ManifestError::Format {
@@ -147,7 +147,7 @@ pub(super) fn check_envelope(bytes: &[u8], expected: &'static str) -> Result<(),
 }
 
 /// Rejects sizes above the limit.
-pub(super) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), ManifestError> {
+pub fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), ManifestError> {
     if found > limit {
         Err(ManifestError::TooLarge { what, found, limit })
     } else {
@@ -156,7 +156,7 @@ pub(super) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), 
 }
 
 /// Parses an object with known fields only.
-pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
+pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ManifestError> {
     serde_json::from_slice(bytes)
         .map(|FromObject(value)| value)
         .map_err(json_error)
@@ -184,14 +184,14 @@ fn json_error(error: serde_json::Error) -> ManifestError {
 }
 
 /// Formats a value as indented JSON.
-pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
+pub fn to_json(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).expect("plain values serialize");
     bytes.push(b'\n');
     bytes
 }
 
 /// Wraps a struct that deserializes only from an object.
-pub(super) struct FromObject<T>(pub(super) T);
+pub struct FromObject<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for FromObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -214,14 +214,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for FromObject<T> {
 }
 
 /// `deserialize_with` for a field with an object.
-pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     FromObject::deserialize(deserializer).map(|FromObject(value)| value)
 }
 
 /// `deserialize_with` for an optional object.
-pub(super) fn some_object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub fn some_object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -230,7 +230,7 @@ where
 }
 
 /// `deserialize_with` for a list of objects.
-pub(super) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -240,7 +240,7 @@ where
 }
 
 /// `deserialize_with` for an optional value: the field may be absent, but not `null`.
-pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+pub fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
@@ -248,6 +248,6 @@ pub(super) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 
 /// `skip_serializing_if` for a number.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-pub(super) const fn is_zero(number: &u64) -> bool {
+pub const fn is_zero(number: &u64) -> bool {
     *number == 0
 }

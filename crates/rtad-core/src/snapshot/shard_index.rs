@@ -8,7 +8,7 @@ use crate::device::SHARDS;
 /// two, so one entry covers as many shards as possible. 256 chunks take 1 KiB, which stays in the
 /// L1 cache.
 #[derive(Debug, Clone)]
-pub(super) struct ShardIndex {
+pub struct ShardIndex {
     chunks: Arc<[u32]>,
     /// Binary logarithm of the number of shards per entry.
     shift: u32,
@@ -19,12 +19,12 @@ const NO_CHUNK: u32 = u32::MAX;
 
 impl ShardIndex {
     /// An argument of [`ShardIndex::new`] without chunks.
-    pub(super) fn empty() -> Vec<Option<usize>> {
+    pub fn empty() -> Vec<Option<usize>> {
         vec![None; SHARDS]
     }
 
     /// `chunk_of_shard` has the index of every shard's chunk.
-    pub(super) fn new(chunk_of_shard: &[Option<usize>]) -> Self {
+    pub fn new(chunk_of_shard: &[Option<usize>]) -> Self {
         let index = |index: usize| u32::try_from(index).expect("at most 65,536 chunks");
         let mut chunks: Vec<u32> = chunk_of_shard
             .iter()
@@ -43,7 +43,7 @@ impl ShardIndex {
 
     /// The index of a shard's chunk; past the end of the list if there is none.
     #[inline]
-    pub(super) fn chunk_of(&self, shard: u16) -> usize {
+    pub fn chunk_of(&self, shard: u16) -> usize {
         self.chunks[usize::from(shard) >> self.shift] as usize
     }
 }

@@ -10,7 +10,7 @@ const MAX_CHARS: usize = 200;
 const TOKEN_CHARS: usize = 25;
 
 /// The excerpt; may be empty.
-pub(super) fn of(body: &str) -> String {
+pub fn of(body: &str) -> String {
     let code = element(body, "Code");
     let is_xml = body.trim_start().starts_with("<?xml") || body.contains("<Error>");
     let text = if is_xml || code.is_some() {
@@ -31,7 +31,7 @@ pub(super) fn of(body: &str) -> String {
 }
 
 /// The text of the first XML element of that name, up to the end of a truncated body.
-pub(super) fn element<'b>(body: &'b str, name: &str) -> Option<&'b str> {
+pub fn element<'b>(body: &'b str, name: &str) -> Option<&'b str> {
     let (_, rest) = body.split_once(&format!("<{name}>"))?;
     Some(rest.split('<').next().unwrap_or(rest))
 }

@@ -12,7 +12,7 @@ const MAX_NAME_CHARS: usize = 40;
 
 /// An answer that is not the next page of a list.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum ListError {
+pub enum ListError {
     #[error(
         "the answer is no list: expected <ListBucketResult> or <EnumerationResults>, found \
          {found}; is the endpoint a console, a proxy or a login page?"
@@ -28,7 +28,7 @@ pub(super) enum ListError {
 }
 
 /// Whether a request asks for a list, of S3's and Google's protocol or of Azure's.
-pub(super) fn is_list(request: &HttpRequest) -> bool {
+pub fn is_list(request: &HttpRequest) -> bool {
     let query = request.uri().query().unwrap_or_default();
     request.method() == "GET"
         && query
@@ -37,7 +37,7 @@ pub(super) fn is_list(request: &HttpRequest) -> bool {
 }
 
 /// Checks the answer to a list with this query.
-pub(super) fn check(query: &str, body: &[u8]) -> Result<(), ListError> {
+pub fn check(query: &str, body: &[u8]) -> Result<(), ListError> {
     let body = String::from_utf8_lossy(body);
     match root(&body) {
         Some("EnumerationResults") => return Ok(()),

@@ -29,7 +29,7 @@ use rtad_core::snapshot::ChunkError;
 
 /// Size of a block, and the default size of a request: large enough to amortize a request, small
 /// enough for a cheap retry and little allocator overhead.
-pub(crate) const BLOCK_BYTES: u64 = 1 << 20;
+pub const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Maximum number of resumes per reader.
 const MAX_RESUMES: u32 = 4;
@@ -85,7 +85,7 @@ struct UnreadBody {
 }
 
 /// Reader of one version of an object. Resumes after failures.
-pub(crate) struct RangeReader {
+pub struct RangeReader {
     objects: Arc<dyn ObjectStore>,
     path: Path,
     size: u64,
@@ -103,7 +103,7 @@ pub(crate) struct RangeReader {
 
 impl RangeReader {
     /// A reader of an object from its first byte to its last.
-    pub(crate) fn new(
+    pub fn new(
         objects: Arc<dyn ObjectStore>,
         path: Path,
         size: u64,
@@ -125,7 +125,7 @@ impl RangeReader {
     }
 
     /// Sets the size of a request.
-    pub(crate) fn with_request_bytes(self, request_bytes: u64) -> Self {
+    pub fn with_request_bytes(self, request_bytes: u64) -> Self {
         Self {
             request_bytes,
             ..self
@@ -133,16 +133,16 @@ impl RangeReader {
     }
 
     /// Moves to a range of the same version of the object.
-    pub(crate) fn seek(&mut self, range: Range<u64>) {
+    pub fn seek(&mut self, range: Range<u64>) {
         (self.offset, self.end, self.body) = (range.start, range.end, None);
     }
 
     /// Resets the number of resumes: a large object has a limit per block, not for the whole read.
-    pub(crate) const fn reset_resumes(&mut self) {
+    pub const fn reset_resumes(&mut self) {
         self.resumes = 0;
     }
 
-    pub(crate) const fn size(&self) -> u64 {
+    pub const fn size(&self) -> u64 {
         self.size
     }
 
@@ -151,7 +151,7 @@ impl RangeReader {
     /// # Errors
     ///
     /// A store error after the last resume, [`StoreError::Replaced`], or a wrong length.
-    pub(crate) async fn next_block(&mut self) -> Result<Option<Bytes>, StoreError> {
+    pub async fn next_block(&mut self) -> Result<Option<Bytes>, StoreError> {
         if self.offset >= self.end {
             return Ok(None);
         }

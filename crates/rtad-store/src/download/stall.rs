@@ -12,14 +12,14 @@ pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 const STALL_BYTES: u64 = 16 << 10;
 
 /// Time that a read may still wait before it needs progress.
-pub(crate) struct StallTimer {
+pub struct StallTimer {
     timeout: Duration,
     left: Duration,
     progress: u64,
 }
 
 impl StallTimer {
-    pub(crate) const fn new(timeout: Duration) -> Self {
+    pub const fn new(timeout: Duration) -> Self {
         Self {
             timeout,
             left: timeout,
@@ -27,7 +27,7 @@ impl StallTimer {
         }
     }
 
-    pub(crate) const fn progress(&mut self, bytes: usize) {
+    pub const fn progress(&mut self, bytes: usize) {
         self.progress += bytes as u64;
     }
 
@@ -36,7 +36,7 @@ impl StallTimer {
     /// # Errors
     ///
     /// [`StoreError::Stalled`].
-    pub(crate) async fn wait<T>(
+    pub async fn wait<T>(
         &mut self,
         path: &Path,
         next: impl Future<Output = T>,

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use rtad_core::snapshot::ManifestError;
 
 /// Reads a whole object of at most `limit` bytes.
-pub(crate) async fn read_small(
+pub async fn read_small(
     objects: &dyn ObjectStore,
     path: &Path,
     limit: u64,
@@ -28,7 +28,7 @@ pub(crate) async fn read_small(
     .await
 }
 
-pub(super) async fn read_small_by(
+pub async fn read_small_by(
     objects: &dyn ObjectStore,
     path: &Path,
     limit: u64,

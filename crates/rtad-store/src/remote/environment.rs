@@ -21,14 +21,14 @@ enum Rule {
 /// A refused variable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: expected {accepted}, found {found}")]
-pub(super) struct VariableError {
+pub struct VariableError {
     name: String,
     accepted: &'static str,
     found: String,
 }
 
 /// Checks the variables that a kind of store reads.
-pub(super) fn check(kind: BucketKind) -> Result<(), VariableError> {
+pub fn check(kind: BucketKind) -> Result<(), VariableError> {
     // object_store ignores variables that are not UTF-8, too.
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

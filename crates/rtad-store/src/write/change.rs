@@ -76,7 +76,7 @@ impl Change {
 }
 
 /// Keys that are added, with their values, and keys that are removed.
-pub(super) type MemberChanges = (Vec<(DeviceKey, Option<u8>)>, Vec<DeviceKey>);
+pub type MemberChanges = (Vec<(DeviceKey, Option<u8>)>, Vec<DeviceKey>);
 
 /// The last entry of each key, sorted.
 fn last_by_key<T>(mut entries: Vec<(DeviceKey, T)>) -> Vec<(DeviceKey, T)> {

@@ -80,7 +80,7 @@ impl Store {
 }
 
 /// The live chunks of an object store, which no gc removes while `CURRENT` is unchanged.
-pub(super) async fn safe_chunks(
+pub async fn safe_chunks(
     store: &Store,
     audience: &AudienceName,
     live: Option<&Live>,
@@ -103,7 +103,7 @@ pub(super) async fn safe_chunks(
 }
 
 /// Writes a chunk, unless the store holds it for the duration of a publish.
-pub(super) async fn put_unless_held(
+pub async fn put_unless_held(
     backend: &Backend,
     audience: &AudienceName,
     chunk: BuiltChunk,
@@ -123,7 +123,7 @@ pub(super) async fn put_unless_held(
 
 /// Whether the store holds a chunk, by name and size, for the duration of a publish. Old chunks
 /// outside the live generation do not count in an object store: a gc may be removing them.
-pub(super) async fn holds_chunk(
+pub async fn holds_chunk(
     backend: &Backend,
     audience: &AudienceName,
     entry: &ChunkEntry,
@@ -151,7 +151,7 @@ async fn look_up(
 
 /// Syncs the chunks of a manifest in a directory, and the folder: a chunk that this publish found
 /// there may be of a loader that was killed before its sync. Does nothing in an object store.
-pub(super) async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
+pub async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
     let Backend::Directory(Directory { root, .. }) = backend else {
         return Ok(());
     };
@@ -178,7 +178,7 @@ pub(super) async fn sync_chunks(backend: &Backend, manifest: &Manifest) -> Resul
 }
 
 /// The chunks that the store does not list, by name and size.
-pub(super) async fn missing_chunks<'a>(
+pub async fn missing_chunks<'a>(
     backend: &Backend,
     audience: &AudienceName,
     entries: &'a [ChunkEntry],

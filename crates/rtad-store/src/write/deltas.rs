@@ -25,7 +25,7 @@ const MAX_UNMERGED: usize = 8;
 ///
 /// A delta has all changes of its range of sequences. So in the order of their last sequence, the
 /// newest change of a key comes last, even if ranges overlap.
-pub(super) async fn merge_groups(
+pub async fn merge_groups(
     writer: &StoreWriter,
     audience: &AudienceName,
     groups: &[Vec<DeltaEntry>],
@@ -52,7 +52,7 @@ pub(super) async fn merge_groups(
 }
 
 /// Merges deltas into one, and writes its file; `None` without deltas.
-pub(super) async fn merged(
+pub async fn merged(
     writer: &StoreWriter,
     audience: &AudienceName,
     entries: &[DeltaEntry],
@@ -100,7 +100,7 @@ async fn is_signed_by(
 
 /// Signs the deltas that another key signed, or none, if the writer signs. Its public keys decide
 /// whether it may. The caller holds the lock of `CURRENT`.
-pub(super) async fn sign_deltas(
+pub async fn sign_deltas(
     writer: &StoreWriter,
     audience: &AudienceName,
     entries: impl IntoIterator<Item = &DeltaEntry>,
@@ -123,7 +123,7 @@ pub(super) async fn sign_deltas(
 }
 
 /// Writes a delta's file, durably. Readers find it once a `CURRENT` names it.
-pub(super) async fn put_delta(
+pub async fn put_delta(
     writer: &StoreWriter,
     audience: &AudienceName,
     entry: &DeltaEntry,
@@ -140,10 +140,7 @@ pub(super) async fn put_delta(
 }
 
 /// The highest sequence in any manifest or delta: a lost `CURRENT` must continue above it.
-pub(super) async fn highest_sequence(
-    store: &Store,
-    audience: &AudienceName,
-) -> Result<u64, StoreError> {
+pub async fn highest_sequence(store: &Store, audience: &AudienceName) -> Result<u64, StoreError> {
     let listed = store.backend.list(&deltas_path(audience)).await?;
     let names = listed
         .iter()
@@ -160,7 +157,7 @@ pub(super) async fn highest_sequence(
 
 /// Deltas in the order of their last sequence. Keeps one of those with the same sequence: the one
 /// with the most keys, which contains the others.
-pub(super) fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
+pub fn in_order(deltas: impl IntoIterator<Item = DeltaEntry>) -> Vec<DeltaEntry> {
     let mut deltas: Vec<DeltaEntry> = deltas.into_iter().collect();
     deltas.sort_by_key(|delta| (delta.last, std::cmp::Reverse(delta.keys())));
     deltas.dedup_by_key(|delta| delta.last);

@@ -30,7 +30,7 @@
 //!
 //! The `GC` of a killed gc blocks publishes that need its files, until the next gc takes it over.
 
-pub(super) mod guard;
+pub mod guard;
 mod mark;
 mod plan;
 
@@ -87,7 +87,7 @@ impl StoreWriter {
 
 /// Collects garbage; the caller holds the locks. A mark older than `mark_age` belongs to a killed
 /// gc.
-pub(super) async fn collect_locked(
+pub async fn collect_locked(
     store: &Store,
     audience: &AudienceName,
     retention: Retention,

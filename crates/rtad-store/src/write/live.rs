@@ -16,7 +16,7 @@ use rtad_core::snapshot::{AudienceName, Current, DeltaEntry, Manifest, State};
 const MAX_TRIES: u32 = 100;
 
 /// A generation to make live.
-pub(super) struct Candidate<'a> {
+pub struct Candidate<'a> {
     pub(super) generation: u64,
     /// The manifest's bytes.
     pub(super) manifest: &'a [u8],
@@ -28,7 +28,7 @@ pub(super) struct Candidate<'a> {
 
 /// The deltas that stay live with a generation.
 #[derive(Debug)]
-pub(super) struct RetainedDeltas {
+pub struct RetainedDeltas {
     /// Live deltas are retained if they end after this sequence.
     through: u64,
     /// Earlier deltas, grouped by the generation that they are folded into.
@@ -41,7 +41,7 @@ pub(super) struct RetainedDeltas {
 
 impl RetainedDeltas {
     /// The deltas that are not folded into a generation.
-    pub(super) fn over(manifest: &Manifest) -> Self {
+    pub fn over(manifest: &Manifest) -> Self {
         let (through, residual) = manifest.folded().map_or((0, None), |folded| {
             (folded.through, folded.residual.clone())
         });
@@ -77,7 +77,7 @@ impl RetainedDeltas {
 ///
 /// [`StoreError::Conflict`] if another loader published since `base`, [`StoreError::Unsigned`] if
 /// deltas over an earlier signer's generation would be unsigned, or a store error.
-pub(super) async fn go_live(
+pub async fn go_live(
     writer: &StoreWriter,
     base: &Base,
     candidate: &Candidate<'_>,

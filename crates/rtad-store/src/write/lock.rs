@@ -65,7 +65,7 @@ enum Try {
 /// # Errors
 ///
 /// [`StoreError::Conflict`] if it is held.
-pub(super) async fn lock(
+pub async fn lock(
     backend: &Backend,
     audience: &AudienceName,
 ) -> Result<Option<FileLock>, StoreError> {
@@ -87,7 +87,7 @@ pub(super) async fn lock(
 /// # Errors
 ///
 /// [`StoreError::Conflict`] if it is held exclusively for long.
-pub(crate) async fn lock_shared(
+pub async fn lock_shared(
     backend: &Backend,
     audience: &AudienceName,
 ) -> Result<Option<FileLock>, StoreError> {
@@ -109,7 +109,7 @@ pub(crate) async fn lock_shared(
 /// # Errors
 ///
 /// [`StoreError::Conflict`] if another writer holds it for long.
-pub(super) async fn lock_current(
+pub async fn lock_current(
     backend: &Backend,
     audience: &AudienceName,
 ) -> Result<Option<FileLock>, StoreError> {
@@ -131,7 +131,7 @@ pub(super) async fn lock_current(
 /// # Errors
 ///
 /// [`StoreError::Conflict`] if another owner holds it for long.
-pub(super) async fn lock_window(
+pub async fn lock_window(
     backend: &Backend,
     window: &AudienceName,
     is_claim: bool,

@@ -17,7 +17,7 @@ use rtad_core::random;
 /// # Errors
 ///
 /// [`StoreError::Conditions`], or a store error.
-pub(super) async fn check_conditions(backend: &Backend, path: &Path) -> Result<(), StoreError> {
+pub async fn check_conditions(backend: &Backend, path: &Path) -> Result<(), StoreError> {
     let Backend::Objects {
         url, conditions, ..
     } = backend

@@ -14,7 +14,7 @@ use rtad_core::snapshot::{AudienceName, Current};
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Writes an object; [`StoreError::Conflict`] if the mode's condition does not hold.
-pub(super) async fn put(
+pub async fn put(
     backend: &Backend,
     audience: &AudienceName,
     path: &Path,
@@ -52,7 +52,7 @@ pub(super) async fn put(
 
 /// Conditional write. If the answer to a successful put is lost, the client's retry is refused. So
 /// after a failure, the object's content is compared.
-pub(super) async fn put_if(
+pub async fn put_if(
     backend: &Backend,
     audience: &AudienceName,
     path: &Path,
@@ -70,11 +70,7 @@ pub(super) async fn put_if(
 }
 
 /// Whether an object of the same length has these bytes. Reads it in pieces.
-pub(super) async fn holds_bytes(
-    backend: &Backend,
-    path: &Path,
-    bytes: &[u8],
-) -> Result<bool, StoreError> {
+pub async fn holds_bytes(backend: &Backend, path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
     let objects = backend.objects(path).await?;
     for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
         let start = (index * PIECE_BYTES) as u64;
@@ -111,7 +107,7 @@ async fn version_of(
 
 /// Replaces `CURRENT` if it is still `live`, and returns the new one. The caller holds the lock of
 /// a directory, and has read `live` under it.
-pub(super) async fn replace_current(
+pub async fn replace_current(
     backend: &Backend,
     audience: &AudienceName,
     live: Option<&Live>,

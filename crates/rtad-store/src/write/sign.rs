@@ -32,7 +32,7 @@ pub fn check_signer(signer: &dyn Sign, trust: &Trust) -> Result<(), StoreError> 
 }
 
 /// The signature of a file, checked against the public keys.
-pub(super) fn signature_of(
+pub fn signature_of(
     signer: &dyn Sign,
     trust: &Trust,
     path: &Path,

@@ -29,7 +29,7 @@ enum Job {
 }
 
 /// Copies of all regions on their way to a file. Dropping them leaves the checkpoint before.
-pub(super) struct CheckpointCopy {
+pub struct CheckpointCopy {
     jobs: Option<SyncSender<Job>>,
     /// Buffers of written copies.
     empty: Receiver<Vec<u8>>,
@@ -44,7 +44,7 @@ pub(super) struct CheckpointCopy {
 }
 
 /// Progress of a checkpoint after `advance`.
-pub(super) enum CopyProgress {
+pub enum CopyProgress {
     /// The helper has no room, or writes the rest.
     Waiting,
     /// A region was copied, or answers are to be moved.
@@ -57,7 +57,7 @@ pub(super) enum CopyProgress {
 
 impl CheckpointCopy {
     /// Begins a checkpoint with the segment that `head` names, which is empty.
-    pub(super) fn begin(
+    pub fn begin(
         head: Head,
         (disk, dir): (Arc<dyn Disk>, PathBuf),
         queue: Arc<Queue>,
@@ -92,7 +92,7 @@ impl CheckpointCopy {
     }
 
     /// Moves answers to the new segment, as part of a group.
-    pub(super) fn add_answers(&mut self, answers: &Answers, group: &mut LogGroup) {
+    pub fn add_answers(&mut self, answers: &Answers, group: &mut LogGroup) {
         let most = group.answer_bytes + ANSWER_BYTES;
         while group.answer_bytes < most
             && let Some(number) = self.answers.next()
@@ -103,7 +103,7 @@ impl CheckpointCopy {
         }
     }
 
-    pub(super) fn advance(&mut self, window: &mut Window) -> CopyProgress {
+    pub fn advance(&mut self, window: &mut Window) -> CopyProgress {
         match self.result.try_recv() {
             Ok(result) => return CopyProgress::Ended(result),
             Err(TryRecvError::Disconnected) => {
@@ -142,7 +142,7 @@ impl CheckpointCopy {
     }
 
     /// Gives the file its name, after all changes in it are durable.
-    pub(super) fn publish(&mut self) {
+    pub fn publish(&mut self) {
         self.is_published = true;
         self.send(Job::Publish);
     }

@@ -12,7 +12,7 @@ use crate::window::Window;
 impl Engine {
     /// Refuses requests until the log can be written again. `rereads`: the table holds changes
     /// that were refused, so the files are read again.
-    pub(super) fn recover(&mut self, error: &io::Error, rereads: bool) {
+    pub fn recover(&mut self, error: &io::Error, rereads: bool) {
         self.queue.set_writable(false);
         self.failures += 1;
         self.running_checkpoint = None;
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Ends a window that is closed; whether nothing is left to do.
-    pub(super) fn end(&mut self) -> bool {
+    pub fn end(&mut self) -> bool {
         if self.running_checkpoint.is_some() || !self.queued_checkpoints.is_empty() {
             return false;
         }

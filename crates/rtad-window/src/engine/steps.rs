@@ -15,14 +15,14 @@ use crate::settings::Changed;
 
 /// Clearing of expired entries, region by region.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sweep {
+pub struct Sweep {
     pub(super) next: usize,
     /// Regions that have not been swept at the current tick.
     pub(super) remaining: usize,
 }
 
 /// A list of keys that is being made.
-pub(super) struct Listing {
+pub struct Listing {
     min_count: u16,
     next_region: usize,
     keys: Vec<Key>,
@@ -30,7 +30,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn new(min_count: u16, entries: u64, reply: Reply<Vec<Key>>) -> Self {
+    pub fn new(min_count: u16, entries: u64, reply: Reply<Vec<Key>>) -> Self {
         let keys = Vec::with_capacity(entries as usize);
         Self {
             min_count,
@@ -42,7 +42,7 @@ impl Listing {
 }
 
 /// A checkpoint that is being written.
-pub(super) struct RunningCheckpoint {
+pub struct RunningCheckpoint {
     pub(super) copy: CheckpointCopy,
     reply: CheckpointReply,
     /// Its path is not known yet.
@@ -54,7 +54,7 @@ pub(super) struct RunningCheckpoint {
 
 impl Engine {
     /// One step of each kind; whether there is more to do at once.
-    pub(super) fn run_steps(&mut self) -> bool {
+    pub fn run_steps(&mut self) -> bool {
         self.sweep_region();
         self.list_region();
         if let Some(journal) = &mut self.journal
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// The tick has moved: entries expire.
-    pub(super) fn begin_sweep(&mut self) {
+    pub fn begin_sweep(&mut self) {
         if self.settings.listener.is_none() {
             return;
         }

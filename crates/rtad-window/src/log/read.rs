@@ -10,11 +10,11 @@ use super::{
 };
 
 /// Bytes read at a time.
-pub(super) const READ_BYTES: usize = 256 << 10;
+pub const READ_BYTES: usize = 256 << 10;
 
 /// End of a segment, as `read_segment` found it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SegmentEnd {
+pub struct SegmentEnd {
     /// Number of the group after the last valid one.
     pub(crate) next_group: u64,
     /// Bytes after the last valid group.
@@ -30,7 +30,7 @@ pub(crate) struct SegmentEnd {
 /// # Errors
 ///
 /// The file is unreadable, belongs to another window, or is damaged before its last group.
-pub(crate) fn read_segment(
+pub fn read_segment(
     path: &Path,
     id: u64,
     number: u64,
@@ -212,7 +212,7 @@ fn parse_group_header(header: &[u8; GROUP_HEADER]) -> Option<(u64, u64, u32)> {
 /// # Errors
 ///
 /// The file is unreadable, or not a segment of this window.
-pub(crate) fn first_group(path: &Path, id: u64, number: u64) -> Result<Option<u64>, LogError> {
+pub fn first_group(path: &Path, id: u64, number: u64) -> Result<Option<u64>, LogError> {
     let io = |source| LogError::Io {
         path: path.to_owned(),
         source,

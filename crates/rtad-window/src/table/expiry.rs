@@ -10,7 +10,7 @@ const MAX_EVICTED: usize = 1 << 20;
 
 /// Expired whole keys that left their slots since the last sweep.
 #[derive(Default)]
-pub(crate) struct Evicted {
+pub struct Evicted {
     /// Keys with their counts.
     pub(crate) keys: Vec<(Key, u16)>,
     /// Further keys were dropped.
@@ -29,7 +29,7 @@ impl Evicted {
 
 impl RegionMut<'_> {
     /// Moves the region's tick forward. Sweeps first, if a stored tick could repeat otherwise.
-    pub(super) fn advance(&mut self, tick: u64) {
+    pub fn advance(&mut self, tick: u64) {
         if tick <= self.clock.tick {
             return;
         }
@@ -52,7 +52,7 @@ impl RegionMut<'_> {
     }
 
     /// Notes the whole key of an expired slot, before the slot is used again.
-    pub(super) fn evict(&mut self, at: usize) {
+    pub fn evict(&mut self, at: usize) {
         let words = self.words(at);
         if words[0] & 0xff != 0 {
             self.evicted.add(&words);
@@ -60,7 +60,7 @@ impl RegionMut<'_> {
     }
 
     /// Clears what has expired at `tick`, which becomes the region's; reports each cleared slot.
-    pub(crate) fn sweep(&mut self, tick: u64, mut cleared: impl FnMut(Words)) {
+    pub fn sweep(&mut self, tick: u64, mut cleared: impl FnMut(Words)) {
         let tick = tick.max(self.clock.tick);
         let passed = tick - self.clock.tick;
         let now = self.now();

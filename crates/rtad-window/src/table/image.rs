@@ -8,7 +8,7 @@ use crate::Key;
 
 impl Table {
     /// Copies a region, in the layout of `load`, without what has expired at `tick`.
-    pub(crate) fn copy(&mut self, region: usize, tick: u64, into: &mut Vec<u8>) -> RegionClock {
+    pub fn copy(&mut self, region: usize, tick: u64, into: &mut Vec<u8>) -> RegionClock {
         let region = self.region_at(region, tick);
         into.clear();
         for bucket in region.lanes.chunks(SLOTS * region.layout.format.lanes()) {
@@ -23,13 +23,13 @@ impl Table {
     }
 
     /// Bytes of a copied region.
-    pub(crate) fn region_bytes(&self) -> usize {
+    pub fn region_bytes(&self) -> usize {
         self.layout.buckets * SLOTS * self.layout.format.lanes() * 4
     }
 
     /// Whether any slot holds a whole key, live or not.
     #[cfg(test)]
-    pub(crate) fn holds(&mut self, key: &Key) -> bool {
+    pub fn holds(&mut self, key: &Key) -> bool {
         (0..self.layout.regions).any(|region| {
             let region = self.region(region);
             let slots = region.first..region.first + (region.layout.buckets * SLOTS) as u64;
@@ -40,7 +40,7 @@ impl Table {
     }
 
     /// Replaces a region by a copy of `region_bytes()` bytes.
-    pub(crate) fn load(&mut self, region: usize, clock: RegionClock, copy: &[u8]) {
+    pub fn load(&mut self, region: usize, clock: RegionClock, copy: &[u8]) {
         let region = self.region(region);
         for (lane, bytes) in region.lanes.iter_mut().zip(copy.as_chunks().0) {
             *lane = u32::from_le_bytes(*bytes);

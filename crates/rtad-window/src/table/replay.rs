@@ -11,7 +11,7 @@ impl RegionMut<'_> {
     /// their order, and a checkpoint becomes valid after the log of all that its image holds is
     /// durable. An entry that has expired at the region's tick is not written: its tick value could
     /// mean a later tick.
-    pub(crate) fn redo(&mut self, change: &Change, tick: u64) {
+    pub fn redo(&mut self, change: &Change, tick: u64) {
         let stored = change.words[0] & 0xff;
         let age_then = u64::from(age(tick_value(tick), stored));
         let passed = self.clock.tick.saturating_sub(tick);
@@ -21,7 +21,7 @@ impl RegionMut<'_> {
     }
 
     /// Replays an erasure.
-    pub(crate) fn redo_forget(&mut self, change: &Change) {
+    pub fn redo_forget(&mut self, change: &Change) {
         self.write(self.lane_of(change.slot), [0; LANES]);
     }
 }

@@ -68,7 +68,7 @@ struct Totals {
 
 /// A follower that was used wrongly or could not read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FollowError {
+pub enum FollowError {
     #[error("--follow reads stdin only: expected no INPUT, or `-`")]
     Inputs,
     #[error(
@@ -88,7 +88,7 @@ impl CommandFailure for FollowError {
     }
 }
 
-pub(super) async fn run(
+pub async fn run(
     mut writer: AppendWriter,
     input: &Input,
     limit: RejectLimit,

@@ -17,7 +17,7 @@ const MAX_FILTER_BYTES: u64 = 256 << 20;
 
 /// The distinct devices that were looked up, and the members among them.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct MembershipCounts {
+pub struct MembershipCounts {
     checked: u64,
     before: u64,
     /// `None` in a dry run, or if a build published meanwhile.
@@ -25,7 +25,7 @@ pub(super) struct MembershipCounts {
 }
 
 /// The given devices, and the filters of those that are looked up.
-pub(super) struct MemberCheck {
+pub struct MemberCheck {
     keys: Vec<DeviceKey>,
     filters: LiveFilters,
     before: Overlay,
@@ -37,7 +37,7 @@ impl MemberCheck {
     /// # Errors
     ///
     /// A store error, or a refused file.
-    pub(super) async fn read(
+    pub async fn read(
         store: &Store,
         audience: &AudienceName,
         current: &Current,
@@ -65,7 +65,7 @@ impl MemberCheck {
     /// # Errors
     ///
     /// A store error, or a refused delta.
-    pub(super) async fn members(
+    pub async fn members(
         &self,
         store: &Store,
         audience: &AudienceName,
@@ -97,7 +97,7 @@ impl MemberCheck {
 }
 
 impl MembershipCounts {
-    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self {
             checked,
             before,

@@ -18,7 +18,7 @@ const MAX_TRIES: u32 = 50;
 const MAX_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub enum Operation {
     Add,
     /// Removes the tombstone and adds the key.
     Restore,
@@ -32,7 +32,7 @@ pub(super) enum Operation {
     "audience {audience}: generation {generation} has no values: --value needs one that was built \
      with --value"
 )]
-pub(super) struct NoValues {
+pub struct NoValues {
     audience: AudienceName,
     generation: u64,
 }
@@ -44,13 +44,13 @@ impl CommandFailure for NoValues {
 }
 
 #[derive(Debug)]
-pub(super) struct AppendWriter {
+pub struct AppendWriter {
     ledger: Ledger,
     operation: Operation,
 }
 
 impl AppendWriter {
-    pub(super) async fn open(
+    pub async fn open(
         store: &StoreWriter,
         audience: &AudienceName,
         operation: Operation,
@@ -64,7 +64,7 @@ impl AppendWriter {
 
     /// Refuses ids of another hash than those of the live generation. A damaged or lost manifest
     /// does not stop an erasure, an outage does: the ids could have no effect.
-    pub(super) async fn check_digest(
+    pub async fn check_digest(
         &self,
         store: &Store,
         audience: &AudienceName,
@@ -79,7 +79,7 @@ impl AppendWriter {
 
     /// Refuses values over a live generation without any. Warns of devices without a value over one
     /// with values, as they lose theirs; an unreadable generation does not stop those.
-    pub(super) async fn check_values(
+    pub async fn check_values(
         &self,
         store: &Store,
         audience: &AudienceName,
@@ -108,18 +108,18 @@ impl AppendWriter {
     }
 
     /// Reads `CURRENT` again.
-    pub(super) async fn refresh(&mut self) -> Result<(), StoreError> {
+    pub async fn refresh(&mut self) -> Result<(), StoreError> {
         self.ledger.refresh().await.map(|_| ())
     }
 
     /// The `CURRENT` that the next publish replaces.
-    pub(super) const fn current(&self) -> &Current {
+    pub const fn current(&self) -> &Current {
         self.ledger.current()
     }
 
     /// Publishes all keys or none, with the value of each or without any. The last one of a key
     /// counts.
-    pub(super) async fn publish(
+    pub async fn publish(
         &mut self,
         keys: &[DeviceKey],
         values: &[u8],

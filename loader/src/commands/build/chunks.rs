@@ -25,7 +25,7 @@ const WAITING_CHUNKS: usize = 2;
 const OWN_MAPPING_BYTES: u64 = 33 << 20;
 
 #[derive(Debug)]
-pub(super) struct MemoryPool {
+pub struct MemoryPool {
     total: u64,
     free: Mutex<u64>,
     released: Condvar,
@@ -33,13 +33,13 @@ pub(super) struct MemoryPool {
 
 /// A part of the pool, released on drop.
 #[derive(Debug)]
-pub(super) struct MemoryLease<'r> {
+pub struct MemoryLease<'r> {
     pool: &'r MemoryPool,
     bytes: u64,
 }
 
 impl MemoryPool {
-    pub(super) const fn of(bytes: u64) -> Self {
+    pub const fn of(bytes: u64) -> Self {
         Self {
             total: bytes,
             free: Mutex::new(bytes),
@@ -79,14 +79,14 @@ impl Drop for MemoryLease<'_> {
 
 /// Output of a group of shards: its chunks, then its end.
 #[derive(Debug)]
-pub(super) enum PipelineItem<'r> {
+pub enum PipelineItem<'r> {
     /// A chunk of a group, and its memory.
     Chunk(usize, BuiltChunk, MemoryLease<'r>),
     /// The end of a group: its number of chunks and of keys.
     End(usize, usize, Distinct),
 }
 
-pub(super) struct ChunkPipeline<'a> {
+pub struct ChunkPipeline<'a> {
     pub(super) filter: &'a FilterSpec,
     pub(super) shards_per_chunk: u32,
     pub(super) builders: Builders,
@@ -102,7 +102,7 @@ impl<'a> ChunkPipeline<'a> {
 
     /// Builds all chunks except those of the groups in `done`. `drain` receives them on this
     /// thread; the builders stop when it returns.
-    pub(super) fn run<T, E>(
+    pub fn run<T, E>(
         &self,
         done: &[usize],
         drain: impl FnOnce(mpsc::Receiver<Result<PipelineItem<'a>, SpillError>>) -> Result<T, E>,
@@ -207,7 +207,7 @@ impl<'a> ChunkPipeline<'a> {
     }
 
     /// Upper bound of the filter size of these shards, with the memory of their construction.
-    pub(super) fn max_bytes(&self, shards: Range<usize>) -> u64 {
+    pub fn max_bytes(&self, shards: Range<usize>) -> u64 {
         let most = |shard| u32::try_from(self.keys.most_keys(shard)).unwrap_or(u32::MAX);
         let filters: u64 = shards
             .clone()

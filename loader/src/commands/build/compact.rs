@@ -28,7 +28,7 @@ use crate::progress::Progress;
 
 /// The JSON object of `build --compact --json`.
 #[derive(Debug, Serialize)]
-pub(super) struct CompactReport {
+pub struct CompactReport {
     audience: String,
     /// `None` in a dry run, or without deltas.
     generation: Option<u64>,
@@ -48,7 +48,7 @@ struct GrownChunks {
     chunks_written: u64,
 }
 
-pub(super) async fn run(
+pub async fn run(
     writer: &StoreWriter,
     base: Base,
     gate: &GateArgs,
@@ -253,7 +253,7 @@ impl CompactReport {
         }
     }
 
-    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self {
             audience,
             generation,

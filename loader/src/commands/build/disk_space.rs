@@ -15,7 +15,7 @@ use crate::keys::{Budget, KEY_BYTES, SpillDir, SpillError};
 const SAMPLE_BYTES: u64 = 64 << 10;
 
 /// Compares the estimate for `input` with the free space, plus the `spilled` bytes already on disk.
-pub(super) fn check(
+pub fn check(
     input: &Input,
     dir: &SpillDir,
     budget: &Budget,

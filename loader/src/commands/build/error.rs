@@ -10,7 +10,7 @@ use rtad_core::snapshot::{AudienceName, ManifestError};
 
 /// A build that cannot begin, continue or be published.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BuildError {
+pub enum BuildError {
     #[error(
         "the chunks give an invalid manifest; nothing was published; a build without --resume \
          starts over"
@@ -60,7 +60,7 @@ impl CommandFailure for BuildError {
 
 /// A failed build that `--resume` continues.
 #[derive(Debug)]
-pub(super) struct Resumable {
+pub struct Resumable {
     pub(super) dir: String,
     pub(super) cause: CommandError,
 }

@@ -37,14 +37,14 @@ impl CommandFailure for UnversionedInput {
 
 /// Report of a build that was not needed.
 #[derive(Debug, Serialize)]
-pub(super) struct Unchanged {
+pub struct Unchanged {
     audience: String,
     generation: u64,
     unchanged: bool,
 }
 
 impl Unchanged {
-    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self {
             audience,
             generation,
@@ -59,7 +59,7 @@ impl Unchanged {
 
 /// Digest of everything that the result depends on, but for the store's deltas; `None` if an input
 /// is a stream or has no version. Inputs that cannot be opened are reported by their reader.
-pub(super) fn digest(args: &BuildArgs, input: &Input) -> Option<Digest> {
+pub fn digest(args: &BuildArgs, input: &Input) -> Option<Digest> {
     let tool = ("tool".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let mut facts: Facts = vec![tool];
     facts.extend(shape(args, input));
@@ -70,7 +70,7 @@ pub(super) fn digest(args: &BuildArgs, input: &Input) -> Option<Digest> {
 }
 
 /// The live generation, if a build would repeat it.
-pub(super) fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> {
+pub fn find(args: &BuildArgs) -> Result<Option<Unchanged>, CommandError> {
     let input = args
         .input
         .resolve_with_value(&args.inputs, args.value.as_deref())?;

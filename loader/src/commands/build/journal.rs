@@ -12,17 +12,17 @@ use rtad_store::write::Base;
 
 use super::resume::CHUNKS;
 use crate::keys::{SpillDir, SpillError};
-pub(super) use lines::Group;
+pub use lines::Group;
 use lines::{JournalHead, line};
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct JournalLocation<'a> {
+pub struct JournalLocation<'a> {
     dir: &'a SpillDir,
     sequence: u64,
 }
 
 impl<'a> JournalLocation<'a> {
-    pub(super) fn new(dir: &'a SpillDir, base: &Base) -> Self {
+    pub fn new(dir: &'a SpillDir, base: &Base) -> Self {
         Self {
             dir,
             sequence: base.current().map_or(0, |current| current.sequence),
@@ -31,7 +31,7 @@ impl<'a> JournalLocation<'a> {
 
     /// Opens the journal for this chunk layout. Returns the groups that the store still `holds`;
     /// all other lines are removed.
-    pub(super) fn open(
+    pub fn open(
         &self,
         shards_per_chunk: u32,
         holds: impl Fn(&Group) -> Result<bool, CommandError>,
@@ -59,13 +59,13 @@ impl<'a> JournalLocation<'a> {
     }
 }
 
-pub(super) struct Journal<'a> {
+pub struct Journal<'a> {
     dir: &'a SpillDir,
     file: std::fs::File,
 }
 
 impl Journal<'_> {
-    pub(super) fn add(&mut self, group: &Group) -> Result<(), SpillError> {
+    pub fn add(&mut self, group: &Group) -> Result<(), SpillError> {
         let written = self
             .file
             .write_all(&line(group))

@@ -11,7 +11,7 @@ use super::resume::{CHUNKS, STATE};
 use crate::keys::{Budget, SpillDir, SpillError, TooLittle};
 
 #[derive(Debug, Args)]
-pub(super) struct MemoryArgs {
+pub struct MemoryArgs {
     /// Memory limit of the build, such as 256MiB or 4GiB: at least 64MiB, plus 16MiB for each
     /// thread beyond two
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
@@ -38,7 +38,7 @@ pub(super) struct MemoryArgs {
 
 impl MemoryArgs {
     /// Divides the memory among the threads: as many as given, else as cores and memory allow.
-    pub(super) fn budget(&self, input: &InputArgs) -> Result<Budget, TooLittle> {
+    pub fn budget(&self, input: &InputArgs) -> Result<Budget, TooLittle> {
         let threads = match input.explicit_threads() {
             Some(threads) => threads,
             None => Budget::threads_for(self.memory, input.threads()),
@@ -46,7 +46,7 @@ impl MemoryArgs {
         Budget::new(self.memory, threads)
     }
 
-    pub(super) fn spill_dir(&self) -> Result<SpillDir, SpillError> {
+    pub fn spill_dir(&self) -> Result<SpillDir, SpillError> {
         match &self.spill_dir {
             Some(dir) => SpillDir::named(dir, &[STATE, CHUNKS]),
             None => Ok(SpillDir::unnamed()),

@@ -37,9 +37,9 @@ use crate::progress::Progress;
 const PARALLEL_PUTS: usize = 4;
 
 /// Shards per chunk for a number of keys.
-pub(super) type ChunkRule = fn(&FilterSpec, u64) -> u32;
+pub type ChunkRule = fn(&FilterSpec, u64) -> u32;
 
-pub(super) struct BuildPlan<'a> {
+pub struct BuildPlan<'a> {
     pub(super) audience: &'a AudienceName,
     pub(super) filter: FilterSpec,
     pub(super) target_fpr: f64,
@@ -59,14 +59,14 @@ pub(super) struct BuildPlan<'a> {
     pub(super) journal: Option<JournalLocation<'a>>,
 }
 
-pub(super) enum ChunkSink<'s> {
+pub enum ChunkSink<'s> {
     Store(Box<Publication<'s>>),
     /// A dry run.
     Nowhere,
 }
 
 #[derive(Debug)]
-pub(super) struct BuildOutcome {
+pub struct BuildOutcome {
     pub(super) manifest: Manifest,
     pub(super) check: FilterCheck,
     /// Chunks new to the store.
@@ -119,7 +119,7 @@ impl ChunkSink<'_> {
 
 impl BuildPlan<'_> {
     /// Builds from keys in memory, which take `held_bytes`.
-    pub(super) fn build_sorted<'s>(
+    pub fn build_sorted<'s>(
         &self,
         keys: &Sorted<'_>,
         held_bytes: u64,
@@ -144,7 +144,7 @@ impl BuildPlan<'_> {
     }
 
     /// Builds from keys on disk.
-    pub(super) fn build_spilled<'s>(
+    pub fn build_spilled<'s>(
         &self,
         keys: &Spilled<'_>,
         sink: impl FnOnce() -> Result<ChunkSink<'s>, CommandError>,
@@ -182,7 +182,7 @@ impl BuildPlan<'_> {
         self.finish(built, sink)
     }
 
-    pub(super) fn checks(&self) -> KeyChecks<'_> {
+    pub fn checks(&self) -> KeyChecks<'_> {
         let checks = self
             .carried
             .map_or_else(KeyChecks::default, |(carried, _)| carried.checks());
@@ -197,7 +197,7 @@ impl BuildPlan<'_> {
     }
 
     /// Upper bound of the largest chunk's size, from the number of keys per partition.
-    pub(super) fn largest_chunk(&self, partitions: &[u64]) -> u64 {
+    pub fn largest_chunk(&self, partitions: &[u64]) -> u64 {
         let shards_per_chunk = (self.chunk_rule)(&self.filter, partitions.iter().sum()) as usize;
         let runs = partitions.chunks((shards_per_chunk / SHARDS_PER_PARTITION).max(1));
         let most = runs.map(|run| run.iter().sum::<u64>()).max().unwrap_or(0);
@@ -309,7 +309,7 @@ impl BuildPlan<'_> {
 }
 
 /// Upper bound of the largest chunk's filter size, for a number of shards per chunk.
-pub(super) fn largest_chunk(
+pub fn largest_chunk(
     filter: &FilterSpec,
     shards_per_chunk: u32,
     most_keys: impl Fn(usize) -> u64,

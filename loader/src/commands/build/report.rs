@@ -21,7 +21,7 @@ use crate::input::{Counts, Reason};
 
 /// The JSON object of `build --json`.
 #[derive(Debug, Serialize)]
-pub(super) struct BuildSummary {
+pub struct BuildSummary {
     audience: String,
     /// `None` in a dry run.
     generation: Option<u64>,
@@ -63,7 +63,7 @@ pub(super) struct BuildSummary {
 
 /// Changes to the input by deltas and tombstones.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Changes {
+pub struct Changes {
     /// Appended keys, including those in the input.
     pub(super) added: u64,
     /// Keys of the input that were removed.
@@ -82,7 +82,7 @@ struct RejectedCounts {
 }
 
 impl BuildSummary {
-    pub(super) fn new(
+    pub fn new(
         done: &BuildOutcome,
         (counts, columns): (&Counts, Vec<ColumnReport>),
         (deltas, carried, overlap): (Changes, Option<CarriedReport>, Option<Overlap>),
@@ -130,7 +130,7 @@ impl BuildSummary {
         }
     }
 
-    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         write_published(out, &self.audience, self.generation, self.signed)?;
         if !self.gate.has_live() {
             writeln!(

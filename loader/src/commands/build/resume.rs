@@ -30,8 +30,8 @@ use crate::keys::{Filler, Keys, SpillDir, SpillError};
 
 /// Shortest accepted interval.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
-pub(super) const STATE: &str = "rtad-state.json";
-pub(super) const CHUNKS: &str = "rtad-chunks.jsonl";
+pub const STATE: &str = "rtad-state.json";
+pub const CHUNKS: &str = "rtad-chunks.jsonl";
 const VERSION: u32 = 1;
 /// In place of the size and time of an input that cannot be read again.
 const STREAM: &str = "a stream";
@@ -40,7 +40,7 @@ const UNVERSIONED: &str = "neither ETag nor Last-Modified";
 
 /// Identity of a build. Only the same build may resume.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Fingerprint {
+pub struct Fingerprint {
     pub(super) flags: Facts,
     /// Names of the inputs, and their sizes and times.
     pub(super) inputs: Facts,
@@ -48,7 +48,7 @@ pub(super) struct Fingerprint {
 
 /// `rtad-state.json`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ResumeState {
+pub struct ResumeState {
     version: u32,
     fingerprint: Fingerprint,
     base: BuildBase,
@@ -78,7 +78,7 @@ impl BuildBase {
 }
 
 /// The inputs' part of the fingerprint.
-pub(super) fn describe(sources: &[Source]) -> Result<Facts, CommandError> {
+pub fn describe(sources: &[Source]) -> Result<Facts, CommandError> {
     let describe = |source: &Source| {
         let unknown = if matches!(source, Source::Remote(_)) {
             UNVERSIONED
@@ -96,7 +96,7 @@ impl ResumeState {
     /// export of the next night, a build starts over: a job must not fail for ever after one
     /// interruption. It costs time only, as all inputs of both can be read again. Other flags may
     /// be those of another job in the same directory.
-    pub(super) fn read(
+    pub fn read(
         dir: &SpillDir,
         fingerprint: &Fingerprint,
         base: &Base,
@@ -228,7 +228,7 @@ impl ReadProgress {
     }
 }
 
-pub(super) struct Checkpoints<'a> {
+pub struct Checkpoints<'a> {
     dir: &'a SpillDir,
     fingerprint: Fingerprint,
     base: BuildBase,
@@ -240,7 +240,7 @@ pub(super) struct Checkpoints<'a> {
 }
 
 impl<'a> Checkpoints<'a> {
-    pub(super) fn new(
+    pub fn new(
         dir: &'a SpillDir,
         fingerprint: Fingerprint,
         base: &Base,
@@ -266,12 +266,12 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Counts of completed inputs, by index.
-    pub(super) fn ended(&self) -> BTreeMap<usize, Counts> {
+    pub fn ended(&self) -> BTreeMap<usize, Counts> {
         self.ledger.lock().ended.clone()
     }
 
     /// Counts of all completed inputs.
-    pub(super) fn counts(&self, sources: usize) -> InputCounts {
+    pub fn counts(&self, sources: usize) -> InputCounts {
         let mut sum = InputCounts::new(sources);
         self.ledger
             .lock()
@@ -282,7 +282,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Runs `read` and saves checkpoints meanwhile, if the directory has a name.
-    pub(super) fn during<T>(
+    pub fn during<T>(
         &self,
         keys: &Keys<'_, '_>,
         fillers: &[Filler<'_, '_>],
@@ -317,11 +317,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// Saves the final checkpoint, unless reading took no longer than one interval.
-    pub(super) fn end(
-        &self,
-        keys: &Keys<'_, '_>,
-        fillers: &[Filler<'_, '_>],
-    ) -> Result<(), SpillError> {
+    pub fn end(&self, keys: &Keys<'_, '_>, fillers: &[Filler<'_, '_>]) -> Result<(), SpillError> {
         let is_worth_it = self.begun.elapsed() >= self.every || keys.are_spilled();
         if self.dir.is_named() && is_worth_it {
             self.save(keys, fillers, true)
@@ -363,7 +359,7 @@ impl Drop for StopOnDrop<'_, '_> {
     }
 }
 
-pub(super) struct CheckpointSink<'a, 'k, 'm> {
+pub struct CheckpointSink<'a, 'k, 'm> {
     pub(super) filler: &'a Filler<'k, 'm>,
     pub(super) checkpoints: &'a Checkpoints<'a>,
 }

@@ -30,7 +30,7 @@ enum Interrupted {
 }
 
 /// Ends the process at the first of these signals.
-pub(super) fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), CommandError> {
+pub fn watch(dir: &Arc<SpillDir>, progress: &Progress) -> Result<(), CommandError> {
     // A weak reference: the last owner of the directory removes its files.
     let (runtime, dir, bar) = (runtime()?, Arc::downgrade(dir), progress.handle());
     let mut signals = {

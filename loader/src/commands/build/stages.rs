@@ -8,7 +8,7 @@ use crate::keys::Budget;
 
 /// Stages in order of execution.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Stages {
+pub struct Stages {
     /// Reading rows into keys, including writes to disk.
     pub(super) read_seconds: f64,
     /// Sorting keys in memory, or writing the last keys to disk. Keys on disk are sorted while
@@ -30,7 +30,7 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    pub(super) fn begin(budget: &Budget) -> Self {
+    pub fn begin(budget: &Budget) -> Self {
         Self {
             read_seconds: 0.0,
             sort_seconds: 0.0,
@@ -44,24 +44,24 @@ impl Stages {
         }
     }
 
-    pub(super) fn read(&mut self, is_resumed: bool) {
+    pub fn read(&mut self, is_resumed: bool) {
         self.is_resumed = is_resumed;
         self.read_seconds = self.lap();
     }
 
     /// Ends the sorting stage; `spilled_bytes` of keys are on disk.
-    pub(super) fn sorted(&mut self, spilled_bytes: u64) {
+    pub fn sorted(&mut self, spilled_bytes: u64) {
         self.sort_seconds = self.lap();
         self.spilled_bytes = spilled_bytes;
     }
 
-    pub(super) fn end(mut self) -> Self {
+    pub fn end(mut self) -> Self {
         self.chunk_seconds = self.lap();
         self.peak_memory_bytes = peak_memory_bytes();
         self
     }
 
-    pub(super) fn total_seconds(&self) -> f64 {
+    pub fn total_seconds(&self) -> f64 {
         self.read_seconds + self.sort_seconds + self.chunk_seconds
     }
 

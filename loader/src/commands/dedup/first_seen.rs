@@ -12,7 +12,7 @@ use crate::seen::SeenKeys;
 
 /// Writes the first occurrence of each id.
 #[derive(Debug)]
-pub(super) struct FirstSeen {
+pub struct FirstSeen {
     pub(super) seen: SeenKeys,
     /// `None` with `--count`.
     out: Option<BufWriter<io::Stdout>>,
@@ -23,7 +23,7 @@ pub(super) struct FirstSeen {
 
 impl FirstSeen {
     /// Remembers ids in `seen`; writes to stdout if `is_written`.
-    pub(super) fn new(seen: SeenKeys, is_written: bool) -> Self {
+    pub fn new(seen: SeenKeys, is_written: bool) -> Self {
         let out = is_written.then(|| BufWriter::with_capacity(1 << 20, io::stdout()));
         Self {
             seen,
@@ -33,7 +33,7 @@ impl FirstSeen {
         }
     }
 
-    pub(super) fn is_new(&mut self, key: &DeviceKey) -> bool {
+    pub fn is_new(&mut self, key: &DeviceKey) -> bool {
         match self.seen.is_new(key) {
             Ok(is_new) => is_new,
             Err(error) => {
@@ -44,7 +44,7 @@ impl FirstSeen {
     }
 
     /// Counts and writes a new id.
-    pub(super) fn pass(&mut self, text: &[u8]) {
+    pub fn pass(&mut self, text: &[u8]) {
         self.first_seen += 1;
         let Some(out) = self.out.as_mut().filter(|_| self.failed.is_none()) else {
             return;
@@ -53,7 +53,7 @@ impl FirstSeen {
         self.failed = written.err().map(CommandError::data_output);
     }
 
-    pub(super) fn finish(&mut self) -> Result<(), CommandError> {
+    pub fn finish(&mut self) -> Result<(), CommandError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }

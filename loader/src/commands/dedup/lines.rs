@@ -14,14 +14,14 @@ const MAX_LINE_BYTES: usize = 64 << 10;
 /// Rows between two updates of the progress.
 const ROWS_PER_UPDATE: u64 = 1 << 16;
 
-pub(super) struct LineKeys<'a> {
+pub struct LineKeys<'a> {
     input: &'a Input,
     /// `None` for any text.
     kinds: Option<&'a Kinds>,
 }
 
 impl<'a> LineKeys<'a> {
-    pub(super) fn of(input: &'a Input, text: bool) -> Self {
+    pub fn of(input: &'a Input, text: bool) -> Self {
         let kinds = match &input.layout {
             Layout::Lines { kinds } if !text => Some(kinds),
             _ => None,
@@ -29,7 +29,7 @@ impl<'a> LineKeys<'a> {
         Self { input, kinds }
     }
 
-    pub(super) fn read(
+    pub fn read(
         &self,
         sources: &[Source],
         first: &mut FirstSeen,

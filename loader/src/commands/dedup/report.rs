@@ -17,7 +17,7 @@ use crate::seen::SeenKeys;
 
 /// JSON object of `dedup`.
 #[derive(Debug, Serialize)]
-pub(super) struct DedupReport {
+pub struct DedupReport {
     rows: u64,
     /// Ids that counted as new.
     first_seen: u64,
@@ -34,7 +34,7 @@ pub(super) struct DedupReport {
 }
 
 impl DedupReport {
-    pub(super) fn new(
+    pub fn new(
         (counts, inputs): (&Counts, InputReport),
         seen: &SeenKeys,
         first_seen: u64,
@@ -67,13 +67,13 @@ impl DedupReport {
     }
 
     /// Writes the report to a file, as JSON.
-    pub(super) fn write_file(&self, file: Option<&Path>) -> Result<(), CommandError> {
+    pub fn write_file(&self, file: Option<&Path>) -> Result<(), CommandError> {
         let Some(file) = file else { return Ok(()) };
         write_output("--report", file, &self.json())
     }
 
     /// Writes the report to stdout or stderr.
-    pub(super) fn write(&self, on_stdout: bool, output: &Output) -> Result<(), CommandError> {
+    pub fn write(&self, on_stdout: bool, output: &Output) -> Result<(), CommandError> {
         if on_stdout {
             return output.data(self, Self::write_text);
         }

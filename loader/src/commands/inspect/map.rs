@@ -20,7 +20,7 @@ use super::super::verify::ShardFigures;
 
 /// The figure drawn for each shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Figure {
+pub enum Figure {
     /// Distinct keys
     #[default]
     Keys,
@@ -34,7 +34,7 @@ pub(crate) enum Figure {
 
 impl Figure {
     /// Whether filters of the kind have it.
-    pub(super) const fn is_of(self, kind: FilterKind) -> bool {
+    pub const fn is_of(self, kind: FilterKind) -> bool {
         match self {
             Self::Keys | Self::Fpr => true,
             Self::Fill => !matches!(kind, FilterKind::Ribbon),
@@ -79,7 +79,7 @@ const FONT: &str = "sans-serif";
 
 /// One figure for every shard with keys.
 #[derive(Debug)]
-pub(super) struct ShardMap {
+pub struct ShardMap {
     figure: Figure,
     /// Rates are logarithms.
     shards: Vec<Option<f64>>,
@@ -113,14 +113,14 @@ impl Scale {
 }
 
 impl ShardMap {
-    pub(super) fn new(figure: Figure) -> Self {
+    pub fn new(figure: Figure) -> Self {
         Self {
             figure,
             shards: vec![None; SHARDS],
         }
     }
 
-    pub(super) fn set(&mut self, shard: u16, keys: u32, figures: &ShardFigures) {
+    pub fn set(&mut self, shard: u16, keys: u32, figures: &ShardFigures) {
         self.shards[usize::from(shard)] = match self.figure {
             Figure::Keys => Some(f64::from(keys)),
             Figure::Fill => figures.fill,
@@ -130,7 +130,7 @@ impl ShardMap {
         };
     }
 
-    pub(super) fn svg(&self, manifest: &Manifest) -> io::Result<String> {
+    pub fn svg(&self, manifest: &Manifest) -> io::Result<String> {
         let mut svg = String::new();
         self.draw(manifest, &mut svg).map_err(io::Error::other)?;
         // plotters-svg 0.3.7 names half of the media type, which no viewer has to accept.

@@ -30,7 +30,7 @@ use crate::merged_deltas::{CarriedChanges, MergedDeltas};
 /// 6 if another process published in between.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(in super::super) struct BeginArgs {
+pub struct BeginArgs {
     #[command(flatten)]
     target: Target,
     /// Target false-positive rate of the filters, a fraction
@@ -52,7 +52,7 @@ pub(in super::super) struct BeginArgs {
     require_live: bool,
 }
 
-pub(in super::super) fn run(args: &BeginArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &BeginArgs, output: &Output) -> Result<(), CommandError> {
     let filter = FilterSpec::for_fpr(args.filter, args.fpr).map_err(CommonError::Fpr)?;
     let writer = StoreWriter::new(args.target.open()?)?;
     let (base, merged, carried) = runtime()?.block_on(async {

@@ -35,7 +35,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Retries and concurrent runs are safe. Stored chunks take effect only with `rtad-loader publish`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(in super::super) struct ChunkArgs {
+pub struct ChunkArgs {
     /// Store of the snapshots, as in `rtad-loader build`
     #[arg(long, value_name = "URL", required_unless_present = "cut")]
     store: Option<String>,
@@ -62,7 +62,7 @@ struct ChunkLayout {
     chunks: u32,
 }
 
-pub(in super::super) fn run(args: &ChunkArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &ChunkArgs, output: &Output) -> Result<(), CommandError> {
     let filter = args.job.filter();
     let shards_per_chunk = shards_per_chunk(&filter, args.keys);
     let (true, Some(url)) = (!args.cut, &args.store) else {

@@ -26,7 +26,7 @@ use crate::frames::{self, BUCKETS, FrameContent};
 /// of memory per key read, duplicates included, and up to twice that while the buffer grows.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(in super::super) struct DistinctArgs {
+pub struct DistinctArgs {
     /// Process only the buckets of part J (from 0) of N, such as 3/16; N is a power of two up to
     /// 4096
     #[arg(long, value_name = "J/N", default_value = "0/1")]
@@ -66,7 +66,7 @@ impl FromStr for Part {
     }
 }
 
-pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &DistinctArgs, output: &Output) -> Result<(), CommandError> {
     let (mut keys, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
     let (mut carried_added, mut carried_removed) = (Vec::new(), Vec::new());
     let progress = output.progress();
@@ -133,7 +133,7 @@ pub(in super::super) fn run(args: &DistinctArgs, output: &Output) -> Result<(), 
 }
 
 /// Sorts keys and removes duplicates.
-pub(super) fn sort_distinct(keys: &mut Vec<DeviceKey>) {
+pub fn sort_distinct(keys: &mut Vec<DeviceKey>) {
     // Comparing keys as integers is faster and keeps the byte order.
     keys.sort_unstable_by_key(|key| u128::from_be_bytes(*key.as_bytes()));
     keys.dedup();

@@ -9,7 +9,7 @@ use crate::frames::BUCKETS;
 
 /// Inconsistent input or reports of the steps.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum JobError {
+pub enum JobError {
     #[error(
         "{audience}: live generation {generation} is signed: expected --public-key, to verify the \
          deltas that the job takes over"

@@ -29,7 +29,7 @@ const BATCH_KEYS: usize = 2 << 20;
 /// --report. Memory is independent of the input: with --frames about 40 MB, plus 33 MB per thread.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(in super::super) struct KeysArgs {
+pub struct KeysArgs {
     #[command(flatten)]
     input: InputArgs,
     /// Write frames for `rtad-loader distinct`: a header of 8 bytes (u16 bucket, u16 0, u32 count,
@@ -44,7 +44,7 @@ pub(in super::super) struct KeysArgs {
     inputs: Vec<OsString>,
 }
 
-pub(in super::super) fn run(args: &KeysArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &KeysArgs, output: &Output) -> Result<(), CommandError> {
     let input = Input {
         is_part: true,
         ..args.input.resolve(&args.inputs)?

@@ -19,14 +19,14 @@ use crate::input::{Counts, LOOKALIKES, Lookalike, Reason};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
-pub(super) enum ReportLine {
+pub enum ReportLine {
     Keys(KeysLine),
     Distinct(DistinctLine),
     Chunk(ChunkLine),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct KeysLine {
+pub struct KeysLine {
     pub(super) rows: u64,
     pub(super) values: u64,
     /// Keys, duplicates included.
@@ -46,7 +46,7 @@ pub(super) struct KeysLine {
 
 /// Report of `distinct` for one part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct DistinctLine {
+pub struct DistinctLine {
     /// First bucket of the part.
     pub(super) first_bucket: u32,
     pub(super) buckets: u32,
@@ -63,7 +63,7 @@ pub(super) struct DistinctLine {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct ChunkLine {
+pub struct ChunkLine {
     pub(super) job: Digest,
     /// Keys of the whole audience, which determine the chunk layout.
     pub(super) keys: u64,
@@ -76,11 +76,7 @@ pub(super) struct ChunkLine {
 }
 
 impl KeysLine {
-    pub(super) fn of(
-        counts: &Counts,
-        columns: Vec<ColumnReport>,
-        absent: BTreeSet<String>,
-    ) -> Self {
+    pub fn of(counts: &Counts, columns: Vec<ColumnReport>, absent: BTreeSet<String>) -> Self {
         let rejected = Reason::ALL.map(|reason| (reason.as_str().to_owned(), counts.of(reason)));
         let kinds = IdKind::ALL.map(|kind| (kind.to_string(), counts.usable[kind as usize]));
         let lookalikes = counts.lookalikes().map(|(pair, count)| (name(pair), count));
@@ -103,7 +99,7 @@ impl KeysLine {
     }
 
     /// The counts, for the limits of inputs.
-    pub(super) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         let of = |counts: &BTreeMap<_, _>, name: &str| counts.get(name).copied().unwrap_or(0);
         Counts {
             rows: self.rows,
@@ -118,7 +114,7 @@ impl KeysLine {
     }
 
     /// The hash of the ids from which the keys are made.
-    pub(super) fn digest(&self) -> Result<KeyDigest, JobError> {
+    pub fn digest(&self) -> Result<KeyDigest, JobError> {
         let of_sha1 = |kind: &String| kind == IdKind::Sha1.as_str();
         match self.kinds.keys().filter(|kind| of_sha1(kind)).count() {
             0 => Ok(KeyDigest::Md5),
@@ -128,11 +124,11 @@ impl KeysLine {
     }
 
     /// Whether the part has malformed values and no usable one.
-    pub(super) fn is_unusable(&self) -> bool {
+    pub fn is_unusable(&self) -> bool {
         self.keys == 0 && self.counts().malformed() > 0
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.rows += other.rows;
         self.values += other.values;
         self.keys += other.keys;
@@ -158,7 +154,7 @@ fn name((kind, other): Lookalike) -> String {
 }
 
 /// Writes a report to `file`, or to stderr: stdout carries the data of the step.
-pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), CommandError> {
+pub fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), CommandError> {
     let mut text = serde_json::to_vec(line).expect("plain fields");
     text.push(b'\n');
     let Some(file) = file else {
@@ -171,7 +167,7 @@ pub(super) fn report(line: &ReportLine, file: Option<&Path>) -> Result<(), Comma
 }
 
 /// Reads the lines of files; `-` is stdin. Empty lines are passed over.
-pub(super) fn read(files: &[PathBuf], mut take: impl FnMut(ReportLine)) -> Result<(), JobError> {
+pub fn read(files: &[PathBuf], mut take: impl FnMut(ReportLine)) -> Result<(), JobError> {
     for file in files {
         let input = file.display().to_string();
         let failed = |source| JobError::Lines {

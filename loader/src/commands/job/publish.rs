@@ -40,7 +40,7 @@ use crate::input::{InputError, Source};
 /// Exit codes and limits are the same as for `rtad-loader build`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(in super::super) struct PublishArgs {
+pub struct PublishArgs {
     /// Store of the snapshots, as in `rtad-loader build`
     #[arg(long, value_name = "URL")]
     store: String,
@@ -92,7 +92,7 @@ struct DistinctParts {
     carried: CarriedReport,
 }
 
-pub(in super::super) fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
+pub fn run(args: &PublishArgs, output: &Output) -> Result<(), CommandError> {
     let job = &args.job;
     let lines: Vec<_> = args.lines.iter().cloned().map(Source::File).collect();
     args.carried.check_metrics_file(&lines)?;

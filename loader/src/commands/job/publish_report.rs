@@ -18,7 +18,7 @@ use super::super::skew::Skew;
 
 /// The JSON object of `publish --json`.
 #[derive(Debug, Serialize)]
-pub(super) struct PublishReport {
+pub struct PublishReport {
     pub(super) audience: String,
     /// `None` in a dry run.
     pub(super) generation: Option<u64>,
@@ -49,7 +49,7 @@ pub(super) struct PublishReport {
 }
 
 impl PublishReport {
-    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         write_published(out, &self.audience, self.generation, self.signed)?;
         if !self.lineage.labels.is_empty() {
             writeln!(out, "  labels      {}", labels_text(&self.lineage))?;

@@ -18,7 +18,7 @@ const MAX_JOB_BYTES: u64 = 64 << 10;
 /// Parameters shared by all steps of one build, and the state of the store when it began.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Job {
+pub struct Job {
     format: String,
     version: u32,
     pub(super) audience: AudienceName,
@@ -34,7 +34,7 @@ pub(super) struct Job {
 /// The carried changes of the live generation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CarriedJob {
+pub struct CarriedJob {
     /// Their numbers; `None` if they were unreadable.
     pub(super) report: Option<CarriedReport>,
     /// The deltas of those that are kept.
@@ -44,7 +44,7 @@ pub(super) struct CarriedJob {
 /// Number of keys that deltas and tombstones changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ChangedKeys {
+pub struct ChangedKeys {
     pub(super) added: u64,
     pub(super) removed: u64,
 }
@@ -58,7 +58,7 @@ struct FilterFields {
 }
 
 impl Job {
-    pub(super) fn new(
+    pub fn new(
         base: &Base,
         filter: &FilterSpec,
         target_fpr: f64,
@@ -81,7 +81,7 @@ impl Job {
     }
 
     /// Parses a command-line value: the job itself, or the path of a file with it.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim_start().starts_with('{') {
             return Self::from_json(text);
         }
@@ -127,7 +127,7 @@ impl Job {
         Ok(job)
     }
 
-    pub(super) fn filter(&self) -> FilterSpec {
+    pub fn filter(&self) -> FilterSpec {
         let FilterFields {
             kind,
             hashes,
@@ -137,16 +137,16 @@ impl Job {
     }
 
     /// Identity of the job. Chunks of one job cannot be used in another.
-    pub(super) fn id(&self) -> Digest {
+    pub fn id(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).expect("plain fields"))
     }
 
-    pub(super) fn base(&self) -> Base {
+    pub fn base(&self) -> Base {
         Base::new(self.audience.clone(), self.current.clone())
     }
 
     /// The manifest's entry for the deltas that were read.
-    pub(super) fn folded(&self) -> Option<Folded> {
+    pub fn folded(&self) -> Option<Folded> {
         let folded = self.base().folded()?;
         Some(Folded {
             deltas: self.carried.folded.clone(),

@@ -56,7 +56,7 @@ struct Measured {
     high: f64,
 }
 
-pub(super) fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
+pub fn run(measure: bool, output: &Output) -> Result<(), CommandError> {
     let progress = output.progress();
     progress.phase("probing non-members");
     let mut rows = Vec::new();

@@ -7,7 +7,7 @@ use super::probe::MeasuredFpr;
 
 /// A generation that failed verification.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum VerifyError {
+pub enum VerifyError {
     #[error("verification failed")]
     File(#[source] StoreError),
     #[error(
@@ -47,7 +47,7 @@ impl CommandFailure for VerifyError {
     "--missing: expected an audience of md5, found one of sha1, whose keys are 16 of its 20 bytes; \
      without the flag, missing ids are counted"
 )]
-pub(super) struct MissingOfSha1;
+pub struct MissingOfSha1;
 
 impl CommandFailure for MissingOfSha1 {
     fn exit(&self) -> ExitStatus {

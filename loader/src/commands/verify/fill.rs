@@ -8,7 +8,7 @@ use rtad_core::snapshot::{Chunk, ChunkShard};
 
 /// Minimum, mean and maximum of a figure over the shards with keys; 0 without any such shard.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(crate) struct Spread {
+pub struct Spread {
     pub(crate) min: f64,
     pub(crate) mean: f64,
     pub(crate) max: f64,
@@ -28,7 +28,7 @@ impl Spread {
 
 /// Figures of one shard's filter.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ShardFigures {
+pub struct ShardFigures {
     /// Fraction of bits set; `None` for a ribbon filter.
     pub(crate) fill: Option<f64>,
     /// Fraction of keys outside the first tier; `None` for a Bloom filter.
@@ -38,7 +38,7 @@ pub(crate) struct ShardFigures {
 
 /// Statistics over the shards of chunks.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(crate) struct FilterSurvey {
+pub struct FilterSurvey {
     pub(crate) shards: u32,
     /// The fill of Bloom filters.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,18 +54,14 @@ pub(crate) struct FilterSurvey {
 }
 
 impl FilterSurvey {
-    pub(crate) fn add(&mut self, chunk: &Chunk) {
+    pub fn add(&mut self, chunk: &Chunk) {
         for shard in chunk.shards() {
             self.add_shard(chunk.spec(), chunk.shard(shard));
         }
     }
 
     /// Adds a shard, unless it is empty. Returns its figures.
-    pub(crate) fn add_shard(
-        &mut self,
-        spec: &FilterSpec,
-        shard: ChunkShard<'_>,
-    ) -> Option<ShardFigures> {
+    pub fn add_shard(&mut self, spec: &FilterSpec, shard: ChunkShard<'_>) -> Option<ShardFigures> {
         if shard.filter.is_empty() {
             return None;
         }
@@ -92,7 +88,7 @@ impl FilterSurvey {
     }
 
     /// False-positive rate of a random key; in shards without keys it is 0.
-    pub(crate) fn overall_fpr(&self) -> f64 {
+    pub fn overall_fpr(&self) -> f64 {
         self.expected_fpr.mean * f64::from(self.shards) / SHARDS as f64
     }
 }

@@ -23,7 +23,7 @@ const BATCHES_PER_TASK: u64 = 256;
 const Z: f64 = 1.959_963_985;
 
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct MeasuredFpr {
+pub struct MeasuredFpr {
     pub(super) probes: u64,
     pub(super) false_positives: u64,
     pub(super) measured_fpr: f64,
@@ -33,7 +33,7 @@ pub(crate) struct MeasuredFpr {
 }
 
 /// Default number of random keys.
-pub(super) fn default_probes(expected_fpr: f64) -> u64 {
+pub fn default_probes(expected_fpr: f64) -> u64 {
     // A snapshot without keys has no false positives at any number of probes.
     if expected_fpr <= 0.0 {
         return 1_000_000;
@@ -42,7 +42,7 @@ pub(super) fn default_probes(expected_fpr: f64) -> u64 {
 }
 
 /// Looks up `probes` non-members in `snapshot`.
-pub(super) fn measure(
+pub fn measure(
     snapshot: &Snapshot,
     probes: u64,
     threads: usize,
@@ -101,7 +101,7 @@ fn count_members(snapshot: &Snapshot, mut indices: Range<u64>) -> u64 {
 }
 
 /// 95 % confidence interval of a proportion (Wilson 1927).
-pub(in super::super) fn wilson(positives: u64, probes: u64) -> (f64, f64) {
+pub fn wilson(positives: u64, probes: u64) -> (f64, f64) {
     if probes == 0 {
         return (0.0, 1.0);
     }

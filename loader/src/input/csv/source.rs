@@ -12,7 +12,7 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 
 /// Position of the reader within a row.
 #[derive(Default)]
-pub(super) struct RowPosition {
+pub struct RowPosition {
     /// First line of the row, or of the empty lines before it.
     pub(super) line: Cell<u64>,
     pub(super) since_row: Cell<u64>,
@@ -21,7 +21,7 @@ pub(super) struct RowPosition {
 
 /// Limits the length of a row, and adds a final line end if it is missing. Every complete row then
 /// has one, so a row that reaches the end of the file has an unclosed quote.
-pub(super) struct Bounded<'a, R> {
+pub struct Bounded<'a, R> {
     pub(super) inner: R,
     pub(super) position: &'a RowPosition,
     pub(super) last: u8,
@@ -49,7 +49,7 @@ impl<R: Read> Read for Bounded<'_, R> {
 }
 
 /// Hides escaped delimiters, quotes and line ends. The cells that hold them are no ids.
-pub(super) struct Escaped<'a> {
+pub struct Escaped<'a> {
     pub(super) inner: &'a mut Opened,
     pub(super) cells: CellSyntax,
     /// The last byte was the escape character.
@@ -79,7 +79,7 @@ impl Read for Escaped<'_> {
 }
 
 /// Passes on the lines whose quotes are closed, and an empty line for each other.
-pub(super) struct ClosedLines<'a> {
+pub struct ClosedLines<'a> {
     inner: BufReader<Escaped<'a>>,
     rows: csv_core::Reader,
     line: Vec<u8>,
@@ -91,10 +91,10 @@ pub(super) struct ClosedLines<'a> {
 
 /// Numbers and texts of the lines whose quotes are left open, until they are taken.
 #[derive(Default)]
-pub(super) struct BadLines(pub(super) RefCell<Vec<(u64, Vec<u8>)>>);
+pub struct BadLines(pub RefCell<Vec<(u64, Vec<u8>)>>);
 
 impl<'a> ClosedLines<'a> {
-    pub(super) fn new(inner: Escaped<'a>, bad: &'a BadLines) -> Self {
+    pub fn new(inner: Escaped<'a>, bad: &'a BadLines) -> Self {
         let rows = csv_core::ReaderBuilder::new()
             .delimiter(inner.cells.delimiter)
             .terminator(csv_core::Terminator::Any(b'\n'))

@@ -14,21 +14,21 @@ const WINDOW_BYTES: u64 = 8 << 20;
 
 /// Source of a Parquet file. May be used from any number of threads.
 #[derive(Debug)]
-pub(super) enum FileSource {
+pub enum FileSource {
     File { file: File, len: u64 },
     Remote(Box<Mutex<Window>>),
 }
 
 /// A buffered range of a remote file.
 #[derive(Debug)]
-pub(super) struct Window {
+pub struct Window {
     remote: Remote,
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl FileSource {
-    pub(super) fn remote(remote: Remote) -> Self {
+    pub fn remote(remote: Remote) -> Self {
         Self::Remote(Box::new(Mutex::new(Window {
             remote,
             start: 0,
@@ -36,7 +36,7 @@ impl FileSource {
         })))
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         match self {
             Self::File { len, .. } => *len,
             Self::Remote(window) => window.lock().remote.size_bytes(),
@@ -45,7 +45,7 @@ impl FileSource {
 
     /// Reads a range within the file. The bytes after it, up to `until`, are likely to be read
     /// next.
-    pub(super) fn read(&self, part: Range<u64>, until: u64) -> io::Result<Vec<u8>> {
+    pub fn read(&self, part: Range<u64>, until: u64) -> io::Result<Vec<u8>> {
         let len = (part.end - part.start) as usize;
         match self {
             Self::File { file, .. } => {

@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Runs `work`. A reader used in it must be dropped after an error.
-pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, PageFault> {
+pub fn caught<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, PageFault> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = take_hook();

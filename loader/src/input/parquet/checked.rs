@@ -16,7 +16,7 @@ use super::lz4;
 const MAX_DELTA_BLOCK: u64 = 1 << 20;
 
 /// Pages of one column chunk without repetition, checked.
-pub(super) struct Checked<P> {
+pub struct Checked<P> {
     pages: P,
     /// Whether its pages are still compressed with the older LZ4.
     is_lz4: bool,
@@ -26,7 +26,7 @@ pub(super) struct Checked<P> {
 }
 
 impl<P: PageReader> Checked<P> {
-    pub(super) fn new(pages: P, is_lz4: bool, max_level: i16, rows: u64) -> Self {
+    pub fn new(pages: P, is_lz4: bool, max_level: i16, rows: u64) -> Self {
         Self {
             pages,
             is_lz4,

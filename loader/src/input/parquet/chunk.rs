@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 4 << 10;
 
 /// Never reads beyond `end`: a corrupt length must not fetch the rest of a remote file.
 #[derive(Debug, Clone)]
-pub(super) struct Chunk {
+pub struct Chunk {
     pub(super) access: Arc<FileSource>,
     pub(super) end: u64,
 }
@@ -57,7 +57,7 @@ impl ChunkReader for Chunk {
 
 /// Sequential reader of a chunk.
 #[derive(Debug)]
-pub(super) struct ChunkRead {
+pub struct ChunkRead {
     chunk: Chunk,
     offset: u64,
 }

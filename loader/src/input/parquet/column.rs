@@ -21,7 +21,7 @@ use super::schema::Form;
 const BATCH: u64 = 1024;
 
 /// Passes every row's value to `each`, in order, until it returns false. A null is `None`.
-pub(super) fn read(
+pub fn read(
     access: &Arc<FileSource>,
     column: &ColumnChunkMetaData,
     rows: u64,

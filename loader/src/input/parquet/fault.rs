@@ -4,7 +4,7 @@ use std::io;
 
 /// A Parquet file that cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ParquetFault {
+pub enum ParquetFault {
     #[error(
         "a Parquet file is read from its end, and a pipe cannot be; \
          write it to a file, or pass its URL"
@@ -33,7 +33,7 @@ pub(crate) enum ParquetFault {
 
 /// A page or metadata that cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PageFault {
+pub enum PageFault {
     #[error("could not be read")]
     Read(#[source] io::Error),
     #[error("{0}")]

@@ -14,7 +14,7 @@ use parquet::column::page::Page;
 const MAX_RATIO: usize = 255;
 
 /// The page with its buffer decompressed, if it is valid.
-pub(super) fn unpack(mut page: Page) -> Option<Page> {
+pub fn unpack(mut page: Page) -> Option<Page> {
     match &mut page {
         Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. } => *buf = text(buf)?.into(),
         Page::DataPageV2 {

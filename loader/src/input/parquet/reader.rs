@@ -29,7 +29,7 @@ const MAGIC: &[u8; 4] = b"PAR1";
 
 /// Reads the columns of a file and sends blocks of their values, until `send` returns false. Counts
 /// the file's bytes by row groups.
-pub(in super::super) fn read_blocks(
+pub fn read_blocks(
     source: &Source,
     index: usize,
     columns: Columns<'_>,
@@ -79,7 +79,7 @@ fn open(source: &Source) -> Result<FileSource, InputError> {
 }
 
 /// An open file.
-pub(super) struct OpenFile<'a> {
+pub struct OpenFile<'a> {
     pub(super) name: String,
     pub(super) access: Arc<FileSource>,
     pub(super) columns: &'a [Column],
@@ -87,7 +87,7 @@ pub(super) struct OpenFile<'a> {
 }
 
 impl OpenFile<'_> {
-    pub(super) fn read(
+    pub fn read(
         &self,
         source: usize,
         (pool, bytes): (&Pool, &Bytes),

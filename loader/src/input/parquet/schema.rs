@@ -10,7 +10,7 @@ use super::fault::ParquetFault;
 
 /// Conversion of a value to text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
     /// The bytes are the text.
     Text,
     /// A number, written as its digits.
@@ -23,17 +23,14 @@ pub(super) enum Form {
 
 /// A selected column.
 #[derive(Debug)]
-pub(super) struct Leaf {
+pub struct Leaf {
     /// Index among all leaf columns.
     pub(super) index: usize,
     pub(super) form: Form,
 }
 
 /// The selected columns, in the order of `columns`.
-pub(super) fn find(
-    schema: &SchemaDescriptor,
-    columns: &[Column],
-) -> Result<Vec<Leaf>, ParquetFault> {
+pub fn find(schema: &SchemaDescriptor, columns: &[Column]) -> Result<Vec<Leaf>, ParquetFault> {
     columns
         .iter()
         .map(|column| find_one(schema, column))

@@ -5,8 +5,6 @@ use rtad_config::values::named;
 use serde::Deserializer;
 
 /// A path of field names.
-pub(super) fn path<'de, D: Deserializer<'de>, T: From<Named>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
+pub fn path<'de, D: Deserializer<'de>, T: From<Named>>(deserializer: D) -> Result<T, D::Error> {
     named(deserializer, "a path of field names, such as device.imei")
 }

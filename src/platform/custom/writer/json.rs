@@ -6,7 +6,7 @@ use crate::platform::value::{Digits, Value, canonical_integer_of};
 
 impl Response {
     /// False if it is a verdict whose strategy cannot be written.
-    pub(super) fn object(
+    pub fn object(
         &self,
         fields: &[AnswerField],
         answer: &AnswerValues<'_, '_>,

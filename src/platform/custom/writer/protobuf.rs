@@ -10,7 +10,7 @@ use crate::config::Code;
 use crate::platform::value::{Digits, Value, canonical_integer_of};
 
 /// False if it is a verdict whose strategy cannot be written.
-pub(super) fn message(
+pub fn message(
     fields: &[AnswerField],
     answer: &AnswerValues<'_, '_>,
     verdict: Option<&StrategyAnswer<'_, '_>>,

@@ -15,7 +15,7 @@ const MAX_ANSWER: usize = 1024;
 /// Click callbacks of a window: the meaning of their query parameters.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-pub(in super::super::super) struct CallbackConfig {
+pub struct CallbackConfig {
     /// Parameter with the device id, or several in the order of preference: the first usable id
     /// counts. `PARAMETER=KIND` names the kind of id, `md5` for hashed ids; a parameter that has
     /// the name of a kind needs none.
@@ -38,7 +38,7 @@ pub(in super::super::super) struct CallbackConfig {
 
 /// Unit of a time since 1970.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub(in super::super::super) enum TimeUnit {
+pub enum TimeUnit {
     #[default]
     #[serde(rename = "s")]
     Seconds,
@@ -48,7 +48,7 @@ pub(in super::super::super) enum TimeUnit {
 
 /// A parameter with a device id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super::super) struct CallbackId {
+pub struct CallbackId {
     pub(in super::super::super) parameter: String,
     /// `None` for text.
     pub(in super::super::super) kind: Option<IdKind>,
@@ -108,7 +108,7 @@ fn answer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 }
 
 /// Checks the table at `key`.
-pub(super) fn check(callback: &CallbackConfig, key: &str, d: &mut Document<'_>) {
+pub fn check(callback: &CallbackConfig, key: &str, d: &mut Document<'_>) {
     if callback.id.is_empty() {
         d.reject(&format!("{key}.id"), "at least one parameter");
     }

@@ -23,7 +23,7 @@ const LENGTHS: std::ops::RangeInclusive<Duration> =
 /// Answer to an event that found no room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(in super::super::super) enum WhenFull {
+pub enum WhenFull {
     #[default]
     New,
     Duplicate,
@@ -32,7 +32,7 @@ pub(in super::super::super) enum WhenFull {
 
 /// Span of time of a window.
 #[derive(Debug, Clone, PartialEq)]
-pub(in super::super) enum Length {
+pub enum Length {
     /// A window from the first event of a key.
     Sliding(Duration),
     /// A window from midnight to midnight.
@@ -41,7 +41,7 @@ pub(in super::super) enum Length {
 
 impl Length {
     /// Length in seconds; a usual day's for days.
-    pub(in super::super) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         match self {
             Self::Sliding(length) => length.as_secs_f64(),
             Self::Day(_) => 86_400.0,
@@ -49,7 +49,7 @@ impl Length {
     }
 
     /// Zone of days.
-    pub(in super::super) fn time_zone(&self) -> Option<&str> {
+    pub fn time_zone(&self) -> Option<&str> {
         match self {
             Self::Sliding(_) => None,
             Self::Day(calendar) => Some(calendar.zone_name()),
@@ -57,7 +57,7 @@ impl Length {
     }
 
     /// Identity of the ticks, for the files.
-    pub(in super::super) fn clock(&self) -> String {
+    pub fn clock(&self) -> String {
         match self {
             Self::Sliding(length) => format!("sliding {}", humantime::format_duration(*length)),
             Self::Day(calendar) => format!("day in {}", calendar.zone_name()),
@@ -78,7 +78,7 @@ impl fmt::Display for Length {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
 #[serde(default)]
-pub(super) struct File {
+pub struct File {
     /// Directory of the windows' files. Required unless each window has `durability = "none"` or a
     /// `backend`.
     pub(super) state_dir: Option<PathBuf>,
@@ -112,7 +112,7 @@ impl Default for File {
 /// Tokens with the same scopes.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-pub(super) struct TokenTable {
+pub struct TokenTable {
     /// File of bearer tokens, one per line; reread on SIGHUP. A relative path starts at the
     /// directory of the configuration file.
     #[serde(deserialize_with = "filled::<_, String>")]
@@ -126,7 +126,7 @@ pub(super) struct TokenTable {
 /// An event window.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-pub(super) struct WindowTable {
+pub struct WindowTable {
     /// Name of the window in routes, metrics and files.
     pub(super) name: AudienceName,
     /// Life of an entry: a time from the first event of its key, or until midnight.
@@ -214,7 +214,7 @@ pub(super) struct WindowTable {
 /// Events that survive the end of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Survival {
+pub enum Survival {
     Fsync,
     #[default]
     Interval,
@@ -224,7 +224,7 @@ pub(super) enum Survival {
 /// An audience that follows a window.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[cfg_attr(test, derive(documented::DocumentedFieldsOpt))]
-pub(super) struct AudienceTable {
+pub struct AudienceTable {
     /// Name of the audience in the store.
     pub(super) name: AudienceName,
     /// Name of the window.

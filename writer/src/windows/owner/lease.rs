@@ -22,7 +22,7 @@ const MAX_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State of an owner: whether it may acknowledge events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Ownership {
+pub enum Ownership {
     /// No: the lease of the previous owner may still run.
     Waiting,
     /// Yes.
@@ -36,7 +36,7 @@ pub(in super::super) enum Ownership {
 }
 
 /// Facts from which the state follows at any time.
-pub(super) struct Lease {
+pub struct Lease {
     length: Duration,
     wait_ends: Instant,
     /// One length after the last request that the store confirmed.
@@ -48,7 +48,7 @@ pub(super) struct Lease {
 
 impl Lease {
     /// The lease of a claim that was sent at `claim_began` and has just succeeded.
-    pub(super) fn claimed(length: Duration, claim_began: Instant, wait_seconds: u64) -> Self {
+    pub fn claimed(length: Duration, claim_began: Instant, wait_seconds: u64) -> Self {
         let wait_ends = Instant::now() + Duration::from_secs(wait_seconds);
         let logged = if wait_seconds > 0 {
             Ownership::Waiting
@@ -65,21 +65,21 @@ impl Lease {
     }
 
     /// Length in whole seconds, for the claim: rounded up.
-    pub(super) fn seconds(length: Duration) -> u64 {
+    pub fn seconds(length: Duration) -> u64 {
         length.as_secs() + u64::from(length.subsec_nanos() > 0)
     }
 
     /// The store has confirmed the owner in answer to a request of that time.
-    pub(super) fn confirm(&mut self, asked: Instant) {
+    pub fn confirm(&mut self, asked: Instant) {
         self.held_until = self.held_until.max(asked + self.length);
     }
 
     /// Ends the lease: no event is acknowledged any more.
-    pub(super) const fn end(&mut self, state: Ownership) {
+    pub const fn end(&mut self, state: Ownership) {
         self.end = Some(state);
     }
 
-    pub(super) fn state(&self, now: Instant) -> Ownership {
+    pub fn state(&self, now: Instant) -> Ownership {
         match self.end {
             Some(end) => end,
             None if now >= self.held_until => Ownership::Lapsed,
@@ -89,35 +89,31 @@ impl Lease {
     }
 
     /// The state, if it is not the one that this call has returned last.
-    pub(super) fn take_state_change(&mut self, now: Instant) -> Option<Ownership> {
+    pub fn take_state_change(&mut self, now: Instant) -> Option<Ownership> {
         let state = self.state(now);
         let last = std::mem::replace(&mut self.logged, state);
         (state != last).then_some(state)
     }
 
     /// Whether the wait for the previous owner is over.
-    pub(super) fn has_waited(&self, now: Instant) -> bool {
+    pub fn has_waited(&self, now: Instant) -> bool {
         now >= self.wait_ends
     }
 
     /// Time between requests for the owner in the store.
-    pub(super) fn check_interval(&self) -> Duration {
+    pub fn check_interval(&self) -> Duration {
         MAX_CHECK.min(self.length / 4)
     }
 
     /// Time after which such a request is sent again.
-    pub(super) fn check_timeout(&self) -> Duration {
+    pub fn check_timeout(&self) -> Duration {
         MAX_CHECK_TIMEOUT.min(self.length / 2)
     }
 }
 
 /// Time that the owner of a new claim waits, given the claim before. `own_claims` are the claims of
 /// its directory, whose lock excludes the process that made them if it ran under the same boot.
-pub(super) fn wait_seconds(
-    before: Option<&WindowCurrent>,
-    own_claims: &[String],
-    boot: &str,
-) -> u64 {
+pub fn wait_seconds(before: Option<&WindowCurrent>, own_claims: &[String], boot: &str) -> u64 {
     let Some(before) = before else { return 0 };
     // An unknown boot proves nothing.
     let is_of_boot = !boot.is_empty() && before.boot == boot;
@@ -133,7 +129,7 @@ pub(super) fn wait_seconds(
 }
 
 /// Random id of the machine's boot, which containers share; empty if the system has none.
-pub(super) fn boot_id() -> String {
+pub fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
 }

@@ -22,7 +22,7 @@ const ATTEMPTS: u32 = 3;
 
 /// A window that this process may not own.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ClaimError {
+pub enum ClaimError {
     #[error("window {window}: its checkpoints in the store")]
     Store {
         window: AudienceName,
@@ -95,7 +95,7 @@ const LOCAL: &str = "directory";
 const STORED: &str = "checkpoint in the store";
 
 /// A window that is to be owned by this process. Its directory is locked.
-pub(in super::super) struct Candidate {
+pub struct Candidate {
     pub(in super::super) folder: WindowFolder,
     pub(in super::super) window: AudienceName,
     pub(in super::super) length: Length,
@@ -108,7 +108,7 @@ pub(in super::super) struct Candidate {
 }
 
 /// Content of a candidate, and the claim before its own.
-pub(in super::super) struct ReadFiles {
+pub struct ReadFiles {
     loaded: Loaded,
     found: Option<WindowCurrent>,
     claims: Vec<String>,
@@ -119,7 +119,7 @@ pub(in super::super) struct ReadFiles {
 impl Candidate {
     /// Reads the local files; without local files, the last checkpoint in the store; without one,
     /// an empty window. Claims nothing.
-    pub(in super::super) async fn read(&self) -> Result<ReadFiles, ClaimError> {
+    pub async fn read(&self) -> Result<ReadFiles, ClaimError> {
         let mut attempt = 0;
         loop {
             attempt += 1;
@@ -202,7 +202,7 @@ impl Candidate {
     ///
     /// [`ClaimError`]. Unless the store's answer was lost, the previous owner is still the owner,
     /// or a window that had been given back is so again.
-    pub(in super::super) async fn claim(
+    pub async fn claim(
         self,
         mut content: ReadFiles,
         counters: UploadCounters,

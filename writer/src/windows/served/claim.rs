@@ -17,7 +17,7 @@ use super::super::reports::Reports;
 use super::{ServedWindow, listener};
 
 /// A window that is read, but not claimed yet.
-pub(crate) struct ReadWindow {
+pub struct ReadWindow {
     config: WindowConfig,
     shape: Shape,
     /// `None` if the window is not kept.
@@ -26,7 +26,7 @@ pub(crate) struct ReadWindow {
 
 impl ReadWindow {
     /// Reads the window's files: local ones, or those in the store. Blocks meanwhile.
-    pub(in super::super) async fn read(
+    pub async fn read(
         config: WindowConfig,
         state_dir: &Path,
         lease: Duration,
@@ -67,7 +67,7 @@ impl ReadWindow {
     }
 
     /// Claims the window.
-    pub(in super::super) async fn claim(
+    pub async fn claim(
         self,
         reports: Vec<Arc<Reports>>,
         telemetry: &Telemetry,

@@ -15,7 +15,7 @@ use super::ServedWindow;
 
 impl ServedWindow {
     /// Entry of `GET /v1/windows`.
-    pub(in super::super) fn info(&self) -> WindowInfo<'_> {
+    pub fn info(&self) -> WindowInfo<'_> {
         let stats = self.handle.state();
         let probes = self.probes.load(Ordering::Relaxed);
         WindowInfo {
@@ -49,7 +49,7 @@ impl ServedWindow {
     }
 
     /// Age of the oldest entry in seconds.
-    pub(super) fn oldest(&self, ticks: Option<u64>) -> Option<f64> {
+    pub fn oldest(&self, ticks: Option<u64>) -> Option<f64> {
         match &*self.clock {
             Clock::Day { today, .. } => {
                 let start = today.lock().period.start;
@@ -62,7 +62,7 @@ impl ServedWindow {
 }
 
 #[derive(Debug, Serialize)]
-pub(in super::super::super) struct WindowInfo<'a> {
+pub struct WindowInfo<'a> {
     window: &'a AudienceName,
     length: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -28,14 +28,14 @@ const UPLOAD_RETRY: Duration = Duration::from_secs(5);
 
 impl ServedWindow {
     /// Keeps checkpoints and metrics up to date, until the window's thread has ended.
-    pub(in super::super) async fn maintain(self: Arc<Self>) {
+    pub async fn maintain(self: Arc<Self>) {
         while !self.handle.has_ended() {
             tokio::time::sleep(MAINTENANCE).await;
             self.maintain_once().await;
         }
     }
 
-    pub(super) async fn maintain_once(self: &Arc<Self>) {
+    pub async fn maintain_once(self: &Arc<Self>) {
         let state = self.handle.state();
         self.log_clock_ahead();
         // One at a time: a disk that hangs must not get one for each second afterwards.
@@ -62,7 +62,7 @@ impl ServedWindow {
         }
     }
 
-    pub(super) async fn checkpoint(&self) {
+    pub async fn checkpoint(&self) {
         let window = self.config.name.as_str();
         let mark = self.checkpoint_mark();
         match self.handle.checkpoint(mark.unix_seconds).await {
@@ -80,7 +80,7 @@ impl ServedWindow {
     }
 
     /// Keeps a checkpoint for the next upload, if the store has the window; whether it is kept.
-    pub(super) fn add_upload(&self, saved: &SavedCheckpoint, mark: CheckpointMark) -> bool {
+    pub fn add_upload(&self, saved: &SavedCheckpoint, mark: CheckpointMark) -> bool {
         let Some(owner) = &self.owner else {
             return true;
         };
@@ -97,7 +97,7 @@ impl ServedWindow {
     }
 
     /// Keeps the lease, and a checkpoint in the store, until `stop` or another owner.
-    pub(in super::super) async fn keep_owned(self: Arc<Self>, stop: watch::Receiver<bool>) {
+    pub async fn keep_owned(self: Arc<Self>, stop: watch::Receiver<bool>) {
         if let Some(owner) = &self.owner {
             tokio::join!(
                 owner.keep_lease(stop.clone()),
@@ -129,7 +129,7 @@ impl ServedWindow {
     }
 
     /// Makes a checkpoint if one is due, and uploads the last one.
-    pub(super) async fn store_once(&self, owner: &Owner, first_due: Instant) {
+    pub async fn store_once(&self, owner: &Owner, first_due: Instant) {
         let mark = self.checkpoint_mark();
         let stored = owner.stored();
         let due = stored.map_or(first_due, |stored| {
@@ -147,7 +147,7 @@ impl ServedWindow {
         }
     }
 
-    pub(super) fn checkpoint_mark(&self) -> CheckpointMark {
+    pub fn checkpoint_mark(&self) -> CheckpointMark {
         let changes = self.handle.state().changes;
         CheckpointMark {
             at: Instant::now(),
@@ -158,7 +158,7 @@ impl ServedWindow {
 
     /// Writes what is queued and a last checkpoint, uploads it, and gives the window to the next
     /// owner.
-    pub(in super::super) async fn finish(&self) {
+    pub async fn finish(&self) {
         let is_complete = self.close().await;
         if let Some(owner) = self
             .owner
@@ -170,14 +170,14 @@ impl ServedWindow {
     }
 
     /// Gives the window back, after a start that failed before any event.
-    pub(in super::super) async fn undo_claim(&self) {
+    pub async fn undo_claim(&self) {
         if let Some(owner) = &self.owner {
             owner.undo_claim().await;
         }
     }
 
     /// Says that a stop does not wait for the last checkpoint.
-    pub(in super::super) fn give_up(&self) {
+    pub fn give_up(&self) {
         let state = self.owner.as_ref().map(|owner| owner.state());
         if state.is_some_and(|it| !matches!(it, Ownership::Released | Ownership::Fenced)) {
             tracing::warn!(
@@ -204,7 +204,7 @@ impl ServedWindow {
             .fetch_add(found as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn update_gauges(&self, is_answering: bool) {
+    pub fn update_gauges(&self, is_answering: bool) {
         let stats = self.handle.state();
         let counters = &self.counters;
         counters.entries.set(stats.window.entries as f64);

@@ -18,7 +18,7 @@ use super::super::reports::Due;
 use super::*;
 
 /// A window with an audience, on a directory and a store in memory.
-pub(in super::super) struct Owned {
+pub struct Owned {
     pub(in super::super) window: Arc<ServedWindow>,
     pub(in super::super) reports: Arc<Reports>,
     pub(in super::super) audience: AudienceConfig,
@@ -27,16 +27,16 @@ pub(in super::super) struct Owned {
 }
 
 impl Owned {
-    pub(in super::super) async fn start(window: &str) -> Self {
+    pub async fn start(window: &str) -> Self {
         Self::over(StoreWriter::new(Store::in_memory()).unwrap(), window).await
     }
 
-    pub(in super::super) async fn over(store: StoreWriter, window: &str) -> Self {
+    pub async fn over(store: StoreWriter, window: &str) -> Self {
         Self::with(store, window, |_| {}).await
     }
 
     /// Without a claim: an owner that does not know of a later one yet.
-    pub(in super::super) async fn unclaimed(store: StoreWriter) -> Self {
+    pub async fn unclaimed(store: StoreWriter) -> Self {
         Self::with(store, "length = \"1h\"", |config| {
             config.durability = Durability::None
         })
@@ -81,7 +81,7 @@ impl Owned {
         }
     }
 
-    pub(in super::super) async fn observe(&self, keys: &[Key]) {
+    pub async fn observe(&self, keys: &[Key]) {
         self.window
             .observe(keys.to_vec(), None, None)
             .await
@@ -99,17 +99,17 @@ impl Owned {
     }
 
     /// Asks the store for the owner.
-    pub(in super::super) async fn confirm(&self) {
+    pub async fn confirm(&self) {
         self.window.owner.as_ref().unwrap().confirm().await;
     }
 
     /// Stands for an upload in progress.
-    pub(in super::super) async fn hold_upload(&self) -> impl Sized {
+    pub async fn hold_upload(&self) -> impl Sized {
         self.window.owner.as_ref().unwrap().hold().await
     }
 
     /// As a panic of the window's thread.
-    pub(in super::super) async fn end_thread(&self) {
+    pub async fn end_thread(&self) {
         self.window.handle.close(0).await.unwrap();
     }
 
@@ -124,7 +124,7 @@ impl Owned {
 }
 
 impl ServedWindow {
-    pub(in super::super) fn has_stored_all(&self) -> bool {
+    pub fn has_stored_all(&self) -> bool {
         let stored = self.owner.as_ref().and_then(Owner::stored);
         stored.is_some_and(|stored| stored.changes == self.checkpoint_mark().changes)
     }

@@ -6,7 +6,7 @@ const LINE_BITS: usize = 8 * LINE_BYTES;
 
 /// Bits of a row's sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::filter) struct RowBits {
+pub struct RowBits {
     pub(in crate::filter) fingerprint: u32,
     /// 0 or 4.
     pub(in crate::filter) value: u32,
@@ -44,13 +44,13 @@ macro_rules! with_any_shape {
 pub(super) use with_any_shape;
 
 /// `R` fingerprint bits, `L` slots per line.
-pub(super) struct Shape<const R: usize, const L: usize>;
+pub struct Shape<const R: usize, const L: usize>;
 
 /// The same with four bits of value after the fingerprint.
-pub(super) struct ValueShape<const R: usize, const L: usize>;
+pub struct ValueShape<const R: usize, const L: usize>;
 
 /// The numbers of a tier.
-pub(super) trait Tier {
+pub trait Tier {
     /// Fingerprint bits: the first columns of a line.
     const BITS: usize;
     /// Bits of a value: the other columns.
@@ -87,7 +87,7 @@ impl<const R: usize, const L: usize> Tier for ValueShape<R, L> {
 }
 
 /// A number with a bit per column.
-pub(super) trait Word:
+pub trait Word:
     Copy + std::ops::BitXorAssign + std::ops::BitAnd<Output = Self> + Into<u32>
 {
     const ZERO: Self;
@@ -114,7 +114,7 @@ impl Word for u32 {
     }
 }
 
-pub(super) fn slots(bits: RowBits) -> u64 {
+pub fn slots(bits: RowBits) -> u64 {
     const fn of<T: Tier>() -> u64 {
         T::SLOTS as u64
     }

@@ -8,7 +8,7 @@ use crate::filter::{FilterKind, FilterSpec, RibbonBuilder, ShardFilter};
 use crate::synth::random_key;
 
 /// Random keys of one shard, sorted.
-pub(super) fn keys(shard: u16, seed: u64, count: usize) -> Vec<DeviceKey> {
+pub fn keys(shard: u16, seed: u64, count: usize) -> Vec<DeviceKey> {
     let key = |index: u64| {
         let mut bytes = *random_key((seed << 32) + index).as_bytes();
         bytes[..2].copy_from_slice(&shard.to_be_bytes());

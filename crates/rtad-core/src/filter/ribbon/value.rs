@@ -14,23 +14,23 @@ use super::shape::{RowBits, Shape, Tier, ValueShape, with_any_shape, with_shape}
 use super::{Hash, LINE_BYTES, Line, column, fraction, parities, second_bits, threshold};
 use crate::device::DeviceKey;
 
-pub(super) const MASK: u8 = 15;
-pub(super) const LIST_ENTRY_BYTES: usize = 8;
+pub const MASK: u8 = 15;
+pub const LIST_ENTRY_BYTES: usize = 8;
 
 /// The list's entry of a key, with its value or without.
-pub(super) fn list_entry(hash: Hash, value: Option<u8>) -> u64 {
+pub fn list_entry(hash: Hash, value: Option<u8>) -> u64 {
     match value {
         None => hash.list_entry().into(),
         Some(value) => hash.high & !u64::from(MASK) | u64::from(value),
     }
 }
 
-pub(super) const fn list_entry_value(entry: u64) -> u8 {
+pub const fn list_entry_value(entry: u64) -> u8 {
     entry as u8 & MASK
 }
 
 /// Appends sorted entries to a list, one for each hash. Returns their number.
-pub(super) fn write_list(bits: RowBits, entries: &[u64], list: &mut Vec<u8>) -> u32 {
+pub fn write_list(bits: RowBits, entries: &[u64], list: &mut Vec<u8>) -> u32 {
     let mut written = 0;
     for same in entries.chunk_by(|a, b| a >> bits.value == b >> bits.value) {
         let largest = same.last().expect("no chunk is empty").to_le_bytes();
@@ -42,7 +42,7 @@ pub(super) fn write_list(bits: RowBits, entries: &[u64], list: &mut Vec<u8>) -> 
 
 /// The value of a key in a filter with values; `None` if it is not a member. Safe for any bytes.
 /// `lines` are the two of its row in the first tier, or none.
-pub(in crate::filter) fn value_of<'a>(
+pub fn value_of<'a>(
     bits: RowBits,
     lines: &[u8],
     offset: u64,

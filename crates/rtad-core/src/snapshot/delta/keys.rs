@@ -118,7 +118,7 @@ fn bucket(key: &DeviceKey, shift: u32) -> usize {
 }
 
 /// The entries of two ascending lists, by key; of those with the same key the newer one.
-pub(super) fn overlaid<T: Copy>(
+pub fn overlaid<T: Copy>(
     older: impl Iterator<Item = (DeviceKey, T)>,
     newer: impl Iterator<Item = (DeviceKey, T)>,
 ) -> Vec<(DeviceKey, T)> {

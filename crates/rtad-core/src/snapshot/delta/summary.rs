@@ -15,12 +15,12 @@ const BITS_SET: u32 = 4;
 
 /// Takes 1.5 bytes per key.
 #[derive(Debug)]
-pub(super) struct Summary {
+pub struct Summary {
     words: Box<[u64]>,
 }
 
 impl Summary {
-    pub(super) fn of(lists: [&SortedKeys; 2]) -> Self {
+    pub fn of(lists: [&SortedKeys; 2]) -> Self {
         let keys: usize = lists.iter().map(|list| list.len()).sum();
         let mut words = vec![0; (keys * WORDS_PER_16_KEYS).div_ceil(16)].into_boxed_slice();
         for key in lists.iter().flat_map(|list| list.iter()) {
@@ -31,7 +31,7 @@ impl Summary {
 
     /// Whether the key may be in one of the lists; always true if it is.
     #[inline]
-    pub(super) fn may_contain(&self, key: &DeviceKey) -> bool {
+    pub fn may_contain(&self, key: &DeviceKey) -> bool {
         let mask = mask(key);
         self.words
             .get(word_index(self.words.len(), key))
@@ -40,7 +40,7 @@ impl Summary {
 
     /// Reads the word that [`Summary::may_contain`] will read, to overlap cache misses.
     #[inline]
-    pub(super) fn touch(&self, key: &DeviceKey) -> u64 {
+    pub fn touch(&self, key: &DeviceKey) -> u64 {
         self.words
             .get(word_index(self.words.len(), key))
             .copied()
@@ -48,7 +48,7 @@ impl Summary {
     }
 
     /// Size in memory, in bytes.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         size_of_val(&*self.words) as u64
     }
 }

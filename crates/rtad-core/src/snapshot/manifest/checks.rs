@@ -7,10 +7,7 @@ use crate::device::SHARDS;
 use crate::filter::FilterKind;
 
 /// Checks that the figures are those of the kind. Returns the fill, zeros for ribbon filters.
-pub(super) fn check_figures(
-    kind: FilterKind,
-    fields: &FilterFields,
-) -> Result<FillRatio, ManifestError> {
+pub fn check_figures(kind: FilterKind, fields: &FilterFields) -> Result<FillRatio, ManifestError> {
     let is_ribbon = kind == FilterKind::Ribbon;
     for (field, is_present, is_expected) in [
         ("filter.fill_ratio", fields.fill_ratio.is_some(), !is_ribbon),
@@ -40,7 +37,7 @@ pub(super) fn check_figures(
 
 /// Checks that chunks are in shard order, do not overlap, are larger than their prefix, and sum up
 /// to the totals.
-pub(super) fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<(), ManifestError> {
+pub fn check_chunks(fields: &ManifestFields, kind: FilterKind) -> Result<(), ManifestError> {
     let mut next_shard = 0;
     // u128 cannot overflow here; a saturated u64 could match a wrong total.
     let (mut keys, mut size_bytes) = (0_u128, 0_u128);

@@ -5,7 +5,7 @@ use super::*;
 const ABSENT: Value = Value::Null;
 
 /// Sets the value at a JSON pointer; [`ABSENT`] removes the field.
-pub(super) fn set(file: &mut Value, pointer: &str, value: Value) {
+pub fn set(file: &mut Value, pointer: &str, value: Value) {
     let (parent, field) = pointer.rsplit_once('/').unwrap();
     let parent = file.pointer_mut(parent).unwrap();
     match (parent, value) {
@@ -17,7 +17,7 @@ pub(super) fn set(file: &mut Value, pointer: &str, value: Value) {
 
 /// Changes fields of a file: a pointer and a value, `-` to remove the field, then the variant and
 /// the start of the message, where `~` stands for the message of invalid JSON.
-pub(super) fn assert_fields_rejected<T, E: Error + ?Sized>(
+pub fn assert_fields_rejected<T, E: Error + ?Sized>(
     cases: &str,
     read: impl Fn(&str, Value) -> Result<T, Box<E>>,
 ) {

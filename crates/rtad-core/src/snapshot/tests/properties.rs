@@ -7,7 +7,7 @@ use proptest::sample::Index;
 use super::*;
 
 /// Keys in a few shards, spread over the shard space.
-pub(super) fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<DeviceKey>> {
+pub fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<DeviceKey>> {
     let key = any::<[u8; 16]>().prop_map(|mut key| {
         key[0] &= 0xc0;
         key[1] &= 0x83;
@@ -16,7 +16,7 @@ pub(super) fn any_keys(count: std::ops::Range<usize>) -> impl Strategy<Value = V
     vec(key, count)
 }
 
-pub(super) fn any_spec() -> impl Strategy<Value = FilterSpec> {
+pub fn any_spec() -> impl Strategy<Value = FilterSpec> {
     let numbers = prop_oneof![
         (
             Just(FilterKind::Block512),
@@ -41,7 +41,7 @@ pub(super) fn any_spec() -> impl Strategy<Value = FilterSpec> {
     })
 }
 
-pub(super) fn sorted(mut keys: Vec<DeviceKey>) -> Vec<DeviceKey> {
+pub fn sorted(mut keys: Vec<DeviceKey>) -> Vec<DeviceKey> {
     keys.sort_unstable();
     keys.dedup();
     keys

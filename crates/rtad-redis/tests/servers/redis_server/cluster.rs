@@ -19,7 +19,7 @@ const PATIENT: &str = "5000";
 const IMPATIENT: &str = "1000";
 
 /// Three primaries. A test that fails over adds a replica.
-pub(crate) struct Cluster {
+pub struct Cluster {
     nodes: Vec<Server>,
 }
 
@@ -39,7 +39,7 @@ fn node(timeout: &str) -> Server {
 }
 
 impl Cluster {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_with(PATIENT)
     }
 
@@ -67,7 +67,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis+cluster://{}", self.nodes[0].address())
     }
 

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// See the module's documentation. Its tasks end with the runtime of the test.
-pub(crate) struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     faults: Arc<Faults>,
     closed: watch::Sender<u64>,
@@ -28,7 +28,7 @@ struct Faults {
 }
 
 impl Proxy {
-    pub(crate) async fn before(port: u16) -> Self {
+    pub async fn before(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let faults = Arc::new(Faults {
@@ -60,33 +60,33 @@ impl Proxy {
         }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
     /// From now on answers are dropped, until [`Self::close`].
-    pub(crate) fn drop_answers(&self) {
+    pub fn drop_answers(&self) {
         self.drop_answers_after(0);
     }
 
     /// Answers are dropped as by [`Self::drop_answers`], after this number of further ones.
-    pub(crate) fn drop_answers_after(&self, answers: usize) {
+    pub fn drop_answers_after(&self, answers: usize) {
         self.faults.forwarded_answers.store(answers, SeqCst);
         self.faults.drops_answers.store(true, SeqCst);
     }
 
     /// The connections so far stay open, and forward no more answers.
-    pub(crate) fn stall(&self) {
+    pub fn stall(&self) {
         self.faults.stalled.store(self.connections(), SeqCst);
     }
 
     /// Closes the next connection after this many bytes of requests; forwards no answer before.
-    pub(crate) fn cut_request(&self, bytes: usize) {
+    pub fn cut_request(&self, bytes: usize) {
         self.faults.request_bytes.store(bytes, SeqCst);
     }
 
     /// Closes all connections; new ones have no fault.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         // An answer on its way must not pass.
         self.stall();
         self.faults.drops_answers.store(false, SeqCst);
@@ -94,7 +94,7 @@ impl Proxy {
     }
 
     /// Number of connections so far.
-    pub(crate) fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.faults.connections.load(SeqCst)
     }
 }

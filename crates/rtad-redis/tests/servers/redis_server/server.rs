@@ -9,7 +9,7 @@ use testkit::port::free_port;
 use testkit::redis::Redis;
 
 /// Path of `redis-server` or `redis-cli`: a variable such as `REDIS_SERVER`, or in `PATH`.
-pub(crate) fn redis_program(name: &str) -> PathBuf {
+pub fn redis_program(name: &str) -> PathBuf {
     let variable = name.replace('-', "_").to_uppercase();
     program(name, &variable, "Debian's package redis-server", None)
 }
@@ -52,24 +52,24 @@ fn program(name: &str, variable: &str, source: &str, installed: Option<PathBuf>)
 }
 
 /// A running server, with commands for administration.
-pub(crate) struct Server {
+pub struct Server {
     redis: Redis,
     password: Option<String>,
 }
 
 impl Server {
     /// Redis without persistence, with more arguments.
-    pub(crate) fn redis(arguments: &[&str]) -> Self {
+    pub fn redis(arguments: &[&str]) -> Self {
         Self::redis_at(free_port(), arguments)
     }
 
     /// Valkey without persistence, with more arguments.
-    pub(crate) fn valkey(arguments: &[&str]) -> Self {
+    pub fn valkey(arguments: &[&str]) -> Self {
         Self::start(&valkey_program(), free_port(), arguments)
     }
 
     /// Redis on this port.
-    pub(crate) fn redis_at(port: u16, arguments: &[&str]) -> Self {
+    pub fn redis_at(port: u16, arguments: &[&str]) -> Self {
         Self::start(&redis_program("redis-server"), port, arguments)
     }
 
@@ -84,12 +84,12 @@ impl Server {
         }
     }
 
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
     /// `redis://` with the password, if there is one.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let password = self
             .password
             .as_ref()
@@ -98,7 +98,7 @@ impl Server {
     }
 
     /// A connection for administration.
-    pub(crate) fn connection(&self) -> Connection {
+    pub fn connection(&self) -> Connection {
         redis::Client::open(self.url())
             .unwrap()
             .get_connection()
@@ -107,7 +107,7 @@ impl Server {
 
     /// Answer to a command, with words split at spaces.
     #[track_caller]
-    pub(crate) fn command<T: FromRedisValue>(&self, words: &str) -> T {
+    pub fn command<T: FromRedisValue>(&self, words: &str) -> T {
         let mut words = words.split(' ');
         let mut command = redis::cmd(words.next().unwrap());
         for word in words {
@@ -117,7 +117,7 @@ impl Server {
     }
 
     /// Number of keys.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.command("DBSIZE")
     }
 }

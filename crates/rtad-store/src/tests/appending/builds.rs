@@ -5,10 +5,7 @@ use crate::write::{Appended, Change};
 use rtad_core::snapshot::{BuiltDelta, Folded};
 
 /// A build as by the loader: the input, changed by the deltas of the base.
-pub(super) async fn build_over(
-    fixture: &StoreFixture,
-    input: &[DeviceKey],
-) -> Result<u64, StoreError> {
+pub async fn build_over(fixture: &StoreFixture, input: &[DeviceKey]) -> Result<u64, StoreError> {
     let base = fixture.writer.base(&audience()).await?;
     let mut members: BTreeSet<DeviceKey> = input.iter().copied().collect();
     if let Some(current) = base.current() {
@@ -35,7 +32,7 @@ pub(super) async fn build_over(
 }
 
 /// A compaction as by the loader; `None` if there are no deltas.
-pub(super) async fn compact(fixture: &StoreFixture) -> Option<u64> {
+pub async fn compact(fixture: &StoreFixture) -> Option<u64> {
     let base = fixture.writer.base(&audience()).await.unwrap();
     let (current, folded) = (base.current().unwrap().clone(), base.folded().unwrap());
     let old = fixture
@@ -101,10 +98,7 @@ pub(super) async fn compact(fixture: &StoreFixture) -> Option<u64> {
 }
 
 /// Appends, with retries after conflicts.
-pub(super) async fn append(
-    fixture: &StoreFixture,
-    change: &Change,
-) -> Result<Appended, StoreError> {
+pub async fn append(fixture: &StoreFixture, change: &Change) -> Result<Appended, StoreError> {
     let mut ledger = fixture.writer.ledger(&audience()).await?;
     loop {
         match ledger.append(change.clone()).await {
@@ -116,7 +110,7 @@ pub(super) async fn append(
     }
 }
 
-pub(super) fn adding(keys: impl IntoIterator<Item = DeviceKey>) -> Change {
+pub fn adding(keys: impl IntoIterator<Item = DeviceKey>) -> Change {
     let mut change = Change::default();
     keys.into_iter().for_each(|key| change.add(key));
     change

@@ -12,10 +12,7 @@ use crate::layout::{chunk_name, delta_name, deltas_path};
 use rtad_core::snapshot::{AudienceName, DeltaEntry, Manifest};
 
 /// Checks that no gc has removed, or is removing, a file that the manifest needs.
-pub(in crate::write) async fn check_manifest(
-    backend: &Backend,
-    manifest: &Manifest,
-) -> Result<(), StoreError> {
+pub async fn check_manifest(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
     if backend.is_directory() {
         return Ok(());
     }
@@ -34,7 +31,7 @@ pub(in crate::write) async fn check_manifest(
 
 /// Checks that no gc has removed, or is removing, one of these deltas. The store must hold a
 /// manifest that names them, or an older one.
-pub(in crate::write) async fn check_deltas(
+pub async fn check_deltas(
     backend: &Backend,
     audience: &AudienceName,
     deltas: impl IntoIterator<Item = &DeltaEntry>,
@@ -63,10 +60,7 @@ pub(in crate::write) async fn check_deltas(
 }
 
 /// Checks that no gc is removing the generation or one of its chunks.
-pub(in crate::write) async fn check_mark(
-    backend: &Backend,
-    manifest: &Manifest,
-) -> Result<(), StoreError> {
+pub async fn check_mark(backend: &Backend, manifest: &Manifest) -> Result<(), StoreError> {
     let audience = manifest.audience();
     let Some(mark) = GcMark::read(backend, audience).await? else {
         return Ok(());

@@ -21,7 +21,7 @@ const MAX_MARK_BYTES: u64 = 16 << 20;
 
 /// The files being removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct GcMark {
+pub struct GcMark {
     /// Distinguishes marks of the same files.
     owner: u64,
     pub(super) generations: BTreeSet<u64>,
@@ -41,7 +41,7 @@ impl GcMark {
     }
 
     /// The audience's mark, if there is one.
-    pub(super) async fn read(
+    pub async fn read(
         backend: &Backend,
         audience: &AudienceName,
     ) -> Result<Option<Self>, StoreError> {
@@ -61,7 +61,7 @@ impl GcMark {
 
     /// Writes a plan's mark, or takes over one that is older than `min_age`. Returns it, and the
     /// time at which it was written by the store's clock.
-    pub(super) async fn write(
+    pub async fn write(
         backend: &Backend,
         audience: &AudienceName,
         plan: &GcPlan,
@@ -106,7 +106,7 @@ impl GcMark {
     }
 
     /// Removes the mark, if it is still this one.
-    pub(super) async fn remove(
+    pub async fn remove(
         &self,
         backend: &Backend,
         audience: &AudienceName,

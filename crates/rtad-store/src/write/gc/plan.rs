@@ -43,7 +43,7 @@ pub struct Collected {
 
 /// Files to remove: generations, and the names and sizes of chunks and deltas.
 #[derive(Debug, Default)]
-pub(super) struct GcPlan {
+pub struct GcPlan {
     kept: Vec<u64>,
     pub(super) generations: BTreeSet<u64>,
     /// Generations that have a signature.
@@ -74,7 +74,7 @@ impl Retention {
 
 impl GcPlan {
     /// Plans from the store's content; ages are relative to `now`.
-    pub(super) async fn read(
+    pub async fn read(
         store: &Store,
         audience: &AudienceName,
         retention: Retention,
@@ -97,7 +97,7 @@ impl GcPlan {
         Ok(plan)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.generations.is_empty()
             && self.signatures_alone.is_empty()
             && self.chunks.is_empty()
@@ -106,7 +106,7 @@ impl GcPlan {
     }
 
     /// Retains only files that another plan names too.
-    pub(super) fn retain_those_of(&mut self, other: &Self) {
+    pub fn retain_those_of(&mut self, other: &Self) {
         self.generations
             .retain(|generation| other.generations.contains(generation));
         self.signatures_alone
@@ -118,7 +118,7 @@ impl GcPlan {
         self.probes.retain(|name| other.probes.contains(name));
     }
 
-    pub(super) fn collected(&self) -> Collected {
+    pub fn collected(&self) -> Collected {
         Collected {
             kept_generations: self.kept.clone(),
             removed_generations: self.generations.iter().copied().collect(),

@@ -15,7 +15,7 @@ use crate::state_dir::StateDir;
 use crate::{SavedCheckpoint, WindowSpec};
 
 /// Copies the files as a crash would leave them.
-pub(super) fn copy_dir(dir: &Path) -> TempDir {
+pub fn copy_dir(dir: &Path) -> TempDir {
     let names = || -> Vec<_> {
         let mut names: Vec<_> = std::fs::read_dir(dir)
             .unwrap()
@@ -40,14 +40,14 @@ pub(super) fn copy_dir(dir: &Path) -> TempDir {
 
 /// Changes that a listener was told.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub struct Heard {
     pub(super) reached: Vec<(u16, Key)>,
     pub(super) left: Vec<Key>,
     pub(super) lists: u32,
 }
 
 /// An engine without its thread.
-pub(super) struct Driven {
+pub struct Driven {
     pub(super) engine: Engine,
     pub(super) queue: Arc<Queue>,
     published: Published,
@@ -59,7 +59,7 @@ pub(super) struct Driven {
 }
 
 impl Driven {
-    pub(super) fn open(dir: &Path, spec: WindowSpec, durability: Durability, tick: u64) -> Self {
+    pub fn open(dir: &Path, spec: WindowSpec, durability: Durability, tick: u64) -> Self {
         let disk = Arc::new(FaultyDisk::default());
         let shape = Shape {
             spec,
@@ -131,17 +131,14 @@ impl Driven {
         }
     }
 
-    pub(super) fn ask<T>(
-        &mut self,
-        request: impl FnOnce(Reply<T>) -> Request,
-    ) -> Result<T, Failure> {
+    pub fn ask<T>(&mut self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Failure> {
         let (reply, mut answer) = oneshot::channel();
         self.queue.push(request(reply))?;
         self.engine.run_cycle(Duration::ZERO);
         answer.try_recv().unwrap_or(Err(Failure::NotWritable))
     }
 
-    pub(super) fn observe(&mut self, keys: Vec<Key>) -> Result<Vec<Seen>, Failure> {
+    pub fn observe(&mut self, keys: Vec<Key>) -> Result<Vec<Seen>, Failure> {
         self.ask(|reply| Request::Observe {
             keys,
             at: None,
@@ -151,7 +148,7 @@ impl Driven {
         .map(|seen| seen.seen)
     }
 
-    pub(super) fn retry(
+    pub fn retry(
         &mut self,
         keys: Vec<Key>,
         request_key: u8,
@@ -166,17 +163,15 @@ impl Driven {
         })
     }
 
-    pub(super) fn forget(&mut self, keys: Vec<Key>) -> Result<Vec<bool>, Failure> {
+    pub fn forget(&mut self, keys: Vec<Key>) -> Result<Vec<bool>, Failure> {
         self.ask(|reply| Request::Forget { keys, reply })
     }
 
-    pub(super) fn counts(&mut self, keys: Vec<Key>) -> Vec<u16> {
+    pub fn counts(&mut self, keys: Vec<Key>) -> Vec<u16> {
         self.ask(|reply| Request::Counts { keys, reply }).unwrap()
     }
 
-    pub(super) fn begin_checkpoint(
-        &mut self,
-    ) -> oneshot::Receiver<io::Result<Option<SavedCheckpoint>>> {
+    pub fn begin_checkpoint(&mut self) -> oneshot::Receiver<io::Result<Option<SavedCheckpoint>>> {
         let (reply, saved) = oneshot::channel();
         self.queue
             .push(Request::Checkpoint {
@@ -188,13 +183,13 @@ impl Driven {
         saved
     }
 
-    pub(super) fn checkpoint(&mut self) -> SavedCheckpoint {
+    pub fn checkpoint(&mut self) -> SavedCheckpoint {
         let saved = self.begin_checkpoint();
         self.finish(saved).unwrap().unwrap()
     }
 
     /// Runs cycles until a checkpoint has ended.
-    pub(super) fn finish(
+    pub fn finish(
         &mut self,
         mut saved: oneshot::Receiver<io::Result<Option<SavedCheckpoint>>>,
     ) -> io::Result<Option<SavedCheckpoint>> {
@@ -209,22 +204,22 @@ impl Driven {
         }
     }
 
-    pub(super) fn state(&self) -> WindowState {
+    pub fn state(&self) -> WindowState {
         *self.published.lock().unwrap()
     }
 
-    pub(super) fn set_tick(&self, tick: u64) {
+    pub fn set_tick(&self, tick: u64) {
         self.tick.store(tick, Ordering::Relaxed);
     }
 
-    pub(super) fn set_time(&mut self, time: u64, wall: u64) {
+    pub fn set_time(&mut self, time: u64, wall: u64) {
         self.time[0].store(time, Ordering::Relaxed);
         self.time[1].store(wall, Ordering::Relaxed);
         self.engine.run_cycle(Duration::ZERO);
     }
 
     /// The same window from the files that a crash leaves now.
-    pub(super) fn crash(self, spec: WindowSpec, durability: Durability) -> (Self, TempDir) {
+    pub fn crash(self, spec: WindowSpec, durability: Durability) -> (Self, TempDir) {
         let copy = copy_dir(self.engine.journal.as_ref().unwrap().dir.path());
         let tick = self.tick.load(Ordering::Relaxed);
         drop(self);

@@ -12,7 +12,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 
 /// Connections to one server. Each in-flight request has a tag `T`.
-pub(crate) struct Connections<T> {
+pub struct Connections<T> {
     address: SocketAddr,
     epoll: OwnedFd,
     open: Vec<Connection>,
@@ -24,7 +24,7 @@ pub(crate) struct Connections<T> {
 }
 
 impl<T> Connections<T> {
-    pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<Self> {
+    pub fn open(address: SocketAddr, count: usize) -> io::Result<Self> {
         let epoll = create(CreateFlags::CLOEXEC)?;
         let open = (0..count).map(|index| Connection::open(address, &epoll, index));
         Ok(Self {
@@ -38,16 +38,16 @@ impl<T> Connections<T> {
         })
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.open.len() - self.idle.len()
     }
 
-    pub(crate) fn has_idle(&self) -> bool {
+    pub fn has_idle(&self) -> bool {
         !self.idle.is_empty()
     }
 
     /// Sends a request on an idle connection. Requires [`has_idle`](Self::has_idle).
-    pub(crate) fn send(&mut self, tag: T, request: &[u8]) {
+    pub fn send(&mut self, tag: T, request: &[u8]) {
         let index = self.idle.pop_front().expect("a connection is idle");
         self.tags[index] = Some(tag);
         // `receive` detects a broken connection.
@@ -56,7 +56,7 @@ impl<T> Connections<T> {
 
     /// Waits up to `timeout` and passes each completed request to `each`: its tag, and status and
     /// body or the error. If `each` returns false, the connection is replaced.
-    pub(crate) fn receive(
+    pub fn receive(
         &mut self,
         timeout: Duration,
         mut each: impl FnMut(T, Result<(u16, &[u8]), io::Error>) -> bool,
@@ -92,7 +92,7 @@ impl<T> Connections<T> {
     }
 
     /// The tags of the requests still in flight.
-    pub(crate) fn into_tags(self) -> impl Iterator<Item = T> {
+    pub fn into_tags(self) -> impl Iterator<Item = T> {
         self.tags.into_iter().flatten()
     }
 }
@@ -165,7 +165,7 @@ impl Connection {
 
 /// The records of a file, such as requests from `request_files.py`: length, line end and bytes of
 /// each.
-pub(crate) fn read_records(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
+pub fn read_records(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
     let bytes = std::fs::read(file)?;
     let (mut rest, mut records) = (bytes.as_slice(), Vec::new());
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

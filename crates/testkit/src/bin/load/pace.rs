@@ -15,7 +15,7 @@ use crate::latency::{QUANTILES, quantile, within};
 
 /// Part of a run with a constant rate, in requests per second.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Phase {
+pub struct Phase {
     rate: u32,
     seconds: usize,
 }
@@ -98,7 +98,7 @@ const MAX_DRAIN: Duration = Duration::from_secs(30);
 
 /// Sends the requests of a file in order, repeatedly. Drops a request if no connection becomes idle
 /// within `max_wait`. Prints a line per second, then a line per phase.
-pub(crate) fn run(
+pub fn run(
     address: SocketAddr,
     requests_file: &Path,
     connections: usize,

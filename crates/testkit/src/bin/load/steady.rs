@@ -125,7 +125,7 @@ fn print_line(line: &str) -> std::io::Result<()> {
 
 /// Sends the requests of a file in order, repeatedly: its records are a request and its two
 /// answers, and so on. Expects the answers of before at first.
-pub(crate) fn run(
+pub fn run(
     address: SocketAddr,
     requests: &Path,
     connections: usize,

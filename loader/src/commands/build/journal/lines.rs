@@ -10,7 +10,7 @@ use crate::keys::Distinct;
 
 /// First line: the chunk layout and deltas that the other lines are valid for.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct JournalHead {
+pub struct JournalHead {
     pub(crate) shards_per_chunk: u32,
     /// Sequence of `CURRENT` when the build began.
     pub(crate) sequence: u64,
@@ -18,7 +18,7 @@ pub(crate) struct JournalHead {
 
 /// All chunks of a group of neighboring shards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Group {
+pub struct Group {
     pub(crate) group: usize,
     pub(crate) distinct: Distinct,
     pub(crate) chunks: Vec<ChunkRecord>,
@@ -26,7 +26,7 @@ pub(crate) struct Group {
 
 /// The groups of a journal with this head, by number, up to the first damaged line; none of any
 /// other journal.
-pub(crate) fn parse(bytes: &[u8], head: &JournalHead) -> BTreeMap<usize, Group> {
+pub fn parse(bytes: &[u8], head: &JournalHead) -> BTreeMap<usize, Group> {
     let mut lines = bytes
         .split_inclusive(|byte| *byte == b'\n')
         .filter(|line| line.ends_with(b"\n"));
@@ -43,7 +43,7 @@ pub(crate) fn parse(bytes: &[u8], head: &JournalHead) -> BTreeMap<usize, Group> 
 }
 
 /// One line of the journal.
-pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {
+pub fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("plain data");
     line.push(b'\n');
     line

@@ -12,9 +12,9 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-pub(super) const GROUPS: usize = 2;
+pub const GROUPS: usize = 2;
 /// Rows per row group.
-pub(super) const ROWS: usize = 30;
+pub const ROWS: usize = 30;
 
 const SCHEMA: &str = "
     message dump {
@@ -31,21 +31,21 @@ const SCHEMA: &str = "
 /// Format of a file. `encodings`: of texts, then of numbers and fixed texts; `None` for
 /// dictionaries.
 #[derive(Debug, Clone)]
-pub(super) struct Format {
+pub struct Format {
     pub(super) compression: Compression,
     pub(super) version: WriterVersion,
     pub(super) encodings: Option<(Encoding, Encoding)>,
 }
 
-pub(super) fn idfa(row: u64) -> String {
+pub fn idfa(row: u64) -> String {
     format!("3E0046F7-8BD4-4F3E-9F91-{:012X}", row % 20)
 }
 
-pub(super) fn md5(row: u64) -> String {
+pub fn md5(row: u64) -> String {
     format!("{:032x}", u128::from(row % 25) << 64 | 0xabcd)
 }
 
-pub(super) fn write(format: &Format) -> Vec<u8> {
+pub fn write(format: &Format) -> Vec<u8> {
     let mut properties = WriterProperties::builder()
         .set_compression(format.compression)
         .set_writer_version(format.version)
@@ -106,7 +106,7 @@ pub(super) fn write(format: &Format) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-pub(super) fn column<T: DataType>(
+pub fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
     values: &[T::T],
     levels: Option<&[i16]>,
