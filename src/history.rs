@@ -23,7 +23,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use rtad_core::clock::unix_seconds;
-use rtad_http::refusals::RefusalLog;
 use serde::Serialize;
 
 use crate::cap::Caps;
@@ -169,10 +168,9 @@ impl History {
     pub async fn run(self: Arc<Self>, telemetry: Arc<Telemetry>, caps: Arc<Caps>) {
         let (history, all, files) = (Arc::clone(&self), Arc::clone(&telemetry), Arc::clone(&caps));
         let _ = tokio::task::spawn_blocking(move || history.restore(&all, &files)).await;
-        let (mut begun, mut refusals) = (Instant::now(), RefusalLog::default());
+        let mut begun = Instant::now();
         loop {
             tokio::time::sleep(CLOCK_INTERVAL).await;
-            telemetry.log_refusals(&mut refusals);
             let now = SystemTime::now();
             let is_over = self.days.lock().is_over(now);
             let is_minute_over = begun.elapsed() >= MINUTE;

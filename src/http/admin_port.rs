@@ -8,7 +8,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use rtad_http::origin::is_cross_site;
-use rtad_http::problem::ProblemCode;
 
 use super::admin_app::AdminApp;
 use super::error::ApiError;
@@ -53,12 +52,9 @@ pub fn admin_router(app: Arc<AdminApp>) -> Router {
 }
 
 async fn guard(State(app): State<Arc<AdminApp>>, request: Request, next: Next) -> Response {
-    let response = match is_cross_site(request.method(), request.headers(), &app.hosts) {
-        true => ApiError::CrossSite.into_response(),
-        false => next.run(request).await,
-    };
-    if let Some(ProblemCode(code)) = response.extensions().get() {
-        app.shared.telemetry.refused("admin", code);
+    if is_cross_site(request.method(), request.headers(), &app.hosts) {
+        return ApiError::CrossSite.into_response();
     }
-    response
+
+    next.run(request).await
 }

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use rtad_http::body::{self, BodyError, BodyLimits};
-use rtad_http::problem::ProblemCode;
 use rtad_http::timing::Arrival;
 use rtad_http::unfinished::{Unfinished, UnfinishedPermit};
 
@@ -98,19 +97,15 @@ impl App {
     ) -> DecisionAnswer {
         let mut answer = match answered {
             Ok(content) => content.into_answer(headers),
-            Err(error) => {
-                let answer: DecisionAnswer = error.into_answer();
-                if let Some(ProblemCode(code)) = answer.extensions().get() {
-                    self.telemetry.refused(route.name(), code);
-                }
-                answer
-            }
+            Err(error) => error.into_answer(),
         };
+
         if self.readiness.is_draining() {
             answer
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
+
         let status = answer.status().as_u16();
         self.telemetry
             .request(route, status, arrival.started.elapsed());

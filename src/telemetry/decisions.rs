@@ -171,10 +171,6 @@ impl PlainCounter {
     pub(super) fn publish(&self) {
         self.0.publish();
     }
-
-    pub(super) fn total(&self) -> u64 {
-        self.0.counted.sum(0)
-    }
 }
 
 /// Counters of the ids of one kind, by result.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metrics::{Counter, Gauge, Label};
 use metrics_exporter_prometheus::{
@@ -11,7 +11,6 @@ use metrics_exporter_prometheus::{
 use parking_lot::Mutex;
 
 use rtad_http::budget::ByteBudget;
-use rtad_http::refusals::{RefusalLabels, RefusalLog, Refusals};
 
 use super::connections::{ConnectionPermit, OpenConnections};
 use super::decisions::{
@@ -32,8 +31,6 @@ pub struct Telemetry {
     routes: [RouteMetrics; Route::ALL.len()],
     labeled: Mutex<LabeledCounters>,
     reach: Reach,
-    /// Problems of rtad's own routes.
-    refusals: Refusals,
     shed: Counter,
     /// Requests begun and not yet ended.
     in_flight: ShardedCounter<1>,
@@ -53,7 +50,8 @@ struct LabeledCounters {
     buckets: BTreeMap<[String; 3], BucketCounters>,
     /// The counters by strategy, row and audience.
     values: BTreeMap<[String; 4], PlainCounter>,
-    failures: BTreeMap<RefusalLabels, PlainCounter>,
+    /// The counters by platform and cause.
+    failures: BTreeMap<(String, &'static str), PlainCounter>,
     /// The counters by kind.
     ids: BTreeMap<String, IdCounters>,
 }
@@ -77,14 +75,13 @@ impl Default for Telemetry {
                 (metrics::counter!("rtad_shed_total"), gauges.0, gauges.1)
             });
         let routes = Route::ALL.map(|route| RouteMetrics::new(route.as_str()));
-        let (labeled, reach, refusals, in_flight, connections) = Default::default();
+        let (labeled, reach, in_flight, connections) = Default::default();
         Self {
             recorder,
             handle,
             routes,
             labeled,
             reach,
-            refusals,
             shed,
             in_flight,
             in_flight_gauge,
@@ -382,31 +379,6 @@ impl Telemetry {
                 .map(|(is_ok, count)| ((route.route.clone(), is_ok), count))
         });
         totals.collect()
-    }
-
-    /// Counts a request that a problem answered.
-    pub fn refused(&self, route: &str, code: &'static str) {
-        self.refusals.count(route, code);
-    }
-
-    /// Logs failures of platforms' requests and problems of rtad's own routes, at most once a
-    /// minute for each cause.
-    pub fn log_refusals(&self, log: &mut RefusalLog) {
-        let labeled = self.labeled.lock();
-        let totals = labeled
-            .failures
-            .iter()
-            .map(|(labels, it)| (labels.clone(), it.total()));
-        for ((platform, cause), requests) in log.due(totals, Instant::now()) {
-            tracing::warn!(
-                platform,
-                cause,
-                requests,
-                "requests not answered by their ids"
-            );
-        }
-        drop(labeled);
-        self.refusals.log(log, Instant::now());
     }
 
     /// Ids since the start.

@@ -76,11 +76,6 @@ impl RouteMetrics {
         }
     }
 
-    /// The label's value.
-    pub fn name(&self) -> &str {
-        &self.route
-    }
-
     /// Counts a request.
     #[inline]
     pub(super) fn record(&self, duration: Duration, is_ok: bool) {

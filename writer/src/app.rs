@@ -18,7 +18,6 @@ use rtad_core::device::KeyMaker;
 use rtad_core::snapshot::AudienceName;
 use rtad_http::body::has_encoding;
 use rtad_http::origin::is_cross_site;
-use rtad_http::problem::ProblemCode;
 
 use super::audience::Writers;
 use super::error::ApiError;
@@ -112,9 +111,6 @@ impl App {
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         counted.code = response.status().as_u16();
-        if let Some(ProblemCode(code)) = response.extensions().get() {
-            self.telemetry.refusals.count(route, code);
-        }
         response
     }
 }

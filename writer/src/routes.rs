@@ -12,7 +12,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use rtad_http::origin::is_cross_site;
-use rtad_http::problem::ProblemCode;
 
 use super::app::{App, authorize};
 use super::error::ApiError;
@@ -98,14 +97,11 @@ pub fn admin_router(app: Arc<App>) -> Router {
 }
 
 async fn guard_admin(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let response = match is_cross_site(request.method(), request.headers(), &app.admin_hosts) {
-        true => ApiError::CrossSite.into_response(),
-        false => next.run(request).await,
-    };
-    if let Some(ProblemCode(code)) = response.extensions().get() {
-        app.telemetry.refusals.count("admin", code);
+    if is_cross_site(request.method(), request.headers(), &app.admin_hosts) {
+        return ApiError::CrossSite.into_response();
     }
-    response
+
+    next.run(request).await
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {

@@ -2,7 +2,7 @@
 //! existing audiences, never ids.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metrics::{Counter, Gauge, Label, Unit};
 use metrics_exporter_prometheus::{
@@ -11,7 +11,6 @@ use metrics_exporter_prometheus::{
 use parking_lot::Mutex;
 
 use rtad_core::snapshot::AudienceName;
-use rtad_http::refusals::{RefusalLog, Refusals};
 
 use super::error::ApiError;
 use super::op::Op;
@@ -27,7 +26,6 @@ pub struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     queue: Gauge,
-    pub(super) refusals: Refusals,
     /// Audiences that exist or existed; only these become labels.
     known: Mutex<HashSet<AudienceName>>,
 }
@@ -44,13 +42,11 @@ impl Default for Telemetry {
             metrics::gauge!("rtad_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             metrics::gauge!("rtad_writer_queue")
         });
-        let (refusals, known) = Default::default();
         Self {
             handle: recorder.handle(),
             recorder,
             queue,
-            refusals,
-            known,
+            known: Mutex::default(),
         }
     }
 }
@@ -168,14 +164,11 @@ impl Telemetry {
         self.handle.render()
     }
 
-    /// Drains the histograms, so that memory stays flat without scrapes, and logs refused requests.
-    /// Runs without end.
+    /// Drains the histograms, so that memory stays flat without scrapes. Runs without end.
     pub async fn upkeep(&self) {
-        let mut log = RefusalLog::default();
         loop {
             tokio::time::sleep(UPKEEP_INTERVAL).await;
             self.handle.run_upkeep();
-            self.refusals.log(&mut log, Instant::now());
         }
     }
 }

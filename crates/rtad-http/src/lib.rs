@@ -24,7 +24,6 @@
 //! | [`origin`] | protection against cross-site requests |
 //! | [`json`] | JSON answers, and parse errors without quoted values |
 //! | [`problem`] | `application/problem+json` |
-//! | [`refusals`] | a log line a minute for each route and cause of refused requests |
 //! | [`console`] | files that the pages of both programs share |
 //!
 //! Each module uses only those above it in the table. Routes, handlers, metrics, and the use
@@ -44,7 +43,6 @@ pub mod origin;
 pub mod phase;
 pub mod port;
 pub mod problem;
-pub mod refusals;
 pub mod signals;
 pub mod timing;
 pub mod tokens;

@@ -10,10 +10,6 @@ use serde::Serialize;
 
 use crate::json::json_of;
 
-/// The code of an answer's problem, an extension of the answer.
-#[derive(Debug, Clone, Copy)]
-pub struct ProblemCode(pub &'static str);
-
 /// An error answer. A 503 has `Retry-After: 1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -50,7 +46,6 @@ impl Problem {
             detail,
         };
         let mut response = json_of(*status, &document);
-        response.extensions_mut().insert(ProblemCode(code));
         let headers = response.headers_mut();
         headers.insert(
             CONTENT_TYPE,

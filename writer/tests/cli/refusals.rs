@@ -36,9 +36,6 @@ fn requests_without_a_token_are_rejected() {
         }
     }
     assert_eq!(current(&sandbox).sequence, 1);
-    let refused = serve.log("requests refused", 1);
-    assert_eq!(refused["code"], "unauthorized", "{refused}");
-    assert!(refused["requests"].as_u64() >= Some(1), "{refused}");
 
     // Rotation: both tokens, then only the new one.
     let other = "Authorization: Bearer another-token-0123456789\r\n";
@@ -462,11 +459,6 @@ fn admin_port_rejects_public_host_names_unless_configured() {
     ] {
         assert_eq!(get(path, host).status, 200, "{path} {host}");
     }
-    let refused = serve.log("requests refused", 1);
-    assert_eq!(
-        (&refused["route"], &refused["code"]),
-        (&"admin".into(), &"cross_site".into())
-    );
 }
 
 /// Bodies of unknown length take memory as they arrive, not ahead.
