@@ -1,1 +1,0 @@
-"""The promises of docs/reference/compatibility.md: files of each release against today's programs."""
