@@ -59,6 +59,7 @@ stage_files() {
     cp -r packaging/etc "$stage/etc/rtad"
     cp profiles/* "$share/doc/rtad/profiles"
     cp LICENSE README.md CHANGELOG.md docs/guides/install.md "$share/doc/rtad"
+    python3 k8s/components/monitoring/make_alerts.py >"$share/doc/rtad/rtad-alerts.yaml"
     cargo about generate --workspace --frozen --fail --target "$triple" \
         --config packaging/about.toml --output-file "$share/doc/rtad/licenses.txt" \
         packaging/about.hbs

@@ -1,6 +1,6 @@
-"""The alert rules as a plain rule file, from the PrometheusRule.
+"""The alert rules as a plain rule file, from the PrometheusRule. `make dist` ships it.
 
-python3 k8s/components/monitoring/make_alerts.py > k8s/components/monitoring/rtad-alerts.yaml
+python3 k8s/components/monitoring/make_alerts.py > rtad-alerts.yaml
 """
 
 import textwrap

@@ -515,7 +515,7 @@ def counted(board):
             (f"sum by ({window}, result) ({callbacks})", "{{window}}: {{result}}"),
             (f"sum by ({window}) ({without_time})", "{{window}}: without a time"),
         ],
-        "Clicks that ad platforms send. RtadWindowCallbacksUnusable fires at most unusable ones.",
+        "Clicks that ad platforms send.",
     )
     duplicates = share(
         rate("rtad_window_events_total", 'result="duplicate"'),
@@ -561,7 +561,7 @@ def counted(board):
         "Day ahead of the calendar",
         SECONDS,
         [(f"max by ({window}) ({of('rtad_window_ahead_seconds')})", "{{window}}")],
-        "0 unless the wall clock of the owner was days ahead. RtadWindowDaysAhead fires.",
+        "0 unless the wall clock of the owner was days ahead.",
     )
     board.graph(
         "Window false-positive rate",
@@ -658,7 +658,7 @@ def logged(board):
         "Ages of files",
         SECONDS,
         ages,
-        "A file is closed after log.max_age. RtadLogUploadLag fires at 600 s.",
+        "A file is closed after log.max_age. RtadLogFails fires at uploads of 600 s.",
         min=0,
     )
     files = [

@@ -133,7 +133,7 @@ def test():
         "eval_time": f"{END}m",
         "exp_samples": [],
     }
-    pending = 'count(count_over_time(ALERTS{alertname=~"RtadPodNotReady|RtadFleetSplit|RtadRollStuck|RtadNoRoomForSwap|RtadWindow.+"}[2h]) > 0) by (alertname)'
+    pending = 'count(count_over_time(ALERTS{alertname=~"RtadPodNotReady|RtadFleetSplit|RtadRollStuck|RtadWindow.+"}[2h]) > 0) by (alertname)'
     # The day has incidents: these alerts were pending and resolved.
     went_by = [
         {"labels": f'{{alertname="{name}"}}', "value": count}
@@ -141,9 +141,7 @@ def test():
             ("RtadFleetSplit", 1),
             ("RtadPodNotReady", 3),
             ("RtadRollStuck", 3),
-            ("RtadNoRoomForSwap", 3),
             ("RtadWindowLag", 1),
-            ("RtadWindowOwnerDown", 1),
         )
     ]
     return {

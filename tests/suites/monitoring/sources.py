@@ -10,7 +10,6 @@ from suites.testkit.programs import ROOT
 
 MONITORING = ROOT / "k8s/components/monitoring"
 RULES = MONITORING / "prometheusrule.yaml"
-PLAIN_RULES = MONITORING / "rtad-alerts.yaml"
 SCRAPE = MONITORING / "rtad-scrape.yaml"
 DASHBOARD = MONITORING / "rtad-dashboard.json"
 RUNBOOK = ROOT / "docs/guides/runbook.md"
