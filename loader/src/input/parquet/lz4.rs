@@ -1,6 +1,6 @@
 //! LZ4 pages of the older codec: Hadoop frames, LZ4 frames, or a bare block.
 //!
-//! Hadoop and Spark write a page over 256 KiB as several frames. The `parquet` crate (60.1) fails
+//! Hadoop and Spark write a page over 256 KiB as several frames. The `parquet` crate (59.3) fails
 //! if a later frame is smaller than the previous one. It therefore reads these columns as
 //! uncompressed, which still verifies checksums, and this module decompresses their pages.
 
