@@ -68,8 +68,8 @@ pictures:
 	bash tests/setup.sh test screenshots
 	PYTHONPATH=tests .venv/bin/python3 -m suites.console.screenshots docs/img target/pictures
 
-# The tables of docs/explanation/performance.md: filters, decisions and servers at 1.5 billion keys,
-# loading at 1.3 billion. Takes about 45 minutes, 9 GB of memory and 29 GB of disk in TMPDIR.
+# The tables of docs/explanation/performance.md: filters and decisions at 1.5 billion keys, loading at
+# 1.3 billion. Takes about half an hour, 9 GB of memory and 29 GB of disk in TMPDIR.
 bench:
 	cargo bench --bench filter
 	cargo bench --bench decision
@@ -77,9 +77,6 @@ bench:
 	bash tests/setup.sh
 	PYTHONPATH=tests .venv/bin/python3 -m suites.testkit.s3 cargo bench --bench sync
 	cargo bench -p rtad-loader --bench build
-	bash benches/peers/build.sh
-	bash loadtest/peers/run.sh 1500000000
-	python3 benches/scrape.py target/release/rtad target/release/rtad-loader 12
 
 # Load test with wrk and k6 on this machine: about two minutes. LOADTEST=--quick takes about 40
 # seconds; LOADTEST may hold any options of the script.

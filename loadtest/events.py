@@ -14,8 +14,6 @@ import time
 from pathlib import Path
 
 from events_load import WINDOW, Load, Server, busy, split_cores
-from events_redis import redis_clients
-from events_retries import retries
 from suites.testkit import s3
 from suites.testkit.client import ask, says_yes
 from suites.testkit.process import Rtad
@@ -224,10 +222,7 @@ def freshness(options, folder):
 def main():
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true")
-    mode = parser.add_mutually_exclusive_group()
-    modes = {"freshness": freshness, "retries": retries, "redis": redis_clients}
-    for name, run in modes.items():
-        mode.add_argument(f"--{name}", action="store_const", dest="mode", const=run)
+    parser.add_argument("--freshness", action="store_true")
     parser.add_argument("--s3", action="store_true")
     parser.add_argument("--state", type=Path, default=ROOT / "target/loadtest/events")
     names = ("seconds", "rounds", "connections", "batch", "capacity", "server-cores")
@@ -236,7 +231,7 @@ def main():
     options = parser.parse_args()
     defaults = {"rounds": 3, "capacity": 100_000_000, "rate": 2000, "samples": 100}
     defaults |= {"connections": 16, "batch": 1000, "server_cores": 1}
-    defaults |= {"seconds": {freshness: 20, retries: 600}.get(options.mode, 5)}
+    defaults |= {"seconds": 20 if options.freshness else 5}
     if options.quick:
         defaults |= {"seconds": 1, "rounds": 1, "capacity": 20_000_000, "rate": 200, "samples": 3}
     for name, default in defaults.items():
@@ -245,7 +240,7 @@ def main():
     folder = options.state.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "store").mkdir(parents=True)
-    (options.mode or measure)(options, folder)
+    (freshness if options.freshness else measure)(options, folder)
     shutil.rmtree(folder)
 
 

@@ -8,8 +8,6 @@
 #   bash loadtest/events.sh --quick         # some seconds; only checks that everything works
 #   bash loadtest/events.sh --freshness     # time from an event to the answers of pods, instead
 #   bash loadtest/events.sh --freshness --s3    # the same over an S3 server, SeaweedFS from PyPI
-#   bash loadtest/events.sh --retries       # ten minutes: repeated requests get their first answers
-#   bash loadtest/events.sh --redis         # a window in Redis, by the number of clients
 #
 # Options (defaults in parentheses; --quick lowers them):
 #   --seconds S (5)           of each run
@@ -21,7 +19,6 @@
 #   --server-cores N (1)      cores for the server; wrk gets the others
 #   --rate N (2000), --samples N (100)     of --freshness: events per second, and events to follow;
 #                             --seconds is 20
-#   --retries needs up to --seconds (600) times 1.3 MB of memory more
 #
 # TEST_PROGRAMS=DIR uses the programs in DIR; otherwise they are built.
 set -euo pipefail
@@ -37,6 +34,5 @@ if [ -z "${TEST_PROGRAMS:-}" ]; then
 fi
 groups=(events)
 case " $* " in *" --s3 "*) groups+=(s3) ;; esac
-case " $* " in *" --redis "*) groups+=(redis) ;; esac
 bash tests/setup.sh "${groups[@]}"
 PYTHONPATH=tests exec python3 loadtest/events.py "$@"

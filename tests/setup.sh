@@ -5,8 +5,7 @@
 #
 #   bash tests/setup.sh [GROUP...]
 #
-# Groups: test (the default), docs, long, dist, deny, fleet, loadtest, events, s3, peers, fuzz,
-# screenshots.
+# Groups: test (the default), docs, long, dist, deny, fleet, loadtest, events, s3, fuzz, screenshots.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -60,14 +59,7 @@ for group in "${@:-test}"; do
             requirements+=(tests/requirements.txt loadtest/requirements.txt)
             ;;
         events) need wrk ;;
-        redis) need redis-server ;;
         s3) requirements+=(tests/requirements.txt) ;;
-        peers)
-            need nginx
-            need redis-server
-            need wrk
-            requirements+=(tests/requirements.txt benches/peers/requirements.txt)
-            ;;
         fuzz)
             # libFuzzer is C++.
             need c++ g++

@@ -14,7 +14,6 @@ LEFT_OUT = (
     "docs/getting-started",
     "docs/guides/",
     "fuzz/corpus/",
-    "loadtest/peers/",
     "src/explain/tests",
     "src/serve/assemble/tests/",
     "tests/",

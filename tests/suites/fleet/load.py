@@ -1,4 +1,4 @@
-"""Load: `load steady`, open-loop traffic at a fixed rate with verified answers."""
+"""Load: testkit's `load`, open-loop traffic at a fixed rate with verified answers."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ CALM_SECONDS = 1
 class Load:
     def __init__(self, balancer: Balancer, requests: pathlib.Path, rate: int):
         self.rate, self.balancer, self.rows = rate, balancer, []
-        command = [LOAD, "steady", "--address", balancer.address, "--requests", str(requests)]
+        command = [LOAD, "--address", balancer.address, "--requests", str(requests)]
         command += ["--connections", str(CONNECTIONS), str(rate)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -125,7 +125,7 @@ class Questions:
         return f"POST /v1/check/{AUDIENCE} HTTP/1.1", "application/octet-stream", body, answers
 
     def write(self, file: pathlib.Path) -> None:
-        """Writes each request and its two answers in the format of `load steady`."""
+        """Writes each request and its two answers in the format of `load`."""
         with file.open("wb") as to:
             for number in range(REQUESTS):
                 kind = self.random.choices(list(SHARES), SHARES.values())[0]

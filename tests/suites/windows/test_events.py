@@ -46,17 +46,6 @@ def test_events_that_find_no_room_fail_the_load_test(tmp_path):
     assert "answers other than 200" in done.stderr
 
 
-def test_retries_under_load_get_their_first_answers(tmp_path):
-    [row] = table(tmp_path, "--retries", "--seconds", "12")
-    assert int(row["repeated"]) > 0
-    assert (row["other answers"], row["evicted"]) == ("0", "0")
-
-
-def test_clients_share_a_window_in_redis(tmp_path):
-    rows = table(tmp_path, "--redis")
-    assert [row["clients"] for row in rows] == ["1", "4", "16", "48"]
-
-
 def test_sampled_events_reach_a_pod(tmp_path):
     [row] = table(tmp_path, "--freshness")
     assert (row["samples"], row["missing"]) == ("3", "0")

@@ -163,8 +163,8 @@ impl Connection {
     }
 }
 
-/// The records of a file, such as requests from `request_files.py`: length, line end and bytes of
-/// each.
+/// The records of a file, as `tests/suites/fleet/questions.py` writes it: of each its length, a
+/// line end, and its bytes.
 pub fn read_records(file: &Path) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
     let bytes = std::fs::read(file)?;
     let (mut rest, mut records) = (bytes.as_slice(), Vec::new());

@@ -20,8 +20,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Outcome;
 use crate::connection::{Connections, read_records};
-use crate::latency::{QUANTILES, quantile, within};
 
+/// The reported quantiles and their names.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
 const BEFORE: u8 = 1;
 const AFTER: u8 = 2;
 /// Time after the end of the input within which all requests must be answered.
@@ -80,7 +81,8 @@ impl Stats {
             failures,
         } = self;
         let (ok, failed) = (latencies.len(), failures.len());
-        let late = ok - within(latencies, in_time);
+        let in_time = in_time.as_micros();
+        let late = ok - latencies.partition_point(|latency| u128::from(*latency) <= in_time);
         let mut line = format!(
             r#"{{"due":{due},"ok":{ok},"late":{late},"failed":{failed},"wrong":{}"#,
             wrong.len()
@@ -102,6 +104,12 @@ impl Stats {
         );
         line
     }
+}
+
+/// The latency at this share of all; 0 if there is none.
+fn quantile(sorted: &[u32], share: f64) -> u32 {
+    let index = (sorted.len() as f64 * share) as usize;
+    sorted.get(index).or(sorted.last()).copied().unwrap_or(0)
 }
 
 /// The lines of standard input.
