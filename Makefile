@@ -1,6 +1,5 @@
 # All commands. `make demo` needs Rust; `make test` also python3, and installs its other tools.
-.PHONY: demo fleet check test test-all lint advisories dist doc docs pictures bench loadtest fuzz \
-	golden
+.PHONY: demo fleet check test test-all lint advisories dist doc docs pictures bench loadtest fuzz
 
 # Builds, makes 1,000,000 synthetic devices, publishes a snapshot into ./demo, serves it, prints
 # requests to paste. Without optimization, which takes minutes: no measure of its speed.
@@ -87,7 +86,3 @@ loadtest:
 # minutes first.
 fuzz:
 	bash fuzz/run.sh $(or $(FUZZ_SECONDS),60)
-
-# Makes the golden files of a format version once; refuses to overwrite existing ones.
-golden:
-	python3 tests/golden/make_golden.py tests/golden/v1

@@ -1,8 +1,7 @@
 //! Golden snapshot files: rtad reads and writes the format as released.
 //!
-//! `tests/golden/make_golden.py` wrote the files without rtad, from
-//! `docs/reference/snapshot-format.md`. They must never change. A failure means that rtad cannot
-//! read published snapshots.
+//! A program without rtad's code wrote the files, from `docs/reference/snapshot-format.md`. They
+//! must never change. A failure means that rtad cannot read published snapshots.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -57,7 +56,7 @@ fn keys() -> Vec<DeviceKey> {
         .collect()
 }
 
-/// Non-members that differ from a member by one bit, like `near_misses` in make_golden.py.
+/// Non-members that differ from a member by one bit, as those of `answers.json`.
 fn near_misses(keys: &[DeviceKey]) -> impl Iterator<Item = DeviceKey> {
     (0..NEAR_MISSES).map(|number| {
         let mut key = *keys[number % keys.len()].as_bytes();
@@ -190,7 +189,7 @@ fn hashes_set_the_documented_bits() {
     }
 }
 
-/// Ribbon filters: `tests/golden/make_golden_ribbon.py` solves the same equations in another way.
+/// Ribbon filters, whose equations were solved in another way.
 mod ribbon {
     use super::*;
 
