@@ -28,10 +28,11 @@ test:
 test-all:
 	python3 tests/run.py --long
 
-# Formatting, layers, widths, spelling and wording. The builds of `make check` and `make test` lint
-# the code and check its documentation.
+# Formatting, layers and spelling. The builds of `make check` and `make test` lint the code and check
+# its documentation.
 lint:
-	python3 tests/prose.py
+	bash tests/setup.sh lint
+	.venv/bin/typos
 	python3 tests/layers.py --self-test
 	python3 tests/layers.py
 	cargo fmt --all --check

@@ -5,7 +5,8 @@
 #
 #   bash tests/setup.sh [GROUP...]
 #
-# Groups: test (the default), docs, long, dist, deny, fleet, loadtest, events, s3, fuzz, screenshots.
+# Groups: test (the default), docs, long, dist, deny, fleet, loadtest, events, s3, lint, fuzz,
+# screenshots.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -59,7 +60,7 @@ for group in "${@:-test}"; do
             requirements+=(tests/requirements.txt loadtest/requirements.txt)
             ;;
         events) need wrk ;;
-        s3) requirements+=(tests/requirements.txt) ;;
+        lint | s3) requirements+=(tests/requirements.txt) ;;
         fuzz)
             # libFuzzer is C++.
             need c++ g++

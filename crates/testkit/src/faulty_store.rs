@@ -38,7 +38,7 @@ struct Lost {
     is_once: bool,
 }
 
-/// A condition of puts that the server ignores, or cannot fulfil.
+/// A condition of puts that the server ignores, or cannot fulfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionFault {
     /// `If-None-Match` is ignored.

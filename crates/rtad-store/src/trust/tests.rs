@@ -166,7 +166,7 @@ fn keys_are_read_from_text_and_files_and_empty_input_fails() {
     assert_eq!(PublicKey::all_of(&text).unwrap().len(), 2);
     let empty = "untrusted comment: minisign public key\n# nothing\n";
     let cut = &alone[..55];
-    let spoilt = alone.replace("RW", "RX");
+    let spoiled = alone.replace("RW", "RX");
     for text in [
         "",
         empty,
@@ -174,7 +174,7 @@ fn keys_are_read_from_text_and_files_and_empty_input_fails() {
         SIGNATURE,
         "/etc/rtad/key.pub",
         cut,
-        &spoilt,
+        &spoiled,
         &format!("{A}x"),
     ] {
         let error = PublicKey::all_of(text).unwrap_err();
