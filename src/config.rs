@@ -21,7 +21,6 @@
 //! | `platform` | `[[platform]]`; `custom` has the keys of mapped bodies |
 //! | `rules` | `[ids]`, `[[audience]]`, `[[strategy]]` |
 //! | `value` | `[[strategy.value]]` |
-//! | `trial` | conditions that never hold, or always |
 //! | `condition` | `when` of a strategy |
 //! | `experiment` | `[[experiment]]` |
 //! | `leases` | `[cap_leases]` |
@@ -43,7 +42,6 @@ mod reference;
 mod rules;
 mod server;
 mod store;
-mod trial;
 mod trust;
 mod value;
 mod warnings;

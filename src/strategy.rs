@@ -21,7 +21,7 @@ pub use experiment::{
 };
 pub use rule::{Rule, Truth};
 pub use schedule::Scheduled;
-pub use tier::{Tier, TierSet, Tiers, reach};
+pub use tier::{Tier, Tiers};
 pub use value::{BidValue, ChosenValue, MAX_VALUES, ValueEntry, ValueKey};
 
 use attribute::NotedParts;

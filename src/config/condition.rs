@@ -142,12 +142,20 @@ impl Condition {
             .any(|condition| condition.bucket.iter().any(is_of))
     }
 
-    /// Whether it names a part of an experiment that `parts` do not know.
-    pub(super) fn has_unknown_part(&self, parts: &PartNames) -> bool {
-        let is_unknown = |name: &String| parts.find(name).is_none();
-        self.flat()
-            .iter()
-            .any(|condition| condition.bucket.iter().any(is_unknown))
+    /// Whether it can hold only for members of one of these audiences.
+    pub fn holds_only_in(&self, audiences: &[AudienceName]) -> bool {
+        if self
+            .audience
+            .as_ref()
+            .is_some_and(|name| audiences.contains(name))
+        {
+            return true;
+        }
+
+        let holds_only_in = |condition: &Self| condition.holds_only_in(audiences);
+        let all = self.all.as_deref().unwrap_or_default();
+        let any = self.any.as_deref().unwrap_or_default();
+        all.iter().any(holds_only_in) || (!any.is_empty() && any.iter().all(holds_only_in))
     }
 
     /// The rule, with indexes of audiences and experiments; without those that `index` and `parts`

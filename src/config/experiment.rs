@@ -2,7 +2,6 @@
 
 mod check;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rtad_config::values::{name, number};
@@ -278,8 +277,6 @@ pub fn experiments(configs: &[ExperimentConfig]) -> Vec<Experiment> {
 #[derive(Debug, Clone, Default)]
 pub struct PartNames {
     names: Vec<(String, usize, Assignment)>,
-    /// Layers by index of the experiment.
-    layers: Vec<String>,
     /// Some names of the file are invalid: those of the example are in their place.
     has_replaced: bool,
 }
@@ -294,10 +291,8 @@ impl PartNames {
                 names.push((name, index, part));
             }
         }
-        let layers = configs.iter().map(ExperimentConfig::layer).collect();
         Self {
             names,
-            layers,
             has_replaced: false,
         }
     }
@@ -310,17 +305,10 @@ impl PartNames {
             d.is_replaced(&format!("{table}.name")) || (0..config.buckets.len()).any(bucket)
         };
         let has_replaced = configs.iter().enumerate().any(is_replaced);
-        let mut parts = Self {
+        Self {
             has_replaced,
             ..Self::of(configs)
-        };
-        for (index, layer) in parts.layers.iter_mut().enumerate() {
-            if d.is_replaced(&format!("experiment[{index}].layer")) {
-                // Others may have got the example's layer too. No layer has a space.
-                *layer = format!(" {index}");
-            }
         }
-        parts
     }
 
     /// Whether a name that is not among these is a mistake of its own.
@@ -332,35 +320,6 @@ impl PartNames {
     pub fn find(&self, name: &str) -> Option<(usize, Assignment)> {
         let found = self.names.iter().find(|(known, ..)| known == name);
         found.map(|(_, experiment, part)| (*experiment, *part))
-    }
-
-    /// Groups experiments by their layers.
-    pub(super) fn by_layer(&self, experiments: Vec<usize>) -> Vec<Vec<usize>> {
-        let mut layers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for experiment in experiments {
-            layers
-                .entry(&self.layers[experiment])
-                .or_default()
-                .push(experiment);
-        }
-        layers.into_values().collect()
-    }
-
-    /// The parts that a device may have together in experiments of one layer: a bucket in one of
-    /// them at most, and the holdout in all of them.
-    pub(super) fn together(&self, experiments: &[usize]) -> impl Iterator<Item = Vec<Assignment>> {
-        let parts = self
-            .names
-            .iter()
-            .filter(|(_, of, _)| experiments.contains(of));
-        parts.map(|(_, of, part)| {
-            let other = match part {
-                Assignment::Bucket(_) => Assignment::NoBucket,
-                part => *part,
-            };
-            let part_in = |one: &usize| if one == of { *part } else { other };
-            experiments.iter().map(part_in).collect()
-        })
     }
 
     pub(super) fn names(&self) -> Vec<String> {

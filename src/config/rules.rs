@@ -12,10 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition::{Condition, refuse_unknown};
 use super::experiment::PartNames;
-use super::trial::{Constant, try_all};
 use super::value::{self, ValueConfig};
 use super::zone::{time_zone, utc};
-use crate::strategy::{Outcome, ValueEntry};
+use crate::strategy::Outcome;
 
 /// Device ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,7 +190,12 @@ pub fn check(
             }
         }
         if let Some(when) = &strategy.when {
-            when.check(d, &format!("{table}.when"), 0, &audiences, parts);
+            let key = format!("{table}.when");
+            when.check(d, &key, 0, &audiences, parts);
+            if !d.has_mistake(&table) && when.holds_only_in(&strategy.exclude) {
+                let found = "holds only for members of exclude: the strategy never bids";
+                d.mistake(&key, found, "an audience that is not in exclude");
+            }
         } else if strategy.exclude.is_empty() && strategy.include.is_empty() {
             d.mistake(
                 &table,
@@ -199,15 +203,7 @@ pub fn check(
                 "exclude, include or when with at least one",
             );
         }
-        value::check(d, &table, &strategy.values, &audiences);
-        // A condition without its unknown parts would be another one.
-        let is_known = strategy
-            .when
-            .as_ref()
-            .is_none_or(|when| !when.has_unknown_part(parts));
-        if is_known && !d.has_mistake(&table) {
-            check_constant(d, &table, strategy, &audiences, parts);
-        }
+        value::check(d, &table, strategy, &audiences);
         check_schedule(d, &table, strategy);
         let Some(cap) = &mut strategy.cap else {
             continue;
@@ -227,72 +223,6 @@ pub fn check(
             }
             (true, None) => {}
             (false, share) => cap.share = Some(share.unwrap_or(1.0)),
-        }
-    }
-}
-
-/// Notes a strategy that never bids, a condition that never or always holds, and values that no bid
-/// has.
-fn check_constant(
-    d: &mut Document<'_>,
-    table: &str,
-    strategy: &StrategyConfig,
-    audiences: &[String],
-    parts: &PartNames,
-) {
-    let index = |name: &AudienceName| audiences.iter().position(|known| known == name.as_str());
-    let indexes = |names: &[AudienceName]| names.iter().filter_map(index).collect::<Vec<_>>();
-    let (exclude, include) = (indexes(&strategy.exclude), indexes(&strategy.include));
-    let rule = strategy.when.as_ref().map(|when| when.rule(&index, parts));
-    let when = format!("{table}.when");
-    let value = |value: &ValueConfig| (value.audience.as_ref().and_then(index), value.tiers());
-    let values: Vec<_> = strategy.values.iter().map(value).collect();
-    let Some(tried) = try_all(&exclude, &include, rule.as_ref(), &values, parts) else {
-        return;
-    };
-    match tried.constant {
-        Some(Constant::WhenNever) => {
-            d.mistake(
-                &when,
-                "holds for no device",
-                "a condition that a device can meet",
-            );
-        }
-        Some(Constant::WhenAlways) => {
-            d.mistake(
-                &when,
-                "holds for every device",
-                "a condition that a device can miss",
-            );
-        }
-        Some(Constant::Never) => {
-            let found = "bids for no device: its conditions contradict each other";
-            d.mistake(
-                table,
-                found,
-                "exclude, include and when that a device can meet together",
-            );
-        }
-        None => {
-            // The default is also that of bids which are not based on all memberships.
-            let is_default_given = || {
-                let entry = |(audience, value): (&(Option<usize>, _), &ValueConfig)| ValueEntry {
-                    audience: audience.0,
-                    tiers: value.tier,
-                    value: value.numbers(),
-                };
-                let entries = values.iter().zip(&strategy.values).map(entry).collect();
-                [strategy.no_device, strategy.unavailable].contains(&Outcome::Bid)
-                    || value::falls_back(exclude.clone(), include.clone(), rule.clone(), entries)
-            };
-            for (index, (audience, _)) in values.iter().enumerate() {
-                let is_reached = tried.reached[index] || audience.is_none() && is_default_given();
-                if !is_reached {
-                    let found = "is never reached: no bid has it";
-                    let accepted = "an audience of which a member can get a bid with this value";
-                    d.mistake(&format!("{table}.value[{index}]"), found, accepted);
-                }
-            }
         }
     }
 }

@@ -6,11 +6,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::condition::refuse_unknown;
-use super::trial::MAX_TRIED;
-use crate::strategy::{
-    BidValue, MAX_VALUES, Membership, NoAttributes, Rule, Strategy, Tier, TierSet, Tiers,
-    ValueEntry, ValueKey,
-};
+use super::rules::StrategyConfig;
+use crate::strategy::{BidValue, MAX_VALUES, Tiers, ValueKey};
 
 /// Greatest number; platforms accept less.
 const MOST: f64 = 1e9;
@@ -73,66 +70,6 @@ impl ValueConfig {
             .with(ValueKey::CpcFactor, self.cpc_factor)
             .with(ValueKey::Quality, self.quality)
     }
-
-    /// The values of members that it asks for.
-    pub(super) fn tiers(&self) -> TierSet {
-        TierSet::of(self.tier)
-    }
-}
-
-/// Whether a bid may have the default in place of a value because an audience is unavailable, or a
-/// device's value in it unknown: tries each state of all audiences. True if there are too many, or
-/// if the rule reads more than audiences.
-pub fn falls_back(
-    exclude: Vec<usize>,
-    include: Vec<usize>,
-    rule: Option<Rule>,
-    values: Vec<ValueEntry>,
-) -> bool {
-    const STATES: [Membership; 3] = [
-        Membership::Member,
-        Membership::NotMember,
-        Membership::Unavailable,
-    ];
-    let reads_more = |it: &Rule| !it.attributes().is_empty() || !it.buckets().is_empty();
-    let reads_more = rule.as_ref().is_some_and(reads_more);
-    let strategy = Strategy {
-        exclude,
-        include,
-        rule,
-        values,
-        ..Strategy::default()
-    };
-    let mut used: Vec<_> = strategy.audiences().collect();
-    used.sort_unstable();
-    used.dedup();
-    let states = STATES
-        .len()
-        .checked_pow(used.len() as u32)
-        .filter(|it| *it <= MAX_TRIED);
-    let Some(states) = states.filter(|_| !reads_more) else {
-        return true;
-    };
-    (0..states).any(|state| {
-        let of = |position: u32| STATES[state / STATES.len().pow(position) % STATES.len()];
-        let membership = |audience: usize| {
-            of(used
-                .binary_search(&audience)
-                .expect("an audience of the strategy") as u32)
-        };
-        // A tier is unknown only if an id was not read: then no audience certainly lacks the
-        // device.
-        let is_certain =
-            (0..used.len() as u32).any(|position| of(position) == Membership::NotMember);
-        let unknown = (!is_certain).then_some(Tier::Unknown);
-        let mut tiers = (0..=15).map(Tier::Value).chain([Tier::None]).chain(unknown);
-        tiers.any(|tier| {
-            strategy
-                .decide(&NoAttributes, membership, |_| tier)
-                .value
-                .is_fallback
-        })
-    })
 }
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
@@ -152,15 +89,14 @@ fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
 }
 
 /// Notes the mistakes in the values of the strategy at `table`.
-pub fn check(d: &mut Document<'_>, table: &str, values: &[ValueConfig], audiences: &[String]) {
+pub fn check(d: &mut Document<'_>, table: &str, strategy: &StrategyConfig, audiences: &[String]) {
+    let values = &strategy.values;
     if values.len() > MAX_VALUES {
         let found = format!("has {} entries", values.len());
-        d.mistake(
-            &format!("{table}.value"),
-            &found,
-            &format!("at most {MAX_VALUES}"),
-        );
+        let accepted = format!("at most {MAX_VALUES}");
+        d.mistake(&format!("{table}.value"), &found, &accepted);
     }
+
     for (index, value) in values.iter().enumerate() {
         let entry = format!("{table}.value[{index}]");
         if value.numbers().numbers().next().is_none() && !d.has_mistake(&entry) {
@@ -170,7 +106,14 @@ pub fn check(d: &mut Document<'_>, table: &str, values: &[ValueConfig], audience
         let key = format!("{entry}.audience");
         if let Some(name) = &value.audience {
             refuse_unknown(d, &key, name.as_str(), "audiences", audiences);
+            let are_names_given =
+                !d.has_mistake(&key) && !d.has_mistake(&format!("{table}.exclude"));
+            if are_names_given && strategy.exclude.contains(name) {
+                let found = "is in exclude: no bid has the value";
+                d.mistake(&key, found, "an audience that is not in exclude");
+            }
         }
+
         if value.tier.is_some() && value.audience.is_none() && !d.has(&key) {
             let accepted = "audience = \"…\" beside it";
             d.mistake(
@@ -180,39 +123,29 @@ pub fn check(d: &mut Document<'_>, table: &str, values: &[ValueConfig], audience
             );
             continue;
         }
-        let is_wrong = |index: usize| d.has_mistake(&format!("{table}.value[{index}].tier"));
-        if is_wrong(index) {
+        if d.has_mistake(&format!("{entry}.tier")) {
             continue;
         }
-        let before = (0..index)
-            .filter(|earlier| !is_wrong(*earlier))
-            .map(|index| &values[index]);
-        let before: Vec<_> = before.collect();
-        if before.iter().any(|earlier| earlier.audience.is_none()) {
-            let found = "is never reached: an entry before it has no audience";
-            d.mistake(
-                &entry,
-                found,
-                "the entry without an audience as the last one",
-            );
-            continue;
-        }
-        let is_same = |earlier: &&&ValueConfig| earlier.audience == value.audience;
-        let same: Vec<_> = before.iter().filter(is_same).collect();
-        let covered = same
-            .iter()
-            .fold(TierSet::default(), |set, earlier| set.or(earlier.tiers()));
-        if !covered.covers(value.tiers()) {
-            continue;
-        }
-        if value.tier.is_none() && same.iter().any(|earlier| earlier.tier.is_none()) {
-            let found = "is never reached: an entry before it has the same audience";
-            d.mistake(&key, found, "an audience of its own for each");
-        } else {
-            let found = "is never reached: entries before it have its values of this audience";
-            let tier = format!("{entry}.tier");
-            let at = if value.tier.is_some() { &tier } else { &key };
-            d.mistake(at, found, "values that no entry before it has");
+
+        // Only entries that alone cover this one: ranges that cover it together are not found.
+        for (earlier_index, earlier) in values[..index].iter().enumerate() {
+            if d.has_mistake(&format!("{table}.value[{earlier_index}].tier")) {
+                continue;
+            }
+
+            if earlier.audience.is_none() {
+                let found = "is never reached: an entry before it has no audience";
+                let accepted = "the entry without an audience as the last one";
+                d.mistake(&entry, found, accepted);
+                break;
+            }
+            if earlier.audience == value.audience
+                && (earlier.tier.is_none() || earlier.tier == value.tier)
+            {
+                let found = "is never reached: an entry before it has the same audience";
+                d.mistake(&key, found, "another audience or another tier for each");
+                break;
+            }
         }
     }
 }

@@ -10,8 +10,6 @@ use super::Membership;
 
 /// Greatest value of a member.
 const MOST: u8 = 15;
-/// Stands for members without a value in a [`TierSet`].
-const NONE_BIT: u32 = MOST as u32 + 1;
 
 /// The value of a member of an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +31,6 @@ pub enum Tiers {
     None,
 }
 
-/// Values of members, and whether members without one are among them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TierSet(u32);
-
 impl Tiers {
     /// The accepted forms, for messages.
     pub const ACCEPTED: &str = "a whole number from 0 to 15, a range such as 8..=15, 8.. or ..=7, \
@@ -54,52 +48,6 @@ impl Tiers {
             Membership::Member
         } else {
             Membership::NotMember
-        }
-    }
-}
-
-impl TierSet {
-    /// The values of an entry; all members without `tiers`.
-    pub fn of(tiers: Option<Tiers>) -> Self {
-        let bits = |first: u32, last: u32| (1 << (last + 1)) - (1 << first);
-        Self(match tiers {
-            Some(Tiers::Range(first, last)) => bits(first.into(), last.into()),
-            Some(Tiers::None) => bits(NONE_BIT, NONE_BIT),
-            None => bits(0, NONE_BIT),
-        })
-    }
-
-    /// The values of either.
-    #[must_use]
-    pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether it has all values of the other.
-    pub const fn covers(self, other: Self) -> bool {
-        other.0 & !self.0 == 0
-    }
-}
-
-/// Marks the entries of a strategy's values that a member of these audiences may get. Entries are
-/// audiences, `None` for the default, and values of their members: a device's value in one
-/// audience says nothing about that in another.
-pub fn reach(
-    entries: &[(Option<usize>, TierSet)],
-    is_member: impl Fn(&usize) -> bool,
-    reached: &mut [bool],
-) {
-    for (index, (audience, tiers)) in entries.iter().enumerate() {
-        if !audience.as_ref().is_none_or(&is_member) {
-            continue;
-        }
-        let same = entries[..index]
-            .iter()
-            .filter(|(other, _)| other == audience);
-        let before = same.fold(TierSet::default(), |set, (_, tiers)| set.or(*tiers));
-        reached[index] |= !before.covers(*tiers);
-        if before.or(*tiers) == TierSet::of(None) {
-            return;
         }
     }
 }
@@ -196,13 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn members_are_in_the_set_of_their_value_alone() {
+    fn members_are_in_the_tier_of_their_value_alone() {
         let tiers = [Tiers::Range(0, 7), Tiers::Range(8, 15), Tiers::None];
-        let [low, high, none] = tiers.map(|tiers| TierSet::of(Some(tiers)));
-        assert!(low.or(high).or(none) == TierSet::of(None));
-        assert!(low.or(high).covers(TierSet::of(Some(Tiers::Range(7, 8)))));
-        assert!(!low.covers(TierSet::of(Some(Tiers::Range(7, 8)))));
-        assert!(!low.or(high).covers(TierSet::of(None)));
         use Membership::{Member as M, NotMember as N, Unavailable as U};
         for (tier, expected) in [
             (Tier::Value(7), [M, N, N]),

@@ -179,8 +179,8 @@ def random_strategy(random, experiments, index):
 
 
 def random_config(random, number, path):
-    """Writes a config that rtad accepts, and returns it. The checks refuse strategies with
-    contradictions; these are left out."""
+    """Writes a config that rtad accepts, and returns it. The checks refuse strategies with values or
+    conditions of excluded audiences; these are left out."""
     experiments = random_experiments(random, number)
     strategies = [random_strategy(random, experiments, index) for index in range(STRATEGIES)]
     while True:
