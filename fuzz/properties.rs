@@ -30,7 +30,7 @@ use rtad::platform::{
     MAX_STRATEGIES, Ocean, Platform, Read, RequestHead, Tencent, Verdicts,
 };
 use rtad::serve::Assembly;
-use rtad::strategy::{Outcome, Reason, Strategy};
+use rtad::strategy::{Outcome, Reason, Rule, Strategy};
 use rtad::telemetry::Telemetry;
 use rtad_core::device::{DeviceKey, IdKind, KeyMaker};
 use rtad_core::filter::{FilterKind, FilterSpec};
@@ -76,10 +76,10 @@ name = "careful"
 exclude = ["old", "missing"]
 [[strategy]]
 name = "idless"
-include = ["missing"]
+when = "missing"
 [[strategy]]
 name = "hopeless"
-include = ["missing"]
+when = "missing"
 [[platform]]
 kind = "custom"
 name = "custom_protobuf"
@@ -188,22 +188,24 @@ impl World {
             Audience::unloaded(name("missing"), false, None),
         ];
         let strategy =
-            |name: &str, exclude: &[usize], include: &[usize], no_device, unavailable| Strategy {
-                name: name.to_owned(),
-                exclude: exclude.to_vec(),
-                include: include.to_vec(),
-                no_device,
-                unavailable,
-                ..Strategy::default()
+            |name: &str, exclude: &[usize], required: Option<usize>, no_device, unavailable| {
+                Strategy {
+                    name: name.to_owned(),
+                    exclude: exclude.to_vec(),
+                    rule: required.map(Rule::Audience),
+                    no_device,
+                    unavailable,
+                    ..Strategy::default()
+                }
             };
         let (bid, no_bid) = (Outcome::Bid, Outcome::NoBid);
         // Unknown devices get bids of some strategies, requests without ids of one, the known
         // device of none.
         let strategies = vec![
-            strategy("new-users", &[0], &[], no_bid, no_bid),
-            strategy("careful", &[0, 1], &[], no_bid, bid),
-            strategy("idless", &[], &[1], bid, no_bid),
-            strategy("hopeless", &[], &[1], no_bid, no_bid),
+            strategy("new-users", &[0], None, no_bid, no_bid),
+            strategy("careful", &[0, 1], None, no_bid, bid),
+            strategy("idless", &[], Some(1), bid, no_bid),
+            strategy("hopeless", &[], Some(1), no_bid, no_bid),
         ];
         let cache = CacheTimes {
             bid: Some(3600),

@@ -187,7 +187,6 @@ impl Config {
         let strategy = StrategyConfig {
             name: DEFAULT_STRATEGY.to_owned(),
             exclude: audiences.clone(),
-            include: Vec::new(),
             when: None,
             valid_from: None,
             valid_until: None,

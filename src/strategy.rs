@@ -77,9 +77,9 @@ impl Outcome {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The device is in an audience that decides.
+    /// The device is in an excluded audience.
     Member,
-    /// The device is in none of them.
+    /// The device is in none of them, and the rule, if there is one, holds.
     NotMember,
     /// The request carries no usable id.
     NoDevice,
@@ -181,8 +181,6 @@ pub struct Strategy {
     pub name: String,
     /// A member of any of these gets no bid.
     pub exclude: Vec<usize>,
-    /// Unless empty, only members of at least one of these get a bid.
-    pub include: Vec<usize>,
     /// Devices for which this does not hold get no bid.
     pub rule: Option<Rule>,
     /// Experiments of the rule, by index, each once.
@@ -202,8 +200,8 @@ pub struct Strategy {
 impl Strategy {
     /// Decides about a device with at least one usable id.
     ///
-    /// Calls `membership` for excluding audiences first, then for including ones and for those of
-    /// the rule, until the decision is final. An unavailable audience matters only if the others
+    /// Calls `membership` for excluding audiences first, then for those of the rule, until the
+    /// decision is final. An unavailable audience matters only if the others
     /// leave the answer open. Audiences of values come last, and only for a bid. `tier` is called
     /// for audiences of which the device is a member.
     #[inline]
@@ -244,7 +242,7 @@ impl Strategy {
         if !self.is_scheduled() {
             return Decision::no_bid(Reason::NotScheduled);
         }
-        let decision = self.decide_by_lists(&mut membership);
+        let decision = self.decide_by_exclude(&mut membership);
         match &self.rule {
             Some(rule) if decision.reason == Reason::Unavailable || decision.is_bid() => {
                 self.decide_by_rule(rule, decision, attributes, membership)
@@ -253,43 +251,33 @@ impl Strategy {
         }
     }
 
-    /// The decision of `exclude` and `include`.
+    /// The decision of `exclude`.
     #[inline]
-    fn decide_by_lists(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
-        let mut any = |audiences: &[usize]| {
-            let mut answer = Membership::NotMember;
-            for audience in audiences {
-                match membership(*audience) {
-                    Membership::Member => return Membership::Member,
-                    Membership::Unavailable => answer = Membership::Unavailable,
-                    Membership::NotMember => {}
-                }
+    fn decide_by_exclude(&self, mut membership: impl FnMut(usize) -> Membership) -> Decision {
+        let mut is_open = false;
+        for audience in &self.exclude {
+            match membership(*audience) {
+                Membership::Member => return Decision::no_bid(Reason::Member),
+                Membership::Unavailable => is_open = true,
+                Membership::NotMember => {}
             }
-            answer
-        };
-        let excluded = any(&self.exclude);
-        if excluded == Membership::Member {
-            return Decision::no_bid(Reason::Member);
         }
-        let included = (!self.include.is_empty()).then(|| any(&self.include));
-        match (excluded, included) {
-            // No audience of `exclude` changes this.
-            (_, Some(Membership::NotMember)) => Decision::no_bid(Reason::NotMember),
-            (Membership::Unavailable, _) | (_, Some(Membership::Unavailable)) => self.unavailable(),
-            (_, Some(Membership::Member)) => Decision::bid(Reason::Member),
-            (_, None) => Decision::bid(Reason::NotMember),
+
+        if is_open {
+            self.unavailable()
+        } else {
+            Decision::bid(Reason::NotMember)
         }
     }
 
-    /// The decision of a rule, given that of the lists, which leaves it open.
+    /// The decision of a rule, given that of `exclude`, which leaves it open.
     fn decide_by_rule(
         &self,
         rule: &Rule,
-        lists: Decision,
+        excluded: Decision,
         attributes: &dyn Attributes,
         mut membership: impl FnMut(usize) -> Membership,
     ) -> Decision {
-        let has_lists = !self.exclude.is_empty() || !self.include.is_empty();
         let noted = NotedParts::new(attributes);
         let truth = rule.truth(&noted, &mut membership);
         // A part that was not read does not decide.
@@ -305,7 +293,7 @@ impl Strategy {
         match truth {
             Truth::False => Decision::no_bid(reason()),
             Truth::Unknown => self.unavailable(),
-            Truth::True if has_lists => lists,
+            Truth::True if !self.exclude.is_empty() => excluded,
             Truth::True => Decision::bid(reason()),
         }
     }
@@ -320,8 +308,8 @@ impl Strategy {
     ) -> Option<Rule> {
         match decision.reason {
             Reason::Member => {
-                let mut lists = self.exclude.iter().chain(&self.include).copied();
-                lists
+                let mut excluded = self.exclude.iter().copied();
+                excluded
                     .find(|audience| membership(*audience) == Membership::Member)
                     .map(Rule::Audience)
             }
@@ -334,24 +322,19 @@ impl Strategy {
         }
     }
 
-    /// The audiences of the lists and the leaves of the rule that leave an `unavailable` decision
-    /// open.
+    /// The excluded audiences and the leaves of the rule that leave an `unavailable` decision open.
     pub fn unknown(
         &self,
         attributes: &dyn Attributes,
         membership: &mut impl FnMut(usize) -> Membership,
     ) -> Vec<Rule> {
         let mut unknown = Vec::new();
-        for list in [&self.exclude, &self.include] {
-            // One member settles a list.
-            if !list
-                .iter()
-                .any(|audience| membership(*audience) == Membership::Member)
-            {
-                let is_unknown = |it: &usize| membership(*it) == Membership::Unavailable;
-                unknown.extend(list.iter().copied().filter(is_unknown).map(Rule::Audience));
+        for audience in &self.exclude {
+            if membership(*audience) == Membership::Unavailable {
+                unknown.push(Rule::Audience(*audience));
             }
         }
+
         if let Some(rule) = &self.rule {
             rule.add_unknown(attributes, membership, &mut unknown);
         }
@@ -423,12 +406,8 @@ impl Strategy {
     pub fn audiences(&self) -> impl Iterator<Item = usize> {
         let of_rule = self.rule.as_ref().map_or_else(Vec::new, Rule::audiences);
         let of_values = self.values.iter().filter_map(|entry| entry.audience);
-        self.exclude
-            .iter()
-            .chain(&self.include)
-            .copied()
-            .chain(of_rule)
-            .chain(of_values)
+        let excluded = self.exclude.iter().copied();
+        excluded.chain(of_rule).chain(of_values)
     }
 }
 

@@ -35,7 +35,7 @@ unavailable = "no_bid"
 
 [[strategy]]
 name = "old-users"
-include = ["old_users"]
+when = "old_users"
 unavailable = "bid"
 "#;
 

@@ -135,13 +135,6 @@ impl Summary<'_> {
             experiments: configs,
             ..
         } = &self.0.config;
-        let list = |names: &[AudienceName]| {
-            names
-                .iter()
-                .map(AudienceName::as_str)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
         let when = strategy.when.as_ref().map(|when| {
             let index = |name: &AudienceName| audiences.iter().position(|it| it.name == *name);
             let rule = when.rule(&index, &PartNames::of(configs));
@@ -151,11 +144,9 @@ impl Summary<'_> {
             )
         });
         let mut conditions = Vec::new();
-        if !strategy.include.is_empty() {
-            conditions.push(format!("if in {}", list(&strategy.include)));
-        }
         if !strategy.exclude.is_empty() {
-            conditions.push(format!("unless in {}", list(&strategy.exclude)));
+            let names: Vec<_> = strategy.exclude.iter().map(AudienceName::as_str).collect();
+            conditions.push(format!("unless in {}", names.join(", ")));
         }
         conditions.extend(when.map(|when| format!("if {when}")));
         conditions.extend(strategy.schedule().map(|_| "by its schedule".to_owned()));

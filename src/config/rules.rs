@@ -50,17 +50,14 @@ pub struct StrategyConfig {
     /// Name of the strategy in `/v1/decide`, in metrics and in `[[platform]]`.
     #[serde(deserialize_with = "name::<_, AudienceName, _>")]
     pub name: String,
-    /// Audiences whose members get no bid. A strategy needs `exclude`, `include` or `when`.
+    /// Audiences whose members get no bid. A strategy needs `exclude` or `when`.
     #[serde(default)]
     pub exclude: Vec<AudienceName>,
-    /// Audiences whose members get a bid: a device must be in at least one. Empty = every device.
-    #[serde(default)]
-    pub include: Vec<AudienceName>,
-    /// Condition that a device must meet for a bid, beside `exclude` and `include`: an audience, or
-    /// a table, each key of which must hold: `audience`; attributes of the request (`os`, `app`,
-    /// `slot`, `region`, `request_type`) with one or more values; `absent` with an attribute;
-    /// `bucket` with one or more parts of experiments, as `EXPERIMENT:BUCKET`; or `any`, `all` and
-    /// `none` with lists of conditions. Their order does not matter.
+    /// Condition that a device must meet for a bid, beside `exclude`: an audience, or a table, each
+    /// key of which must hold: `audience`; attributes of the request (`os`, `app`, `slot`,
+    /// `region`, `request_type`) with one or more values; `absent` with an attribute; `bucket` with
+    /// one or more parts of experiments, as `EXPERIMENT:BUCKET`; or `any`, `all` and `none` with
+    /// lists of conditions. Their order does not matter.
     pub when: Option<Condition>,
     /// Time from which the strategy bids, with an offset from UTC. Unset = always.
     pub valid_from: Option<Moment>,
@@ -180,14 +177,9 @@ pub fn check(
     let audiences = d.texts("audience", "name");
     for (index, strategy) in strategies.iter_mut().enumerate() {
         let table = format!("strategy[{index}]");
-        for (key, names) in [
-            ("exclude", &strategy.exclude),
-            ("include", &strategy.include),
-        ] {
-            for (index, name) in names.iter().enumerate() {
-                let key = format!("{table}.{key}[{index}]");
-                refuse_unknown(d, &key, name.as_str(), "audiences", &audiences);
-            }
+        for (index, name) in strategy.exclude.iter().enumerate() {
+            let key = format!("{table}.exclude[{index}]");
+            refuse_unknown(d, &key, name.as_str(), "audiences", &audiences);
         }
         if let Some(when) = &strategy.when {
             let key = format!("{table}.when");
@@ -196,11 +188,11 @@ pub fn check(
                 let found = "holds only for members of exclude: the strategy never bids";
                 d.mistake(&key, found, "an audience that is not in exclude");
             }
-        } else if strategy.exclude.is_empty() && strategy.include.is_empty() {
+        } else if strategy.exclude.is_empty() {
             d.mistake(
                 &table,
                 "names no audience",
-                "exclude, include or when with at least one",
+                "exclude or when with at least one",
             );
         }
         value::check(d, &table, strategy, &audiences);

@@ -211,7 +211,6 @@ pub fn explain_strategy(
         buckets: strategy.experiments.iter().filter_map(bucket).collect(),
         strategy: Some(strategy.name.clone()),
         exclude: names(&strategy.exclude),
-        include: names(&strategy.include),
         when,
         schedule,
         unknown,

@@ -151,7 +151,6 @@ pub(super) struct StrategyExplained {
     /// Null if the id is not configured.
     pub(super) strategy: Option<String>,
     pub(super) exclude: Vec<String>,
-    pub(super) include: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) when: Option<WhenExplained>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -289,7 +289,6 @@ fn not_configured(id: String) -> StrategyExplained {
         device: None,
         strategy: None,
         exclude: Vec::new(),
-        include: Vec::new(),
         when: None,
         schedule: None,
         unknown: None,

@@ -50,11 +50,11 @@ name = "new"
 exclude = ["old"]
 [[strategy]]
 name = "vips"
-include = ["vip"]
+when = "vip"
 [[strategy]]
 name = "any"
 exclude = ["gone"]
-include = ["stale"]
+when = "stale"
 no_device = "bid"
 unavailable = "bid"
 [[platform]]
@@ -326,7 +326,7 @@ fn every_decision_has_a_reason() {
     }));
     for line in [
         "member: device.oaid is in old, which it excludes",
-        "not_member: it bids only for members of vip, and no id is",
+        "rule: its rule vip does not hold; it would if the device were in vip",
         "unavailable: gone and stale are unavailable, and its `unavailable` answer is bid",
         "gone   unavailable  no snapshot of it has been loaded yet",
     ] {
@@ -342,7 +342,7 @@ fn every_decision_has_a_reason() {
     assert_eq!(
         conclusion(&old),
         "No bid for T1, because device.oaid is in old, which it excludes; no bid for T2, because \
-         it bids only for members of vip, and no id is; bid for T3, because gone and stale are \
+         its rule vip does not hold; it would if the device were in vip; bid for T3, because gone and stale are \
          unavailable, and its `unavailable` answer is bid."
     );
     let vip = text(&tencent(Device {
@@ -351,7 +351,7 @@ fn every_decision_has_a_reason() {
     }));
     for line in [
         "not_member: no id is in old",
-        "member: device.oaid is in vip, which it includes",
+        "rule: its rule vip holds; it would not if the device were not in vip",
     ] {
         assert!(vip.contains(&format!("  {line}\n")), "{line} in\n{vip}");
     }
@@ -386,7 +386,7 @@ fn requested_strategies_are_listed_including_unknown_ones() {
     let explained = fixture().json("oc", &request.encode_to_vec());
     assert_eq!(
         listed(&explained, "strategies", &["id", "strategy", "reason"]),
-        ["9; not_configured", "2; vips; not_member", "1; new; member"]
+        ["9; not_configured", "2; vips; rule", "1; new; member"]
     );
     assert_eq!(
         explained["answer"]["content_type"],

@@ -120,15 +120,8 @@ impl Explanation {
             .into_iter()
             .find(|reason| reason.as_str() == one.reason);
         match reason.expect("a decision's reason") {
-            Reason::Member if one.bid => self.member_of(one, &one.include, "includes"),
-            Reason::Member => self.member_of(one, &one.exclude, "excludes"),
-            Reason::NotMember if one.bid => {
-                format!("no id is in {}", listed(&one.exclude, "or"))
-            }
-            Reason::NotMember => {
-                let include = listed(&one.include, "or");
-                format!("it bids only for members of {include}, and no id is")
-            }
+            Reason::Member => self.of_member(one),
+            Reason::NotMember => format!("no id is in {}", listed(&one.exclude, "or")),
             Reason::Capped => {
                 "its cap of distinct devices is reached, and this one was not counted".to_owned()
             }
@@ -206,7 +199,7 @@ impl Explanation {
         }
     }
 
-    fn member_of(&self, one: &StrategyExplained, audiences: &[String], verb: &str) -> String {
+    fn of_member(&self, one: &StrategyExplained) -> String {
         let is_of_device =
             |id: &&IdExplained| one.device.as_ref().is_none_or(|device| *device == id.value);
         let of_id = |id: &IdExplained, audience: &AudienceExplained| {
@@ -216,7 +209,7 @@ impl Explanation {
         for audience in self
             .audiences
             .iter()
-            .filter(|it| audiences.contains(&it.name))
+            .filter(|it| one.exclude.contains(&it.name))
         {
             let mut ids = self.ids.iter().filter(is_of_device);
             let path = match ids.find(|id| of_id(id, audience)) {
@@ -224,7 +217,7 @@ impl Explanation {
                 None if audience.answer == Some(Membership::Member) => "the device",
                 None => continue,
             };
-            return format!("{path} is in {}, which it {verb}", audience.name);
+            return format!("{path} is in {}, which it excludes", audience.name);
         }
         "the device is a member".to_owned()
     }

@@ -15,7 +15,6 @@ pub struct RuleStatus<'a> {
     /// Whether its decisions are counted, and answer nothing.
     shadow: bool,
     exclude: Vec<&'a str>,
-    include: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     when: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +64,6 @@ fn rule<'a>(catalog: &'a Catalog, strategy: &'a Strategy) -> RuleStatus<'a> {
         strategy: &strategy.name,
         shadow: strategy.is_shadow,
         exclude: names(&strategy.exclude),
-        include: names(&strategy.include),
         when: when.map(|rule| rule.to_text(&|index| name(index).to_owned(), experiments)),
         schedule,
         values: strategy.values.iter().map(value).collect(),

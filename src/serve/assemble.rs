@@ -125,7 +125,6 @@ impl Assembly {
             Strategy {
                 name: config.name.clone(),
                 exclude: indices(&config.exclude),
-                include: indices(&config.include),
                 experiments: rule.as_ref().map_or_else(Vec::new, Rule::experiments),
                 rule,
                 schedule: config.schedule().map(Scheduled::new),

@@ -7,18 +7,18 @@ use rtad_core::schedule::{Moment, Schedule};
 /// No entry of these tests asks for a tier.
 const NO_TIER: fn(usize) -> Tier = |_| Tier::Unknown;
 
-fn strategy(exclude: &[usize], include: &[usize]) -> Strategy {
+fn strategy(exclude: &[usize]) -> Strategy {
     Strategy {
         name: "new-users".to_owned(),
         exclude: exclude.to_vec(),
-        include: include.to_vec(),
         ..Strategy::default()
     }
 }
 
 #[test]
-fn every_combination_of_two_excluding_and_two_including_audiences() {
-    let mut rule = strategy(&[0, 1], &[2, 3]);
+fn every_combination_of_two_excluding_and_two_required_audiences() {
+    let mut rule = strategy(&[0, 1]);
+    rule.rule = Some(Rule::Any(vec![Rule::Audience(2), Rule::Audience(3)]));
     rule.unavailable = Outcome::Bid;
     for answers in combinations(&[M, N, U]) {
         let decision = rule.decide(&NoAttributes, |audience| answers[audience], NO_TIER);
@@ -26,11 +26,11 @@ fn every_combination_of_two_excluding_and_two_including_audiences() {
         let expected = if a == M || b == M {
             (Outcome::NoBid, Reason::Member)
         } else if c == N && d == N {
-            (Outcome::NoBid, Reason::NotMember)
+            (Outcome::NoBid, Reason::Rule)
         } else if a == U || b == U || c != M && d != M {
             (Outcome::Bid, Reason::Unavailable)
         } else {
-            (Outcome::Bid, Reason::Member)
+            (Outcome::Bid, Reason::NotMember)
         };
         assert_eq!((decision.outcome, decision.reason), expected, "{answers:?}");
     }
@@ -38,7 +38,7 @@ fn every_combination_of_two_excluding_and_two_including_audiences() {
 
 #[test]
 fn unknown_audiences_are_those_that_leave_the_decision_open() {
-    let mut rule = strategy(&[0], &[1, 2]);
+    let mut rule = strategy(&[0, 1]);
     rule.rule = Some(Rule::Any(vec![
         Rule::Audience(3),
         Rule::Absent(Attribute::Slot),
@@ -50,22 +50,20 @@ fn unknown_audiences_are_those_that_leave_the_decision_open() {
     let audiences =
         |indexes: &[usize]| -> Vec<_> { indexes.iter().copied().map(Rule::Audience).collect() };
     // The rule holds, as the slot is absent.
-    assert_eq!(lists(&rule, [U, N, U, U]), audiences(&[0, 2]));
-    assert_eq!(lists(&rule, [U, M, U, U]), audiences(&[0]));
-    assert_eq!(lists(&rule, [N, U, U, N]), audiences(&[1, 2]));
+    assert_eq!(lists(&rule, [U, N, U, U]), audiences(&[0]));
+    assert_eq!(lists(&rule, [U, U, U, N]), audiences(&[0, 1]));
     rule.rule = Some(Rule::All(vec![
         Rule::Any(vec![Rule::Audience(3), slot.clone()]),
         Rule::None(vec![Rule::Audience(0)]),
     ]));
-    // A member of `include` settles it: the rule alone is open.
     assert_eq!(
-        lists(&rule, [N, U, M, U]),
+        lists(&rule, [N, N, N, U]),
         [Rule::Audience(3), slot.clone()]
     );
-    assert_eq!(lists(&rule, [N, M, U, N]), std::slice::from_ref(&slot));
-    let decision = rule.decide(&NoAttributes, |audience| [N, U, M, N][audience], NO_TIER);
+    assert_eq!(lists(&rule, [N, N, U, N]), std::slice::from_ref(&slot));
+    let decision = rule.decide(&NoAttributes, |audience| [N, N, U, N][audience], NO_TIER);
     let deciding = rule.deciding(decision, &NoAttributes, &mut |audience| {
-        [N, U, M, N][audience]
+        [N, N, U, N][audience]
     });
     assert_eq!(
         (decision.reason, deciding),
@@ -86,7 +84,7 @@ fn combinations(values: &[Membership; 3]) -> impl Iterator<Item = [Membership; 4
 
 #[test]
 fn excluding_audiences_alone_bid_for_non_members() {
-    let rule = strategy(&[0], &[]);
+    let rule = strategy(&[0]);
     assert_eq!(
         rule.decide(&NoAttributes, |_| N, NO_TIER),
         Decision::bid(Reason::NotMember)
@@ -99,7 +97,7 @@ fn excluding_audiences_alone_bid_for_non_members() {
 
 #[test]
 fn unavailable_and_no_device_give_the_configured_answers() {
-    let mut rule = strategy(&[0], &[]);
+    let mut rule = strategy(&[0]);
     rule.unavailable = Outcome::Bid;
     rule.no_device = Outcome::Bid;
     assert_eq!(
@@ -116,30 +114,34 @@ fn evaluation_stops_at_the_first_excluding_member() {
         evaluated.push(audience);
         if audience == 0 { M } else { N }
     };
-    strategy(&[0, 1], &[2]).decide(&NoAttributes, membership, NO_TIER);
+    let mut rule = strategy(&[0, 1]);
+    rule.rule = Some(Rule::Audience(2));
+    rule.decide(&NoAttributes, membership, NO_TIER);
     assert_eq!(evaluated, [0]);
 }
 
-/// A rule excludes whatever the lists decide, unless they refuse already.
+/// A rule refuses whatever `exclude` leaves open.
 #[test]
-fn rule_and_lists_are_order_free() {
-    let mut rule = strategy(&[0], &[1]);
-    rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
+fn rule_and_exclude_are_order_free() {
+    let mut rule = strategy(&[0]);
+    rule.rule = Some(Rule::All(vec![
+        Rule::Audience(1),
+        Rule::None(vec![Rule::Audience(2)]),
+    ]));
     rule.unavailable = Outcome::Bid;
     for answers in combinations(&[M, N, U]) {
-        let [excluding, including, refused, _] = answers;
+        let [excluding, required, refused, _] = answers;
         let decision = rule.decide(&NoAttributes, |audience| answers[audience], NO_TIER);
-        let expected = match (excluding, including, refused) {
+        let expected = match (excluding, required, refused) {
             (M, ..) => Decision::no_bid(Reason::Member),
-            (_, N, _) => Decision::no_bid(Reason::NotMember),
-            (.., M) => Decision::no_bid(Reason::Rule),
-            (N, M, N) => Decision::bid(Reason::Member),
+            (_, N, _) | (.., M) => Decision::no_bid(Reason::Rule),
+            (N, M, N) => Decision::bid(Reason::NotMember),
             _ => Decision::bid(Reason::Unavailable),
         };
         assert_eq!(decision, expected, "{answers:?}");
     }
     rule.exclude.clear();
-    rule.include.clear();
+    rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
     assert_eq!(
         rule.decide(&NoAttributes, |_| N, NO_TIER),
         Decision::bid(Reason::Rule)
@@ -148,7 +150,7 @@ fn rule_and_lists_are_order_free() {
 
 #[test]
 fn schedule_that_does_not_hold_refuses_every_device() {
-    let mut rule = strategy(&[0], &[]);
+    let mut rule = strategy(&[0]);
     (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
     let past = Schedule::between(
         None,
@@ -165,7 +167,7 @@ fn schedule_that_does_not_hold_refuses_every_device() {
 
 #[test]
 fn only_bids_have_values_and_share_lookups_with_the_rule() {
-    let mut rule = strategy(&[0], &[1]);
+    let mut rule = strategy(&[0]);
     rule.rule = Some(Rule::None(vec![Rule::Audience(2)]));
     (rule.no_device, rule.unavailable) = (Outcome::Bid, Outcome::Bid);
     let entry = |audience| ValueEntry {
@@ -183,10 +185,10 @@ fn only_bids_have_values_and_share_lookups_with_the_rule() {
         let decision = rule.decide(&NoAttributes, membership, NO_TIER);
         (decision.value.index, decision.value.is_fallback, seen)
     };
-    assert_eq!(decide([N, M, N]), (Some(0), false, vec![0, 1, 2]));
-    assert_eq!(decide([N, U, N]), (Some(1), true, vec![0, 1, 2]));
+    assert_eq!(decide([N, M, N]), (Some(0), false, vec![0, 2, 1]));
+    assert_eq!(decide([N, U, N]), (Some(1), true, vec![0, 2, 1]));
     assert_eq!(decide([M, M, N]), (None, false, vec![0]));
-    assert_eq!(decide([N, M, M]), (None, false, vec![0, 1, 2]));
+    assert_eq!(decide([N, M, M]), (None, false, vec![0, 2]));
     let defaults = [rule.without_device(), rule.when_unavailable()];
     assert_eq!(defaults.map(|decision| decision.value.index), [Some(1); 2]);
     rule.no_device = Outcome::NoBid;
@@ -195,7 +197,7 @@ fn only_bids_have_values_and_share_lookups_with_the_rule() {
 
 #[test]
 fn bucket_decides_only_if_another_one_would_decide_otherwise() {
-    let mut rule = strategy(&[], &[]);
+    let mut rule = strategy(&[]);
     rule.experiments = vec![0];
     let bucket = Rule::Bucket(0, Assignment::Bucket(1));
     rule.rule = Some(Rule::Any(vec![

@@ -193,10 +193,7 @@ fn row_holds_the_facts_of_an_answer() {
     );
     assert_eq!(api["facts"]["request_id"], "r1");
     let by_age = decided("needs-fresh", false, "unavailable");
-    assert_eq!(
-        decisions(api),
-        [decided("vip-only", true, "member"), by_age]
-    );
+    assert_eq!(decisions(api), [decided("vip-only", true, "rule"), by_age]);
     assert_eq!(
         (&bare["facts"]["ids"], &bare["facts"]["device"]),
         (&json!("None"), &Value::Null)

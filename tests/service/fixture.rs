@@ -51,12 +51,12 @@ name = "new-users"
 exclude = ["old_users"]
 [[strategy]]
 name = "vip-only"
-include = ["vip"]
+when = "vip"
 no_device = "bid"
 [[strategy]]
 name = "new-vip"
 exclude = ["old_users"]
-include = ["vip"]
+when = "vip"
 [[strategy]]
 name = "needs-missing"
 exclude = ["missing"]

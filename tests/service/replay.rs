@@ -409,7 +409,7 @@ fn bodies_are_looked_up_in_other_snapshots() {
 fn changes_in_shadow_are_counted_apart() {
     let logged = Logged::new();
     let trial = "exclude = [\"vip\"]\nshadow = true";
-    let other = logged.config(trial, "include = [\"vip\"]\nshadow = true");
+    let other = logged.config(trial, "when = \"vip\"\nshadow = true");
     let Outcome {
         status,
         stdout,
@@ -425,7 +425,7 @@ fn changes_in_shadow_are_counted_apart() {
     let lost = &line(&report, "api", "trial")["lost"];
     assert!(lost.as_u64() > Some(0) && report["shadow_changed_rows"].as_u64() > lost.as_u64());
     let found = change(&report, "api", "trial", "bid in shadow: not_member");
-    assert_eq!(found, ["no bid in shadow: not_member"], "{report:#}");
+    assert_eq!(found, ["no bid in shadow: rule vip"], "{report:#}");
 
     let added = format!("[[strategy]]\nname = \"second\"\n{trial}\n[[experiment]]");
     let report = logged.report(&logged.config("[[experiment]]", &added));

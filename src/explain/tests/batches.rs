@@ -46,22 +46,22 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
         listed(&explained, "strategies", &["id", "device", "reason"]),
         [
             &format!("1; {OAID}; member"),
-            &format!("2; {OAID}; not_member"),
+            &format!("2; {OAID}; rule"),
             "1; somebody; not_member",
-            "2; somebody; member",
+            "2; somebody; rule",
             "1; u1; not_member",
-            "2; u1; not_member",
+            "2; u1; rule",
             "1; ; no_device",
             "2; ; no_device",
             "1; u1; not_member",
-            "2; u1; not_member",
+            "2; u1; rule",
         ]
     );
     let text = explanation.to_string();
     assert!(text.contains("  1 of somebody  "), "{text}");
     for sentence in [
         "users is in old, which it excludes",
-        "users is in vip, which it includes",
+        "its rule vip holds; it would not if the device were not in vip",
     ] {
         assert_eq!(text.matches(sentence).count(), 1, "{sentence}\n{text}");
     }
@@ -93,7 +93,7 @@ fn each_id_of_a_batch_is_decided_and_counted_as_a_device() {
         ),
         (
             "rtad_decisions_total",
-            r#"platform="batch",strategy="vips",decision="bid",reason="member""#,
+            r#"platform="batch",strategy="vips",decision="bid",reason="rule""#,
             1,
         ),
         ("rtad_ids_total", r#"kind="openid",result="usable""#, 4),

@@ -66,7 +66,7 @@ fn tiers_are_explained() {
 name = "scores"
 [[strategy]]
 name = "scored"
-include = ["old"]
+when = "old"
 [[strategy.value]]
 audience = "scores"
 tier = "..=13"
@@ -103,7 +103,7 @@ strategies = { V1 = "scored", V2 = "careful" }
     for sentence in [
         "shard 83e9, in old, not in vip, in scores with tier 14",
         "scores  member with tier 14  generation 7",
-        "in old, which it includes; its value is weight 3, that of scores with tier 14..=15\n",
+        "not in old; its value is weight 3, that of scores with tier 14..=15\n",
         "no id is in vip; its value is weight 0.9, that of old with tier none, as old was built \
          without values\n",
     ] {

@@ -256,7 +256,7 @@ function valueOf({ values }) {
 }
 
 /** The reason of a strategy's decision, with the audiences that caused it. */
-function because({ bid, reason, exclude, include, when, unknown }, audiences, failure) {
+function because({ bid, reason, exclude, when, unknown }, audiences, failure) {
   const outcome = t(bid ? "bid" : "no-bid");
   const members = (names) => {
     const said = audiences.filter(({ name, answer }) => names.includes(name) && answer === "member");
@@ -264,14 +264,9 @@ function because({ bid, reason, exclude, include, when, unknown }, audiences, fa
   };
   switch (reason) {
     case "member":
-      return bid
-        ? t("why-member-in", { names: members(include) })
-        : t("why-member-out", { names: members(exclude) });
+      return t("why-member", { names: members(exclude) });
     case "not_member":
-      if (!bid) return t("why-non_member-out", { names: list(include) });
-      return exclude.length > 0
-        ? t("why-non_member-in", { names: list(exclude) })
-        : t("why-no-exclude");
+      return t("why-not_member", { names: list(exclude) });
     case "no_device":
       return t("why-no_device", { outcome });
     case "rule":

@@ -32,10 +32,9 @@ export function showRules({ rules, days }, reading) {
 const lines = (all) =>
   el("span", {}, ...(all.length > 0 ? all.map((line) => el("div", {}, line)) : ["–"]));
 
-function conditions({ exclude, include, when }) {
+function conditions({ exclude, when }) {
   const all = [];
   if (exclude.length > 0) all.push(t("rule-exclude", { names: list(exclude) }));
-  if (include.length > 0) all.push(t("rule-include", { names: list(include) }));
   if (when) all.push(when);
   return all.length > 0 ? all : [t("rule-all")];
 }

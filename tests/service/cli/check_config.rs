@@ -37,7 +37,7 @@ fn valid_config_is_summarized() {
     let platforms = r#"
 [[strategy]]
 name = "vips"
-include = ["old_users"]
+when = "old_users"
 [[experiment]]
 name = "halves"
 buckets = [{ name = "a", slots = "0..5000" }]
@@ -74,7 +74,7 @@ strategies = { 1 = "vips", 2 = "new-users" }
         "audience   old_users: required",
         "audience   too_old: optional, unavailable after 2d",
         "strategy   new-users: bid unless in old_users",
-        "strategy   vips: bid if in old_users",
+        "strategy   vips: bid if old_users",
         "strategy   ruled: in shadow, bid unless in vip, if all(bucket(halves:a), \
          none(old_users)), by its schedule",
         "experiment halves: buckets a",

@@ -50,7 +50,7 @@ fn changed_config_map_or_secret_is_applied_and_invalid_one_logged_once() {
             )
     };
     let one = "[[audience]]\nname = \"vip\"\n[[strategy]]\nname = \"no-vip\"\nexclude = [\"vip\"]";
-    let two = format!("{one}\n[[strategy]]\nname = \"vip-only\"\ninclude = [\"vip\"]");
+    let two = format!("{one}\n[[strategy]]\nname = \"vip-only\"\nwhen = \"vip\"");
     let map = Volume::mounted("rtad.toml", &config(one));
     let rtad = Rtad::serve(&map.file("rtad.toml"), &[]);
     let mut admin = rtad.connect_admin();

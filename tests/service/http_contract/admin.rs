@@ -129,7 +129,7 @@ fn status_reports_served_generations() {
         ])
     );
     let vip_only = json!({
-        "strategy": "vip-only", "shadow": false, "exclude": [], "include": ["vip"], "values": [],
+        "strategy": "vip-only", "shadow": false, "exclude": [], "when": "vip", "values": [],
     });
     assert_eq!(status["rules"][1], vip_only);
     let audiences = status["audiences"].as_array().unwrap();

@@ -210,7 +210,7 @@ fn counters_match_the_requests() {
     for (strategy, decision, reason, expected) in [
         ("new-users", "no_bid", "member", 1.0),
         ("new-users", "bid", "not_member", 1.0),
-        ("vip-only", "no_bid", "not_member", 2.0),
+        ("vip-only", "no_bid", "rule", 2.0),
         ("vip-only", "bid", "no_device", 1.0),
         ("needs-missing", "bid", "unavailable", 1.0),
     ] {

@@ -162,8 +162,8 @@ fn members_are_rejected_and_non_members_accepted() {
     for (platform, strategy, decision, reason, expected) in [
         ("tencent", "new-users", "bid", "not_member", 2.0),
         ("tencent", "new-users", "no_bid", "member", 2.0),
-        ("ocean", "vip-only", "bid", "member", 2.0),
-        ("ocean", "vip-only", "no_bid", "not_member", 2.0),
+        ("ocean", "vip-only", "bid", "rule", 2.0),
+        ("ocean", "vip-only", "no_bid", "rule", 2.0),
         ("api", "new-users", "bid", "not_member", 0.0),
     ] {
         let labels = format!(

@@ -50,13 +50,13 @@ fn invalid_config_keeps_the_old_one_and_lists_every_mistake() {
     let mut admin = server.connect_admin();
     let mut before = admin.get("/v1/status").ok();
     let mistakes =
-        format!("{ONLY_VIP}\nunavailable = \"maybe\"\ninclude = [\"nobody\"]\n[servers]\nx = 1");
+        format!("{ONLY_VIP}\nunavailable = \"maybe\"\nwhen = \"nobody\"\n[servers]\nx = 1");
     server.write_config("max_body = \"large\"", &mistakes);
     let detail = reload(&mut admin).problem(422, "bad_config");
     for mistake in [
         "server.max_body",
         "unavailable is \"maybe\"",
-        "include[0] is \"nobody\"",
+        "when is \"nobody\"",
         "servers is not known",
     ] {
         assert!(detail.contains(mistake), "{mistake}: {detail}");
@@ -171,7 +171,7 @@ fn platform_keeps_its_strategy_after_reordering() {
     // The first strategy is now another one, which would bid.
     let rules = "[[audience]]\nname = \"old_users\"\n[[audience]]\nname = \"vip\"\n[[strategy]]\n\
         name = \"bold\"\n\
-                 include = [\"old_users\"]\n[[strategy]]\nname = \"new-users\"\nexclude = \
+                 when = \"old_users\"\n[[strategy]]\nname = \"new-users\"\nexclude = \
                  [\"old_users\"]\n";
     let server = FixtureServer::start(
         TestStore::with_everything(),

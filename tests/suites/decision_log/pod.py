@@ -36,10 +36,10 @@ when = { any = [
 ] }
 [[strategy]]
 name = "high-value"
-include = ["high_value"]
+when = "high_value"
 [[strategy]]
 name = "tried"
-include = ["old_users"]
+when = "old_users"
 shadow = true
 [[platform]]
 kind = "tencent"

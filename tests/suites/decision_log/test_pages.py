@@ -160,8 +160,8 @@ def test_reasons_are_counted_by_hour(log):
     bids = Counter()
     for row in found:
         bids[row["strategy"], row["bid"], row["reason"]] += row["requests"] / 2
-    assert near(bids["high-value", True, "member"], len(HIGH))
-    assert near(bids["high-value", False, "not_member"], DEVICES - len(HIGH))
+    assert near(bids["high-value", True, "rule"], len(HIGH))
+    assert near(bids["high-value", False, "rule"], DEVICES - len(HIGH))
     shown = log.execute(queries("Bids by reason and hour")[0].replace("NOT ", "")).fetchall()
     assert {row[1] for row in shown} == {"tried"}
 
@@ -173,8 +173,8 @@ def test_one_request_is_explained(log):
     found = {row["strategy"]: (row["bid"], row["reason"], row["shadow"]) for row in decisions}
     assert found == {
         "new-users": (True, "rule", False),
-        "high-value": (False, "not_member", False),
-        "tried": (False, "not_member", True),
+        "high-value": (False, "rule", False),
+        "tried": (False, "rule", True),
     }
     assert {row["ids"] for row in decisions} == {"all"}
     found = [(row["name"], row["generation"], row["member"]) for row in audiences]

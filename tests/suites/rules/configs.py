@@ -162,8 +162,6 @@ def random_strategy(random, experiments, index):
         found["when"] = random_condition(random, experiments)
     if not has_when or random.random() < 0.3:
         found["exclude"] = random.sample(AUDIENCES, random.choice([1, 2]))
-    if random.random() < 0.25:
-        found["include"] = random.sample(AUDIENCES, random.choice([1, 2]))
     if random.random() < 0.6:
         found["value"] = random_values(random)
     for key in ("no_device", "unavailable"):

@@ -202,14 +202,11 @@ class Model:
             return False, "not_scheduled"
         if not request.ids:
             return strategy.get("no_device") == "bid", "no_device"
-        exclude, include = strategy.get("exclude", []), strategy.get("include", [])
+        exclude = strategy.get("exclude", [])
         is_excluded = any_of(self.is_member(one, request) for one in exclude)
-        is_included = any_of(self.is_member(one, request) for one in include)
         # The first refusal for certain gives the reason.
         if is_excluded:
             return False, "member"
-        if include and is_included is False:
-            return False, "not_member"
         truth, rule = True, "rule"
         if "when" in strategy:
             truth = self.holds(strategy["when"], request, parts)
@@ -217,10 +214,8 @@ class Model:
             rule = "bucket" if decides else "rule"
         if truth is False:
             return False, rule
-        if None in (is_excluded, truth) or include and is_included is None:
+        if None in (is_excluded, truth):
             return strategy.get("unavailable") == "bid", "unavailable"
-        if include:
-            return True, "member"
         return True, "not_member" if exclude else rule
 
     def value(self, strategy, request):
