@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the tools of tests, load tests, benchmarks and releases: Debian packages, Python packages
-# into .venv, Azurite, Flink and commands of cargo into target/tools. Anything already there is left
-# alone, so a second run takes a moment.
+# into .venv, Azurite and commands of cargo into target/tools. Anything already there is left alone,
+# so a second run takes a moment.
 #
 #   bash tests/setup.sh [GROUP...]
 #
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=() requirements=() commands=() azurite= flink=
+packages=() requirements=() commands=() azurite=
 # need PROGRAM [PACKAGE]
 need() { PATH=$PATH:/usr/sbin command -v "$1" >/dev/null || packages+=("${2:-$1}"); }
 for group in "${@:-test}"; do
@@ -38,7 +38,6 @@ for group in "${@:-test}"; do
             java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' ||
                 packages+=(openjdk-17-jre-headless)
             requirements+=(tests/requirements-long.txt)
-            flink=target/tools/flink
             ;;
         dist)
             need buildah
@@ -99,14 +98,6 @@ for wanted in "${requirements[@]}"; do
         --requirement "$wanted"
     cp "$wanted" "$installed"
 done
-
-# In an environment of its own: it needs older packages than Spark and the tests.
-if [ -n "$flink" ] && ! cmp -s tests/requirements-flink.txt "$flink/installed"; then
-    python3 -m venv --clear "$flink"
-    "$flink/bin/python3" -m pip install --quiet --disable-pip-version-check \
-        --requirement tests/requirements-flink.txt
-    cp tests/requirements-flink.txt "$flink/installed"
-fi
 
 if [ -n "$azurite" ] && ! cmp -s tests/azurite/package-lock.json "$azurite/installed"; then
     mkdir -p "$azurite"
