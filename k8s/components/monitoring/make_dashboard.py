@@ -415,7 +415,7 @@ def served(board):
         "Polls of the store",
         "ops",
         [(results, "{{audience}}: {{result}}")],
-        "All results except ok and unchanged are failures; causes in docs/guides/monitor.md.",
+        "All results except ok and unchanged are failures; causes in docs/reference/errors.md.",
     )
     mean = share(
         rate("rtad_sync_duration_seconds_sum"), rate("rtad_sync_duration_seconds_count"), audience

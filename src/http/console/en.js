@@ -291,7 +291,7 @@ export const en = {
   "sync-internal": "Internal error of rtad.",
   "do-internal": "Its source location is in the log: please report it.",
   "sync-unknown": "The poll ended with `{result}`.",
-  "do-unknown": "See docs/guides/monitor.md for its meaning.",
+  "do-unknown": "See docs/reference/errors.md for its meaning.",
 
   map: "Keys per shard",
   "map-label": "Map of the 65,536 shards of {name}. The arrow keys move between shards.",

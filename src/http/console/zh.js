@@ -290,7 +290,7 @@ export const zh = {
   "sync-internal": "rtad 内部错误。",
   "do-internal": "源码位置见日志，请反馈。",
   "sync-unknown": "同步结果为 `{result}`。",
-  "do-unknown": "含义见 docs/guides/monitor.md。",
+  "do-unknown": "含义见 docs/reference/errors.md。",
 
   map: "各分片设备数",
   "map-label": "{name} 的 65,536 个分片分布图，可用方向键切换分片。",
