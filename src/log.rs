@@ -22,7 +22,7 @@ mod tap;
 mod thread;
 mod upload;
 
-pub use facts::{Decided, LoggedRequest, audiences};
+pub use facts::{Decided, LoggedRequest};
 pub use tap::{LogTap, LoggedAnswer, PendingRow};
 pub use thread::DecisionLog;
 

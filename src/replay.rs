@@ -13,10 +13,8 @@
 //! | `compare` | decisions before and after |
 //! | `comparison` | its result: counts and examples |
 //! | `rules` | a configuration that decides about rows |
-//! | `bodies` | facts of logged bodies in given snapshots |
 //! | `clock` | a schedule at the times of rows |
 
-mod bodies;
 mod clock;
 mod compare;
 mod comparison;
@@ -24,6 +22,5 @@ mod report;
 mod rules;
 mod run;
 
-pub use bodies::Snapshots;
 pub use report::Report;
 pub use run::{Replay, ReplayError};

@@ -32,9 +32,6 @@ pub enum CommandFailure {
     /// Parts of a bundle that could not be had.
     #[error("missing: {0}")]
     Incomplete(String),
-    /// Audiences that cannot be looked up.
-    #[error("{0}")]
-    NotLoaded(String),
     /// More changes than are accepted.
     #[error("{0}")]
     Changed(String),
@@ -86,7 +83,6 @@ impl CommandFailure {
             Self::Start(_)
             | Self::Demo(_)
             | Self::Incomplete(_)
-            | Self::NotLoaded(_)
             | Self::Init(_)
             | Self::Io(_)
             | Self::Replay(_) => 1,

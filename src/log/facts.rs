@@ -167,7 +167,7 @@ pub fn facts<'f, 'd: 'f, 'r: 'f>(
 }
 
 /// The device of a request in each audience of a catalog; empty without a usable id.
-pub fn audiences<'c>(
+fn audiences<'c>(
     catalog: &'c Catalog,
     keys: &RequestKeys,
 ) -> impl Iterator<Item = AudienceFact<'c>> {

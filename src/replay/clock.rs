@@ -7,6 +7,7 @@ use crate::strategy::Scheduled;
 
 /// A pod sets the bit of a schedule once a second, so that it follows the clock within this time.
 const DELAY: Duration = Duration::from_secs(2);
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// A schedule that follows the rows' times in place of the clock.
 #[derive(Debug)]
@@ -18,8 +19,10 @@ pub struct RowClock {
 
 impl RowClock {
     pub const fn new(schedule: Scheduled) -> Self {
-        let known = SystemTime::UNIX_EPOCH..SystemTime::UNIX_EPOCH;
-        Self { schedule, known }
+        Self {
+            schedule,
+            known: SystemTime::UNIX_EPOCH..SystemTime::UNIX_EPOCH,
+        }
     }
 
     /// Sets the schedule's bit for a row. `logged` is the pod's bit, which counts near a change.
@@ -27,20 +30,23 @@ impl RowClock {
         if self.known.contains(&at) {
             return;
         }
-        let before = at.checked_sub(DELAY).unwrap_or(at);
-        let change = self.schedule.next_change(before);
-        let is_near = change.is_some_and(|change| change <= at + DELAY);
+
         let holds = self.schedule.holds_at(at);
-        self.schedule.set(if is_near {
-            logged.unwrap_or(holds)
-        } else {
-            holds
-        });
-        self.known = match change {
-            _ if is_near => at..at,
-            Some(change) => at..change - DELAY,
-            // No change comes: a day at a time, as times may go back.
-            None => at..at + Duration::from_secs(86_400),
-        };
+        let before = at.checked_sub(DELAY).unwrap_or(at);
+        match self.schedule.next_change(before) {
+            Some(change) if change <= at + DELAY => {
+                self.schedule.set(logged.unwrap_or(holds));
+                self.known = at..at;
+            }
+            Some(change) => {
+                self.schedule.set(holds);
+                self.known = at..change - DELAY;
+            }
+            // A day at a time, as the times of rows may go back.
+            None => {
+                self.schedule.set(holds);
+                self.known = at..at + DAY;
+            }
+        }
     }
 }

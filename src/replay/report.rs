@@ -9,6 +9,18 @@ use super::comparison::{ChangeKey, Changes, Comparison, StrategyCounts};
 
 /// Most kinds of changes in the text.
 const MAX_SHOWN: usize = 40;
+/// Columns of the table of strategies.
+const COLUMNS: [&str; 9] = [
+    "platform",
+    "strategy",
+    "decisions",
+    "bids before",
+    "after",
+    "gained",
+    "lost",
+    "value",
+    "reason",
+];
 
 /// The result of a replay.
 #[derive(Debug, Serialize)]
@@ -52,18 +64,15 @@ struct StrategyLine {
     platform: String,
     strategy: String,
     #[serde(flatten)]
-    line: StrategyCounts,
+    counts: StrategyCounts,
 }
 
 #[derive(Debug, Serialize)]
 struct ReplayChange {
-    platform: String,
-    strategy: String,
-    before: String,
-    after: String,
-    rows: u64,
-    estimated_requests: f64,
-    examples: Vec<String>,
+    #[serde(flatten)]
+    key: ChangeKey,
+    #[serde(flatten)]
+    changes: Changes,
 }
 
 #[derive(Debug, Serialize)]
@@ -81,35 +90,7 @@ struct Gap {
 }
 
 impl Report {
-    pub(super) fn new(files: usize, found: Comparison) -> Self {
-        let lines = found.lines.into_iter().flat_map(|(platform, lines)| {
-            lines.into_iter().map(move |(strategy, line)| StrategyLine {
-                platform: platform.clone(),
-                strategy,
-                line,
-            })
-        });
-        let change = |(
-            ChangeKey {
-                platform,
-                strategy,
-                before,
-                after,
-            },
-            changes,
-        ): (_, Changes)| {
-            ReplayChange {
-                platform,
-                strategy,
-                before,
-                after,
-                rows: changes.count,
-                estimated_requests: changes.estimated,
-                examples: changes.examples,
-            }
-        };
-        let mut changes: Vec<_> = found.changes.into_iter().map(change).collect();
-        changes.sort_by_key(|change| std::cmp::Reverse(change.rows));
+    pub(crate) fn new(files: usize, found: Comparison) -> Self {
         let share = |part: f64| {
             if part == 0.0 {
                 0.0
@@ -117,13 +98,7 @@ impl Report {
                 part / found.estimated
             }
         };
-        let bucket = |([experiment, before, after], rows): ([String; 3], u64)| BucketChange {
-            experiment,
-            before,
-            after,
-            rows,
-        };
-        Self {
+        let mut report = Self {
             files,
             rows: found.rows,
             undecided: found.undecided,
@@ -134,21 +109,43 @@ impl Report {
             shadow_changed_share: share(found.estimated_shadow_changed),
             open_share: share(found.estimated_open),
             times: found.times,
-            configs: found
-                .configs
-                .into_iter()
-                .map(|(config, rows)| ConfigRows { config, rows })
-                .collect(),
-            strategies: lines.collect(),
-            changes,
-            buckets: found.buckets.into_iter().map(bucket).collect(),
-            gaps: found
-                .gaps
-                .sentences
-                .into_iter()
-                .map(|(gap, times)| Gap { gap, times })
-                .collect(),
+            configs: Vec::new(),
+            strategies: Vec::new(),
+            changes: Vec::new(),
+            buckets: Vec::new(),
+            gaps: Vec::new(),
+        };
+
+        for (config, rows) in found.configs {
+            report.configs.push(ConfigRows { config, rows });
         }
+        for (platform, strategies) in found.strategies {
+            for (strategy, counts) in strategies {
+                report.strategies.push(StrategyLine {
+                    platform: platform.clone(),
+                    strategy,
+                    counts,
+                });
+            }
+        }
+        for (key, changes) in found.changes {
+            report.changes.push(ReplayChange { key, changes });
+        }
+        report
+            .changes
+            .sort_by_key(|change| std::cmp::Reverse(change.changes.rows));
+        for ([experiment, before, after], rows) in found.buckets {
+            report.buckets.push(BucketChange {
+                experiment,
+                before,
+                after,
+                rows,
+            });
+        }
+        for (gap, times) in found.gaps.sentences {
+            report.gaps.push(Gap { gap, times });
+        }
+        report
     }
 
     /// The share of requests whose answer, value or bucket changes or cannot be known, by the
@@ -156,117 +153,88 @@ impl Report {
     pub const fn open_share(&self) -> f64 {
         self.open_share
     }
-}
 
-/// Tables for a terminal.
-impl Display for Report {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self {
-            files,
-            rows,
-            changed_rows,
-            ..
-        } = self;
-        writeln!(f, "{rows} rows of {files} files")?;
+    fn write_head(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} rows of {} files", self.rows, self.files)?;
         if let Some([first, last]) = self.times {
-            let text = |micros: i64| {
-                let micros = Duration::from_micros(u64::try_from(micros).unwrap_or_default());
-                humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + micros)
-            };
-            writeln!(f, "from {} to {}", text(first), text(last))?;
+            writeln!(f, "from {} to {}", time_text(first), time_text(last))?;
         }
         for ConfigRows { config, rows } in &self.configs {
             writeln!(f, "config {config}: {rows} rows")?;
         }
         if self.undecided > 0 {
-            writeln!(
-                f,
-                "{} rows without decisions: callers without access",
-                self.undecided
-            )?;
+            let rows = self.undecided;
+            writeln!(f, "{rows} rows without decisions: callers without access")?;
         }
+
         let share = 100.0 * self.changed_share;
-        writeln!(
-            f,
-            "\nchanged: {changed_rows} rows, {share:.4} % of requests\n"
-        )?;
+        let rows = self.changed_rows;
+        writeln!(f, "\nchanged: {rows} rows, {share:.4} % of requests\n")?;
         if self.shadow_changed_rows > 0 {
-            let (rows, share) = (self.shadow_changed_rows, 100.0 * self.shadow_changed_share);
+            let share = 100.0 * self.shadow_changed_share;
+            let rows = self.shadow_changed_rows;
             writeln!(
                 f,
                 "changed in shadow: {rows} rows, {share:.4} % of requests\n"
             )?;
         }
         if self.incomplete_rows > 0 {
-            writeln!(
-                f,
-                "not known: {} rows, as they lack facts; see below\n",
-                self.incomplete_rows
-            )?;
+            let rows = self.incomplete_rows;
+            writeln!(f, "not known: {rows} rows, as they lack facts; see below\n")?;
         }
-        let head = [
-            "platform",
-            "strategy",
-            "decisions",
-            "bids before",
-            "after",
-            "gained",
-            "lost",
-            "value",
-            "reason",
-        ];
-        let mut table = vec![head.map(str::to_owned)];
-        table.extend(self.strategies.iter().map(
-            |StrategyLine {
-                 platform,
-                 strategy,
-                 line,
-             }| {
-                let numbers = [
-                    line.decisions,
-                    line.bids_before,
-                    line.bids_after,
-                    line.gained,
-                    line.lost,
-                    line.values_changed,
-                    line.reasons_changed,
-                ];
-                let [a, b, c, d, e, g, h] = numbers.map(|number| number.to_string());
-                [platform.clone(), strategy.clone(), a, b, c, d, e, g, h]
-            },
-        ));
-        write_table(f, &table)?;
-        for change in self.changes.iter().take(MAX_SHOWN) {
-            let ReplayChange {
-                platform,
-                strategy,
+        Ok(())
+    }
+
+    fn write_strategies(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut table = vec![COLUMNS.map(str::to_owned)];
+        for line in &self.strategies {
+            let counts = &line.counts;
+            table.push([
+                line.platform.clone(),
+                line.strategy.clone(),
+                counts.decisions.to_string(),
+                counts.bids_before.to_string(),
+                counts.bids_after.to_string(),
+                counts.gained.to_string(),
+                counts.lost.to_string(),
+                counts.values_changed.to_string(),
+                counts.reasons_changed.to_string(),
+            ]);
+        }
+        write_table(f, &table)
+    }
+
+    fn write_changes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for ReplayChange { key, changes } in self.changes.iter().take(MAX_SHOWN) {
+            let rows = changes.rows;
+            writeln!(f, "\n{} {}: {rows} rows", key.platform, key.strategy)?;
+            writeln!(f, "  {}\n  {}", key.before, key.after)?;
+            if !changes.examples.is_empty() {
+                writeln!(f, "  requests {}", changes.examples.join(", "))?;
+            }
+        }
+        let hidden = self.changes.len().saturating_sub(MAX_SHOWN);
+        if hidden > 0 {
+            writeln!(f, "\n{hidden} further kinds of changes: --json")?;
+        }
+        Ok(())
+    }
+}
+
+/// Tables for a terminal.
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.write_head(f)?;
+        self.write_strategies(f)?;
+        self.write_changes(f)?;
+
+        for change in &self.buckets {
+            let BucketChange {
+                experiment,
                 before,
                 after,
                 rows,
-                ..
             } = change;
-            writeln!(
-                f,
-                "\n{platform} {strategy}: {rows} rows\n  {before}\n  {after}"
-            )?;
-            if !change.examples.is_empty() {
-                writeln!(f, "  requests {}", change.examples.join(", "))?;
-            }
-        }
-        if self.changes.len() > MAX_SHOWN {
-            writeln!(
-                f,
-                "\n{} further kinds of changes: --json",
-                self.changes.len() - MAX_SHOWN
-            )?;
-        }
-        for BucketChange {
-            experiment,
-            before,
-            after,
-            rows,
-        } in &self.buckets
-        {
             writeln!(
                 f,
                 "\nbucket of {experiment}: {before} to {after}, {rows} rows"
@@ -279,10 +247,20 @@ impl Display for Report {
     }
 }
 
+fn time_text(micros: i64) -> impl Display {
+    let micros = Duration::from_micros(u64::try_from(micros).unwrap_or_default());
+    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + micros)
+}
+
 /// Writes columns, the first two of texts and the others of numbers.
-fn write_table(f: &mut Formatter<'_>, table: &[[String; 9]]) -> fmt::Result {
-    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..9).map(|column| width(column).unwrap_or(0)).collect();
+fn write_table(f: &mut Formatter<'_>, table: &[[String; COLUMNS.len()]]) -> fmt::Result {
+    let mut widths = [0; COLUMNS.len()];
+    for row in table {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+
     for row in table {
         let [platform, strategy, numbers @ ..] = row;
         write!(f, "{platform:0$}  {strategy:1$}", widths[0], widths[1])?;

@@ -16,16 +16,16 @@ use crate::sync::CatalogPlan;
 
 /// Facts that the rows lack.
 #[derive(Debug, Default)]
-pub(super) struct Gaps {
+pub struct Gaps {
     /// Sentences, and how often each was noted.
-    pub(super) sentences: BTreeMap<String, u64>,
+    pub sentences: BTreeMap<String, u64>,
     /// Number of notes that leave an answer or a bucket open.
-    pub(super) open: u64,
+    pub open: u64,
 }
 
 impl Gaps {
     /// Notes a missing fact.
-    pub(super) fn note(&mut self, sentence: String) {
+    fn note(&mut self, sentence: String) {
         *self.sentences.entry(sentence).or_default() += 1;
         self.open += 1;
     }
@@ -33,7 +33,26 @@ impl Gaps {
     /// Notes a fact that a strategy's decision lacks. A strategy in shadow leaves no answer open.
     fn note_for(&mut self, strategy: &Strategy, sentence: String) {
         *self.sentences.entry(sentence).or_default() += 1;
-        self.open += u64::from(!strategy.is_shadow);
+        if !strategy.is_shadow {
+            self.open += 1;
+        }
+    }
+
+    /// Adds the gaps of other rows.
+    pub fn merge(&mut self, other: Self) {
+        for (sentence, times) in other.sentences {
+            *self.sentences.entry(sentence).or_default() += times;
+        }
+        self.open += other.open;
+    }
+
+    /// Adds what the configuration of `--against` lacks.
+    pub fn add_against(&mut self, other: Self) {
+        for (sentence, times) in other.sentences {
+            let sentence = format!("{sentence} (--against)");
+            *self.sentences.entry(sentence).or_default() += times;
+        }
+        self.open += other.open;
     }
 }
 
@@ -44,7 +63,7 @@ pub struct Rules {
     strategies: Vec<Strategy>,
     clocks: Vec<Option<RowClock>>,
     has_cap: Vec<bool>,
-    pub(super) experiments: Vec<Experiment>,
+    pub experiments: Vec<Experiment>,
     platforms: Vec<PlatformIds>,
 }
 
@@ -57,21 +76,54 @@ struct PlatformIds {
     all: Vec<usize>,
 }
 
+impl PlatformIds {
+    fn new(name: &str, ids: impl Iterator<Item = (String, usize)>) -> Self {
+        let mut platform = Self {
+            name: name.to_owned(),
+            ids: HashMap::new(),
+            all: Vec::new(),
+        };
+        for (id, strategy) in ids {
+            if !platform.all.contains(&strategy) {
+                platform.all.push(strategy);
+            }
+            platform.ids.insert(id, strategy);
+        }
+        platform
+    }
+
+    /// The strategies that a request asks for, each once.
+    fn asked(&self, facts: &LoggedFacts<'_>) -> SmallVec<[usize; 8]> {
+        let Some(ids) = &facts.asked else {
+            return SmallVec::from_slice(&self.all);
+        };
+        let mut asked = SmallVec::new();
+        for id in ids {
+            if let Some(strategy) = self.ids.get(*id)
+                && !asked.contains(strategy)
+            {
+                asked.push(*strategy);
+            }
+        }
+        asked
+    }
+}
+
 /// A decision about a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Decided {
     /// Index of the strategy.
-    pub(super) strategy: usize,
-    pub(super) decision: Decision,
+    strategy: usize,
+    pub decision: Decision,
     /// Numbers of the bid's value.
-    pub(super) numbers: [Option<f64>; ValueKey::ALL.len()],
+    pub numbers: [Option<f64>; ValueKey::ALL.len()],
 }
 
 /// The decisions about a row, and the device's parts in experiments.
 #[derive(Debug, Default)]
 pub struct RowDecisions {
-    pub(super) decisions: SmallVec<[Decided; 8]>,
-    pub(super) parts: Assignments,
+    pub decisions: SmallVec<[Decided; 8]>,
+    pub parts: Assignments,
 }
 
 /// A row's attributes, and the parts of its device in experiments.
@@ -94,60 +146,42 @@ impl Attributes for RowAttributes<'_> {
 impl Rules {
     /// The rules of a plan.
     pub fn new(plan: CatalogPlan) -> Self {
-        let platforms = plan.platforms.iter().map(|platform| {
-            let mut all = Vec::new();
-            let ids = platform.strategy_ids().inspect(|(_, strategy)| {
-                if !all.contains(strategy) {
-                    all.push(*strategy);
-                }
-            });
-            PlatformIds {
-                ids: ids.collect(),
-                name: platform.name.clone(),
-                all,
-            }
-        });
-        let api = PlatformIds {
-            name: API.to_owned(),
-            ids: plan
-                .strategies
-                .iter()
-                .map(|it| it.name.clone())
-                .zip(0..)
-                .collect(),
-            all: (0..plan.strategies.len()).collect(),
-        };
-        let clock = |strategy: &Strategy| strategy.schedule.clone().map(RowClock::new);
-        Self {
-            platforms: platforms.chain([api]).collect(),
-            audiences: plan
-                .audiences
-                .iter()
-                .map(|audience| audience.name.to_string())
-                .collect(),
-            clocks: plan.strategies.iter().map(clock).collect(),
-            has_cap: plan.caps.iter().map(Option::is_some).collect(),
-            experiments: plan.experiments,
-            strategies: plan.strategies,
+        let mut platforms = Vec::new();
+        for platform in &plan.platforms {
+            platforms.push(PlatformIds::new(&platform.name, platform.strategy_ids()));
         }
-    }
+        // Requests to rtad's own API name strategies as the configuration does.
+        let names = plan.strategies.iter().map(|strategy| strategy.name.clone());
+        platforms.push(PlatformIds::new(API, names.zip(0..)));
 
-    /// Each platform's strategy ids, and the names of their strategies.
-    pub fn ids(&self) -> BTreeMap<[&str; 2], &str> {
-        let platforms = self
-            .platforms
-            .iter()
-            .filter(|platform| platform.name != API);
-        let ids = platforms.flat_map(|platform| {
-            let ids = platform.ids.iter();
-            ids.map(|(id, index)| ([&*platform.name, id], &*self.strategies[*index].name))
-        });
-        ids.collect()
+        let mut clocks = Vec::new();
+        for strategy in &plan.strategies {
+            clocks.push(strategy.schedule.clone().map(RowClock::new));
+        }
+        let audiences = plan.audiences.iter();
+        Self {
+            audiences: audiences.map(|it| it.name.to_string()).collect(),
+            has_cap: plan.caps.iter().map(Option::is_some).collect(),
+            strategies: plan.strategies,
+            experiments: plan.experiments,
+            clocks,
+            platforms,
+        }
     }
 
     /// The strategy of a decision.
     pub fn strategy(&self, decided: &Decided) -> &Strategy {
         &self.strategies[decided.strategy]
+    }
+
+    /// The device's bucket in an experiment; `None` if it is unknown.
+    pub fn bucket(&self, decided: &RowDecisions, experiment: &str) -> Option<&str> {
+        let mut experiments = self.experiments.iter();
+        let index = experiments.position(|it| it.name == experiment)?;
+        match *decided.parts.get(index)? {
+            Assignment::Unknown => None,
+            part => Some(self.experiments[index].part_name(part)),
+        }
     }
 
     /// Decides about a row. Nothing is decided if the configuration does not have its platform.
@@ -160,58 +194,45 @@ impl Rules {
     ) {
         to.decisions.clear();
         self.assign(facts, gaps, &mut to.parts);
-        let Some(platform) = self.platforms.iter().find(|it| it.name == row.end.platform) else {
-            return gaps.note(format!(
-                "platform {} is not in the config",
-                row.end.platform
-            ));
+
+        let name = row.end.platform;
+        let Some(platform) = self.platforms.iter().find(|it| it.name == name) else {
+            return gaps.note(format!("platform {name} is not in the config"));
         };
-        let mut asked: SmallVec<[usize; 8]> = SmallVec::new();
-        match &facts.asked {
-            None => asked.extend_from_slice(&platform.all),
-            Some(ids) => {
-                for index in ids.iter().filter_map(|id| platform.ids.get(*id)) {
-                    if !asked.contains(index) {
-                        asked.push(*index);
-                    }
-                }
-            }
-        }
+
         let micros = u64::try_from(row.end.time).unwrap_or_default();
         let at = SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
-        for index in asked {
+        for index in platform.asked(facts) {
             let strategy = &self.strategies[index];
             let name = strategy.name.as_str();
             let logged = facts.decisions.iter().find(|fact| fact.strategy == name);
             if let Some(clock) = &mut self.clocks[index] {
                 clock.set(at, logged.and_then(|fact| fact.scheduled));
             }
-            let decision = self.decide_one(index, facts, &to.parts, gaps);
-            let cap = logged.and_then(|fact| fact.cap);
-            let decision = if self.has_cap[index] && decision.is_bid() {
-                match cap {
-                    Some(CapState::Admitted) => decision,
-                    Some(CapState::Capped) => Decision::CAPPED,
-                    Some(CapState::NoLease) => Decision::NO_LEASE,
+
+            let mut decision = self.decide_strategy(index, facts, &to.parts, gaps);
+            if self.has_cap[index] && decision.is_bid() {
+                match logged.and_then(|fact| fact.cap) {
+                    Some(CapState::Admitted) => {}
+                    Some(CapState::Capped) => decision = Decision::CAPPED,
+                    Some(CapState::NoLease) => decision = Decision::NO_LEASE,
                     None => {
-                        gaps.note_for(strategy, format!("the cap of {name} is not in the rows"));
-                        decision
+                        gaps.note_for(strategy, format!("the cap of {name} is not in the rows"))
                     }
                 }
-            } else {
-                decision
-            };
+            }
+
             let value = strategy.value_of(decision);
-            let numbers = ValueKey::ALL.map(|key| value?.get(key));
             to.decisions.push(Decided {
                 strategy: index,
                 decision,
-                numbers,
+                numbers: ValueKey::ALL.map(|key| value?.get(key)),
             });
         }
     }
 
-    fn decide_one(
+    /// A strategy's decision, without its cap.
+    fn decide_strategy(
         &self,
         index: usize,
         facts: &LoggedFacts<'_>,
@@ -219,28 +240,29 @@ impl Rules {
         gaps: &mut Gaps,
     ) -> Decision {
         let strategy = &self.strategies[index];
+        match facts.ids {
+            LookedUpIds::None => return strategy.without_device(),
+            LookedUpIds::Unread => return strategy.when_unavailable(),
+            LookedUpIds::All | LookedUpIds::TooMany => {}
+        }
+
         let attributes = RowAttributes {
             attributes: &facts.attributes,
             parts,
         };
-        match facts.ids {
-            LookedUpIds::None => strategy.without_device(),
-            LookedUpIds::Unread => strategy.when_unavailable(),
-            LookedUpIds::All | LookedUpIds::TooMany => {
-                let mut lacks_any = false;
-                let membership = |audience| {
-                    let logged = self.membership(audience, facts);
-                    lacks_any |= logged.is_none();
-                    logged.unwrap_or(Membership::Unavailable)
-                };
-                let tier = |audience| self.tier(audience, facts);
-                let decision = strategy.decide(&attributes, membership, tier);
-                if lacks_any {
-                    self.note_lacking(strategy, decision, &attributes, facts, gaps);
-                }
-                decision
-            }
+        let mut lacks_any = false;
+        let membership = |audience| {
+            let logged = self.membership(audience, facts);
+            lacks_any |= logged.is_none();
+            logged.unwrap_or(Membership::Unavailable)
+        };
+        let tier = |audience| self.tier(audience, facts);
+        let decision = strategy.decide(&attributes, membership, tier);
+
+        if lacks_any {
+            self.note_lacking(strategy, decision, &attributes, facts, gaps);
         }
+        decision
     }
 
     /// Notes the audiences that the row lacks and that leave a decision, or its value, open.
@@ -252,20 +274,21 @@ impl Rules {
         facts: &LoggedFacts<'_>,
         gaps: &mut Gaps,
     ) {
-        let of = |audience| {
+        let mut membership = |audience| {
             self.membership(audience, facts)
                 .unwrap_or(Membership::Unavailable)
         };
         let mut open = Vec::new();
         if decision.reason == Reason::Unavailable {
-            open = strategy.unknown(attributes, &mut |audience| of(audience));
+            open = strategy.unknown(attributes, &mut membership);
         }
         if decision.value.is_fallback {
             // The first unavailable audience leads to the fallback.
             let mut audiences = strategy.values.iter().filter_map(|entry| entry.audience);
-            let first = audiences.find(|audience| of(*audience) == Membership::Unavailable);
+            let first = audiences.find(|audience| membership(*audience) == Membership::Unavailable);
             open.extend(first.map(Rule::Audience));
         }
+
         for rule in open {
             if let Rule::Audience(audience) = rule
                 && self.membership(audience, facts).is_none()
@@ -277,24 +300,32 @@ impl Rules {
     }
 
     /// The audience, or the part of the rule, that decides: a short text.
-    pub fn leaf(&self, decided: &Decided, facts: &LoggedFacts<'_>, parts: &[Assignment]) -> String {
-        let strategy = self.strategy(decided);
-        if !matches!(facts.ids, LookedUpIds::All | LookedUpIds::TooMany) {
-            return String::new();
+    pub fn deciding_leaf(
+        &self,
+        decided: &Decided,
+        facts: &LoggedFacts<'_>,
+        parts: &[Assignment],
+    ) -> String {
+        match facts.ids {
+            LookedUpIds::None | LookedUpIds::Unread => return String::new(),
+            LookedUpIds::All | LookedUpIds::TooMany => {}
         }
-        let mut membership = |audience| {
-            self.membership(audience, facts)
-                .unwrap_or(Membership::Unavailable)
-        };
-        let name = |audience: usize| self.audiences[audience].clone();
+
         let attributes = RowAttributes {
             attributes: &facts.attributes,
             parts,
         };
-        strategy
-            .deciding(decided.decision, &attributes, &mut membership)
-            .map(|deciding| deciding.to_text(&name, &self.experiments))
-            .unwrap_or_default()
+        let mut membership = |audience| {
+            self.membership(audience, facts)
+                .unwrap_or(Membership::Unavailable)
+        };
+        let strategy = self.strategy(decided);
+        let leaf = strategy.deciding(decided.decision, &attributes, &mut membership);
+        let Some(leaf) = leaf else {
+            return String::new();
+        };
+        let name = |audience: usize| self.audiences[audience].clone();
+        leaf.to_text(&name, &self.experiments)
     }
 
     fn fact<'f, 'a>(
@@ -304,24 +335,26 @@ impl Rules {
     ) -> Option<&'f AudienceFact<'a>> {
         let name = self.audiences[audience].as_str();
         // The rows of a pod have the audiences of its configuration, mostly in the same order.
-        let guess = facts
-            .audiences
-            .get(audience)
-            .filter(|fact| fact.name == name);
-        guess.or_else(|| facts.audiences.iter().find(|fact| fact.name == name))
+        if let Some(fact) = facts.audiences.get(audience)
+            && fact.name == name
+        {
+            return Some(fact);
+        }
+        facts.audiences.iter().find(|fact| fact.name == name)
     }
 
     /// The membership of a row's device in an audience; `None` if the row lacks it.
     fn membership(&self, audience: usize, facts: &LoggedFacts<'_>) -> Option<Membership> {
+        let has_unread_ids = facts.ids == LookedUpIds::TooMany;
         let Some(fact) = self.fact(audience, facts) else {
             // No id that was read was usable: the pod looked nothing up.
-            let is_known = facts.ids == LookedUpIds::TooMany && facts.audiences.is_empty();
+            let is_known = has_unread_ids && facts.audiences.is_empty();
             return is_known.then_some(Membership::Unavailable);
         };
         Some(match fact.member {
             InAudience::Yes => Membership::Member,
             // An id that was not read may be a member.
-            InAudience::No if facts.ids == LookedUpIds::TooMany => Membership::Unavailable,
+            InAudience::No if has_unread_ids => Membership::Unavailable,
             InAudience::No => Membership::NotMember,
             InAudience::Unavailable => Membership::Unavailable,
         })
@@ -340,29 +373,33 @@ impl Rules {
     fn assign(&self, facts: &LoggedFacts<'_>, gaps: &mut Gaps, parts: &mut Assignments) {
         parts.clear();
         for experiment in &self.experiments {
-            let fact = facts
-                .experiments
-                .iter()
-                .find(|fact| fact.name == experiment.name);
-            parts.push(match (facts.ids, fact) {
-                (LookedUpIds::TooMany | LookedUpIds::Unread, _) => Assignment::Unknown,
-                (_, Some(fact)) if fact.rule != experiment.rule_id() => {
-                    let name = &experiment.name;
-                    gaps.note(format!(
-                        "experiment {name} has another salt, layer, hash or unit"
-                    ));
-                    Assignment::Unknown
-                }
-                (_, Some(fact)) => match fact.slots {
-                    Some([layer, bucket]) => experiment.assign_slots(|| layer, || bucket),
-                    None => Assignment::NoBucket,
-                },
-                (LookedUpIds::None, None) => Assignment::NoBucket,
-                (LookedUpIds::All, None) => {
-                    gaps.note(format!("experiment {} is not in the rows", experiment.name));
-                    Assignment::Unknown
-                }
-            });
+            parts.push(assignment(experiment, facts, gaps));
         }
+    }
+}
+
+fn assignment(experiment: &Experiment, facts: &LoggedFacts<'_>, gaps: &mut Gaps) -> Assignment {
+    let name = &experiment.name;
+    match facts.ids {
+        LookedUpIds::TooMany | LookedUpIds::Unread => return Assignment::Unknown,
+        LookedUpIds::All | LookedUpIds::None => {}
+    }
+
+    let Some(fact) = facts.experiments.iter().find(|fact| fact.name == *name) else {
+        if facts.ids == LookedUpIds::None {
+            return Assignment::NoBucket;
+        }
+        gaps.note(format!("experiment {name} is not in the rows"));
+        return Assignment::Unknown;
+    };
+    if fact.rule != experiment.rule_id() {
+        gaps.note(format!(
+            "experiment {name} has another salt, layer, hash or unit"
+        ));
+        return Assignment::Unknown;
+    }
+    match fact.slots {
+        Some([layer, bucket]) => experiment.assign_slots(|| layer, || bucket),
+        None => Assignment::NoBucket,
     }
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rtad_log::folder::closed;
 use rtad_log::read::{LogReadError, LogReader};
 
-use super::bodies::Snapshots;
 use super::compare::Comparer;
 use super::comparison::Comparison;
 use super::report::Report;
@@ -50,7 +49,7 @@ impl Replay {
     ///
     /// [`ReplayError`], also for a file that is no file of a log.
     pub fn open(paths: &[PathBuf]) -> Result<Self, ReplayError> {
-        let (mut files, mut rows) = (Vec::new(), 0);
+        let mut files = Vec::new();
         for path in paths {
             let found = if path.is_dir() {
                 files_in(path)?
@@ -62,6 +61,8 @@ impl Replay {
             }
             files.extend(found);
         }
+
+        let mut rows = 0;
         for file in &files {
             rows += LogReader::open(file)?.rows();
         }
@@ -74,8 +75,8 @@ impl Replay {
     }
 
     /// Decides about all rows under the configuration `after`, and compares with `before`, or else
-    /// with what was answered. `snapshots` answer for rows with bodies. `progress` is called with a
-    /// number of rows. Takes a thread per CPU; memory does not grow with the rows.
+    /// with what was answered. `progress` is called with a number of rows. Takes a thread per CPU;
+    /// memory does not grow with the rows.
     ///
     /// # Errors
     ///
@@ -88,44 +89,55 @@ impl Replay {
         &self,
         after: &Assembly,
         before: Option<&Assembly>,
-        snapshots: Option<&Snapshots>,
         progress: impl Fn(u64) + Sync,
     ) -> Result<Report, ReplayError> {
-        const STEP: u64 = 1 << 14;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<Comparison, ReplayError> {
-            let rules = |assembly: &Assembly| Rules::new(assembly.plan());
-            let mut comparer = Comparer::new(rules(after), before.map(rules), snapshots);
-            while let Some(file) = self.files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let mut rows = 0;
-                LogReader::open(file)?.each(|row| {
-                    comparer.row(row);
-                    rows += 1;
-                    if rows == STEP {
-                        progress(std::mem::take(&mut rows));
-                    }
-                })?;
-                progress(rows);
+        let next_file = AtomicUsize::new(0);
+        let work = || {
+            let rules_after = Rules::new(after.plan());
+            let rules_before = before.map(|before| Rules::new(before.plan()));
+            let mut comparer = Comparer::new(rules_after, rules_before);
+            while let Some(file) = self.files.get(next_file.fetch_add(1, Ordering::Relaxed)) {
+                read_file(file, &mut comparer, &progress)?;
             }
-            Ok(comparer.found)
+            Ok::<_, ReplayError>(comparer.found)
         };
-        let found = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads.min(self.files.len()))
-                .map(|_| scope.spawn(work))
-                .collect();
-            let mut all = Comparison::default();
-            for thread in threads {
-                all.add(
-                    thread
-                        .join()
-                        .expect("a thread of the replay does not panic")?,
-                );
+
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut all = Comparison::default();
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for _ in 0..count.min(self.files.len()) {
+                threads.push(scope.spawn(work));
             }
-            Ok::<_, ReplayError>(all)
+            for thread in threads {
+                let found = thread
+                    .join()
+                    .expect("a thread of the replay does not panic");
+                all.merge(found?);
+            }
+            Ok::<_, ReplayError>(())
         })?;
-        Ok(Report::new(self.files.len(), found))
+        Ok(Report::new(self.files.len(), all))
     }
+}
+
+/// Compares the rows of a file.
+fn read_file(
+    file: &Path,
+    comparer: &mut Comparer,
+    progress: &impl Fn(u64),
+) -> Result<(), ReplayError> {
+    const STEP: u64 = 1 << 14;
+    let mut rows = 0;
+    LogReader::open(file)?.each(|row| {
+        comparer.add_row(row);
+        rows += 1;
+        if rows == STEP {
+            progress(std::mem::take(&mut rows));
+        }
+    })?;
+    progress(rows);
+    Ok(())
 }
 
 /// The files of a folder: those in its folders of days, and those in it.
@@ -134,8 +146,10 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ReplayError> {
         path: folder.to_owned(),
         source,
     };
-    let mut files = closed(folder).map_err(failed)?;
-    files.iter_mut().for_each(|file| *file = folder.join(&file));
+    let mut files = Vec::new();
+    for file in closed(folder).map_err(failed)? {
+        files.push(folder.join(file));
+    }
     for file in std::fs::read_dir(folder).map_err(failed)? {
         let file = file.map_err(failed)?.path();
         if file

@@ -1,6 +1,5 @@
 //! `rtad replay`: logged decisions made again by the same config, and by others.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use testkit::process::Outcome;
 use testkit::wait_until;
 
-use crate::fixture::{NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, RULES, TestStore, key};
+use crate::fixture::{NEW_VIP, NON_MEMBER, OLD_USERS, OLD_VIP, RULES, TestStore};
 use crate::rtad_process::{Rtad, run};
 
 /// Every thing on which decisions depend. `AT` is a time, and `LOG` a directory.
@@ -125,14 +124,9 @@ struct Logged {
 impl Logged {
     /// The log of a pod that answered for a while, over a change of a schedule.
     fn new() -> Self {
-        Self::with("sample = 1.0")
-    }
-
-    /// As [`Self::new`], with other lines of `[log]`.
-    fn with(lines: &str) -> Self {
         let store = TestStore::with_everything();
         let folder = store.path().join("log").display().to_string();
-        let more = MORE.replace("LOG", &folder).replace("sample = 1.0", lines);
+        let more = MORE.replace("LOG", &folder);
         let rules = |at: SystemTime| {
             let at = humantime::format_rfc3339_seconds(at).to_string();
             format!("{RULES}{}", more.replace("AT", &at))
@@ -300,112 +294,6 @@ fn same_config_changes_nothing_and_others_just_what_they_change() {
 }
 
 #[test]
-fn strategy_ids_that_name_other_strategies_are_changes() {
-    let logged = Logged::new();
-    let old = logged.store.path().join("old.toml");
-    fs::rename(logged.config("[[audience]]", "[[audience]]"), &old).unwrap();
-    let against = ["--against", old.to_str().unwrap(), "--json"];
-    let report = |from: &str, to: &str| -> Value {
-        let Outcome { stdout, stderr, .. } = logged.replay(&logged.config(from, to), &against);
-        serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stderr}"))
-    };
-    let ids = |report: &Value| -> Vec<String> {
-        let changes = report["changes"].as_array().unwrap().iter();
-        let ids = changes.map(|it| &it["strategy"]).filter_map(Value::as_str);
-        ids.filter(|it| it.starts_with("id "))
-            .map(str::to_owned)
-            .collect()
-    };
-    // VIPs and old users get other answers; a request that names no id has them all.
-    let swapped = report(
-        "T1 = \"new-users\", T2 = \"ios-vip\"",
-        "T2 = \"new-users\", T1 = \"ios-vip\"",
-    );
-    assert!(swapped["changed_rows"].as_u64() > Some(0), "{swapped:#}");
-    assert_eq!(
-        BTreeSet::from_iter(ids(&swapped)),
-        BTreeSet::from(["id T1", "id T2"].map(str::to_owned))
-    );
-    assert_eq!(line(&swapped, "tencent", "new-users")["lost"], 0);
-    let renamed = report("T1 = ", "X1 = ");
-    // Each bid of the strategy: the old id is answered no more, and the new one was not.
-    assert_eq!(
-        (&renamed["changed_rows"], ids(&renamed)),
-        (&json!(20 * 8), vec!["id T1".to_owned(), "id X1".to_owned()])
-    );
-    // The same strategy in shadow had no answer before either.
-    assert_eq!(report("T5 = ", "X5 = ")["changed_rows"], 0);
-
-    let default = logged.store.path().join("default.toml");
-    fs::write(
-        &default,
-        "[store]\nurl = \"/nowhere\"\n[[audience]]\nname = \"old_users\"\n",
-    )
-    .unwrap();
-    let same = logged.config("[[audience]]", "[[audience]]");
-    let Outcome { status, stderr, .. } =
-        logged.replay(&same, &["--against", default.to_str().unwrap()]);
-    assert!(
-        status == Some(2) && stderr.contains("default.toml: has no [[strategy]]"),
-        "{stderr}"
-    );
-}
-
-#[test]
-fn bodies_are_looked_up_in_other_snapshots() {
-    let logged = Logged::with("sample = 1.0\nraw = \"sampled\"");
-    let same = logged.config("[[audience]]", "[[audience]]");
-    // Without each audience, the answers would be other ones.
-    let Outcome {
-        status,
-        stdout,
-        stderr,
-    } = logged.replay(&same, &["--lookup"]);
-    assert_eq!((status, &*stdout), (Some(1), ""), "{stderr}");
-    let prefix = "error: --lookup: audience missing cannot be looked up: ";
-    assert!(
-        stderr.starts_with(prefix) && stderr.lines().count() == 1,
-        "{stderr}"
-    );
-    logged.store.publish("missing", &[key("oaid", "nobody")]);
-    // `max_age` is ignored: the pods had no answer for want of this audience.
-    let report = logged.replay(&same, &["--lookup", "--json"]).stdout;
-    let report: Value = serde_json::from_str(&report).unwrap();
-    assert!(
-        line(&report, "api", "needs-fresh")["gained"].as_u64() > Some(0),
-        "{report:#}"
-    );
-    let same = logged.config(
-        "\n[[strategy]]\nname = \"needs-fresh\"\nexclude = [\"too_old\"]",
-        "",
-    );
-    let unchanged = ["--lookup", "--assert", "unchanged"];
-    let Outcome { status, stdout, .. } = logged.replay(&same, &unchanged);
-    assert!(
-        status == Some(3) && stdout.contains("no body that can be read"),
-        "{stdout}"
-    );
-    assert!(stdout.contains("changed: 0 rows"), "{stdout}");
-    // A device of each round becomes an old user.
-    logged
-        .store
-        .publish("old_users", &[key("oaid", NON_MEMBER)]);
-    let Outcome { stdout, .. } = logged.replay(&same, &["--lookup", "--json"]);
-    let report: Value = serde_json::from_str(&stdout).unwrap();
-    let new_users = line(&report, "tencent", "new-users");
-    // The former old users are not any more.
-    let old = 1 + 1;
-    assert_eq!(
-        (&new_users["lost"], &new_users["gained"]),
-        (&json!(20), &json!(20 * old))
-    );
-    // The audience that decides is that of the body, not of the row.
-    let found = change(&report, "tencent", "new-users", "bid: not_member");
-    assert_eq!(found, ["no bid: member old_users"], "{report:#}");
-    assert_eq!(logged.report(&same)["changed_rows"], 0);
-}
-
-#[test]
 fn changes_in_shadow_are_counted_apart() {
     let logged = Logged::new();
     let trial = "exclude = [\"vip\"]\nshadow = true";
@@ -510,12 +398,6 @@ fn files_of_secrets_may_be_missing() {
     let unchanged = ["--against", file.to_str().unwrap(), "--assert", "unchanged"];
     let Outcome { status, stderr, .. } = logged.replay(&file, &unchanged);
     assert_eq!(status, Some(0), "{stderr}");
-    // The store of a lookup may need one.
-    let Outcome { status, stderr, .. } = logged.replay(&file, &["--lookup"]);
-    assert!(
-        status == Some(2) && stderr.contains("log.key_secret_file"),
-        "{stderr}"
-    );
 }
 
 #[test]
@@ -558,6 +440,19 @@ fn limits_of_a_change_and_gaps_are_reported() {
     let unlogged = logged.config(unlogged, audience);
     let Outcome { status, stderr, .. } = logged.replay(&unlogged, &["--max-change", "1%"]);
     assert_eq!(status, Some(3), "{stderr}");
+
+    let default = logged.store.path().join("default.toml");
+    fs::write(
+        &default,
+        "[store]\nurl = \"/nowhere\"\n[[audience]]\nname = \"old_users\"\n",
+    )
+    .unwrap();
+    let against = ["--against", default.to_str().unwrap()];
+    let Outcome { status, stderr, .. } = logged.replay(&vip, &against);
+    assert!(
+        status == Some(2) && stderr.contains("default.toml: has no [[strategy]]"),
+        "{stderr}"
+    );
 
     let Outcome { status, stderr, .. } = run(&["replay", "--config", "x", "/nowhere"], &[]);
     assert_eq!(status, Some(2), "{stderr}");
