@@ -1,5 +1,4 @@
-"""docs/reference/decision-log.md and docs/guides/read-the-decision-log.md, against the files of a
-pod."""
+"""Pages about the decision log, against the files of a pod."""
 
 import hashlib
 import hmac
@@ -12,12 +11,14 @@ import duckdb
 import pyarrow.parquet
 import pytest
 
-from suites.decision_log.pod import RULES, SECRET, Pod, about, closed, imei, make_store
+from suites.decision_log.pod import RULES, SECRET, TOKEN, Pod, about, closed, imei, make_store
 from suites.testkit import pages
 from suites.testkit.client import ask
+from suites.testkit.stubs import tencent_pb2
 
 REFERENCE = (pages.ROOT / "docs/reference/decision-log.md").read_text()
 GUIDE = (pages.ROOT / "docs/guides/read-the-decision-log.md").read_text()
+CAPTURE = (pages.ROOT / "docs/guides/capture-a-request.md").read_text()
 # Types of pyarrow as words of the page.
 TYPES = {
     "timestamp[us, tz=UTC]": "timestamp",
@@ -233,3 +234,36 @@ def test_function_of_the_guide_erases_a_device(log, folder, tmp_path):
 def test_versions_of_the_files_are_shown(log, folder):
     [row] = run(log, "Check the files")
     assert row == {"version": "1", "files": len(closed(folder / "log"))}
+
+
+def test_captured_request_is_explained(folder, tmp_path):
+    (tmp_path / "store").symlink_to(folder / "store")
+    (tmp_path / "log.key").write_text(SECRET)
+    [lines] = re.findall(r"^```toml\n(.*?)^```$", CAPTURE, re.M | re.S)
+    [query] = re.findall(r"^```sql\n(.*?)^```$", CAPTURE, re.M | re.S)
+    [command] = pages.blocks("docs/guides/capture-a-request.md")
+
+    request = tencent_pb2.RtaRequest(id="r-7")
+    request.device.imei_md5sum = hashlib.md5(imei(3).encode()).hexdigest()
+    other = tencent_pb2.RtaRequest(id="r-8")
+    log = tomllib.loads(lines)["log"]
+    assert log.pop("key_secret_file") == "log.key"
+    with Pod(tmp_path, **log) as pod:
+        for body in (request.SerializeToString(), other.SerializeToString(), b"\xff"):
+            ask(pod.decisions, "/rta/tencent", body, headers=TOKEN)
+
+    [file] = closed(tmp_path / "captured")
+    assert file.stat().st_mode & 0o777 == 0o600
+    rows = pyarrow.parquet.ParquetFile(file).read(["request_id", "failure", "body"]).to_pylist()
+    assert rows == [
+        {"request_id": "r-7", "failure": None, "body": request.SerializeToString()},
+        {"request_id": None, "failure": "bad_body", "body": b"\xff"},
+    ]
+
+    with duckdb.connect() as database:
+        for name in ("captured", "r-7.hex"):
+            query = query.replace(f"'{name}", f"'{tmp_path}/{name}")
+        database.execute(query)
+    (tmp_path / "rtad.toml").symlink_to(tmp_path / "rtad-a.toml")
+    said = pages.run(f"PATH={pages.FOLDER}:$PATH {command}", cwd=tmp_path)
+    assert "device.imei_md5sum" in said and "No bid for T1001" in said, said
