@@ -7,6 +7,12 @@
 //!   fail no request;
 //! - messages with strings have no `Debug`, as they may hold device ids: nothing can print them.
 //!   Answers hold none.
+//!
+//! The changed descriptors are written to `proto.bin`, by which answers are shown as text.
+
+use std::path::PathBuf;
+
+use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use prost_types::field_descriptor_proto::Type;
@@ -50,6 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             );
         }
     }
+    let out_folder = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
+    std::fs::write(out_folder.join("proto.bin"), files.encode_to_vec())?;
     prost_build::Config::new()
         .bytes(["."])
         .skip_debug(hidden)

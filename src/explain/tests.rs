@@ -396,7 +396,7 @@ fn requested_strategies_are_listed_including_unknown_ones() {
         explained["answer"]["text"]
             .as_str()
             .unwrap()
-            .contains("\nuser_infos: rta_id 9: not interested\n")
+            .contains("user_infos: [{\n  rta_id: 9\n}, {")
     );
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message;
+use prost_reflect::MessageDescriptor;
 
 use super::bid_values::StrategyValues;
 use super::failure::ReadError;
@@ -41,12 +42,8 @@ pub trait Adapter: fmt::Debug + Send + Sync {
     /// The answers' media type, if the platform requires one.
     fn content_type(&self) -> Option<&'static str>;
 
-    /// An answer as text: one line per field that is set.
-    ///
-    /// # Errors
-    ///
-    /// The bytes are not an answer of this protocol.
-    fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError>;
+    /// The message of its answers, to show one as text; `None` if they are text already.
+    fn answer_message(&self) -> Option<MessageDescriptor>;
 
     /// Hash of the schema that the config names; 0 if it names none.
     fn schema_fingerprint(&self) -> u64 {

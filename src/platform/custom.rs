@@ -34,8 +34,7 @@ use std::time::{Duration, SystemTime};
 
 use arrayvec::ArrayVec;
 use bytes::Bytes;
-use prost_reflect::text_format::FormatOptions;
-use prost_reflect::{DynamicMessage, MessageDescriptor};
+use prost_reflect::MessageDescriptor;
 
 use self::codes::CodeCase;
 use self::plan::{Planner, RequestPlan};
@@ -327,12 +326,8 @@ impl Adapter for Custom {
         })
     }
 
-    fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
-        let Some(message) = &self.answer else {
-            return Ok(String::from_utf8_lossy(answer).into_owned());
-        };
-        let message = DynamicMessage::decode(message.clone(), answer)?;
-        Ok(message.to_text_format_with_options(&FormatOptions::new().pretty(true)))
+    fn answer_message(&self) -> Option<MessageDescriptor> {
+        self.answer.clone()
     }
 
     fn schema_fingerprint(&self) -> u64 {

@@ -1,36 +1,29 @@
-//! Answers as text: one line `name: value` per value, none for an absent field.
+//! Answers as text, for explanations: protobuf's text format, one line per field that is set.
 
-use std::fmt::Display;
+use std::sync::LazyLock;
 
-use bytes::Bytes;
+use prost_reflect::text_format::FormatOptions;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
-/// The lines so far.
-#[derive(Debug, Default)]
-pub struct Lines(Vec<String>);
+/// The messages of `proto/`. Strings are bytes, as in the decoders: an echo need not be UTF-8.
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    DescriptorPool::decode(&include_bytes!(concat!(env!("OUT_DIR"), "/proto.bin"))[..])
+        .expect("the build script wrote descriptors")
+});
 
-impl Lines {
-    /// Adds a line per value.
-    pub fn each<T: Display>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
-        self.0
-            .extend(values.into_iter().map(|value| format!("{name}: {value}")));
-    }
+/// A message of `proto/`.
+pub fn message_of_proto(name: &str) -> Option<MessageDescriptor> {
+    POOL.get_message_by_name(name)
+}
 
-    /// Adds a line per string, quoted because its contents are not trusted.
-    pub fn texts<'a>(&mut self, name: &str, values: impl IntoIterator<Item = &'a Bytes>) {
-        self.each(
-            name,
-            values
-                .into_iter()
-                .map(|value| format!("{:?}", String::from_utf8_lossy(value))),
-        );
-    }
+/// The answer's fields, or its text if it is no protobuf message.
+pub fn describe_answer(message: Option<MessageDescriptor>, answer: &[u8]) -> String {
+    let Some(message) = message else {
+        return String::from_utf8_lossy(answer).into_owned();
+    };
 
-    /// All lines; `(empty)` if there are none.
-    pub fn joined(self) -> String {
-        if self.0.is_empty() {
-            "(empty)".to_owned()
-        } else {
-            self.0.join("\n")
-        }
+    match DynamicMessage::decode(message, answer) {
+        Ok(fields) => fields.to_text_format_with_options(&FormatOptions::new().pretty(true)),
+        Err(error) => format!("not an answer of this protocol: {error}"),
     }
 }

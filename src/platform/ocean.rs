@@ -5,11 +5,11 @@
 //! than 0 means an error, not a no-bid: it answers unreadable requests.
 
 use bytes::Bytes;
-use prost::Message as _;
+use prost_reflect::MessageDescriptor;
 
 use super::adapter::{Adapter, Kind, Request, encode};
 use super::bid_values::{StrategyValues, ValueTable};
-use super::describe::Lines;
+use super::describe::message_of_proto;
 use super::failure::ReadError;
 use super::read::{
     Asked, AskedList, Id, Purpose, Read, StrategyIds, borrowed, check_asked, decode,
@@ -259,58 +259,8 @@ impl Adapter for Ocean {
         Some("application/x-protobuf")
     }
 
-    fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
-        let answer = Rsp::decode(answer)?;
-        let mut lines = Lines::default();
-        let status = if answer.status_code == 0 {
-            "ok"
-        } else {
-            "an error"
-        };
-        lines.each(
-            "status_code",
-            [format!("{} ({status})", answer.status_code)],
-        );
-        lines.texts("req_id", Some(&answer.req_id).filter(|id| !id.is_empty()));
-        let verdict = |info: &UserInfo| {
-            if info.is_interested {
-                "interested"
-            } else {
-                "not interested"
-            }
-        };
-        let score = |score: &UserScore| {
-            let kind = score.user_type().as_str_name().to_ascii_lowercase();
-            format!(", user_type {kind}, quality {}", score.quality)
-        };
-        let info = |info: &UserInfo| {
-            let score = info.user_scores.as_ref().map(score).unwrap_or_default();
-            format!("rta_id {}: {}{score}", info.rta_id, verdict(info))
-        };
-        lines.each("user_infos", answer.user_infos.iter().map(info));
-        lines.each("ts", Some(answer.ts).filter(|ts| *ts != 0));
-        let meaning = |bid_type| match bid_type {
-            TAKES_PART => "takes part",
-            NOT_THIS_DEVICE => "not with this device",
-            _ => "not in this slot",
-        };
-        lines.each(
-            "bid_type",
-            answer
-                .bid_type
-                .map(|bid_type| format!("{bid_type} ({})", meaning(bid_type))),
-        );
-        let seconds = Some(answer.cache_time_secs).filter(|seconds| *seconds != 0);
-        lines.each(
-            "cache_time_secs",
-            seconds.map(|seconds| format!("{seconds} s")),
-        );
-        lines.texts(
-            "rta_vid",
-            Some(&answer.rta_vid).filter(|vid| !vid.is_empty()),
-        );
-        lines.each("cus_vid", Some(answer.cus_vid).filter(|vid| *vid != 0));
-        Ok(lines.joined())
+    fn answer_message(&self) -> Option<MessageDescriptor> {
+        message_of_proto("ocean.rta.Rsp")
     }
 }
 

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::access::Access;
 use super::adapter::{Adapter, Admission, Request, RequestHead};
+use super::describe::describe_answer;
 use super::failure::{Failure, ReadError};
 use super::ids::{MAX_IDS, MAX_READ_IDS};
 use super::read::{Purpose, Read};
@@ -133,8 +134,7 @@ impl Platform {
 
     /// An answer as text: one line per field that is set.
     pub fn describe_answer(&self, answer: &[u8]) -> String {
-        let described = self.adapter.describe_answer(answer);
-        described.unwrap_or_else(|error| format!("not an answer of this protocol: {error}"))
+        describe_answer(self.adapter.answer_message(), answer)
     }
 }
 

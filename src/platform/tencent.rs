@@ -8,11 +8,11 @@ mod answer;
 mod request;
 
 use bytes::Bytes;
-use prost::Message as _;
+use prost_reflect::MessageDescriptor;
 
 use super::adapter::{Adapter, Kind, Request, encode, is_visible};
 use super::bid_values::{StrategyValues, ValueTable};
-use super::describe::Lines;
+use super::describe::message_of_proto;
 use super::failure::ReadError;
 use super::read::{Asked, AskedList, Id, Purpose, Read, StrategyIds, check_asked};
 use super::value::Value;
@@ -40,7 +40,7 @@ use answer::{
 };
 use request::Message;
 use wire::device::DoubtfulId;
-use wire::rta_response::{AdResult, TargetInfo};
+use wire::rta_response::AdResult;
 
 /// `kind = "tencent"`
 pub(super) const KIND: Kind = Kind {
@@ -323,66 +323,9 @@ impl Adapter for Tencent {
         None
     }
 
-    fn describe_answer(&self, answer: &[u8]) -> Result<String, prost::DecodeError> {
-        let answer = RtaResponse::decode(answer)?;
-        let mut lines = Lines::default();
-        lines.texts("request_id", &answer.request_id);
-        let meaning = |code: u32| if code == ACCEPT { "accept" } else { "reject" };
-        lines.each(
-            "code",
-            answer
-                .code
-                .map(|code| format!("{code} ({})", meaning(code))),
-        );
-        lines.each("processing_time_ms", answer.processing_time_ms);
-        lines.each(
-            "response_cache_time",
-            answer
-                .response_cache_time
-                .map(|seconds| format!("{seconds} s")),
-        );
-        lines.each("dsp_tag", answer.dsp_tag);
-        lines.texts("out_target_id", &answer.out_target_id);
-        lines.each(
-            "target_infos",
-            answer.target_infos.iter().map(describe_target),
-        );
-        lines.each("aid_whitelist", answer.aid_whitelist);
-        let kept = |ad: &AdResult| if ad.ignore() { "ignored" } else { "kept" };
-        let result = |ad: &AdResult| {
-            let prices = prices(ad.cpc_price, ad.cpa_price);
-            format!("adgroup_id {}: {}{prices}", ad.adgroup_id(), kept(ad))
-        };
-        lines.each("ad_results", answer.ad_results.iter().map(result));
-        lines.texts("dsp_tag_str", &answer.dsp_tag_str);
-        Ok(lines.joined())
+    fn answer_message(&self) -> Option<MessageDescriptor> {
+        message_of_proto("tencent.ad.rta.RtaResponse")
     }
-}
-
-/// A value of a strategy as text.
-fn describe_target(info: &TargetInfo) -> String {
-    let id = info.out_target_id.as_deref().unwrap_or_default();
-    let factors = [
-        ("user_weight_factor", info.user_weight_factor),
-        ("cpc_factor", info.cpc_factor),
-    ];
-    let tag = describe_tag(info.dsp_tag, info.dsp_tag_str.as_ref());
-    let factor = |(name, factor): (&str, Option<f32>)| Some(format!(", {name} {}", factor?));
-    let factors: String = factors.into_iter().filter_map(factor).collect();
-    let prices = prices(info.cpc_price, info.cpa_price);
-    format!("{:?}{factors}{prices}{tag}", String::from_utf8_lossy(id))
-}
-
-fn describe_tag(number: Option<u64>, text: Option<&Bytes>) -> String {
-    let number = number.map(|number| format!(", dsp_tag {number}"));
-    let text = text.map(|text| format!(", dsp_tag_str {:?}", String::from_utf8_lossy(text)));
-    number.into_iter().chain(text).collect()
-}
-
-fn prices(cpc: Option<u32>, cpa: Option<u32>) -> String {
-    let prices = [("cpc_price", cpc), ("cpa_price", cpa)];
-    let price = |(name, price): (&str, Option<u32>)| Some(format!(", {name} {}", price?));
-    prices.into_iter().filter_map(price).collect()
 }
 
 /// Notes further fields.

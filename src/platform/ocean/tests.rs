@@ -1,4 +1,5 @@
 use const_hex::{decode, encode as hex};
+use prost::Message as _;
 
 use super::*;
 use crate::platform::failure::Failure;

@@ -70,8 +70,8 @@ fn text_lists_ids_memberships_and_decisions() {
         "  T1001  new-users      no bid  member: device.imei_md5sum is in old_users, which it \
             excludes",
         "Answer   200, 33 bytes, no content type",
-        "  code: 0 (accept)",
-        "  out_target_id: \"T1002\"",
+        "  code: 0",
+        "  out_target_id: [\"T1002\"]",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }

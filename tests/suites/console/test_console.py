@@ -254,7 +254,7 @@ class TestLookups(Console):
                 "it is in old_users",
                 "device.imei_md5sum",
                 "request_id",
-                "code: 1 (reject)",
+                "code: 1",
                 "not required",
             ):
                 expect(answer).to_contain_text(part)
